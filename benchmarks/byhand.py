@@ -1,0 +1,102 @@
+"""Values and gradients derived by hand, in NumPy: all results are compared with them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from works import Work
+
+Result = tuple[Any, tuple[np.ndarray, ...]]
+
+
+def value_and_gradient(work: Work) -> Callable[..., Result]:
+    """The function of the work's arguments that returns its value and its gradients."""
+    if work.name == "rosen":
+        return rosen
+    if work.name == "lse":
+        return lse
+    if work.name == "bs":
+        return bs
+    return lambda *arguments: gmm(*arguments, **work.settings)
+
+
+def rosen(x: np.ndarray) -> Result:
+    miss = x[1:] - x[:-1] ** 2
+    rest = 1.0 - x[:-1]
+    gradient = np.zeros_like(x)
+    gradient[1:] = 200.0 * miss
+    gradient[:-1] -= 400.0 * miss * x[:-1] + 2.0 * rest
+    return 100.0 * np.dot(miss, miss) + np.dot(rest, rest), (gradient,)
+
+
+def lse(x: np.ndarray) -> Result:
+    top = np.max(x)
+    share = np.exp(x - top)
+    total = np.sum(share)
+    share /= total
+    return top + np.log(total), (share,)
+
+
+def bs(spot: np.ndarray, strike: np.ndarray, time: np.ndarray, rate: np.ndarray, vol: np.ndarray) -> Result:
+    from scipy.special import ndtr
+
+    root = np.sqrt(time)
+    width = vol * root
+    d1 = (np.log(spot / strike) + (rate + 0.5 * vol**2) * time) / width
+    hit = ndtr(d1)
+    paid = np.exp(-rate * time) * ndtr(d1 - width)
+    owed = strike * paid
+    density = spot * np.exp(-0.5 * d1**2) / math.sqrt(2.0 * math.pi)
+    by_time = 0.5 * density * vol / root + rate * owed
+    return np.sum(spot * hit - owed), (hit, -paid, by_time, time * owed, density * root)
+
+
+def gmm(
+    alpha: np.ndarray,
+    mu: np.ndarray,
+    q: np.ndarray,
+    lower: np.ndarray,
+    x: np.ndarray,
+    *,
+    places: np.ndarray,
+    gamma: float,
+    m: int,
+) -> Result:
+    from scipy.special import multigammaln
+
+    n, d = x.shape
+    k = len(alpha)
+    diagonal = np.exp(q)
+    packed = np.concatenate([diagonal, lower], axis=1)
+    factors = np.concatenate([packed, np.zeros((k, 1))], axis=1)[:, places]
+    offsets = x.T - mu[:, :, None]
+    scaled = factors @ offsets
+    terms = (alpha + np.sum(q, axis=1))[:, None] - 0.5 * np.sum(scaled**2, axis=1)
+    top = np.max(terms, axis=0)
+    share = np.exp(terms - top)
+    total = np.sum(share, axis=0)
+    share /= total
+    alpha_share = np.exp(alpha - np.max(alpha))
+    log_sum_alpha = np.max(alpha) + np.log(np.sum(alpha_share))
+    v = d + m + 1
+    value = (
+        np.sum(top + np.log(total))
+        - n * (log_sum_alpha + 0.5 * d * math.log(2.0 * math.pi))
+        - 0.5 * gamma**2 * np.sum(packed**2)
+        + m * np.sum(q)
+        + k * (v * d * math.log(gamma / math.sqrt(2.0)) - multigammaln(0.5 * v, d))
+    )
+    weight = np.sum(share, axis=1)
+    scaled *= share[:, None]
+    by_alpha = weight - n * alpha_share / np.sum(alpha_share)
+    by_mu = (np.sum(scaled, axis=2)[:, None] @ factors)[:, 0]
+    by_factors = -scaled @ offsets.transpose(0, 2, 1)
+    by_packed = np.empty_like(packed)
+    rows, columns = np.tril_indices(d)
+    by_packed[:, places[rows, columns]] = by_factors[:, rows, columns]
+    by_packed -= gamma**2 * packed
+    by_q = by_packed[:, :d] * diagonal + weight[:, None] + m
+    return value, (by_alpha, by_mu, by_q, by_packed[:, d:])

@@ -1,0 +1,118 @@
+"""Measures one tool on one work in this process, on one thread, and prints the result as a line of JSON."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+SHORTEST_SAMPLE = 200e-6
+FEWEST_SAMPLES = 5
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("tool")
+    parser.add_argument("work")
+    parser.add_argument("size")
+    parser.add_argument("--modules", required=True, help="what to import, and to time, before all else")
+    parser.add_argument("--seconds", type=float, required=True, help="spent on each of value and gradient")
+    parser.add_argument("--core", type=int)
+    options = parser.parse_args()
+    if options.core is not None:
+        os.sched_setaffinity(0, {options.core})
+    started = time.perf_counter()
+    for module in options.modules.split(","):
+        importlib.import_module(module)
+    import_seconds = time.perf_counter() - started
+    print(json.dumps({"import_s": import_seconds} | measure(options)))
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Times, memory and agreement. Importing `tools` brings NumPy, so it waits until the tool is timed."""
+    from tools import TOOLS
+    from works import work
+
+    job = work(options.work, options.size)
+    calls = TOOLS[options.tool].prepare(job)
+    first_seconds, result = _timed(calls.gradient, calls.arguments, calls.finish, 1)
+    value_alone = float(calls.finish(calls.value(*calls.arguments)))
+    value = _sample(calls.value, calls.arguments, calls.finish, options.seconds)
+    gradient = _sample(calls.gradient, calls.arguments, calls.finish, options.seconds)
+    peak = _peak_memory()
+    return {
+        "first_s": first_seconds,
+        "value_s": value["median_s"],
+        "gradient_s": gradient["median_s"],
+        "faults": gradient["faults"],
+        "cpu_share": min(value["cpu_share"], gradient["cpu_share"]),
+        "peak_mb": peak / 1e6,
+        "error": _largest_error(value_alone, *calls.read(result), job),
+    }
+
+
+def _timed(
+    function: Callable[..., Any], arguments: tuple[Any, ...], finish: Callable[[Any], Any], times: int
+) -> tuple[float, Any]:
+    """Seconds for `times` calls in a row, and the last result."""
+    started = time.perf_counter()
+    for _ in repeat(None, times - 1):
+        function(*arguments)
+    result = finish(function(*arguments))
+    return time.perf_counter() - started, result
+
+
+def _sample(
+    function: Callable[..., Any], arguments: tuple[Any, ...], finish: Callable[[Any], Any], seconds: float
+) -> dict[str, float]:
+    """The median of samples, each of as many calls as make it long enough for the clock."""
+    for _ in repeat(None, 2):
+        warm, _ = _timed(function, arguments, finish, 1)
+    calls = max(1, round(SHORTEST_SAMPLE / warm))
+    samples: list[float] = []
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    cpu, wall = time.process_time(), time.perf_counter()
+    while len(samples) < FEWEST_SAMPLES or time.perf_counter() - wall < seconds:
+        samples.append(_timed(function, arguments, finish, calls)[0] / calls)
+    spent = time.perf_counter() - wall
+    return {
+        "median_s": statistics.median(samples),
+        "faults": (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults) / (calls * len(samples)),
+        "cpu_share": (time.process_time() - cpu) / spent,
+    }
+
+
+def _peak_memory() -> float:
+    """Bytes. Linux passes `ru_maxrss` of the parent on to a new process; the status file begins afresh."""
+    if sys.platform == "linux":
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return 1024.0 * float(line.split()[1])
+    unit = 1 if sys.platform == "darwin" else 1024
+    return float(unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+
+
+def _largest_error(value_alone: float, value: float, gradients: list[Any], job: Any) -> float:
+    """Against the gradients derived by hand: the largest difference over the largest entry of its array."""
+    import byhand
+    import numpy as np
+
+    expected, expected_gradients = byhand.value_and_gradient(job)(*job.arguments)
+    pairs = [(value_alone, expected), (value, expected), *zip(gradients, expected_gradients, strict=True)]
+    for actual, wanted in pairs:
+        if np.shape(actual) != np.shape(wanted):
+            raise ValueError(f"A result has shape {np.shape(actual)} where {np.shape(wanted)} is right.")
+    return max(float(np.max(np.abs(a - w)) / np.max(np.abs(w))) for a, w in pairs)
+
+
+if __name__ == "__main__":
+    main()

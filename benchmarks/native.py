@@ -1,0 +1,126 @@
+"""Builds the hand-written C of limits/ with gcc and binds it to the arrays of a work."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import math
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from works import Work
+
+LIMITS = Path(__file__).resolve().parent / "limits"
+FLAGS = (
+    "-O3",
+    "-march=native",
+    "-ffast-math",
+    "-fopenmp-simd",
+    # Rosenbrock's gradient is interchanged into scalar code otherwise.
+    "-fno-loop-unroll-and-jam",
+    "-fPIC",
+    "-shared",
+)
+WIDE = "-mprefer-vector-width=512"
+ALIGNMENT = 64
+
+
+class BuildError(Exception):
+    """The limits cannot be built here."""
+
+
+def build() -> Path:
+    """The shared library of all limits, compiled if sources, flags or machine are new."""
+    compiler = shutil.which("gcc")
+    if compiler is None:
+        raise BuildError(
+            "gcc is needed to build the hand-written limits, and is not on the PATH.\n"
+            "Install it (Debian: apt install gcc), or leave the tool `c` out: --tools gradtape,numpy"
+        )
+    sources = sorted(LIMITS.glob("*.c"))
+    machine = subprocess.run(
+        [compiler, "-march=native", "-dM", "-E", "-x", "c", os.devnull], capture_output=True, check=True
+    ).stdout
+    flags = (*FLAGS, WIDE) if b"__AVX512F__" in machine else FLAGS
+    digest = hashlib.blake2b(machine + " ".join(flags).encode(), digest_size=8)
+    for source in sources:
+        digest.update(source.read_bytes())
+    library = LIMITS / "build" / f"limits-{digest.hexdigest()}.so"
+    if library.exists():
+        return library
+    library.parent.mkdir(exist_ok=True)
+    fresh = library.with_suffix(f".{os.getpid()}")
+    command = [compiler, *flags, *map(str, sources), "-o", str(fresh), "-lm"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise BuildError(f"gcc could not build the limits:\n{' '.join(command)}\n{done.stderr}")
+    fresh.replace(library)
+    return library
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Value and gradient without arguments; the gradient fills `outputs`."""
+
+    value: Callable[[], float]
+    gradient: Callable[[], float]
+    outputs: tuple[np.ndarray, ...]
+
+
+def bind(work: Work) -> Bound:
+    library = ctypes.CDLL(str(build()))
+    inputs = [np.ascontiguousarray(argument) for argument in work.arguments]
+    outputs = tuple(np.empty_like(argument) for argument in inputs[: work.n_differentiated])
+    arguments, scratch = _mixture(library, work, inputs) if work.name == "gmm" else _vectors(work, inputs)
+    value, gradient = library[f"{work.name}_value"], library[f"{work.name}_gradient"]
+    value.restype = gradient.restype = ctypes.c_double
+    return Bound(
+        partial(value, *arguments),
+        partial(gradient, *arguments, *map(_pointer, outputs), *map(_pointer, scratch)),
+        outputs,
+    )
+
+
+def _vectors(work: Work, inputs: list[np.ndarray]) -> tuple[list[Any], list[np.ndarray]]:
+    n = inputs[0].size
+    scratch = [np.empty(n // 1024 + 1)] if work.name == "lse" else []
+    return [ctypes.c_int64(n), *map(_pointer, inputs)], scratch
+
+
+def _mixture(
+    library: ctypes.CDLL, work: Work, inputs: list[np.ndarray]
+) -> tuple[list[Any], list[np.ndarray]]:
+    _, mu, _, _, x = inputs
+    k, d = mu.shape
+    gamma, m = work.settings["gamma"], work.settings["m"]
+    shape = [ctypes.c_int64(size) for size in (d, k, len(x))]
+    prior = [ctypes.c_double(number) for number in (gamma, m, wishart_constant(d, k, gamma, m))]
+    library.gmm_workspace.restype = ctypes.c_int64
+    workspace = _aligned(library.gmm_workspace(*shape[:2]))
+    return [*shape, *map(_pointer, inputs), *prior, _pointer(workspace)], []
+
+
+def wishart_constant(d: int, k: int, gamma: float, m: int) -> float:
+    """The part of the Gaussian mixture's log posterior that depends on shapes and prior alone."""
+    v = d + m + 1
+    log_gamma = 0.25 * d * (d - 1) * math.log(math.pi)
+    log_gamma += sum(math.lgamma(0.5 * (v - j)) for j in range(d))
+    return k * (v * d * math.log(gamma / math.sqrt(2.0)) - log_gamma)
+
+
+def _pointer(array: np.ndarray) -> Any:
+    """It keeps the array alive."""
+    return array.ctypes.data_as(ctypes.c_void_p)
+
+
+def _aligned(size: int) -> np.ndarray:
+    memory = np.empty(size + ALIGNMENT, dtype=np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + size]

@@ -1,0 +1,24 @@
+"""gradtape: keep your NumPy code; get its derivatives at the speed of hand-written C.
+
+>>> import numpy as np, gradtape as gt
+>>> gt.grad(lambda x: np.sum(x**2))(np.array([1.0, 2.0]))
+array([2., 4.])
+"""
+
+from . import errors as errors
+from . import ops as _rows  # noqa: F401 - the rows enter themselves
+from .api import inspect as inspect
+from .api.check import check_grads as check_grads
+from .api.create import asarray as asarray
+from .api.create import constant as constant
+from .api.create import stop_gradient as stop_gradient
+from .api.jit import jit as jit
+from .api.tape import GradientTape as GradientTape
+from .api.transform import grad as grad
+from .api.transform import jvp as jvp
+from .api.transform import value_and_grad as value_and_grad
+from .api.transform import vjp as vjp
+from .config import config as config
+from .trace.array import Array as Array
+
+__version__ = "0.1.0"

@@ -1,0 +1,100 @@
+"""Making arrays, and cutting them off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError
+from ..ir.graph import Literal, Value
+from ..kinds.operands import as_value, check_dtype
+from ..ops import cast
+from ..trace.array import Array
+from ..trace.handle import Handle, plain
+
+
+def asarray(a: Any, dtype: Any = None) -> Array:
+    """Return an `Array` of these values.
+
+    Parameters
+    ----------
+    a : array_like or Array
+        Numbers, nested lists (Arrays may stand in them), an ndarray, or an Array.
+    dtype : dtype_like, optional
+        The wanted dtype. For an Array this is a cast that derivatives follow between floats.
+
+    Returns
+    -------
+    Array
+        `a` itself where it is an Array of this dtype already.
+
+    Examples
+    --------
+    >>> import gradtape as gt
+    >>> gt.asarray([1, 2], dtype=float)
+    Array([1., 2.])
+    """
+    if isinstance(a, Array) and (dtype is None or a.dtype == np.dtype(dtype)):
+        return a
+    value = as_value(plain(a), "a")
+    if dtype is not None:
+        value = cast.convert(value, check_dtype(np.dtype(dtype), "dtype"))
+    return Array(_leaf(value))
+
+
+def constant(a: Any, dtype: Any = None) -> Array:
+    """Return an `Array` with a copy of these values: no later change of `a` reaches it.
+
+    Parameters
+    ----------
+    a : array_like
+        Numbers, nested lists, or an ndarray.
+    dtype : dtype_like, optional
+        The wanted dtype; by default NumPy's choice (float64 for Python floats).
+
+    Returns
+    -------
+    Array
+        A value that no tape follows until it is watched.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> x = np.ones(2)
+    >>> c = gt.constant(x)
+    >>> x[0] = 5
+    >>> c
+    Array([1., 1.])
+    """
+    if a is None:
+        raise ArgumentError("constant got None", remedy="pass an array or a number")
+    if isinstance(a, Handle):
+        return Array(cast.stop_gradient(a.value))
+    return Array(_leaf(as_value(np.array(a, dtype), "a")))
+
+
+def stop_gradient(x: Any) -> Any:
+    """Return `x` as a constant of every derivative: no gradient flows back through it.
+
+    Parameters
+    ----------
+    x : array_like or Array
+        Anything; what is not an Array is a constant already.
+
+    Returns
+    -------
+    Array or the argument
+
+    Examples
+    --------
+    >>> import gradtape as gt
+    >>> float(gt.grad(lambda x: x * gt.stop_gradient(x))(3.0))
+    3.0
+    """
+    return Array(cast.stop_gradient(x.value)) if isinstance(x, Handle) else x
+
+
+def _leaf(value: Value) -> Value:
+    """Return a literal as an array of rank 0, which can be watched."""
+    return Value(value.aval, data=value.data) if isinstance(value, Literal) else value

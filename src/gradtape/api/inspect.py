@@ -1,0 +1,163 @@
+"""Looking inside of compiled functions: the graph, the loops, the LLVM and the assembly, and why things are as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import ArgumentError
+from ..ir.printer import print_graph
+from ..loops.printer import print_loops
+from ..lower.pipeline import lower, schedule_of
+from ..passes.pipeline import optimise
+from ..runtime.engine import assembly, optimised_llvm
+from ..trace.callsite import Branches, Specialisation
+from ..trace.signature import Call
+from .jit import Jitted
+
+
+class Text(str):
+    """Text that shows itself as it is, in a terminal and in a notebook."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        escaped = self.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        return f"<pre style='line-height:1.2'>{escaped}</pre>"
+
+
+def graph(function: Jitted, *args: Any, optimised: bool = False, **kwargs: Any) -> Text:
+    """Return the graph of a compiled function, as typed three-address Python.
+
+    Parameters
+    ----------
+    function : Jitted
+        Made by `gradtape.jit`, `gradtape.grad` or `gradtape.value_and_grad`.
+    *args, **kwargs
+        Example arguments: they choose the trace, and make it where there is none. Without them, the trace made last.
+    optimised : bool, default False
+        Whether to show the graph after the passes instead of as traced.
+
+    Returns
+    -------
+    str
+        Shows itself without quotes.
+
+    Raises
+    ------
+    ArgumentError
+        If `function` is not a compiled function, or was never called and no arguments are given.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> f = gt.jit(lambda x: np.sum(x * 2))
+    >>> "reduce_sum" in gt.inspect.graph(f, np.ones(3))
+    True
+    """
+    traced = _specialisation(function, args, kwargs).graph
+    return Text(print_graph(optimise(traced) if optimised else traced))
+
+
+def loops(function: Jitted, *args: Any, **kwargs: Any) -> Text:
+    """Return the loops of a compiled function, as Python that runs. Parameters as for `graph`."""
+    return Text(print_loops(schedule_of(_specialisation(function, args, kwargs).graph)))
+
+
+def llvm(function: Jitted, *args: Any, optimised: bool = True, **kwargs: Any) -> Text:
+    """Return the LLVM of a compiled function's kernel, after LLVM's passes or before. Parameters as for `graph`."""
+    text = lower(_specialisation(function, args, kwargs).graph).ir_text
+    return Text(optimised_llvm(text) if optimised else text)
+
+
+def asm(function: Jitted, *args: Any, **kwargs: Any) -> Text:
+    """Return the assembly of a compiled function's kernel. Parameters as for `graph`."""
+    return Text(assembly(lower(_specialisation(function, args, kwargs).graph).ir_text))
+
+
+def explain(function: Jitted) -> Text:
+    """Return what was compiled for a function, when and why, and what it cost.
+
+    Parameters
+    ----------
+    function : Jitted
+        A compiled function.
+
+    Returns
+    -------
+    str
+        Per signature: the traces, the guards that lead to them (with the line that looked at a value), where the machine code came
+        from (compiled, disk, or the interpreter and why), seconds, and what the scheduler fused and stored.
+    """
+    site = _site(function)
+    lines = [f"{site.name}: {site.traces} traces for {len(site.branches)} signatures"]
+    for key, branches in site.branches.items():
+        lines.append(f"arguments {_describe_key(key)}")
+        for number, specialisation in enumerate(branches.all()):
+            lines.extend("  " + line for line in _explain_trace(number, specialisation))
+        if branches.warned:
+            lines.append("  more traces than gt.config.trace_limit: other calls run on the interpreter")
+    return Text("\n".join(lines))
+
+
+def _explain_trace(number: int, specialisation: Specialisation) -> list[str]:
+    kernel = specialisation.program.kernel
+    origin = {
+        "compiled": f"compiled in {kernel.seconds * 1e3:.1f} ms",
+        "disk": f"loaded from the disk cache in {kernel.seconds * 1e3:.1f} ms",
+        "interpreter": f"runs on the NumPy interpreter: {kernel.reason}",
+    }[kernel.origin]
+    native = (
+        "called natively"
+        if specialisation.native is not None and kernel.loaded is not None
+        else "called through Python"
+    )
+    lines = [f"trace {number}: {len(specialisation.graph.nodes)} nodes, {origin}, {native}"]
+    lines.extend(f"  guard: the value at {guard.site} is {guard.expected}" for guard in specialisation.guards)
+    if specialisation.captured:
+        lines.append(
+            f"  reads {len(specialisation.captured)} arrays from outside: traced anew when one of them changes"
+        )
+    lines.append(f"  workspace: {kernel.workspace} bytes")
+    lines.extend(f"  {note}" for note in kernel.notes)
+    return lines
+
+
+def _describe_key(key: Any) -> str:
+    parts = []
+    for leaf in key[1:]:
+        if isinstance(leaf, type):
+            parts.append(f"Python {leaf.__name__}")
+        elif isinstance(leaf[1], tuple):
+            parts.append(f"{leaf[0]}{list(leaf[1])}")
+        elif leaf[1] == "scalar":
+            parts.append(f"{leaf[0]} scalar")
+        else:
+            parts.append(f"static {leaf[1]!r}")
+    return f"({', '.join(parts)})"
+
+
+def _site(function: Any) -> Any:
+    if not isinstance(function, Jitted):
+        raise ArgumentError(
+            f"inspect got a {type(function).__name__}, which is not a compiled function",
+            remedy="pass what gt.jit, gt.grad or gt.value_and_grad returned",
+        )
+    return function.site
+
+
+def _specialisation(function: Jitted, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Specialisation:
+    site = _site(function)
+    if args or kwargs:
+        site.call(args, kwargs)
+        branches: Branches = site.branches[Call(args, kwargs, site.static).key]
+        return branches.all()[-1]
+    found = [s for branches in site.branches.values() for s in branches.all()]
+    if not found:
+        raise ArgumentError(
+            f"{site.name} has not been called yet, so there is nothing to look at",
+            remedy=f"pass example arguments: gt.inspect.graph({site.name}, x)",
+        )
+    return found[-1]

@@ -1,0 +1,146 @@
+"""The decorator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, overload
+
+from ..config import config
+from ..errors import ArgumentError, DtypeError, InternalError
+from ..runtime.callable import FastCallable, vectorcalled
+from ..trace.callsite import CallSite, Specialisation
+from ..trace.signature import StaticArguments
+from ..trace.sites import user_site, without_internals
+
+CHAIN_LENGTH = 6
+
+
+@vectorcalled
+class Jitted(FastCallable):
+    """A function that is traced, compiled and called natively. Made by `jit`, `grad` and `value_and_grad`."""
+
+    __slots__ = ("_answer", "_chain", "site")
+
+    def __init__(
+        self, function: Callable[..., Any], wrapped: Callable[..., Any], static: StaticArguments
+    ) -> None:
+        site = CallSite(function, getattr(wrapped, "__name__", "function"), static)
+
+        def answer(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return site.call(args, kwargs)
+            except Exception as error:
+                if config.full_traceback or isinstance(error, InternalError):
+                    raise
+                raise error.with_traceback(without_internals(error.__traceback__)) from error.__cause__
+
+        super().__init__(answer, wrapped)
+        self.site = site
+        self._answer = answer
+        self._chain: list[Specialisation] = []
+        site.on_new = self._install
+
+    def __repr__(self) -> str:
+        return f"<gradtape.jit of {self.site.name}: {self.site.traces} traces>"
+
+    def _install(self, specialisation: Specialisation) -> None:
+        """Let machine code answer calls like this one, where it can.
+
+        The newest specialisations form a chain: what one cannot take (other types, a guard that fails) it hands to the next, the last to
+        Python. A link costs a few nanoseconds.
+        """
+        if specialisation.native is None or specialisation.program.kernel.loaded is None:
+            return
+        self._chain = [specialisation, *self._chain[: CHAIN_LENGTH - 1]]
+        fallback: Any = self._answer
+        for link in reversed(self._chain):
+            assert link.native is not None
+            native = link.program.bind(fallback, link.native.statics)
+            rest, fallback = fallback, native
+        self.install(native)
+        self.fallback = rest
+
+
+@overload
+def jit(function: Callable[..., Any], /) -> Jitted: ...
+@overload
+def jit(
+    function: None = None,
+    /,
+    *,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+) -> Callable[[Callable[..., Any]], Jitted]: ...
+
+
+def jit(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+) -> Any:
+    """Compile a NumPy function.
+
+    The function runs once under a trace for each new combination of argument types (dtypes, shapes, Python types, nesting, static
+    values). Later calls run machine code. Branches on values are followed: each way through the function is traced when it is first
+    taken.
+
+    Parameters
+    ----------
+    function : callable
+        Ordinary NumPy code: ndarrays and numbers in nested containers in, the same out. It must compute its result from its arguments
+        and must not depend on what changes outside; arrays that it reads from outside are taken as they are at the trace.
+    static_argnums : int or sequence of int, optional
+        Positions of arguments that are part of the program: each new value is traced anew. Strings, None, booleans and other objects
+        that are no numbers are static without being named.
+    static_argnames : str or sequence of str, optional
+        The same for arguments passed by keyword.
+
+    Returns
+    -------
+    Jitted
+        A callable with the name, docstring and signature of `function`. Called with `Array`s it becomes a part of their recording, so
+        that tapes and other transforms see through it.
+
+    Raises
+    ------
+    ArgumentError
+        If `function` is not callable.
+    StaticArgumentError
+        At a call, if a static argument is not hashable.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> @gt.jit
+    ... def energy(x):
+    ...     return np.sum(x**2) / 2
+    >>> float(energy(np.array([3.0, 4.0])))
+    12.5
+    """
+    positions = tuple(static_argnums) if isinstance(static_argnums, tuple | list) else (static_argnums,)
+    names = tuple(static_argnames) if isinstance(static_argnames, tuple | list) else (static_argnames,)
+    for argument, given, kind in (("static_argnums", positions, int), ("static_argnames", names, str)):
+        for item in given:
+            if type(item) is not kind:
+                raise DtypeError(
+                    f"jit: {argument} must be of type {kind.__name__}, or a sequence of them; got {item!r}",
+                    where=user_site(),
+                    remedy="static_argnums=1, static_argnames=('order',)",
+                )
+    static = StaticArguments(positions, names)
+    if function is None:
+        return lambda given: jit_of(given, given, static)
+    return jit_of(function, function, static)
+
+
+def jit_of(function: Callable[..., Any], wrapped: Callable[..., Any], static: StaticArguments) -> Jitted:
+    """Return the jitted form of `function`, which shows itself as `wrapped`."""
+    if not callable(function):
+        raise ArgumentError(
+            f"jit got a {type(function).__name__}, which cannot be called",
+            where=user_site(),
+            remedy="use it as a decorator, or pass a function: gt.jit(f)",
+        )
+    return Jitted(function, wrapped, static)

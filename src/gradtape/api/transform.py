@@ -1,0 +1,432 @@
+"""Function transforms: grad, value_and_grad, vjp, jvp."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import (
+    ArgumentError,
+    DtypeError,
+    IntegerInputError,
+    NonScalarOutputError,
+    ShapeError,
+    StructureError,
+)
+from ..ir.builder import emit, here
+from ..ir.graph import Literal, Mark, Value, literal
+from ..ir.types import is_inexact
+from ..kinds.operands import as_value, broadcast_to
+from ..ops.cast import convert, identity
+from ..trace.array import Array
+from ..trace.force import force
+from ..trace.handle import Handle
+from ..trace.signature import EVERYTHING_TRACED
+from ..trace.sites import user_site
+from ..transforms.jvp import jvp as push_forward
+from ..transforms.vjp import vjp as pull_back
+from ..trees import flatten, flatten_up_to, unflatten
+from .convention import flipped
+from .jit import Jitted, jit_of
+
+
+def grad(function: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False) -> Jitted:
+    """Return a function that computes the gradient of `function`.
+
+    Parameters
+    ----------
+    function : callable
+        NumPy code whose result is one real number (with ``has_aux``: a pair of it and anything else).
+    argnums : int or sequence of int, default 0
+        Which positional arguments to differentiate in. Each may be a number, an array, or nested containers of these.
+    has_aux : bool, default False
+        Whether `function` returns ``(number, aux)``; then the result is ``(gradient, aux)``.
+
+    Returns
+    -------
+    Jitted
+        Takes the arguments of `function`. It returns the gradient in the structure of the argument (a tuple of gradients if `argnums`
+        is a sequence); each leaf has the shape and dtype of the argument's leaf. Arguments without influence get zeros. In a complex
+        argument x + iy it is df/dx + i df/dy.
+
+    Raises
+    ------
+    IntegerInputError
+        At a call, for an integer array to differentiate in. A Python int is taken as the float it equals.
+    NonScalarOutputError
+        At a call, if the result is not one real number.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> gt.grad(lambda x: np.sum(x**2))(np.array([1.0, 2.0]))
+    array([2., 4.])
+    >>> bool(np.isclose(gt.grad(gt.grad(np.sin))(0.5), -np.sin(0.5)))
+    True
+    """
+    both = _value_and_grad(function, argnums, has_aux, "grad")
+
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        value, result = both(*args, **kwargs)
+        return (result, value[1]) if has_aux else result
+
+    return jit_of(gradient, _named("grad", function), EVERYTHING_TRACED)
+
+
+def value_and_grad(
+    function: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False
+) -> Jitted:
+    """Return a function that computes the value of `function` and its gradient, in one program.
+
+    Parameters
+    ----------
+    function, argnums, has_aux
+        As for `grad`.
+
+    Returns
+    -------
+    Jitted
+        Returns ``(value, gradient)``, with ``has_aux`` ``((value, aux), gradient)``; see `grad`.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> value, gradient = gt.value_and_grad(lambda x, y: np.sum(x * y), argnums=(0, 1))(np.ones(2), np.array([2.0, 3.0]))
+    >>> float(value), [g.tolist() for g in gradient]
+    (5.0, [[2.0, 3.0], [1.0, 1.0]])
+    """
+    both = _value_and_grad(function, argnums, has_aux, "value_and_grad")
+    return jit_of(both, _named("value_and_grad", function), EVERYTHING_TRACED)
+
+
+def _value_and_grad(
+    function: Callable[..., Any], argnums: int | Sequence[int], has_aux: bool, caller: str
+) -> Callable[..., Any]:
+    check_callable(function, caller)
+    positions = _positions(argnums, caller)
+
+    def both(*args: Any, **kwargs: Any) -> Any:
+        here.site = user_site()
+        chosen = _chosen(args, positions, caller)
+        mark = Mark()
+        leaves, spec = flatten(chosen)
+        starts = [start(leaf, mark, f"{caller}: an argument in argnums={argnums}") for leaf in leaves]
+        followed = unflatten(spec, [Array(value) for value in starts])
+        arguments = list(args)
+        for position, argument in zip(positions, followed, strict=True):
+            arguments[position] = argument
+        result = inner(function)(*arguments, **kwargs)
+        value, aux = _split_aux(result, caller) if has_aux else (result, None)
+        mark.recording = False
+        target = _scalar(value, caller)
+        cotangents = pull_back([target], starts, [_one(target)], lambda v: mark not in v.marks)
+        gradients = [
+            Array(zeros_like_start(begin) if cotangent is None else flipped(cotangent))
+            for begin, cotangent in zip(starts, cotangents, strict=True)
+        ]
+        nested = unflatten(spec, gradients)
+        value = Array(target)
+        return ((value, aux) if has_aux else value), nested[0] if isinstance(argnums, int) else tuple(nested)
+
+    return both
+
+
+def check_callable(function: Any, caller: str) -> None:
+    """Raise ArgumentError unless `function` can be called."""
+    if not callable(function):
+        raise ArgumentError(
+            f"{caller} got a {type(function).__name__}, which cannot be called",
+            where=user_site(),
+            remedy="pass a function",
+        )
+
+
+def inner(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what to call inside of a recording: the body of a jitted function rather than its native entry."""
+    return function.site.function if isinstance(function, Jitted) else function
+
+
+def start(leaf: Any, mark: Mark, argument: str) -> Value:
+    """Return a fresh value equal to an argument, from which `mark` follows."""
+    value = leaf.value if isinstance(leaf, Handle) else as_value(leaf, argument)
+    if not is_inexact(value.dtype):
+        if not value.aval.weak or value.dtype.kind == "b":
+            raise IntegerInputError(
+                f"{argument} is an array of {value.dtype}",
+                where=user_site(),
+                why="a derivative in integers has no meaning: there is nothing between them",
+                remedy="convert it: x.astype(float)",
+            )
+        value = convert(value, np.dtype(np.float64))
+    if isinstance(value, Literal):
+        value = Value(value.aval, data=value.data)
+    fresh = emit(identity, [value])
+    fresh.aval = value.aval
+    fresh.marks = (*fresh.marks, mark)
+    return fresh
+
+
+def zeros_like_start(value: Value) -> Value:
+    """Return the gradient of an argument without influence."""
+    return broadcast_to(literal(0, value.dtype), value.shape)
+
+
+def _positions(argnums: int | Sequence[int], caller: str) -> tuple[int, ...]:
+    positions = tuple(argnums) if isinstance(argnums, tuple | list) else (argnums,)
+    for position in positions:
+        if type(position) is not int:
+            raise DtypeError(
+                f"{caller}: argnums must be an int or a sequence of ints, got {argnums!r}",
+                where=user_site(),
+                remedy="argnums=(0, 1)",
+            )
+    return positions
+
+
+def _chosen(args: Sequence[Any], positions: Sequence[int], caller: str) -> list[Any]:
+    """Return the arguments to differentiate in."""
+    for position in positions:
+        if not -len(args) <= position < len(args):
+            raise ArgumentError(
+                f"{caller}: argnums names argument {position}, but the call has {len(args)} positional arguments",
+                where=user_site(),
+                remedy="pass the argument by position, or change argnums",
+            )
+        if args[position] is None:
+            raise DtypeError(
+                f"{caller}: argument {position}, to differentiate in, is None",
+                where=user_site(),
+                remedy="pass a number or an array, or change argnums",
+            )
+    if len({position % len(args) for position in positions}) < len(positions):
+        raise ArgumentError(
+            f"{caller}: argnums={tuple(positions)} names an argument twice",
+            where=user_site(),
+            remedy="name each argument once",
+        )
+    return [args[position] for position in positions]
+
+
+def _split_aux(result: Any, caller: str) -> tuple[Any, Any]:
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise StructureError(
+            f"{caller} with has_aux=True needs a function that returns a pair (number, aux); got {_described(result)}",
+            where=user_site(),
+            remedy="return a pair, or leave has_aux away",
+        )
+    return result
+
+
+def _described(result: Any) -> str:
+    return f"a tuple of {len(result)}" if isinstance(result, tuple) else f"a {type(result).__name__}"
+
+
+def _scalar(result: Any, caller: str) -> Value:
+    """Return the value of a result that must be one real number."""
+    if not isinstance(result, Handle | np.ndarray | np.generic | int | float | complex):
+        raise NonScalarOutputError(
+            f"{caller} needs a function that returns one number; this one returned a {type(result).__name__}",
+            where=user_site(),
+            why="only a single number has a gradient",
+            remedy="return a number (has_aux=True for a number and something else); for many numbers use vjp or a jacobian",
+        )
+    value = result.value if isinstance(result, Handle) else as_value(result, "the result")
+    if value.size != 1 or value.ndim:
+        raise NonScalarOutputError(
+            f"{caller} needs a function that returns one number; this one returned an array of shape {value.shape}",
+            where=user_site(),
+            why="only a single number has a gradient",
+            remedy="sum it (np.sum), or use gt.vjp, gt.jvp or a jacobian",
+        )
+    if value.dtype.kind != "f":
+        raise NonScalarOutputError(
+            f"{caller} needs a function that returns a real number; this one returned {value.dtype}",
+            where=user_site(),
+            why="only a real number has a gradient",
+            remedy="return a float: np.real(z), np.abs(z)**2, x.astype(float)",
+        )
+    return value if not isinstance(value, Literal) else Value(value.aval, data=value.data)
+
+
+def _one(target: Value) -> Value:
+    return literal(1, target.dtype)
+
+
+def _named(prefix: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that shows itself as ``grad(f)`` with the signature of `function`."""
+
+    def stand_in(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    try:
+        # A jitted function keeps its name in its __dict__, which must not overwrite ours.
+        functools.update_wrapper(stand_in, function, updated=())
+    except (AttributeError, TypeError):  # builtins and callables without a name
+        pass
+    name = getattr(function, "__name__", type(function).__name__)
+    stand_in.__name__ = f"{prefix}({name})"
+    stand_in.__qualname__ = f"{prefix}({getattr(function, '__qualname__', name)})"
+    return stand_in
+
+
+def vjp(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+    """Evaluate a function and return a callable that pulls cotangents back.
+
+    Parameters
+    ----------
+    function : callable
+        NumPy code with one or more floating results in any nest.
+    *primals : array_like or nests of them
+        Its arguments.
+
+    Returns
+    -------
+    y : nest of ndarray
+        ``function(*primals)``.
+    pullback : callable
+        ``pullback(ct) -> tuple``: takes a cotangent of the structure and shapes of `y` and returns one per primal (zeros where there is
+        no influence). It can be called any number of times.
+
+    Raises
+    ------
+    IntegerInputError
+        For an integer array among the primals.
+    StructureError, ShapeError
+        By the pullback, for a cotangent that does not match `y`.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> y, pullback = gt.vjp(np.sin, np.array([0.0, 1.0]))
+    >>> bool(np.allclose(pullback(np.ones(2))[0], np.cos([0.0, 1.0])))
+    True
+    """
+    check_callable(function, "vjp")
+    here.site = user_site()
+    mark = Mark()
+    leaves, spec = flatten(primals)
+    recorded = any(isinstance(leaf, Handle) for leaf in leaves)
+    starts = [start(leaf, mark, "vjp: a primal") for leaf in leaves]
+    result = inner(function)(*unflatten(spec, [Array(value) for value in starts]))
+    mark.recording = False
+    results, result_spec = flatten(result)
+    targets = [_result_value(leaf) for leaf in results]
+
+    def pullback(cotangent: Any) -> tuple[Any, ...]:
+        here.site = user_site()
+        parts = flatten_up_to(result_spec, cotangent, "the cotangent", "the function's result", here.site)
+        seeds = [
+            flipped(_fitting(part, target, "a cotangent", "the result"))
+            for part, target in zip(parts, targets, strict=True)
+        ]
+        pulled = pull_back(targets, starts, seeds, lambda v: mark not in v.marks)
+        values = [
+            zeros_like_start(begin) if part is None else flipped(part)
+            for begin, part in zip(starts, pulled, strict=True)
+        ]
+        traced = recorded or any(isinstance(part, Handle) for part in parts)
+        returned: tuple[Any, ...] = unflatten(spec, _results(values, traced))
+        return returned
+
+    return unflatten(result_spec, _results(targets, recorded)), pullback
+
+
+def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    """Evaluate a function and its directional derivative by forward mode.
+
+    Parameters
+    ----------
+    function : callable
+        NumPy code with one or more results in any nest.
+    primals : sequence of array_like or nests of them
+        Its arguments.
+    tangents : sequence
+        The direction: of the structure and shapes of `primals`.
+
+    Returns
+    -------
+    y : nest of ndarray
+        ``function(*primals)``.
+    tangent : nest of ndarray
+        The derivative of `y` along `tangents`, of the structure and shapes of `y` (zeros where there is no influence).
+
+    Raises
+    ------
+    StructureError, ShapeError, IntegerInputError
+        Where primals and tangents do not match or are integers.
+
+    Examples
+    --------
+    >>> import gradtape as gt
+    >>> y, t = gt.jvp(lambda x: x**2, (3.0,), (1.0,))
+    >>> float(y), float(t)
+    (9.0, 6.0)
+    """
+    check_callable(function, "jvp")
+    here.site = user_site()
+    for argument, given in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(given, tuple | list):
+            raise StructureError(
+                f"jvp: {argument} must be a tuple or list with one entry per argument, got {type(given).__name__}",
+                where=here.site,
+                remedy="gt.jvp(f, (x,), (dx,))",
+            )
+    mark = Mark()
+    primals = tuple(primals)
+    leaves, spec = flatten(primals)
+    directions = flatten_up_to(spec, tuple(tangents), "tangents", "primals", here.site)
+    recorded = any(isinstance(leaf, Handle) for leaf in (*leaves, *directions))
+    starts = [start(leaf, mark, "jvp: a primal") for leaf in leaves]
+    seeds = [
+        _fitting(d, begin, "a tangent", "its primal") for d, begin in zip(directions, starts, strict=True)
+    ]
+    result = inner(function)(*unflatten(spec, [Array(value) for value in starts]))
+    mark.recording = False
+    results, result_spec = flatten(result)
+    targets = [_result_value(leaf) for leaf in results]
+    pushed = push_forward(targets, starts, seeds, lambda v: mark not in v.marks)
+    outgoing = [
+        zeros_like_start(target) if tangent is None else tangent
+        for target, tangent in zip(targets, pushed, strict=True)
+    ]
+    computed = _results([*targets, *outgoing], recorded)
+    return unflatten(result_spec, computed[: len(targets)]), unflatten(result_spec, computed[len(targets) :])
+
+
+def _result_value(leaf: Any) -> Value:
+    value = leaf.value if isinstance(leaf, Handle) else as_value(leaf, "the result")
+    return Value(value.aval, data=value.data) if isinstance(value, Literal) else value
+
+
+def _fitting(given: Any, like: Value, what: str, of: str) -> Value:
+    """Return a seed of the shape and dtype of the value that it belongs to."""
+    value = given.value if isinstance(given, Handle) else as_value(given, what)
+    if value.shape != like.shape:
+        raise ShapeError(
+            f"{what} has shape {value.shape}, but {of} has shape {like.shape}",
+            where=here.site,
+            remedy=f"give {what} of shape {like.shape}",
+        )
+    if not np.can_cast(value.dtype, like.dtype, "same_kind"):
+        raise DtypeError(
+            f"{what} has dtype {value.dtype}, but {of} has dtype {like.dtype}",
+            where=here.site,
+            remedy="convert it first",
+        )
+    if isinstance(value, Literal):
+        return literal(value.data, like.dtype)
+    return convert(value, like.dtype)
+
+
+def _results(values: Sequence[Value], recorded: bool) -> list[Any]:
+    """Return values as the caller works: Arrays in a recording, else ndarrays."""
+    values = [
+        broadcast_to(value, ()) if isinstance(value, Literal) and not value.ndim else value
+        for value in values
+    ]
+    if recorded:
+        return [Array(value) for value in values]
+    return [array.copy() if array.ndim else array[()] for array in force(values)]

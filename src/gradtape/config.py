@@ -1,0 +1,188 @@
+"""Settings: one object, whose attributes are checked when they are set.
+
+Every setting has an environment variable, read once at import: ``jit`` is ``GRADTAPE_JIT``, ``cache_dir`` is
+``GRADTAPE_CACHE_DIR``. A setting that is on or off can also be turned off with ``GRADTAPE_DISABLE_<NAME>=1``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+__all__ = ["Config", "config"]
+
+_YES: Final = ("1", "true", "yes", "on")
+_NO: Final = ("0", "false", "no", "off", "")
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """One line of the table of settings."""
+
+    default: Any
+    meaning: str
+    minimum: int | None = None
+    optional: bool = False
+
+    @property
+    def expected(self) -> str:
+        kind = "str or None" if self.optional else type(self.default).__name__
+        return kind if self.minimum is None else f"{kind} of at least {self.minimum}"
+
+
+_SETTINGS: Final[Mapping[str, _Setting]] = {
+    "jit": _Setting(True, "compile; when False everything runs on the NumPy interpreter"),
+    "eager": _Setting(False, "compute each operation at once, for a debugger"),
+    "disk_cache": _Setting(True, "keep compiled code on disk for the next process"),
+    "cache_dir": _Setting(
+        None, "folder of the disk cache; None means the user's cache folder", optional=True
+    ),
+    "cache_size": _Setting(2**30, "bytes that the disk cache may take", minimum=0),
+    "precise_math": _Setting(False, "use the scalar C library instead of vector functions of 4 ULP"),
+    "trace_limit": _Setting(8, "traces that one call site may have before it is interpreted", minimum=1),
+    "num_threads": _Setting(1, "threads that one kernel may use", minimum=1),
+    "progress": _Setting(True, "show progress bars"),
+    "full_traceback": _Setting(False, "keep the frames of gradtape itself in tracebacks"),
+    "memory_cache": _Setting(512, "compiled programs kept in memory", minimum=1),
+}
+
+
+class Config:
+    """The settings of gradtape; ``gt.config`` is the only instance.
+
+    A change holds for the whole process, for all of its threads, and for what is compiled after it.
+
+    Examples
+    --------
+    >>> config = Config({})
+    >>> config.trace_limit
+    8
+    >>> config.trace_limit = 16
+    >>> with config.override(jit=False):
+    ...     config.jit
+    False
+    >>> config.jit
+    True
+    >>> config.trace_limits = 3
+    Traceback (most recent call last):
+        ...
+    AttributeError: gradtape has no setting 'trace_limits'. Did you mean 'trace_limit'?
+    """
+
+    jit: bool
+    eager: bool
+    disk_cache: bool
+    cache_dir: str | None
+    cache_size: int
+    precise_math: bool
+    trace_limit: int
+    num_threads: int
+    progress: bool
+    memory_cache: int
+
+    __slots__ = tuple(_SETTINGS)
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        for name, setting in _SETTINGS.items():
+            setattr(self, name, _from_environment(name, setting, environment))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in _SETTINGS:
+            raise AttributeError(_unknown(name))
+        _check(f"gradtape.config.{name}", _SETTINGS[name], value)
+        object.__setattr__(self, name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(_unknown(name))
+
+    def __dir__(self) -> list[str]:
+        return [*_SETTINGS, "override"]
+
+    def __repr__(self) -> str:
+        assignments = [f"{name} = {getattr(self, name)!r}" for name in _SETTINGS]
+        width = max(map(len, assignments))
+        lines = [
+            f"{text:<{width}}  # {setting.meaning}"
+            for text, setting in zip(assignments, _SETTINGS.values(), strict=True)
+        ]
+        return "\n".join(("gradtape.config:", *(f"  {line}" for line in lines)))
+
+    @contextmanager
+    def override(self, **settings: Any) -> Iterator[Config]:
+        """Change settings for the length of a `with` block.
+
+        Every thread of the process sees the change while the block runs. If one value cannot be used, none is
+        set.
+
+        Parameters
+        ----------
+        **settings
+            Names and values.
+
+        Examples
+        --------
+        >>> from gradtape.config import config
+        >>> with config.override(eager=True, num_threads=2):
+        ...     config.eager, config.num_threads
+        (True, 2)
+        """
+        before = {name: getattr(self, name) for name in settings}
+        try:
+            for name, value in settings.items():
+                setattr(self, name, value)
+            yield self
+        finally:
+            for name, value in before.items():
+                setattr(self, name, value)
+
+
+def _unknown(name: str) -> str:
+    guesses = difflib.get_close_matches(name, _SETTINGS, n=1)
+    hint = f"Did you mean {guesses[0]!r}?" if guesses else f"There are: {', '.join(_SETTINGS)}."
+    return f"gradtape has no setting {name!r}. {hint}"
+
+
+def _check(label: str, setting: _Setting, value: Any) -> None:
+    wanted = str if setting.optional else type(setting.default)
+    fits = type(value) is wanted or (setting.optional and value is None)
+    if not fits:
+        raise TypeError(f"{label} got {value!r} of type {type(value).__name__}; expected {setting.expected}")
+    if setting.minimum is not None and value < setting.minimum:
+        raise ValueError(f"{label} got {value!r}; expected {setting.expected}")
+
+
+def _from_environment(name: str, setting: _Setting, environment: Mapping[str, str]) -> Any:
+    variable = f"GRADTAPE_{name.upper()}"
+    negation = f"GRADTAPE_DISABLE_{name.upper()}"
+    if type(setting.default) is bool:
+        if _truth(negation, environment.get(negation, "0")):
+            return False
+        return _truth(variable, environment[variable]) if variable in environment else setting.default
+    text = environment.get(variable, "")
+    if not text:
+        return setting.default
+    if setting.optional:
+        return text
+    try:
+        value = int(text)
+    except ValueError:
+        raise ValueError(f"{variable} is {text!r}; expected {setting.expected}") from None
+    _check(variable, setting, value)
+    return value
+
+
+def _truth(variable: str, text: str) -> bool:
+    lowered = text.strip().lower()
+    if lowered in _YES:
+        return True
+    if lowered in _NO:
+        return False
+    raise ValueError(f"{variable} is {text!r}; expected one of {', '.join(filter(None, (*_YES, *_NO)))}")
+
+
+config: Final = Config(os.environ)
+"""The settings of this process."""

@@ -1,0 +1,184 @@
+"""What can go wrong, as a tree. Every class has a page under ``docs/errors/`` that shows it happening and how to mend it.
+
+::
+
+    GradtapeError
+    ├── ArgumentError (ValueError)              an argument that cannot be used
+    │   ├── ShapeError                          shapes that do not fit together
+    │   ├── StructureError                      nested containers that do not match
+    │   └── UnconnectedError                    no differentiable path from the target to a source
+    ├── DtypeError (TypeError)                  a dtype or type that cannot be used
+    │   ├── IntegerInputError                   a derivative in an integer was asked for
+    │   ├── StaticArgumentError                 a static argument that is not hashable
+    │   └── ArraySubclassError                  np.matrix, masked arrays and other subclasses
+    ├── NonScalarOutputError (TypeError)        grad() of a function whose result is not one number
+    ├── UnsupportedFunctionError (TypeError)    a NumPy function that gradtape does not follow
+    ├── ConcretizationError (TypeError)         float(x), math.sin(x), np.asarray(x) of a traced value in jit
+    ├── InPlaceError (ValueError)               an in-place write that NumPy itself would refuse
+    ├── NotDifferentiableError (LookupError)    an op that has no derivative
+    ├── TapeError (RuntimeError)                a tape used out of order
+    ├── LeakedValueError (RuntimeError)         a traced value used after its function has returned
+    ├── GradientCheckError (AssertionError)     check_grads found a wrong derivative
+    └── InternalError (RuntimeError)            a defect of gradtape itself: please report it
+        ├── VerifyError                         a graph that breaks the rules between two stages
+        └── LoweringError                       a graph that cannot be compiled; the interpreter runs it instead
+
+    GradtapeWarning (UserWarning)
+    ├── TraceLimitWarning                       a call site with too many traces runs on the interpreter
+    ├── CompileWarning                          a function could not be compiled and runs on the interpreter
+    ├── CacheWarning                            the disk cache cannot be used
+    └── IntegerWatchWarning                     a tape was asked to watch integers
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from types import FrameType
+from typing import Any, Final
+
+LIBRARIES: Final = frozenset({__name__.partition(".")[0], "numpy", "scipy"})
+"""Whose frames are not the user's: NumPy's and SciPy's own Python code stands between an array and the line that used it."""
+
+
+class GradtapeError(Exception):
+    """The root of what gradtape raises.
+
+    Parameters
+    ----------
+    what : str
+        What happened, naming the argument and what it got.
+    where : object, optional
+        The place in the user's code.
+    why : str, optional
+        The reason.
+    remedy : str, optional
+        What to do.
+    """
+
+    def __init__(self, what: str, *, where: Any = None, why: str = "", remedy: str = "") -> None:
+        self.what, self.where, self.why, self.remedy = what, where, why, remedy
+        super().__init__(_page(type(self), what, where, why, remedy))
+
+
+def warn(
+    category: type[GradtapeWarning], what: str, *, where: Any = None, why: str = "", remedy: str = ""
+) -> None:
+    """Warn at the user's line; the parameters are those of `GradtapeError`."""
+    level, frame = 1, sys._getframe()
+    while _is_internal(frame) and frame.f_back is not None:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(_page(category, what, where, why, remedy), category, stacklevel=level)
+
+
+def _is_internal(frame: FrameType) -> bool:
+    name: str = frame.f_globals.get("__name__", "")
+    return name.partition(".")[0] in LIBRARIES
+
+
+def _page(kind: type, what: str, where: Any, why: str, remedy: str) -> str:
+    lines = [what]
+    if where is not None:
+        lines.append(f"  where: {where}")
+    if why:
+        lines.append(f"  why: {why}")
+    if remedy:
+        lines.append(f"  what to do: {remedy}")
+    lines.append(f"  more: docs/errors/{kind.__name__}.md")
+    return "\n".join(lines)
+
+
+class ArgumentError(GradtapeError, ValueError):
+    """An argument cannot be used."""
+
+
+class ShapeError(ArgumentError):
+    """Shapes do not fit together."""
+
+
+class StructureError(ArgumentError):
+    """Nested containers do not match."""
+
+
+class UnconnectedError(ArgumentError):
+    """There is no differentiable path from the target to a source."""
+
+
+class DtypeError(GradtapeError, TypeError):
+    """A dtype or type cannot be used."""
+
+
+class IntegerInputError(DtypeError):
+    """A derivative in an integer was asked for."""
+
+
+class StaticArgumentError(DtypeError):
+    """A static argument is not hashable."""
+
+
+class ArraySubclassError(DtypeError):
+    """A subclass of ndarray whose semantics gradtape does not follow."""
+
+
+class NonScalarOutputError(GradtapeError, TypeError):
+    """The result of a function given to `grad` is not one number."""
+
+
+class UnsupportedFunctionError(GradtapeError, TypeError):
+    """A NumPy function that gradtape does not follow."""
+
+
+class ConcretizationError(GradtapeError, TypeError):
+    """A traced value was asked for its number inside a jitted function."""
+
+
+class InPlaceError(GradtapeError, ValueError):
+    """An in-place write that NumPy itself would refuse."""
+
+
+class NotDifferentiableError(GradtapeError, LookupError):
+    """An op on the path has no derivative."""
+
+
+class TapeError(GradtapeError, RuntimeError):
+    """A tape is used out of order."""
+
+
+class LeakedValueError(GradtapeError, RuntimeError):
+    """A traced value is used after its function has returned."""
+
+
+class GradientCheckError(GradtapeError, AssertionError):
+    """A derivative disagrees with differences."""
+
+
+class InternalError(GradtapeError, RuntimeError):
+    """A defect of gradtape itself."""
+
+
+class VerifyError(InternalError):
+    """A graph breaks the rules between two stages."""
+
+
+class LoweringError(InternalError):
+    """A graph cannot be compiled."""
+
+
+class GradtapeWarning(UserWarning):
+    """The root of what gradtape warns of."""
+
+
+class TraceLimitWarning(GradtapeWarning):
+    """A call site has too many traces."""
+
+
+class CompileWarning(GradtapeWarning):
+    """A function could not be compiled."""
+
+
+class CacheWarning(GradtapeWarning):
+    """The disk cache cannot be used."""
+
+
+class IntegerWatchWarning(GradtapeWarning):
+    """A tape was asked to watch integers."""

@@ -1,0 +1,1 @@
+"""The intermediate representation: types, graph, builder, printer, verifier, fingerprint."""

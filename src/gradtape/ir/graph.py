@@ -1,0 +1,318 @@
+"""The graph: values, the nodes that make them, and closed views of them.
+
+A `Value` is a place in a directed acyclic graph that grows as the user's code runs. A `Node` applies one op. A `Graph` is a closed view of such a
+DAG: inputs, nodes in topological order, outputs. Transforms append nodes that refer to the values already there; nothing is ever rewritten in place.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .types import PYTHON_DTYPES, Aval, Shape, aval
+
+if TYPE_CHECKING:
+    from .op import Op
+
+
+class Mark:
+    """Somebody who follows values: a tape or the trace of a jitted function.
+
+    The outputs of a node carry those marks of its inputs that are recording while the node is made.
+    """
+
+    __slots__ = ("__weakref__", "recording")
+
+    def __init__(self) -> None:
+        self.recording = True
+
+
+class Value:
+    """One array in the graph.
+
+    Attributes
+    ----------
+    aval : Aval
+        Shape, dtype and weakness.
+    node : Node or None
+        What computes it; None for inputs and constants.
+    index : int
+        Which of the node's outputs it is.
+    data : numpy.ndarray or None
+        The array itself where it is known.
+    marks : tuple of Mark
+        Who follows it.
+    owner : weakref.ref or None
+        The user's handle while it lives: what is held is worth keeping when it is computed along with something else.
+    name : str or None
+        The name that the user gave.
+    """
+
+    __slots__ = ("__weakref__", "aval", "data", "index", "marks", "name", "node", "owner")
+
+    def __init__(
+        self,
+        aval: Aval,
+        node: Node | None = None,
+        index: int = 0,
+        data: np.ndarray[Any, Any] | None = None,
+        marks: tuple[Mark, ...] = (),
+    ) -> None:
+        self.aval = aval
+        self.node = node
+        self.index = index
+        self.data = data
+        self.marks = marks
+        self.owner: weakref.ref[Any] | None = None
+        self.name: str | None = None
+
+    @property
+    def shape(self) -> Shape:
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.aval.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self.aval.ndim
+
+    @property
+    def size(self) -> int:
+        return self.aval.size
+
+    def __repr__(self) -> str:
+        origin = (
+            self.node.op.name if self.node is not None else "constant" if self.data is not None else "input"
+        )
+        return f"<{origin}: {self.aval}>"
+
+    def __bool__(self) -> bool:
+        raise TypeError("a graph value has no truth value; rules must use where()")
+
+    # Operators let the rows be written as formulas. The rows themselves register below.
+    def __add__(self, other: Operand) -> Value:
+        return OPERATORS["add"](self, other)
+
+    def __radd__(self, other: Operand) -> Value:
+        return OPERATORS["add"](other, self)
+
+    def __sub__(self, other: Operand) -> Value:
+        return OPERATORS["subtract"](self, other)
+
+    def __rsub__(self, other: Operand) -> Value:
+        return OPERATORS["subtract"](other, self)
+
+    def __mul__(self, other: Operand) -> Value:
+        return OPERATORS["multiply"](self, other)
+
+    def __rmul__(self, other: Operand) -> Value:
+        return OPERATORS["multiply"](other, self)
+
+    def __truediv__(self, other: Operand) -> Value:
+        return OPERATORS["divide"](self, other)
+
+    def __rtruediv__(self, other: Operand) -> Value:
+        return OPERATORS["divide"](other, self)
+
+    def __pow__(self, other: Operand) -> Value:
+        return OPERATORS["power"](self, other)
+
+    def __neg__(self) -> Value:
+        return OPERATORS["negative"](self)
+
+    def __abs__(self) -> Value:
+        return OPERATORS["absolute"](self)
+
+    def __lt__(self, other: Operand) -> Value:
+        return OPERATORS["less"](self, other)
+
+    def __le__(self, other: Operand) -> Value:
+        return OPERATORS["less_equal"](self, other)
+
+    def __gt__(self, other: Operand) -> Value:
+        return OPERATORS["greater"](self, other)
+
+    def __ge__(self, other: Operand) -> Value:
+        return OPERATORS["greater_equal"](self, other)
+
+    def __and__(self, other: Operand) -> Value:
+        return OPERATORS["bitwise_and"](self, other)
+
+    def __or__(self, other: Operand) -> Value:
+        return OPERATORS["bitwise_or"](self, other)
+
+    def __invert__(self) -> Value:
+        return OPERATORS["invert"](self)
+
+
+class Literal(Value):
+    """A number that stands in the program text: rank 0, known, and free to meet any shape in an elementwise node."""
+
+    __slots__ = ()
+
+
+Operand = Value | int | float | bool | complex | np.generic
+
+OPERATORS: dict[str, Callable[..., Value]] = {}
+"""The rows that Python's operators on values mean, by NumPy's name; each such row enters itself."""
+
+
+class Site:
+    """A place in the user's code."""
+
+    __slots__ = ("filename", "function", "line")
+
+    def __init__(self, filename: str, line: int, function: str) -> None:
+        self.filename = filename
+        self.line = line
+        self.function = function
+
+    def __repr__(self) -> str:
+        return f"{self.filename}:{self.line} in {self.function}"
+
+
+class Node:
+    """One application of an op to values."""
+
+    __slots__ = ("__weakref__", "inputs", "op", "outs", "params", "site")
+
+    def __init__(self, op: Op, inputs: tuple[Value, ...], params: dict[str, Any], site: Any = None) -> None:
+        self.op = op
+        self.inputs = inputs
+        self.params = params
+        self.outs: tuple[Value, ...] = ()
+        self.site = site
+
+    @property
+    def out(self) -> Value:
+        """The only output."""
+        (out,) = self.outs
+        return out
+
+    def __repr__(self) -> str:
+        return f"<node {self.op.name} {', '.join(map(repr, self.inputs))}>"
+
+
+class Graph:
+    """A closed piece of the DAG: from `inputs`, by `nodes` in topological order, to `outputs`.
+
+    Values that nodes or outputs refer to and that are neither inputs nor made by a node are constants; they have data.
+    Guards are 0-d booleans or integers with the number that each must have for the graph to hold.
+    """
+
+    __slots__ = ("__weakref__", "guards", "inputs", "name", "nodes", "outputs")
+
+    def __init__(
+        self,
+        inputs: Sequence[Value],
+        nodes: Sequence[Node],
+        outputs: Sequence[Value],
+        name: str = "f",
+        guards: Sequence[tuple[Value, int]] = (),
+    ) -> None:
+        self.inputs = tuple(inputs)
+        self.nodes = tuple(nodes)
+        self.outputs = tuple(outputs)
+        self.name = name
+        self.guards = tuple(guards)
+
+    def constants(self) -> list[Value]:
+        """The captured arrays, in the order of their first use (literals are not among them)."""
+        bound: set[Value] = set(self.inputs)
+        found: dict[Value, None] = {}
+        for node in self.nodes:
+            for value in node.inputs:
+                if value not in bound and value not in found and not isinstance(value, Literal):
+                    found[value] = None
+            bound.update(node.outs)
+        for value in (*self.outputs, *[value for value, _ in self.guards]):
+            if value not in bound and value not in found and not isinstance(value, Literal):
+                found[value] = None
+        return list(found)
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(map(repr, (v.aval for v in self.inputs)))
+        outputs = ", ".join(map(repr, (v.aval for v in self.outputs)))
+        return f"<Graph {self.name}: ({inputs}) -> ({outputs}), {len(self.nodes)} nodes>"
+
+
+def extract(
+    outputs: Iterable[Value], inputs: Iterable[Value] = (), stop: Callable[[Value], bool] | None = None
+) -> tuple[list[Node], list[Value]]:
+    """Collect what computes `outputs`.
+
+    Parameters
+    ----------
+    outputs : iterable of Value
+        What is wanted.
+    inputs : iterable of Value
+        Where to stop, even if a node computes them.
+    stop : callable, optional
+        Further values to stop at: a predicate. By default values whose data are known.
+
+    Returns
+    -------
+    nodes : list of Node
+        In topological order; a node comes as early as its inputs allow, in the order of a depth-first walk.
+    leaves : list of Value
+        The values at which the walk stopped other than `inputs` and literals, in the order met.
+    """
+    known = _has_data if stop is None else stop
+    seen: set[Value] = set(inputs)
+    leaves: list[Value] = []
+    nodes: list[Node] = []
+    done: set[Node] = set()
+    for output in outputs:
+        stack: list[tuple[Value | None, Node | None]] = [(output, None)]
+        while stack:
+            value, finished = stack.pop()
+            if finished is not None:
+                if finished not in done:
+                    done.add(finished)
+                    nodes.append(finished)
+                continue
+            assert value is not None
+            if value in seen:
+                continue
+            node = value.node
+            if node is None or known(value):
+                seen.add(value)
+                if not isinstance(value, Literal):
+                    leaves.append(value)
+                continue
+            seen.add(value)
+            if node in done:
+                continue
+            stack.append((None, node))
+            for operand in reversed(node.inputs):
+                if operand not in seen:
+                    stack.append((operand, None))
+    return nodes, leaves
+
+
+def _has_data(value: Value) -> bool:
+    return value.data is not None
+
+
+def literal(number: Any, dtype: np.dtype[Any] | None = None) -> Literal:
+    """Return a number as a value; a Python number without `dtype` is weak."""
+    if dtype is None and type(number) in PYTHON_DTYPES:
+        kind = PYTHON_DTYPES[type(number)]
+        return Literal(aval((), kind, True), data=np.asarray(number, kind))
+    array = np.asarray(number, dtype)
+    return Literal(aval((), array.dtype), data=array)
+
+
+def constant(array: np.ndarray[Any, Any]) -> Value:
+    """Return an array as a value; the caller promises not to change it."""
+    return Value(aval(array.shape, array.dtype), data=array)
+
+
+def number_of(value: Value) -> Any | None:
+    """Return the Python number that a literal holds, or None for any other value."""
+    return value.data.item() if isinstance(value, Literal) and value.data is not None else None

@@ -1,0 +1,42 @@
+"""What every op is: the contract between the rows, the kinds and the transforms."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .graph import Node, Value
+from .types import Aval
+
+NDArray = np.ndarray[Any, np.dtype[Any]]
+
+
+class Op(ABC):
+    """One operation on arrays. Instances are the rows of `gradtape.ops`, subclasses are the kinds of `gradtape.kinds`."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @abstractmethod
+    def infer(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
+        """Return the types of the outputs; raise ShapeError or DtypeError where the inputs do not fit."""
+
+    @abstractmethod
+    def evaluate(self, arrays: Sequence[NDArray], params: dict[str, Any]) -> tuple[NDArray, ...]:
+        """Compute the outputs with NumPy."""
+
+    @abstractmethod
+    def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
+        """Push tangents forward: one per input (None is zero) to one per output, by nodes linear in the tangents."""
+
+    @abstractmethod
+    def transpose(
+        self, node: Node, cotangents: Sequence[Value | None], linear: Sequence[bool]
+    ) -> tuple[Value | None, ...]:
+        """Pull cotangents back through a node that is linear in the inputs flagged by `linear`."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"

@@ -1,0 +1,84 @@
+"""Abstract values: what is known of an array before it has been computed."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+
+Shape = tuple[int, ...]
+
+
+class Aval:
+    """The shape, dtype and weakness of an array: all that a trace may depend on.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        The extents.
+    dtype : numpy.dtype
+        The element type, always in native byte order.
+    weak : bool
+        True for what stems from Python numbers alone: such a value takes the dtype of what it meets (NEP 50).
+    """
+
+    __slots__ = ("dtype", "ndim", "shape", "weak")
+
+    def __init__(self, shape: Shape, dtype: np.dtype[Any], weak: bool = False) -> None:
+        self.shape: Final = shape
+        self.dtype: Final = dtype
+        self.weak: Final = weak
+        self.ndim: Final = len(shape)
+
+    @property
+    def size(self) -> int:
+        size = 1
+        for extent in self.shape:
+            size *= extent
+        return size
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, Aval)
+            and self.shape == other.shape
+            and self.dtype == other.dtype
+            and self.weak == other.weak
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.shape, self.dtype, self.weak))
+
+    def __repr__(self) -> str:
+        return f"{short_dtype(self.dtype)}[{','.join(map(str, self.shape))}]{'*' if self.weak else ''}"
+
+
+@lru_cache(maxsize=16384)
+def aval(shape: Shape, dtype: np.dtype[Any], weak: bool = False) -> Aval:
+    """Return the one `Aval` with this shape, dtype and weakness."""
+    return Aval(shape, dtype, weak)
+
+
+@lru_cache(maxsize=256)
+def short_dtype(dtype: np.dtype[Any]) -> str:
+    """Return the name that prints use: ``f64``, ``i32``, ``u8``, ``bool``, ``c128``."""
+    return dtype.name if dtype.kind == "b" else f"{dtype.kind}{dtype.itemsize * 8}"
+
+
+BOOL: Final = np.dtype(np.bool_)
+FLOAT64: Final = np.dtype(np.float64)
+INT64: Final = np.dtype(np.int64)
+INTP: Final = np.dtype(np.intp)
+
+PYTHON_DTYPES: Final[dict[type, np.dtype[Any]]] = {
+    bool: BOOL,
+    int: INT64,
+    float: FLOAT64,
+    complex: np.dtype(np.complex128),
+}
+
+
+@lru_cache(maxsize=256)
+def is_inexact(dtype: np.dtype[Any]) -> bool:
+    """Return whether values of this dtype carry derivatives."""
+    return dtype.kind in "fc"

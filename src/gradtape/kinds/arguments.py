@@ -1,0 +1,127 @@
+"""Reading the arguments of NumPy's functions: arrays, axes, and numbers on which a shape depends."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.exceptions import AxisError
+from numpy.lib.array_utils import normalize_axis_index
+
+from ..errors import ConcretizationError
+from ..ir.builder import here
+from ..ir.graph import OPERATORS, Literal, Value, literal
+from ..ir.op import NDArray
+from ..ir.types import Shape
+from .elementwise import promotion_type, result_dtype
+from .operands import as_value
+from .registry import HOOKS
+
+NO_VALUE: Any = np._NoValue
+"""What NumPy's own signatures have for "not given"."""
+
+
+def as_array(operand: Any, argument: str = "operand") -> Value:
+    """Return an operand as np.asarray would: a Python number has its dtype for good."""
+    value = as_value(operand, argument)
+    if not value.aval.weak:
+        return value
+    if isinstance(value, Literal):
+        return literal(value.data, value.dtype)
+    return OPERATORS["convert"](value, value.dtype)
+
+
+def promoted(*operands: Any) -> list[Value]:
+    """Return operands as arrays of their common dtype."""
+    arrays = [as_array(operand) for operand in operands]
+    dtype = np.result_type(*[array.dtype for array in arrays])
+    return [OPERATORS["convert"](array, dtype) for array in arrays]
+
+
+def common_dtype(*operands: Value) -> np.dtype[Any]:
+    """Return NumPy's common dtype, in which weak operands give way."""
+    return result_dtype(*[promotion_type(operand.aval) for operand in operands])
+
+
+def concrete(operand: Any, argument: str) -> NDArray:
+    """Return the numbers of an argument on which a shape depends.
+
+    Raises
+    ------
+    ConcretizationError
+        Where they are not known while tracing.
+    """
+    if isinstance(operand, Value):
+        data = HOOKS.numbers(operand)
+        if data is None:
+            raise ConcretizationError(
+                f"{argument} of shape {operand.shape} is traced, and its numbers are needed",
+                where=here.site,
+                why="the shape of the result (or what is computed) depends on them, and a trace knows only shapes and dtypes",
+                remedy="pass an ndarray or a Python number, or call it outside of the jitted function",
+            )
+        return data
+    if isinstance(operand, list | tuple):
+        return np.asarray([concrete(item, argument) for item in operand], None if len(operand) else np.intp)
+    return np.asarray(operand)
+
+
+def as_int(operand: Any, argument: str) -> int:
+    """Return an argument as a Python integer; TypeError where it is not one."""
+    if isinstance(operand, Value):
+        return operator.index(concrete(operand, argument)[()])
+    return operator.index(operand)
+
+
+def as_shape(shape: Any) -> Shape:
+    """Return a shape as a tuple of integers."""
+    if isinstance(shape, Value):
+        shape = concrete(shape, "shape")
+    if isinstance(shape, np.ndarray):
+        shape = shape.tolist()
+    if isinstance(shape, Sequence):
+        return tuple(as_int(extent, "shape") for extent in shape)
+    return (as_int(shape, "shape"),)
+
+
+def one_axis(axis: Any, ndim: int) -> int:
+    """Return an axis as a non-negative integer.
+
+    Raises
+    ------
+    numpy.exceptions.AxisError
+        Where there is no such axis.
+    """
+    return normalize_axis_index(as_int(axis, "axis"), ndim)
+
+
+def some_axes(axis: Any, ndim: int) -> tuple[int, ...]:
+    """Return an axis, a tuple of axes or None (all) as non-negative integers in the order given."""
+    if axis is None:
+        return tuple(range(ndim))
+    axes = axis if isinstance(axis, tuple | list) else (axis,)
+    found = tuple(one_axis(each, ndim) for each in axes)
+    if len(set(found)) != len(found):
+        raise ValueError("duplicate value in 'axis'")
+    return found
+
+
+def reduced_axes(axis: Any, ndim: int) -> tuple[int, ...]:
+    """Return what a reduction runs over, sorted. Axis 0 of a number is allowed, as in NumPy."""
+    if ndim == 0 and not isinstance(axis, tuple) and axis is not None:
+        if as_int(axis, "axis") not in (0, -1):
+            raise AxisError(axis, ndim)
+        return ()
+    return tuple(sorted(some_axes(axis, ndim)))
+
+
+def kept_shape(shape: Shape, axes: tuple[int, ...]) -> Shape:
+    """Return the shape with extent 1 for the reduced axes."""
+    return tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))
+
+
+def lookup(namespace: Any, name: str) -> Any:
+    """Return a function of NumPy, or None where the NumPy at hand lacks it."""
+    return getattr(namespace, name, None)

@@ -1,0 +1,334 @@
+"""The elementwise kind: ``out[i] = f(x[i], y[i], ...)``."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ..errors import DtypeError, NotDifferentiableError
+from ..ir.builder import emit, here, merge_marks
+from ..ir.graph import OPERATORS, Literal, Node, Value, literal, number_of
+from ..ir.op import NDArray, Op
+from ..ir.types import PYTHON_DTYPES, Aval, aval, is_inexact
+from .operands import as_value, broadcast_shapes, conform
+from .registry import UFUNCS, register
+
+Rule = Callable[..., Value]
+Rules = tuple[Rule | None, ...]
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """An LLVM instruction (or comparison predicate) for each class of operands; None where it does not apply."""
+
+    real: str | None = None
+    signed: str | None = None
+    unsigned: str | None = None
+    boolean: str | None = None
+
+
+@dataclass(frozen=True)
+class Intrinsic:
+    """An LLVM intrinsic on floats, such as ``llvm.sqrt``, and one on integers where there is one."""
+
+    real: str | None = None
+    integer: str | None = None
+
+
+@dataclass(frozen=True)
+class Libm:
+    """A function of the C library; vectorised by libmvec where it has it. ``powf`` is derived from ``pow``."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class SciPy:
+    """A scalar function of `scipy.special.cython_special`, called by its address: the overload on doubles."""
+
+    name: str
+
+
+Body = Instruction | Intrinsic | Libm | SciPy | Callable[..., Value]
+
+
+class Elementwise(Op):
+    """A row of the elementwise kind.
+
+    Parameters
+    ----------
+    name : str
+        The op's name, NumPy's where NumPy has one.
+    function : numpy.ufunc or str or callable
+        What computes it with NumPy; ``"scipy.special:erf"`` is imported when first needed. A ufunc also decides the dtypes.
+    body : Instruction, Intrinsic, Libm, SciPy or callable
+        What the kernel computes: a primitive, or a formula over other rows.
+    partials : tuple of callables or None
+        Per argument, the partial derivative as a formula of ``(z, *args)``, z the result; `flat` where it is
+        zero, None where there is no path at all.
+    tangents : tuple of callables or None
+        Instead of partials: per argument, a formula of ``(d, z, *args)`` that is linear in the tangent d.
+    transpose : tuple of callables or None
+        For rows that are linear in single arguments: a formula of ``(ct, *args)`` per such argument.
+    confine : tuple of callables or None
+        Per argument, a formula of ``*args`` for the mask outside of which the cotangent is zero by selection.
+    dtypes : callable, optional
+        ``(input types) -> (operand dtypes, result dtype)`` for rows that are not ufuncs.
+    domain : tuple of (low, high)
+        Per argument, where random samples are drawn.
+    edges : tuple of tuples
+        Arguments at which the row is tested besides: infinities, kinks, zeros.
+    slopes : tuple of (arguments, partials)
+        Points at which the partial derivatives are stated and tested: kinks, ties, the far ends of the range.
+    kinks : str
+        What the derivative is where there is none; for the table in the documentation.
+    dtype_samples : str or tuple of str
+        What the row is tested with: a character code for all operands, or one per operand.
+    params : tuple of dict
+        Parameters that the row is tested with.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        function: Any,
+        *,
+        body: Body,
+        partials: Rules | None = None,
+        tangents: Rules | None = None,
+        transpose: Rules | None = None,
+        confine: Rules | None = None,
+        dtypes: Callable[..., tuple[tuple[np.dtype[Any], ...], np.dtype[Any]]] | None = None,
+        domain: tuple[tuple[float, float], ...] = ((-3.0, 3.0),),
+        edges: tuple[tuple[Any, ...], ...] = (),
+        slopes: tuple[tuple[tuple[Any, ...], tuple[Any, ...]], ...] = (),
+        kinks: str = "",
+        dtype_samples: str | tuple[str, ...] = "d",
+        params: tuple[dict[str, Any], ...] = ({},),
+    ) -> None:
+        super().__init__(name)
+        self._function = function
+        self.body = body
+        self.partials = partials
+        self.tangents = tangents
+        self.linear_rules = transpose
+        self.confine = confine
+        self._dtypes = dtypes
+        self.domain = domain
+        self.edges = edges
+        self.slopes = slopes
+        self.kinks = kinks
+        self.dtype_samples = dtype_samples
+        self.params = params
+        self.arity = len(domain)
+        self._plans: dict[Any, _Plan] = {}
+
+    @property
+    def function(self) -> Any:
+        """The NumPy function; SciPy's is imported here, when first needed."""
+        if isinstance(self._function, str):
+            module, _, name = self._function.partition(":")
+            self._function = getattr(importlib.import_module(module), name)
+        return self._function
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether the row has a derivative (a row without one has integer or piecewise constant results)."""
+        return self.partials is not None or self.tangents is not None
+
+    def __call__(self, *operands: Any, **params: Any) -> Value:
+        if params:
+            return self._emit(operands, params)
+        # Recording is mostly the same few combinations of types: a plan per combination makes it four times as fast.
+        key = tuple([id(x.aval) if type(x) is Value else type(x) for x in operands])
+        plan = self._plans.get(key)
+        if plan is None:
+            result = self._emit(operands, params)
+            if (made := _plan(result, operands)) is not None:
+                self._plans[key] = made
+            return result
+        inputs = tuple(
+            [
+                x if dtype is None else _number(x, dtype) if x else conform(as_value(x), dtype, ())
+                for x, dtype in zip(operands, plan.numbers, strict=True)
+            ]
+        )
+        node = Node(self, inputs, params, here.site)
+        result = Value(plan.aval, node, 0, None, merge_marks(inputs))
+        node.outs = (result,)
+        return result
+
+    def _emit(self, operands: Sequence[Any], params: dict[str, Any]) -> Value:
+        values = [as_value(operand) for operand in operands]
+        types = tuple(promotion_type(value.aval) for value in values)
+        wanted, dtype = resolve(self, types, **params)
+        if all(isinstance(value, Literal) for value in values):
+            return self._fold(values, wanted, params)
+        weak = all(value.aval.weak for value in values)
+        shape = broadcast_shapes([v.shape for v in values if not isinstance(v, Literal)])
+        result = emit(self, [conform(v, d, shape) for v, d in zip(values, wanted, strict=True)], **params)
+        if weak and result.dtype == dtype:
+            result.aval = aval(shape, dtype, True)
+        return result
+
+    def _fold(
+        self, values: Sequence[Value], wanted: Sequence[np.dtype[Any]], params: dict[str, Any]
+    ) -> Value:
+        with np.errstate(all="ignore"):
+            (data,) = self.evaluate(
+                [conform(v, d, ()).data for v, d in zip(values, wanted, strict=True)], params
+            )  # type: ignore[misc]
+        folded = literal(data, data.dtype)
+        if all(value.aval.weak for value in values) and data.dtype in PYTHON_DTYPES.values():
+            folded.aval = aval((), data.dtype, True)
+        return folded
+
+    def infer(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
+        _, dtype = resolve(self, tuple(type_.dtype for type_ in avals), **params)
+        for type_ in avals:
+            if type_.ndim:
+                return (aval(type_.shape, dtype),)
+        return (aval((), dtype),)
+
+    def evaluate(self, arrays: Sequence[NDArray], params: dict[str, Any]) -> tuple[NDArray, ...]:
+        return (np.asarray(self.function(*arrays, **params)),)
+
+    def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
+        if not is_inexact(node.out.dtype):
+            return (None,)
+        total: Value | None = None
+        for argument, tangent in enumerate(tangents):
+            if tangent is not None:
+                term = self.push(node, argument, tangent)
+                if term is not None:
+                    total = term if total is None else OPERATORS["add"](total, term)
+        return (total,)
+
+    def push(self, node: Node, argument: int, tangent: Value) -> Value | None:
+        """Return the part of the output's tangent that stems from one argument."""
+        rules = self.partials if self.partials is not None else self.tangents
+        if rules is None:
+            raise NotDifferentiableError(f"{self.name} has no derivative", where=node.site)
+        rule = rules[argument]
+        if rule is None:
+            return None
+        if self.partials is None:
+            return rule(tangent, node.out, *node.inputs, **node.params)
+        return scaled(rule(node.out, *node.inputs, **node.params), tangent)
+
+    def transpose(
+        self, node: Node, cotangents: Sequence[Value | None], linear: Sequence[bool]
+    ) -> tuple[Value | None, ...]:
+        (cotangent,) = cotangents
+        if self.linear_rules is None or cotangent is None:
+            raise NotDifferentiableError(f"{self.name} is not linear", where=node.site)
+        rules = self.linear_rules
+        return tuple(
+            rule(cotangent, *node.inputs, **node.params) if flag and rule is not None else None
+            for rule, flag in zip(rules, linear, strict=True)
+        )
+
+
+def flat(z: Value, *args: Value, **params: Any) -> Value:
+    """The partial derivative of what is constant piece by piece: 0 (None would say that there is no path)."""
+    return literal(0.0)
+
+
+def scaled(partial: Value, vector: Value) -> Value:
+    """Return a partial derivative times a (co)tangent; the number 0 makes zeros, even of infinities."""
+    number = number_of(partial)
+    if number == 0:
+        return OPERATORS["zeros_like"](vector)
+    return vector if number == 1 else OPERATORS["multiply"](partial, vector)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How one combination of operand types is recorded: the result's type, and the dtype of each operand that is a number."""
+
+    aval: Aval
+    numbers: tuple[np.dtype[Any] | None, ...]
+    kept: tuple[Aval, ...]
+
+
+def _plan(result: Value, operands: Sequence[Any]) -> _Plan | None:
+    """Return the plan for operands like these, where they went into the node as they are, Python's numbers aside."""
+    node = result.node
+    if node is None or result.aval.weak:
+        return None
+    numbers: list[np.dtype[Any] | None] = []
+    for given, taken in zip(operands, node.inputs, strict=True):
+        if type(given) is float or type(given) is int:
+            numbers.append(taken.dtype)
+        elif given is taken and type(given) is Value and given.shape == result.shape:
+            numbers.append(None)
+        else:
+            return None
+    # The key names types by identity, so the plan keeps them alive.
+    return _Plan(result.aval, tuple(numbers), tuple(operand.aval for operand in node.inputs))
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _number(number: float, dtype: np.dtype[Any]) -> Value:
+    return conform(as_value(number), dtype, ())
+
+
+def promotion_type(type_: Aval) -> Any:
+    """What NumPy's promotion sees: the dtype, or the Python type of a weak value."""
+    if not type_.weak:
+        return type_.dtype
+    return {"b": type_.dtype, "i": int, "f": float, "c": complex}[type_.dtype.kind]
+
+
+@lru_cache(maxsize=8192)
+def resolve(
+    op: Elementwise, types: tuple[Any, ...], **params: Any
+) -> tuple[tuple[np.dtype[Any], ...], np.dtype[Any]]:
+    """Return the dtypes to which the operands are cast and the dtype of the result.
+
+    Raises
+    ------
+    DtypeError
+        Where NumPy has no loop for such operands.
+    """
+    if op._dtypes is not None:
+        return op._dtypes(*types, **params)
+    return resolve_ufunc(op.function, types)
+
+
+def resolve_ufunc(
+    ufunc: Any, types: tuple[Any, ...], output: int = 0
+) -> tuple[tuple[np.dtype[Any], ...], np.dtype[Any]]:
+    """Return the dtypes to which a ufunc casts its operands and the dtype of one of its results (as `resolve`)."""
+    asked = types
+    if all(isinstance(type_, type) for type_ in types):
+        asked = tuple(PYTHON_DTYPES[type_] for type_ in types)  # Python numbers alone: their own dtypes
+    try:
+        dtypes = ufunc.resolve_dtypes((*asked, *[None] * ufunc.nout))
+    except TypeError:
+        names = ", ".join(getattr(type_, "name", None) or type_.__name__ for type_ in types)
+        raise DtypeError(
+            f"np.{ufunc.__name__} does not take operands of dtype {names}",
+            where=here.site,
+            remedy="convert an operand with .astype(...)",
+        ) from None
+    return tuple(dtypes[: ufunc.nin]), dtypes[ufunc.nin + output]
+
+
+def result_dtype(*types: Any) -> np.dtype[Any]:
+    """Return NumPy's common dtype of dtypes and weak Python types."""
+    if all(isinstance(type_, type) for type_ in types):
+        return np.result_type(*[PYTHON_DTYPES[type_] for type_ in types])
+    return np.result_type(*[type_(0) if isinstance(type_, type) else type_ for type_ in types])
+
+
+def elementwise(name: str, function: Any, **facts: Any) -> Elementwise:
+    """Enter a row of the elementwise kind; see `Elementwise` for the facts."""
+    row = register(Elementwise(name, function, **facts))
+    UFUNCS[name] = row
+    return row

@@ -1,0 +1,87 @@
+"""The index-map kind: ``out[i] = x[f(i)]``, zero where f(i) falls outside of the row's bounds. Linear in x."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..ir.builder import emit
+from ..ir.graph import Node, Value
+from ..ir.op import NDArray, Op
+from ..ir.types import Aval, Shape, aval
+from .operands import as_value
+from .registry import register
+
+Index = tuple[Any, ...]
+"""Positions as expressions: they support ``+ - * // %`` with integers and with each other."""
+
+
+class IndexMap(Op):
+    """A row of the index-map kind. The first input is x; gathers take index arrays after it.
+
+    Parameters
+    ----------
+    name : str
+        The op's name.
+    shape : callable
+        ``(x shape, *index shapes, **params) -> output shape``.
+    evaluate : callable
+        ``(x, *indices, **params) -> array``: NumPy's way.
+    source : callable
+        ``(i, x shape, *index readers, **params) -> position in x``: where the output at position ``i`` comes from. An index reader
+        takes a position in its index array and returns the (wrapped, checked) integer there.
+    transpose : callable
+        ``(ct, node) -> Value``: the cotangent of x.
+    inside : callable, optional
+        ``(i, x shape, **params) -> ((expression, low, high), ...)``: where any expression is not in ``[low, high)`` the output is zero.
+    samples : sequence of tuples
+        ``(shape, params)`` or ``(shape, index arrays, params)`` that the row is tested with.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        shape: Callable[..., Shape],
+        evaluate: Callable[..., NDArray],
+        source: Callable[..., Index],
+        transpose: Callable[[Value, Node], Value],
+        inside: Callable[..., tuple[tuple[Any, int, int], ...]] | None = None,
+        samples: Sequence[tuple[Any, ...]] = (),
+    ) -> None:
+        super().__init__(name)
+        self.shape_rule = shape
+        self.numpy = evaluate
+        self.source = source
+        self.transpose_rule = transpose
+        self.inside = inside
+        self.samples = samples
+
+    def __call__(self, x: Any, *indices: Any, **params: Any) -> Value:
+        return emit(self, [as_value(x), *[as_value(index) for index in indices]], **params)
+
+    def infer(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
+        x, *indices = avals
+        return (aval(self.shape_rule(x.shape, *[index.shape for index in indices], **params), x.dtype),)
+
+    def evaluate(self, arrays: Sequence[NDArray], params: dict[str, Any]) -> tuple[NDArray, ...]:
+        return (np.asarray(self.numpy(*arrays, **params)),)
+
+    def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
+        if tangents[0] is None:
+            return (None,)
+        return (emit(self, [tangents[0], *node.inputs[1:]], **node.params),)
+
+    def transpose(
+        self, node: Node, cotangents: Sequence[Value | None], linear: Sequence[bool]
+    ) -> tuple[Value | None, ...]:
+        (cotangent,) = cotangents
+        rest = (None,) * (len(node.inputs) - 1)
+        return (None if cotangent is None else self.transpose_rule(cotangent, node), *rest)
+
+
+def index_map(name: str, **facts: Any) -> IndexMap:
+    """Enter a row of the index-map kind; see `IndexMap` for the facts."""
+    return register(IndexMap(name, **facts))

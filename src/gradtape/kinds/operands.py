@@ -1,0 +1,130 @@
+"""From what a user passes to graph values of the right dtype and shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArraySubclassError, DtypeError, ShapeError
+from ..ir.builder import here
+from ..ir.graph import OPERATORS, Literal, Value, constant, literal
+from ..ir.types import PYTHON_DTYPES, Shape
+
+
+def as_value(operand: Any, argument: str = "operand") -> Value:
+    """Return an operand as a value: numbers become literals, arrays are copied (a value never changes).
+
+    Raises
+    ------
+    ArraySubclassError
+        For np.matrix, masked arrays and other subclasses of ndarray.
+    DtypeError
+        For what is not a number or an array of numbers.
+    """
+    if isinstance(operand, Value):
+        return operand
+    if type(operand) in PYTHON_DTYPES:
+        if type(operand) is int and not -(2**63) <= operand < 2**63:
+            raise OverflowError(f"Python integer {operand} does not fit 64 bits")
+        return literal(operand)
+    if isinstance(operand, np.generic):
+        return literal(operand, check_dtype(operand.dtype, argument))
+    if isinstance(operand, np.ndarray):
+        check_plain(operand, argument)
+        native = check_dtype(operand.dtype, argument)
+        copy = np.array(operand, native, order="C", copy=True)
+        return literal(copy, native) if copy.ndim == 0 else constant(copy)
+    if isinstance(operand, list | tuple):
+        return stack_nested(operand, argument)
+    if isinstance(operand, int | float | complex):
+        return as_value(
+            np.asarray(operand), argument
+        )  # NumPy takes subclasses, such as members of an enumeration, for strong
+    raise DtypeError(
+        f"{argument} is a {type(operand).__name__}, which is neither a number nor an array",
+        where=here.site,
+        remedy="pass an ndarray, a number, or a (nested) list of numbers",
+    )
+
+
+def stack_nested(items: Sequence[Any], argument: str) -> Value:
+    """Return a nested list as a value, whether or not values stand in it."""
+    if not _holds_values(items):
+        return as_value(np.asarray(items), argument)
+    return OPERATORS["stack"](*[as_value(item, argument) for item in items])
+
+
+def _holds_values(items: Any) -> bool:
+    return isinstance(items, Value) or (
+        isinstance(items, list | tuple) and any(_holds_values(item) for item in items)
+    )
+
+
+def check_plain(array: np.ndarray[Any, Any], argument: str) -> None:
+    """Raise ArraySubclassError unless `array` is a plain ndarray (or a memory map, which behaves like one)."""
+    if type(array) is not np.ndarray and not isinstance(array, np.memmap):
+        raise ArraySubclassError(
+            f"{argument} is a {type(array).__name__}, a subclass of ndarray",
+            where=here.site,
+            why="its operators mean something else than ndarray's (or it hides values), and a trace would not keep that",
+            remedy=f"pass np.asarray({argument}) (for a masked array: {argument}.filled(...) and a mask of your own)",
+        )
+
+
+def check_dtype(dtype: np.dtype[Any], argument: str) -> np.dtype[Any]:
+    """Return the native form of a dtype of numbers; raise DtypeError for any other."""
+    if dtype.kind not in "biufc" or dtype.char in "gG":
+        raise DtypeError(
+            f"{argument} has dtype {dtype}, which is not a bool, integer, float or complex of at most 64 bits a part",
+            where=here.site,
+            remedy=f"convert it first, for example {argument}.astype(float)",
+        )
+    return np.dtype(dtype.type)
+
+
+def broadcast_shapes(shapes: Sequence[Shape]) -> Shape:
+    """Return the common shape by NumPy's rules; raise ShapeError that names the shapes."""
+    first = shapes[0]
+    for shape in shapes:
+        if shape != first:
+            break
+    else:
+        return first
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise ShapeError(
+            f"operands could not be broadcast together with shapes {' '.join(map(str, shapes))}",
+            where=here.site,
+            remedy="make the trailing extents equal or 1 (x[:, None] adds an axis)",
+        ) from None
+
+
+def conform(value: Value, dtype: np.dtype[Any], shape: Shape) -> Value:
+    """Return `value` with this dtype and shape; literals keep rank 0."""
+    if isinstance(value, Literal):
+        if value.dtype == dtype:
+            return value if not value.aval.weak else literal(value.data, dtype)
+        assert value.data is not None
+        if value.aval.weak and value.dtype.kind == "i" and dtype.kind in "iu":
+            return literal(np.array(value.data.item(), dtype), dtype)  # raises OverflowError like NumPy
+        return literal(value.data.astype(dtype), dtype)
+    if value.dtype != dtype:
+        value = OPERATORS["convert"](value, dtype)
+    return value if value.shape == shape else broadcast_to(value, shape)
+
+
+def broadcast_to(value: Value, shape: Shape) -> Value:
+    """Return `value` expanded to `shape` by NumPy's rules (a literal becomes an array)."""
+    if value.shape == shape and not isinstance(value, Literal):
+        return value
+    lead = len(shape) - value.ndim
+    axes = tuple(
+        lead + axis for axis, extent in enumerate(value.shape) if extent != 1 or shape[lead + axis] == 1
+    )
+    kept = tuple(extent for axis, extent in enumerate(value.shape) if lead + axis in axes)
+    if kept != value.shape:
+        value = OPERATORS["reshape"](value, kept)
+    return OPERATORS["expand"](value, shape, axes)

@@ -1,0 +1,157 @@
+"""Where rows enter themselves, and where the trace looks them up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from ..ir.graph import Value
+from ..ir.op import NDArray, Op
+
+ROWS: dict[str, Op] = {}
+"""Every op, by name."""
+
+UFUNCS: dict[str, Callable[..., Any]] = {}
+"""What runs in place of a ufunc of NumPy or SciPy, by the ufunc's name: a row, or a function for a generalised ufunc."""
+
+FUNCTIONS: dict[Any, Callable[..., Any]] = {}
+"""What runs in place of a NumPy function when an argument is traced, by the function."""
+
+UFUNC_METHODS: dict[tuple[str, str], Callable[..., Any]] = {}
+"""The same for methods of ufuncs, by the ufunc's name and the method: ``("add", "reduce")``."""
+
+GENERIC_METHODS: dict[str, Callable[..., Any]] = {}
+"""Methods that work alike for every ufunc, by name; what runs takes the ufunc's row before the arguments."""
+
+WRITERS: set[Any] = set()
+"""The functions (and ufunc methods) among these that write into their first argument: what runs returns what it becomes."""
+
+Sample = tuple[tuple[Any, ...], dict[str, Any]]
+"""Arguments of a function under test; see `sample`."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """How a function is tested: with which arguments, in which dtypes besides float64, and whether against differences."""
+
+    samples: Sequence[Sample]
+    dtypes: str
+    smooth: bool
+
+
+TRIALS: dict[Any, Trial] = {}
+"""The trial of each function in `FUNCTIONS`, and of each ufunc method by ``(ufunc, method)``."""
+
+UNSUPPORTED: dict[str, str] = {}
+"""Why a function is not followed and what to do instead, by its qualified name: ``numpy.linalg.eigvals``."""
+
+OpT = TypeVar("OpT", bound=Op)
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def register(row: OpT) -> OpT:
+    """Enter a row; a name may be used once."""
+    if row.name in ROWS:
+        raise ValueError(f"two rows are called {row.name!r}")
+    ROWS[row.name] = row
+    return row
+
+
+class Hooks:
+    """What the trace lends to the functions below it.
+
+    Attributes
+    ----------
+    numbers : callable
+        ``(Value) -> array or None``: the array itself where it can be had now. None inside a trace that must not look.
+    call : callable
+        ``(function, *args, **kwargs)`` calls a user's function, with arrays in place of values, and returns values.
+    """
+
+    __slots__ = ("call", "numbers")
+
+    def __init__(self) -> None:
+        self.numbers: Callable[[Value], NDArray | None] = lambda value: value.data
+        self.call: Callable[..., Any] = lambda function, *args, **kwargs: function(*args, **kwargs)
+
+
+HOOKS = Hooks()
+
+
+def sample(*args: Any, **kwargs: Any) -> Sample:
+    """Return arguments to test a function with.
+
+    Among the positional ones a tuple of integers is a shape, for a random traced array; an ndarray is a traced array with these
+    numbers; a list holds such arguments. Whatever else, and what is passed by keyword, is passed on as it is.
+    """
+    return args, kwargs
+
+
+def implements(
+    *functions: Any,
+    samples: Sequence[Sample] = (),
+    dtypes: str = "?bBqfFD",
+    smooth: bool = True,
+    writes: bool = False,
+) -> Callable[[F], F]:
+    """Let the decorated function run in place of these NumPy functions when an argument is traced.
+
+    Parameters
+    ----------
+    *functions : callable
+        NumPy's; those that the NumPy at hand lacks are given as None.
+    samples : sequence of Sample
+        What it is tested with (see `sample`), against each of the functions.
+    dtypes : str
+        Character codes of the dtypes that it is tested with besides float64.
+    smooth : bool
+        Whether the derivative is tested against differences.
+    writes : bool
+        Whether it writes into its first argument: then the replacement returns what that becomes.
+    """
+
+    def enter(replacement: F) -> F:
+        for function in dict.fromkeys(functions):
+            if function is None:
+                continue
+            if function in FUNCTIONS:
+                raise ValueError(f"two replacements for {function!r}")
+            FUNCTIONS[function] = replacement
+            TRIALS[function] = Trial(samples, dtypes, smooth)
+            if writes:
+                WRITERS.add(function)
+        return replacement
+
+    return enter
+
+
+def implements_method(
+    ufunc: str,
+    *methods: str,
+    samples: Sequence[Sample] = (),
+    dtypes: str = "?bBqf",
+    smooth: bool = True,
+    writes: bool = False,
+) -> Callable[[F], F]:
+    """Let the decorated function run in place of these methods of a ufunc (parameters as `implements`)."""
+
+    def enter(replacement: F) -> F:
+        for method in methods:
+            UFUNC_METHODS[ufunc, method] = replacement
+            TRIALS[ufunc, method] = Trial(samples, dtypes, smooth)
+            if writes:
+                WRITERS.add((ufunc, method))
+        return replacement
+
+    return enter
+
+
+def find_method(ufunc: str, method: str) -> Callable[..., Any] | None:
+    """Return what runs in place of a method of a ufunc, or None where it is not followed."""
+    own = UFUNC_METHODS.get((ufunc, method))
+    if own is not None:
+        return own
+    row, generic = UFUNCS.get(ufunc), GENERIC_METHODS.get(method)
+    return None if row is None or generic is None else partial(generic, row)

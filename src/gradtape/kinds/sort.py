@@ -1,0 +1,52 @@
+"""The sort kind: positions in order. Integer results; values follow by a gather, which carries the derivative."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..ir.builder import emit
+from ..ir.graph import Node, Value
+from ..ir.op import NDArray, Op
+from ..ir.types import INTP, Aval, Shape, aval
+from .operands import as_value
+from .registry import register
+
+
+class Sort(Op):
+    """A row of the sort kind: `shape` of the positions and NumPy's way to find them."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        shape: Callable[..., Shape],
+        evaluate: Callable[..., NDArray],
+        samples: Sequence[tuple[Any, ...]],
+    ) -> None:
+        super().__init__(name)
+        self.shape_rule = shape
+        self.numpy = evaluate
+        self.samples = samples
+
+    def __call__(self, *inputs: Any, **params: Any) -> Value:
+        return emit(self, [as_value(x) for x in inputs], **params)
+
+    def infer(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
+        return (aval(self.shape_rule(*[type_.shape for type_ in avals]), INTP),)
+
+    def evaluate(self, arrays: Sequence[NDArray], params: dict[str, Any]) -> tuple[NDArray, ...]:
+        return (self.numpy(*arrays, **params).astype(INTP, copy=False),)
+
+    def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
+        return (None,)
+
+    def transpose(
+        self, node: Node, cotangents: Sequence[Value | None], linear: Sequence[bool]
+    ) -> tuple[Value | None, ...]:
+        return (None,) * len(node.inputs)
+
+
+def sort_row(name: str, **facts: Any) -> Sort:
+    """Enter a row of the sort kind."""
+    return register(Sort(name, **facts))

@@ -1,0 +1,1 @@
+"""The loop intermediate representation and its printer."""

@@ -1,0 +1,456 @@
+"""Rows side by side: a loop over many rows with short loops inside becomes short loops with a block of rows inside.
+
+Short loops fill vectors badly. Where the rows do not depend on each other, a block of them makes a long innermost loop: what a row
+keeps in a register or in scratch becomes an array with one element per row of the block, and a sum over rows becomes a sum over the
+block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from .affine import Affine, Atom, Position, Var, affine, substitute
+from .ir import (
+    Assign,
+    Buffer,
+    Compute,
+    Declare,
+    For,
+    Index,
+    Load,
+    Number,
+    Program,
+    Register,
+    Statement,
+    Store,
+)
+
+BLOCKS: Final = (32, 16, 8)
+"""Rows side by side, the most first: whole vectors of AVX-512, four of which hide the time that an addition takes."""
+
+SHORT: Final = 64
+"""Turns of an inner loop above which it fills vectors by itself."""
+
+ROOM: Final = 2**18
+"""Bytes of scratch for a block of rows that the second cache holds."""
+
+
+def batch_rows(program: Program) -> Program:
+    """Return the program with blocks of rows where that is possible and pays."""
+    scratch = list(program.scratch)
+    body: list[Statement] = []
+    for statement in program.body:
+        plan = _plan(statement, program) if isinstance(statement, For) else None
+        if plan is None:
+            body.append(statement)
+            continue
+        wide = {
+            buffer: Buffer(buffer.name, buffer.dtype, buffer.size * plan.block, buffer.role)
+            for buffer in plan.rows
+        }
+        body.extend(_Rewriter(plan, wide, scratch).result())
+        scratch = [wide.get(buffer, buffer) for buffer in scratch]
+    return Program(program.name, program.inputs, program.outputs, scratch, body)
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What is known of a loop over rows."""
+
+    loop: For
+    block: int = 0
+    rows: set[Buffer] = field(default_factory=set)
+    varying: set[str] = field(default_factory=set)
+    accumulators: set[str] = field(default_factory=set)
+    local: set[str] = field(default_factory=set)
+    lane_wise: set[str] = field(default_factory=set)
+
+
+def walk(statements: Sequence[Statement]) -> Iterator[Statement]:
+    """Return all statements, those inside of loops included."""
+    for statement in statements:
+        yield statement
+        if isinstance(statement, For):
+            yield from walk(statement.body)
+
+
+def _plan(loop: For, program: Program) -> _Plan | None:
+    inside = list(walk(loop.body))
+    turns = loop.var.high - loop.var.low + 1
+    inner = [statement for statement in inside if isinstance(statement, For)]
+    if turns < 2 * BLOCKS[-1] or not inner or any(_turns(statement) > SHORT for statement in inner):
+        return None
+    if not all(isinstance(s, For | Load | Store | Compute | Declare | Assign) for s in inside):
+        return None
+    plan = _Plan(loop)
+    if not _separate_rows(plan, inside, program) or not _only_sums(plan, inside):
+        return None
+    room = sum(buffer.nbytes for buffer in plan.rows)
+    plan.block = next((block for block in BLOCKS if room * block <= ROOM and turns >= 2 * block), 0)
+    if not plan.block:
+        return None
+    _find_varying(plan, inside)
+    _find_lane_wise(plan, loop.body)
+    return plan
+
+
+def _turns(loop: For) -> int:
+    return loop.var.high - loop.var.low + 1
+
+
+def _separate_rows(plan: _Plan, inside: Sequence[Statement], program: Program) -> bool:
+    """Find the scratch of single rows; return whether no row reads what another one writes."""
+    row = plan.loop.var
+    places: dict[Buffer, set[Position]] = {}
+    written: set[Buffer] = set()
+    for statement in inside:
+        if isinstance(statement, Load | Store):
+            places.setdefault(statement.buffer, set()).add(statement.index)
+            if isinstance(statement, Store):
+                written.add(statement.buffer)
+        for position in positions_of(statement):
+            if isinstance(position, Affine) and any(
+                not isinstance(atom, Var) and row in atom.whole.variables() for atom in position.terms
+            ):
+                return False
+    elsewhere = {
+        statement.buffer
+        for top in program.body
+        if top is not plan.loop
+        for statement in walk([top])
+        if isinstance(statement, Load | Store)
+    }
+    called = {buffer for s in program.body for c in walk([s]) for buffer in called_buffers(c)}
+    for buffer in written:
+        follows = [row in _variables(position) for position in places[buffer]]
+        if any(follows):
+            if not all(follows) or len({_without_others(position, row) for position in places[buffer]}) > 1:
+                return False
+        elif buffer.role == "scratch" and buffer not in elsewhere and buffer not in called:
+            plan.rows.add(buffer)
+    plan.local = written - plan.rows  # type: ignore[assignment]
+    return True
+
+
+def called_buffers(statement: Statement) -> list[Buffer]:
+    """Return the buffers that a call of a routine touches."""
+    if isinstance(statement, For | Load | Store | Compute | Declare | Assign):
+        return []
+    operands: Sequence[tuple[Buffer, Position]] = getattr(statement, "operands", ())
+    return [buffer for buffer, _ in operands]
+
+
+def _variables(position: Position) -> set[Var]:
+    return position.variables() if isinstance(position, Affine) else set()
+
+
+def _without_others(position: Position, row: Var) -> tuple[int, int]:
+    """Return the row's factor, and the offset in rows: equal for places in the same row."""
+    assert isinstance(position, Affine)
+    factor = position.terms[row]
+    return factor, position.offset // factor
+
+
+def positions_of(statement: Statement) -> Iterator[Position]:
+    """Return the positions that a statement names itself."""
+    if isinstance(statement, Load | Store):
+        yield statement.index
+    for number in numbers_of(statement):
+        if isinstance(number, Index):
+            yield number.position
+
+
+def numbers_of(statement: Statement) -> tuple[Number, ...]:
+    """Return the numbers that a statement uses."""
+    if isinstance(statement, Compute):
+        return statement.args
+    if isinstance(statement, Store | Declare | Assign):
+        return (statement.value,)
+    return ()
+
+
+def _only_sums(plan: _Plan, inside: Sequence[Statement]) -> bool:
+    """Return whether what is carried from row to row are sums and other reductions, whose order is free."""
+    declared = {s.target.name for s in inside if isinstance(s, Declare)}
+    made = {s.target.name: s for s in inside if isinstance(s, Compute)}
+    uses: dict[str, int] = {}
+    for statement in inside:
+        for number in numbers_of(statement):
+            if isinstance(number, Register):
+                uses[number.name] = uses.get(number.name, 0) + 1
+    for statement in inside:
+        if isinstance(statement, Assign) and statement.target.name not in declared:
+            value = statement.value
+            step = made.get(value.name) if isinstance(value, Register) else None
+            if (
+                step is None
+                or not step.reassociate
+                or uses[step.target.name] != 1
+                or uses[statement.target.name] != 1
+            ):
+                return False
+            plan.accumulators.add(statement.target.name)
+        if isinstance(statement, Store) and statement.buffer in plan.local:  # type: ignore[comparison-overlap]
+            if plan.loop.var in _variables(statement.index):
+                continue
+            value = statement.value
+            step = made.get(value.name) if isinstance(value, Register) else None
+            if step is None or not step.reassociate:
+                return False
+    return True
+
+
+def _find_varying(plan: _Plan, inside: Sequence[Statement]) -> None:
+    """Find the registers that differ from row to row."""
+    row = plan.loop.var
+    changed = {s.buffer for s in inside if isinstance(s, Store)}
+    plan.varying |= {s.target.name for s in inside if isinstance(s, Declare | Assign)}
+    for statement in inside:
+        if isinstance(statement, Load):
+            if statement.buffer in changed or row in _variables(statement.index):
+                plan.varying.add(statement.target.name)
+        elif isinstance(statement, Compute):
+            for number in statement.args:
+                if (isinstance(number, Register) and number.name in plan.varying) or (
+                    isinstance(number, Index) and row in _variables(number.position)
+                ):
+                    plan.varying.add(statement.target.name)
+
+
+def _find_lane_wise(plan: _Plan, statements: Sequence[Statement]) -> None:
+    """Find the varying registers that are used beyond the run of statements that makes them: each becomes an array."""
+    home: dict[str, int] = {}
+    count = 0
+
+    def visit(body: Sequence[Statement]) -> None:
+        nonlocal count
+        count += 1
+        for statement in body:
+            if isinstance(statement, For):
+                visit(statement.body)
+                count += 1
+                continue
+            for number in numbers_of(statement):
+                if (
+                    isinstance(number, Register)
+                    and number.name in plan.varying
+                    and home.get(number.name, count) != count
+                ):
+                    plan.lane_wise.add(number.name)
+            if isinstance(statement, Load | Compute | Declare):
+                home[statement.target.name] = count
+            elif isinstance(statement, Assign) and home.get(statement.target.name, count) != count:
+                plan.lane_wise.add(statement.target.name)
+
+    visit(statements)
+    plan.lane_wise -= plan.accumulators
+
+
+class _Rewriter:
+    """Builds the blocks, and the loop over the rows that are left."""
+
+    def __init__(self, plan: _Plan, wide: dict[Buffer, Buffer], scratch: list[Buffer]) -> None:
+        self.plan = plan
+        self.wide = wide
+        self.scratch = scratch
+        self.lanes: dict[str, Buffer] = {}
+        self.count = 0
+        self.prefix = plan.loop.var.name
+
+    def result(self) -> list[Statement]:
+        row = self.plan.loop.var
+        blocks = _turns(self.plan.loop) // self.plan.block
+        block = Var(f"{self.prefix}_block", 0, blocks - 1)
+        first = row.low + affine(block) * self.plan.block
+        made: list[Statement] = [For(block, self._body(self.plan.loop.body, first))]
+        start = row.low + blocks * self.plan.block
+        if start <= row.high:
+            made.append(_Copy(Var(f"{row.name}_rest", start, row.high), row, self.wide).loop(self.plan.loop))
+        return made
+
+    def _body(self, statements: Sequence[Statement], first: Position) -> list[Statement]:
+        made: list[Statement] = []
+        run: list[Statement] = []
+        for statement in statements:
+            if isinstance(statement, For):
+                self._flush(run, made, first)
+                run = []
+                made.append(For(statement.var, self._body(statement.body, first)))
+            else:
+                run.append(statement)
+        self._flush(run, made, first)
+        return made
+
+    def _flush(self, run: Sequence[Statement], made: list[Statement], first: Position) -> None:
+        """Append a run of statements: what is the same for all rows once, the rest in a loop over the block."""
+        varying = [statement for statement in run if not self._same_for_all(statement)]
+        made.extend(statement for statement in run if self._same_for_all(statement))
+        if not varying:
+            return
+        self.count += 1
+        lane = Var(f"{self.prefix}_lane{self.count}", 0, self.plan.block - 1)
+        place = affine(lane)
+        row = first + place
+        body: list[Statement] = []
+        sums = self._sums(varying)
+        after: list[Statement] = []
+        for statement in varying:
+            if isinstance(statement, Load) and statement.target.name in sums:
+                total = Register(f"{statement.target.name}_sum", statement.target.dtype)
+                made.append(statement)
+                made.append(Declare(total, statement.target))
+                sums[statement.target.name] = total
+                continue
+            if (
+                isinstance(statement, Store)
+                and isinstance(statement.value, Register)
+                and statement.value.name in sums
+            ):
+                total_ = sums[statement.value.name]
+                assert total_ is not None
+                body.append(Assign(total_, statement.value))
+                final = Register(f"{total_.name}_final", total_.dtype)
+                after.append(Compute(final, "identity", None, (total_,)))
+                after.append(Store(statement.buffer, statement.index, final))
+                continue
+            self._lane_statement(statement, place, row, sums, body)
+        made.append(For(lane, body, lanes=True))
+        made.extend(after)
+
+    def _same_for_all(self, statement: Statement) -> bool:
+        return isinstance(statement, Load | Compute) and statement.target.name not in self.plan.varying
+
+    def _sums(self, run: Sequence[Statement]) -> dict[str, Register | None]:
+        """Find sums over rows in memory: loaded, added to, and stored at one place that is the same for all rows."""
+        found: dict[str, Register | None] = {}
+        loads = {s.target.name: s for s in run if isinstance(s, Load)}
+        made = {s.target.name: s for s in run if isinstance(s, Compute)}
+        for statement in run:
+            if not isinstance(statement, Store) or statement.buffer in self.wide:
+                continue
+            if self.plan.loop.var in _variables(statement.index) or not isinstance(statement.value, Register):
+                continue
+            step = made.get(statement.value.name)
+            before = step.args[0] if step is not None else None
+            if (
+                isinstance(before, Register)
+                and before.name in loads
+                and loads[before.name].index == statement.index
+            ):
+                total = Register(f"{before.name}_sum", before.dtype)
+                found[before.name] = total
+                found[statement.value.name] = total
+        return found
+
+    def _lane_statement(
+        self,
+        statement: Statement,
+        place: Position,
+        row: Position,
+        sums: dict[str, Register | None],
+        body: list[Statement],
+    ) -> None:
+        values: dict[Atom, Position] = {self.plan.loop.var: row}
+
+        def number(old: Number) -> Number:
+            if isinstance(old, Index):
+                return Index(substitute(old.position, values))
+            if isinstance(old, Register):
+                total = sums.get(old.name)
+                if total is not None and not old.name.startswith("t"):
+                    return total
+                if old.name in self.plan.lane_wise:
+                    self.count += 1
+                    read = Register(f"{old.name}_at{self.count}", old.dtype)
+                    body.append(Load(read, self._lane_buffer(old), place))
+                    return read
+            return old
+
+        if isinstance(statement, Load):
+            index = self._index(statement.buffer, substitute(statement.index, values), place)
+            body.append(Load(statement.target, self.wide.get(statement.buffer, statement.buffer), index))
+            self._spread(statement.target, body, place)
+        elif isinstance(statement, Store):
+            index = self._index(statement.buffer, substitute(statement.index, values), place)
+            value = number(statement.value)
+            body.append(Store(self.wide.get(statement.buffer, statement.buffer), index, value))
+        elif isinstance(statement, Compute):
+            args = tuple([number(arg) for arg in statement.args])
+            body.append(
+                Compute(statement.target, statement.function, statement.body, args, statement.reassociate)
+            )
+            self._spread(statement.target, body, place)
+        elif isinstance(statement, Declare | Assign):
+            value = number(statement.value)
+            if statement.target.name in self.plan.lane_wise:
+                body.append(Store(self._lane_buffer(statement.target), place, value))
+            else:
+                body.append(type(statement)(statement.target, value))
+
+    def _spread(self, target: Register, body: list[Statement], place: Position) -> None:
+        if target.name in self.plan.lane_wise:
+            body.append(Store(self._lane_buffer(target), place, target))
+
+    def _lane_buffer(self, register: Register) -> Buffer:
+        buffer = self.lanes.get(register.name)
+        if buffer is None:
+            buffer = self.lanes[register.name] = Buffer(
+                f"l_{register.name}", register.dtype, self.plan.block, "scratch"
+            )
+            self.scratch.append(buffer)
+        return buffer
+
+    def _index(self, buffer: Buffer, index: Position, place: Position) -> Position:
+        return index * self.plan.block + place if buffer in self.wide else index
+
+
+class _Copy:
+    """A copy of a loop under other names, for the rows that fill no block."""
+
+    def __init__(self, var: Var, row: Var, wide: dict[Buffer, Buffer]) -> None:
+        self.var = var
+        self.values: dict[Atom, Position] = {row: affine(var)}
+        self.wide = wide
+        self.registers: dict[str, Register] = {}
+
+    def loop(self, loop: For) -> For:
+        return For(self.var, [self._statement(statement) for statement in loop.body])
+
+    def _statement(self, statement: Statement) -> Statement:
+        if isinstance(statement, For):
+            var = Var(f"{statement.var.name}_rest", statement.var.low, statement.var.high)
+            self.values[statement.var] = affine(var)
+            return For(var, [self._statement(inner) for inner in statement.body])
+        if isinstance(statement, Load):
+            buffer, index = (
+                self.wide.get(statement.buffer, statement.buffer),
+                substitute(statement.index, self.values),
+            )
+            return Load(self._defined(statement.target), buffer, index)
+        if isinstance(statement, Store):
+            buffer, index = (
+                self.wide.get(statement.buffer, statement.buffer),
+                substitute(statement.index, self.values),
+            )
+            return Store(buffer, index, self._number(statement.value))
+        if isinstance(statement, Compute):
+            args = tuple([self._number(arg) for arg in statement.args])
+            target = self._defined(statement.target)
+            return Compute(target, statement.function, statement.body, args, statement.reassociate)
+        if isinstance(statement, Declare):
+            return Declare(self._defined(statement.target), self._number(statement.value))
+        assert isinstance(statement, Assign)
+        return Assign(
+            self.registers.get(statement.target.name, statement.target), self._number(statement.value)
+        )
+
+    def _defined(self, register: Register) -> Register:
+        copy = self.registers[register.name] = Register(f"{register.name}_rest", register.dtype)
+        return copy
+
+    def _number(self, number: Number) -> Number:
+        if isinstance(number, Index):
+            return Index(substitute(number.position, self.values))
+        return self.registers.get(number.name, number) if isinstance(number, Register) else number

@@ -1,0 +1,161 @@
+"""The loop IR: structured loops over flat buffers and named numbers, each assigned once except accumulators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from .affine import Position, Var
+
+Dtype: TypeAlias = np.dtype[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A flat array: an input, a captured constant, an output, or scratch in the workspace."""
+
+    name: str
+    dtype: Dtype
+    size: int
+    role: str
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Register:
+    """A named number."""
+
+    name: str
+    dtype: Dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A number in the program text, held as its bits so that NaN and -0.0 compare as what they are."""
+
+    bits: bytes
+    dtype: Dtype
+
+    @property
+    def value(self) -> Any:
+        return np.frombuffer(self.bits, self.dtype)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """A position used as an int64 number."""
+
+    position: Position
+
+    @property
+    def dtype(self) -> Dtype:
+        return np.dtype(np.int64)
+
+
+Number: TypeAlias = Register | Const | Index
+
+
+def const(value: Any, dtype: Dtype) -> Const:
+    """Return a number as a constant."""
+    return Const(np.asarray(value, dtype).tobytes(), dtype)
+
+
+@dataclass(slots=True, eq=False)
+class Compute:
+    """``target = function(args)``; `body` says what the machine does."""
+
+    target: Register
+    function: str
+    body: Any
+    args: tuple[Number, ...]
+    reassociate: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Load:
+    """``target = buffer[index]``."""
+
+    target: Register
+    buffer: Buffer
+    index: Position
+
+
+@dataclass(slots=True, eq=False)
+class Store:
+    """``buffer[index] = value``."""
+
+    buffer: Buffer
+    index: Position
+    value: Number
+
+
+@dataclass(slots=True, eq=False)
+class Declare:
+    """An accumulator begins with `value`."""
+
+    target: Register
+    value: Number
+
+
+@dataclass(slots=True, eq=False)
+class Assign:
+    """An accumulator takes a new value."""
+
+    target: Register
+    value: Number
+
+
+@dataclass(slots=True, eq=False)
+class Wrap:
+    """``target`` is an index read from memory: negatives count from the end, others outside of the extent are errors."""
+
+    target: Register
+    value: Number
+    extent: int
+
+
+@dataclass(slots=True, eq=False)
+class Guard:
+    """The program goes on only if `value` is as expected."""
+
+    number: int
+    value: Number
+    expected: int
+
+
+@dataclass(slots=True, eq=False)
+class For:
+    """``for var in range(var.low, var.high + 1)``; `lanes` says that its turns are the lanes of vectors, all at once."""
+
+    var: Var
+    body: list[Statement] = field(default_factory=list)
+    lanes: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """A routine on whole buffers; each operand is a buffer and the position at which it starts."""
+
+    function: str
+    operands: tuple[tuple[Buffer, Position], ...]
+    numbers: tuple[Any, ...]
+
+
+Statement: TypeAlias = Compute | Load | Store | Declare | Assign | Wrap | Guard | For | Call
+
+
+@dataclass(slots=True, eq=False)
+class Program:
+    """Loops with their buffers."""
+
+    name: str
+    inputs: Sequence[Buffer]
+    outputs: Sequence[Buffer]
+    scratch: Sequence[Buffer]
+    body: list[Statement]

@@ -1,0 +1,99 @@
+"""What a piece of loops uses from outside of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from ..loops.affine import Position
+from ..loops.ir import (
+    Assign,
+    Buffer,
+    Call,
+    Compute,
+    Declare,
+    For,
+    Guard,
+    Index,
+    Load,
+    Number,
+    Register,
+    Statement,
+    Store,
+    Wrap,
+)
+
+
+@dataclass(slots=True)
+class Free:
+    """The buffers, registers and integer names that statements use and do not define."""
+
+    buffers: set[Buffer] = field(default_factory=set)
+    written: set[Buffer] = field(default_factory=set)
+    read: dict[Register, None] = field(default_factory=dict)
+    assigned: dict[Register, None] = field(default_factory=dict)
+    positions: dict[str, None] = field(default_factory=dict)
+    wraps: bool = False
+    _defined: set[str] = field(default_factory=set)
+
+    def visit(self, statements: Iterable[Statement]) -> None:
+        """Add what statements use."""
+        for statement in statements:
+            if isinstance(statement, For):
+                self._defined.add(statement.var.name)
+                self.visit(statement.body)
+            elif isinstance(statement, Compute):
+                self._numbers(statement.args)
+                self._defined.add(statement.target.name)
+            elif isinstance(statement, Load):
+                self._touch(statement.buffer, statement.index)
+                self._defined.add(statement.target.name)
+            elif isinstance(statement, Store):
+                self._touch(statement.buffer, statement.index)
+                self.written.add(statement.buffer)
+                self._numbers((statement.value,))
+            elif isinstance(statement, Declare):
+                self._numbers((statement.value,))
+                self._defined.add(statement.target.name)
+            elif isinstance(statement, Assign):
+                self._numbers((statement.value,))
+                if statement.target.name not in self._defined:
+                    self.assigned[statement.target] = None
+            elif isinstance(statement, Wrap):
+                self._numbers((statement.value,))
+                self._defined.add(statement.target.name)
+                self.wraps = True
+            elif isinstance(statement, Guard):
+                self._numbers((statement.value,))
+            else:
+                self._call(statement)
+
+    def _call(self, statement: Call) -> None:
+        for buffer, position in statement.operands:
+            self._touch(buffer, position)
+            self.written.add(buffer)
+
+    def _touch(self, buffer: Buffer, position: Position) -> None:
+        self.buffers.add(buffer)
+        self._position(position)
+
+    def _position(self, position: Position) -> None:
+        if not isinstance(position, int):
+            for var in position.variables():
+                if var.name not in self._defined:
+                    self.positions[var.name] = None
+
+    def _numbers(self, numbers: Sequence[Number]) -> None:
+        for number in numbers:
+            if isinstance(number, Register):
+                if number.name not in self._defined:
+                    self.read[number] = None
+            elif isinstance(number, Index):
+                self._position(number.position)
+
+
+def free_names(statements: Iterable[Statement]) -> Free:
+    """Return what statements use from outside."""
+    free = Free()
+    free.visit(statements)
+    return free

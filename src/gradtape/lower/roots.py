@@ -1,0 +1,248 @@
+"""Roots: the values that a loop nest computes. Everything else is computed inside of the nests that use it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..errors import LoweringError
+from ..ir.graph import Graph, Literal, Node, Value
+from ..ir.types import Shape
+from ..kinds.accumulate import Accumulate
+from ..kinds.contract import Contract
+from ..kinds.cumulative import Cumulative
+from ..kinds.elementwise import Elementwise
+from ..kinds.index_map import IndexMap
+from ..kinds.join import Join
+from ..kinds.reduction import Reduction
+from ..kinds.sort import Sort
+from ..loops.affine import Position, Var, affine
+from ..loops.ir import Buffer
+from ..passes.transposes import innermost_letter
+
+if TYPE_CHECKING:
+    from .placement import Block, Loop
+
+JOINED_INLINE = 3
+"""Pieces of a join up to which each element asks in which piece it lies; more are copied one after the other."""
+
+SUPPORTED = frozenset("?bhilqBHILQfd")
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One loop that a root needs.
+
+    Attributes
+    ----------
+    extent : int
+        Its trip count.
+    position : int or None
+        The axis of the result along which it runs; None where it is reduced.
+    closed : bool
+        Whether nothing else may share the loop: what it computes is complete only after it.
+    """
+
+    extent: int
+    position: int | None
+    closed: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Root:
+    """A value that a nest computes, with what is known of the nest.
+
+    Attributes
+    ----------
+    value : Value
+        What is computed.
+    kind : str
+        ``each`` (elementwise), ``reduce``, ``argreduce``, ``contract``, ``scan``, ``scatter``, ``join``, ``blas``, ``sort`` or ``guard``.
+    axes : tuple of Axis
+        The loops, outermost first.
+    level_of : tuple of int
+        For each axis of the operand (or letter of the contraction), its loop.
+    """
+
+    value: Value
+    kind: str
+    axes: tuple[Axis, ...]
+    level_of: tuple[int, ...]
+    node: Node | None = None
+    order: int = 0
+    output: Buffer | None = None
+    guard: tuple[int, int] | None = None
+    split: bool = True
+    variables: tuple[Position, ...] = ()
+    reads: dict[Root, set[tuple[Position, ...]]] = field(default_factory=dict)
+    sources: set[Value] = field(default_factory=set)
+    breaks: dict[int, set[int]] = field(default_factory=dict)
+    sites: dict[Value, set[tuple[Position, ...]]] = field(default_factory=dict)
+    path: list[Loop] = field(default_factory=list)
+    block: Block | None = None
+    storage: Buffer | None = None
+    stored_axes: tuple[int, ...] = ()
+    spare: Buffer | None = None
+    in_place_of: Root | None = None
+    turn: int = 0
+    rank: int = 0
+    target: tuple[Position, ...] = ()
+    base_index: tuple[Position, ...] = ()
+    letters: dict[int, int] = field(default_factory=dict)
+    """Attributes below `level_of` are filled in by the stages: exploring, placing, storing."""
+
+    @property
+    def shape(self) -> Shape:
+        return self.value.shape
+
+    def first_reduced(self) -> int:
+        """Return the outermost reduced loop; the number of loops where none is."""
+        for level, axis in enumerate(self.axes):
+            if axis.position is None:
+                return level
+        return len(self.axes)
+
+    def trailing_reduced(self) -> int:
+        """Return the loop from which on all loops are reduced."""
+        level = len(self.axes)
+        while level > 0 and self.axes[level - 1].position is None:
+            level -= 1
+        return level
+
+    def carries(self, level: int) -> bool:
+        """Return whether a running value is carried in a register around this loop."""
+        return (
+            self.kind == "scan"
+            and self.node is not None
+            and level == self.node.params["axis"] == len(self.axes) - 1
+        )
+
+    def result_index(self, values: tuple[Position, ...]) -> tuple[Position, ...]:
+        """Return the position in the result when the loops stand at `values`."""
+        index: list[Position] = [0] * self.value.ndim
+        for level, axis in enumerate(self.axes):
+            if axis.position is not None:
+                index[axis.position] = values[level]
+        if self.kind == "scan":
+            assert self.node is not None
+            if self.node.params["reverse"]:
+                axis_ = self.node.params["axis"]
+                index[axis_] = self.shape[axis_] - 1 - index[axis_]
+        return tuple(index)
+
+    def operand_index(self, values: tuple[Position, ...]) -> tuple[Position, ...]:
+        """Return the position in the operand when the loops stand at `values`."""
+        if self.kind == "scan":
+            return self.result_index(values)
+        return tuple([values[level] for level in self.level_of])
+
+
+def fresh_variables(root: Root) -> tuple[Position, ...]:
+    """Return one variable per loop; loops of one turn stand at zero."""
+    return tuple(
+        affine(Var(f"r{root.order}_{level}", 0, axis.extent - 1)) if axis.extent > 1 else 0
+        for level, axis in enumerate(root.axes)
+    )
+
+
+def parallel_axes(shape: Shape) -> tuple[Axis, ...]:
+    """Return a loop for each axis of a result, in order."""
+    return tuple(Axis(extent, position) for position, extent in enumerate(shape))
+
+
+def root_for(node: Node) -> Root | None:
+    """Return the root for a node that needs one whatever its use; None for what is computed where it is used."""
+    op, out = node.op, node.out
+    _check_dtypes(node)
+    if isinstance(op, Elementwise):
+        return Root(out, "each", (), (), node) if out.shape == () else None
+    if isinstance(op, IndexMap):
+        return None
+    if isinstance(op, Reduction):
+        return _reduction_root(node, op)
+    if isinstance(op, Contract):
+        return contract_root(node)
+    if isinstance(op, Cumulative):
+        axis = node.params["axis"]
+        axes = tuple(Axis(extent, k, closed=k >= axis) for k, extent in enumerate(out.shape))
+        return Root(out, "scan", axes, tuple(range(out.ndim)), node)
+    if isinstance(op, Accumulate):
+        shape = node.inputs[1].shape
+        axes = tuple(Axis(extent, None, closed=True) for extent in shape or (1,))
+        return Root(out, "scatter", axes, tuple(range(len(shape))), node)
+    if isinstance(op, Join):
+        if len(node.inputs) <= JOINED_INLINE:
+            return None
+        return Root(out, "join", (Axis(1, None, closed=True),), (), node)
+    if isinstance(op, Sort):
+        return Root(out, "sort", (), (), node)
+    raise LoweringError(
+        f"kernels do not know the op {op.name}", where=node.site, why="the interpreter runs it"
+    )
+
+
+def _reduction_root(node: Node, op: Reduction) -> Root:
+    shape = node.inputs[0].shape
+    reduced = node.params["axes"]
+    kept = [axis for axis in range(len(shape)) if axis not in reduced]
+    order = [*kept, *reduced] if op.positional else list(range(len(shape)))
+    axes = tuple(Axis(shape[axis], None if axis in reduced else kept.index(axis)) for axis in order)
+    level_of = tuple(order.index(axis) for axis in range(len(shape)))
+    return Root(node.out, "argreduce" if op.positional else "reduce", axes, level_of, node)
+
+
+def contract_root(node: Node) -> Root:
+    """Return a contraction as loops, in the order that makes the innermost ones run along memory."""
+    x, y, out = node.params["x"], node.params["y"], node.params["out"]
+    extents: dict[int, int] = {}
+    strides: dict[int, list[int]] = {}
+    for letters, shape in ((x, node.inputs[0].shape), (y, node.inputs[1].shape), (out, node.out.shape)):
+        stride = 1
+        for letter, extent in zip(reversed(letters), reversed(shape), strict=True):
+            extents[letter] = extent
+            strides.setdefault(letter, []).append(stride)
+            stride *= extent
+    last = innermost_letter(node)
+    order = sorted(
+        extents, key=lambda letter: (letter != last, sorted(strides[letter], reverse=True)), reverse=True
+    )
+    axes = tuple(Axis(extents[s], out.index(s) if s in out else None) for s in order)
+    return Root(node.out, "contract", axes, (), node, letters={s: level for level, s in enumerate(order)})
+
+
+def _check_dtypes(node: Node) -> None:
+    for value in (*node.inputs, *node.outs):
+        check_dtype(value, node)
+
+
+def check_dtype(value: Value, node: Node | None = None) -> None:
+    """Raise LoweringError for a dtype that kernels do not compute with."""
+    if value.dtype.char not in SUPPORTED:
+        raise LoweringError(
+            f"kernels do not compute with {value.dtype.name}",
+            where=None if node is None else node.site,
+            why="they know booleans, integers, float32 and float64",
+            remedy="nothing need be done: the interpreter runs it",
+        )
+
+
+def base_of_view(value: Value) -> Value:
+    """Return what a value is a reshaped view of."""
+    while (
+        value.node is not None
+        and value.node.op.name == "reshape"
+        and not isinstance(value.node.inputs[0], Literal)
+    ):
+        value = value.node.inputs[0]
+    return value
+
+
+def count_uses(graph: Graph) -> dict[Value, int]:
+    """Return how often each value is an operand or an output."""
+    uses: dict[Value, int] = {}
+    for node in graph.nodes:
+        for value in node.inputs:
+            uses[value] = uses.get(value, 0) + 1
+    for value in (*graph.outputs, *[value for value, _ in graph.guards]):
+        uses[value] = uses.get(value, 0) + 1
+    return uses

@@ -1,0 +1,94 @@
+"""Calls of routines in LLVM: matrix products of BLAS, sorting and searching."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from ..loops.ir import Call
+from .sorting import argsort_function, less_function, search_function
+
+if TYPE_CHECKING:
+    from .emit import FunctionEmitter
+
+
+def emit_routine(emitter: FunctionEmitter, call: Call) -> None:
+    """Append a call of a routine."""
+    ROUTINES[call.function](emitter, call)
+
+
+def _argsort(emitter: FunctionEmitter, call: Call) -> None:
+    keys, out, temp = [emitter.pointer(buffer, position) for buffer, position in call.operands]
+    dtype = call.operands[0][0].dtype
+    helpers = emitter.module.helpers
+    helpers.setdefault(f"less.{dtype.name}", less_function(dtype))
+    helpers.setdefault(f"argsort.{dtype.name}", argsort_function(dtype))
+    emitter.module.declarations["declare i64 @llvm.umin.i64(i64, i64)"] = None
+    emitter.module.declarations["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"] = None
+    emitter.line(f"call void @argsort.{dtype.name}(ptr {keys}, ptr {out}, ptr {temp}, i64 {call.numbers[0]})")
+
+
+def _searchsorted(emitter: FunctionEmitter, call: Call) -> None:
+    (a, a_at), (v, v_at), (out, out_at) = call.operands
+    count, wanted, side = call.numbers
+    helpers = emitter.module.helpers
+    helpers.setdefault(f"less.{a.dtype.name}", less_function(a.dtype))
+    helpers.setdefault(f"search.{side}.{a.dtype.name}", search_function(a.dtype, side))
+    pointers = [emitter.pointer(buffer, at) for buffer, at in ((a, a_at), (v, v_at), (out, out_at))]
+    emitter.line(
+        f"call void @searchsorted.{side}.{a.dtype.name}(ptr {pointers[0]}, i64 {count}, ptr {pointers[1]}, i64 {wanted}, "
+        f"ptr {pointers[2]})"
+    )
+
+
+def _gemm(emitter: FunctionEmitter, call: Call) -> None:
+    """BLAS takes every argument by its address."""
+    single = call.operands[0][0].dtype.itemsize == 4
+    real = "float" if single else "double"
+    symbol = f"scipy.linalg.cython_blas.{'sgemm' if single else 'dgemm'}"
+    emitter.module.symbols[symbol] = None
+    emitter.module.declarations[f'declare void @"{symbol}"({", ".join(["ptr"] * 13)})'] = None
+    first, second, *sizes = call.numbers
+    wide, high, deep, ld_first, ld_second, beta, ld_out = sizes
+    one = _global(emitter, real, 1.0)
+    a, b, c = [emitter.pointer(buffer, position) for buffer, position in call.operands]
+    arguments = (
+        _character(emitter, first),
+        _character(emitter, second),
+        _integer(emitter, wide),
+        _integer(emitter, high),
+        _integer(emitter, deep),
+        one,
+        a,
+        _integer(emitter, ld_first),
+        b,
+        _integer(emitter, ld_second),
+        _global(emitter, real, beta),
+        c,
+        _integer(emitter, ld_out),
+    )
+    emitter.line(f'call void @"{symbol}"({", ".join(f"ptr {argument}" for argument in arguments)})')
+
+
+def _global(emitter: FunctionEmitter, type_: str, value: float) -> str:
+    name = f"@{type_}.{int(value)}"
+    emitter.module.declarations[f"{name} = internal constant {type_} {float(value)}"] = None
+    return name
+
+
+def _integer(emitter: FunctionEmitter, value: int) -> str:
+    emitter.module.declarations[f"@int.{value} = internal constant i32 {value}"] = None
+    return f"@int.{value}"
+
+
+def _character(emitter: FunctionEmitter, value: str) -> str:
+    emitter.module.declarations[f'@char.{value} = internal constant [2 x i8] c"{value}\\00"'] = None
+    return f"@char.{value}"
+
+
+ROUTINES: Final[dict[str, Callable[[FunctionEmitter, Call], None]]] = {
+    "gemm": _gemm,
+    "argsort": _argsort,
+    "searchsorted": _searchsorted,
+}
+"""By name, what calls a routine."""

@@ -1,0 +1,280 @@
+"""From a graph to placed roots: what is computed in which loop, and what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from math import prod
+from typing import Final
+
+from ..ir.graph import Graph, Literal, Node, Value
+from ..kinds.contract import Contract
+from ..kinds.elementwise import Elementwise
+from ..loops.affine import Affine, Position
+from ..loops.ir import Buffer
+from .calls import is_call, prepare_call
+from .costs import REPEATED, STORED
+from .explore import Explorer
+from .placement import Block, Placement
+from .roots import Root, base_of_view, check_dtype, count_uses, parallel_axes, root_for
+from .storage import assign_storage, choose_in_place, readers_of, share_outputs
+
+DEPTH: Final = 40
+"""Elementwise nodes in a chain after which one becomes a root, so that the walks need not recurse deeper."""
+
+ROUNDS: Final = 3
+"""Placements tried: each but the first stores what the one before computed twice."""
+
+
+@dataclass(slots=True)
+class Schedule:
+    """Placed roots, ready to be built."""
+
+    top: Block
+    roots: list[Root]
+    by_value: dict[Value, Root]
+    sources: dict[Value, Buffer]
+    inputs: list[Buffer]
+    outputs: list[Buffer]
+    scratch: list[Buffer]
+    explain: list[str]
+
+
+def schedule(graph: Graph, traced: Graph) -> Schedule:
+    """Decide what is computed in which loop, and what is stored.
+
+    Parameters
+    ----------
+    graph : Graph
+        Of primitive rows.
+    traced : Graph
+        What it was before the passes: its constants, in their order, follow the inputs.
+
+    Raises
+    ------
+    LoweringError
+        For ops and dtypes that kernels do not know.
+    """
+    for value in (*graph.inputs, *graph.outputs):
+        check_dtype(value)
+    inputs, sources = _source_buffers(traced)
+    outputs = [Buffer(f"out{k}", value.dtype, value.size, "output") for k, value in enumerate(graph.outputs)]
+    stored: set[Value] = set()
+    uses = count_uses(graph)
+    for turn in range(ROUNDS):
+        explain: list[str] = []
+        roots, by_value = create_roots(graph, stored, outputs)
+        costs: dict[Value, float] = {}
+        explorer = Explorer(by_value, costs)
+        for root in roots:
+            explorer.explore(root)
+        placement = Placement()
+        for root in small_first(roots):
+            placement.place(root)
+        more = _computed_twice(roots, costs, uses, by_value) if turn < ROUNDS - 1 else set()
+        choose_in_place(roots, by_value, explain)
+        exposed = _read_while_written(roots, by_value)
+        if turn == ROUNDS - 1:
+            for root in exposed:
+                root.in_place_of = None
+        else:
+            more |= {root.node.inputs[1] for root in exposed if root.node is not None}
+        if not more:
+            break
+        stored |= more
+    scratch = assign_storage(roots, explain)
+    share_outputs(roots, explain)
+    return Schedule(
+        placement.top, roots, by_value, sources, inputs, outputs, scratch, [*placement.explain, *explain]
+    )
+
+
+def _source_buffers(graph: Graph) -> tuple[list[Buffer], dict[Value, Buffer]]:
+    inputs: list[Buffer] = []
+    sources: dict[Value, Buffer] = {}
+    for k, value in enumerate(graph.inputs):
+        sources[value] = Buffer(f"x{k}", value.dtype, value.size, "input")
+        inputs.append(sources[value])
+    for k, value in enumerate(graph.constants()):
+        check_dtype(value)
+        sources[value] = Buffer(f"c{k}", value.dtype, value.size, "constant")
+        inputs.append(sources[value])
+    return inputs, sources
+
+
+def create_roots(
+    graph: Graph, stored: set[Value], outputs: Sequence[Buffer]
+) -> tuple[list[Root], dict[Value, Root]]:
+    """Return the roots in topological order, and which of them makes which value."""
+    claimed = _claim_outputs(graph, outputs)
+    roots: list[Root] = []
+    by_value: dict[Value, Root] = {}
+    depth: dict[Value, int] = {}
+    operands_of_calls = prepare_call(graph) | _packed_operands(graph)
+    for node in graph.nodes:
+        root = root_for(node)
+        out = node.outs[0]
+        if root is not None and is_call(node):
+            root = Root(out, "sort" if root.kind == "sort" else "blas", (), (), node)
+        if root is None:
+            deep = 1 + max([depth.get(value, 0) for value in node.inputs], default=0)
+            depth[out] = deep
+            wanted = out in claimed or out in stored or out in operands_of_calls
+            if wanted or (deep > DEPTH and isinstance(node.op, Elementwise)):
+                root = Root(out, "each", parallel_axes(out.shape), (), node)
+                depth[out] = 0
+        if root is not None:
+            _enter(root, roots, by_value)
+            root.output = claimed.get(out)
+    taken = {id(buffer) for buffer in claimed.values()}
+    for value, buffer in zip(graph.outputs, outputs, strict=True):
+        if id(buffer) not in taken:
+            copy = Root(value, "each", parallel_axes(value.shape), (), None, output=buffer)
+            copy.order = len(roots)
+            roots.append(copy)
+    for number, (value, expected) in enumerate(graph.guards, 1):
+        guard = Root(value, "guard", (), (), None, order=len(roots), guard=(number, expected))
+        roots.append(guard)
+    return roots, by_value
+
+
+def small_first(roots: Sequence[Root]) -> list[Root]:
+    """Return a topological order in which what takes few turns comes as early as it can.
+
+    Then what large loops need from small ones is there when the first large loop is placed, and the others can share it.
+    """
+    waiting = {root: len(root.reads) for root in roots}
+    readers = readers_of(roots)
+    ready = [(prod(axis.extent for axis in root.axes), root.order, root) for root in roots if not root.reads]
+    heapify(ready)
+    order: list[Root] = []
+    while ready:
+        root = heappop(ready)[-1]
+        order.append(root)
+        for reader in readers.get(root, ()):
+            waiting[reader] -= 1
+            if not waiting[reader]:
+                heappush(ready, (prod(axis.extent for axis in reader.axes), reader.order, reader))
+    return order
+
+
+def _packed_operands(graph: Graph) -> set[Value]:
+    return {
+        value
+        for node in graph.nodes
+        if isinstance(node.op, Contract)
+        for value in node.inputs
+        if value.node is not None and value.node.op.name == "permute"
+    }
+
+
+def _enter(root: Root, roots: list[Root], by_value: dict[Value, Root]) -> None:
+    root.order = len(roots)
+    roots.append(root)
+    by_value[root.value] = root
+
+
+def _claim_outputs(graph: Graph, outputs: Sequence[Buffer]) -> dict[Value, Buffer]:
+    """Return which values are written straight into an output: each once, and views for what they view."""
+    claimed: dict[Value, Buffer] = {}
+    inputs = set(graph.inputs)
+    for value, buffer in zip(graph.outputs, outputs, strict=True):
+        base = base_of_view(value)
+        if base in inputs or base.node is None or isinstance(base, Literal) or base in claimed:
+            continue
+        claimed[base] = buffer
+    return claimed
+
+
+def _computed_twice(
+    roots: Sequence[Root], costs: dict[Value, float], uses: dict[Value, int], by_value: dict[Value, Root]
+) -> set[Value]:
+    """Return costly values that several loops would compute, or one loop over and over."""
+    sites: dict[Value, set[tuple[object, ...]]] = {}
+    repeated: set[Value] = set()
+    for root in roots:
+        for value, positions in root.sites.items():
+            for index in positions:
+                site = (id(root.block), tuple([_level(position, root) for position in index]))
+                sites.setdefault(value, set()).add(site)
+                if _repeats(root, index) and costs[value] > REPEATED:
+                    repeated.add(value)
+    chosen: set[Value] = set()
+    for value, where in sites.items():
+        if value in by_value or value in chosen:
+            continue
+        cost = _cost_beyond(value, costs, chosen, by_value)
+        if (value in repeated and cost > REPEATED) or (
+            len(where) > 1 and uses.get(value, 0) > 1 and cost > STORED
+        ):
+            chosen.add(value)
+    return chosen
+
+
+def _cost_beyond(
+    value: Value, costs: dict[Value, float], chosen: set[Value], by_value: dict[Value, Root]
+) -> float:
+    """Return what a value costs when those already chosen are only loaded."""
+    cost = costs[value]
+    stack = [value]
+    steps = 0
+    while stack and steps < 64:
+        steps += 1
+        node = stack.pop().node
+        for operand in () if node is None else node.inputs:
+            if operand in chosen:
+                cost -= costs[operand]
+            elif operand not in by_value and isinstance(operand.node, Node):
+                stack.append(operand)
+    return cost
+
+
+def _level(position: Position, root: Root) -> object:
+    """Name a position by the loop that it follows, so that roots in the same loops can be compared."""
+    for level, variable in enumerate(root.variables):
+        if position == variable and not isinstance(variable, int):
+            return level
+    return (root.order, position)
+
+
+def _repeats(root: Root, index: tuple[Position, ...]) -> bool:
+    """Whether a loop outside of those that a position follows would compute the element again and again."""
+    if not root.axes:
+        return False
+    followed = set()
+    for position in index:
+        if isinstance(position, Affine):
+            followed |= position.variables()
+    levels = [
+        level
+        for level, variable in enumerate(root.variables)
+        if isinstance(variable, Affine) and variable.variables() & followed
+    ]
+    if not levels:
+        return False
+    turns = 1
+    for level in range(max(levels)):
+        if level not in levels:
+            turns *= root.axes[level].extent
+    return turns > 1
+
+
+def _read_while_written(roots: Sequence[Root], by_value: dict[Value, Root]) -> list[Root]:
+    """Return scatters in place whose operand reads the base while it is being written: the operand is to be stored first."""
+    found = []
+    bases: set[Root] = set()
+    for root in roots:
+        if root.in_place_of is None:
+            continue
+        assert root.node is not None
+        if root.in_place_of in bases:
+            root.in_place_of = None
+            continue
+        bases.add(root.in_place_of)
+        if root.node.inputs[1] not in by_value and root.reads[root.in_place_of] - {
+            root.base_index,
+            root.target,
+        }:
+            found.append(root)
+    return found

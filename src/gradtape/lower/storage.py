@@ -1,0 +1,146 @@
+"""Which roots need memory, how much of it, and which write into the memory of another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir.graph import Value
+from ..loops.ir import Buffer
+from .placement import describe, shared_levels
+from .roots import Root
+
+
+def choose_in_place(roots: Sequence[Root], by_value: dict[Value, Root], explain: list[str]) -> None:
+    """Let a scatter write into its base where nothing reads the base after it."""
+    readers = readers_of(roots)
+    for root in roots:
+        if root.kind != "scatter":
+            continue
+        assert root.node is not None
+        base = by_value.get(root.node.inputs[0])
+        root.in_place_of = None
+        if base is None or base.output is not None or base.kind == "guard" or base.value.shape == ():
+            explain.append(f"{describe(root)} copies its base: it is read elsewhere")
+            continue
+        others = [reader for reader in readers.get(base, ()) if reader is not root]
+        if all(reader.turn < root.turn for reader in others):
+            root.in_place_of = base
+            explain.append(f"{describe(root)} writes into its base, which nothing reads later")
+        else:
+            explain.append(f"{describe(root)} copies its base: it is read later")
+
+
+def assign_storage(roots: Sequence[Root], explain: list[str]) -> list[Buffer]:
+    """Give each root that needs memory a buffer, and return the scratch buffers in the order of their first use."""
+    scratch: list[Buffer] = []
+    readers = readers_of(roots)
+    for root in reversed(roots):
+        successor = next((r for r in readers.get(root, ()) if r.in_place_of is root), None)
+        if root.kind == "guard":
+            continue
+        if root.kind == "sort":
+            root.spare = Buffer(
+                f"w{len(scratch)}", root.value.dtype, root.shape[-1] if root.shape else 1, "scratch"
+            )
+            scratch.append(root.spare)
+        if successor is not None:
+            root.storage, root.stored_axes = successor.storage, tuple(range(root.value.ndim))
+            continue
+        if root.output is not None:
+            root.storage, root.stored_axes = root.output, tuple(range(root.value.ndim))
+            continue
+        common = _common_levels(root, readers.get(root, ()))
+        if common is None:
+            continue
+        outside = {axis.position for axis in root.axes[:common]}
+        root.stored_axes = tuple(k for k in range(root.value.ndim) if k not in outside)
+        size = 1
+        for axis in root.stored_axes:
+            size *= root.shape[axis]
+        root.storage = Buffer(f"w{len(scratch)}", root.value.dtype, size, "scratch")
+        explain.append(
+            f"{describe(root)} is stored ({size} of {root.value.size} elements): it is read by another loop"
+        )
+        scratch.append(root.storage)
+    scratch.reverse()
+    return scratch
+
+
+def share_outputs(roots: Sequence[Root], explain: list[str]) -> None:
+    """Let a value live in the memory of the one that is made of it, element by element, when nothing else needs it any more."""
+    readers = readers_of(roots)
+    for heir in roots:
+        storage = heir.storage
+        if heir.kind != "each" or storage is None or heir.in_place_of is not None or not heir.axes:
+            continue
+        for read, positions in heir.reads.items():
+            old = read.storage
+            if (
+                old is None
+                or old is storage
+                or old.role != "scratch"
+                or (old.size, old.dtype) != (storage.size, storage.dtype)
+            ):
+                continue
+            whole = read.stored_axes == heir.stored_axes == tuple(range(heir.value.ndim))
+            if not whole or read.turn >= heir.turn or positions != {heir.result_index(heir.variables)}:
+                continue
+            others = [reader for reader in readers[read] if reader is not heir]
+            alone = not any(root is not read and root.storage is old for root in roots)
+            if alone and all(_reads_before(reader, read, heir) for reader in others):
+                explain.append(
+                    f"{describe(read)} lives in the memory of {describe(heir)}, which is made of it"
+                )
+                read.storage = storage
+                break
+
+
+def _reads_before(reader: Root, read: Root, heir: Root) -> bool:
+    """Whether a reader has read an element before its heir overwrites it."""
+    if reader.turn != heir.turn:
+        return reader.turn < heir.turn
+    in_step = reader.reads[read] == {reader.result_index(reader.variables)}
+    return reader.block is heir.block and reader.rank < heir.rank and in_step
+
+
+def _common_levels(root: Root, readers: Sequence[Root]) -> int | None:
+    """Return how many loops all readers share with a root that they read from memory; None if registers suffice."""
+    common: int | None = None
+    for reader in readers:
+        levels = shared_levels(root, reader)
+        if root.kind in ("reduce", "contract", "argreduce", "each") and _in_registers(root, reader, levels):
+            continue
+        common = levels if common is None else min(common, levels)
+    if root.kind in ("scatter", "join", "blas", "sort"):
+        return 0
+    partly = root.first_reduced() < root.trailing_reduced() and root.kind != "argreduce"
+    if partly:
+        own = root.first_reduced()
+        return own if common is None else min(common, own)
+    if root.kind == "scan" and not root.carries(len(root.axes) - 1):
+        assert root.node is not None
+        own = root.node.params["axis"]
+        return own if common is None else min(common, own)
+    return common
+
+
+def _in_registers(root: Root, reader: Root, levels: int) -> bool:
+    if any(axis.position is not None for axis in root.axes[levels:]):
+        return False
+    if root.first_reduced() < root.trailing_reduced():
+        return False
+    return all(
+        position[axis.position] == reader.variables[level]
+        for position in reader.reads[root]
+        for level, axis in enumerate(root.axes[:levels])
+        if axis.position is not None
+    )
+
+
+def readers_of(roots: Sequence[Root]) -> dict[Root, list[Root]]:
+    """Return for each root the roots that read it."""
+    readers: dict[Root, list[Root]] = {}
+    for root in roots:
+        for read in root.reads:
+            readers.setdefault(read, []).append(root)
+    return readers

@@ -1,0 +1,86 @@
+"""Rows that change the dtype or nothing at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..ir.builder import emit
+from ..ir.graph import OPERATORS, Literal, Node, Value, literal
+from ..ir.types import is_inexact
+from ..kinds.elementwise import Instruction, elementwise
+from ..kinds.operands import broadcast_to
+
+
+def _to(type_: Any, *, dtype: np.dtype[Any]) -> tuple[tuple[np.dtype[Any], ...], np.dtype[Any]]:
+    return (type_ if isinstance(type_, np.dtype) else np.dtype(type_),), dtype
+
+
+def _same(type_: Any) -> tuple[tuple[np.dtype[Any], ...], np.dtype[Any]]:
+    own = type_ if isinstance(type_, np.dtype) else np.dtype(type_)
+    return (own,), own
+
+
+def _cast_tangent(d: Value, z: Value, x: Value, *, dtype: np.dtype[Any]) -> Value:
+    return convert_row(d, dtype=dtype)
+
+
+def _cast_back(ct: Value, x: Value, *, dtype: np.dtype[Any]) -> Value:
+    back = x.dtype
+    if ct.dtype.kind == "c" and back.kind == "f":
+        ct = OPERATORS["real"](ct)
+    return convert_row(ct, dtype=back)
+
+
+convert_row = elementwise(
+    "convert",
+    lambda x, *, dtype: x.astype(dtype),
+    body=Instruction(real="convert", signed="convert", unsigned="convert", boolean="convert"),
+    tangents=(_cast_tangent,),
+    transpose=(_cast_back,),
+    dtypes=_to,
+    dtype_samples="dfblQ?",
+    params=tuple({"dtype": np.dtype(code)} for code in "fdlB?"),
+)
+
+identity = elementwise(
+    "identity",
+    lambda x: x,
+    body=lambda x: x,
+    tangents=(lambda d, z, x: d,),
+    transpose=(lambda ct, x: ct,),
+    dtypes=_same,
+)
+
+stop_gradient = elementwise(
+    "stop_gradient",
+    lambda x: x,
+    body=lambda x: x,
+    partials=(None,),
+    dtypes=_same,
+    kinks="0 everywhere: the value counts as a constant",
+)
+
+
+def convert(x: Value, dtype: np.dtype[Any]) -> Value:
+    """Return `x` with another dtype; the derivative follows between floats and stops at integers."""
+    if isinstance(x, Literal):
+        assert x.data is not None
+        return literal(x.data.astype(dtype), dtype)
+    return x if x.dtype == dtype and not x.aval.weak else emit(convert_row, [x], dtype=dtype)
+
+
+def zeros_like(x: Value) -> Value:
+    """Return zeros of the shape and dtype of `x`."""
+    zero = literal(0, x.dtype)
+    return zero if isinstance(x, Literal) else broadcast_to(zero, x.shape)
+
+
+def carries_derivative(node: Node) -> bool:
+    """Return whether any output of a node can have a tangent."""
+    return any(is_inexact(out.dtype) for out in node.outs)
+
+
+OPERATORS["convert"] = convert
+OPERATORS["zeros_like"] = zeros_like

@@ -1,0 +1,82 @@
+"""The parts of complex numbers; on real ones they are the identity, or zero."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import LoweringError
+from ..ir.graph import OPERATORS, Value, literal
+from ..kinds.elementwise import Elementwise, elementwise
+from .cast import convert
+
+NUMBERS = "dflB"
+
+
+def _part_dtypes(type_: Any) -> tuple[tuple[np.dtype[Any], ...], np.dtype[Any]]:
+    own = np.dtype(type_)
+    return (own,), np.dtype(f"f{own.itemsize // 2}") if own.kind == "c" else own
+
+
+def refuse_complex(x: Value, name: str) -> None:
+    """Raise LoweringError for complex operands: kernels know real numbers only."""
+    if x.dtype.kind == "c":
+        raise LoweringError(
+            f"{name} of complex numbers cannot be compiled", why="kernels compute with real numbers"
+        )
+
+
+def _real_body(x: Value) -> Value:
+    refuse_complex(x, "real")
+    return x
+
+
+def _imag_body(x: Value) -> Value:
+    refuse_complex(x, "imag")
+    return literal(0, x.dtype)
+
+
+def _conjugate_body(x: Value) -> Value:
+    refuse_complex(x, "conjugate")
+    return x
+
+
+def _imag_tangent(d: Value, z: Value, x: Value) -> Value:
+    return imag(d)
+
+
+def _imag_back(ct: Value, x: Value) -> Value:
+    """The cotangent g of a complex x stands for the map dx -> Re(g dx); the imaginary part is Re(-i dx)."""
+    return convert(ct, x.dtype) * -1j if x.dtype.kind == "c" else OPERATORS["zeros_like"](ct)
+
+
+real: Elementwise = elementwise(
+    "real",
+    np.real,
+    body=_real_body,
+    tangents=(lambda d, z, x: real(d),),
+    transpose=(lambda ct, x: convert(ct, x.dtype),),
+    dtypes=_part_dtypes,
+    dtype_samples=NUMBERS + "D",
+)
+imag = elementwise(
+    "imag",
+    np.imag,
+    body=_imag_body,
+    tangents=(_imag_tangent,),
+    transpose=(_imag_back,),
+    dtypes=_part_dtypes,
+    dtype_samples=NUMBERS + "D",
+    kinks="0 for real numbers",
+)
+conjugate: Elementwise = elementwise(
+    "conjugate",
+    np.conjugate,
+    body=_conjugate_body,
+    tangents=(lambda d, z, x: conjugate(d),),
+    transpose=(lambda ct, x: conjugate(ct),),
+    dtype_samples=NUMBERS + "D",
+)
+
+OPERATORS["real"] = real

@@ -1,0 +1,429 @@
+"""Rows for indexing by integer arrays and for writes, and what `x[key]` and `x[key] = v` mean in terms of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import InPlaceError, ShapeError, UnsupportedFunctionError
+from ..ir.builder import here
+from ..ir.graph import OPERATORS, Node, Value, constant
+from ..ir.op import NDArray
+from ..ir.types import INTP, Shape
+from ..kinds.accumulate import accumulate
+from ..kinds.index_map import Index, IndexMap, index_map
+from ..kinds.operands import as_value, broadcast_shapes, broadcast_to
+from .cast import convert, zeros_like
+from .select import where
+from .shape import expand, inverse_permutation, pad_row, permute, reshape, slice_
+
+
+def _gather_source(i: Index, x: Shape, *readers: Any) -> Index:
+    lead = len(i) - (len(x) - len(readers))
+    return (*[read(i[:lead]) for read in readers], *i[lead:])
+
+
+gather_row = index_map(
+    "gather",
+    shape=lambda x, *indices: (*indices[0], *x[len(indices) :]),
+    evaluate=lambda x, *indices: x[indices],
+    source=_gather_source,
+    transpose=lambda ct, node: put_add(zeros_like(node.inputs[0]), ct, *node.inputs[1:]),
+    samples=(
+        ((5,), [np.array([0, 3, 3, 1])], {}),
+        ((5, 3), [np.array([[4, -1], [0, 2]])], {}),
+        ((3, 4, 2), [np.array([0, 2, 2]), np.array([3, 3, -1])], {}),
+        ((3, 2), [np.array([], dtype=np.intp)], {}),
+    ),
+)
+
+
+def gather(x: Value, *indices: Value) -> Value:
+    """Return ``x[indices]``: index arrays of one shape pick along the leading axes of `x`."""
+    return gather_row(x, *indices)
+
+
+def _put(base: NDArray, v: NDArray, *indices: NDArray) -> NDArray:
+    out = base.copy()
+    out[indices] = v
+    return out
+
+
+def _put_add(base: NDArray, v: NDArray, *indices: NDArray) -> NDArray:
+    out = base.copy()
+    np.add.at(out, indices, v)
+    return out
+
+
+def distinct(indices: Sequence[Value], extents: Sequence[int]) -> bool:
+    """Return whether index arrays address no element twice for certain: that needs arrays that are known."""
+    known = [known_array(index) for index in indices]
+    if any(index is None for index in known):
+        return False
+    flat = np.ravel_multi_index(
+        [index % extent for index, extent in zip(known, extents, strict=True)], extents
+    )  # type: ignore[operator]
+    return len(np.unique(flat)) == flat.size
+
+
+def known_array(index: Value) -> NDArray | None:
+    """Return the numbers of an index array that is a constant, or one moved or repeated."""
+    if index.data is not None:
+        return index.data
+    node = index.node
+    if node is None or not isinstance(node.op, IndexMap) or len(node.inputs) > 1:
+        return None
+    source = known_array(node.inputs[0])
+    return None if source is None else node.op.evaluate([source], node.params)[0]
+
+
+def _winners(node: Node) -> Value | None:
+    """Where an element of v was not overwritten by a later one; None when no index repeats for certain."""
+    indices, shape = node.inputs[2:], node.inputs[1].shape
+    lead = indices[0].shape
+    count = int(np.prod(lead))
+    extents = node.inputs[0].shape[: len(indices)]
+    if distinct(indices, extents):
+        return None
+    order = constant(np.arange(count, dtype=INTP).reshape(lead))
+    blank = constant(np.full(extents, -1, INTP))
+    last = gather(put_row(blank, order, *indices), *indices)
+    won = OPERATORS["equal"](last, order)
+    return expand(won, shape, tuple(range(len(lead))))
+
+
+def _put_transpose(ct: Value, node: Node) -> tuple[Value, Value]:
+    indices = node.inputs[2:]
+    v = gather(ct, *indices)
+    won = _winners(node)
+    if won is not None:
+        v = where(won, v, zeros_like(v))
+    return put_row(ct, zeros_like(node.inputs[1]), *indices), v
+
+
+def _put_target(j: Index, base: Shape, *readers: Any) -> Index:
+    return _gather_source(j, base, *readers)
+
+
+_PUT_SAMPLES = (
+    ((5,), (3,), [np.array([0, 3, 1])], {}),
+    ((5, 2), (3, 2), [np.array([4, -1, 0])], {}),
+    ((3, 4), (2,), [np.array([0, 2]), np.array([3, 3])], {}),
+    ((5,), (3,), [np.array([2, 2, 1])], {}),
+)
+
+put_row = accumulate(
+    "put",
+    combine="set",
+    evaluate=_put,
+    target=_put_target,
+    transpose=_put_transpose,
+    samples=_PUT_SAMPLES,
+)
+put_add = accumulate(
+    "put_add",
+    combine="add",
+    evaluate=_put_add,
+    target=_put_target,
+    transpose=lambda ct, node: (ct, gather(ct, *node.inputs[2:])),
+    samples=_PUT_SAMPLES,
+)
+
+
+def _update(base: NDArray, v: NDArray, *, starts: Shape, strides: Shape) -> NDArray:
+    out = base.copy()
+    slice_row_view(out, starts, v.shape, strides)[...] = v
+    return out
+
+
+def slice_row_view(x: NDArray, starts: Shape, shape: Shape, strides: Shape) -> NDArray:
+    """Return the view of the elements ``start + k * stride``."""
+    picked = []
+    for start, extent, stride in zip(starts, shape, strides, strict=True):
+        stop = start + extent * stride
+        picked.append(slice(start, stop if stop >= 0 else None, stride) if extent else slice(0, 0))
+    return x[tuple(picked)]
+
+
+def _update_transpose(ct: Value, node: Node) -> tuple[Value, Value]:
+    starts, strides = node.params["starts"], node.params["strides"]
+    v = node.inputs[1]
+    return (
+        update_row(ct, zeros_like(v), starts=starts, strides=strides),
+        slice_(ct, starts, v.shape, strides),
+    )
+
+
+update_row = accumulate(
+    "update",
+    combine="set",
+    evaluate=_update,
+    target=lambda j, base, *, starts, strides: tuple(
+        start + k * stride for k, start, stride in zip(j, starts, strides, strict=True)
+    ),
+    transpose=_update_transpose,
+    samples=(
+        ((5,), (3,), [], {"starts": (1,), "strides": (1,)}),
+        ((5,), (5,), [], {"starts": (4,), "strides": (-1,)}),
+        ((4, 6), (2, 3), [], {"starts": (0, 1), "strides": (3, 2)}),
+        ((4, 6), (2, 0), [], {"starts": (0, 1), "strides": (3, 2)}),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Basic:
+    """A basic index, normalised: a slice of every axis, which axes are dropped, and the final shape."""
+
+    starts: Shape
+    shape: Shape
+    strides: Shape
+    result: Shape
+
+    def read(self, x: Value) -> Value:
+        """Return the elements."""
+        return reshape(slice_(x, self.starts, self.shape, self.strides), self.result)
+
+    def write(self, x: Value, v: Value) -> Value:
+        """Return `x` with the elements replaced by `v`, which has the shape `result`."""
+        if self.shape == x.shape and not any(self.starts) and all(stride == 1 for stride in self.strides):
+            return reshape(v, x.shape)
+        return update_row(x, reshape(v, self.shape), starts=self.starts, strides=self.strides)
+
+
+@dataclass(frozen=True)
+class Advanced:
+    """An index with integer arrays: first a basic one, then arrays on some axes of its result."""
+
+    basic: Basic
+    axes: tuple[int, ...]
+    indices: tuple[Value, ...]
+    place: int
+
+    def read(self, x: Value) -> Value:
+        picked = gather(self._front(self.basic.read(x)), *self.indices)
+        return permute(picked, inverse_permutation(self._order(picked.ndim)))
+
+    def write(self, x: Value, v: Value) -> Value:
+        return self._scatter(x, v, put_row)
+
+    def accumulate(self, x: Value, v: Value) -> Value:
+        """Return `x` with `v` added at the elements, repeated ones included (``np.add.at``)."""
+        return self._scatter(x, v, put_add)
+
+    def distinct(self, shape: Shape) -> bool:
+        """Return whether no element is addressed twice for certain."""
+        return distinct(self.indices, [self.basic.result[axis] for axis in self.axes])
+
+    def result(self, x: Value) -> Shape:
+        """Return the shape of what is read."""
+        lead = self.indices[0].shape
+        rest = [extent for axis, extent in enumerate(self.basic.result) if axis not in self.axes]
+        return (*rest[: self.place], *lead, *rest[self.place :])
+
+    def _scatter(self, x: Value, v: Value, row: Any) -> Value:
+        inner = self.basic.read(x)
+        front = self._front(inner)
+        changed = row(front, permute(v, self._order(v.ndim)), *self.indices)
+        back = permute(changed, inverse_permutation(self._front_axes(inner.ndim)))
+        return self.basic.write(x, back)
+
+    def _front_axes(self, ndim: int) -> tuple[int, ...]:
+        return (*self.axes, *[axis for axis in range(ndim) if axis not in self.axes])
+
+    def _front(self, x: Value) -> Value:
+        return permute(x, self._front_axes(x.ndim))
+
+    def _order(self, ndim: int) -> tuple[int, ...]:
+        """Which axes of the result are the gather's: its index axes stand at `place`."""
+        count = self.indices[0].ndim
+        there = tuple(range(self.place, self.place + count))
+        return (*there, *[axis for axis in range(ndim) if axis not in there])
+
+
+def parse_index(shape: Shape, key: Any) -> Basic | Advanced:
+    """Read an index as NumPy does.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Of the array that is indexed.
+    key : object
+        What stands in the brackets. Integers are Python's; masks are concrete; index arrays may be values.
+
+    Raises
+    ------
+    IndexError
+        Where NumPy raises it: too many indices, a constant out of bounds, a float.
+    """
+    items = _expand_ellipsis(shape, _masks_to_integers(key if isinstance(key, tuple) else (key,)))
+    starts: list[int] = []
+    extents: list[int] = []
+    strides: list[int] = []
+    result: list[int] = []
+    arrays: list[tuple[int, Value]] = []
+    positions: list[int] = []
+    advanced = any(_is_array_index(item) for item in items)
+    axis = 0
+    for position, item in enumerate(items):
+        if item is None:
+            result.append(1)
+            continue
+        extent = shape[axis]
+        if isinstance(item, slice):
+            start, stop, stride = item.indices(extent)
+            count = len(range(start, stop, stride))
+            starts.append(start if count else 0)
+            extents.append(count)
+            strides.append(stride)
+            result.append(count)
+        elif _is_array_index(item) or advanced:
+            # Next to an index array, NumPy treats a plain integer as an array of rank 0.
+            arrays.append((len(result), _checked(as_value(item), extent, axis)))
+            positions.append(position)
+            starts.append(0)
+            extents.append(extent)
+            strides.append(1)
+            result.append(extent)
+        else:
+            starts.append(_wrapped(item, extent, axis))
+            extents.append(1)
+            strides.append(1)
+        axis += 1
+    basic = Basic(tuple(starts), tuple(extents), tuple(strides), tuple(result))
+    if not advanced:
+        return basic
+    axes = tuple(axis for axis, _ in arrays)
+    common = broadcast_shapes([index.shape for _, index in arrays])
+    indices = tuple(broadcast_to(convert(index, INTP), common) for _, index in arrays)
+    together = positions == list(range(positions[0], positions[0] + len(positions)))
+    return Advanced(basic, axes, indices, axes[0] if together else 0)
+
+
+def _is_array_index(item: Any) -> bool:
+    return isinstance(item, Value | np.ndarray | list)
+
+
+def _masks_to_integers(items: Sequence[Any]) -> list[Any]:
+    """Replace boolean arrays by the integer arrays that NumPy's nonzero makes of them."""
+    found: list[Any] = []
+    for item in items:
+        if isinstance(item, list | tuple | range) and not any(isinstance(element, Value) for element in item):
+            item = np.asarray(item, INTP if len(item) == 0 else None)
+        if isinstance(item, bool | np.bool_):
+            raise UnsupportedFunctionError(
+                "x[True] and x[False] are not followed", where=here.site, remedy="use x[None] or np.where"
+            )
+        if isinstance(item, np.ndarray) and item.dtype.kind == "b":
+            found.extend(item.nonzero())
+        elif isinstance(item, np.ndarray) and item.ndim == 0:
+            found.append(item.item())
+        else:
+            found.append(item)
+    return found
+
+
+def _expand_ellipsis(shape: Shape, items: list[Any]) -> list[Any]:
+    used = sum(1 for item in items if item is not None and item is not Ellipsis)
+    if used > len(shape):
+        raise IndexError(
+            f"too many indices for array: array is {len(shape)}-dimensional, but {used} were indexed"
+        )
+    fill = [slice(None)] * (len(shape) - used)
+    places = [place for place, item in enumerate(items) if item is Ellipsis]
+    if len(places) > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
+    if not places:
+        return [*items, *fill]
+    return [*items[: places[0]], *fill, *items[places[0] + 1 :]]
+
+
+def _wrapped(item: Any, extent: int, axis: int) -> int:
+    try:
+        index = item.__index__()
+    except AttributeError:
+        raise IndexError(
+            "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean arrays are "
+            f"valid indices; got a {type(item).__name__}"
+        ) from None
+    if not -extent <= index < extent:
+        raise IndexError(f"index {index} is out of bounds for axis {axis} with size {extent}")
+    return int(index) % extent
+
+
+def _checked(index: Value, extent: int, axis: int) -> Value:
+    if index.dtype.kind not in "iu":
+        raise IndexError(
+            f"arrays used as indices must be of integer (or boolean) type; axis {axis} got {index.dtype}"
+        )
+    if index.data is not None and index.data.size:
+        low, high = int(index.data.min()), int(index.data.max())
+        if low < -extent or high >= extent:
+            wrong = low if low < -extent else high
+            raise IndexError(f"index {wrong} is out of bounds for axis {axis} with size {extent}")
+    return index
+
+
+def getitem(x: Value, key: Any) -> Value:
+    """Return ``x[key]``."""
+    return parse_index(x.shape, key).read(x)
+
+
+def setitem(x: Value, key: Any, v: Any) -> Value:
+    """Return `x` after ``x[key] = v``.
+
+    Raises
+    ------
+    ShapeError
+        Where `v` cannot be broadcast to ``x[key]``.
+    """
+    if isinstance(key, Value) and key.dtype.kind == "b":
+        return _set_masked(x, key, v)
+    index = parse_index(x.shape, key)
+    shape = index.result if isinstance(index, Basic) else index.result(x)
+    return index.write(x, fit_for_write(v, x.dtype, shape))
+
+
+def fit_for_write(v: Any, dtype: np.dtype[Any], shape: Shape) -> Value:
+    """Return `v` as it is written into elements of this dtype and shape."""
+    value = convert(as_value(v), dtype)
+    while value.ndim > len(shape) and value.shape[0] == 1:
+        value = reshape(value, value.shape[1:])
+    try:
+        fits = np.broadcast_shapes(value.shape, shape) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ShapeError(
+            f"could not broadcast input array from shape {value.shape} into shape {shape}",
+            where=here.site,
+            remedy="the right-hand side must have the shape of the selected part, or one that broadcasts to it",
+        )
+    return broadcast_to(value, shape)
+
+
+def _set_masked(x: Value, mask: Value, v: Any) -> Value:
+    """Return `x` after ``x[mask] = v`` for a mask whose values are not known: a selection."""
+    value = convert(as_value(v), x.dtype)
+    if value.ndim and value.size != 1:
+        raise InPlaceError(
+            f"x[mask] = v with a traced mask of shape {mask.shape} needs a scalar v, got shape {value.shape}",
+            where=here.site,
+            why="how many elements the mask selects is not known while tracing",
+            remedy="write x = np.where(mask, values, x) with values of x's shape",
+        )
+    if mask.shape != x.shape[: mask.ndim]:
+        raise IndexError(f"boolean index of shape {mask.shape} did not match array of shape {x.shape}")
+    wide = expand(mask, x.shape, tuple(range(mask.ndim)))
+    return where(wide, broadcast_to(reshape(value, ()), x.shape), x)
+
+
+def spread_over_zeros(v: Value, shape: Shape, starts: Shape) -> Value:
+    """Return zeros of `shape` with `v` at `starts`."""
+    return pad_row(v, shape=shape, starts=starts, strides=(1,) * v.ndim)
+
+
+OPERATORS["getitem"] = getitem

@@ -1,0 +1,160 @@
+"""Counting: histograms and bincount. Counts have no derivative; weights and the edges found in the data have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import DtypeError
+from ..ir.builder import here
+from ..ir.graph import OPERATORS, Value
+from ..ir.types import BOOL, FLOAT64, INTP, is_inexact
+from ..kinds.arguments import as_array, as_int, common_dtype, concrete
+from ..kinds.operands import as_value, broadcast_to
+from ..kinds.registry import implements, sample
+from .cast import convert
+from .indexing import getitem, put_add
+from .join import full
+from .np_calculus import diff
+from .np_create import linspace
+from .np_reductions import max_, min_, sum_
+from .np_shape import ravel
+from .select import where
+from .sorting import searchsorted
+
+SPREAD = np.array([0.1, 2.5, -1.0, 2.0, 0.0, 3.5, 1.0])
+EDGES = np.array([-1.0, 0.0, 1.0, 2.5])
+
+
+def _outer_edges(a: Value, given: Any) -> tuple[Value, Value]:
+    if given is not None:
+        low, high = (as_value(end) for end in given)
+        plain = [end for end in given if not isinstance(end, Value)]
+        if len(plain) == 2 and plain[0] > plain[1]:
+            raise ValueError("max must be larger than min in range parameter.")
+        if not np.isfinite(plain).all():
+            raise ValueError(f"supplied range of {given} is not finite")
+    else:
+        low, high = (min_(a), max_(a)) if a.size else (as_value(0), as_value(1))
+    common = common_dtype(low, high, a)
+    common = common if is_inexact(common) else FLOAT64
+    low, high = convert(low, common), convert(high, common)
+    half = convert(where(OPERATORS["equal"](low, high), 0.5, 0.0), common)
+    return low - half, high + half
+
+
+def _bins(a: Value, bins: Any, range_: Any, weighted: bool) -> Value:
+    """Return the edges of the bins."""
+    if isinstance(bins, str):
+        if weighted:
+            raise TypeError("Automated estimation of the number of bins is not supported for weighted data")
+        bins = len(np.histogram_bin_edges(concrete(a, "a"), bins, range_)) - 1
+    if np.ndim(bins) == 0:
+        try:
+            count = as_int(bins, "bins")
+        except TypeError:
+            raise TypeError("`bins` must be an integer, a string, or an array") from None
+        if count < 1:
+            raise ValueError("`bins` must be positive, when an integer")
+        low, high = _outer_edges(a, range_)
+        return linspace(low, high, count + 1)
+    edges = as_array(bins)
+    if edges.ndim != 1:
+        raise ValueError("`bins` must be 1d, when an array")
+    if not isinstance(bins, Value) and np.any(np.asarray(bins)[:-1] > np.asarray(bins)[1:]):
+        raise ValueError("`bins` must increase monotonically, when an array")
+    return edges
+
+
+def _data(a: Any) -> Value:
+    x = ravel(a)
+    if x.dtype.kind == "c":
+        raise DtypeError(
+            "histograms of complex numbers", where=here.site, remedy="take the histogram of np.abs(a)"
+        )
+    return convert(x, np.dtype(np.uint8)) if x.dtype == BOOL else x
+
+
+HISTOGRAMS = (
+    sample(SPREAD),
+    sample(SPREAD, 4, range=(0.0, 3.0)),
+    sample(SPREAD, bins=EDGES),
+    sample(SPREAD, 3, weights=np.arange(7.0)),
+    sample((6,), bins=5),
+    sample(np.array([1, 2, 2, 5]), 3),
+    sample(np.array([2.0, 2.0]), 3),
+    sample(np.zeros(0), 3),
+    sample(SPREAD, 0),
+    sample(SPREAD, [1.0, 0.0]),
+)
+
+
+@implements(
+    np.histogram,
+    samples=(
+        *HISTOGRAMS,
+        sample(SPREAD, bins=EDGES, density=True),
+        sample(SPREAD, bins=4, weights=np.arange(7.0), density=True),
+    ),
+    dtypes="qf",
+)
+def histogram(
+    a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+) -> tuple[Value, Value]:
+    """Follow `numpy.histogram`."""
+    x = _data(a)
+    w = broadcast_to(as_array(np.array(1, INTP)), x.shape) if weights is None else ravel(weights)
+    if weights is not None and as_array(weights).shape != as_array(a).shape:
+        raise ValueError("weights should have the same shape as a.")
+    edges = _bins(x, bins, range, weights is not None)
+    count = max(edges.size - 1, 0)
+    if count == 0:
+        return full((0,), 0, w.dtype), edges
+    common = np.result_type(x.dtype, edges.dtype)
+    points, limits = convert(x, common), convert(edges, common)
+    place = searchsorted(limits, points, side="right") - 1
+    last = getitem(limits, -1)
+    place = where(OPERATORS["equal"](points, last), count - 1, place)
+    outside = (points < getitem(limits, 0)) | ~(points <= last)
+    heaps = put_add(full((count + 1,), 0, w.dtype), w, where(outside, count, place))
+    heights = getitem(heaps, slice(0, count))
+    if density:
+        heights = heights / convert(diff(edges), FLOAT64) / sum_(heights)
+    return heights, edges
+
+
+@implements(np.histogram_bin_edges, samples=HISTOGRAMS[:3], dtypes="qf")
+def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Value:
+    """Follow `numpy.histogram_bin_edges`."""
+    return _bins(_data(a), bins, range, weights is not None)
+
+
+@implements(np.bincount)
+def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Value:
+    """Follow `numpy.bincount` for known positions, on whose maximum the length depends; the weights may be traced."""
+    positions = concrete(x, "x")
+    if positions.size == 0:
+        positions = positions.astype(INTP)
+    if positions.ndim != 1:
+        raise ValueError(
+            "object too deep for desired array"
+            if positions.ndim
+            else "object of too small depth for desired array"
+        )
+    if not np.can_cast(positions.dtype, INTP, "safe"):
+        raise TypeError(
+            f"Cannot cast array data from {positions.dtype!r} to {INTP!r} according to the rule 'safe'"
+        )
+    if positions.size and positions.min() < 0:
+        raise ValueError("'list' argument must have no negative elements")
+    least = as_int(minlength, "minlength")
+    if least < 0:
+        raise ValueError("'minlength' must not be negative")
+    length = max(int(positions.max(initial=-1)) + 1, least)
+    if weights is None:
+        return as_array(np.bincount(positions, minlength=least))
+    w = as_array(weights)
+    if w.shape != positions.shape:
+        raise ValueError("The weights and list don't have the same length.")
+    return put_add(full((length,), 0, FLOAT64), convert(w, FLOAT64), as_array(positions.astype(INTP)))

@@ -1,0 +1,1 @@
+"""Graph to graph: the pipeline and its passes."""

@@ -1,0 +1,58 @@
+"""From the graph as traced to the graph that is lowered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from ..ir.graph import Graph
+from ..ir.verify import verify
+from .algebra import simplify
+from .cse import merge_equal
+from .dce import drop_unused
+from .expand_bodies import expand_bodies
+from .factors import hoist_factors
+from .fold import fold_numbers
+from .transposes import absorb_transposes, pack_operands
+
+Pass = Callable[[Graph], Graph]
+
+PASSES: Final[tuple[Pass, ...]] = (
+    drop_unused,
+    expand_bodies,
+    fold_numbers,
+    merge_equal,
+    simplify,
+    fold_numbers,
+    simplify,
+    absorb_transposes,
+    hoist_factors,
+    merge_equal,
+    simplify,
+    pack_operands,
+    merge_equal,
+    drop_unused,
+)
+"""In this order: formulas open up, numbers fold, and what is equal is merged before and after what is simple is simplified."""
+
+
+def optimise(graph: Graph, *, check: bool = False) -> Graph:
+    """Return an equivalent graph that consists of primitive rows.
+
+    Parameters
+    ----------
+    graph : Graph
+        As traced.
+    check : bool
+        Verify the graph after each pass.
+
+    Raises
+    ------
+    VerifyError
+        Where a pass broke a rule; it is named.
+    """
+    for step in PASSES:
+        graph = step(graph)
+        if check:
+            verify(graph, step.__name__)
+    return graph

@@ -1,0 +1,77 @@
+"""Mapping a graph to a new graph; nodes are never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from ..ir.builder import at
+from ..ir.graph import Graph, Node, Value, extract
+
+Rule: TypeAlias = Callable[[Node, tuple[Value, ...]], Sequence[Value] | None]
+"""``(node, its inputs in the new graph) -> what its outputs become``, or None to keep the node."""
+
+
+def rewrite(graph: Graph, rule: Rule) -> Graph:
+    """Return the graph after `rule` has been applied to each node in order.
+
+    What is no longer needed is left out; nodes that stay as they are are shared with the old graph.
+    """
+    becomes: dict[Value, Value] = {}
+    changed = False
+    for node in graph.nodes:
+        inputs = node.inputs
+        if becomes:
+            inputs = tuple([becomes.get(value, value) for value in inputs])
+        with at(node.site):
+            outs = rule(node, inputs)
+        if outs is None and inputs != node.inputs:
+            outs = copy_node(node, inputs).outs
+        if outs is not None:
+            changed = True
+            for old, new in zip(node.outs, outs, strict=True):
+                if old is not new:
+                    becomes[old] = new
+    if not changed:
+        return graph
+    return with_outputs(graph, becomes)
+
+
+def copy_node(node: Node, inputs: tuple[Value, ...]) -> Node:
+    """Return the same application of an op to other values of the same types."""
+    copy = Node(node.op, inputs, node.params, node.site)
+    copy.outs = tuple(Value(out.aval, copy, out.index) for out in node.outs)
+    return copy
+
+
+def with_outputs(graph: Graph, becomes: dict[Value, Value]) -> Graph:
+    """Return the graph whose outputs and guards are what they have become, with the nodes that these need."""
+    outputs = [becomes.get(value, value) for value in graph.outputs]
+    guards = [(becomes.get(value, value), expected) for value, expected in graph.guards]
+    leaves = set(graph.constants())
+    nodes, _ = extract([*outputs, *[value for value, _ in guards]], graph.inputs, stop=leaves.__contains__)
+    return Graph(graph.inputs, nodes, outputs, graph.name, guards)
+
+
+def closed(graph: Graph) -> Graph:
+    """Return the graph with inputs and constants that have no history.
+
+    A tape's pending work starts at values that nodes have computed earlier. No pass may look behind these.
+    """
+    leaves = [*graph.inputs, *graph.constants()]
+    if all(value.node is None for value in leaves):
+        return graph
+    inputs = set(graph.inputs)
+    becomes = {value: Value(value.aval, data=None if value in inputs else value.data) for value in leaves}
+    nodes = []
+    for node in graph.nodes:
+        copy = copy_node(node, tuple([becomes.get(value, value) for value in node.inputs]))
+        becomes.update(zip(node.outs, copy.outs, strict=True))
+        nodes.append(copy)
+    return Graph(
+        [becomes[value] for value in graph.inputs],
+        nodes,
+        [becomes.get(value, value) for value in graph.outputs],
+        graph.name,
+        [(becomes.get(value, value), expected) for value, expected in graph.guards],
+    )

@@ -1,0 +1,1 @@
+"""Machine code: compiling, loading, calling, caching; and the NumPy interpreter."""

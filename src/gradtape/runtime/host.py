@@ -1,0 +1,138 @@
+"""The machine that kernels are compiled for: its CPU, its vector registers, its C library."""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import Final
+
+__all__ = [
+    "cpu_features",
+    "cpu_identity",
+    "cpu_name",
+    "has_symbol",
+    "load_libraries",
+    "vector_bytes",
+    "vector_functions",
+]
+
+
+@functools.cache
+def cpu_name() -> str:
+    """LLVM's name of the host's CPU."""
+    import llvmlite.binding as llvm
+
+    return str(llvm.get_host_cpu_name())
+
+
+@functools.cache
+def cpu_features() -> str:
+    """The host's instruction sets, with the full vector width even where LLVM's tuning would hold it back."""
+    import llvmlite.binding as llvm
+
+    features = str(llvm.get_host_cpu_features().flatten())
+    if llvm.get_process_triple().startswith("x86_64"):
+        features += ",-prefer-256-bit,-prefer-128-bit"
+    return features
+
+
+@functools.cache
+def vector_bytes() -> int:
+    """Width of the widest vector register that kernels use, in bytes.
+
+    Examples
+    --------
+    >>> vector_bytes() in (16, 32, 64)
+    True
+    """
+    features = cpu_features().split(",")
+    if "+avx512f" in features:
+        return 64
+    return 32 if "+avx" in features else 16
+
+
+@functools.cache
+def cpu_identity() -> str:
+    """Everything about the host that object code depends on: CPU, instruction sets, vector width, C library.
+
+    Examples
+    --------
+    >>> cpu_identity().count("|")
+    4
+    """
+    import llvmlite.binding as llvm
+
+    vector_maths = "libmvec" if has_symbol("_ZGVbN2v_exp") or has_symbol("_ZGVnN2v_exp") else "scalar maths"
+    width = f"{8 * vector_bytes()} bits"
+    library = f"{_c_library()} {vector_maths}"
+    return "|".join((llvm.get_process_triple(), cpu_name(), cpu_features(), width, library))
+
+
+def _c_library() -> str:
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except (AttributeError, ValueError, OSError):
+        return "no glibc"
+
+
+@functools.cache
+def load_libraries() -> None:
+    """Make the C library's scalar and vector mathematics visible to the linker, where they exist."""
+    import llvmlite.binding as llvm
+
+    for library in ("libm.so.6", "libmvec.so.1"):
+        try:
+            llvm.load_library_permanently(library)
+        except RuntimeError:
+            continue
+
+
+_VECTOR_PREFIXES: Final = {16: ("_ZGVbN2", "_ZGVnN2"), 32: ("_ZGVdN4",), 64: ("_ZGVeN8",)}
+_VECTOR_NAMES: Final = (
+    *(
+        "exp",
+        "exp2",
+        "exp10",
+        "expm1",
+        "log",
+        "log2",
+        "log10",
+        "log1p",
+        "sin",
+        "cos",
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+    ),
+    *("sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "cbrt"),
+)
+
+
+def vector_functions(width: int) -> tuple[str, ...]:
+    """Names of the C functions of one double that the C library offers for vectors of so many bytes.
+
+    Examples
+    --------
+    >>> vector_functions(7)
+    ()
+    """
+    prefixes = _VECTOR_PREFIXES.get(width, ())
+    return tuple(
+        name for name in _VECTOR_NAMES if any(has_symbol(f"{prefix}v_{name}") for prefix in prefixes)
+    )
+
+
+@functools.cache
+def has_symbol(name: str) -> bool:
+    """Whether compiled code may call the C function `name`, for instance a vector function of libmvec.
+
+    Examples
+    --------
+    >>> has_symbol("exp"), has_symbol("no_such_function")
+    (True, False)
+    """
+    import llvmlite.binding as llvm
+
+    load_libraries()
+    return llvm.address_of_symbol(name) is not None

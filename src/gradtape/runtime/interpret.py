@@ -1,0 +1,61 @@
+"""The NumPy interpreter: runs any graph, node by node. The oracle of the compiled kernels and the way out without them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..ir.graph import Graph, Value
+from ..ir.op import NDArray
+
+
+def interpret(graph: Graph, arrays: Sequence[NDArray]) -> list[NDArray]:
+    """Compute the outputs of a graph with NumPy.
+
+    Parameters
+    ----------
+    graph : Graph
+        What to run; its guards are not looked at.
+    arrays : sequence of ndarray
+        One per input.
+
+    Returns
+    -------
+    list of ndarray
+        One per output, none of which shares memory with an input.
+
+    Examples
+    --------
+    >>> from gradtape.ir.graph import Graph, Value
+    >>> from gradtape.ir.types import FLOAT64, aval
+    >>> x = Value(aval((2,), FLOAT64))
+    >>> y = x * 2.0
+    >>> interpret(Graph([x], [y.node], [y]), [np.array([1.0, 2.0])])
+    [array([2., 4.])]
+    """
+    computed = compute_values(graph, arrays)
+    return [np.array(computed[value] if value in computed else value.data) for value in graph.outputs]
+
+
+def compute_values(graph: Graph, arrays: Sequence[NDArray]) -> dict[Value, NDArray]:
+    """Return what each value of the graph comes to."""
+    computed: dict[Value, NDArray] = dict(zip(graph.inputs, arrays, strict=True))
+    with np.errstate(all="ignore"):
+        for node in graph.nodes:
+            operands: list[Any] = [computed[v] if v in computed else v.data for v in node.inputs]
+            for out, array in zip(node.outs, node.op.evaluate(operands, node.params), strict=True):
+                computed[out] = array if array.dtype == out.dtype else array.astype(out.dtype)
+    return computed
+
+
+def missed_guards(graph: Graph, computed: dict[Value, NDArray]) -> list[tuple[int, int]]:
+    """Return the positions of guards that do not hold, with the actual numbers."""
+    missed = []
+    for position, (value, expected) in enumerate(graph.guards):
+        array = computed[value] if value in computed else value.data
+        assert array is not None
+        if int(array) != expected:
+            missed.append((position, int(array)))
+    return missed

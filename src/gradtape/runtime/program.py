@@ -1,0 +1,255 @@
+"""Programs: a graph, the kernel that computes it, and the arrays that it captured."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+
+from ..config import config
+from ..errors import CompileWarning, LoweringError, warn
+from ..ir.fingerprint import fingerprint
+from ..ir.graph import Graph
+from ..ir.op import NDArray
+from ..lower.pipeline import lower
+from ..lower.symbols import address_of
+from .cache import CachedObject, MemoryCache, cached_object
+from .engine import compile_object
+from .entry import NativeFunction, add_entry, bind, load
+from .interpret import compute_values, missed_guards
+from .loader import LoadedModule, call_flat
+from .signature import ArraySpec, ScalarSpec, Signature, StaticSpec, Structure
+
+GIL_SECONDS: Final = 5e-6
+"""Estimated time above which a kernel lets other threads run: taking the lock back costs about a tenth of it."""
+
+
+class GuardMiss(Exception):
+    """A value that Python looked at while tracing is another one in this call."""
+
+    def __init__(self, guard: int, actual: int) -> None:
+        super().__init__(guard, actual)
+        self.guard = guard
+        self.actual = actual
+
+
+@dataclass(frozen=True)
+class CallForm:
+    """How a jitted function is called and returns: what a native entry needs to know besides the kernel."""
+
+    arguments: tuple[ArraySpec | ScalarSpec | StaticSpec, ...]
+    outputs: tuple[ArraySpec, ...]
+    structure: Structure
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Machine code for every graph of one fingerprint.
+
+    Attributes
+    ----------
+    loaded : LoadedModule or None
+        None where the graph could not be compiled; `reason` says why.
+    signature : Signature or None
+        Of the native entry, if there is one.
+    workspace : int
+        Bytes of scratch memory.
+    origin : str
+        ``"compiled"``, ``"disk"`` or ``"interpreter"``.
+    seconds : float
+        What it took to compile or load.
+    notes : tuple of str
+        What the scheduler decided, and why.
+    """
+
+    loaded: LoadedModule | None
+    signature: Signature | None
+    workspace: int
+    origin: str
+    seconds: float
+    notes: tuple[str, ...] = ()
+    reason: str = ""
+
+
+class Program:
+    """A graph that can be run: by its kernel, or by the interpreter where there is none.
+
+    Parameters
+    ----------
+    graph : Graph
+        Inputs, outputs, guards; its constants' data are those of this program.
+    kernel : Kernel
+        Shared with other programs of the same fingerprint.
+    """
+
+    __slots__ = ("_constants", "_scratch", "graph", "kernel")
+
+    def __init__(self, graph: Graph, kernel: Kernel) -> None:
+        self.graph = graph
+        self.kernel = kernel
+        self._constants: list[Any] = [np.ascontiguousarray(value.data) for value in graph.constants()]  # type: ignore[arg-type]
+        self._scratch: list[NDArray] = []
+
+    def run(self, arrays: Sequence[NDArray]) -> list[NDArray]:
+        """Compute the outputs.
+
+        Parameters
+        ----------
+        arrays : sequence of ndarray
+            One per input: C-contiguous, aligned, native.
+
+        Returns
+        -------
+        list of ndarray
+            Fresh arrays.
+
+        Raises
+        ------
+        GuardMiss
+            Where a guard does not hold.
+        """
+        kernel = self.kernel
+        if kernel.loaded is None:
+            return self._interpret(arrays)
+        outputs = [np.empty(value.shape, value.dtype) for value in self.graph.outputs]
+        scratch = self._scratch.pop() if self._scratch else _aligned(kernel.workspace)
+        status = call_flat(kernel.loaded, [*arrays, *self._constants], outputs, scratch)
+        missed = int(scratch[:8].view(np.int64)[0]) if status > 0 else 0
+        self._scratch.append(scratch)
+        if status > 0:
+            raise GuardMiss(status - 1, missed)
+        return outputs if status == 0 else self._interpret(arrays)
+
+    def _interpret(self, arrays: Sequence[NDArray]) -> list[NDArray]:
+        computed = compute_values(self.graph, arrays)
+        for guard, actual in missed_guards(self.graph, computed):
+            raise GuardMiss(guard, actual)
+        return [
+            np.array(computed[value] if value in computed else value.data) for value in self.graph.outputs
+        ]
+
+    def bind(self, fallback: Callable[..., Any], statics: Sequence[object]) -> NativeFunction | None:
+        """Return a native callable that answers calls of the form it was compiled for and hands all others to `fallback`."""
+        kernel = self.kernel
+        if kernel.loaded is None or kernel.signature is None:
+            return None
+        return bind(kernel.loaded, kernel.signature, fallback, self._constants, statics=statics)
+
+
+_kernels: Final[MemoryCache[Kernel]] = MemoryCache()
+"""Machine code by fingerprint and form: shared by tapes, decorated functions and nested gradients."""
+
+_sightings: Final[OrderedDict[str, int]] = OrderedDict()
+_REMEMBERED = 4096
+
+
+def program_for(graph: Graph, form: CallForm | None = None) -> Program:
+    """Return the program of a graph: from memory, from the disk, or compiled now.
+
+    Parameters
+    ----------
+    graph : Graph
+        What to run.
+    form : CallForm, optional
+        How a jitted function is called; with it the kernel gets a native entry.
+    """
+    print_ = fingerprint(graph)
+    key = f"{print_}:{form}:{config.precise_math}"
+    return Program(graph, _kernels.get(key, lambda: _kernel(graph, form, key)))
+
+
+def repeated_program(graph: Graph, *, at_once: bool) -> Program | None:
+    """Return the program of a structure that has been seen before, or that is heavy; None for another one.
+
+    Parameters
+    ----------
+    graph : Graph
+        A tape's pending work.
+    at_once : bool
+        Whether it is heavy enough to be compiled at first sight.
+    """
+    print_ = fingerprint(graph)
+    seen = _sightings.pop(print_, 0) + 1
+    _sightings[print_] = seen
+    while len(_sightings) > _REMEMBERED:
+        _sightings.popitem(last=False)
+    if seen < 2 and not at_once:
+        return None
+    key = f"{print_}:None:{config.precise_math}"
+    return Program(graph, _kernels.get(key, lambda: _kernel(graph, None, key)))
+
+
+def _kernel(graph: Graph, form: CallForm | None, key: str) -> Kernel:
+    """Load a graph's machine code from the disk, or compile it; without either, the interpreter stands in."""
+    begin = time.perf_counter()
+    compiled = False
+
+    def build() -> CachedObject:
+        nonlocal compiled
+        compiled = True
+        return _compile(graph, form)
+
+    try:
+        found = cached_object(key, build)
+        kernel = _loaded(graph, form, found)
+    except LoweringError as error:
+        return Kernel(None, None, 0, "interpreter", time.perf_counter() - begin, (), error.what)
+    except RuntimeError as error:  # what LLVM says of a module that it cannot compile or link
+        warn(
+            CompileWarning,
+            f"{graph.name} could not be compiled and runs on the interpreter",
+            why=str(error),
+            remedy="nothing, if the speed does not matter; please report it",
+        )
+        return Kernel(None, None, 0, "interpreter", time.perf_counter() - begin, (), str(error))
+    origin = "compiled" if compiled else "disk"
+    return replace(kernel, origin=origin, seconds=time.perf_counter() - begin)
+
+
+def _compile(graph: Graph, form: CallForm | None) -> CachedObject:
+    lowered = lower(graph)
+    heavy = lowered.estimated_cost > GIL_SECONDS
+    signature = _signature(graph, form, lowered.workspace_bytes, heavy)
+    text = (
+        lowered.ir_text
+        if signature is None
+        else add_entry(lowered.ir_text, signature, kernel=lowered.kernel_name)
+    )
+    facts = {
+        "workspace": lowered.workspace_bytes,
+        "heavy": heavy,
+        "kernel": lowered.kernel_name,
+        "symbols": list(lowered.symbols),
+        "notes": list(lowered.explain),
+    }
+    return CachedObject(compile_object(text, lowered.kernel_name), metadata=facts)
+
+
+def _loaded(graph: Graph, form: CallForm | None, found: CachedObject) -> Kernel:
+    facts = found.metadata
+    signature = _signature(graph, form, facts["workspace"], facts["heavy"])
+    imports = {symbol: address_of(symbol) for symbol in facts["symbols"]}
+    if signature is None:
+        loaded = LoadedModule(found.code, facts["kernel"], imports=imports)
+    else:
+        loaded = load(found.code, signature, kernel=facts["kernel"], imports=imports)
+    return Kernel(loaded, signature, facts["workspace"], "", 0.0, tuple(facts["notes"]))
+
+
+def _signature(graph: Graph, form: CallForm | None, workspace: int, heavy: bool) -> Signature | None:
+    if form is None:
+        return None
+    return Signature(
+        form.arguments, form.outputs, form.structure, len(graph.constants()), max(workspace, 8), heavy
+    )
+
+
+def _aligned(size: int) -> NDArray:
+    """Return bytes on a 64-byte boundary, room for a guard's number included."""
+    block = np.empty(max(size, 8) + 64, np.uint8)
+    skip = -block.ctypes.data % 64
+    return block[skip : skip + max(size, 8)]

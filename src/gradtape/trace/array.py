@@ -1,0 +1,192 @@
+"""The array that the user holds: NumPy's interface on a value of the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError
+from ..ir.builder import here
+from ..ir.graph import Value
+from ..kinds.operands import as_value
+from ..ops.indexing import Basic, parse_index, setitem
+from . import concrete
+from .dispatch import call_function, call_ufunc
+from .force import force
+from .guards import trace_of
+from .handle import Handle, plain
+from .methods import Methods
+from .operators import Operators
+from .sites import user_site
+from .views import Part, Rearranged, stays_contiguous
+
+
+class Array(Operators, Methods, Handle):
+    """A value with NumPy's interface: pending (recorded, not yet computed) or concrete.
+
+    An `Array` behaves as an ndarray in NumPy's functions, operators, methods and indexing. In-place syntax rebinds it to a new value;
+    views write through to their base, as NumPy's do. Nothing is computed until somebody looks: `print`, `float`, `bool`, `.numpy()`.
+
+    Arrays are made by `gradtape.constant`, `gradtape.asarray`, `GradientTape.watch` and by operations on other arrays.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> x = gt.constant([1.0, 2.0, 3.0])
+    >>> y = np.sin(x) * 2
+    >>> y.shape
+    (3,)
+    >>> bool(np.isclose(float(y[0]), 2 * np.sin(1.0)))
+    True
+    """
+
+    __slots__ = ()
+    __array_priority__ = 1000.0
+    __hash__ = None  # type: ignore[assignment]
+
+    def wrapped(self, result: Any) -> Any:
+        return wrap(result)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def name(self) -> str | None:
+        """The name given by the user, for debugging."""
+        return self._current.name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self._current.name = name
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.ndim:
+            raise TypeError("iteration over a 0-d array")
+        return (self[k] for k in range(self.shape[0]))
+
+    def __repr__(self) -> str:
+        value = self.value
+        if trace_of(value) is not None:
+            return f"Array({value.aval}, traced)"
+        (data,) = force([value])
+        body = np.array2string(data, separator=", ", prefix="Array(")
+        suffix = "" if self.dtype == np.float64 else f", dtype={self.dtype}"
+        return f"Array({body}{suffix})"
+
+    def __str__(self) -> str:
+        return repr(self) if trace_of(self.value) is not None else str(force([self.value])[0])
+
+    def __format__(self, spec: str) -> str:
+        if trace_of(self.value) is not None:
+            return repr(self)
+        (data,) = force([self.value])
+        return format(data if self.ndim else data[()], spec)
+
+    # Leaving the graph
+
+    def numpy(self) -> Any:
+        """Return the values as an ndarray of the caller's own, which no tape follows."""
+        return np.array(concrete.array_of(self.value, "x.numpy()"))
+
+    def item(self, *index: Any) -> Any:
+        """Return one element as a Python number, which no tape follows."""
+        return concrete.array_of(self.value, "x.item()").item(*index)
+
+    def tolist(self) -> Any:
+        """Return the values as nested lists."""
+        return concrete.array_of(self.value, "x.tolist()").tolist()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return concrete.as_ndarray(self.value, dtype)
+
+    def __float__(self) -> float:
+        return float(concrete.scalar_of(self.value, "float(x)"))
+
+    def __complex__(self) -> complex:
+        return complex(concrete.scalar_of(self.value, "complex(x)"))
+
+    def __bool__(self) -> bool:
+        return concrete.truth_of(self.value)
+
+    def __int__(self) -> int:
+        return concrete.integer_of(self.value)
+
+    def __index__(self) -> int:
+        return concrete.index_of(self.value)
+
+    def __copy__(self) -> Array:
+        return Array(self.value)
+
+    def __deepcopy__(self, memo: Any) -> Array:
+        return Array(self.value)
+
+    # NumPy's protocols
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        here.site = user_site()
+        return wrap(call_ufunc(ufunc, method, inputs, kwargs))
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        here.site = user_site(via=f"np.{getattr(function, '__name__', function)}")
+        view = Methods.as_view(self, function, args, kwargs)
+        return wrap(call_function(function, args, kwargs)) if view is None else view
+
+    # Indexing
+
+    def __getitem__(self, key: Any) -> Any:
+        here.site = user_site()
+        value = self.value
+        index = parse_index(value.shape, concrete.plain_key(key))
+        if not isinstance(index, Basic):
+            return Array(index.read(value))
+        picked = Array(index.read(value), self, Part(index))
+        picked._contiguous = self._contiguous and stays_contiguous(index, value.shape)
+        return picked
+
+    def __setitem__(self, key: Any, new: Any) -> None:
+        here.site = user_site()
+        self.rebind(setitem(self.value, concrete.plain_key(key, masks=True), plain(new)))
+
+    def __contains__(self, item: Any) -> bool:
+        return bool(np.any(self == item))
+
+    def rearranged(self, rearrange: Callable[[Value], Value], *, contiguous: bool) -> Array:
+        """Return a view with the elements in another order or shape."""
+        view = Array(rearrange(self.value), self, Rearranged(rearrange))
+        view._contiguous = contiguous
+        return view
+
+
+def wrap(result: Any) -> Any:
+    """Return results of rows and composites as the user sees them."""
+    if isinstance(result, Value):
+        return Array(result)
+    if isinstance(result, tuple) and any(isinstance(item, Value) for item in result):
+        items = [wrap(item) for item in result]
+        return tuple(items) if type(result) is tuple else type(result)(*items)
+    if isinstance(result, list):
+        return [wrap(item) for item in result]
+    return result
+
+
+def to_array(operand: Any, argument: str = "x") -> Array:
+    """Return an Array; one that is an Array already stays itself."""
+    if isinstance(operand, Array):
+        return operand
+    if operand is None:
+        raise ArgumentError(f"{argument} is None", remedy=f"pass an array or a number as {argument}")
+    return Array(as_value(operand, argument))

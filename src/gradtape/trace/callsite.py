@@ -1,0 +1,269 @@
+"""A jitted function: traces by signature and by what Python saw of the values, compiled programs, and the way between them."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..config import config
+from ..errors import ConcretizationError, TraceLimitWarning, warn
+from ..ir.builder import here
+from ..ir.graph import Graph, Value, extract
+from ..ir.op import NDArray
+from ..kinds.operands import as_value
+from ..runtime.program import GuardMiss, Program, program_for
+from ..trees import TreeSpec, flatten
+from .array import Array
+from .force import force
+from .guards import Guard, Trace
+from .handle import Handle
+from .signature import EVERYTHING_TRACED, Call, NativeCall, StaticArguments, is_dynamic, native_call
+from .sites import user_site
+
+_tracing = threading.RLock()
+"""Held while any function is traced: functions call each other in any order, and one lock cannot deadlock."""
+
+
+class Specialisation:
+    """One trace of a function: its graph, what was seen on the way, how results are put together, and the compiled program."""
+
+    __slots__ = ("captured", "graph", "guards", "native", "outcomes", "outputs", "program", "spec")
+
+    def __init__(
+        self,
+        graph: Graph,
+        guards: list[Guard],
+        spec: TreeSpec,
+        outputs: list[Any],
+        captured: list[tuple[weakref.ref[Handle], Value]],
+        native: NativeCall | None,
+    ) -> None:
+        self.graph = graph
+        self.guards = guards
+        self.outcomes = tuple(guard.expected for guard in guards)
+        self.spec = spec
+        self.outputs = outputs
+        self.captured = captured
+        self.native = native
+        self.program: Program = program_for(graph, None if native is None else native.form)
+
+    def run(self, arrays: list[NDArray]) -> Any:
+        """Run the program; raise GuardMiss where Python would have seen something else."""
+        results = self.program.run(arrays)
+        return self.spec.unflatten([self._leaf(output, results) for output in self.outputs])
+
+    @staticmethod
+    def _leaf(output: Any, results: list[NDArray]) -> Any:
+        if isinstance(output, int):
+            array = results[output]
+            return array if array.ndim else array[()]
+        return output()
+
+    def valid(self) -> bool:
+        """Return whether the captured arrays are still what was traced, and nobody watches them."""
+        for handle, value in self.captured:
+            owner = handle()
+            if owner is not None and (
+                owner.value is not value or any(mark.recording for mark in value.marks)
+            ):
+                return False
+        return True
+
+
+class Branches:
+    """The specialisations of one signature: a tree whose forks are guards."""
+
+    __slots__ = ("_by_outcomes", "count", "warned")
+
+    def __init__(self) -> None:
+        self._by_outcomes: dict[tuple[int, ...], Specialisation] = {}
+        self.count = 0
+        self.warned = False
+
+    def add(self, specialisation: Specialisation) -> None:
+        """Enter a specialisation under every beginning of what it saw."""
+        self.count += 1
+        outcomes = specialisation.outcomes
+        for length in range(len(outcomes) + 1):
+            self._by_outcomes.setdefault(outcomes[:length], specialisation)
+
+    def run(self, arrays: list[NDArray]) -> tuple[bool, Any, Guard | None]:
+        """Return (found, result, the guard at which the search ended)."""
+        specialisation = self._by_outcomes.get(())
+        last: Guard | None = None
+        while specialisation is not None:
+            try:
+                return True, specialisation.run(arrays), None
+            except GuardMiss as miss:
+                last = specialisation.guards[miss.guard]
+                seen = (*specialisation.outcomes[: miss.guard], miss.actual)
+                specialisation = self._by_outcomes.get(seen)
+        return False, None, last
+
+    def all(self) -> list[Specialisation]:
+        """Return every specialisation once."""
+        return list(dict.fromkeys(self._by_outcomes.values()))
+
+
+class CallSite:
+    """What stands behind a jitted function.
+
+    Parameters
+    ----------
+    function : callable
+        The user's, or one made of it by a transform; it works on arrays.
+    name : str
+        For printing.
+    static : StaticArguments
+        What the user declared to be a part of the program text.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], name: str, static: StaticArguments = EVERYTHING_TRACED
+    ) -> None:
+        self.function = function
+        self.static = static
+        self.name = name
+        self.branches: dict[Any, Branches] = {}
+        self.on_new: Callable[[Specialisation], None] | None = None
+        self.traces = 0
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Answer a call: by a compiled program, a new trace, or as a part of the recording that the arguments belong to."""
+        here.site = user_site()
+        call = Call(args, kwargs, self.static)
+        if call.traced:
+            return self.run_recorded(call, keep_arrays=True)
+        if not config.jit or config.eager:
+            return self.run_recorded(call)
+        with _tracing:
+            branches = self.branches.get(call.key)
+            if branches is None or any(not specialisation.valid() for specialisation in branches.all()):
+                branches = self.branches[call.key] = Branches()
+            arrays = call.dynamic()
+        found, result, missed = branches.run(arrays)
+        if found:
+            return result
+        with _tracing:
+            found, result, missed = branches.run(arrays)
+            if found:
+                return result
+            if branches.count >= config.trace_limit:
+                self._warn(branches, missed)
+                return self.run_recorded(call)
+            specialisation = self.trace(call)
+            if specialisation is None:
+                return self.run_recorded(call, keep_arrays=True)
+            branches.add(specialisation)
+        result = specialisation.run(arrays)
+        if self.on_new is not None:
+            self.on_new(specialisation)
+        return result
+
+    def trace(self, call: Call) -> Specialisation | None:
+        """Trace one call; None where what it captures is being watched, so that the call belongs to a tape."""
+        self.traces += 1
+        trace = Trace(self.name)
+        leaves, trace.inputs = call.placeholders(trace)
+        try:
+            args, kwargs = call.with_leaves(leaves)
+            results, spec = flatten(self._result(args, kwargs))
+            traced: list[Value] = []
+            outputs: list[Any] = []
+            for leaf in results:
+                if isinstance(leaf, Handle) and trace in leaf.value.marks:
+                    outputs.append(len(traced))
+                    traced.append(leaf.value)
+                else:
+                    outputs.append(_constant(leaf))
+            wanted = [*traced, *[guard.value for guard in trace.guards]]
+            nodes, captured = extract(wanted, trace.inputs, stop=lambda value: _is_captured(value, trace))
+            if any(
+                mark.recording for value in (*captured, *traced) for mark in value.marks if mark is not trace
+            ):
+                return None
+            force(captured)
+            owners = [
+                (value.owner, value)
+                for value in captured
+                if value.owner is not None and value.owner() is not None
+            ]
+            guards = [(guard.value, guard.expected) for guard in trace.guards]
+            graph = Graph(trace.inputs, nodes, traced, self.name, guards)
+            plain = not owners and all(isinstance(output, int) for output in outputs)
+            native = native_call(call, traced, spec.unflatten(outputs)) if plain else None
+            return Specialisation(graph, trace.guards, spec, outputs, owners, native)
+        finally:
+            trace.finish()
+
+    def _result(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        try:
+            return self.function(*args, **kwargs)
+        except ValueError as error:
+            # NumPy hides what float(x) raised behind "setting an array element with a sequence".
+            if isinstance(error.__cause__, ConcretizationError):
+                raise error.__cause__ from None
+            raise
+
+    def run_recorded(self, call: Call, *, keep_arrays: bool = False) -> Any:
+        """Run the function as it stands on pending arrays, and compute the results.
+
+        Parameters
+        ----------
+        call : Call
+            The arguments.
+        keep_arrays : bool
+            Whether results stay Arrays, because a tape around the call follows them.
+        """
+        leaves = [_recorded(leaf) for leaf in call.leaves]
+        args, kwargs = call.with_leaves(leaves)
+        results, spec = flatten(self.function(*args, **kwargs))
+        if keep_arrays:
+            return spec.unflatten(results)
+        handles = [leaf.value for leaf in results if isinstance(leaf, Handle)]
+        arrays = iter(force(handles))
+        return spec.unflatten([_own(next(arrays)) if isinstance(leaf, Handle) else leaf for leaf in results])
+
+    def _warn(self, branches: Branches, missed: Guard | None) -> None:
+        if branches.warned:
+            return
+        branches.warned = True
+        warn(
+            TraceLimitWarning,
+            f"{self.name} has {branches.count} traces for one signature; calls that need another one run on the interpreter",
+            where=None if missed is None else missed.site,
+            why="what Python sees there differs from call to call, and each way on is traced and compiled",
+            remedy="use np.where in place of the branch, or raise gt.config.trace_limit",
+        )
+
+
+def _is_captured(value: Value, trace: Trace) -> bool:
+    """Return whether a value came from outside; what depends on numbers alone is computed in the kernel."""
+    if trace in value.marks:
+        return False
+    return value.data is not None or (value.owner is not None and value.owner() is not None)
+
+
+def _recorded(leaf: Any) -> Any:
+    """Return a leaf as it enters a recording: arrays and numbers become Arrays, so that writes never reach the caller's."""
+    return Array(as_value(leaf, "an argument")) if is_dynamic(leaf) else leaf
+
+
+def _own(array: NDArray) -> Any:
+    """Return a computed array as the caller's own; rank 0 becomes a NumPy scalar, as NumPy's functions return it."""
+    return np.array(array) if array.ndim else array[()]
+
+
+def _constant(leaf: Any) -> Callable[[], Any]:
+    """Return what makes a result that depends on no argument."""
+    if isinstance(leaf, Handle):
+        (array,) = force([leaf.value])
+        return lambda: _own(array)
+    if isinstance(leaf, np.ndarray):
+        snapshot = leaf.copy()
+        return snapshot.copy
+    return lambda: leaf

@@ -1,0 +1,197 @@
+"""Leaving the graph: numbers and arrays for Python. In a jitted function truth and integers are guarded, floats are an error."""
+
+from __future__ import annotations
+
+import cmath
+import math
+import sys
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArraySubclassError, ConcretizationError, GradtapeWarning, UnsupportedFunctionError, warn
+from ..ir.graph import Value
+from ..ir.op import NDArray
+from .force import force
+from .guards import Trace, trace_of
+from .handle import Handle, plain
+from .sites import called_at, describe, instruction_at, user_frame, user_site
+
+CONSTANT = "the result would be a constant of the call that is traced, and wrong for every later one"
+UNKNOWN = "its numbers are known only when the compiled function runs"
+LIKE = "make the array that is written to a traced one: y = np.zeros(n, like=x) or np.zeros_like(x)"
+PREDICATES = frozenset(
+    {
+        math.isnan,
+        math.isinf,
+        math.isfinite,
+        math.isclose,
+        cmath.isnan,
+        cmath.isinf,
+        cmath.isfinite,
+        cmath.isclose,
+    }
+)
+"""Functions of numbers that only look: what they return has no derivative to lose."""
+
+
+def array_of(value: Value, what: str) -> NDArray:
+    """Return the array of a value that does not depend on a running trace."""
+    trace = trace_of(value)
+    if trace is not None:
+        raise ConcretizationError(
+            f"{what} of a traced array in the jitted function {trace.function!r}",
+            where=user_site(),
+            why=CONSTANT,
+            remedy="stay with arrays (np.sin(x) instead of math.sin(x), x * 2 instead of float(x) * 2), or return the value and "
+            "convert it outside",
+        )
+    return force([value])[0]
+
+
+def scalar_of(value: Value, what: str) -> Any:
+    """Return the only element of a value; see `array_of`."""
+    if value.size != 1 or value.ndim:
+        if value.size == 1:
+            raise TypeError("only 0-dimensional arrays can be converted to Python scalars")
+        raise TypeError(f"only length-1 arrays can be converted to Python scalars; got shape {value.shape}")
+    if not value.marks:
+        return force([value])[0].item()
+    frame = user_frame(3)
+    trace = trace_of(value)
+    if instruction_at(frame) == "STORE_SUBSCR":
+        return _stored(value, trace, frame).item()
+    array = array_of(value, what)
+    function = called_at(frame) if any(mark.recording for mark in value.marks) else None
+    if getattr(function, "__module__", None) in ("math", "cmath") and function not in PREDICATES:
+        name = f"{function.__module__}.{function.__name__}"
+        warn(
+            GradtapeWarning,
+            f"{name} takes the number of a watched array, and no tape follows what it returns",
+            where=describe(frame),
+            remedy=f"use NumPy's function, or {name}(float(x)) to say that this is meant",
+        )
+    return array.item()
+
+
+def as_ndarray(value: Value, dtype: Any) -> NDArray:
+    """Answer NumPy's request for an ndarray: an error in jit, a warning where a tape loses the trail."""
+    frame = user_frame(3)
+    trace = trace_of(value)
+    if sys._getframe(2).f_globals.get("__name__") == "numpy.ma.core":
+        raise ArraySubclassError(
+            "a MaskedArray, a subclass of ndarray, meets a traced array",
+            where=describe(frame),
+            why="a trace cannot keep track of which elements are left out",
+            remedy="use m.filled(...), and the mask in np.where",
+        )
+    if instruction_at(frame) == "STORE_SUBSCR":
+        return np.array(_stored(value, trace, frame), dtype)
+    if trace is not None:
+        raise ConcretizationError(
+            f"a traced array of the jitted function {trace.function!r} cannot be turned into an ndarray",
+            where=describe(frame),
+            why=UNKNOWN,
+            remedy="use x itself (NumPy's functions take it); for np.array([a, b]) of traced numbers write np.stack([a, b])",
+        )
+    (data,) = force([value])
+    if any(mark.recording for mark in value.marks):
+        warn(
+            GradtapeWarning,
+            "a watched array is turned into an ndarray, which no tape follows",
+            where=describe(frame),
+            remedy="use the array itself; np.stack([a, b]) in place of np.array([a, b]); x.numpy() to say that this is meant",
+        )
+    return np.array(data, dtype)
+
+
+def _stored(value: Value, trace: Trace | None, frame: FrameType) -> NDArray:
+    """Return the array of a value that is assigned to elements of an ndarray."""
+    if trace is not None:
+        raise ConcretizationError(
+            f"a traced array of the jitted function {trace.function!r} cannot be stored into an ndarray",
+            where=describe(frame),
+            why=UNKNOWN,
+            remedy=LIKE,
+        )
+    (data,) = force([value])
+    if any(mark.recording for mark in value.marks):
+        warn(
+            GradtapeWarning,
+            "a watched array is stored into an ndarray, which no tape follows",
+            where=describe(frame),
+            remedy=f"{LIKE}; x.numpy() to say that this is meant",
+        )
+    return data
+
+
+def truth_of(value: Value) -> bool:
+    """Return ``bool(x)``; in a trace, guarded."""
+    if value.size != 1:
+        raise ValueError(
+            "The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()"
+            if value.size
+            else "The truth value of an empty array is ambiguous. Use `array.size > 0` to check that an array is not empty."
+        )
+    trace = trace_of(value)
+    (data,) = force([value])
+    seen = bool(data.item())
+    return seen if trace is None else bool(trace.guard(value, int(seen), user_site(3)))
+
+
+def integer_of(value: Value) -> int:
+    """Return ``int(x)``; in a trace, guarded."""
+    if value.ndim:
+        raise TypeError("only 0-dimensional arrays can be converted to Python scalars")
+    trace = trace_of(value)
+    (data,) = force([value])
+    seen = int(data.item())
+    return seen if trace is None else trace.guard(value, seen, user_site(3))
+
+
+def index_of(value: Value) -> int:
+    """Return the integer that an integer scalar is; in a trace, guarded."""
+    if value.ndim or value.dtype.kind not in "iu":
+        raise TypeError("only integer scalar arrays can be converted to a scalar index")
+    return integer_of(value)
+
+
+def plain_key(key: Any, *, masks: bool = False) -> Any:
+    """Return an index with values for handles; integers scalars are guarded Python integers, masks are concrete.
+
+    Parameters
+    ----------
+    key : object
+        What stands in the brackets.
+    masks : bool
+        Whether a mask may stay traced (for writes).
+    """
+    if isinstance(key, tuple):
+        return tuple(_plain_item(item) for item in key)
+    if masks and isinstance(key, Handle) and key.dtype.kind == "b":
+        value = key.value
+        return value if trace_of(value) is not None else force([value])[0]
+    return _plain_item(key)
+
+
+def _plain_item(item: Any) -> Any:
+    if isinstance(item, slice):
+        return slice(*[_bound(part) for part in (item.start, item.stop, item.step)])
+    if not isinstance(item, Handle):
+        return plain(item)
+    value = item.value
+    if value.dtype.kind == "b":
+        if trace_of(value) is not None:
+            raise UnsupportedFunctionError(
+                f"x[mask] with a traced mask of shape {value.shape} in a jitted function",
+                where=user_site(4),
+                why="the shape of the result would depend on values that are not known while tracing",
+                remedy="use np.where(mask, x, 0), np.sum(x, where=mask), or x[mask] outside of @gt.jit",
+            )
+        return force([value])[0]
+    return value
+
+
+def _bound(part: Any) -> Any:
+    return index_of(part.value) if isinstance(part, Handle) else part

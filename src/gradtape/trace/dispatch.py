@@ -1,0 +1,179 @@
+"""From NumPy's protocols to rows and composites."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import InPlaceError, UnsupportedFunctionError
+from ..ir.builder import here
+from ..ir.graph import Value
+from ..ir.types import aval
+from ..kinds.elementwise import Elementwise
+from ..kinds.operands import as_value
+from ..kinds.registry import FUNCTIONS, UFUNC_METHODS, UFUNCS, UNSUPPORTED
+from ..ops.cast import convert
+from ..ops.select import where as where_row
+from .handle import Handle, plain
+from .sites import instruction_at, user_frame
+
+IGNORED = frozenset({"casting", "order", "subok", "signature"})
+"""Arguments of ufuncs that change no value in the cases that gradtape follows."""
+
+
+def call_ufunc(ufunc: Any, method: str, inputs: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Run a ufunc, or a method of one, on operands of which some are handles; results are values.
+
+    Raises
+    ------
+    UnsupportedFunctionError
+        For ufuncs without a row.
+    """
+    out = kwargs.pop("out", None)
+    operands = [plain(operand) for operand in inputs]
+    if method == "__call__":
+        result = _apply(
+            ufunc, operands, {key: value for key, value in kwargs.items() if key not in IGNORED}, out
+        )
+    else:
+        rule = UFUNC_METHODS.get((ufunc.__name__, method))
+        if rule is None:
+            raise unsupported(f"numpy.{ufunc.__name__}.{method}")
+        result = rule(*operands, **{key: plain(value) for key, value in kwargs.items()})
+        if method == "at":
+            return _store_at(inputs[0], result)
+    return result if out is None else _deliver(result, inputs, out, ufunc.__name__)
+
+
+def _apply(ufunc: Any, operands: list[Any], kwargs: dict[str, Any], out: Any) -> Any:
+    row: Any = UFUNCS.get(ufunc.__name__)
+    if row is None or (isinstance(row, Elementwise) and row.function is not ufunc and not _in_scipy(ufunc)):
+        raise unsupported(f"numpy.{ufunc.__name__}")
+    keep = kwargs.pop("where", True)
+    dtype = kwargs.pop("dtype", None)
+    if dtype is not None:
+        operands = [_cast(operand, np.dtype(dtype)) for operand in operands]
+    result = row(*operands, **kwargs)
+    if isinstance(result, Value):
+        result = strengthen(result)
+        if keep is not True:
+            result = _masked(result, plain(keep), out)
+    return result
+
+
+def _in_scipy(ufunc: Any) -> bool:
+    """Return whether SciPy has this ufunc: its log1p, expm1 and the like mean what NumPy's do."""
+    special = sys.modules.get("scipy.special")
+    return special is not None and getattr(special, ufunc.__name__, None) is ufunc
+
+
+def strengthen(value: Value) -> Value:
+    """Return a result of a ufunc: NumPy's scalars are not weak, even those made from Python numbers."""
+    if value.aval.weak:
+        value.aval = aval(value.shape, value.dtype)
+    return value
+
+
+def _cast(operand: Any, dtype: np.dtype[Any]) -> Value:
+    return convert(as_value(operand), dtype)
+
+
+def _masked(result: Value, keep: Any, out: Any) -> Value:
+    if out is None:
+        raise UnsupportedFunctionError(
+            "a ufunc with where= and without out=",
+            where=here.site,
+            why="NumPy leaves the other elements uninitialised, so the result is not defined",
+            remedy="use np.where(mask, f(x), other), or give out=",
+        )
+    (target,) = out
+    return where_row(keep, result, plain(target))
+
+
+def _deliver(result: Any, inputs: Sequence[Any], out: Any, name: str) -> Any:
+    """Put results into the arrays given as ``out=``; return these."""
+    targets = out if isinstance(out, tuple) else (out,)
+    results = result if isinstance(result, tuple) else (result,)
+    delivered = []
+    for target, value in zip(targets, results, strict=True):
+        if target is None:
+            delivered.append(value)
+        elif isinstance(target, Handle):
+            target.write_result(value, name)
+            delivered.append(target)
+        elif target is inputs[0] and instruction_at(user_frame(3)) == "BINARY_OP":
+            delivered.append(
+                value
+            )  # `n += x`: Python rebinds n to what we return, and n itself stays as it was.
+        else:
+            raise InPlaceError(
+                f"out= of np.{name} is an ndarray, but the result is traced",
+                where=here.site,
+                why="the ndarray could not follow: its numbers would have to be known now",
+                remedy="leave out= away, or make the target with np.zeros_like(x) (a traced array)",
+            )
+    return delivered[0] if len(delivered) == 1 else tuple(delivered)
+
+
+def _store_at(target: Any, result: Value) -> None:
+    if not isinstance(target, Handle):
+        raise InPlaceError(
+            "ufunc.at on an ndarray with traced values",
+            where=here.site,
+            remedy="make the target a traced array: np.zeros(n, like=x) or np.zeros_like(x)",
+        )
+    target.write_result(result, "ufunc.at")
+
+
+def call_function(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Run what stands in for a NumPy function; results are values.
+
+    Raises
+    ------
+    UnsupportedFunctionError
+        For functions that are not followed, with the reason.
+    """
+    rule = FUNCTIONS.get(function)
+    if rule is None:
+        raise unsupported(qualified_name(function))
+    out = kwargs.pop("out", None) if kwargs else None
+    in_place = IN_PLACE.get(function)
+    result = rule(
+        *[plain(argument) for argument in args], **{key: plain(value) for key, value in kwargs.items()}
+    )
+    if in_place is not None:
+        target = args[0] if args else kwargs[in_place]
+        return _store_at(target, result)
+    return result if out is None else _deliver(result, args, out, getattr(function, "__name__", "function"))
+
+
+IN_PLACE: dict[Any, str] = {
+    np.copyto: "dst",
+    np.put: "a",
+    np.place: "arr",
+    np.putmask: "a",
+    np.put_along_axis: "arr",
+    np.fill_diagonal: "a",
+}
+"""Functions that write into their first argument: their stand-ins return its new content."""
+
+
+def qualified_name(function: Any) -> str:
+    """Return a function's public name, such as ``numpy.linalg.eig``."""
+    return f"{getattr(function, '__module__', '?')}.{getattr(function, '__name__', function)}"
+
+
+def unsupported(name: str) -> UnsupportedFunctionError:
+    """Return the error for a function that is not followed, with the reason that the table knows."""
+    reason = UNSUPPORTED.get(name)
+    why, _, remedy = (reason or "").partition("; ")
+    return UnsupportedFunctionError(
+        f"{name} is not followed by gradtape",
+        where=here.site,
+        why=why or "it has no rule",
+        remedy=remedy
+        or "write it with supported functions, or take it out of the traced code (x.numpy() on a tape)",
+    )

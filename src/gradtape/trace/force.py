@@ -1,0 +1,68 @@
+"""Computing pending values when somebody looks at them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..config import config
+from ..errors import LeakedValueError
+from ..ir.graph import Graph, Node, Value, extract
+from ..ir.op import NDArray
+from ..runtime.program import repeated_program
+from .sites import user_site
+
+SMALL_WORK = 200_000
+"""Element operations below which a structure seen for the first time is interpreted: compiling costs some 20 ms, in which NumPy does
+about this many per op."""
+
+
+def force(values: Sequence[Value]) -> list[NDArray]:
+    """Return the arrays of these values, computing what is pending.
+
+    What is computed on the way and still in the user's hands is kept, so that it is not computed again.
+
+    Raises
+    ------
+    LeakedValueError
+        For a value of a jitted function that has returned.
+    """
+    pending = [value for value in values if value.data is None]
+    if pending:
+        nodes, leaves = extract(pending)
+        for leaf in leaves:
+            if leaf.data is None:
+                raise LeakedValueError(
+                    "a traced array was used after the jitted function that made it had returned",
+                    where=user_site(),
+                    why="inside @gt.jit an array stands for the values of every later call; it has none of its own",
+                    remedy="return it from the function instead of storing it outside",
+                )
+        kept = dict.fromkeys(pending)
+        for node in nodes:
+            for out in node.outs:
+                if out.owner is not None and out.owner() is not None:
+                    kept[out] = None
+        graph = Graph(leaves, nodes, tuple(kept), "tape")
+        arrays = [leaf.data for leaf in leaves]
+        program = repeated_program(graph, at_once=_work(nodes) > SMALL_WORK) if config.jit else None
+        if program is None:
+            _interpret(nodes)
+        else:
+            for value, array in zip(kept, program.run(arrays), strict=True):  # type: ignore[arg-type]
+                value.data = array
+    return [value.data for value in values]  # type: ignore[misc]
+
+
+def _work(nodes: Sequence[Node]) -> int:
+    return sum(out.aval.size for node in nodes for out in node.outs)
+
+
+def _interpret(nodes: Sequence[Node]) -> None:
+    with np.errstate(all="ignore"):
+        for node in nodes:
+            arrays: list[Any] = [operand.data for operand in node.inputs]
+            for out, array in zip(node.outs, node.op.evaluate(arrays, node.params), strict=True):
+                out.data = array

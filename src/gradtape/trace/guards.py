@@ -1,0 +1,52 @@
+"""The trace of one call of a jitted function: its inputs, and the guards on values that Python looked at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ir.graph import Mark, Value
+
+
+class Guard:
+    """What Python saw: `value` was `expected` at `site` while tracing."""
+
+    __slots__ = ("expected", "site", "value")
+
+    def __init__(self, value: Value, expected: int, site: Any) -> None:
+        self.value = value
+        self.expected = expected
+        self.site = site
+
+
+class Trace(Mark):
+    """Follows everything that depends on the arguments of the call that is being traced."""
+
+    __slots__ = ("_seen", "function", "guards", "inputs")
+
+    def __init__(self, function: str) -> None:
+        super().__init__()
+        self.function = function
+        self.inputs: list[Value] = []
+        self.guards: list[Guard] = []
+        self._seen: dict[Value, int] = {}
+
+    def guard(self, value: Value, expected: int, site: Any) -> int:
+        """Record that Python saw `expected`; what was seen before needs no second guard."""
+        if value not in self._seen:
+            self._seen[value] = expected
+            self.guards.append(Guard(value, expected, site))
+        return self._seen[value]
+
+    def finish(self) -> None:
+        """End the trace: example values are dropped, so that what leaked is found out."""
+        self.recording = False
+        for value in self.inputs:
+            value.data = None
+
+
+def trace_of(value: Value) -> Trace | None:
+    """Return the running trace that a value depends on, if any."""
+    for mark in value.marks:
+        if isinstance(mark, Trace) and mark.recording:
+            return mark
+    return None

@@ -1,0 +1,96 @@
+"""What the user's arrays hold: the current value, and for a view, its base."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+
+from ..config import config
+from ..errors import InPlaceError, ShapeError
+from ..ir.builder import here
+from ..ir.graph import Value
+from ..ir.types import Shape
+from ..ops.indexing import fit_for_write
+from .force import force
+from .views import View
+
+
+class Handle:
+    """A place for a value. In-place syntax rebinds it; a view reads from its base and writes through to it."""
+
+    __slots__ = ("__weakref__", "_base", "_contiguous", "_current", "_derived", "_view")
+
+    def __init__(self, value: Value, base: Handle | None = None, view: View | None = None) -> None:
+        self._current = value
+        self._base = base
+        self._view = view
+        self._derived = None if base is None else base.value
+        self._contiguous = True
+        value.owner = weakref.ref(self)
+        if config.eager:
+            force([value])
+
+    @property
+    def value(self) -> Value:
+        """The value in the graph; a view follows its base."""
+        base = self._base
+        if base is not None and base.value is not self._derived:
+            assert self._view is not None
+            self._derived = base.value
+            self._current = self._view.read(self._derived)
+            self._current.owner = weakref.ref(self)
+        return self._current
+
+    def rebind(self, value: Value) -> None:
+        """Make `value` the content, of the base as well."""
+        if self._base is not None:
+            assert self._view is not None
+            self._base.rebind(self._view.write(self._base.value, value))
+            self._derived = self._base.value
+        self._current = value
+        value.owner = weakref.ref(self)
+
+    def write_result(self, result: Value, what: str) -> None:
+        """Take the result of an in-place operation, cast as NumPy casts (same kind)."""
+        value = self.value
+        if result.ndim and np.broadcast_shapes(result.shape, value.shape) != value.shape:
+            raise ShapeError(
+                f"non-broadcastable output operand with shape {value.shape} doesn't match the broadcast shape {result.shape}",
+                where=here.site,
+                remedy="write x = x + y instead of x += y where the result is larger than x",
+            )
+        if not np.can_cast(result.dtype, value.dtype, "same_kind"):
+            raise InPlaceError(
+                f"cannot cast the result of {what} from {result.dtype} to {value.dtype} in place",
+                where=here.site,
+                remedy=f"write x = x.astype({result.dtype}) first, or a new name for the result",
+            )
+        self.rebind(fit_for_write(result, value.dtype, value.shape))
+
+    @property
+    def shape(self) -> Shape:
+        return self._current.aval.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._current.aval.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self._current.aval.ndim
+
+    @property
+    def size(self) -> int:
+        return self._current.aval.size
+
+
+def plain(operand: Any) -> Any:
+    """Return an operand with handles replaced by their values, in nested lists and tuples too."""
+    if isinstance(operand, Handle):
+        return operand.value
+    if isinstance(operand, list | tuple) and any(isinstance(item, Handle | list | tuple) for item in operand):
+        items = [plain(item) for item in operand]
+        return items if isinstance(operand, list) else tuple(items)
+    return operand

@@ -1,0 +1,206 @@
+"""The methods of ndarrays on traced arrays: each is the NumPy function of its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..errors import InPlaceError
+from ..ir.builder import here
+from ..ir.graph import Value
+from ..kinds.operands import check_dtype
+from ..ops.cast import convert
+from .dispatch import call_function, call_ufunc, strengthen
+from .handle import Handle, plain
+from .sites import user_site
+
+VIEWS = frozenset(
+    {
+        np.reshape,
+        np.ravel,
+        np.transpose,
+        np.swapaxes,
+        np.moveaxis,
+        np.rollaxis,
+        np.squeeze,
+        np.expand_dims,
+        np.matrix_transpose,
+        np.atleast_1d,
+        np.atleast_2d,
+        np.atleast_3d,
+    }
+)
+"""Functions that return the elements of their argument in another order or shape: a view, where NumPy makes one."""
+
+KEEP_ORDER = frozenset(
+    {np.reshape, np.ravel, np.squeeze, np.expand_dims, np.atleast_1d, np.atleast_2d, np.atleast_3d}
+)
+"""Those of them after which a contiguous array is contiguous."""
+
+ONLY_CONTIGUOUS = frozenset({np.reshape, np.ravel})
+"""Those of them that copy what is not contiguous."""
+
+
+def _method(function: Any) -> Callable[..., Any]:
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        here.site = user_site(via=f"x.{function.__name__}")
+        return self.wrapped(call_function(function, (self, *args), kwargs))
+
+    call.__name__ = function.__name__
+    call.__doc__ = f"Return ``np.{function.__name__}`` of the array; see there."
+    return call
+
+
+def _view_method(function: Any) -> Callable[..., Any]:
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        here.site = user_site(via=f"x.{function.__name__}")
+        return Methods.as_view(self, function, (self, *args), kwargs)
+
+    call.__name__ = function.__name__
+    call.__doc__ = f"Return ``np.{function.__name__}`` of the array, as a view; see there."
+    return call
+
+
+class Methods:
+    """Mixin: every method of ndarrays that makes sense for a value."""
+
+    __slots__ = ()
+
+    sum, prod, mean, var, std = (_method(f) for f in (np.sum, np.prod, np.mean, np.var, np.std))
+    max, min, any, all, argmax, argmin = (
+        _method(f) for f in (np.max, np.min, np.any, np.all, np.argmax, np.argmin)
+    )
+    cumsum, cumprod, dot, round = (_method(f) for f in (np.cumsum, np.cumprod, np.dot, np.round))
+    take, repeat, diagonal, trace = (_method(f) for f in (np.take, np.repeat, np.diagonal, np.trace))
+    argsort, argpartition, searchsorted = (_method(f) for f in (np.argsort, np.argpartition, np.searchsorted))
+    compress, nonzero, choose = (_method(f) for f in (np.compress, np.nonzero, np.choose))
+    swapaxes, squeeze = _view_method(np.swapaxes), _view_method(np.squeeze)
+    ravel = _view_method(np.ravel)
+
+    @staticmethod
+    def as_view(self: Any, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Return the view that `function` makes of its first argument, or None where it makes none."""
+        if (
+            function not in VIEWS
+            or not args
+            or not isinstance(args[0], Handle)
+            or (len(args) > 1
+            and function in _VARIADIC)
+        ):
+            return None
+        source: Any = args[0]
+        if function in ONLY_CONTIGUOUS and not source._contiguous:
+            return None if function is not np.ravel else self.wrapped(call_function(function, args, kwargs))
+        rest = [plain(argument) for argument in args[1:]]
+
+        def rearrange(value: Value) -> Value:
+            result: Value = call_function(function, (value, *rest), dict(kwargs))
+            return result
+
+        return source.rearranged(rearrange, contiguous=source._contiguous and function in KEEP_ORDER)
+
+    def reshape(self: Any, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
+        """Return the array with another shape: ``np.reshape``."""
+        here.site = user_site(via="x.reshape")
+        wanted = shape[0] if len(shape) == 1 else shape
+        args, kwargs = (self, wanted), {"order": order}
+        view = Methods.as_view(self, np.reshape, args, kwargs)
+        return self.wrapped(call_function(np.reshape, args, kwargs)) if view is None else view
+
+    def transpose(self: Any, *axes: Any) -> Any:
+        """Return the array with its axes permuted: ``np.transpose``."""
+        here.site = user_site(via="x.transpose")
+        order = None if not axes else axes[0] if len(axes) == 1 else axes
+        return Methods.as_view(self, np.transpose, (self, order), {})
+
+    @property
+    def T(self: Any) -> Any:
+        """The array with its axes reversed."""
+        here.site = user_site(via="x.T")
+        return Methods.as_view(self, np.transpose, (self,), {})
+
+    @property
+    def mT(self: Any) -> Any:
+        """The array with its last two axes swapped."""
+        here.site = user_site(via="x.mT")
+        return Methods.as_view(self, np.matrix_transpose, (self,), {})
+
+    @property
+    def real(self: Any) -> Any:
+        """The real part."""
+        here.site = user_site(via="x.real")
+        return self.wrapped(call_function(np.real, (self,), {}))
+
+    @property
+    def imag(self: Any) -> Any:
+        """The imaginary part."""
+        here.site = user_site(via="x.imag")
+        return self.wrapped(call_function(np.imag, (self,), {}))
+
+    def clip(self: Any, min: Any = None, max: Any = None) -> Any:
+        """Return the array with its elements limited: ``np.clip``, one bound may be left out."""
+        here.site = user_site(via="x.clip")
+        return self.wrapped(call_function(np.clip, (self, min, max), {}))
+
+    def conj(self: Any) -> Any:
+        """Return the complex conjugate."""
+        here.site = user_site(via="x.conj")
+        return self.wrapped(call_ufunc(np.conjugate, "__call__", (self,), {}))
+
+    conjugate = conj
+
+    def flatten(self: Any, order: str = "C") -> Any:
+        """Return a copy with one axis."""
+        here.site = user_site(via="x.flatten")
+        return self.wrapped(call_function(np.ravel, (self,), {"order": order}))
+
+    def copy(self: Any, order: str = "C") -> Any:
+        """Return an array of its own with the same content."""
+        return self.wrapped(self.value)
+
+    def astype(
+        self: Any,
+        dtype: Any,
+        order: str = "K",
+        casting: str = "unsafe",
+        subok: bool = True,
+        copy: bool = True,
+    ) -> Any:
+        """Return the array with another dtype; the derivative follows between floats."""
+        here.site = user_site(via="x.astype")
+        wanted = check_dtype(np.dtype(dtype), "dtype")
+        if not np.can_cast(self.dtype, wanted, casting):  # type: ignore[arg-type]
+            raise TypeError(
+                f"Cannot cast array data from {self.dtype!r} to {wanted!r} according to the rule '{casting}'"
+            )
+        return self.wrapped(strengthen(convert(self.value, wanted)))
+
+    def fill(self: Any, number: Any) -> None:
+        """Set every element."""
+        self[...] = number
+
+    def put(self: Any, indices: Any, values: Any, mode: str = "raise") -> None:
+        """Set elements by their flat indices: ``np.put``."""
+        np.put(self, indices, values, mode)
+
+    def sort(self: Any, axis: int = -1, kind: Any = None, order: Any = None) -> None:
+        """Sort in place: ``np.sort``."""
+        here.site = user_site(via="x.sort")
+        self.rebind(call_function(np.sort, (self,), {"axis": axis}))
+
+    def partition(self: Any, kth: Any, axis: int = -1, kind: str = "introselect", order: Any = None) -> None:
+        """Partition in place: ``np.partition``."""
+        here.site = user_site(via="x.partition")
+        self.rebind(call_function(np.partition, (self, kth), {"axis": axis}))
+
+    @property
+    def flat(self: Any) -> Any:
+        """Refuse: NumPy's flat iterators have no traced form."""
+        raise InPlaceError(
+            "x.flat of a traced array", where=user_site(), remedy="use x.ravel() (a view), or x.reshape(-1)"
+        )
+
+
+_VARIADIC = frozenset({np.atleast_1d, np.atleast_2d, np.atleast_3d})

@@ -1,0 +1,187 @@
+"""What a jitted function is specialised on: the structure of its arguments, their dtypes and shapes, and static values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import StaticArgumentError
+from ..ir.graph import Mark, Value
+from ..ir.op import NDArray
+from ..ir.types import PYTHON_DTYPES, aval
+from ..kinds.operands import check_dtype, check_plain
+from ..runtime.program import CallForm
+from ..runtime.signature import ArraySpec, ScalarSpec, StaticSpec
+from ..trees import flatten
+from .array import Array
+from .handle import Handle
+from .sites import user_site
+
+NUMBERS = (float, int, complex)
+
+
+@dataclass(frozen=True)
+class Static:
+    """An argument that the user declared to be a part of the program text."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class StaticArguments:
+    """Which arguments the user declared static, by position and by name."""
+
+    positions: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
+
+    def mark(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments with the static ones marked."""
+        if self.positions:
+            places = {place % len(args) for place in self.positions if -len(args) <= place < len(args)}
+            args = tuple(Static(arg) if k in places else arg for k, arg in enumerate(args))
+        if self.names:
+            kwargs = {key: Static(arg) if key in self.names else arg for key, arg in kwargs.items()}
+        return args, kwargs
+
+
+EVERYTHING_TRACED = StaticArguments()
+
+
+class Call:
+    """The arguments of one call, flattened.
+
+    Attributes
+    ----------
+    leaves : list
+        All leaves.
+    key : tuple
+        Equal for calls that one specialisation can serve.
+    traced : bool
+        Whether an argument is an `Array`: then the call belongs to a recording.
+    """
+
+    __slots__ = ("key", "leaves", "spec", "traced")
+
+    def __init__(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], static: StaticArguments = EVERYTHING_TRACED
+    ) -> None:
+        self.leaves, self.spec = flatten(static.mark(args, kwargs))
+        self.traced = any(isinstance(leaf, Handle) for leaf in self.leaves)
+        self.key: Any = None if self.traced else (self.spec, *map(leaf_key, self.leaves))
+
+    def dynamic(self) -> list[NDArray]:
+        """Return the leaves that the kernel sees, as it wants to see them."""
+        return [as_input(leaf) for leaf in self.leaves if is_dynamic(leaf)]
+
+    def with_leaves(self, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return arguments of the same structure with other leaves."""
+        args, kwargs = self.spec.unflatten(
+            [leaf.value if isinstance(leaf, Static) else leaf for leaf in leaves]
+        )
+        return args, kwargs
+
+    def placeholders(self, mark: Mark) -> tuple[list[Any], list[Value]]:
+        """Return the leaves with a traced Array for each dynamic one, and the values of these."""
+        leaves: list[Any] = []
+        inputs: list[Value] = []
+        for leaf in self.leaves:
+            if is_dynamic(leaf):
+                array = as_input(leaf).copy()
+                weak = type(leaf) in NUMBERS
+                value = Value(aval(array.shape, array.dtype, weak), data=array, marks=(mark,))
+                inputs.append(value)
+                leaf = Array(value)
+            leaves.append(leaf)
+        return leaves, inputs
+
+
+def is_dynamic(leaf: Any) -> bool:
+    """Return whether a leaf is an array or a number, and not part of the program text."""
+    return isinstance(leaf, np.ndarray | np.generic) or type(leaf) in NUMBERS
+
+
+def as_input(leaf: Any) -> NDArray:
+    """Return an array or number as kernels take it: C-contiguous, aligned, in native byte order."""
+    if type(leaf) in NUMBERS:
+        return np.asarray(leaf, PYTHON_DTYPES[type(leaf)])
+    return np.require(leaf, np.dtype(leaf.dtype.type), ("C", "A"))
+
+
+def leaf_key(leaf: Any) -> Any:
+    """Return what a specialisation depends on of one leaf."""
+    kind = type(leaf)
+    if kind is np.ndarray:
+        return (check_dtype(leaf.dtype, "an argument"), leaf.shape)
+    if kind in NUMBERS:
+        return kind
+    if isinstance(leaf, np.ndarray):
+        check_plain(leaf, "an argument")
+        return (check_dtype(leaf.dtype, "an argument"), leaf.shape)
+    if isinstance(leaf, np.generic):
+        return (check_dtype(leaf.dtype, "an argument"), "scalar")
+    if kind is Static:
+        leaf, kind = leaf.value, type(leaf.value)
+    try:
+        hash(leaf)
+    except TypeError:
+        raise StaticArgumentError(
+            f"an argument of type {kind.__name__} is static (not an array or a number to be traced), and it cannot be hashed",
+            where=user_site(),
+            why="gradtape compiles once per value of such an argument and must be able to find it again",
+            remedy="pass a hashable object (a tuple, a frozen dataclass), or register the class with optree as a container",
+        ) from None
+    return (kind, leaf)
+
+
+@dataclass(frozen=True)
+class NativeCall:
+    """How machine code can serve calls of one signature without Python: what it checks, and how it returns results.
+
+    Attributes
+    ----------
+    form : CallForm
+        Types of the arguments, results and their nesting.
+    statics : list
+        The objects that static arguments must be.
+    """
+
+    form: CallForm
+    statics: list[Any]
+
+
+def native_call(call: Call, values: Sequence[Value], structure: Any) -> NativeCall | None:
+    """Return how machine code can serve calls like this one; None where only Python can.
+
+    Parameters
+    ----------
+    call : Call
+        Its arguments must be positional and not nested.
+    values : sequence of Value
+        The results.
+    structure : object
+        Tuples and lists of positions in `values`, or None.
+    """
+    args, kwargs = call.with_leaves(call.leaves)
+    if kwargs or len(args) != len(call.leaves) or not _plain_structure(structure):
+        return None
+    statics: list[Any] = []
+    arguments: list[ArraySpec | ScalarSpec | StaticSpec] = []
+    for leaf in call.leaves:
+        if not is_dynamic(leaf):
+            arguments.append(StaticSpec())
+            statics.append(leaf.value if isinstance(leaf, Static) else leaf)
+        elif type(leaf) in NUMBERS:
+            arguments.append(ScalarSpec(type(leaf).__name__))  # type: ignore[arg-type]
+        else:
+            arguments.append(ArraySpec(np.dtype(leaf.dtype.type), leaf.shape))
+    outputs = tuple(ArraySpec(value.dtype, value.shape) for value in values)
+    return NativeCall(CallForm(tuple(arguments), outputs, structure), statics)
+
+
+def _plain_structure(structure: Any) -> bool:
+    if type(structure) in (tuple, list):
+        return all(map(_plain_structure, structure))
+    return structure is None or isinstance(structure, int)

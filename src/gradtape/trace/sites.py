@@ -1,0 +1,104 @@
+"""Where in the user's code something happens."""
+
+from __future__ import annotations
+
+import dis
+import linecache
+import re
+import sys
+from itertools import islice
+from types import CodeType, FrameType, TracebackType
+from typing import Any
+
+from ..errors import LIBRARIES
+
+PACKAGE = __name__.split(".")[0]
+
+
+class Site:
+    """A place in the user's code, resolved to a line when somebody looks."""
+
+    __slots__ = ("code", "instruction", "via")
+
+    def __init__(self, code: CodeType, instruction: int, via: str = "") -> None:
+        self.code = code
+        self.instruction = instruction
+        self.via = via
+
+    @property
+    def filename(self) -> str:
+        return self.code.co_filename
+
+    @property
+    def function(self) -> str:
+        return self.code.co_name
+
+    @property
+    def line(self) -> int:
+        for start, stop, line in self.code.co_lines():
+            if start <= self.instruction < stop and line is not None:
+                return line
+        return self.code.co_firstlineno
+
+    def __repr__(self) -> str:
+        via = f" (in {self.via})" if self.via else ""
+        return f"{self.filename}:{self.line} in {self.function}{via}"
+
+
+def user_frame(depth: int = 1) -> FrameType:
+    """Return the nearest frame of the user's code, from `depth` callers up."""
+    frame: FrameType | None = sys._getframe(depth)
+    last = frame
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in LIBRARIES:
+        last, frame = frame, frame.f_back
+    found = frame if frame is not None else last
+    assert found is not None
+    return found
+
+
+def user_site(depth: int = 2, via: str = "") -> Site:
+    """Return the place in the user's code that called."""
+    frame = sys._getframe(depth)
+    if frame.f_globals.get("__name__", "").partition(".")[0] in LIBRARIES:
+        frame = user_frame(depth + 1)
+    return Site(frame.f_code, frame.f_lasti, via)
+
+
+def instruction_at(frame: FrameType) -> str:
+    """Return the name of the bytecode instruction that a frame is executing."""
+    return dis.opname[frame.f_code.co_code[frame.f_lasti]]
+
+
+def called_at(frame: FrameType) -> Any:
+    """Return the function that a frame is calling, or None where its source does not tell."""
+    code = frame.f_code
+    line, last_line, column, _ = next(islice(code.co_positions(), frame.f_lasti // 2, None))
+    if line is None or column is None or line != last_line or not instruction_at(frame).startswith("CALL"):
+        return None
+    text = linecache.getline(code.co_filename, line, frame.f_globals).encode()[column:].decode()
+    names = re.match(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*(?=\()", text)
+    if names is None:
+        return None
+    first, *rest = names[0].split(".")
+    found = frame.f_locals.get(first, frame.f_globals.get(first))
+    for name in rest:
+        found = getattr(found, name, None)
+    return found
+
+
+def describe(frame: FrameType) -> Site:
+    """Return the place that a frame is at."""
+    return Site(frame.f_code, frame.f_lasti)
+
+
+def without_internals(trace: TracebackType | None) -> TracebackType | None:
+    """Return a traceback with only the frames of the user's code, so that an error ends at the user's own line."""
+    frames = []
+    while trace is not None:
+        if trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] != PACKAGE:
+            frames.append(trace)
+        trace = trace.tb_next
+    kept: TracebackType | None = None
+    for entry in reversed(frames):
+        kept = TracebackType(kept, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return kept

@@ -1,0 +1,43 @@
+"""Forward mode: push tangents through the nodes in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..ir.builder import at
+from ..ir.graph import Value, extract
+
+
+def jvp(
+    targets: Sequence[Value],
+    sources: Sequence[Value],
+    tangents: Sequence[Value],
+    stop: Callable[[Value], bool],
+) -> list[Value | None]:
+    """Append the nodes of the forward sweep from `sources` to `targets`.
+
+    Parameters
+    ----------
+    targets, sources : sequence of Value
+        To where, and from where.
+    tangents : sequence of Value
+        One per source, of its shape.
+    stop : callable
+        Predicate on values: those that count as constants.
+
+    Returns
+    -------
+    list of Value or None
+        The tangent of each target; None where it does not depend on a source.
+    """
+    pushed: dict[Value, Value | None] = dict(zip(sources, tangents, strict=True))
+    nodes, _ = extract(targets, sources, stop=lambda value: stop(value) or value.node is None)
+    for node in nodes:
+        incoming = [pushed.get(operand) for operand in node.inputs]
+        if any(tangent is not None for tangent in incoming):
+            with at(node.site):
+                outgoing = node.op.jvp(node, incoming)
+            for out, tangent in zip(node.outs, outgoing, strict=True):
+                if out not in pushed:
+                    pushed[out] = tangent
+    return [pushed.get(target) for target in targets]

@@ -1,0 +1,118 @@
+"""Walking linear nodes backwards: cotangents, and the masks that selections leave on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ..ir.builder import at
+from ..ir.graph import OPERATORS, Mark, Node, Value, extract
+from ..kinds.elementwise import Elementwise
+
+
+@dataclass(frozen=True, slots=True)
+class Cotangent:
+    """A cotangent that is `value` where `mask` holds and zero elsewhere (everywhere `value` without a mask).
+
+    Where a selection did not take a branch, its cotangent is zero *by selection*: partial derivatives along that branch may be infinite or
+    NaN there, and 0 * inf must not arise. So the mask travels with the cotangent through elementwise nodes and is applied at the end.
+    """
+
+    value: Value
+    mask: Value | None = None
+
+    def applied(self) -> Value:
+        """Return the cotangent itself."""
+        if self.mask is None:
+            return self.value
+        return OPERATORS["where"](self.mask, self.value, OPERATORS["zeros_like"](self.value))
+
+
+class Cotangents:
+    """The cotangents met so far on a walk backwards, summed up by value."""
+
+    __slots__ = ("_found",)
+
+    def __init__(self) -> None:
+        self._found: dict[Value, Cotangent] = {}
+
+    def add(self, value: Value, cotangent: Cotangent) -> None:
+        before = self._found.get(value)
+        self._found[value] = cotangent if before is None else _sum(before, cotangent)
+
+    def get(self, value: Value) -> Cotangent | None:
+        return self._found.get(value)
+
+    def take(self, node: Node) -> list[Cotangent | None]:
+        """Return the cotangents of a node's outputs; they are not needed again."""
+        return [self._found.get(out) for out in node.outs]
+
+
+def _sum(a: Cotangent, b: Cotangent) -> Cotangent:
+    add = OPERATORS["add"]
+    if a.mask is b.mask:
+        return Cotangent(add(a.value, b.value), a.mask)
+    if a.mask is None or b.mask is None:
+        return Cotangent(add(a.applied(), b.applied()))
+    return Cotangent(add(a.applied(), b.applied()), OPERATORS["bitwise_or"](a.mask, b.mask))
+
+
+def pull_linear(
+    targets: Iterable[tuple[Value, Cotangent]], tangents: Sequence[Value], mark: Mark
+) -> Cotangents:
+    """Transpose: from cotangents of values that depend linearly on `tangents` to cotangents of these.
+
+    Parameters
+    ----------
+    targets : iterable of (Value, Cotangent)
+        Linear values, and what is to be pulled back from each.
+    tangents : sequence of Value
+        The linear inputs; they carry `mark`, and so does every value that depends on them.
+    mark : Mark
+        Tells the linear half of the nodes from the rest.
+
+    Returns
+    -------
+    Cotangents
+        Holding one for each of `tangents` that is reached.
+    """
+    found = Cotangents()
+    roots = []
+    for value, cotangent in targets:
+        found.add(value, cotangent)
+        roots.append(value)
+    nodes, _ = extract(roots, tangents, stop=lambda value: mark not in value.marks)
+    for node in reversed(nodes):
+        pull_node(node, [mark in operand.marks for operand in node.inputs], found)
+    return found
+
+
+def pull_node(node: Node, linear: Sequence[bool], found: Cotangents) -> None:
+    """Pull the cotangents of a linear node's outputs back to its inputs."""
+    cotangents = found.take(node)
+    if all(cotangent is None for cotangent in cotangents):
+        return
+    with at(node.site):
+        if isinstance(node.op, Elementwise):
+            (cotangent,) = cotangents
+            assert cotangent is not None
+            parts = node.op.transpose(node, [cotangent.value], linear)
+            for argument, part in enumerate(parts):
+                if part is not None:
+                    found.add(
+                        node.inputs[argument], Cotangent(part, _confined(node, argument, cotangent.mask))
+                    )
+            return
+        applied = [None if cotangent is None else cotangent.applied() for cotangent in cotangents]
+        for operand, part in zip(node.inputs, node.op.transpose(node, applied, linear), strict=True):
+            if part is not None:
+                found.add(operand, Cotangent(part))
+
+
+def _confined(node: Node, argument: int, mask: Value | None) -> Value | None:
+    assert isinstance(node.op, Elementwise)
+    rule = None if node.op.confine is None else node.op.confine[argument]
+    if rule is None:
+        return mask
+    own = rule(*node.inputs)
+    return own if mask is None else OPERATORS["bitwise_and"](mask, own)

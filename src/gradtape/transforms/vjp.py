@@ -1,0 +1,103 @@
+"""Reverse mode: linearise each node, transpose it, walk backwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..errors import InternalError
+from ..ir.builder import at
+from ..ir.graph import Mark, Node, Value, extract
+from ..ir.types import is_inexact
+from ..kinds.elementwise import Elementwise, scaled
+from .linear import Cotangent, Cotangents, pull_linear
+
+
+def vjp(
+    targets: Sequence[Value],
+    sources: Sequence[Value],
+    cotangents: Sequence[Value],
+    stop: Callable[[Value], bool],
+) -> list[Value | None]:
+    """Append the nodes of the reverse sweep from `targets` to `sources`.
+
+    Parameters
+    ----------
+    targets, sources : sequence of Value
+        From where, and to where.
+    cotangents : sequence of Value
+        One per target, of its shape.
+    stop : callable
+        Predicate on values: those that count as constants.
+
+    Returns
+    -------
+    list of Value or None
+        The cotangent of each source; None where no path leads to it. A source that is a target receives its seed.
+
+    Notes
+    -----
+    A. Griewank and A. Walther, "Evaluating Derivatives", 2nd ed., SIAM 2008, chapter 3 (reverse mode); the split into linearisation and
+    transposition follows A. Radul et al., "You Only Linearize Once", POPL 2023.
+    """
+    wanted = set(sources)
+    # Sources are not stops for the walk: another source may lie above them, and its gradient is total.
+    nodes, _ = extract(
+        targets, (), stop=lambda value: (stop(value) and value not in wanted) or value.node is None
+    )
+    active = _depends_on(nodes, wanted)
+    found = Cotangents()
+    for target, cotangent in zip(targets, cotangents, strict=True):
+        found.add(target, Cotangent(cotangent))
+    for node in reversed(nodes):
+        if any(out in active and found.get(out) is not None for out in node.outs):
+            _pull_back(node, active, found)
+    result: list[Value | None] = []
+    for source in sources:
+        cotangent = found.get(source)
+        result.append(None if cotangent is None else cotangent.applied())
+    return result
+
+
+def _depends_on(nodes: Sequence[Node], sources: set[Value]) -> set[Value]:
+    """Return the values with a differentiable path from a source."""
+    active = set(sources)
+    for node in nodes:
+        if any(operand in active for operand in node.inputs):
+            active.update(out for out in node.outs if is_inexact(out.dtype))
+    return active
+
+
+def _pull_back(node: Node, active: set[Value], found: Cotangents) -> None:
+    """Add the cotangents of a node's active inputs."""
+    op = node.op
+    with at(node.site):
+        if isinstance(op, Elementwise) and op.partials is not None:
+            cotangent = found.get(node.out)
+            assert cotangent is not None
+            for operand, rule in zip(node.inputs, op.partials, strict=True):
+                if rule is not None and operand in active:
+                    part = scaled(rule(node.out, *node.inputs, **node.params), cotangent.value)
+                    found.add(operand, Cotangent(part, cotangent.mask))
+            return
+        mark = Mark()
+        tangents: list[Value | None] = [
+            Value(operand.aval, marks=(mark,)) if operand in active else None for operand in node.inputs
+        ]
+        outs = op.jvp(node, tangents)
+        if len(outs) != len(node.outs):
+            raise InternalError(
+                f"the jvp of {op.name} returned {len(outs)} tangents for {len(node.outs)} outputs",
+                where=node.site,
+            )
+        pairs = []
+        for out, tangent in zip(node.outs, outs, strict=True):
+            cotangent = found.get(out)
+            if tangent is not None and cotangent is not None:
+                pairs.append((tangent, cotangent))
+        starts = [tangent for tangent in tangents if tangent is not None]
+        pulled = pull_linear(pairs, starts, mark)
+        for operand, tangent in zip(node.inputs, tangents, strict=True):
+            part_ = None if tangent is None else pulled.get(tangent)
+            if part_ is not None:
+                found.add(operand, part_)
+        mark.recording = False

@@ -1,0 +1,134 @@
+"""Test cases made from the registry: what the rows say of themselves, crossed with shapes and dtypes."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import gradtape.ops  # noqa: F401 - the rows enter themselves
+from gradtape.ir.graph import Graph, Value, constant, extract
+from gradtape.ir.types import aval
+from gradtape.kinds.elementwise import Elementwise
+from gradtape.kinds.registry import ROWS
+from gradtape.runtime.interpret import interpret
+
+SHAPES = ((), (3,), (2, 3), (0,))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A row, the dtypes of its operands, and its parameters."""
+
+    row: Elementwise
+    codes: str
+    params: dict[str, Any]
+
+    def __str__(self) -> str:
+        options = "".join(f",{name}={value}" for name, value in self.params.items())
+        return f"{self.row.name}-{self.codes}{options}"
+
+    @property
+    def dtypes(self) -> list[np.dtype[Any]]:
+        return [np.dtype(code) for code in self.codes]
+
+    def arrays(self, shape: tuple[int, ...]) -> list[np.ndarray[Any, Any]]:
+        """Return random operands, well inside of the row's domain."""
+        rng = np.random.default_rng(zlib.crc32(str(self).encode()))
+        return [
+            draw(rng, dtype, bounds, shape)
+            for dtype, bounds in zip(self.dtypes, self.row.domain, strict=True)
+        ]
+
+    def edges(self) -> list[np.ndarray[Any, Any]]:
+        """Return the row's edge cases as operands; those that an integer dtype cannot hold are left out."""
+        kept = [edge for edge in self.row.edges if all(map(fits, edge, self.dtypes))]
+        columns = list(zip(*kept, strict=True)) or [()] * self.row.arity
+        with np.errstate(over="ignore"):
+            return [
+                np.array(column).astype(dtype) for column, dtype in zip(columns, self.dtypes, strict=True)
+            ]
+
+    def numpy(self, arrays: Sequence[Any]) -> np.ndarray[Any, Any]:
+        """Return what NumPy (or SciPy) says."""
+        with np.errstate(all="ignore"):
+            return np.asarray(self.row.function(*arrays, **self.params))
+
+    def apply(self, *operands: Any) -> Value:
+        return self.row(*operands, **self.params)
+
+
+def draw(
+    rng: np.random.Generator, dtype: np.dtype[Any], bounds: tuple[float, float], shape: tuple[int, ...]
+) -> np.ndarray[Any, Any]:
+    low, high = bounds
+    if dtype.kind == "b":
+        return rng.integers(0, 2, shape).astype(bool)
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        return rng.integers(
+            max(int(np.ceil(low)), limits.min), min(int(high), limits.max), shape, endpoint=True
+        ).astype(dtype)
+    drawn = np.asarray(rng.uniform(low, high, shape))
+    if dtype.kind == "c":
+        drawn = drawn + 1j * rng.uniform(-0.5, 0.5, shape)
+    return drawn.astype(dtype)
+
+
+def fits(number: Any, dtype: np.dtype[Any]) -> bool:
+    if dtype.kind in "fc":
+        return True
+    if not np.isfinite(number) or number != int(number):
+        return False
+    limits = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    return limits[0] <= number <= limits[1]
+
+
+def elementwise_rows() -> list[Elementwise]:
+    return [row for row in ROWS.values() if isinstance(row, Elementwise)]
+
+
+def cases() -> list[Case]:
+    """Return every elementwise row in each of its dtypes, with each of its parameters."""
+    return [
+        Case(row, codes * (row.arity if len(codes) == 1 else 1), params)
+        for row in elementwise_rows()
+        for codes in row.dtype_samples
+        for params in row.params
+    ]
+
+
+def smooth_cases() -> list[Case]:
+    """Return the cases that have a derivative in float64."""
+    return [
+        case
+        for case in cases()
+        if case.row.differentiable and "d" in case.codes and set(case.codes) <= set("dil?")
+        if case.apply(*inputs_like(case.arrays(()))).dtype == np.float64
+    ]
+
+
+def inputs_like(arrays: Sequence[np.ndarray[Any, Any]]) -> list[Value]:
+    return [Value(aval(array.shape, array.dtype)) for array in arrays]
+
+
+def evaluate(
+    outputs: Sequence[Value], inputs: Sequence[Value], arrays: Sequence[np.ndarray[Any, Any]]
+) -> list[np.ndarray[Any, Any]]:
+    """Compute values from their inputs with NumPy."""
+    return interpret(graph_of(outputs, inputs), arrays)
+
+
+def graph_of(outputs: Sequence[Value], inputs: Sequence[Value]) -> Graph:
+    nodes, _ = extract(outputs, inputs, stop=lambda value: value.node is None)
+    return Graph(inputs, nodes, outputs)
+
+
+def or_zeros(values: Sequence[Value | None], like: Sequence[Value]) -> list[Value]:
+    return [
+        constant(np.zeros(source.shape, source.dtype)) if value is None else value
+        for value, source in zip(values, like, strict=True)
+    ]

@@ -1,0 +1,90 @@
+"""Kernels in LLVM IR that the tests of the runtime share."""
+
+from __future__ import annotations
+
+from gradtape.runtime.engine import compile_object
+from gradtape.runtime.entry import NativeFunction, add_entry, bind, load
+from gradtape.runtime.signature import ArraySpec, Signature
+
+VECTOR = ArraySpec("float64", (3,))
+NUMBER = ArraySpec("float64", ())
+
+
+def elementwise(length: int, body: str, *, inputs: int = 1, declarations: str = "") -> str:
+    """A kernel that computes `%r` from `%x0`, `%x1`... for each of `length` doubles."""
+    pointers = "\n".join(
+        f"  %s{k} = getelementptr ptr, ptr %inputs, i64 {k}\n  %p{k} = load ptr, ptr %s{k}"
+        for k in range(inputs)
+    )
+    loads = "\n".join(
+        f"  %e{k} = getelementptr double, ptr %p{k}, i64 %i\n  %x{k} = load double, ptr %e{k}"
+        for k in range(inputs)
+    )
+    return f"""{declarations}
+define i32 @kernel(ptr %inputs, ptr %outputs, ptr %workspace) {{
+entry:
+{pointers}
+  %to = load ptr, ptr %outputs
+  br label %loop
+loop:
+  %i = phi i64 [0, %entry], [%next, %loop]
+{loads}
+{body}
+  %target = getelementptr double, ptr %to, i64 %i
+  store double %r, ptr %target
+  %next = add nuw nsw i64 %i, 1
+  %more = icmp ult i64 %next, {length}
+  br i1 %more, label %loop, label %done
+done:
+  ret i32 0
+}}
+"""
+
+
+TWICE = elementwise(3, "  %r = fadd double %x0, %x0")
+SUM = elementwise(3, "  %r = fadd double %x0, %x1", inputs=2)
+
+VALUE_AND_GRADIENT = """
+define i32 @kernel(ptr %inputs, ptr %outputs, ptr %workspace) {
+  %from = load ptr, ptr %inputs
+  %value = load ptr, ptr %outputs
+  %slot = getelementptr ptr, ptr %outputs, i64 1
+  %gradient = load ptr, ptr %slot
+  %x = load <3 x double>, ptr %from, align 8
+  %g = fadd <3 x double> %x, %x
+  store <3 x double> %g, ptr %gradient, align 8
+  %squares = fmul <3 x double> %x, %x
+  %sum = call double @llvm.vector.reduce.fadd.v3f64(double 0.0, <3 x double> %squares)
+  store double %sum, ptr %value
+  ret i32 0
+}
+declare double @llvm.vector.reduce.fadd.v3f64(double, <3 x double>)
+"""
+"""The sum of squares of three doubles, and its gradient."""
+
+COPY_BYTES = """
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+define i32 @kernel(ptr %inputs, ptr %outputs, ptr %workspace) {{
+  %from = load ptr, ptr %inputs
+  %to = load ptr, ptr %outputs
+  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 {count}, i1 false)
+  ret i32 0
+}}
+"""
+
+REFUSES = """
+define i32 @kernel(ptr %inputs, ptr %outputs, ptr %workspace) {
+  ret i32 3
+}
+"""
+
+
+def native(kernel: str, signature: Signature, fallback: object = None, **binding: object) -> NativeFunction:
+    """Compile, load and bind."""
+    loaded = load(compile_object(add_entry(kernel, signature), "test"), signature)
+    return bind(loaded, signature, told if fallback is None else fallback, **binding)  # type: ignore[arg-type]
+
+
+def told(*args: object, **kwargs: object) -> tuple[str, tuple[object, ...], dict[str, object]]:
+    """A fallback that tells what it was given."""
+    return "fallback", args, kwargs

@@ -1,0 +1,110 @@
+"""The floors: imports go down, files stay short, heavy packages are imported late and nowhere else."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gradtape
+
+ROOT = Path(gradtape.__file__).parent
+FLOORS = {
+    "errors": 0,
+    "config": 0,
+    "trees": 0,
+    "ir": 1,
+    "loops": 1,
+    "kinds": 2,
+    "ops": 3,
+    "passes": 4,
+    "transforms": 4,
+    "lower": 5,
+    "runtime": 6,
+    "trace": 7,
+    "api": 8,
+    "__init__": 9,
+    "__main__": 9,
+}
+LATE = {"llvmlite", "numba", "scipy", "opt_einsum", "platformdirs", "filelock", "tqdm"}
+"""Packages that a function may import when it runs: `import gradtape` is to be quick."""
+
+FILES = sorted(ROOT.rglob("*.py"))
+
+
+def floor_of(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return FLOORS[parts[0]]
+
+
+def imported(path):
+    """Yield (module inside gradtape or top-level package, whether it is imported inside a function)."""
+    tree = ast.parse(path.read_text())
+    inside = {
+        node
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for node in ast.walk(function)
+    }
+    package = ("gradtape", *path.relative_to(ROOT).parent.parts)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield tuple(alias.name.split(".")), node in inside
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            module = (*base, *(node.module.split(".") if node.module else ()))
+            if module == ("gradtape",) or not node.module:
+                for alias in node.names:
+                    yield (*module, alias.name), node in inside
+            else:
+                yield module, node in inside
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_go_down(path):
+    mine = floor_of(path)
+    for module, late in imported(path):
+        if module[0] == "gradtape":
+            assert not late, f"{path.name} imports {'.'.join(module)} inside a function"
+            if len(module) > 1:
+                theirs = FLOORS.get(module[1], 9)
+                assert theirs <= mine, (
+                    f"{path.name} (floor {mine}) imports {'.'.join(module)} (floor {theirs})"
+                )
+        elif late:
+            standard = module[0] in sys.stdlib_module_names
+            assert not standard, f"{path.name} imports the standard {module[0]} inside a function"
+            assert module[0] in LATE, f"{path.name} imports {module[0]} inside a function"
+        else:
+            assert module[0] not in LATE - {"platformdirs", "filelock"}, (
+                f"{path.name} imports {module[0]} at its top"
+            )
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_files_stay_short(path):
+    assert len(path.read_text().splitlines()) <= 500
+
+
+def test_import_is_light():
+    code = "import sys, gradtape; print(*sorted({m.partition('.')[0] for m in sys.modules}))"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert "gradtape" in loaded
+    assert not LATE & set(loaded)
+
+
+def test_no_path_or_registry_in_the_project():
+    project = ROOT.parents[1]
+    if not (project / "pyproject.toml").exists():
+        pytest.fail("the tests run from a checkout")
+    words = ["/wo" + "rk/", "/ro" + "ot/", "py" + "pi.org"]
+    for path in [*project.rglob("*.py"), *project.rglob("*.md"), *project.rglob("*.ipynb")]:
+        if ".git" in path.parts or "venv" in str(path):
+            continue
+        text = path.read_text(errors="ignore")
+        for word in words:
+            assert word not in text, f"{path} names {word}"
