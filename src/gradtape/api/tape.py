@@ -173,8 +173,8 @@ class GradientTape:
         output_gradients : array_like or nest of them, optional
             One weight per target, of its shape, in place of ones.
         unconnected_gradients : {"none", "zero", "raise"}, default "none"
-            What stands for a source from which no differentiable path leads to a target: None, zeros of the source's shape, or an
-            error.
+            What stands for a source from which no differentiable path leads to a target: None, zeros of the
+            source's shape, or an error.
 
         Returns
         -------
@@ -274,8 +274,8 @@ def _unconnected(sources: Any, position: int) -> UnconnectedError:
     return UnconnectedError(
         f"no differentiable path leads from sources{place_of_leaf(sources, position)} to the target",
         where=here.site,
-        why="the source was not watched before it was used, was not used, or the way leads through something without a derivative "
-        "(an integer, x.numpy(), stop_gradient)",
+        why="the source was not watched before it was used, was not used, or the way leads through something "
+        "without a derivative (an integer, x.numpy(), stop_gradient)",
         remedy='watch it first and stay with arrays, or take zeros: unconnected_gradients="zero"',
     )
 

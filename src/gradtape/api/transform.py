@@ -191,7 +191,7 @@ def _chosen(args: Sequence[Any], positions: Sequence[int], caller: str) -> list[
     for position in positions:
         if not -len(args) <= position < len(args):
             raise ArgumentError(
-                f"{caller}: argnums names argument {position}, but the call has {len(args)} positional arguments",
+                f"{caller}: argnums names argument {position}, but the call has {len(args)} positional ones",
                 where=user_site(),
                 remedy="pass the argument by position, or change argnums",
             )
@@ -213,7 +213,8 @@ def _chosen(args: Sequence[Any], positions: Sequence[int], caller: str) -> list[
 def _split_aux(result: Any, caller: str) -> tuple[Any, Any]:
     if not isinstance(result, tuple) or len(result) != 2:
         raise StructureError(
-            f"{caller} with has_aux=True needs a function that returns a pair (number, aux); got {_described(result)}",
+            f"{caller} with has_aux=True needs a function that returns a pair (number, aux); "
+            f"this one returned {_described(result)}",
             where=user_site(),
             remedy="return a pair, or leave has_aux away",
         )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from ..ir.graph import Value
@@ -146,6 +147,19 @@ def implements_method(
         return replacement
 
     return enter
+
+
+@lru_cache(maxsize=512)
+def out_place(function: Any) -> int | None:
+    """Return where among the positional arguments of a NumPy function ``out`` stands, which replacements do not take."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return None
+    for place, parameter in enumerate(parameters):
+        if parameter.name == "out" and parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
+            return place
+    return None
 
 
 def find_method(ufunc: str, method: str) -> Callable[..., Any] | None:

@@ -1,8 +1,9 @@
-"""Rows side by side: a loop over many rows with short loops inside becomes short loops with a block of rows inside.
+"""Rows side by side: a loop over many rows with short loops inside becomes short loops with a block of
+rows inside.
 
-Short loops fill vectors badly. Where the rows do not depend on each other, a block of them makes a long innermost loop: what a row
-keeps in a register or in scratch becomes an array with one element per row of the block, and a sum over rows becomes a sum over the
-block.
+Short loops fill vectors badly. Where the rows do not depend on each other, a block of them makes a long
+innermost loop: what a row keeps in a register or in scratch becomes an array with one element per row of
+the block, and a sum over rows becomes a sum over the block.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from .affine import Affine, Atom, Position, Var, affine, substitute
 from .ir import (
     Assign,
     Buffer,
+    Call,
     Compute,
     Declare,
     For,
@@ -28,7 +30,8 @@ from .ir import (
 )
 
 BLOCKS: Final = (32, 16, 8)
-"""Rows side by side, the most first: whole vectors of AVX-512, four of which hide the time that an addition takes."""
+"""Rows side by side, the most first: whole vectors of AVX-512, four of which hide the time that an
+addition takes."""
 
 SHORT: Final = 64
 """Turns of an inner loop above which it fills vectors by itself."""
@@ -64,7 +67,7 @@ class _Plan:
     rows: set[Buffer] = field(default_factory=set)
     varying: set[str] = field(default_factory=set)
     accumulators: set[str] = field(default_factory=set)
-    local: set[str] = field(default_factory=set)
+    shared: set[Buffer] = field(default_factory=set)
     lane_wise: set[str] = field(default_factory=set)
 
 
@@ -122,7 +125,9 @@ def _separate_rows(plan: _Plan, inside: Sequence[Statement], program: Program) -
         for statement in walk([top])
         if isinstance(statement, Load | Store)
     }
-    called = {buffer for s in program.body for c in walk([s]) for buffer in called_buffers(c)}
+    called = {
+        buffer for statement in walk(program.body) if isinstance(statement, Call) for buffer, _ in statement.operands
+    }
     for buffer in written:
         follows = [row in _variables(position) for position in places[buffer]]
         if any(follows):
@@ -130,16 +135,8 @@ def _separate_rows(plan: _Plan, inside: Sequence[Statement], program: Program) -
                 return False
         elif buffer.role == "scratch" and buffer not in elsewhere and buffer not in called:
             plan.rows.add(buffer)
-    plan.local = written - plan.rows  # type: ignore[assignment]
+    plan.shared = written - plan.rows
     return True
-
-
-def called_buffers(statement: Statement) -> list[Buffer]:
-    """Return the buffers that a call of a routine touches."""
-    if isinstance(statement, For | Load | Store | Compute | Declare | Assign):
-        return []
-    operands: Sequence[tuple[Buffer, Position]] = getattr(statement, "operands", ())
-    return [buffer for buffer, _ in operands]
 
 
 def _variables(position: Position) -> set[Var]:
@@ -192,7 +189,7 @@ def _only_sums(plan: _Plan, inside: Sequence[Statement]) -> bool:
             ):
                 return False
             plan.accumulators.add(statement.target.name)
-        if isinstance(statement, Store) and statement.buffer in plan.local:  # type: ignore[comparison-overlap]
+        if isinstance(statement, Store) and statement.buffer in plan.shared:
             if plan.loop.var in _variables(statement.index):
                 continue
             value = statement.value
@@ -220,7 +217,8 @@ def _find_varying(plan: _Plan, inside: Sequence[Statement]) -> None:
 
 
 def _find_lane_wise(plan: _Plan, statements: Sequence[Statement]) -> None:
-    """Find the varying registers that are used beyond the run of statements that makes them: each becomes an array."""
+    """Find the varying registers that are used beyond the run of statements that makes them: each becomes
+    an array."""
     home: dict[str, int] = {}
     count = 0
 
@@ -284,7 +282,8 @@ class _Rewriter:
         return made
 
     def _flush(self, run: Sequence[Statement], made: list[Statement], first: Position) -> None:
-        """Append a run of statements: what is the same for all rows once, the rest in a loop over the block."""
+        """Append a run of statements: what is the same for all rows once, the rest in a loop over the
+        block."""
         varying = [statement for statement in run if not self._same_for_all(statement)]
         made.extend(statement for statement in run if self._same_for_all(statement))
         if not varying:
@@ -323,7 +322,8 @@ class _Rewriter:
         return isinstance(statement, Load | Compute) and statement.target.name not in self.plan.varying
 
     def _sums(self, run: Sequence[Statement]) -> dict[str, Register | None]:
-        """Find sums over rows in memory: loaded, added to, and stored at one place that is the same for all rows."""
+        """Find sums over rows in memory: loaded, added to, and stored at one place that is the same for
+        all rows."""
         found: dict[str, Register | None] = {}
         loads = {s.target.name: s for s in run if isinstance(s, Load)}
         made = {s.target.name: s for s in run if isinstance(s, Compute)}

@@ -60,9 +60,8 @@ class Module:
         lines = [*self.helpers.values(), *self.functions, *self.declarations]
         if self.kept:
             names = ", ".join(f"ptr @{name}" for name in self.kept)
-            lines.append(
-                f'@llvm.compiler.used = appending global [{len(self.kept)} x ptr] [{names}], section "llvm.metadata"'
-            )
+            array = f"[{len(self.kept)} x ptr] [{names}]"
+            lines.append(f'@llvm.compiler.used = appending global {array}, section "llvm.metadata"')
         lines.extend(f"attributes #{number} = {{ {text} }}" for text, number in self.attributes.items())
         if self.loops:
             lines.append('!0 = !{!"llvm.loop.unroll.disable"}')
@@ -72,7 +71,8 @@ class Module:
         return "\n".join(lines) + "\n"
 
     def loop_facts(self, lanes: int) -> int:
-        """Return the number of a loop's metadata: not to be unrolled, or (lanes) to be vectors in one piece."""
+        """Return the number of a loop's metadata: not to be unrolled, or (lanes) to be vectors in one
+        piece."""
         facts = "!0"
         if lanes:
             width = min(vector_lanes(), lanes)
@@ -347,8 +347,8 @@ class FunctionEmitter:
     def _kept_rolled(self, statement: For) -> str:
         """Return metadata that keep LLVM from unrolling a loop of few turns.
 
-        It would do so before it vectorises, and then vectorise the loop around it with gathers and scatters: 5 times slower on
-        batches of 10 by 10 products.
+        It would do so before it vectorises, and then vectorise the loop around it with gathers and
+        scatters: 5 times slower on batches of 10 by 10 products.
         """
         turns = statement.var.high - statement.var.low + 1
         if statement.lanes:
@@ -370,14 +370,16 @@ def emit_module(program: Program, offsets: dict[Buffer, int]) -> Module:
     module = Module()
     pointers = {buffer: f"%{buffer.name}" for buffer in (*program.inputs, *program.outputs, *program.scratch)}
     kernel = FunctionEmitter(module, pointers)
-    free = [free_names([statement]) for statement in program.body]
-    wraps = any(f.wraps for f in free)
+    nests = {statement: free_names([statement]) for statement in program.body if isinstance(statement, For)}
+    around = free_names([statement for statement in program.body if not isinstance(statement, For)])
+    free = [around, *nests.values()]
+    wraps = any(names.wraps for names in free)
     if wraps:
         kernel.entry.append("  %bad.slot = alloca i1")
         kernel.entry.append("  store i1 false, ptr %bad.slot")
-    for number, (statement, names) in enumerate(zip(program.body, free, strict=True)):
+    for number, statement in enumerate(program.body):
         if isinstance(statement, For):
-            _nest(module, kernel, statement, names, f"nest{number}")
+            _nest(module, kernel, statement, nests[statement], f"nest{number}")
         else:
             kernel.statement(statement)
     if wraps:
@@ -386,8 +388,9 @@ def emit_module(program: Program, offsets: dict[Buffer, int]) -> Module:
     else:
         kernel.line("ret i32 0")
     used: set[Buffer] = set().union(*[names.buffers for names in free])
+    parameters = ", ".join(f"ptr noalias %{name}" for name in ("inputs", "outputs", "workspace"))
     lines = [
-        f"define i32 @{KERNEL}(ptr noalias %inputs, ptr noalias %outputs, ptr noalias %workspace) nounwind {{",
+        f"define i32 @{KERNEL}({parameters}) nounwind {{",
         "entry:",
     ]
     for table, buffers in (("inputs", program.inputs), ("outputs", program.outputs)):

@@ -17,12 +17,13 @@ _LIBRARIES: Final = ("libm.so.6", "libmvec.so.1")
 
 def c_name(name: str, dtype: Dtype) -> str:
     """Return the C function for a dtype: ``exp`` or ``expf``."""
-    return name + "f" if dtype == np.float32 else name
+    return name + "f" if dtype.char == "f" else name
 
 
 @functools.cache
 def vector_variants(name: str, single: bool) -> tuple[tuple[int, str], ...]:
-    """Return the vector forms of a C function that this machine can run: lanes and symbol, the widest first."""
+    """Return the vector forms of a C function that this machine can run: lanes and symbol, the widest
+    first."""
     kind = "vv" if name.removesuffix("f") in TWO_ARGUMENTS else "v"
     found = []
     for letter, lanes in _isa():
@@ -43,7 +44,7 @@ def vector_attribute(name: str, dtype: Dtype) -> tuple[str, tuple[tuple[int, str
     """
     if config.precise_math:
         return "", ()
-    variants = vector_variants(name, dtype == np.float32)
+    variants = vector_variants(name, dtype.char == "f")
     if not variants:
         return "", ()
     kind = "vv" if name.removesuffix("f") in TWO_ARGUMENTS else "v"

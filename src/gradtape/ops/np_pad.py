@@ -58,10 +58,8 @@ def per_side(argument: Any, rank: int) -> list[Sides]:
 
 
 def _holds_values(argument: Any) -> bool:
-    return (
-        isinstance(argument, Value)
-        or (isinstance(argument, list | tuple)
-        and any(map(_holds_values, argument)))
+    return isinstance(argument, Value) or (
+        isinstance(argument, list | tuple) and any(map(_holds_values, argument))
     )
 
 

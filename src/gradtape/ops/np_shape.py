@@ -381,6 +381,30 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Value:
     return x
 
 
+SHIFTS = (sample((5,)), sample((2, 3)), sample((3, 4), axes=1), sample((3, 4), axes=(0, 1)))
+
+
+def _half_turn(x: Any, axes: Any, forwards: bool) -> Value:
+    array = as_array(x)
+    if array.ndim == 0:
+        raise ValueError("a number has no middle: shifts need an array of at least one dimension")
+    places = tuple(range(array.ndim)) if axes is None else axes if isinstance(axes, tuple | list) else (axes,)
+    halves = [array.shape[place] // 2 for place in places]
+    return roll(array, tuple(n if forwards else -n for n in halves), tuple(places))
+
+
+@implements(np.fft.fftshift, samples=SHIFTS)
+def fftshift(x: Any, axes: Any = None) -> Value:
+    """Follow `numpy.fft.fftshift`."""
+    return _half_turn(x, axes, True)
+
+
+@implements(np.fft.ifftshift, samples=SHIFTS)
+def ifftshift(x: Any, axes: Any = None) -> Value:
+    """Follow `numpy.fft.ifftshift`."""
+    return _half_turn(x, axes, False)
+
+
 @implements(np.copy, samples=(sample((2, 3)), sample((2, 3), order="F")))
 def copy(a: Any, order: str = "K", subok: bool = False) -> Value:
     """Follow `numpy.copy`: a value never changes, so it is its own copy."""

@@ -33,7 +33,8 @@ PASSES: Final[tuple[Pass, ...]] = (
     merge_equal,
     drop_unused,
 )
-"""In this order: formulas open up, numbers fold, and what is equal is merged before and after what is simple is simplified."""
+"""In this order: formulas open up, numbers fold, and what is equal is merged before and after what is
+simple is simplified."""
 
 
 def optimise(graph: Graph, *, check: bool = False) -> Graph:

