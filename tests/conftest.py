@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gradtape.ir.builder import here
+
 GOLDEN = Path(__file__).parent / "golden"
 
 
@@ -30,3 +32,9 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         )
 
     return compare
+
+
+@pytest.fixture(autouse=True)
+def no_place_left_over() -> None:
+    """Nodes made by hand belong to no line of a test that ran before."""
+    here.site = None

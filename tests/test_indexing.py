@@ -184,11 +184,34 @@ def test_traced_integer_arrays(data: st.DataObject, shape: tuple[int, ...]) -> N
 
 
 WRONG_KEYS = [
-    3, -4, (0, 0, 0), 1.0, "a", (0, 9), [[0, 3]], [0.5], np.array([0.0]), np.array([]), (Ellipsis, Ellipsis), slice("a"),
-    ([0, 1], [0, 1, 2]), np.array([True, False]), np.ones((3, 3), bool), (slice(None), [7]), (slice(0, 0), 9), (slice(0, 0), [9]),
-    ([[]], [7]), (np.array([], int), 9), [[0, 1], [2]], pytest.param(object(), id="object"), {0}, np.array(1.0), (0, [True, False]), np.array([3], np.uint8),
+    3,
+    -4,
+    (0, 0, 0),
+    1.0,
+    "a",
+    (0, 9),
+    [[0, 3]],
+    [0.5],
+    np.array([0.0]),
+    np.array([]),
+    (Ellipsis, Ellipsis),
+    slice("a"),
+    ([0, 1], [0, 1, 2]),
+    np.array([True, False]),
+    np.ones((3, 3), bool),
+    (slice(None), [7]),
+    (slice(0, 0), 9),
+    (slice(0, 0), [9]),
+    ([[]], [7]),
+    (np.array([], int), 9),
+    [[0, 1], [2]],
+    pytest.param(object(), id="object"),
+    {0},
+    np.array(1.0),
+    (0, [True, False]),
+    np.array([3], np.uint8),
     slice(0, 3, 0),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("key", WRONG_KEYS, ids=str)
@@ -198,10 +221,30 @@ def test_keys_that_numpy_refuses_or_barely_takes(key: Any) -> None:
 
 
 GOOD_KEYS = [
-    [], [[]], np.array([], int), np.uint8(1), np.array(1), np.array([1], np.uint8), ((0, 1),), [True, False, True], (0, [True] * 4),
-    ([0, 1], None, [1, 2]), (0, slice(None)), (slice(None), 0, None), (None, [0, 2], ...), ([0, 1], 2), (2, [0, 1]), (..., [0, 1]),
-    (np.ones((3, 4), bool),), (slice(None), np.array([True, False, True, False])), (None, None), (), ..., None, [np.int64(1), 2],
-]  # fmt: skip
+    [],
+    [[]],
+    np.array([], int),
+    np.uint8(1),
+    np.array(1),
+    np.array([1], np.uint8),
+    ((0, 1),),
+    [True, False, True],
+    (0, [True] * 4),
+    ([0, 1], None, [1, 2]),
+    (0, slice(None)),
+    (slice(None), 0, None),
+    (None, [0, 2], ...),
+    ([0, 1], 2),
+    (2, [0, 1]),
+    (..., [0, 1]),
+    (np.ones((3, 4), bool),),
+    (slice(None), np.array([True, False, True, False])),
+    (None, None),
+    (),
+    ...,
+    None,
+    [np.int64(1), 2],
+]
 
 
 @pytest.mark.parametrize("key", GOOD_KEYS, ids=str)

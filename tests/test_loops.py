@@ -11,6 +11,7 @@ from lowering import array_input, check, graph_of, inputs_like, with_gradient
 
 from gradtape.ir.graph import Value
 from gradtape.kinds.registry import ROWS
+from gradtape.loops import batch
 from gradtape.loops.affine import Affine, Var, affine, clamp, interval, substitute
 from gradtape.loops.ir import For
 from gradtape.loops.printer import print_loops
@@ -82,7 +83,8 @@ def soft_rows(x: Value, centres: Value) -> Value:
 
 
 @pytest.mark.parametrize("rows", (5, 15, 16, 32, 64, 71, 100))
-def test_blocks_of_rows(rows: int) -> None:
+def test_blocks_of_rows(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "DENSE", 0)
     rng = np.random.default_rng(rows)
     arrays = [rng.standard_normal((rows, 3)), rng.standard_normal((5, 3))]
     inputs = inputs_like(arrays)
@@ -95,7 +97,8 @@ def test_blocks_of_rows(rows: int) -> None:
 
 
 @pytest.mark.parametrize("rows", (40, 70))
-def test_blocks_of_rows_with_products(rows: int) -> None:
+def test_blocks_of_rows_with_products(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "DENSE", 0)
     rng = np.random.default_rng(rows)
     arrays = [rng.standard_normal((rows, 6)), rng.standard_normal((6, 7)), rng.standard_normal(7)]
     x, w, b = inputs_like(arrays)
@@ -108,7 +111,8 @@ def test_blocks_of_rows_with_products(rows: int) -> None:
 
 @pytest.mark.parametrize("axis", (0, 1))
 @pytest.mark.parametrize("reverse", (False, True))
-def test_runs_along_rows_stay_in_order(axis: int, reverse: bool) -> None:
+def test_runs_along_rows_stay_in_order(axis: int, reverse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "DENSE", 0)
     rng = np.random.default_rng(0)
     x = rng.standard_normal((50, 6))
     (value,) = inputs_like([x])
@@ -117,3 +121,16 @@ def test_runs_along_rows_stay_in_order(axis: int, reverse: bool) -> None:
     check(graph_of([value], [out, run]), [x])
     place = ROW["argmax"](run, axes=(0,))
     check(graph_of([value], [place, out]), [x])
+
+
+def test_blocks_need_enough_to_compute_for_what_they_gather() -> None:
+    rng = np.random.default_rng(0)
+    few, many = array_input(100, 16), array_input(100, 4)
+    wide = ROW["reduce_sum"](ROW["exp"](few), axes=(1,))
+    assert "block" not in print_loops(schedule_of(graph_of([few], [wide])))
+    series = many
+    for _ in range(40):
+        series = ROW["sin"](series) * 0.5 + 1.0
+    deep = graph_of([many], [ROW["reduce_max"](series, axes=(1,))])
+    assert "block" in print_loops(schedule_of(deep))
+    check(deep, [rng.standard_normal((100, 4))], rtol=1e-9)

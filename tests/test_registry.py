@@ -1,4 +1,5 @@
-"""Every public function of NumPy is followed, or refused with a reason; and nothing is listed that does not exist."""
+"""Every public function of NumPy is followed, or refused with a reason; and nothing is listed that does not
+exist."""
 
 from __future__ import annotations
 
@@ -16,13 +17,38 @@ from gradtape.kinds.registry import FUNCTIONS, TRIALS, UFUNC_METHODS, UFUNCS, UN
 NAMESPACES = (np, np.linalg, np.fft)
 
 UNTRIED = {
-    # what they return depends on numbers, calls the user, or is not defined: each has a test of its own
-    "apply_along_axis", "apply_over_axes", "argpartition", "argwhere", "array2string", "array_repr", "array_str", "bincount",
-    "can_cast", "empty_like", "flatnonzero", "intersect1d", "may_share_memory", "min_scalar_type", "nonzero", "packbits",
-    "partition", "piecewise", "save", "savetxt", "savez", "savez_compressed", "setdiff1d", "setxor1d", "shares_memory",
-    "trim_zeros", "union1d", "unique", "unpackbits",
-}  # fmt: skip
-"""Functions without samples."""
+    "apply_along_axis",
+    "apply_over_axes",
+    "argpartition",
+    "argwhere",
+    "array2string",
+    "array_repr",
+    "array_str",
+    "bincount",
+    "can_cast",
+    "empty_like",
+    "flatnonzero",
+    "intersect1d",
+    "may_share_memory",
+    "min_scalar_type",
+    "nonzero",
+    "packbits",
+    "partition",
+    "piecewise",
+    "save",
+    "savetxt",
+    "savez",
+    "savez_compressed",
+    "setdiff1d",
+    "setxor1d",
+    "shares_memory",
+    "trim_zeros",
+    "union1d",
+    "unique",
+    "unpackbits",
+}
+"""Functions without samples: what they return depends on numbers, calls the user, or is not defined.
+Each has a test of its own."""
 
 
 def dispatching() -> Iterator[tuple[ModuleType, str, Any]]:

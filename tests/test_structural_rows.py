@@ -1,4 +1,5 @@
-"""The rows that move and combine elements do what their index maps say, position by position, and their derivatives are right."""
+"""The rows that move and combine elements do what their index maps say, position by position, and their
+derivatives are right."""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ def positions(shape: tuple[int, ...]) -> Iterator[Position]:
 
 
 def readers(indices: list[Array], extents: tuple[int, ...]) -> list[Callable[[Position], int]]:
-    """Return what the kernel would have: functions from a position in an index array to the wrapped integer there."""
+    """Return what the kernel would have: functions from a position in an index array to the wrapped integer
+    there."""
 
     def reader(index: Array, extent: int) -> Callable[[Position], int]:
         return lambda position: int(index[position]) % extent

@@ -25,8 +25,8 @@ from ..kinds.operands import as_value, broadcast_to
 from ..ops.cast import convert
 from ..trace.array import Array
 from ..trace.handle import Handle
+from ..trace.replay import gradients
 from ..trace.sites import user_site
-from ..transforms.vjp import vjp
 from ..trees import flatten, place_of_leaf, unflatten
 from .convention import flipped
 
@@ -216,8 +216,8 @@ class GradientTape:
             for value, seed in zip(targets, seeds, strict=True)
             if mark in value.marks and is_inexact(value.dtype)
         ]
-        pulled = vjp(
-            [v for v, _ in chosen], starts, [s for _, s in chosen], lambda value: mark not in value.marks
+        pulled = gradients(
+            [v for v, _ in chosen], starts, [s for _, s in chosen], mark, last=not self._persistent
         )
         found = [
             part if mark in begin.marks and is_inexact(begin.dtype) else None

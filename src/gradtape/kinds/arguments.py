@@ -59,7 +59,8 @@ def concrete(operand: Any, argument: str) -> NDArray:
             raise ConcretizationError(
                 f"{argument} of shape {operand.shape} is traced, and its numbers are needed",
                 where=here.site,
-                why="the shape of the result (or what is computed) depends on them, and a trace knows only shapes and dtypes",
+                why="the shape of the result (or what is computed) depends on them, and a trace "
+                "knows only shapes and dtypes",
                 remedy="pass an ndarray or a Python number, or call it outside of the jitted function",
             )
         return data

@@ -1,4 +1,5 @@
-"""The sort kind: positions in order. Integer results; values follow by a gather, which carries the derivative."""
+"""The sort kind: positions in order. Integer results; values follow by a gather, which carries the
+derivative."""
 
 from __future__ import annotations
 

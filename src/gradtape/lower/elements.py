@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from itertools import product
+from math import prod
+from typing import Any, Final
 
 from ..errors import LoweringError
 from ..ir.graph import Literal, Node, Value, extract
@@ -27,6 +29,9 @@ from ..loops.ir import (
 from .placement import shared_levels
 from .roots import Root, flat
 from .walk import Test, Walker, Where
+
+UNROLLED: Final = 8
+"""Elements up to which a copy is written out: a nest costs the compiler 4 ms."""
 
 
 class Scope:

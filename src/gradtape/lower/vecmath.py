@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 from typing import Final
 
-import numpy as np
-
 from ..config import config
 from ..loops.ir import Dtype
 
@@ -39,6 +37,7 @@ def vector_attribute(name: str, dtype: Dtype) -> tuple[str, tuple[tuple[int, str
 
     Examples
     --------
+    >>> import numpy as np
     >>> vector_attribute("no_such_function", np.dtype(float))
     ('', ())
     """

@@ -1,4 +1,5 @@
-"""Rows for indexing by integer arrays and for writes, and what `x[key]` and `x[key] = v` mean in terms of them."""
+"""Rows for indexing by integer arrays and for writes, and what `x[key]` and `x[key] = v` mean in terms of
+them."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from ..ir.builder import here
 from ..ir.graph import OPERATORS, Node, Value, constant
 from ..ir.op import NDArray
 from ..ir.types import INTP, Shape
-from ..kinds.accumulate import accumulate
+from ..kinds.accumulate import Accumulate, accumulate
 from ..kinds.index_map import Index, IndexMap, index_map
 from ..kinds.operands import as_value, broadcast_to
 from .cast import convert, zeros_like
@@ -62,13 +63,13 @@ def _put_add(base: NDArray, v: NDArray, *indices: NDArray) -> NDArray:
 
 def distinct(indices: Sequence[Value], extents: Sequence[int]) -> bool:
     """Return whether index arrays address no element twice for certain: that needs arrays that are known."""
-    known = [known_array(index) for index in indices]
+    known: list[Any] = [known_array(index) for index in indices]
     if any(index is None for index in known):
         return False
     flat = np.ravel_multi_index(
         [index % extent for index, extent in zip(known, extents, strict=True)], extents
-    )  # type: ignore[operator]
-    return len(np.unique(flat)) == flat.size
+    )
+    return bool(len(np.unique(flat)) == flat.size)
 
 
 def known_array(index: Value) -> NDArray | None:
@@ -110,7 +111,7 @@ def _put_target(j: Index, base: Shape, *readers: Any) -> Index:
     return _gather_source(j, base, *readers)
 
 
-_PUT_SAMPLES = (
+_PUT_SAMPLES: tuple[tuple[Any, ...], ...] = (
     ((5,), (3,), [np.array([0, 3, 1])], {}),
     ((5, 2), (3, 2), [np.array([4, -1, 0])], {}),
     ((3, 4), (2,), [np.array([0, 2]), np.array([3, 3])], {}),
@@ -125,7 +126,7 @@ put_row = accumulate(
     transpose=_put_transpose,
     samples=_PUT_SAMPLES,
 )
-put_add = accumulate(
+put_add: Accumulate = accumulate(
     "put_add",
     combine="add",
     evaluate=_put_add,
@@ -340,7 +341,8 @@ def fit_for_write(v: Any, dtype: np.dtype[Any], shape: Shape) -> Value:
         raise ShapeError(
             f"could not broadcast input array from shape {value.shape} into shape {shape}",
             where=here.site,
-            remedy="the right-hand side must have the shape of the selected part, or one that broadcasts to it",
+            remedy="the right-hand side must have the shape of the selected part, or one that "
+            "broadcasts to it",
         )
     return broadcast_to(value, shape)
 

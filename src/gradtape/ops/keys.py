@@ -78,7 +78,8 @@ def is_array_index(item: Any) -> bool:
 
 
 def slice_bounds(item: slice, extent: int) -> tuple[int, int, int]:
-    """Return start, number of elements and step of a slice; its bounds may be traced where their numbers are known."""
+    """Return start, number of elements and step of a slice; its bounds may be traced where their numbers
+    are known."""
     bounds = [
         as_int(bound, "a slice's bound") if isinstance(bound, Value) else bound
         for bound in (item.start, item.stop, item.step)
@@ -100,7 +101,8 @@ def wrapped(item: Any, extent: int, axis: int) -> int:
         index = item.__index__()
     except AttributeError:
         raise IndexError(
-            "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean arrays are "
+            "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or "
+            "boolean arrays are "
             f"valid indices; got a {type(item).__name__}"
         ) from None
     if not -extent <= index < extent:
@@ -119,7 +121,8 @@ def index_array(item: Any, extent: int, axis: int) -> Value:
     if isinstance(item, Hits):
         if item.extent != extent:
             raise IndexError(
-                f"boolean index did not match indexed array along axis {axis}; size of axis is {extent} but size of"
+                f"boolean index did not match indexed array along axis {axis}; size of axis is "
+                f"{extent} but size of"
                 f" corresponding boolean axis is {item.extent}"
             )
         return as_value(item.positions)

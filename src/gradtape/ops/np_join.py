@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -184,7 +185,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: Any = 0) -> list[Value
         each, extra = divmod(extent, count)
         points = np.cumsum([0] + extra * [each + 1] + (count - extra) * [each]).tolist()
     pieces = []
-    for first, last in zip(points[:-1], points[1:], strict=True):
+    for first, last in pairwise(points):
         start, stop, _ = slice(first, last).indices(extent)
         pieces.append(cut(x, axis, start, stop))
     return pieces

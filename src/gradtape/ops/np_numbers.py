@@ -1,4 +1,5 @@
-"""Functions that look at the numbers themselves: printing, saving, packing bits. NumPy runs them where the numbers are known."""
+"""Functions that look at the numbers themselves: printing, saving, packing bits. NumPy runs them where the
+numbers are known."""
 
 from __future__ import annotations
 

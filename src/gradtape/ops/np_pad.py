@@ -19,8 +19,9 @@ from .join import full, join
 from .np_create import linspace
 from .np_quantile import median
 from .np_reductions import max_, min_
-from .np_shape import broadcast_to_, cut, flipped
+from .np_shape import broadcast_to_, cut
 from .np_statistics import mean
+from .np_turn import flipped
 from .rounding import rint
 from .shape import pad
 

@@ -1,4 +1,5 @@
-"""Arrays as sets, where the numbers are known: the elements are taken from the arrays, so that the derivative follows."""
+"""Arrays as sets, where the numbers are known: the elements are taken from the arrays, so that the
+derivative follows."""
 
 from __future__ import annotations
 

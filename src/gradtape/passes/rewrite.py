@@ -57,13 +57,12 @@ def with_outputs(graph: Graph, becomes: dict[Value, Value]) -> Graph:
 
 
 def closed(graph: Graph) -> Graph:
-    """Return the graph with inputs and constants that have no history.
+    """Return a copy of the graph with inputs and constants that have no history.
 
-    A tape's pending work starts at values that nodes have computed earlier. No pass may look behind these.
+    A tape's pending work starts at values that nodes have computed earlier. No pass may look behind these, and nothing that compiling
+    leaves to the cycle collector may keep a user's arrays alive.
     """
     leaves = [*graph.inputs, *graph.constants()]
-    if all(value.node is None for value in leaves):
-        return graph
     inputs = set(graph.inputs)
     becomes = {value: Value(value.aval, data=None if value in inputs else value.data) for value in leaves}
     nodes = []
