@@ -1,7 +1,8 @@
 """The graph: values, the nodes that make them, and closed views of them.
 
-A `Value` is a place in a directed acyclic graph that grows as the user's code runs. A `Node` applies one op. A `Graph` is a closed view of such a
-DAG: inputs, nodes in topological order, outputs. Transforms append nodes that refer to the values already there; nothing is ever rewritten in place.
+A `Value` is a place in a directed acyclic graph that grows as the user's code runs. A `Node` applies one op. A `Graph` is a
+closed view of such a DAG: inputs, nodes in topological order, outputs. Transforms append nodes that refer to the values already
+there; nothing is ever rewritten in place.
 """
 
 from __future__ import annotations
@@ -311,9 +312,7 @@ def extract(
             if node in done:
                 continue
             stack.append((None, node))
-            for operand in reversed(node.inputs):
-                if operand not in seen:
-                    stack.append((operand, None))
+            stack.extend([(operand, None) for operand in reversed(node.inputs) if operand not in seen])
     return nodes, leaves
 
 

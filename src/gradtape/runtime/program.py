@@ -90,7 +90,7 @@ class Program:
     def __init__(self, graph: Graph, kernel: Kernel) -> None:
         self.graph = graph
         self.kernel = kernel
-        self._constants: list[Any] = [np.ascontiguousarray(value.data) for value in graph.constants()]  # type: ignore[arg-type]
+        self._constants: list[Any] = [np.ascontiguousarray(value.data) for value in graph.constants()]
         self._scratch: list[NDArray] = []
 
     def run(self, arrays: Sequence[NDArray]) -> list[NDArray]:
@@ -127,9 +127,7 @@ class Program:
         computed = compute_values(self.graph, arrays)
         for guard, actual in missed_guards(self.graph, computed):
             raise GuardMiss(guard, actual)
-        return [
-            np.array(computed[value] if value in computed else value.data) for value in self.graph.outputs
-        ]
+        return [np.array(computed.get(value, value.data)) for value in self.graph.outputs]
 
     def bind(self, fallback: Callable[..., Any], statics: Sequence[object]) -> NativeFunction | None:
         """Return a native callable that answers calls of the form it was compiled for and hands all others to `fallback`."""

@@ -99,7 +99,11 @@ def _structure(nodes: Sequence[Node], inputs: Sequence[Value], ends: Sequence[Va
 
 
 def _literal(value: Value) -> Any:
-    return (value.data.dtype, value.data.tobytes()) if isinstance(value, Literal) and value.data is not None else None
+    return (
+        (value.data.dtype, value.data.tobytes())
+        if isinstance(value, Literal) and value.data is not None
+        else None
+    )
 
 
 def _template(inputs: Sequence[Value], targets: Sequence[Value], pulled: Sequence[Value | None]) -> Template:
