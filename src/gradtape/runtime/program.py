@@ -99,7 +99,7 @@ class Program:
         Parameters
         ----------
         arrays : sequence of ndarray
-            One per input: C-contiguous, aligned, native.
+            One per input: aligned, native.
 
         Returns
         -------
@@ -116,7 +116,9 @@ class Program:
             return self._interpret(arrays)
         outputs = [np.empty(value.shape, value.dtype) for value in self.graph.outputs]
         scratch = self._scratch.pop() if self._scratch else _aligned(kernel.workspace)
-        status = call_flat(kernel.loaded, [*arrays, *self._constants], outputs, scratch)
+        # What the interpreter computed may be a view.
+        inputs = [array if array.flags.c_contiguous else np.ascontiguousarray(array) for array in arrays]
+        status = call_flat(kernel.loaded, [*inputs, *self._constants], outputs, scratch)
         missed = int(scratch[:8].view(np.int64)[0]) if status > 0 else 0
         self._scratch.append(scratch)
         if status > 0:
