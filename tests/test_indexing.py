@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis.extra import numpy as hnp
 
 from gradtape.errors import ConcretizationError
-from gradtape.ir.graph import Value
+from gradtape.ir.graph import Mark, Value
 from gradtape.ops.indexing import getitem, setitem
 
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)
@@ -293,6 +293,15 @@ def test_a_traced_number_is_an_index() -> None:
     ):
         (found,) = run([getitem(source, key)], [source, index], [x, i])
         np.testing.assert_array_equal(found, expected, strict=True)
+
+
+def test_the_numbers_of_an_index_that_is_followed_are_not_taken_for_constants() -> None:
+    base, v, example, later = np.zeros(3), np.array([1.0, 2.0]), np.array([0, 1]), np.array([1, 1])
+    source, value, index = input_like(base), input_like(v), input_like(example)
+    index.data, index.marks = example, (Mark(),)
+    written_value = setitem(source, index, value)
+    index.data = None
+    check_derivatives([written_value], [source, value, index], [base, v, later])
 
 
 def test_a_traced_mask_chooses_where_a_scalar_is_written() -> None:
