@@ -283,6 +283,8 @@ def _parse(shape: Shape, key: Any) -> Basic | Advanced:
     advanced = any(is_array_index(item) for item in items)
     axis = 0
     for position, item in enumerate(items):
+        if item is Ellipsis:
+            continue
         if item is None:
             result.append(1)
             continue
