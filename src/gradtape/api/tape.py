@@ -18,9 +18,9 @@ from ..ir.types import is_inexact
 from ..kinds.operands import as_value
 from ..trace.array import Array
 from ..trace.contexts import Watcher, contexts
+from ..trace.replay import gradients
 from ..trace.sites import user_site
 from ..trace.variable import Variable
-from ..transforms.vjp import vjp
 from ..trees import flatten_with_none, place_of_leaf, unflatten
 from .ends import (
     Source,
@@ -51,14 +51,14 @@ class _Record(Watcher):
         self.variables: dict[int, Variable] = {}
         self._accessed = accessed
         self._asked_for: set[int] = set()
-        self._readings: dict[int, weakref.WeakSet[Value]] = {}
+        self._readings: dict[int, weakref.WeakValueDictionary[int, Value]] = {}
 
     def mark_for(self, variable: Any) -> Mark | None:
         return self.mark if self.mark.recording and self.wants(variable) else None
 
     def note(self, variable: Any, value: Value) -> None:
         self.variables[variable.serial] = variable
-        self._readings.setdefault(variable.serial, weakref.WeakSet()).add(value)
+        self._readings.setdefault(variable.serial, weakref.WeakValueDictionary())[id(value)] = value
 
     def wants(self, variable: Variable) -> bool:
         """Return whether readings of a variable are followed while the tape records."""
@@ -71,7 +71,7 @@ class _Record(Watcher):
 
     def readings(self, variable: Variable) -> tuple[Value, ...]:
         """Return what was read of a variable and is still in use."""
-        return tuple(self._readings.get(variable.serial, ()))
+        return tuple(self._readings.get(variable.serial, {}).values())
 
     def close(self) -> None:
         """Give up the record; which variables were watched stays known."""
@@ -340,8 +340,9 @@ class GradientTape:
         starts = [_source(leaf, record) for leaf in source_leaves]
         seeds = seeds_for(output_gradients, targets, "gradient")
         with self._asked(record):
-            gradients = completed(_pulled(record.mark, targets, seeds, starts), starts, choice, sources)
-        return unflatten(spec, [None if part is None else Array(unliteral(part)) for part in gradients])
+            parts = _pulled(record.mark, targets, seeds, starts, last=not self._persistent)
+            found = completed(parts, starts, choice, sources)
+        return unflatten(spec, [None if part is None else Array(unliteral(part)) for part in found])
 
     @contextmanager
     def _asked(self, record: _Record) -> Iterator[None]:
@@ -417,7 +418,7 @@ def _source(leaf: Any, record: _Record) -> Source:
 
 
 def _pulled(
-    mark: Mark, targets: list[Value], seeds: list[Value], sources: list[Source]
+    mark: Mark, targets: list[Value], seeds: list[Value], sources: list[Source], *, last: bool
 ) -> list[Value | None]:
     """Return the gradient of the targets in each source, along values that carry `mark`."""
     chosen = [
@@ -425,10 +426,11 @@ def _pulled(
         for value, seed in zip(targets, seeds, strict=True)
         if mark in value.marks and is_inexact(value.dtype)
     ]
-    parts = vjp(
+    parts = gradients(
         [value for value, _ in chosen],
         [value for source in sources for value in source.values],
         [seed for _, seed in chosen],
-        lambda value: mark not in value.marks,
+        mark,
+        last=last,
     )
     return gathered(sources, parts)

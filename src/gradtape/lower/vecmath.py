@@ -5,30 +5,28 @@ from __future__ import annotations
 import functools
 from typing import Final
 
-import numpy as np
-
 from ..config import config
 from ..loops.ir import Dtype
+from .host import has_symbol
 
 TWO_ARGUMENTS: Final = frozenset(("pow", "atan2", "hypot"))
-
-_LIBRARIES: Final = ("libm.so.6", "libmvec.so.1")
 
 
 def c_name(name: str, dtype: Dtype) -> str:
     """Return the C function for a dtype: ``exp`` or ``expf``."""
-    return name + "f" if dtype == np.float32 else name
+    return name + "f" if dtype.char == "f" else name
 
 
 @functools.cache
 def vector_variants(name: str, single: bool) -> tuple[tuple[int, str], ...]:
-    """Return the vector forms of a C function that this machine can run: lanes and symbol, the widest first."""
+    """Return the vector forms of a C function that this machine can run: lanes and symbol, the widest
+    first."""
     kind = "vv" if name.removesuffix("f") in TWO_ARGUMENTS else "v"
     found = []
     for letter, lanes in _isa():
         width = lanes * 2 if single else lanes
         symbol = f"_ZGV{letter}N{width}{kind}_{name}"
-        if _has_symbol(symbol):
+        if has_symbol(symbol):
             found.append((width, symbol))
     return tuple(found)
 
@@ -38,12 +36,13 @@ def vector_attribute(name: str, dtype: Dtype) -> tuple[str, tuple[tuple[int, str
 
     Examples
     --------
+    >>> import numpy as np
     >>> vector_attribute("no_such_function", np.dtype(float))
     ('', ())
     """
     if config.precise_math:
         return "", ()
-    variants = vector_variants(name, dtype == np.float32)
+    variants = vector_variants(name, dtype.char == "f")
     if not variants:
         return "", ()
     kind = "vv" if name.removesuffix("f") in TWO_ARGUMENTS else "v"
@@ -72,22 +71,3 @@ def _isa() -> tuple[tuple[str, int], ...]:
     wide = (("e", 8),) if features.get("avx512f") else ()
     middle = (("d", 4),) if features.get("avx2") else ()
     return (*wide, *middle, ("b", 2))
-
-
-@functools.cache
-def _has_symbol(name: str) -> bool:
-    import llvmlite.binding as llvm
-
-    _load()
-    return llvm.address_of_symbol(name) is not None
-
-
-@functools.cache
-def _load() -> None:
-    import llvmlite.binding as llvm
-
-    for library in _LIBRARIES:
-        try:
-            llvm.load_library_permanently(library)
-        except RuntimeError:
-            continue
