@@ -36,6 +36,15 @@ class AggregationMethod(enum.IntEnum):
     """How the terms of a gradient are to be added up.
 
     The members are TensorFlow's. In gradtape the compiler decides how sums are evaluated, so they make no difference beyond rounding.
+
+    Examples
+    --------
+    >>> import gradtape as gt
+    >>> @gt.jit
+    ... def slope(x):
+    ...     return gt.gradients(x * x, x, aggregation_method=gt.AggregationMethod.EXPERIMENTAL_TREE)[0]
+    >>> float(slope(3.0))
+    6.0
     """
 
     ADD_N = 0
