@@ -217,7 +217,9 @@ def test_watched_variables_come_in_order_of_construction_and_outlive_the_gradien
         third = gt.Variable(3.0)
         y = third * y
     tape.gradient(y, first)
-    assert [v is w for v, w in zip(tape.watched_variables(), (first, second, third), strict=True)] == [True] * 3
+    assert [v is w for v, w in zip(tape.watched_variables(), (first, second, third), strict=True)] == [
+        True
+    ] * 3
     with tape:
         third.value()
     (only,) = tape.watched_variables()

@@ -168,7 +168,7 @@ def test_copies_are_variables_of_their_own():
 def test_variables_are_released():
     v = gt.Variable(PAIR)
     v.assign_add(1.0)
-    f = gt.jit(lambda x: v * x)
+    f = gt.jit(v.__mul__)
     f(2.0)
     g = gt.jit(lambda u, x: u * x)
     u = gt.Variable(PAIR)
@@ -484,7 +484,10 @@ def test_a_function_forgets_variables_that_are_gone():
 
 
 def test_shapes_and_dtypes_pass_through_compiled_functions():
-    parts = [gt.Variable(np.ones(shape, dtype)) for shape, dtype in [((), "f4"), ((2, 3), "i4"), ((0,), "f8"), ((3,), "?")]]
+    parts = [
+        gt.Variable(np.ones(shape, dtype))
+        for shape, dtype in [((), "f4"), ((2, 3), "i4"), ((0,), "f8"), ((3,), "?")]
+    ]
 
     @gt.jit
     def f():

@@ -23,7 +23,7 @@ from .content import Content
 from .contexts import Scope, Watcher, contexts, running_trace, trace_below
 from .force import force
 from .guards import Trace, trace_of
-from .handle import Handle, plain
+from .handle import plain
 from .sites import user_site
 
 _serials: Final = itertools.count()
@@ -299,7 +299,9 @@ def _initial(given: Any, dtype: Any) -> Value:
         given = given()
     if given is None:
         raise ArgumentError(
-            "Variable: initial_value is None", where=here.site, remedy="pass an array, a number, or a nested list"
+            "Variable: initial_value is None",
+            where=here.site,
+            remedy="pass an array, a number, or a nested list",
         )
     wanted = None if dtype is None else check_dtype(np.dtype(dtype), "dtype")
     value = as_value(plain(given), "initial_value")
