@@ -179,9 +179,9 @@ class Variable(Array):
 
     @property
     def followed(self) -> bool:
-        """Whether somebody around would take notice of a reading: a tape that follows it, or a trace."""
+        """Whether somebody around would take notice of a reading: a tape that follows it, a trace, or a function that may ask."""
         return any(
-            context.mark_for(self) is not None if isinstance(context, Watcher) else isinstance(context, Trace)
+            not isinstance(context, Watcher) or context.mark_for(self) is not None
             for context in contexts.stack
         )
 
