@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
@@ -12,11 +13,11 @@ import numpy as np
 
 from ..errors import ArgumentError, DtypeError, IntegerWatchWarning, TapeError, warn
 from ..ir.builder import here
-from ..ir.graph import Mark, Value
+from ..ir.graph import Literal, Mark, Value
 from ..ir.types import is_inexact
 from ..kinds.operands import as_value
 from ..trace.array import Array
-from ..trace.contexts import contexts
+from ..trace.contexts import Watcher, contexts
 from ..trace.replay import gradients
 from ..trace.sites import user_site
 from ..trace.variable import Variable
@@ -31,7 +32,52 @@ from .ends import (
     unconnected_choice,
     unliteral,
 )
-from .record import Record
+
+
+class _Record(Watcher):
+    """What a tape has seen: the mark that its values carry, and the variables that were read.
+
+    Parameters
+    ----------
+    accessed : bool
+        Whether trainable variables are followed without being asked for.
+    """
+
+    __slots__ = ("_accessed", "_asked_for", "_readings", "mark", "variables")
+
+    def __init__(self, accessed: bool) -> None:
+        self.mark = Mark(threading.get_ident())
+        self.mark.recording = False
+        self.variables: dict[int, Variable] = {}
+        self._accessed = accessed
+        self._asked_for: set[int] = set()
+        self._readings: dict[int, weakref.WeakValueDictionary[int, Value]] = {}
+
+    def mark_for(self, variable: Any) -> Mark | None:
+        return self.mark if self.mark.recording and self.wants(variable) else None
+
+    def note(self, variable: Any, value: Value) -> None:
+        self.variables[variable.serial] = variable
+        self._readings.setdefault(variable.serial, weakref.WeakValueDictionary())[id(value)] = value
+
+    def wants(self, variable: Variable) -> bool:
+        """Return whether readings of a variable are followed while the tape records."""
+        return (self._accessed and variable.trainable) or variable.serial in self._asked_for
+
+    def ask_for(self, variable: Variable) -> None:
+        """Follow a variable from here on, trainable or not."""
+        self.variables[variable.serial] = variable
+        self._asked_for.add(variable.serial)
+
+    def readings(self, variable: Variable) -> tuple[Value, ...]:
+        """Return what was read of a variable and is still in use."""
+        return tuple(self._readings.get(variable.serial, {}).values())
+
+    def close(self) -> None:
+        """Give up the record; which variables were watched stays known."""
+        self.mark.recording = False
+        self.mark.over = True
+        self._readings.clear()
 
 
 class GradientTape:
@@ -62,7 +108,7 @@ class GradientTape:
     """
 
     def __init__(self, persistent: bool = False, watch_accessed_variables: bool = True) -> None:
-        self._record: Record | None = None
+        self._record: _Record | None = None
         for argument, given in (
             ("persistent", persistent),
             ("watch_accessed_variables", watch_accessed_variables),
@@ -86,7 +132,7 @@ class GradientTape:
                 remedy="leave its with block first, or make another tape",
             )
         if self._record is None or self._used:
-            self._record = Record(self._accessed)
+            self._record = _Record(self._accessed)
             self._used = False
         self._active = True
         self._record.mark.thread = threading.get_ident()
@@ -172,7 +218,7 @@ class GradientTape:
             if isinstance(array, Variable):
                 record.ask_for(array)
             else:
-                record.watch(array)
+                _mark(array, record.mark)
         return unflatten(spec, watched)
 
     def watched_variables(self) -> tuple[Variable, ...]:
@@ -212,7 +258,7 @@ class GradientTape:
         return self._stopped(record)
 
     @contextmanager
-    def _stopped(self, record: Record) -> Iterator[None]:
+    def _stopped(self, record: _Record) -> Iterator[None]:
         record.mark.recording = False
         try:
             yield
@@ -241,7 +287,7 @@ class GradientTape:
         old = self._record
         if old is None or not old.mark.recording:
             raise self._not_recording("reset")
-        fresh = self._record = Record(self._accessed)
+        fresh = self._record = _Record(self._accessed)
         fresh.mark.recording = True
         contexts.stack[contexts.stack.index(old)] = fresh
         old.close()
@@ -290,8 +336,8 @@ class GradientTape:
         choice = unconnected_choice(unconnected_gradients, "gradient")
         target_leaves, _ = array_leaves(target, "target", "gradient")
         source_leaves, spec = array_leaves(sources, "source", "gradient")
-        targets = [record.target_value(leaf) for leaf in target_leaves]
-        starts = [record.source(leaf) for leaf in source_leaves]
+        targets = [_target_value(leaf, record) for leaf in target_leaves]
+        starts = [_source(leaf, record) for leaf in source_leaves]
         seeds = seeds_for(output_gradients, targets, "gradient")
         with self._asked(record):
             parts = _pulled(record.mark, targets, seeds, starts, last=not self._persistent)
@@ -299,7 +345,7 @@ class GradientTape:
         return unflatten(spec, [None if part is None else Array(unliteral(part)) for part in found])
 
     @contextmanager
-    def _asked(self, record: Record) -> Iterator[None]:
+    def _asked(self, record: _Record) -> Iterator[None]:
         """Let a one-shot tape give up its record, unless the asking fails."""
         if self._persistent:
             yield
@@ -314,7 +360,7 @@ class GradientTape:
         self._used = True
         record.close()
 
-    def _live(self, caller: str) -> Record:
+    def _live(self, caller: str) -> _Record:
         """Return the record that a call of `caller` is about."""
         if self._record is None:
             raise TapeError(
@@ -339,6 +385,36 @@ class GradientTape:
             where=user_site(),
             remedy=f"call tape.{caller}() inside of the tape's with block",
         )
+
+
+def _mark(array: Array, mark: Mark) -> None:
+    """Let a tape follow an array from here on."""
+    value = array.value
+    if isinstance(value, Literal):
+        array.rebind(unliteral(value))
+        value = array.value
+    if mark not in value.marks:
+        value.marks = (*[other for other in value.marks if not other.over], mark)
+
+
+def _target_value(leaf: Any, record: _Record) -> Value:
+    if not isinstance(leaf, Variable):
+        value: Value = leaf.value
+        return value
+    known = record.readings(leaf)
+    if known or not record.wants(leaf):
+        return known[0] if known else leaf.value
+    reading = leaf.reading_for(record.mark)
+    record.note(leaf, reading)
+    return reading
+
+
+def _source(leaf: Any, record: _Record) -> Source:
+    values = record.readings(leaf) if isinstance(leaf, Variable) else (leaf.value,)
+    followed = is_inexact(leaf.dtype)
+    return Source(
+        leaf.shape, leaf.dtype, tuple(value for value in values if followed and record.mark in value.marks)
+    )
 
 
 def _pulled(
