@@ -15,6 +15,7 @@ from ..ir.types import Shape
 from ..ops.cast import identity
 from ..ops.indexing import fit_for_write
 from .content import Reading
+from .contexts import scopes
 from .force import force
 from .views import View
 
@@ -92,7 +93,7 @@ def apart(value: Value) -> Value:
     """Return a value that no other handle has: to watch one array is not to watch its copy."""
     if not isinstance(value, Reading) and (value.owner is None or value.owner() is None):
         return value
-    if value.data is not None and not value.marks:
+    if value.data is not None and not value.marks and not scopes():
         return Value(value.aval, data=value.data)
     fresh = emit(identity, [value])
     fresh.aval = value.aval
