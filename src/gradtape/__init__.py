@@ -7,11 +7,13 @@ array([2., 4.])
 
 from . import errors as errors
 from . import ops as _rows  # noqa: F401 - the rows enter themselves
+from .api import debug as debug
 from .api import inspect as inspect
 from .api.check import check_grads as check_grads
 from .api.create import asarray as asarray
 from .api.create import constant as constant
 from .api.create import stop_gradient as stop_gradient
+from .api.debug.naming import name as name
 from .api.jit import jit as jit
 from .api.tape import GradientTape as GradientTape
 from .api.transform import grad as grad

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, overload
+from weakref import WeakSet
 
 from ..config import config
 from ..errors import ArgumentError, DtypeError, InternalError
 from ..runtime.callable import FastCallable, vectorcalled
 from ..trace.callsite import CallSite, Specialisation
+from ..trace.instruments import RECORDING
 from ..trace.signature import StaticArguments
 from ..trace.sites import user_site, without_internals
 
 CHAIN_LENGTH = 6
+
+_everyone: WeakSet[Jitted] = WeakSet()
 
 
 @vectorcalled
@@ -39,6 +44,7 @@ class Jitted(FastCallable):
         self._answer = answer
         self._chain: list[Specialisation] = []
         site.on_new = self._install
+        _everyone.add(self)
 
     def __repr__(self) -> str:
         return f"<gradtape.jit of {self.site.name}: {self.site.traces} traces>"
@@ -52,6 +58,9 @@ class Jitted(FastCallable):
         if specialisation.native is None or specialisation.program.kernel.loaded is None:
             return
         self._chain = [specialisation, *self._chain[: CHAIN_LENGTH - 1]]
+        self._link()
+
+    def _link(self) -> None:
         fallback: Any = self._answer
         for link in reversed(self._chain):
             assert link.native is not None
@@ -59,6 +68,31 @@ class Jitted(FastCallable):
             rest, fallback = fallback, native
         self.install(native)
         self.fallback = rest
+
+    def suspend(self) -> None:
+        """Answer every call in Python."""
+        self.uninstall()
+        self.fallback = self._answer
+
+    def resume(self) -> None:
+        """Let machine code answer again."""
+        if self._chain:
+            self._link()
+
+
+@contextmanager
+def running_recorded() -> Iterator[None]:
+    """Run jitted functions as they stand, op by op, while a debugging tool looks on."""
+    RECORDING.tools += 1
+    for function in list(_everyone):
+        function.suspend()
+    try:
+        yield
+    finally:
+        RECORDING.tools -= 1
+        if not RECORDING.tools:
+            for function in list(_everyone):
+                function.resume()
 
 
 @overload

@@ -25,6 +25,7 @@ from ..kinds.operands import as_value, broadcast_to
 from ..ops.cast import convert
 from ..trace.array import Array
 from ..trace.handle import Handle
+from ..trace.log import log_of
 from ..trace.sites import user_site
 from ..transforms.vjp import vjp
 from ..trees import flatten, place_of_leaf, unflatten
@@ -108,6 +109,11 @@ class GradientTape:
         )
         return f"<GradientTape: {state}{', persistent' if self._persistent else ''}>"
 
+    @property
+    def mark(self) -> Mark | None:
+        """What the values that this tape follows carry; None while it was never entered."""
+        return self._mark
+
     def watch(self, x: Any) -> Any:
         """Follow arrays from here on.
 
@@ -153,6 +159,7 @@ class GradientTape:
             )
         if mark not in value.marks:
             value.marks = (*value.marks, mark)
+            log_of(mark).watched[value] = here.site
         return array
 
     def gradient(

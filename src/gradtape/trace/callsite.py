@@ -21,6 +21,7 @@ from .array import Array
 from .force import force
 from .guards import Guard, Trace
 from .handle import Handle
+from .instruments import RECORDING
 from .signature import EVERYTHING_TRACED, Call, NativeCall, StaticArguments, is_dynamic, native_call
 from .sites import user_site
 
@@ -138,7 +139,7 @@ class CallSite:
         call = Call(args, kwargs, self.static)
         if call.traced:
             return self.run_recorded(call, keep_arrays=True)
-        if not config.jit or config.eager:
+        if not config.jit or config.eager or RECORDING.tools:
             return self.run_recorded(call)
         with _tracing:
             branches = self.branches.get(call.key)

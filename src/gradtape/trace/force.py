@@ -12,6 +12,7 @@ from ..errors import LeakedValueError
 from ..ir.graph import Graph, Node, Value, extract
 from ..ir.op import NDArray
 from ..runtime.program import repeated_program
+from .instruments import CHECKS
 from .sites import user_site
 
 SMALL_WORK = 200_000
@@ -29,6 +30,14 @@ def force(values: Sequence[Value]) -> list[NDArray]:
     LeakedValueError
         For a value of a jitted function that has returned.
     """
+    arrays = compute(values)
+    for check in CHECKS:
+        check(values)
+    return arrays
+
+
+def compute(values: Sequence[Value]) -> list[NDArray]:
+    """Return what `force` returns, unchecked."""
     pending = [value for value in values if value.data is None]
     if pending:
         nodes, leaves = extract(pending)
@@ -47,7 +56,8 @@ def force(values: Sequence[Value]) -> list[NDArray]:
                     kept[out] = None
         graph = Graph(leaves, nodes, tuple(kept), "tape")
         arrays = [leaf.data for leaf in leaves]
-        program = repeated_program(graph, at_once=_work(nodes) > SMALL_WORK) if config.jit else None
+        compiled = config.jit and not CHECKS
+        program = repeated_program(graph, at_once=_work(nodes) > SMALL_WORK) if compiled else None
         if program is None:
             _interpret(nodes)
         else:

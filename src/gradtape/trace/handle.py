@@ -13,7 +13,8 @@ from ..ir.builder import here
 from ..ir.graph import Value
 from ..ir.types import Shape
 from ..ops.indexing import fit_for_write
-from .force import force
+from .force import compute
+from .instruments import CHECKS, MADE
 from .views import View
 
 
@@ -30,7 +31,9 @@ class Handle:
         self._contiguous = True
         value.owner = weakref.ref(self)
         if config.eager:
-            force([value])
+            compute([value])
+        if CHECKS:
+            MADE.append(weakref.ref(self))
 
     @property
     def value(self) -> Value:

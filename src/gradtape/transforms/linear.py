@@ -43,6 +43,10 @@ class Cotangents:
     def get(self, value: Value) -> Cotangent | None:
         return self._found.get(value)
 
+    def items(self) -> tuple[tuple[Value, Cotangent], ...]:
+        """Return all of them, in the order in which they were first met."""
+        return tuple(self._found.items())
+
     def take(self, node: Node) -> list[Cotangent | None]:
         """Return the cotangents of a node's outputs; they are not needed again."""
         return [self._found.get(out) for out in node.outs]

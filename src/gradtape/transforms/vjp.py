@@ -10,6 +10,7 @@ from ..ir.graph import Mark, Node, Value, extract
 from ..ir.types import is_inexact
 from ..kinds.elementwise import Elementwise, scaled
 from .linear import Cotangent, Cotangents, pull_linear
+from .observers import OBSERVERS, Sweep, backward_of
 
 
 def vjp(
@@ -39,6 +40,19 @@ def vjp(
     A. Griewank and A. Walther, "Evaluating Derivatives", 2nd ed., SIAM 2008, chapter 3 (reverse mode); the split into linearisation and
     transposition follows A. Radul et al., "You Only Linearize Once", POPL 2023.
     """
+    sweep = sweep_back(targets, sources, cotangents, stop)
+    for observer in tuple(OBSERVERS):
+        observer.see(sweep)
+    return list(sweep.results)
+
+
+def sweep_back(
+    targets: Sequence[Value],
+    sources: Sequence[Value],
+    cotangents: Sequence[Value],
+    stop: Callable[[Value], bool],
+) -> Sweep:
+    """Do what `vjp` does and return all that arrived on the way; nobody is told."""
     wanted = set(sources)
     # Sources are not stops for the walk: another source may lie above them, and its gradient is total.
     nodes, _ = extract(
@@ -51,11 +65,11 @@ def vjp(
     for node in reversed(nodes):
         if any(out in active and found.get(out) is not None for out in node.outs):
             _pull_back(node, active, found)
-    result: list[Value | None] = []
+    results: list[Value | None] = []
     for source in sources:
         cotangent = found.get(source)
-        result.append(None if cotangent is None else cotangent.applied())
-    return result
+        results.append(None if cotangent is None else cotangent.applied())
+    return Sweep(tuple(targets), tuple(results), found.items)
 
 
 def _depends_on(nodes: Sequence[Node], sources: set[Value]) -> set[Value]:
@@ -70,7 +84,7 @@ def _depends_on(nodes: Sequence[Node], sources: set[Value]) -> set[Value]:
 def _pull_back(node: Node, active: set[Value], found: Cotangents) -> None:
     """Add the cotangents of a node's active inputs."""
     op = node.op
-    with at(node.site):
+    with at(backward_of(node.site, op.name)):
         if isinstance(op, Elementwise) and op.partials is not None:
             cotangent = found.get(node.out)
             assert cotangent is not None

@@ -1,0 +1,84 @@
+"""Who looks on while gradients are made: debuggers, statistics, checks."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakSet
+
+from ..ir.graph import Value
+from .linear import Cotangent
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """One sweep in reverse.
+
+    Attributes
+    ----------
+    targets : tuple of Value
+        Where it began.
+    results : tuple of Value or None
+        The cotangents of the sources; None where no path leads to one.
+    arrived : callable
+        Returns pairs of every value on the way and its total cotangent, in the order of arrival: targets first.
+    """
+
+    targets: tuple[Value, ...]
+    results: tuple[Value | None, ...]
+    arrived: Callable[[], tuple[tuple[Value, Cotangent], ...]]
+
+
+class Observer(ABC):
+    """Is told of every sweep while it is among `OBSERVERS`."""
+
+    @abstractmethod
+    def see(self, sweep: Sweep) -> None:
+        """Take note of a sweep that has just been appended to the graph."""
+
+
+OBSERVERS: WeakSet[Observer] = WeakSet()
+"""Those who are told. An observer that nobody holds any more is gone."""
+
+
+class Backward:
+    """The place of a node that a sweep in reverse made: the user's line of the op whose derivative it computes.
+
+    Parameters
+    ----------
+    site : object
+        The place of that op.
+    op : str
+        Its name.
+    """
+
+    __slots__ = ("op", "site")
+
+    def __init__(self, site: Any, op: str) -> None:
+        self.site = site
+        self.op = op
+
+    @property
+    def filename(self) -> str:
+        name: str = self.site.filename
+        return name
+
+    @property
+    def line(self) -> int:
+        line: int = self.site.line
+        return line
+
+    @property
+    def function(self) -> str:
+        name: str = self.site.function
+        return name
+
+    def __repr__(self) -> str:
+        return repr(self.site)
+
+
+def backward_of(site: Any, op: str) -> Any:
+    """Return the place of what computes the derivative of `op`; nothing is known where the op's own place is not."""
+    return None if site is None else Backward(site.site if isinstance(site, Backward) else site, op)
