@@ -5,16 +5,17 @@
 array([2., 4.])
 """
 
+import importlib as _importlib
+import typing as _typing
+
 from . import errors as errors
 from . import ops as _rows  # noqa: F401 - the rows enter themselves
-from .api import debug as debug
-from .api import inspect as inspect
 from .api.check import check_grads as check_grads
 from .api.create import asarray as asarray
 from .api.create import constant as constant
 from .api.create import stop_gradient as stop_gradient
-from .api.debug.naming import name as name
 from .api.jit import jit as jit
+from .api.naming import name as name
 from .api.tape import GradientTape as GradientTape
 from .api.transform import grad as grad
 from .api.transform import jvp as jvp
@@ -23,4 +24,15 @@ from .api.transform import vjp as vjp
 from .config import config as config
 from .trace.array import Array as Array
 
+if _typing.TYPE_CHECKING:
+    from .api import debug as debug
+    from .api import inspect as inspect
+
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> object:
+    """Import `inspect` and `debug` when they are first used: `inspect` brings the compiler, which cached kernels do not need."""
+    if name in ("debug", "inspect"):
+        return _importlib.import_module(f".api.{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,6 +10,7 @@ from weakref import WeakSet
 from ..config import config
 from ..errors import ArgumentError, DtypeError, InternalError
 from ..runtime.callable import FastCallable, vectorcalled
+from ..runtime.entry import NativeFunction
 from ..trace.callsite import CallSite, Specialisation
 from ..trace.instruments import RECORDING
 from ..trace.signature import StaticArguments
@@ -62,12 +63,10 @@ class Jitted(FastCallable):
 
     def _link(self) -> None:
         fallback: Any = self._answer
-        for link in reversed(self._chain):
-            assert link.native is not None
-            native = link.program.bind(fallback, link.native.statics)
-            rest, fallback = fallback, native
-        self.install(native)
-        self.fallback = rest
+        for link in reversed(self._chain[1:]):
+            fallback = _bound(link, fallback)
+        self.install(_bound(self._chain[0], fallback))
+        self.fallback = fallback
 
     def suspend(self) -> None:
         """Answer every call in Python."""
@@ -78,6 +77,13 @@ class Jitted(FastCallable):
         """Let machine code answer again."""
         if self._chain:
             self._link()
+
+
+def _bound(specialisation: Specialisation, fallback: Callable[..., Any]) -> NativeFunction:
+    assert specialisation.native is not None
+    native = specialisation.program.bind(fallback, specialisation.native.statics)
+    assert native is not None
+    return native
 
 
 @contextmanager

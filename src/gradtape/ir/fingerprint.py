@@ -13,8 +13,9 @@ from .graph import Graph, Literal, Value
 def fingerprint(graph: Graph) -> str:
     """Return a digest of a graph's ops, parameters, types and wiring.
 
-    Inputs and captured constants count by shape and dtype, since their data are bound when a kernel is loaded; numbers in the
-    program text count by their bits. Types of inner values follow from these and are left out.
+    Inputs and captured constants count by shape and dtype, since their data are bound when a kernel is
+    loaded; numbers in the program text count by their bits. Types of inner values follow from these and
+    are left out.
 
     Examples
     --------
@@ -33,7 +34,7 @@ def fingerprint(graph: Graph) -> str:
     def leaf(value: Value) -> str:
         if isinstance(value, Literal):
             assert value.data is not None
-            name = value.data.dtype.char + value.data.tobytes().hex()
+            name = str(value.data.dtype.char) + value.data.tobytes().hex()
         else:
             name = f"c{len(names)}:{_type(value)}"
         names[value] = name
@@ -52,7 +53,8 @@ def fingerprint(graph: Graph) -> str:
     append("->" + ",".join([names.get(value) or leaf(value) for value in graph.outputs]))
     for value, expected in graph.guards:
         append(f"guard {names.get(value) or leaf(value)}=={expected}")
-    return hashlib.blake2b("\n".join(parts).encode(), digest_size=20).hexdigest()
+    digest: str = hashlib.blake2b("\n".join(parts).encode(), digest_size=20).hexdigest()
+    return digest
 
 
 def _type(value: Value) -> str:
@@ -68,5 +70,6 @@ def _param(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"{value.dtype.str}{value.shape}{value.tobytes().hex()}"
     if isinstance(value, np.dtype):
-        return value.str
+        text: str = value.str
+        return text
     return repr(value)

@@ -145,6 +145,8 @@ class Elementwise(Op):
         if params:
             return self._emit(operands, params)
         # Recording is mostly the same few combinations of types: a plan per combination makes it four times as fast.
+        if np.ndarray in map(type, operands):
+            operands = tuple([as_value(x) if type(x) is np.ndarray else x for x in operands])
         key = tuple([id(x.aval) if type(x) is Value else type(x) for x in operands])
         plan = self._plans.get(key)
         if plan is None:
@@ -179,10 +181,9 @@ class Elementwise(Op):
     def _fold(
         self, values: Sequence[Value], wanted: Sequence[np.dtype[Any]], params: dict[str, Any]
     ) -> Value:
+        operands: list[Any] = [conform(v, d, ()).data for v, d in zip(values, wanted, strict=True)]
         with np.errstate(all="ignore"):
-            (data,) = self.evaluate(
-                [conform(v, d, ()).data for v, d in zip(values, wanted, strict=True)], params
-            )  # type: ignore[misc]
+            (data,) = self.evaluate(operands, params)
         folded = literal(data, data.dtype)
         if all(value.aval.weak for value in values) and data.dtype in PYTHON_DTYPES.values():
             folded.aval = aval((), data.dtype, True)

@@ -20,6 +20,8 @@ class Sweep:
     ----------
     targets : tuple of Value
         Where it began.
+    sources : tuple of Value
+        Where it leads.
     results : tuple of Value or None
         The cotangents of the sources; None where no path leads to one.
     arrived : callable
@@ -27,6 +29,7 @@ class Sweep:
     """
 
     targets: tuple[Value, ...]
+    sources: tuple[Value, ...]
     results: tuple[Value | None, ...]
     arrived: Callable[[], tuple[tuple[Value, Cotangent], ...]]
 

@@ -67,9 +67,9 @@ def sweep_back(
             _pull_back(node, active, found)
     results: list[Value | None] = []
     for source in sources:
-        cotangent = found.get(source)
-        results.append(None if cotangent is None else cotangent.applied())
-    return Sweep(tuple(targets), tuple(results), found.items)
+        arrived = found.get(source)
+        results.append(None if arrived is None else arrived.applied())
+    return Sweep(tuple(targets), tuple(sources), tuple(results), found.items)
 
 
 def _depends_on(nodes: Sequence[Node], sources: set[Value]) -> set[Value]:

@@ -21,7 +21,7 @@ from ...transforms.linear import Cotangent
 from ...transforms.observers import OBSERVERS, Observer, Sweep
 from ..convention import flipped
 from ..jit import running_recorded
-from .naming import as_handle, checked_name, described
+from ..naming import as_handle, checked_name, described
 
 
 class GradientsDebugger(Observer):
@@ -37,9 +37,9 @@ class GradientsDebugger(Observer):
     The gradient at a value is that of the target in this value: the sum over all paths from there on. `identify_gradient` gives the
     value a stand-in of its own, at which only what goes through the stand-in arrives.
 
-    A debugger listens to the gradients of tapes as long as it lives and no other one does; of several, those that have been entered
-    listen. Entered (``with debugger:``) it sees into compiled functions as well: these then run op by op instead of natively, until the
-    block ends. The interface is that of TensorFlow's debugger of the same name.
+    A debugger listens to the gradients of tapes as long as it lives, except while another one is entered. Entered (``with debugger:``)
+    it sees into compiled functions as well: these then run op by op instead of natively, until the block ends. The interface is that
+    of TensorFlow's debugger of the same name.
 
     Examples
     --------
@@ -266,7 +266,7 @@ class GradientsDebugger(Observer):
         """
         checked_name(x_tensor_name, "register_gradient_tensor")
         value = as_handle(gradient_tensor, "register_gradient_tensor").value
-        if self._listens():
+        if self._entered or list(debuggers()) == [self]:
             self._gradients[x_tensor_name] = Array(value)
 
     def see(self, sweep: Sweep) -> None:
@@ -290,7 +290,7 @@ class GradientsDebugger(Observer):
     def _listens(self) -> bool:
         if self not in OBSERVERS:
             return False
-        return bool(self._entered) or not any(other is not self for other in debuggers())
+        return bool(self._entered) or not any(other._entered for other in debuggers())
 
     def _default_name(self, value: Value) -> str:
         if value.name is not None:

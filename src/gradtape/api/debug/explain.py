@@ -16,8 +16,8 @@ from ...trace.handle import Handle
 from ...trace.log import Exit, Log, log_of
 from ...trace.sites import Site, user_site
 from ..tape import GradientTape
-from .naming import described
-from .paths import Cut, ancestry, depends, follow, is_flat, uses, vanishing
+from ..naming import described
+from .paths import Cut, ancestry, depends, follow, is_flat, opened, uses, vanishing
 
 
 @dataclass(frozen=True, repr=False)
@@ -139,9 +139,10 @@ def explain_gradient(tape: GradientTape, target: Any, source: Any) -> Explanatio
             f"the target is a plain {type(target).__name__}, which does not know where it came from",
             remedy="keep the Array: no float(), .item() or .numpy() before the gradient",
         )
-    if depends(target.value, source.value):
-        return _connected(target.value, source.value, mark, log)
-    return _apart(target.value, source.value, mark, log)
+    end = opened(target.value, mark)
+    if depends(end, source.value):
+        return _connected(end, source.value, mark, log)
+    return _apart(end, source.value, mark, log)
 
 
 def _connected(target: Value, source: Value, mark: Mark, log: Log) -> Explanation:

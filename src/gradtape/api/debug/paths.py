@@ -14,6 +14,7 @@ from ...ir.types import is_inexact
 from ...kinds.elementwise import Elementwise, flat
 from ...kinds.operands import broadcast_to
 from ...trace.force import compute
+from ...transforms.call import Call, inlined
 from ...transforms.vjp import sweep_back
 
 
@@ -34,6 +35,18 @@ class Cut:
 
 KINDS = ("recording", "stop_gradient", "integer", "no derivative", "position", "comparison")
 """By how likely they are what was not meant."""
+
+
+def opened(target: Value, mark: Mark) -> Value:
+    """Return a target as it was computed op by op, where a call that stands for its whole record computes it now."""
+    node = target.node
+    if node is None or not isinstance(node.op, Call):
+        return target
+    copy = inlined(node.op.graph, node.inputs)[target.index]
+    for step in extract([copy], node.inputs, stop=lambda value: False)[0]:
+        for out in step.outs:
+            out.marks = (mark,)
+    return copy
 
 
 def ancestry(value: Value) -> list[Node]:

@@ -109,11 +109,12 @@ class GradientStatistics(Observer):
     def see(self, sweep: Sweep) -> None:
         self._measure()
         met: dict[Any, int] = {}
+        sources = {source: k for k, source in enumerate(sweep.sources)}
         found = []
         for value, cotangent in reversed(sweep.arrived()):
             if trace_of(cotangent.value) is not None:
                 return
-            key, label = _identity(value)
+            key, label = _identity(value, sources.get(value))
             count = met[key] = met.get(key, -1) + 1
             suffix = f" #{count}" if count else ""
             found.append(((key, count), label + suffix, _held(cotangent)))
@@ -253,8 +254,10 @@ def sparkline(numbers: list[float]) -> str:
     )
 
 
-def _identity(value: Value) -> tuple[Any, str]:
+def _identity(value: Value, source: int | None) -> tuple[Any, str]:
     """Return what a value is told apart by, from step to step, and how it is called."""
+    if source is not None:
+        return ("source", source), value.name or f"source {source}"
     if value.name is not None:
         return value.name, value.name
     if value.node is None:

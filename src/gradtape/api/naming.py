@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from ...errors import DtypeError
-from ...trace.handle import Handle
-from ...trace.sites import user_site
+from ..errors import DtypeError
+from ..trace.handle import Handle
+from ..trace.sites import user_site
 
 T = TypeVar("T")
 
