@@ -15,6 +15,7 @@ from ..trace.callsite import CallSite, Specialisation
 from ..trace.instruments import RECORDING
 from ..trace.signature import StaticArguments
 from ..trace.sites import user_site, without_internals
+from .html import jitted_card
 
 CHAIN_LENGTH = 6
 
@@ -49,6 +50,9 @@ class Jitted(FastCallable):
 
     def __repr__(self) -> str:
         return f"<gradtape.jit of {self.site.name}: {self.site.traces} traces>"
+
+    def _repr_html_(self) -> str:
+        return jitted_card(self.site)
 
     def _install(self, specialisation: Specialisation) -> None:
         """Let machine code answer calls like this one, where it can.

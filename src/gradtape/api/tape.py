@@ -30,6 +30,7 @@ from ..trace.replay import gradients
 from ..trace.sites import user_site
 from ..trees import flatten, place_of_leaf, unflatten
 from .convention import flipped
+from .html import tape_card
 
 Unconnected: TypeAlias = typing.Literal["none", "zero", "raise"]
 UNCONNECTED: Final = typing.get_args(Unconnected)
@@ -98,7 +99,13 @@ class GradientTape:
             self._mark.recording = False
 
     def __repr__(self) -> str:
-        state = (
+        return f"<GradientTape: {self._state()}{', persistent' if self._persistent else ''}>"
+
+    def _repr_html_(self) -> str:
+        return tape_card(self._state(), self._persistent, self._mark)
+
+    def _state(self) -> str:
+        return (
             "new"
             if self._mark is None
             else "used"
@@ -107,7 +114,6 @@ class GradientTape:
             if self._mark.recording
             else "recorded"
         )
-        return f"<GradientTape: {state}{', persistent' if self._persistent else ''}>"
 
     @property
     def mark(self) -> Mark | None:

@@ -140,7 +140,8 @@ def _applied(
     assert node is not None
     parts = iter(outs[len(targets) :])
     if last and all(template.connected):
-        # Nobody needs the record again (unless to find out why a gradient is missing): from now on the call computes the targets, and the old nodes can go.
+        # Nobody needs the record again (unless a gradient is missing and its absence is to be explained): from now on
+        # the call computes the targets, and the old nodes can go.
         for index, target in enumerate(targets):
             if target.data is None and target.node is not node:
                 target.node, target.index = node, index

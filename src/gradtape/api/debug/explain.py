@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import linecache
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +14,9 @@ from ...ir.types import is_inexact
 from ...trace.handle import Handle
 from ...trace.log import Exit, Log, log_of
 from ...trace.sites import Site, user_site
-from ..tape import GradientTape
 from ..naming import described
+from ..svg import code_at
+from ..tape import GradientTape
 from .paths import Cut, ancestry, depends, follow, is_flat, opened, uses, vanishing
 
 
@@ -50,7 +50,7 @@ class Explanation:
         lines = [f"{self.reason}: {self.text}"]
         if self.site is not None:
             lines.append(f"  where: {self.site}")
-            code = source_line(self.site)
+            code = code_at(self.site)
             if code:
                 lines.append(f"      {code}")
         if self.remedy:
@@ -60,7 +60,7 @@ class Explanation:
     def _repr_html_(self) -> str:
         place = ""
         if self.site is not None:
-            code = html.escape(source_line(self.site))
+            code = html.escape(code_at(self.site))
             place = f"<div style='opacity:.7'>{html.escape(str(self.site))}</div><pre style='margin:.2em 1em'>{code}</pre>"
         colour = "#2a9d5c" if self.reason == "connected" else "#d9822b"
         remedy = f"<div><b>What to do:</b> {html.escape(self.remedy)}</div>" if self.remedy else ""
@@ -68,11 +68,6 @@ class Explanation:
             f"<div style='border-left:4px solid {colour};padding:.3em .9em;line-height:1.5'>"
             f"<b>{html.escape(self.reason)}</b>: {html.escape(self.text)}{place}{remedy}</div>"
         )
-
-
-def source_line(site: Any) -> str:
-    """Return the code at a place."""
-    return linecache.getline(site.filename, site.line).strip()
 
 
 def explain_gradient(tape: GradientTape, target: Any, source: Any) -> Explanation:
@@ -185,14 +180,18 @@ def _explain_cut(cuts: list[Cut], mark: Mark, log: Log) -> Explanation:
         return Explanation("stop_gradient", text + more, site, name, "take it out, if that was not meant")
     if cut.kind == "integer":
         text = f"the value is converted to {node.outs[0].dtype} here, and integers carry no derivative"
-        return Explanation("integer", text + more, site, name, "stay with floats: np.floor, np.round or nothing")
+        return Explanation(
+            "integer", text + more, site, name, "stay with floats: np.floor, np.round or nothing"
+        )
     if cut.kind == "comparison":
         text = f"{name} gives booleans: they jump, and have no derivative"
         remedy = "let the floats themselves reach the target, as in np.where(x > 0, x, 0); for a smooth step, a sigmoid"
         return Explanation("not differentiable", text + more, site, name, remedy)
     if cut.kind == "position":
         text = f"{name} gives integers ({node.outs[0].dtype}): they jump, and have no derivative"
-        remedy = "use the values in place of the positions (np.max for np.argmax), or a smooth stand-in (softmax)"
+        remedy = (
+            "use the values in place of the positions (np.max for np.argmax), or a smooth stand-in (softmax)"
+        )
         return Explanation("not differentiable", text + more, site, name, remedy)
     return Explanation(
         "not differentiable",
@@ -292,7 +291,9 @@ def _left(log: Log, source: Value | None, text: str) -> Explanation | None:
         if value is None:
             gone = gone or exit_
         elif source is None or depends(value, source):
-            return _explain_exit(exit_, f"{text}: a value was taken out by {exit_.what}, and is a constant since")
+            return _explain_exit(
+                exit_, f"{text}: a value was taken out by {exit_.what}, and is a constant since"
+            )
     if gone is None:
         return None
     return _explain_exit(gone, f"{text}; a value was taken out by {gone.what}, and was a constant since")

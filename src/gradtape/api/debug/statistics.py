@@ -133,7 +133,7 @@ class GradientStatistics(Observer):
         return [
             (
                 row.label,
-                "×".join(map(str, row.shape)) or "scalar",
+                " x ".join(map(str, row.shape)) or "scalar",
                 str(len(row.steps)),
                 f"{row.norm[-1]:.2e}",
                 f"{row.mean[-1]:.2e}",
@@ -147,7 +147,9 @@ class GradientStatistics(Observer):
     def __repr__(self) -> str:
         lines = [COLUMNS, *self._table()]
         widths = [max(len(line[k]) for line in lines) for k in range(len(COLUMNS))]
-        drawn = ["  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines]
+        drawn = [
+            "  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines
+        ]
         head = f"gradients of {self.steps} steps, from the sources to the target; numbers of the last step"
         return "\n".join([head, drawn[0], "─" * len(drawn[0]), *drawn[1:]])
 
@@ -159,7 +161,7 @@ class GradientStatistics(Observer):
             for line in self._table()
         )
         caption = f"<caption style='text-align:left;opacity:.7'>gradients of {self.steps} steps</caption>"
-        return f"<table style='border-collapse:collapse'>{caption}<tr>{head}</tr>{body}</table>"
+        return f"<table style='color:inherit;font:inherit;border-collapse:collapse'>{caption}<tr>{head}</tr>{body}</table>"
 
     def plot(self, measure: str = "norm", *, axes: Any = None) -> Any:
         """Plot a measure of each op over the steps.
@@ -177,7 +179,9 @@ class GradientStatistics(Observer):
         """
         if measure not in MEASURES:
             raise ArgumentError(
-                f"plot: unknown measure {measure!r}", where=user_site(), remedy=f"choose one of {', '.join(MEASURES)}"
+                f"plot: unknown measure {measure!r}",
+                where=user_site(),
+                remedy=f"choose one of {', '.join(MEASURES)}",
             )
         import matplotlib.pyplot as plt
 
@@ -187,14 +191,25 @@ class GradientStatistics(Observer):
         colours = plt.get_cmap("viridis")(np.linspace(0.0, 0.92, max(len(rows), 2)))
         for row, colour in zip(rows, colours, strict=False):
             numbers = np.array(getattr(row, measure))
-            axes.plot(row.steps, numbers, label=row.label, color=colour, marker="o", markersize=2.5, linewidth=1.2)
+            axes.plot(
+                row.steps, numbers, label=row.label, color=colour, marker="o", markersize=2.5, linewidth=1.2
+            )
             bad = ~np.isfinite(numbers)
             if bad.any():
                 axes.plot(np.array(row.steps)[bad], np.full(int(bad.sum()), 1.0), "x", color="crimson")
         if measure in ("norm", "mean") and any(np.any(np.array(getattr(row, measure)) > 0) for row in rows):
             axes.set_yscale("log")
-        titles = {"norm": "norm", "mean": "mean of |gradient|", "zeros": "share of zeros", "nonfinite": "share of non-finite"}
-        axes.set(xlabel="step", ylabel=titles[measure], title="Gradients on their way, from the sources (dark) to the target")
+        titles = {
+            "norm": "norm",
+            "mean": "mean of |gradient|",
+            "zeros": "share of zeros",
+            "nonfinite": "share of non-finite",
+        }
+        axes.set(
+            xlabel="step",
+            ylabel=titles[measure],
+            title="Gradients on their way, from the sources (dark) to the target",
+        )
         axes.grid(alpha=0.25)
         axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small", frameon=False)
         return axes
@@ -249,7 +264,11 @@ def sparkline(numbers: list[float]) -> str:
         return "".join("!" if not np.isfinite(number) else BLOCKS[0] for number in shown)
     low, span = float(finite.min()), float(np.ptp(finite)) or 1.0
     return "".join(
-        "!" if not np.isfinite(number) else BLOCKS[round(7 * max(0.0, (level - low) / span))] if number else BLOCKS[0]
+        "!"
+        if not np.isfinite(number)
+        else BLOCKS[round(7 * max(0.0, (level - low) / span))]
+        if number
+        else BLOCKS[0]
         for number, level in zip(shown, levels, strict=True)
     )
 
