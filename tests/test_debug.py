@@ -408,7 +408,8 @@ def test_a_tape_log_keeps_nothing_alive() -> None:
     with gt.GradientTape() as tape:
         x = tape.watch(PAIR)
         y = np.sum(x**2)
-        float(y)
+        (lambda kept: float(kept))(y)
     value = weakref.ref(y.value)
     del y
+    gc.collect()
     assert value() is None and tape.mark is not None

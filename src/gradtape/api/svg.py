@@ -60,7 +60,9 @@ def draw(graph: Graph) -> str:
         _Half.of(graph, [node for node in graph.nodes if node in backward], outputs, BACKWARD),
     ]
     drawn = [half for half in halves if half.boxes]
-    height = max((half.height for half in drawn), default=0.0)
+    if not drawn:
+        return "<svg xmlns='http://www.w3.org/2000/svg' width='0' height='0'></svg>"
+    height = max(half.height for half in drawn)
     content, centres, offset = [], {}, MARGIN
     for half in drawn:
         content.append(half.draw(offset, height))

@@ -165,7 +165,7 @@ def _finding(value: Value, node: Node | None, place: Place) -> Finding:
 def _born(value: Value, node: Node | None, place: Place) -> tuple[list[Place], int]:
     """Return some elements that became bad here, `place` first, and how many there are."""
     assert value.data is not None
-    bad = ~np.isfinite(value.data)
+    bad = np.array(~np.isfinite(value.data))
     if node is not None:
         if not isinstance(node.op, Elementwise):
             return [place], 1

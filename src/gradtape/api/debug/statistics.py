@@ -211,7 +211,8 @@ class GradientStatistics(Observer):
             title="Gradients on their way, from the sources (dark) to the target",
         )
         axes.grid(alpha=0.25)
-        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small", frameon=False)
+        if rows:
+            axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small", frameon=False)
         return axes
 
 
