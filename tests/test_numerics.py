@@ -134,6 +134,15 @@ def test_what_is_only_a_step_on_the_way_is_not_looked_at() -> None:
     assert np.isneginf(kept[0].numpy()[1])
 
 
+def test_inside_of_a_gradient_recorded_as_one_call() -> None:
+    slope = on_tape(lambda x: np.sum(np.sqrt(x)))
+    for _ in range(3):
+        pending = slope(WITH_ZERO)
+    assert pending.value.data is None
+    finding = found_in(lambda: float(np.sum(pending)))
+    assert finding.backward_of == "sqrt" and finding.samples[0].index == (1,)
+
+
 def test_an_exception_in_the_block_is_not_hidden() -> None:
     with pytest.raises(KeyError), gt.debug.check_numerics():
         kept = np.log(gt.constant(WITH_ZERO))
@@ -246,6 +255,7 @@ def test_table_and_plots() -> None:
     for measure in ("norm", "mean", "zeros", "nonfinite"):
         axes = statistics.plot(measure)
         assert len(axes.lines) >= len(statistics.rows)
+    assert len(statistics.plot(match="layer 0").get_legend().get_texts()) == 1
     _, given = plt.subplots()
     assert statistics.plot(axes=given) is given
     with pytest.raises(ArgumentError, match="unknown measure"):

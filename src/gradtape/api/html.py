@@ -10,6 +10,7 @@ from typing import Any
 from ..ir.graph import Literal, Mark, Node, Value, extract
 from ..trace.callsite import CallSite, Specialisation
 from ..trace.cards import LINE, NEGATIVE, POSITIVE, badge, card
+from ..transforms.call import Call
 from ..transforms.observers import Backward
 from .svg import backward_nodes, code_at, draw, short_place
 
@@ -108,7 +109,7 @@ def _operations(nodes: Sequence[Node]) -> str:
     for node in nodes:
         colour = NEGATIVE if isinstance(node.site, Backward) else POSITIVE
         operands = ", ".join(_operand(value, names) for value in node.inputs)
-        call = f"<b style='border-left:3px solid rgb({colour});padding-left:.45em'>{html.escape(node.op.name)}</b>({operands})"
+        call = f"<b style='border-left:3px solid rgb({colour});padding-left:.45em'>{_operation(node)}</b>({operands})"
         cells = (
             ", ".join(names[out] for out in node.outs),
             call,
@@ -118,6 +119,10 @@ def _operations(nodes: Sequence[Node]) -> str:
         )
         lines.append("<tr>" + "".join(f"<td style='{cell};{code}'>{text}</td>" for text in cells) + "</tr>")
     return f"<table style='color:inherit;font:inherit;border-collapse:collapse;margin:0'><tr>{head}</tr>{''.join(lines)}</table>"
+
+
+def _operation(node: Node) -> str:
+    return "a whole gradient" if isinstance(node.op, Call) else html.escape(node.op.name)
 
 
 def _names(nodes: Sequence[Node]) -> dict[Value, str]:

@@ -289,7 +289,7 @@ def _unconnected(sources: Any, position: int) -> UnconnectedError:
         where=here.site,
         why="the source was not watched before it was used, was not used, or the way leads through something "
         "without a derivative (an integer, x.numpy(), stop_gradient)",
-        remedy='watch it first and stay with arrays, or take zeros: unconnected_gradients="zero"',
+        remedy='ask gt.debug.explain_gradient(tape, target, source) where it ends, or take zeros: unconnected_gradients="zero"',
     )
 
 

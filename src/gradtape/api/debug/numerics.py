@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
-import numpy as np
-
 from ...errors import NumericsError
 from ...ir.graph import Value, extract
 from ...trace.force import compute
@@ -188,4 +186,4 @@ def _reason(finding: Finding) -> str:
 
 
 def _number(number: Any) -> str:
-    return f"{np.asarray(number).item():.6g}" if np.asarray(number).dtype.kind in "fc" else str(number)
+    return f"{number:.6g}" if isinstance(number, float | complex) else str(number)

@@ -10,6 +10,8 @@ import numpy as np
 
 from ...ir.graph import Node, Value
 from ...kinds.elementwise import Elementwise
+from ...trace.force import compute
+from ...transforms.call import Call, inlined
 from ...transforms.observers import Backward
 
 Place = tuple[int, ...]
@@ -77,6 +79,10 @@ def origin(value: Value, place: Place) -> Finding:
     """
     while True:
         node = value.node
+        if node is not None and isinstance(node.op, Call):
+            value = inlined(node.op.graph, node.inputs)[value.index]
+            compute([value])
+            continue
         if node is None or any(operand.data is None for operand in node.inputs):
             return _finding(value, None, place)
         step = _selected(node, place) if isinstance(node.op, Elementwise) else _probed(node, value, place)
@@ -149,7 +155,7 @@ def _finding(value: Value, node: Node | None, place: Place) -> Finding:
     site = None if node is None else node.site
     places, count = _born(value, node, place)
     assert value.data is not None
-    samples = tuple(Sample(at, value.data[at], _operands(node, at)) for at in places)
+    samples = tuple(Sample(at, value.data[at].item(), _operands(node, at)) for at in places)
     return Finding(
         op="input" if node is None else node.op.name,
         shape=value.shape,
@@ -179,4 +185,4 @@ def _born(value: Value, node: Node | None, place: Place) -> tuple[list[Place], i
 def _operands(node: Node | None, place: Place) -> tuple[Any, ...]:
     if node is None or not isinstance(node.op, Elementwise):
         return ()
-    return tuple(_element(operand, place) for operand in node.inputs)
+    return tuple(_element(operand, place).item() for operand in node.inputs)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...errors import NotDifferentiableError
-from ...ir.builder import at
 from ...ir.graph import Mark, Node, Value, extract, literal
 from ...ir.types import is_inexact
 from ...kinds.elementwise import Elementwise, flat
@@ -98,22 +97,22 @@ def _passes(node: Node, argument: int) -> bool:
     if isinstance(op, Elementwise):
         rules = op.partials if op.partials is not None else op.tangents
         return rules is not None and rules[argument] is not None
-    tangents = [Value(operand.aval) if k == argument else None for k, operand in enumerate(node.inputs)]
+    outs = [out for out in node.outs if is_inexact(out.dtype)]
+    seeds = [_ones(out) for out in outs]
     try:
-        with at(None):
-            return any(tangent is not None for tangent in op.jvp(node, tangents))
+        sweep = sweep_back(outs, [node.inputs[argument]], seeds, lambda value: value.node is not node)
     except NotDifferentiableError:
         return False
+    return sweep.results[0] is not None
+
+
+def _ones(value: Value) -> Value:
+    return broadcast_to(literal(1, value.dtype), value.shape)
 
 
 def vanishing(target: Value, source: Value, mark: Mark) -> list[Node] | None:
     """Return the nodes at which what arrives is not zero and what leaves is; None if the gradient is not zero."""
-    sweep = sweep_back(
-        [target],
-        [source],
-        [broadcast_to(literal(1, target.dtype), target.shape)],
-        lambda value: mark not in value.marks,
-    )
+    sweep = sweep_back([target], [source], [_ones(target)], lambda value: mark not in value.marks)
     arrived = sweep.arrived()
     arrays = compute([cotangent.applied() for _, cotangent in arrived])
     alive = {value: bool(np.any(array)) for (value, _), array in zip(arrived, arrays, strict=True)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,11 +20,13 @@ from ...trace.sites import user_site
 from ...transforms.linear import Cotangent
 from ...transforms.observers import OBSERVERS, Observer, Sweep
 from ..jit import running_recorded
+from ..svg import short_place
 
 MEASURES: Final = ("norm", "mean", "zeros", "nonfinite")
 COLUMNS: Final = ("op", "shape", "steps", "norm", "mean |g|", "zeros", "non-finite", "norm over time")
 BLOCKS: Final = "▁▂▃▄▅▆▇█"
 SPARK_WIDTH: Final = 16
+LEGEND_LINES: Final = 14
 SMALL, LARGE = 1e-6, 1e6
 
 
@@ -163,13 +166,15 @@ class GradientStatistics(Observer):
         caption = f"<caption style='text-align:left;opacity:.7'>gradients of {self.steps} steps</caption>"
         return f"<table style='color:inherit;font:inherit;border-collapse:collapse'>{caption}<tr>{head}</tr>{body}</table>"
 
-    def plot(self, measure: str = "norm", *, axes: Any = None) -> Any:
+    def plot(self, measure: str = "norm", *, match: str = "", axes: Any = None) -> Any:
         """Plot a measure of each op over the steps.
 
         Parameters
         ----------
         measure : {"norm", "mean", "zeros", "nonfinite"}
             What to plot; norms and means on a logarithmic axis.
+        match : str
+            A regular expression: only rows whose label it matches from the beginning. By default all.
         axes : matplotlib.axes.Axes, optional
             Where to; by default a new figure.
 
@@ -185,14 +190,21 @@ class GradientStatistics(Observer):
             )
         import matplotlib.pyplot as plt
 
-        rows = self.rows
+        rows = [row for row in self.rows if re.match(match, row.label)]
         if axes is None:
             _, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
         colours = plt.get_cmap("viridis")(np.linspace(0.0, 0.92, max(len(rows), 2)))
-        for row, colour in zip(rows, colours, strict=False):
+        every = max(1, -(-len(rows) // LEGEND_LINES))
+        for number, (row, colour) in enumerate(zip(rows, colours, strict=False)):
             numbers = np.array(getattr(row, measure))
             axes.plot(
-                row.steps, numbers, label=row.label, color=colour, marker="o", markersize=2.5, linewidth=1.2
+                row.steps,
+                numbers,
+                label="_" if number % every else row.label,
+                color=colour,
+                marker="o",
+                markersize=2.5,
+                linewidth=1.2,
             )
             bad = ~np.isfinite(numbers)
             if bad.any():
@@ -250,7 +262,7 @@ def gradient_statistics() -> Iterator[GradientStatistics]:
 
 
 def sparkline(numbers: list[float]) -> str:
-    """Return positive numbers as a row of blocks on a logarithmic scale; what is not finite shows as an exclamation mark.
+    """Return positive numbers as a row of blocks, on a logarithmic scale of at least a decade; "!" for what is not finite.
 
     Examples
     --------
@@ -263,7 +275,7 @@ def sparkline(numbers: list[float]) -> str:
     finite = levels[np.isfinite(levels)]
     if not finite.size:
         return "".join("!" if not np.isfinite(number) else BLOCKS[0] for number in shown)
-    low, span = float(finite.min()), float(np.ptp(finite)) or 1.0
+    low, span = float(finite.min()), max(float(np.ptp(finite)), 1.0)
     return "".join(
         "!"
         if not np.isfinite(number)
@@ -285,8 +297,8 @@ def _identity(value: Value, source: int | None) -> tuple[Any, str]:
     site = value.node.site
     if site is None:
         return (value.node.op.name, value.index), value.node.op.name
-    place = f"{site.filename.replace(chr(92), '/').rpartition('/')[2]}:{site.line}"
-    return (value.node.op.name, site.filename, site.line, value.index), f"{value.node.op.name} {place}"
+    label = f"{value.node.op.name} {short_place(site)}"
+    return (value.node.op.name, site.filename, site.line, value.index), label
 
 
 def _held(cotangent: Cotangent) -> Array:
