@@ -206,6 +206,12 @@ class Node:
         self._types = tuple([out.aval for out in outs])
         self._marks = outs[0].marks if outs else ()
 
+    def set_out(self, out: Value) -> None:
+        """Make `out` the only output: `outs`, quicker."""
+        self._outs = [weakref.ref(out)]
+        self._types = (out.aval,)
+        self._marks = out.marks
+
     def _remade(self, index: int) -> Value:
         out = Value(self._types[index], self, index, None, self._marks)
         self._outs[index] = weakref.ref(out)

@@ -6,13 +6,13 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from ..config import config
 from ..errors import CompileWarning, LoweringError, warn
-from ..ir.fingerprint import fingerprint
+from ..ir.fingerprint import fingerprint, structure
 from ..ir.graph import Graph
 from ..ir.op import NDArray
 from ..lower.symbols import address_of
@@ -142,8 +142,15 @@ class Program:
 _kernels: Final[MemoryCache[Kernel]] = MemoryCache()
 """Machine code by fingerprint and form: shared by tapes, decorated functions and nested gradients."""
 
-_sightings: Final[OrderedDict[str, int]] = OrderedDict()
-_REMEMBERED = 4096
+
+class _Sighting(NamedTuple):
+    """A structure that a tape has computed: its kernel once it has come again."""
+
+    kernel: Kernel | None
+    precise: bool
+
+
+_sightings: Final[OrderedDict[Any, _Sighting]] = OrderedDict()
 
 
 def program_for(graph: Graph, form: CallForm | None = None) -> Program:
@@ -171,15 +178,20 @@ def repeated_program(graph: Graph, *, at_once: bool) -> Program | None:
     at_once : bool
         Whether it is heavy enough to be compiled at first sight.
     """
-    print_ = fingerprint(graph)
-    seen = _sightings.pop(print_, 0) + 1
-    _sightings[print_] = seen
-    while len(_sightings) > _REMEMBERED:
+    key = structure(graph.inputs, graph.nodes, graph.outputs)
+    if key is None:
+        return program_for(graph) if at_once else None
+    known = _sightings.pop(key, None)
+    if known is None and not at_once:
+        kernel = None
+    elif known is None or known.kernel is None or known.precise != config.precise_math:
+        kernel = program_for(graph).kernel
+    else:
+        kernel = known.kernel
+    _sightings[key] = _Sighting(kernel, config.precise_math)
+    while len(_sightings) > config.memory_cache:
         _sightings.popitem(last=False)
-    if seen < 2 and not at_once:
-        return None
-    key = f"{print_}:None:{config.precise_math}"
-    return Program(graph, _kernels.get(key, lambda: _kernel(graph, None, key)))
+    return None if kernel is None else Program(graph, kernel)
 
 
 def _kernel(graph: Graph, form: CallForm | None, key: str) -> Kernel:
