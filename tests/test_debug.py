@@ -345,6 +345,20 @@ def test_the_line_is_shown() -> None:
     assert "# this line" in repr(explain_gradient(tape, y, x))
 
 
+@pytest.mark.parametrize("persistent", [False, True])
+def test_values_in_between(persistent: bool) -> None:
+    for _ in range(3):
+        with gt.GradientTape(persistent) as tape:
+            x = tape.watch(PAIR)
+            h = x * 3.0
+            y = np.sum(np.floor(h))
+        before = explain_gradient(tape, y, h)
+        assert not np.any(tape.gradient(y, h).numpy())
+        after = explain_gradient(tape, y, h)
+    assert (before.reason, before.op) == ("zero derivative", "floor")
+    assert after.reason == (before.reason if persistent else "record used")
+
+
 def test_never_entered() -> None:
     x = gt.constant(PAIR)
     assert explain_gradient(gt.GradientTape(), x, x).reason == "never entered"

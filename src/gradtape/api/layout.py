@@ -88,18 +88,16 @@ def layered(widths: Sequence[float], edges: Sequence[tuple[int, int]]) -> Placed
 
 
 def _layers(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """Return the longest path to each box; a box without predecessors stands right above its first successor."""
+    """Return the layers: as few as the longest path has, and each box as near to its first successor as they allow."""
     layer = [0] * count
     followers: list[list[int]] = [[] for _ in range(count)]
-    fed = [False] * count
     for start, end in sorted(edges):
         followers[start].append(end)
-        fed[end] = True
     for box in range(count):
         for follower in followers[box]:
             layer[follower] = max(layer[follower], layer[box] + 1)
-    for box in range(count):
-        if not fed[box] and followers[box]:
+    for box in reversed(range(count)):
+        if followers[box]:
             layer[box] = min(layer[follower] for follower in followers[box]) - 1
     return layer
 

@@ -28,8 +28,8 @@ class Explanation:
     ----------
     reason : str
         In short: ``"connected"``, ``"never entered"``, ``"never watched"``, ``"watched after use"``, ``"recording stopped"``,
-        ``"integer"``, ``"left the graph"``, ``"stop_gradient"``, ``"not differentiable"``, ``"another value"``, ``"not used"`` or
-        ``"zero derivative"``.
+        ``"integer"``, ``"left the graph"``, ``"stop_gradient"``, ``"not differentiable"``, ``"another value"``, ``"not used"``,
+        ``"record used"`` or ``"zero derivative"``.
     site : object or None
         The line that cut the path.
     op : str or None
@@ -137,6 +137,12 @@ def explain_gradient(tape: GradientTape, target: Any, source: Any) -> Explanatio
     end = opened(target.value, mark)
     if depends(end, source.value):
         return _connected(end, source.value, mark, log)
+    if end is not target.value and mark in source.value.marks and source.value.node is not None:
+        return Explanation(
+            "record used",
+            "the gradient has been taken, and one call that knows nothing of the source has replaced the record",
+            remedy="ask for the explanation before the gradient, or make the tape gt.GradientTape(persistent=True)",
+        )
     return _apart(end, source.value, mark, log)
 
 
