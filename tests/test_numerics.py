@@ -52,7 +52,7 @@ both = pytest.mark.parametrize("slope_of", [gt.grad, on_tape], ids=["jitted", "t
 @both
 def test_forward(slope_of: Any) -> None:
     finding = found_in(lambda: slope_of(lambda x: np.sum(np.log(x)))(WITH_ZERO))
-    assert (finding.op, finding.backward_of, finding.shape) == ("log", None, (3,))
+    assert (finding.op, finding.derivative_of, finding.shape) == ("log", None, (3,))
     (sample,) = finding.samples
     assert (sample.index, sample.operands) == ((1,), (0.0,)) and sample.result == -np.inf
     assert finding.site.filename == __file__
@@ -61,13 +61,23 @@ def test_forward(slope_of: Any) -> None:
 @both
 def test_backward(slope_of: Any) -> None:
     finding = found_in(lambda: slope_of(lambda x: np.sum(np.sqrt(x)))(WITH_ZERO))
-    assert finding.backward_of == "sqrt" and finding.samples[0].index == (1,)
+    assert finding.derivative_of == "sqrt" and finding.samples[0].index == (1,)
+
+
+def test_forward_mode() -> None:
+    finding = found_in(lambda: gt.jvp(np.sqrt, (WITH_ZERO,), (np.ones(3),)))
+    assert finding.derivative_of == "sqrt"
+
+
+def test_python_numbers_are_checked_in_double_precision() -> None:
+    with gt.debug.check_numerics():
+        gt.check_grads(np.sin, (1.0,), order=2)
 
 
 def test_after_native_calls() -> None:
     slope = gt.grad(lambda x: np.sum(np.sqrt(x)))
     slope(WITH_ZERO), slope(WITH_ZERO)
-    assert found_in(lambda: slope(WITH_ZERO)).backward_of == "sqrt"
+    assert found_in(lambda: slope(WITH_ZERO)).derivative_of == "sqrt"
     assert slope(WITH_ZERO)[1] == np.inf
 
 
@@ -140,7 +150,7 @@ def test_inside_of_a_gradient_recorded_as_one_call() -> None:
         pending = slope(WITH_ZERO)
     assert pending.value.data is None
     finding = found_in(lambda: float(np.sum(pending)))
-    assert finding.backward_of == "sqrt" and finding.samples[0].index == (1,)
+    assert finding.derivative_of == "sqrt" and finding.samples[0].index == (1,)
 
 
 def test_an_exception_in_the_block_is_not_hidden() -> None:
@@ -158,7 +168,7 @@ def test_eager() -> None:
 
 def test_second_order() -> None:
     bent = gt.grad(gt.grad(lambda x: x * np.sqrt(x)))
-    assert found_in(lambda: bent(0.0)).backward_of is not None
+    assert found_in(lambda: bent(0.0)).derivative_of is not None
     with gt.debug.check_numerics():
         assert np.isclose(bent(4.0), 0.375)
 

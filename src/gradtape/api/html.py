@@ -11,7 +11,7 @@ from ..ir.graph import Literal, Mark, Node, Value, extract
 from ..trace.callsite import CallSite, Specialisation
 from ..trace.cards import LINE, NEGATIVE, POSITIVE, badge, card
 from ..transforms.call import Call
-from ..transforms.observers import Backward
+from ..transforms.observers import Derived
 from .svg import backward_nodes, code_at, draw, short_place
 
 OPEN_OPS, SHOWN_OPS = 24, 400
@@ -107,7 +107,7 @@ def _operations(nodes: Sequence[Node]) -> str:
     names = _names(nodes)
     lines = []
     for node in nodes:
-        colour = NEGATIVE if isinstance(node.site, Backward) else POSITIVE
+        colour = NEGATIVE if isinstance(node.site, Derived) and node.site.backward else POSITIVE
         operands = ", ".join(_operand(value, names) for value in node.inputs)
         call = f"<b style='border-left:3px solid rgb({colour});padding-left:.45em'>{_operation(node)}</b>({operands})"
         cells = (

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..ir.graph import Graph, Literal, Node, Value
-from ..transforms.observers import Backward
+from ..transforms.observers import Derived
 from .layout import Placed, layered
 
 FORWARD, BACKWARD, INPUT, CONSTANT = "#3b82f6", "#e8700c", "#14a38b", "#8b8b8b"
@@ -88,7 +88,9 @@ def backward_nodes(graph: Graph) -> set[Node]:
     """Return the nodes that a sweep in reverse made, and those that need them."""
     found: set[Node] = set()
     for node in graph.nodes:
-        if isinstance(node.site, Backward) or any(operand.node in found for operand in node.inputs):
+        if (isinstance(node.site, Derived) and node.site.backward) or any(
+            operand.node in found for operand in node.inputs
+        ):
             found.add(node)
     return found
 
@@ -250,7 +252,7 @@ def hint(node: Node) -> str:
     site = node.site
     if site is None:
         return f"{node.op.name}{parameters}"
-    origin = f"\nderivative of {site.op}" if isinstance(site, Backward) else ""
+    origin = f"\nderivative of {site.op}" if isinstance(site, Derived) else ""
     return f"{node.op.name}{parameters}{origin}\n{short_place(site)}\n{code_at(site)}".rstrip()
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakSet
 
-from ..ir.graph import Value
+from ..ir.graph import Node, Value
 from .linear import Cotangent
 
 
@@ -46,8 +46,8 @@ OBSERVERS: WeakSet[Observer] = WeakSet()
 """Those who are told. An observer that nobody holds any more is gone."""
 
 
-class Backward:
-    """The place of a node that a sweep in reverse made: the user's line of the op whose derivative it computes.
+class Derived:
+    """The place of a node that computes a derivative: the user's line of the op that is differentiated.
 
     Parameters
     ----------
@@ -55,13 +55,16 @@ class Backward:
         The place of that op.
     op : str
         Its name.
+    backward : bool
+        Whether a sweep in reverse made the node.
     """
 
-    __slots__ = ("op", "site")
+    __slots__ = ("backward", "op", "site")
 
-    def __init__(self, site: Any, op: str) -> None:
+    def __init__(self, site: Any, op: str, backward: bool) -> None:
         self.site = site
         self.op = op
+        self.backward = backward
 
     @property
     def filename(self) -> str:
@@ -82,6 +85,9 @@ class Backward:
         return repr(self.site)
 
 
-def backward_of(site: Any, op: str) -> Any:
-    """Return the place of what computes the derivative of `op`; nothing is known where the op's own place is not."""
-    return None if site is None else Backward(site.site if isinstance(site, Backward) else site, op)
+def derived(node: Node, *, backward: bool) -> Any:
+    """Return the place of what computes the derivative of a node; nothing is known where the node's own place is not."""
+    site = node.site
+    if site is None:
+        return None
+    return Derived(site.site if isinstance(site, Derived) else site, node.op.name, backward)

@@ -10,7 +10,7 @@ from ..ir.graph import Mark, Node, Value, extract
 from ..ir.types import is_inexact
 from ..kinds.elementwise import Elementwise, scaled
 from .linear import Cotangent, Cotangents, pull_linear
-from .observers import OBSERVERS, Sweep, backward_of
+from .observers import OBSERVERS, Sweep, derived
 
 
 def vjp(
@@ -84,7 +84,7 @@ def _depends_on(nodes: Sequence[Node], sources: set[Value]) -> set[Value]:
 def _pull_back(node: Node, active: set[Value], found: Cotangents) -> None:
     """Add the cotangents of a node's active inputs."""
     op = node.op
-    with at(backward_of(node.site, op.name)):
+    with at(derived(node, backward=True)):
         if isinstance(op, Elementwise) and op.partials is not None:
             cotangent = found.get(node.out)
             assert cotangent is not None

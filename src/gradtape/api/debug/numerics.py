@@ -162,12 +162,12 @@ def _error(finding: Finding) -> NumericsError:
             remedy="clean the data (np.isfinite finds the elements), or begin the check earlier",
             finding=finding,
         )
-    backward = "" if finding.backward_of is None else f", in the derivative of {finding.backward_of}"
+    backward = "" if finding.derivative_of is None else f", in the derivative of {finding.derivative_of}"
     return NumericsError(
         f"{finding.op} gave {shown} {place}{backward}",
         where=finding.site,
         why=_reason(finding),
-        remedy=REMEDIES.get(finding.backward_of or finding.op, REMEDY),
+        remedy=REMEDIES.get(finding.derivative_of or finding.op, REMEDY),
         finding=finding,
     )
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...ir.graph import Node, Value
+from ...ir.op import NDArray
 from ...kinds.elementwise import Elementwise
 from ...trace.force import compute
 from ...transforms.call import Call, inlined
-from ...transforms.observers import Backward
+from ...transforms.observers import Derived
 
 Place = tuple[int, ...]
 
@@ -42,7 +43,7 @@ class Finding:
         Of its result.
     site : object
         The user's line.
-    backward_of : str or None
+    derivative_of : str or None
         Where the op is part of a gradient: the op whose derivative it computes.
     samples : tuple of Sample
         A few of the elements.
@@ -56,7 +57,7 @@ class Finding:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     site: Any
-    backward_of: str | None
+    derivative_of: str | None
     samples: tuple[Sample, ...]
     count: int
     name: str | None
@@ -114,36 +115,45 @@ def _probed(node: Node, value: Value, place: Place) -> tuple[Value, Place] | Non
 
     Bad elements are replaced by zeros: if the result stays bad, the node itself is to blame; else halving finds an element that is.
     """
-    suspects = [
-        (argument, int(k))
-        for argument, operand in enumerate(node.inputs)
-        if operand.data is not None and operand.dtype.kind in "fc"
-        for k in np.flatnonzero(~np.isfinite(operand.data))
-    ]
-    if not suspects:
+    suspects = _bad_elements(node)
+    if not len(suspects):
         return None
-    spoils = _trial(node, value.index, place)
-    if spoils([], suspects):
+    spoils = _trial(node, value.index, place, suspects)
+    if spoils(suspects[:0]):
         return None
-    guilty = suspects
-    while len(guilty) > 1:
-        half = guilty[: len(guilty) // 2]
-        guilty = half if spoils(half, suspects) else guilty[len(half) :]
-    argument, position = guilty[0]
+    while len(suspects) > 1:
+        half = suspects[: len(suspects) // 2]
+        suspects = half if spoils(half) else suspects[len(half) :]
+    argument, position = map(int, suspects[0])
     culprit = node.inputs[argument]
     return culprit, tuple(map(int, np.unravel_index(position, culprit.shape)))
 
 
-Suspects = Sequence[tuple[int, int]]
+def _bad_elements(node: Node) -> NDArray:
+    """Return pairs of an operand's number and the flat position of a bad element in it."""
+    found = [np.zeros((0, 2), np.intp)]
+    for argument, operand in enumerate(node.inputs):
+        assert operand.data is not None
+        if operand.dtype.kind in "fc":
+            positions = np.flatnonzero(~np.isfinite(operand.data))
+            found.append(np.stack([np.full_like(positions, argument), positions], axis=1))
+    return np.concatenate(found)
 
 
-def _trial(node: Node, output: int, place: Place) -> Callable[[Suspects, Suspects], bool]:
-    """Return the question whether the result is bad if only some of the bad elements are left as they are."""
+def _trial(node: Node, output: int, place: Place, suspects: NDArray) -> Callable[[NDArray], bool]:
+    """Return the question whether an element of the result is bad if only some of the suspects are left as they are."""
+    given = [np.asarray(operand.data) for operand in node.inputs]
 
-    def spoils(kept: Suspects, every: Suspects) -> bool:
-        arrays: list[Any] = [np.array(operand.data) for operand in node.inputs]
-        for argument, position in set(every) - set(kept):
-            arrays[argument].reshape(-1)[position] = 0
+    def positions(chosen: NDArray, argument: int) -> NDArray:
+        found: NDArray = chosen[chosen[:, 0] == argument, 1]
+        return found
+
+    def spoils(kept: NDArray) -> bool:
+        arrays = [array.copy() for array in given]
+        for argument, (array, original) in enumerate(zip(arrays, given, strict=True)):
+            array.flat[positions(suspects, argument)] = 0
+            left = positions(kept, argument)
+            array.flat[left] = original.flat[left]
         with np.errstate(all="ignore"):
             result = node.op.evaluate(arrays, node.params)[output]
         return not np.isfinite(result[place])
@@ -161,7 +171,7 @@ def _finding(value: Value, node: Node | None, place: Place) -> Finding:
         shape=value.shape,
         dtype=value.dtype,
         site=site,
-        backward_of=site.op if isinstance(site, Backward) else None,
+        derivative_of=site.op if isinstance(site, Derived) else None,
         samples=samples,
         count=count,
         name=value.name,
