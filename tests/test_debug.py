@@ -384,6 +384,23 @@ def test_watched_after_use() -> None:
     assert explain_gradient(tape, y, x).reason == "watched after use"
 
 
+def test_watched_after_use_elsewhere_and_again() -> None:
+    def used(x: Any) -> Any:
+        return np.sum(x * 2.0)
+
+    x, y = gt.constant(PAIR), gt.constant(0.0)
+    with gt.GradientTape() as tape:
+        for step in range(2):
+            if step:
+                tape.watch(x)
+            else:
+                y = used(x)
+    assert explain_gradient(tape, y, x).reason == "watched after use"
+    assert explain_gradient(tape, used(x), x).reason == "recording stopped"
+    with tape:
+        assert explain_gradient(tape, used(x), x).reason == "connected"
+
+
 def test_recording_stopped() -> None:
     with gt.GradientTape() as tape:
         x = tape.watch(PAIR)

@@ -23,6 +23,7 @@ WITH_ZERO = np.array([1.0, 0.0, 4.0])
 
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind() -> Iterator[None]:
+    gt.debug.clear_gradient_debuggers()
     yield
     assert not CHECKS and not MADE and not RECORDING.tools and not OBSERVERS
     plt.close("all")

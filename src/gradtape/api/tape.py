@@ -25,7 +25,7 @@ from ..kinds.operands import as_value, broadcast_to
 from ..ops.cast import convert
 from ..trace.array import Array
 from ..trace.handle import Handle
-from ..trace.log import log_of
+from ..trace.log import note_watch
 from ..trace.replay import gradients
 from ..trace.sites import user_site
 from ..trees import flatten, place_of_leaf, unflatten
@@ -165,7 +165,7 @@ class GradientTape:
             )
         if mark not in value.marks:
             value.marks = (*value.marks, mark)
-            log_of(mark).watched[value] = here.site
+            note_watch(value, mark, here.site)
         return array
 
     def gradient(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..ir.graph import Mark, Value
-from .sites import user_site
+from .sites import CLOCK, Site, user_site
 
 REMEMBERED = 64
 
@@ -26,7 +26,7 @@ class Exit:
 class Log:
     """The record of one tape; it keeps no array alive."""
 
-    watched: weakref.WeakKeyDictionary[Value, Any] = field(default_factory=weakref.WeakKeyDictionary)
+    watched: weakref.WeakKeyDictionary[Value, Site] = field(default_factory=weakref.WeakKeyDictionary)
     exits: deque[Exit] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
 
 
@@ -39,6 +39,12 @@ def log_of(mark: Mark) -> Log:
     if log is None:
         log = _logs[mark] = Log()
     return log
+
+
+def note_watch(value: Value, mark: Mark, site: Site) -> None:
+    """Remember where a tape began to follow a value; what happens from now on happens afterwards."""
+    log_of(mark).watched[value] = site
+    CLOCK.ticks += 1
 
 
 def note_exit(value: Value, what: str) -> None:

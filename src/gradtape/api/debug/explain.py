@@ -166,21 +166,21 @@ def _connected(target: Value, source: Value, mark: Mark, log: Log) -> Explanatio
         )
     found, cuts = follow(target, source, mark)
     if not found:
-        return _explain_cut(cuts, mark, log)
+        return _explain_cut(cuts, log)
     if not is_inexact(target.dtype):
-        return _explain_cut(cuts, mark, log)
+        return _explain_cut(cuts, log)
     killers = vanishing(target, source, mark)
     if killers is None:
         return Explanation("connected", "there is a path, and the gradient is not zero")
     return _explain_zero(killers)
 
 
-def _explain_cut(cuts: list[Cut], mark: Mark, log: Log) -> Explanation:
+def _explain_cut(cuts: list[Cut], log: Log) -> Explanation:
     cut = cuts[0]
     node, name, site = cut.node, cut.node.op.name, cut.node.site
     more = f" (and {len(cuts) - 1} more ways end elsewhere)" if len(cuts) > 1 else ""
     if cut.kind == "recording":
-        return _unrecorded(cut, mark, log)
+        return _unrecorded(cut, log)
     if cut.kind == "stop_gradient":
         text = "stop_gradient was asked to let nothing through"
         return Explanation("stop_gradient", text + more, site, name, "take it out, if that was not meant")
@@ -208,11 +208,11 @@ def _explain_cut(cuts: list[Cut], mark: Mark, log: Log) -> Explanation:
     )
 
 
-def _unrecorded(cut: Cut, mark: Mark, log: Log) -> Explanation:
+def _unrecorded(cut: Cut, log: Log) -> Explanation:
     """Explain a result that the tape does not follow although it follows the operand."""
     value, site = cut.operand, cut.node.site
     watched = log.watched.get(value)
-    if watched is not None and _runs_before(site, watched):
+    if watched is not None and isinstance(site, Site) and site.tick <= watched.tick:
         return Explanation(
             "watched after use",
             f"the array was watched only afterwards (at {watched})",
@@ -222,22 +222,11 @@ def _unrecorded(cut: Cut, mark: Mark, log: Log) -> Explanation:
         )
     return Explanation(
         "recording stopped",
-        "the tape was not recording when this line ran"
-        + ("" if watched is None else f" (or the array was watched only afterwards, at {watched})"),
+        "the tape was not recording when this line ran",
         site,
         cut.node.op.name,
         "move the line into the with block; a one-shot tape ends with its first gradient, so make it "
         "gt.GradientTape(persistent=True) to go on",
-    )
-
-
-def _runs_before(use: Any, watch: Any) -> bool:
-    """Return whether a use stands above a watch in one function; of lines in different ones nothing is known."""
-    return (
-        isinstance(use, Site)
-        and isinstance(watch, Site)
-        and use.code is watch.code
-        and use.instruction < watch.instruction
     )
 
 
