@@ -71,6 +71,11 @@ def test_names_do_not_keep_a_function_from_compiling() -> None:
     assert np.allclose(gt.grad(layers)(PAIR), HIDDEN * (1 - np.tanh(PAIR) ** 2))
 
 
+def test_names_stand_in_the_printed_graph() -> None:
+    printed = gt.inspect.graph(gt.grad(layers), PAIR)
+    assert "hidden: f64[2] = tanh(" in printed and "output: f64[2] = multiply(hidden, 3.0)" in printed
+
+
 # The debugger
 
 
