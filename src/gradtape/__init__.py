@@ -9,9 +9,16 @@ from . import errors as errors
 from . import ops as _rows  # noqa: F401 - the rows enter themselves
 from .api import inspect as inspect
 from .api.check import check_grads as check_grads
+from .api.checkpoint import checkpoint as checkpoint
+from .api.checkpoint import recompute_grad as recompute_grad
 from .api.create import asarray as asarray
 from .api.create import constant as constant
 from .api.create import stop_gradient as stop_gradient
+from .api.custom import custom_gradient as custom_gradient
+from .api.custom import grad_pass_through as grad_pass_through
+from .api.custom_rules import custom_jvp as custom_jvp
+from .api.custom_rules import custom_vjp as custom_vjp
+from .api.forward import ForwardAccumulator as ForwardAccumulator
 from .api.jit import jit as jit
 from .api.tape import GradientTape as GradientTape
 from .api.transform import grad as grad

@@ -242,7 +242,10 @@ class Graph:
 
 
 def extract(
-    outputs: Iterable[Value], inputs: Iterable[Value] = (), stop: Callable[[Value], bool] | None = None
+    outputs: Iterable[Value],
+    inputs: Iterable[Value] = (),
+    stop: Callable[[Value], bool] | None = None,
+    follow: Callable[[Node], Sequence[Value]] | None = None,
 ) -> tuple[list[Node], list[Value]]:
     """Collect what computes `outputs`.
 
@@ -254,6 +257,8 @@ def extract(
         Where to stop, even if a node computes them.
     stop : callable, optional
         Further values to stop at: a predicate. By default values whose data are known.
+    follow : callable, optional
+        Which inputs of a node the walk follows. By default all.
 
     Returns
     -------
@@ -289,7 +294,7 @@ def extract(
             if node in done:
                 continue
             stack.append((None, node))
-            for operand in reversed(node.inputs):
+            for operand in reversed(node.inputs if follow is None else follow(node)):
                 if operand not in seen:
                     stack.append((operand, None))
     return nodes, leaves

@@ -8,6 +8,7 @@ from ..errors import InternalError
 from ..ir.builder import at
 from ..ir.graph import Mark, Node, Value, extract
 from ..ir.types import is_inexact
+from ..kinds.control import Custom, followed
 from ..kinds.elementwise import Elementwise, scaled
 from .linear import Cotangent, Cotangents, pull_linear
 
@@ -42,7 +43,10 @@ def vjp(
     wanted = set(sources)
     # Sources are not stops for the walk: another source may lie above them, and its gradient is total.
     nodes, _ = extract(
-        targets, (), stop=lambda value: (stop(value) and value not in wanted) or value.node is None
+        targets,
+        (),
+        stop=lambda value: (stop(value) and value not in wanted) or value.node is None,
+        follow=followed,
     )
     active = _depends_on(nodes, wanted)
     found = Cotangents()
@@ -62,7 +66,7 @@ def _depends_on(nodes: Sequence[Node], sources: set[Value]) -> set[Value]:
     """Return the values with a differentiable path from a source."""
     active = set(sources)
     for node in nodes:
-        if any(operand in active for operand in node.inputs):
+        if any(operand in active for operand in followed(node)):
             active.update(out for out in node.outs if is_inexact(out.dtype))
     return active
 
@@ -78,6 +82,9 @@ def _pull_back(node: Node, active: set[Value], found: Cotangents) -> None:
                 if rule is not None and operand in active:
                     part = scaled(rule(node.out, *node.inputs, **node.params), cotangent.value)
                     found.add(operand, Cotangent(part, cotangent.mask))
+            return
+        if isinstance(op, Custom):
+            _pull_by_rule(node, op, active, found)
             return
         mark = Mark()
         tangents: list[Value | None] = [
@@ -101,3 +108,14 @@ def _pull_back(node: Node, active: set[Value], found: Cotangents) -> None:
             if part_ is not None:
                 found.add(operand, part_)
         mark.recording = False
+
+
+def _pull_by_rule(node: Node, op: Custom, active: set[Value], found: Cotangents) -> None:
+    cotangents = [found.get(out) for out in node.outs]
+    applied = [None if cotangent is None else cotangent.applied() for cotangent in cotangents]
+    wanted = [operand in active for operand in node.inputs]
+    for operand, part, chosen in zip(
+        node.inputs, op.transpose(node, applied, wanted), wanted, strict=True
+    ):
+        if chosen and part is not None:
+            found.add(operand, Cotangent(part))
