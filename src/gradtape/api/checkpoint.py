@@ -154,9 +154,7 @@ def _marked(start: Value, value: Value, mark: Mark) -> Value:
     return start
 
 
-def _substituted(
-    outs: Sequence[Value], nodes: Sequence[Node], becomes: dict[Value, Value]
-) -> list[Value]:
+def _substituted(outs: Sequence[Value], nodes: Sequence[Node], becomes: dict[Value, Value]) -> list[Value]:
     """Return what `outs` become when nodes are applied to other values."""
     for node in nodes if becomes else ():
         inputs = tuple([becomes.get(value, value) for value in node.inputs])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -118,7 +119,9 @@ class ReverseRule(BothModes):
         mark = Mark()
         starts = [Value(out.aval, marks=(mark,)) for out in node.outs]
         given = [start if is_inexact(start.dtype) else None for start in starts]
-        what = f"forward mode of {self.name} needs a gradient function that is linear in the upstream gradient"
+        what = (
+            f"forward mode of {self.name} needs a gradient function that is linear in the upstream gradient"
+        )
         parts = abstractly(what, node, lambda: self.pull(node, given, [t is not None for t in tangents]))
         return _finished(adjoint(parts, starts, tangents, mark, what), mark)
 
@@ -240,11 +243,9 @@ def fitted(part: Any, like: Value, what: str, of: str) -> Value | None:
 
 def named(wrapper: F, function: Callable[..., Any]) -> F:
     """Let a wrapper show itself as the function that it wraps."""
-    try:
-        # A jitted function keeps its name in its __dict__, which must not overwrite ours.
+    # A jitted function keeps its name in its __dict__, which must not overwrite ours.
+    with contextlib.suppress(AttributeError, TypeError):
         functools.update_wrapper(wrapper, function, updated=())
-    except (AttributeError, TypeError):  # builtins and callables without a name
-        pass
     return wrapper
 
 

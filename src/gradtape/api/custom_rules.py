@@ -40,7 +40,9 @@ class _WithRule(ABC):
     def __init__(self, function: Callable[..., Any], nondiff_argnums: int | Sequence[int] = ()) -> None:
         caller = type(self).__name__
         check_callable(function, caller)
-        positions = tuple(nondiff_argnums) if isinstance(nondiff_argnums, tuple | list) else (nondiff_argnums,)
+        positions = (
+            tuple(nondiff_argnums) if isinstance(nondiff_argnums, tuple | list) else (nondiff_argnums,)
+        )
         for position in positions:
             if type(position) is not int or position < 0:
                 raise ArgumentError(
@@ -75,9 +77,7 @@ class _WithRule(ABC):
         return self._call(operands, fixed, whole)
 
     @abstractmethod
-    def _call(
-        self, operands: Operands, fixed: tuple[Any, ...], whole: Callable[..., tuple[Any, ...]]
-    ) -> Any:
+    def _call(self, operands: Operands, fixed: tuple[Any, ...], whole: Callable[..., tuple[Any, ...]]) -> Any:
         """Compute the result; `whole` puts all arguments together from those that are differentiated in."""
 
     def _by_position(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
@@ -108,7 +108,7 @@ class _WithRule(ABC):
         )
 
 
-class custom_jvp(_WithRule):  # noqa: N801 - JAX's name
+class custom_jvp(_WithRule):
     """A function with a forward-mode rule of its own. The rule serves reverse mode too: what is linear in it is transposed.
 
     Parameters
@@ -185,9 +185,7 @@ class custom_jvp(_WithRule):  # noqa: N801 - JAX's name
 
         self._rule = combined
 
-    def _call(
-        self, operands: Operands, fixed: tuple[Any, ...], whole: Callable[..., tuple[Any, ...]]
-    ) -> Any:
+    def _call(self, operands: Operands, fixed: tuple[Any, ...], whole: Callable[..., tuple[Any, ...]]) -> Any:
         if self._rule is None:
             raise self._missing("defjvp(rule)")
         result = operands.run(lambda *given: self._function(*whole(*given)), {})
@@ -195,7 +193,7 @@ class custom_jvp(_WithRule):  # noqa: N801 - JAX's name
         return attached(result, operands, captured_by(result, operands, self._name), rule)
 
 
-class custom_vjp(_WithRule):  # noqa: N801 - JAX's name
+class custom_vjp(_WithRule):
     """A function with a reverse-mode rule of its own. Forward mode transposes the rule where it is linear in the cotangent.
 
     Parameters
@@ -244,9 +242,7 @@ class custom_vjp(_WithRule):  # noqa: N801 - JAX's name
         check_callable(bwd, "defvjp")
         self._rules = inner(fwd), inner(bwd)
 
-    def _call(
-        self, operands: Operands, fixed: tuple[Any, ...], whole: Callable[..., tuple[Any, ...]]
-    ) -> Any:
+    def _call(self, operands: Operands, fixed: tuple[Any, ...], whole: Callable[..., tuple[Any, ...]]) -> Any:
         if self._rules is None:
             raise self._missing("defvjp(fwd, bwd)")
         fwd, bwd = self._rules

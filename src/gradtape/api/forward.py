@@ -137,7 +137,9 @@ class ForwardAccumulator:
                 remedy='choose "none", "zero" or "raise"',
             )
         if target is None:
-            raise DtypeError("jvp got None as target", where=here.site, remedy="pass the Array that was computed")
+            raise DtypeError(
+                "jvp got None as target", where=here.site, remedy="pass the Array that was computed"
+            )
         leaves, spec = flatten(target)
         values = [_followed(leaf, "target") for leaf in leaves]
         recording, self._mark.recording = self._mark.recording, False
@@ -213,7 +215,9 @@ def _tangent(given: Any, start: Value) -> Value:
             where=here.site,
             remedy=f"give a tangent of shape {start.shape}",
         )
-    if value.dtype != start.dtype and not (value.aval.weak and np.can_cast(value.dtype, start.dtype, "same_kind")):
+    if value.dtype != start.dtype and not (
+        value.aval.weak and np.can_cast(value.dtype, start.dtype, "same_kind")
+    ):
         raise ArgumentError(
             f"ForwardAccumulator: a tangent has dtype {value.dtype}, but its primal has dtype {start.dtype}",
             where=here.site,

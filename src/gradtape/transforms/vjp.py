@@ -114,8 +114,6 @@ def _pull_by_rule(node: Node, op: Custom, active: set[Value], found: Cotangents)
     cotangents = [found.get(out) for out in node.outs]
     applied = [None if cotangent is None else cotangent.applied() for cotangent in cotangents]
     wanted = [operand in active for operand in node.inputs]
-    for operand, part, chosen in zip(
-        node.inputs, op.transpose(node, applied, wanted), wanted, strict=True
-    ):
+    for operand, part, chosen in zip(node.inputs, op.transpose(node, applied, wanted), wanted, strict=True):
         if chosen and part is not None:
             found.add(operand, Cotangent(part))
