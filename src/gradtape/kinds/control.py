@@ -1,4 +1,7 @@
-"""The control kind: nodes that say how others are differentiated and scheduled. They compute nothing: their outputs are inputs."""
+"""The control kind: nodes that say how others are differentiated and scheduled.
+
+They compute nothing: their outputs are inputs.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,12 @@ from ..ir.types import Aval
 
 
 class Rule(ABC):
-    """The derivative that a user gave to a function. Its repr is all that a fingerprint sees of it."""
+    """The derivative that a user gave to a function. Its repr is all that a fingerprint sees of it.
+
+    It holds arrays of one call. So it has no hash: no cache of what is known by its structure may keep it.
+    """
+
+    __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -35,8 +43,8 @@ class Rule(ABC):
 class Custom(Op):
     """A function with a derivative of its own.
 
-    The first `hidden` inputs are what the function's body computed, and become the outputs; the others are the operands, in which the rule
-    differentiates. No derivative follows the hidden inputs.
+    The first `hidden` inputs are what the function's body computed, and become the outputs; the others are the
+    operands, in which the rule differentiates. No derivative follows the hidden inputs.
     """
 
     def __call__(self, results: Sequence[Value], operands: Sequence[Value], rule: Rule) -> tuple[Value, ...]:
@@ -64,8 +72,9 @@ class Custom(Op):
 
 
 class Barrier(Op):
-    """The first `kept` inputs, as if they were computed from all inputs: what is computed from the outputs is not merged with what
-    was computed from the inputs.
+    """The first `kept` inputs, as if they were computed from all inputs.
+
+    What is computed from the outputs is not merged with what was computed from the inputs.
     """
 
     def __call__(self, values: Sequence[Value], after: Sequence[Value]) -> tuple[Value, ...]:

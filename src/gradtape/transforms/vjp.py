@@ -57,8 +57,8 @@ def vjp(
             _pull_back(node, active, found)
     result: list[Value | None] = []
     for source in sources:
-        cotangent = found.get(source)
-        result.append(None if cotangent is None else cotangent.applied())
+        arrived = found.get(source)
+        result.append(None if arrived is None else arrived.applied())
     return result
 
 
@@ -111,7 +111,7 @@ def _pull_back(node: Node, active: set[Value], found: Cotangents) -> None:
 
 
 def _pull_by_rule(node: Node, op: Custom, active: set[Value], found: Cotangents) -> None:
-    cotangents = [found.get(out) for out in node.outs]
+    cotangents = map(found.get, node.outs)
     applied = [None if cotangent is None else cotangent.applied() for cotangent in cotangents]
     wanted = [operand in active for operand in node.inputs]
     for operand, part, chosen in zip(node.inputs, op.transpose(node, applied, wanted), wanted, strict=True):
