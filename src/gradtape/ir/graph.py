@@ -323,13 +323,8 @@ def extract(
             if node in done:
                 continue
             stack.append((None, node))
-<<<<<<< HEAD
-            for operand in reversed(node.inputs if follow is None else follow(node)):
-                if operand not in seen:
-                    stack.append((operand, None))
-=======
-            stack.extend([(operand, None) for operand in reversed(node.inputs) if operand not in seen])
->>>>>>> main
+            operands = node.inputs if follow is None else follow(node)
+            stack.extend([(operand, None) for operand in reversed(operands) if operand not in seen])
     return nodes, leaves
 
 
