@@ -92,8 +92,9 @@ class GradientRule(ReverseRule):
             Array(zeros_for(out) if cotangent is None else flipped(cotangent))
             for out, cotangent in zip(node.outs, cotangents, strict=True)
         ]
-        parts = self._by_leaf(self.grad_fn(*upstream))
+        gradients = self.grad_fn(*upstream)
         here.site = node.site
+        parts = self._by_leaf(gradients)
         what = f"a gradient of {self.name}"
         fitting = [
             fitted(part, value, what, "its argument") if flag else None

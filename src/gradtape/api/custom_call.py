@@ -57,10 +57,12 @@ class Operands:
 
     def run(self, function: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
         """Call a function with what stands for the arguments."""
+        site = here.site
         try:
             return function(*self.filled(self.starts), **kwargs)
         finally:
             self.mark.recording = False
+            here.site = site
 
     def filled(self, values: Sequence[Value]) -> tuple[Any, ...]:
         """Return the arguments with other values in place of the operands."""
@@ -129,6 +131,8 @@ class ReverseRule(BothModes):
 class ForwardRule(BothModes):
     """A rule that pushes tangents forward; reverse mode transposes it."""
 
+    opens = True
+
     @abstractmethod
     def push(self, node: Node, tangents: Sequence[Value | None]) -> Sequence[Value | None]: ...
 
@@ -138,7 +142,12 @@ class ForwardRule(BothModes):
         mark = Mark()
         values = followed(node)
         starts = [Value(value.aval, marks=(mark,)) for value in values]
-        given = [start if flag else None for start, flag in zip(starts, wanted, strict=True)]
+        count = len(self.operands.values)
+        # All arguments move, wanted or not: that a rule is linear is easier to see without zeros in it.
+        given = [
+            start if is_inexact(start.dtype) and (flag or place < count) else None
+            for place, (start, flag) in enumerate(zip(starts, wanted, strict=True))
+        ]
         what = f"reverse mode of {self.name} needs a rule that is linear in the tangents"
         parts = abstractly(what, node, lambda: self.push(node, given))
         return _finished(adjoint(parts, starts, cotangents, mark, what), mark)

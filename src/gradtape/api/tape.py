@@ -216,9 +216,13 @@ class GradientTape:
             for value, seed in zip(targets, seeds, strict=True)
             if mark in value.marks and is_inexact(value.dtype)
         ]
-        pulled = gradients(
-            [v for v, _ in chosen], starts, [s for _, s in chosen], mark, last=not self._persistent
-        )
+        try:
+            pulled = gradients(
+                [v for v, _ in chosen], starts, [s for _, s in chosen], mark, last=not self._persistent
+            )
+        except BaseException:  # a custom gradient may raise anything
+            mark.recording = recording
+            raise
         found = [
             part if mark in begin.marks and is_inexact(begin.dtype) else None
             for part, begin in zip(pulled, starts, strict=True)

@@ -19,9 +19,17 @@ class Rule(ABC):
     """The derivative that a user gave to a function. Its repr is all that a fingerprint sees of it.
 
     It holds arrays of one call. So it has no hash: no cache of what is known by its structure may keep it.
+
+    Attributes
+    ----------
+    opens : bool
+        Whether a linear function is transposed by way of its body instead of `pull`. A forward rule often calls the
+        function itself on tangents (the derivative of a linear function is that function), and `pull` would come back to
+        it for ever.
     """
 
     __hash__ = None  # type: ignore[assignment]
+    opens = False
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -68,6 +76,8 @@ class Custom(Op):
     ) -> tuple[Value | None, ...]:
         hidden: int = node.params["hidden"]
         rule: Rule = node.params["rule"]
+        if rule.opens:
+            return (*cotangents, *(None,) * (len(node.inputs) - hidden))
         return (*(None,) * hidden, *rule.pull(node, cotangents, linear[hidden:]))
 
 
@@ -102,3 +112,10 @@ barrier = Barrier("barrier")
 def followed(node: Node) -> tuple[Value, ...]:
     """Return the inputs of a node that derivatives follow."""
     return node.inputs[node.params["hidden"] :] if isinstance(node.op, Custom) else node.inputs
+
+
+def carried(node: Node) -> tuple[Value, ...]:
+    """Return the inputs of a linear node that cotangents are pulled back to."""
+    if isinstance(node.op, Custom) and node.params["rule"].opens:
+        return node.inputs[: node.params["hidden"]]
+    return followed(node)

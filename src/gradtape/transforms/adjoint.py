@@ -10,7 +10,7 @@ from ..ir.graph import Mark, Node, Value, extract
 from ..ir.types import is_inexact
 from ..kinds.accumulate import Accumulate
 from ..kinds.contract import Contract
-from ..kinds.control import followed
+from ..kinds.control import carried
 from ..kinds.cumulative import Cumulative
 from ..kinds.elementwise import Elementwise
 from ..kinds.index_map import IndexMap
@@ -22,8 +22,11 @@ from .linear import Cotangent, pull_linear
 ADDITIVE: Final = {"add": (0, 1), "subtract": (0, 1), "where": (1, 2)}
 """Elementwise rows that are linear in several operands together, and which these are."""
 
-UNCHANGED: Final = frozenset({"expand", "reshape", "permute", "convert", "identity", "slice", "negative"})
-"""Rows that make zeros of zeros."""
+LINEAR_IN_FIRST: Final = frozenset(
+    {"expand", "reshape", "permute", "convert", "identity", "slice", "pad", "gather", "negative", "divide"}
+    | {"reduce_sum", "cumsum", "real", "imag", "conjugate"}
+)
+"""Rows that make zeros of zeros in their first operand."""
 
 
 def adjoint(
@@ -64,7 +67,7 @@ def adjoint(
         if output is not None and cotangent is not None and mark in output.marks
     ]
     nodes, _ = extract(
-        [output for output, _ in pairs], starts, lambda value: mark not in value.marks, followed
+        [output for output, _ in pairs], starts, lambda value: mark not in value.marks, carried
     )
     for node in nodes:
         if not _is_linear(node, [mark in operand.marks for operand in node.inputs]):
@@ -129,6 +132,10 @@ def _is_zero(value: Value) -> bool:
     node = value.node
     if node is None:
         return False
-    if node.op.name == "multiply":
-        return any(operand.ndim == 0 and _is_zero(operand) for operand in node.inputs)
-    return node.op.name in UNCHANGED and _is_zero(node.inputs[0])
+    if node.op.name in ("multiply", "contract"):
+        return any(map(_is_zero, node.inputs))
+    if node.op.name in ADDITIVE:
+        return all(_is_zero(node.inputs[position]) for position in ADDITIVE[node.op.name])
+    if isinstance(node.op, Join):
+        return all(map(_is_zero, node.inputs))
+    return node.op.name in LINEAR_IN_FIRST and _is_zero(node.inputs[0])

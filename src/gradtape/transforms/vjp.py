@@ -84,7 +84,7 @@ def _pull_back(node: Node, active: set[Value], found: Cotangents) -> None:
                     found.add(operand, Cotangent(part, cotangent.mask))
             return
         if isinstance(op, Custom):
-            _pull_by_rule(node, op, active, found)
+            _pull_by_rule(node, active, found)
             return
         mark = Mark()
         tangents: list[Value | None] = [
@@ -110,10 +110,12 @@ def _pull_back(node: Node, active: set[Value], found: Cotangents) -> None:
         mark.recording = False
 
 
-def _pull_by_rule(node: Node, op: Custom, active: set[Value], found: Cotangents) -> None:
+def _pull_by_rule(node: Node, active: set[Value], found: Cotangents) -> None:
     cotangents = map(found.get, node.outs)
     applied = [None if cotangent is None else cotangent.applied() for cotangent in cotangents]
-    wanted = [operand in active for operand in node.inputs]
-    for operand, part, chosen in zip(node.inputs, op.transpose(node, applied, wanted), wanted, strict=True):
+    operands = followed(node)
+    wanted = [operand in active for operand in operands]
+    parts = node.params["rule"].pull(node, applied, wanted)
+    for operand, part, chosen in zip(operands, parts, wanted, strict=True):
         if chosen and part is not None:
             found.add(operand, Cotangent(part))
