@@ -436,10 +436,6 @@ def test_forward_rules_per_argument():
 
 
 def test_arguments_that_are_not_differentiated_in():
-    @gt.custom_jvp
-    def apply(function, x):
-        return function(x)
-
     apply = gt.custom_jvp(lambda function, x: function(x), nondiff_argnums=0)
     apply.defjvp(lambda function, primals, tangents: (function(primals[0]), 10 * tangents[0]))
     assert float(gt.grad(lambda x: apply(np.sin, x))(0.5)) == 10.0
@@ -504,7 +500,13 @@ def test_forward_rules_that_do_not_fit(returned, error):
 
 @pytest.mark.parametrize(
     "tangent",
-    [lambda t: t**2, lambda t: t * t, lambda t: t + 1, lambda t: np.where(t > 0, t, 0.0), lambda t: np.max(t)],
+    [
+        lambda t: t**2,
+        lambda t: t * t,
+        lambda t: t + 1,
+        lambda t: np.where(t > 0, t, 0.0),
+        lambda t: np.max(t),
+    ],
 )
 def test_reverse_mode_needs_a_linear_rule(tangent):
     f = with_rule(np.sum, lambda p, t: (np.sum(p[0]), np.sum(tangent(t[0]))))
@@ -552,7 +554,10 @@ def test_missing_rules_and_captured_arrays():
         return with_rule(lambda x: x * w, lambda p, t: (p[0] * w, t[0] * w))(x)
 
     assert float(gt.grad(outer)(2.0, 3.0)) == 3.0
-    for differentiate in (gt.grad(outer, argnums=1), lambda x, w: gt.jvp(lambda w: outer(x, w), (w,), (1.0,))):
+    for differentiate in (
+        gt.grad(outer, argnums=1),
+        lambda x, w: gt.jvp(lambda w: outer(x, w), (w,), (1.0,)),
+    ):
         with pytest.raises(NotDifferentiableError, match="from outside"):
             differentiate(2.0, 3.0)
 
@@ -568,9 +573,7 @@ def reverse(function, fwd, bwd, **options):
 
 @pytest.mark.usefixtures("setting")
 def test_a_reverse_rule():
-    f = reverse(
-        lambda x, y: np.sin(x) * y, lambda x, y: (np.sin(x) * y, y), lambda y, ct: (10 * ct, ct * y)
-    )
+    f = reverse(lambda x, y: np.sin(x) * y, lambda x, y: (np.sin(x) * y, y), lambda y, ct: (10 * ct, ct * y))
     np.testing.assert_array_equal(gt.grad(lambda x: np.sum(f(x, POINT)))(POINT), [10, 10])
     np.testing.assert_allclose(gt.grad(lambda y: np.sum(f(POINT, y)))(POINT), POINT)
     np.testing.assert_array_equal(gt.jvp(lambda x: f(x, POINT), (POINT,), (POINT,))[1], 10 * POINT)
@@ -608,9 +611,7 @@ def test_the_forward_rule_runs_only_when_somebody_follows():
 
 def test_gradient_clipping():
     clip = gt.custom_vjp(lambda low, high, x: x)
-    clip.defvjp(
-        lambda low, high, x: (x, (low, high)), lambda limits, ct: (None, None, np.clip(ct, *limits))
-    )
+    clip.defvjp(lambda low, high, x: (x, (low, high)), lambda limits, ct: (None, None, np.clip(ct, *limits)))
     grad = gt.grad(lambda x: 5 * clip(-1.0, 1.0, x))
     assert float(grad(1.0)) == 1.0
     with pytest.raises(NotDifferentiableError, match="forward mode of"):
@@ -657,3 +658,13 @@ def test_rules_on_methods():
         scaled.defjvp(lambda primals, tangents: (primals[1] * 2, tangents[1] * 20))
 
     assert float(gt.grad(Model().scaled)(1.0)) == 20.0
+
+
+def test_copies_of_a_call_have_gradients_of_their_own():
+    """Recomputation puts other arrays in place of what is read from outside: then a gradient function made before is of no use."""
+
+    def loss(w, x):
+        return np.sum(gt.recompute_grad(lambda x: x * log1pexp(w))(x))
+
+    assert np.isclose(gt.grad(loss)(0.3, 2.0), 2 * sigmoid(0.3))
+    gt.check_grads(loss, (0.3, POINT), order=2)

@@ -72,18 +72,39 @@ def custom_gradient(function: Callable[..., Any] | None = None) -> Callable[...,
     def decorated(*args: Any, **kwargs: Any) -> Any:
         here.site = user_site()
         operands = Operands(args)
+
+        def again(values: Sequence[Value]) -> Callable[..., Any]:
+            return _split(body(*operands.filled(values), **kwargs), name)[1]
+
         outputs, grad_fn = _split(operands.run(body, kwargs), name)
-        return attached(outputs, operands, (), GradientRule(name, operands, grad_fn))
+        return attached(outputs, operands, (), GradientRule(name, operands, grad_fn, again))
 
     return named(decorated, function)
 
 
 class GradientRule(ReverseRule):
-    """The rule of `custom_gradient`."""
+    """The rule of `custom_gradient`.
 
-    def __init__(self, name: str, operands: Operands, grad_fn: Callable[..., Any]) -> None:
+    Parameters
+    ----------
+    name, operands
+        As for `BothModes`.
+    grad_fn : callable
+        What the body returned.
+    again : callable
+        ``(operands) -> grad_fn``: calls the body again. A gradient function knows what its own call computed, and must not be
+        used for a copy of the node.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        operands: Operands,
+        grad_fn: Callable[..., Any],
+        again: Callable[[Sequence[Value]], Callable[..., Any]],
+    ) -> None:
         super().__init__(name, operands)
-        self.grad_fn = grad_fn
+        self.grad_fn, self.again = grad_fn, again
 
     def pull(
         self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
@@ -92,13 +113,15 @@ class GradientRule(ReverseRule):
             Array(zeros_for(out) if cotangent is None else flipped(cotangent))
             for out, cotangent in zip(node.outs, cotangents, strict=True)
         ]
-        gradients = self.grad_fn(*upstream)
+        operands = followed(node)
+        grad_fn = self.grad_fn if self.operands.are(operands) else self.again(operands)
+        gradients = grad_fn(*upstream)
         here.site = node.site
         parts = self._by_leaf(gradients)
         what = f"a gradient of {self.name}"
         fitting = [
             fitted(part, value, what, "its argument") if flag else None
-            for part, value, flag in zip(self.operands.by_leaf(parts), followed(node), wanted, strict=True)
+            for part, value, flag in zip(self.operands.by_leaf(parts), operands, wanted, strict=True)
         ]
         return [None if part is None else flipped(part) for part in fitting]
 

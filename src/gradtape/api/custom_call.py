@@ -72,6 +72,10 @@ class Operands:
         filled: tuple[Any, ...] = unflatten(self.spec, leaves)
         return filled
 
+    def are(self, values: Sequence[Value]) -> bool:
+        """Return whether these are the operands of the call itself, and not of a copy of its node."""
+        return all(mine is theirs for mine, theirs in zip(self.values, values, strict=True))
+
     def tangents(self, tangents: Sequence[Value | None]) -> tuple[Any, ...]:
         """Return one tangent per argument: zeros where there is none, and None for what is no number."""
         leaves = [_zeros_of(leaf) for leaf in self.leaves]

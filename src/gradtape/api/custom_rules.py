@@ -326,8 +326,10 @@ class _CotangentRule(ReverseRule):
         operands = self.operands
         count = len(operands.values)
         values = followed(node)[:count]
-        # Not kept when made now: another derivative may be taken while other tapes record.
-        known = self._residuals or [self._forward(*operands.filled(values))[1]]
+        # What the call left is good for the call itself. What is made now is not kept: another derivative
+        # may be taken while other tapes record.
+        known = self._residuals if operands.are(values) else []
+        known = known or [self._forward(*operands.filled(values))[1]]
         upstream = [
             Array(zeros_for(out) if cotangent is None else flipped(cotangent))
             for out, cotangent in zip(node.outs, cotangents, strict=True)
