@@ -20,7 +20,11 @@ from .api.custom import custom_gradient as custom_gradient
 from .api.custom import grad_pass_through as grad_pass_through
 from .api.custom_rules import custom_jvp as custom_jvp
 from .api.custom_rules import custom_vjp as custom_vjp
+from .api.ends import UnconnectedGradients as UnconnectedGradients
 from .api.forward import ForwardAccumulator as ForwardAccumulator
+from .api.gradients import AggregationMethod as AggregationMethod
+from .api.gradients import gradients as gradients
+from .api.gradients import hessians as hessians
 from .api.jit import jit as jit
 from .api.tape import GradientTape as GradientTape
 from .api.transform import grad as grad
@@ -29,6 +33,7 @@ from .api.transform import value_and_grad as value_and_grad
 from .api.transform import vjp as vjp
 from .config import config as config
 from .trace.array import Array as Array
+from .trace.variable import Variable as Variable
 
 if _typing.TYPE_CHECKING:
     from .api import inspect as inspect
