@@ -16,6 +16,11 @@ def flatten(tree: Any) -> tuple[list[Any], TreeSpec]:
     return optree.tree_flatten(tree)
 
 
+def flatten_with_none(tree: Any) -> tuple[list[Any], TreeSpec]:
+    """Return what `flatten` returns, but with None as a leaf."""
+    return optree.tree_flatten(tree, none_is_leaf=True)
+
+
 def flatten_up_to(spec: TreeSpec, tree: Any, argument: str, reference: str, where: Any = None) -> list[Any]:
     """Return the parts of `tree` that stand where `spec` has leaves; `where` is a place for the error.
 
@@ -47,8 +52,3 @@ def unflatten(spec: TreeSpec, leaves: Any) -> Any:
 def tree_map(function: Any, tree: Any) -> Any:
     """Return `tree` with `function` applied to each leaf."""
     return optree.tree_map(function, tree)
-
-
-def flatten_with_none(tree: Any) -> tuple[list[Any], TreeSpec]:
-    """Return the leaves and the structure of nested containers, where None is a leaf."""
-    return optree.tree_flatten(tree, none_is_leaf=True)
