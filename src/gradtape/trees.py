@@ -52,8 +52,3 @@ def unflatten(spec: TreeSpec, leaves: Any) -> Any:
 def tree_map(function: Any, tree: Any) -> Any:
     """Return `tree` with `function` applied to each leaf."""
     return optree.tree_map(function, tree)
-
-
-def flatten_with_none(tree: Any) -> tuple[list[Any], TreeSpec]:
-    """Return the leaves and the structure of nested containers, where None is a leaf."""
-    return optree.tree_flatten(tree, none_is_leaf=True)

@@ -51,6 +51,7 @@ class _WithRule(ABC):
                     remedy="nondiff_argnums=(0,)",
                 )
         self._function = inner(function)
+        self._given = function
         self._nondiff = positions
         self._name = name_of(function)
         named(self, function)
@@ -84,7 +85,7 @@ class _WithRule(ABC):
         """Return all arguments by position: rules name them so."""
         caller = f"{type(self).__name__}: {self._name}"
         if kwargs:
-            bound = inspect.signature(self._function).bind(*args, **kwargs)
+            bound = inspect.signature(self._given).bind(*args, **kwargs)
             bound.apply_defaults()
             if bound.kwargs:
                 raise RuleError(
