@@ -90,7 +90,7 @@ def test_weights_that_do_not_fit(weights, error, words):
 
 def test_complex_targets_need_a_weight():
     def f(z):
-        with pytest.raises(TypeError, match="complex.*no weight"):
+        with pytest.raises(TypeError, match=r"complex.*no weight"):
             gt.gradients(z * z, z)
         return gt.gradients(z * z, z, grad_ys=1.0 + 0j) + gt.gradients(np.abs(z) ** 2, z)
 
@@ -121,7 +121,7 @@ def test_stop_gradients():
 
 def test_stop_gradients_hold_for_one_of_several_results_of_an_op():
     def f(x):
-        whole, part = np.divmod(x, 1.0)
+        _, part = np.divmod(x, 1.0)
         fraction, rest = np.modf(x)
         return gt.gradients(part + fraction + rest, x, stop_gradients=[fraction])
 
@@ -165,7 +165,11 @@ def test_integers_have_no_gradient():
         (lambda x: (x, x, None, "n", "yes"), TypeError, "gate_gradients must be a bool"),
         (lambda x: (x, x, None, "n", False, 7), ValueError, "unknown aggregation_method 7"),
         (lambda x: (x, x, None, "n", False, "tree"), ValueError, "aggregation_method 'tree'"),
-        (lambda x: (x, x, None, "n", False, None, [1.0]), ValueError, r"stop_gradients\[0\] is a plain float"),
+        (
+            lambda x: (x, x, None, "n", False, None, [1.0]),
+            ValueError,
+            r"stop_gradients\[0\] is a plain float",
+        ),
     ],
 )
 def test_wrong_arguments(arguments, error, words):
@@ -176,7 +180,9 @@ def test_wrong_arguments(arguments, error, words):
 @pytest.mark.parametrize("method", [None, 0, 1, 2, *gt.AggregationMethod])
 def test_aggregation_methods_give_the_same_sums(method):
     def f(x):
-        return gt.gradients(sum(np.sin(k * x) for k in range(1, 9)), x, aggregation_method=method, gate_gradients=True)
+        return gt.gradients(
+            sum(np.sin(k * x) for k in range(1, 9)), x, aggregation_method=method, gate_gradients=True
+        )
 
     expected = sum(k * np.cos(k * PAIR) for k in range(1, 9))
     np.testing.assert_allclose(gt.jit(f)(PAIR)[0], expected, rtol=1e-13)
@@ -245,9 +251,18 @@ def test_variables_of_called_functions_are_sources():
     def f(x):
         return gt.gradients(square(x) + v, [v, x])
 
-    for content in (2.0, 5.0):
-        v.assign(content)
-        assert [float(g) for g in f(3.0)] == [6 * content + 1, content**2]
+    for x in (3.0, gt.constant(3.0)):
+        for content in (2.0, 5.0):
+            v.assign(content)
+            assert [float(g) for g in f(x)] == [6 * content + 1, content**2]
+
+
+def test_variables_of_called_functions_without_arguments_are_sources():
+    v = gt.Variable(2.0)
+    cube = gt.jit(lambda: v**3)
+    f = gt.jit(lambda x: gt.gradients(cube() * x, v))
+    for x in (3.0, gt.constant(3.0), 3.0):
+        assert float(f(x)[0]) == 36.0
 
 
 def test_values_from_outside_are_sources():

@@ -217,7 +217,9 @@ def test_watched_variables_come_in_order_of_construction_and_outlive_the_gradien
         third = gt.Variable(3.0)
         y = third * y
     tape.gradient(y, first)
-    assert [v is w for v, w in zip(tape.watched_variables(), (first, second, third), strict=True)] == [True] * 3
+    assert [v is w for v, w in zip(tape.watched_variables(), (first, second, third), strict=True)] == [
+        True
+    ] * 3
     with tape:
         third.value()
     (only,) = tape.watched_variables()
@@ -511,6 +513,17 @@ def test_failing_with_raise_leaves_a_one_shot_tape_recording():
             tape.gradient(y, unused, unconnected_gradients="raise")
         y = y * x
     assert float(tape.gradient(y, x)) == 27.0
+
+
+def test_an_op_without_a_derivative_is_a_lookup_error_and_leaves_the_tape():
+    with gt.GradientTape() as tape:
+        z = tape.watch(1 + 2j)
+        y = np.real(np.sign(z))
+        w = np.real(z * z)
+        with pytest.raises(LookupError, match="sign"):
+            tape.gradient(y, z)
+        w = w * 2
+    assert complex(tape.gradient(w, z)) == 4 - 8j
 
 
 def test_no_path_is_none_and_a_path_with_derivative_zero_is_zero():

@@ -168,7 +168,7 @@ def test_copies_are_variables_of_their_own():
 def test_variables_are_released():
     v = gt.Variable(PAIR)
     v.assign_add(1.0)
-    f = gt.jit(lambda x: v * x)
+    f = gt.jit(v.__mul__)
     f(2.0)
     g = gt.jit(lambda u, x: u * x)
     u = gt.Variable(PAIR)
@@ -451,6 +451,20 @@ def test_variables_made_in_the_first_call_are_kept():
     np.testing.assert_array_equal(layer.w, 1 + 3 * PAIR)
 
 
+def test_variables_may_begin_with_what_the_first_call_is_given():
+    kept = []
+
+    @gt.jit
+    def difference(x):
+        if not kept:
+            kept.append(gt.Variable(x * 2))
+        step = x - kept[0]
+        kept[0].assign(x)
+        return step
+
+    assert [float(difference(x)) for x in (3.0, 5.0, 4.0)] == [-3.0, 2.0, -1.0]
+
+
 def test_variables_made_in_each_call_are_local():
     @gt.jit
     def f(x):
@@ -484,7 +498,10 @@ def test_a_function_forgets_variables_that_are_gone():
 
 
 def test_shapes_and_dtypes_pass_through_compiled_functions():
-    parts = [gt.Variable(np.ones(shape, dtype)) for shape, dtype in [((), "f4"), ((2, 3), "i4"), ((0,), "f8"), ((3,), "?")]]
+    parts = [
+        gt.Variable(np.ones(shape, dtype))
+        for shape, dtype in [((), "f4"), ((2, 3), "i4"), ((0,), "f8"), ((3,), "?")]
+    ]
 
     @gt.jit
     def f():

@@ -112,7 +112,9 @@ def array_leaves(tree: Any, role: str, caller: str) -> tuple[list[Any], TreeSpec
     return leaves, spec
 
 
-def seeds_for(given: Any, targets: Sequence[Value], caller: str, argument: str = "output_gradients") -> list[Value]:
+def seeds_for(
+    given: Any, targets: Sequence[Value], caller: str, argument: str = "output_gradients"
+) -> list[Value]:
     """Return one weight per target: ones where `given` is None, else its leaves by position."""
     if given is None:
         return [one_like(target) for target in targets]
@@ -123,7 +125,9 @@ def seeds_for(given: Any, targets: Sequence[Value], caller: str, argument: str =
             f"{caller}: {argument} has {len(leaves)} entries for {len(targets)} target{'s' * (len(targets) != 1)}",
             where=here.site,
             why="a list holds one entry per target, also where the entries are numbers" if listed else "",
-            remedy=f"pass an array: {argument}=np.array(...)" if listed else "give one array per target, in the same order",
+            remedy=f"pass an array: {argument}=np.array(...)"
+            if listed
+            else "give one array per target, in the same order",
         )
     seeds = []
     for position, (leaf, target) in enumerate(zip(leaves, targets, strict=True)):

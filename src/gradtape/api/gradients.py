@@ -201,9 +201,7 @@ def _jacobian(slope: Value, source: Source) -> Value:
 def _pulled(
     targets: Sequence[Value], seeds: Sequence[Value], sources: Sequence[Source], barriers: Any
 ) -> list[Value | None]:
-    chosen = [
-        (value, seed) for value, seed in zip(targets, seeds, strict=True) if is_inexact(value.dtype)
-    ]
+    chosen = [(value, seed) for value, seed in zip(targets, seeds, strict=True) if is_inexact(value.dtype)]
     parts = vjp(
         [value for value, _ in chosen],
         [value for source in sources for value in source.values],
@@ -247,7 +245,13 @@ def _entries(given: Any, argument: str, caller: str) -> list[Handle]:
 
 
 def _weights(given: Any, targets: Sequence[Value]) -> list[Value]:
-    entries = [None] * len(targets) if given is None else list(given) if isinstance(given, list | tuple) else [given]
+    entries = (
+        [None] * len(targets)
+        if given is None
+        else list(given)
+        if isinstance(given, list | tuple)
+        else [given]
+    )
     if len(entries) != len(targets):
         raise ShapeError(
             f"gradients: grad_ys has {len(entries)} entries for {len(targets)} entries of ys",
