@@ -15,6 +15,10 @@ from .api.create import asarray as asarray
 from .api.create import constant as constant
 from .api.create import stop_gradient as stop_gradient
 from .api.jit import jit as jit
+from .api.sparse import gather as gather
+from .api.sparse import scatter_add as scatter_add
+from .api.sparse import scatter_sub as scatter_sub
+from .api.sparse import scatter_update as scatter_update
 from .api.tape import GradientTape as GradientTape
 from .api.transform import grad as grad
 from .api.transform import jvp as jvp
@@ -22,6 +26,7 @@ from .api.transform import value_and_grad as value_and_grad
 from .api.transform import vjp as vjp
 from .config import config as config
 from .trace.array import Array as Array
+from .trace.slices import IndexedSlices as IndexedSlices
 
 if _typing.TYPE_CHECKING:
     from .api import inspect as inspect

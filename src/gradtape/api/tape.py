@@ -27,6 +27,8 @@ from ..trace.array import Array
 from ..trace.handle import Handle
 from ..trace.replay import gradients
 from ..trace.sites import user_site
+from ..trace.slices import IndexedSlices
+from ..transforms.rows import Rows
 from ..trees import flatten, place_of_leaf, unflatten
 from .convention import flipped
 
@@ -178,8 +180,9 @@ class GradientTape:
 
         Returns
         -------
-        nest of Array or None
-            In the structure of `sources`.
+        nest of Array, IndexedSlices or None
+            In the structure of `sources`. A source that is only read by gathers of its rows (`gradtape.gather`, ``np.take`` along the
+            first axis, ``x[indices]`` with integers) has a gradient of these rows alone, an `IndexedSlices`.
 
         Raises
         ------
@@ -233,7 +236,8 @@ class GradientTape:
                 broadcast_to(literal(0, begin.dtype), begin.shape) if part is None else part
                 for part, begin in zip(found, starts, strict=True)
             ]
-        return unflatten(spec, [None if part is None else Array(_unliteral(flipped(part))) for part in found])
+        results = [_result(part, begin) for part, begin in zip(found, starts, strict=True)]
+        return unflatten(spec, results)
 
     def _live(self, caller: str) -> Mark:
         if self._mark is None:
@@ -268,6 +272,14 @@ class GradientTape:
             where=user_site(4),
             remedy="pass Arrays, or nests of them",
         )
+
+
+def _result(part: Value | Rows | None, source: Value) -> Array | IndexedSlices | None:
+    """Return a gradient as the user sees it."""
+    if isinstance(part, Rows):
+        values, positions = Array(_unliteral(flipped(part.values))), Array(part.positions)
+        return IndexedSlices(values, positions, source.shape)
+    return None if part is None else Array(_unliteral(flipped(part)))
 
 
 def _unconnected(sources: Any, position: int) -> UnconnectedError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,16 @@ from ..errors import ArraySubclassError, DtypeError, ShapeError
 from ..ir.builder import here
 from ..ir.graph import OPERATORS, Literal, Value, constant, literal
 from ..ir.types import PYTHON_DTYPES, Shape
+
+
+class Compact(ABC):
+    """An array in another form, which becomes an ordinary one when that is asked for."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def to_value(self) -> Value:
+        """Return the whole array."""
 
 
 def as_value(operand: Any, argument: str = "operand") -> Value:
@@ -38,6 +49,8 @@ def as_value(operand: Any, argument: str = "operand") -> Value:
         return literal(copy, native) if copy.ndim == 0 else constant(copy)
     if isinstance(operand, list | tuple):
         return stack_nested(operand, argument)
+    if isinstance(operand, Compact):
+        return operand.to_value()
     if isinstance(operand, int | float | complex):
         return as_value(
             np.asarray(operand), argument

@@ -19,7 +19,7 @@ from ..kinds.accumulate import Accumulate, accumulate
 from ..kinds.index_map import Index, IndexMap, index_map
 from ..kinds.operands import as_value, broadcast_to
 from .cast import convert, zeros_like
-from .keys import check_bounds, index_array, is_array_index, normal_items, slice_bounds, wrapped
+from .keys import Hits, check_bounds, index_array, is_array_index, normal_items, slice_bounds, wrapped
 from .select import where
 from .shape import expand, inverse_permutation, pad_row, permute, reshape, slice_
 
@@ -136,6 +136,33 @@ put_add: Accumulate = accumulate(
 )
 
 
+_ROW_SAMPLES = (
+    ((5,), [np.array([0, 3, 3, 1])], {}),
+    ((5, 3), [np.array([[4, -1], [0, 2]])], {}),
+    ((3, 2), [np.array([], dtype=np.intp)], {}),
+)
+
+take_rows = index_map(
+    "take_rows",
+    shape=lambda x, positions: (*positions, *x[1:]),
+    evaluate=lambda x, positions: x[positions],
+    source=_gather_source,
+    transpose=lambda ct, node: add_rows(zeros_like(node.inputs[0]), ct, node.inputs[1]),
+    samples=_ROW_SAMPLES,
+)
+"""A gather along the first axis that the user asked for: the gradient of what it reads can stay a list of rows."""
+
+add_rows = accumulate(
+    "add_rows",
+    combine="add",
+    evaluate=_put_add,
+    target=_put_target,
+    transpose=lambda ct, node: (ct, take_rows(ct, node.inputs[2])),
+    samples=tuple(sample for sample in _PUT_SAMPLES if len(sample[2]) == 1),
+)
+"""The transpose of `take_rows`."""
+
+
 def _update(base: NDArray, v: NDArray, *, starts: Shape, strides: Shape) -> NDArray:
     out = base.copy()
     slice_row_view(out, starts, v.shape, strides)[...] = v
@@ -199,16 +226,28 @@ class Basic:
 
 @dataclass(frozen=True)
 class Advanced:
-    """An index with integer arrays: first a basic one, then arrays on some axes of its result."""
+    """An index with integer arrays: first a basic one, then arrays on some axes of its result.
+
+    `masked` tells that some of the arrays stand for a mask.
+    """
 
     basic: Basic
     axes: tuple[int, ...]
     indices: tuple[Value, ...]
     place: int
+    masked: bool = False
 
     def read(self, x: Value) -> Value:
         picked = gather(self._front(self.basic.read(x)), *self.indices)
         return permute(picked, inverse_permutation(self._order(picked.ndim)))
+
+    def read_rows(self, x: Value) -> Value:
+        """Return the elements; where integers pick whole rows of `x`, by the row whose gradient can stay sparse."""
+        basic = self.basic
+        whole = basic.shape == basic.result == x.shape and all(stride == 1 for stride in basic.strides)
+        if self.axes == (0,) and whole and not self.masked:
+            return take_rows(x, *self.indices)
+        return self.read(x)
 
     def write(self, x: Value, v: Value) -> Value:
         return self._scatter(x, v, put_row)
@@ -305,12 +344,19 @@ def parse_index(shape: Shape, key: Any) -> Basic | Advanced:
     places = tuple(place for place, _, _ in arrays)
     indices = tuple(broadcast_to(convert(index, INTP), common) for *_, index in arrays)
     together = positions == list(range(positions[0], positions[0] + len(positions)))
-    return Advanced(basic, places, indices, places[0] if together else 0)
+    masked = any(isinstance(item, Hits) for item in items)
+    return Advanced(basic, places, indices, places[0] if together else 0, masked)
 
 
 def getitem(x: Value, key: Any) -> Value:
     """Return ``x[key]``."""
     return parse_index(x.shape, key).read(x)
+
+
+def getitem_rows(x: Value, key: Any) -> Value:
+    """Return ``x[key]`` as the user's own gather: see `Advanced.read_rows`."""
+    index = parse_index(x.shape, key)
+    return index.read(x) if isinstance(index, Basic) else index.read_rows(x)
 
 
 def setitem(x: Value, key: Any, v: Any) -> Value:

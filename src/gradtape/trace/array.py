@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import ArgumentError
 from ..ir.builder import here
 from ..ir.graph import Value
-from ..kinds.operands import as_value
+from ..kinds.operands import Compact, as_value
 from ..ops.indexing import Basic, parse_index, setitem
 from . import concrete
 from .dispatch import call_function, call_ufunc
@@ -137,6 +137,8 @@ class Array(Operators, Methods, Handle):
     # NumPy's protocols
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if any(isinstance(operand, Compact) for operand in inputs):
+            return NotImplemented
         here.site = user_site()
         return wrap(call_ufunc(ufunc, method, inputs, kwargs))
 
@@ -152,7 +154,7 @@ class Array(Operators, Methods, Handle):
         value = self.value
         index = parse_index(value.shape, concrete.plain_key(key))
         if not isinstance(index, Basic):
-            return Array(index.read(value))
+            return Array(index.read_rows(value))
         picked = Array(index.read(value), self, Part(index))
         picked._contiguous = self._contiguous and stays_contiguous(index, value.shape)
         return picked
