@@ -13,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis.extra import numpy as hnp
 
 from gradtape.errors import ConcretizationError
-from gradtape.ir.graph import Value
+from gradtape.ir.graph import Mark, Value
 from gradtape.ops.indexing import getitem, setitem
+
+pytestmark = pytest.mark.usefixtures("no_trace")
 
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)
 FEW = settings(max_examples=120, deadline=None)
@@ -295,6 +297,15 @@ def test_a_traced_number_is_an_index() -> None:
         np.testing.assert_array_equal(found, expected, strict=True)
 
 
+def test_the_numbers_of_an_index_that_is_followed_are_not_taken_for_constants() -> None:
+    base, v, example, later = np.zeros(3), np.array([1.0, 2.0]), np.array([0, 1]), np.array([1, 1])
+    source, value, index = input_like(base), input_like(v), input_like(example)
+    index.data, index.marks = example, (Mark(),)
+    written_value = setitem(source, index, value)
+    index.data = None
+    check_derivatives([written_value], [source, value, index], [base, v, later])
+
+
 def test_a_traced_mask_chooses_where_a_scalar_is_written() -> None:
     x, mask, v = numbers((3, 4)), numbers((3, 4)) % 1 == 0, np.array(-1.0)
     source, where, value = input_like(x), input_like(mask), input_like(v)
@@ -308,3 +319,8 @@ def test_what_a_traced_mask_selects_has_no_shape() -> None:
     source, mask = input_like(numbers((3,))), input_like(np.ones(3, bool))
     with pytest.raises(ConcretizationError, match="mask"):
         getitem(source, mask)
+
+
+def test_an_ellipsis_parts_index_arrays_even_where_it_stands_for_no_axis() -> None:
+    check_read(numbers((2, 3, 4)), (slice(None), [0, 1, 2], ..., 0))
+    check_read(numbers((2, 3, 4)), (slice(None), [0, 1, 2], 0, ...))

@@ -17,6 +17,8 @@ from gradtape.ir.graph import Value, constant
 from gradtape.kinds.registry import FUNCTIONS, HOOKS, UFUNCS, find_method, out_place
 from gradtape.ops.softmax import log_softmax, logsumexp, softmax
 
+pytestmark = pytest.mark.usefixtures("no_trace")
+
 Array = np.ndarray[Any, Any]
 
 
@@ -293,7 +295,6 @@ def test_types() -> None:
     x = input_like(np.ones(2, "f4"))
     assert FUNCTIONS[np.can_cast](x, "f8")
     assert not FUNCTIONS[np.can_cast](x, "i4")
-    assert FUNCTIONS[np.can_cast]("i4", x) if False else True
     assert FUNCTIONS[np.min_scalar_type](x) == np.float32
     assert FUNCTIONS[np.min_scalar_type](constant(np.array(3))) == np.uint8
 
@@ -364,7 +365,7 @@ def test_changes_at_repeated_indices_are_refused_unless_they_add() -> None:
     for indices in ([1, 1], input_like(np.array([0, 1]))):
         changed = find_method("multiply", "at")
         assert changed is not None
-        with pytest.raises(UnsupportedFunctionError, match="np.multiply.at with indices that may repeat"):
+        with pytest.raises(UnsupportedFunctionError, match=r"np\.multiply\.at with indices that may repeat"):
             changed(x, indices, v)
 
 

@@ -146,7 +146,8 @@ def _richardson(
 ) -> np.ndarray[Any, Any]:
     wide = (evaluate(step) - evaluate(-step)) / (2 * step)
     narrow = (evaluate(step / 2) - evaluate(-step / 2)) / step
-    return (4 * narrow - wide) / 3
+    extrapolated: np.ndarray[Any, Any] = (4 * narrow - wide) / 3
+    return extrapolated
 
 
 def _vector(tree: Any) -> np.ndarray[Any, Any]:

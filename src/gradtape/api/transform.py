@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -262,11 +263,9 @@ def _named(prefix: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def stand_in(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
 
-    try:
+    with contextlib.suppress(AttributeError, TypeError):  # builtins and callables without a name
         # A jitted function keeps its name in its __dict__, which must not overwrite ours.
         functools.update_wrapper(stand_in, function, updated=())
-    except (AttributeError, TypeError):  # builtins and callables without a name
-        pass
     name = getattr(function, "__name__", type(function).__name__)
     stand_in.__name__ = f"{prefix}({name})"
     stand_in.__qualname__ = f"{prefix}({getattr(function, '__qualname__', name)})"

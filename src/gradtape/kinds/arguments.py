@@ -36,6 +36,9 @@ def as_array(operand: Any, argument: str = "operand") -> Value:
 def promoted(*operands: Any) -> list[Value]:
     """Return operands as arrays of their common dtype."""
     arrays = [as_array(operand) for operand in operands]
+    dtype = arrays[0].dtype
+    if all(array.dtype is dtype for array in arrays):
+        return arrays
     dtype = np.result_type(*[array.dtype for array in arrays])
     return [OPERATORS["convert"](array, dtype) for array in arrays]
 

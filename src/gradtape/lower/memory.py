@@ -21,7 +21,7 @@ def plan_memory(program: Program) -> tuple[dict[Buffer, int], int]:
         if isinstance(statement, Load | Store):
             touched = {statement.buffer} & scratch
         elif isinstance(statement, For | Call):
-            touched = free_names([statement]).buffers & scratch
+            touched = scratch.intersection(free_names([statement]).buffers)
         else:
             continue
         for buffer in touched:

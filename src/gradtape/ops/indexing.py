@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,11 @@ from ..kinds.accumulate import Accumulate, accumulate
 from ..kinds.index_map import Index, IndexMap, index_map
 from ..kinds.operands import as_value, broadcast_to
 from .cast import convert, zeros_like
+<<<<<<< HEAD
 from .keys import Hits, check_bounds, index_array, is_array_index, normal_items, slice_bounds, wrapped
+=======
+from .keys import check_bounds, index_array, is_array_index, normal_items, plain_code, slice_bounds, wrapped
+>>>>>>> main
 from .select import where
 from .shape import expand, inverse_permutation, pad_row, permute, reshape, slice_
 
@@ -75,7 +80,7 @@ def distinct(indices: Sequence[Value], extents: Sequence[int]) -> bool:
 def known_array(index: Value) -> NDArray | None:
     """Return the numbers of an index array that is a constant, or one moved or repeated."""
     if index.data is not None:
-        return index.data
+        return None if index.marks else index.data  # What is followed has the numbers of one call only.
     node = index.node
     if node is None or not isinstance(node.op, IndexMap) or len(node.inputs) > 1:
         return None
@@ -301,6 +306,16 @@ def parse_index(shape: Shape, key: Any) -> Basic | Advanced:
     IndexError
         Where NumPy raises it: too many indices, a constant out of bounds, a float.
     """
+    code = plain_code(key)
+    return _parse(shape, key) if code is None else _parse_plain(shape, code)
+
+
+@lru_cache(maxsize=8192)
+def _parse_plain(shape: Shape, code: tuple[Any, ...]) -> Basic | Advanced:
+    return _parse(shape, tuple(slice(*item) if type(item) is tuple else item for item in code))
+
+
+def _parse(shape: Shape, key: Any) -> Basic | Advanced:
     items = normal_items(shape, key)
     starts: list[int] = []
     extents: list[int] = []
@@ -311,6 +326,8 @@ def parse_index(shape: Shape, key: Any) -> Basic | Advanced:
     advanced = any(is_array_index(item) for item in items)
     axis = 0
     for position, item in enumerate(items):
+        if item is Ellipsis:
+            continue
         if item is None:
             result.append(1)
             continue

@@ -25,8 +25,27 @@ class Hits:
     extent: int
 
 
+PLAIN = frozenset({int, type(None), type(Ellipsis)})
+
+
+def plain_code(key: Any) -> tuple[Any, ...] | None:
+    """Return a key made of integers, slices of integers, new axes and ellipses as something to be looked up; else None."""
+    code = []
+    for item in key if type(key) is tuple else (key,):
+        if type(item) is slice:
+            item = (item.start, item.stop, item.step)
+            if not PLAIN.issuperset(map(type, item)):
+                return None
+        elif type(item) not in PLAIN:
+            return None
+        code.append(item)
+    return tuple(code)
+
+
 def normal_items(shape: Shape, key: Any) -> list[Any]:
     """Return one item for each axis, and None for each new one; masks become integer arrays.
+
+    An ellipsis stays in front of the slices that it stands for: it parts index arrays even where it stands for none.
 
     Raises
     ------
@@ -45,7 +64,7 @@ def normal_items(shape: Shape, key: Any) -> list[Any]:
         raise IndexError("an index can only have a single ellipsis ('...')")
     if not places:
         return [*items, *fill]
-    return [*items[: places[0]], *fill, *items[places[0] + 1 :]]
+    return [*items[: places[0] + 1], *fill, *items[places[0] + 1 :]]
 
 
 def _without_masks(items: Sequence[Any]) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -133,7 +134,8 @@ ELLIPSIS = -1
 """The letters of the axes that an ellipsis stands for are this and the numbers below it, from the right."""
 
 
-def read_subscripts(text: str, ranks: Sequence[int]) -> tuple[list[Letters], Letters]:
+@lru_cache(maxsize=1024)
+def read_subscripts(text: str, ranks: tuple[int, ...]) -> tuple[list[Letters], Letters]:
     """Read ``"ij,jk->ik"``; operands of these ranks follow.
 
     Raises
@@ -218,7 +220,7 @@ def read_operands(operands: tuple[Any, ...]) -> tuple[list[Value], list[Letters]
         )
     if isinstance(operands[0], str):
         arrays = [as_array(operand) for operand in operands[1:]]
-        return arrays, *read_subscripts(operands[0], [a.ndim for a in arrays])
+        return arrays, *read_subscripts(operands[0], tuple(a.ndim for a in arrays))
     pairs, out = operands[: len(operands) // 2 * 2], operands[-1] if len(operands) % 2 else None
     arrays = [as_array(operand) for operand in pairs[::2]]
     return arrays, *complete_terms(list(pairs[1::2]), out, [a.ndim for a in arrays])

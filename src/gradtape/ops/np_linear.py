@@ -14,9 +14,18 @@ from ..kinds.arguments import as_array, as_int, lookup, promoted, some_axes
 from ..kinds.contract import Letters
 from ..kinds.registry import TRIALS, UFUNCS, Sample, Trial, implements, sample
 from .cast import convert
+from .contract import contract_row
 from .np_einsum import product
 from .np_shape import moved
-from .shape import reshape
+from .shape import expand, reshape
+
+SMALL: dict[tuple[int, int], dict[str, Letters]] = {
+    (1, 1): {"x": (0,), "y": (0,), "out": ()},
+    (2, 1): {"x": (0, 1), "y": (1,), "out": (0,)},
+    (1, 2): {"x": (0,), "y": (0, 1), "out": (1,)},
+    (2, 2): {"x": (0, 1), "y": (1, 2), "out": (0, 2)},
+}
+"""The letters of products of vectors and matrices, by rank."""
 
 
 @implements(
@@ -37,6 +46,9 @@ def dot(a: Any, b: Any) -> Value:
     left, right = promoted(a, b)
     if left.ndim == 0 or right.ndim == 0:
         return left * right
+    small = SMALL.get((left.ndim, right.ndim))
+    if small is not None:
+        return contract_row(left, right, **small)
     x = tuple(range(left.ndim))
     y = tuple(range(left.ndim, left.ndim + right.ndim))
     met = max(right.ndim - 2, 0)
@@ -73,7 +85,9 @@ def inner(a: Any, b: Any, /) -> Value:
 def outer(a: Any, b: Any) -> Value:
     """Follow `numpy.outer`."""
     left, right = promoted(a, b)
-    return reshape(left, (left.size, 1)) * reshape(right, (1, right.size))
+    shape = (left.size, right.size)
+    column, row = reshape(left, (left.size,)), reshape(right, (right.size,))
+    return expand(column, shape, (0,)) * expand(row, shape, (1,))
 
 
 @implements(lookup(np.linalg, "outer"), samples=(sample((3,), (2,)), sample((2, 2), (3,))))
@@ -169,6 +183,9 @@ Product = Callable[[Value, Value], Value]
 
 def _matmul(a: Value, b: Value) -> Value:
     _core("matmul", a, b, (1, 1))
+    small = SMALL.get((a.ndim, b.ndim))
+    if small is not None:
+        return contract_row(a, b, **small)
     x, y = (0, 1)[-a.ndim :] if a.ndim > 1 else (1,), (1, 2) if b.ndim > 1 else (1,)
     return _stacked(a, b, x, y, tuple(k for k in (0, 2) if k in (*x, *y)))
 

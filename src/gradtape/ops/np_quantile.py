@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import DtypeError
 from ..ir.builder import here
-from ..ir.graph import OPERATORS, Value
+from ..ir.graph import OPERATORS, Literal, Value
 from ..ir.types import FLOAT64, INTP, is_inexact
 from ..kinds.arguments import as_array, kept_shape, some_axes
 from ..kinds.operands import as_value
@@ -96,7 +96,7 @@ def rows_of(x: Value, axes: tuple[int, ...]) -> Value:
 def pick(ordered: Value, position: Value) -> Value:
     """Return the elements at a whole position of the last axis: one position for all rows, or one for
     each."""
-    if position.data is not None:
+    if isinstance(position, Literal) and position.data is not None:
         return getitem(ordered, (Ellipsis, int(position.data)))
     index = convert(position, INTP)
     if index.ndim == 0:

@@ -12,8 +12,8 @@ from .cse import merge_equal
 from .dce import drop_unused
 from .expand_bodies import expand_bodies
 from .factors import hoist_factors
-from .inline_calls import inline_calls
 from .fold import fold_numbers
+from .inline_calls import inline_calls
 from .transposes import absorb_transposes, pack_operands
 
 Pass = Callable[[Graph], Graph]

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from ..config import config
 from ..ir.builder import emit_all
-from ..ir.graph import Graph, Literal, Mark, Node, Value, extract
+from ..ir.fingerprint import structure
+from ..ir.graph import Graph, Literal, Mark, Value, extract
 from ..ir.op import NDArray
 from ..runtime.program import Program, program_for
 from ..transforms.call import Call, inlined
@@ -57,7 +58,7 @@ def gradients(
     if config.jit and targets and not any(other.recording for target in targets for other in target.marks):
         nodes, leaves = extract(targets, (), lambda value: mark not in value.marks)
         inputs = [*leaves, *[seed for seed in seeds if not isinstance(seed, Literal)]]
-        key = _structure(nodes, inputs, (*targets, *seeds, *sources))
+        key = structure(inputs, nodes, (*targets, *seeds, *sources))
         if key is not None:
             template = _templates.get(key)
             if template is not None:
@@ -78,44 +79,6 @@ def _pulled(
         return mark not in value.marks
 
     return with_rows(vjp(targets, sources, seeds, stop), sources, targets, stop)
-
-
-def _structure(nodes: Sequence[Node], inputs: Sequence[Value], ends: Sequence[Value]) -> Any:
-    """Return what two records must share to have the same reverse sweep; None where it cannot be told."""
-    numbers: dict[Value, Any] = {}
-    parts: list[Any] = []
-    append = parts.append
-    for value in inputs:
-        numbers[value] = len(numbers)
-        append(value.aval)
-    count = len(numbers)
-    for node in nodes:
-        append(node.op)
-        for value in node.inputs:
-            number = numbers.get(value)
-            append(_literal(value) if number is None else number)
-        if node.params:
-            append(tuple(node.params.items()))
-        for out in node.outs:
-            numbers[out] = count
-            count += 1
-    for value in ends:
-        number = numbers.get(value)
-        append(_literal(value) if number is None else number)
-    key = tuple(parts)
-    try:
-        hash(key)
-    except TypeError:  # a parameter that is an array
-        return None
-    return key
-
-
-def _literal(value: Value) -> Any:
-    return (
-        (value.data.dtype, value.data.tobytes())
-        if isinstance(value, Literal) and value.data is not None
-        else None
-    )
 
 
 def _template(
