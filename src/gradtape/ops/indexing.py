@@ -20,11 +20,16 @@ from ..kinds.accumulate import Accumulate, accumulate
 from ..kinds.index_map import Index, IndexMap, index_map
 from ..kinds.operands import as_value, broadcast_to
 from .cast import convert, zeros_like
-<<<<<<< HEAD
-from .keys import Hits, check_bounds, index_array, is_array_index, normal_items, slice_bounds, wrapped
-=======
-from .keys import check_bounds, index_array, is_array_index, normal_items, plain_code, slice_bounds, wrapped
->>>>>>> main
+from .keys import (
+    Hits,
+    check_bounds,
+    index_array,
+    is_array_index,
+    normal_items,
+    plain_code,
+    slice_bounds,
+    wrapped,
+)
 from .select import where
 from .shape import expand, inverse_permutation, pad_row, permute, reshape, slice_
 
