@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -14,15 +13,8 @@ from ..ir.builder import here
 from ..ir.graph import OPERATORS, Literal, Value, constant, literal
 from ..ir.types import PYTHON_DTYPES, Shape
 
-
-class Compact(ABC):
-    """An array in another form, which becomes an ordinary one when that is asked for."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def to_value(self) -> Value:
-        """Return the whole array."""
+COMPACT: dict[type, Callable[[Any], Value]] = {}
+"""Types that stand for an array in another form, with what makes the array of an instance."""
 
 
 def as_value(operand: Any, argument: str = "operand") -> Value:
@@ -50,8 +42,8 @@ def as_value(operand: Any, argument: str = "operand") -> Value:
         return literal(copy, native) if copy.ndim == 0 else constant(copy)
     if isinstance(operand, list | tuple):
         return stack_nested(operand, argument)
-    if isinstance(operand, Compact):
-        return operand.to_value()
+    if type(operand) in COMPACT:
+        return COMPACT[type(operand)](operand)
     if isinstance(operand, int | float | complex):
         return as_value(
             np.asarray(operand), argument

@@ -146,13 +146,13 @@ put_add: Accumulate = accumulate(
 )
 
 
-_ROW_SAMPLES = (
+_ROW_SAMPLES: tuple[tuple[Any, ...], ...] = (
     ((5,), [np.array([0, 3, 3, 1])], {}),
     ((5, 3), [np.array([[4, -1], [0, 2]])], {}),
     ((3, 2), [np.array([], dtype=np.intp)], {}),
 )
 
-take_rows = index_map(
+take_rows: IndexMap = index_map(
     "take_rows",
     shape=lambda x, positions: (*positions, *x[1:]),
     evaluate=lambda x, positions: x[positions],
@@ -162,7 +162,7 @@ take_rows = index_map(
 )
 """A gather along the first axis that the user asked for: the gradient of what it reads can stay a list of rows."""
 
-add_rows = accumulate(
+add_rows: Accumulate = accumulate(
     "add_rows",
     combine="add",
     evaluate=_put_add,

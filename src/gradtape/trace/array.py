@@ -11,7 +11,7 @@ from ..errors import ArgumentError
 from ..ir.builder import here
 from ..ir.graph import Value
 from ..ir.op import NDArray
-from ..kinds.operands import Compact, as_value
+from ..kinds.operands import COMPACT, as_value
 from ..kinds.registry import HOOKS
 from ..ops.indexing import Basic, parse_index, setitem
 from . import concrete
@@ -139,7 +139,7 @@ class Array(Operators, Methods, Handle):
     # NumPy's protocols
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        if any(isinstance(operand, Compact) for operand in inputs):
+        if not COMPACT.keys().isdisjoint(map(type, inputs)):
             return NotImplemented
         here.site = user_site()
         return wrap(call_ufunc(ufunc, method, inputs, kwargs))

@@ -11,7 +11,7 @@ from ..errors import DensifyWarning, DtypeError, ShapeError, warn
 from ..ir.builder import here
 from ..ir.graph import Value, literal
 from ..ir.types import INTP, Shape
-from ..kinds.operands import Compact, as_value, broadcast_to
+from ..kinds.operands import COMPACT, as_value, broadcast_to
 from ..kinds.registry import FUNCTIONS, UFUNCS
 from ..ops.cast import convert
 from ..ops.indexing import put_add
@@ -41,7 +41,7 @@ LARGE: Final = 10_000_000
 """Elements from which writing all rows down is worth a warning: 80 MB of float64."""
 
 
-class IndexedSlices(Compact):
+class IndexedSlices:
     """Rows of an array that is zero elsewhere: ``dense[indices[i]] += values[i]`` for each i.
 
     The gradient of a table in which only some rows were looked up comes in this form, so that nothing of the table's size is computed.
@@ -201,7 +201,7 @@ class IndexedSlices(Compact):
     __pow__, __rpow__ = _forward(np.power), _backward(np.power)
     __matmul__, __rmatmul__ = _forward(np.matmul), _backward(np.matmul)
     __lt__, __le__, __gt__, __ge__ = map(_forward, (np.less, np.less_equal, np.greater, np.greater_equal))
-    __eq__, __ne__ = _forward(np.equal), _forward(np.not_equal)  # type: ignore[assignment]
+    __eq__, __ne__ = _forward(np.equal), _forward(np.not_equal)
     __neg__, __pos__, __abs__ = _alone(np.negative), _alone(np.positive), _alone(np.absolute)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
@@ -235,17 +235,19 @@ def _slices(values: Any, indices: Any, dense_shape: Shape | None) -> IndexedSlic
     return made
 
 
+COMPACT[IndexedSlices] = IndexedSlices.to_value
 register_node(
     IndexedSlices,
     lambda slices: ((slices.values, slices.indices), slices.dense_shape, ("values", "indices")),
-    lambda dense_shape, fields: _slices(*fields, dense_shape),
+    lambda dense_shape, fields: _slices(fields[0], fields[1], dense_shape),
 )
 
 
 def from_front(indices: Value, extent: int) -> Value:
     """Return indices with the negative ones counted from the front; those out of bounds stay so."""
     negative = UFUNCS["less"](indices, 0) & UFUNCS["greater_equal"](indices, -extent)
-    return UFUNCS["add"](indices, UFUNCS["multiply"](convert(negative, INTP), extent))
+    counted: Value = UFUNCS["add"](indices, UFUNCS["multiply"](convert(negative, INTP), extent))
+    return counted
 
 
 def whole(argument: Any) -> Any:
@@ -336,7 +338,7 @@ def _sum(sign: int) -> Callable[[Any, Any], Any]:
 def _together(a: IndexedSlices, b: IndexedSlices) -> IndexedSlices:
     """Return a sum: the rows of both, one after the other."""
     shapes = a.dense_shape, b.dense_shape
-    if None not in shapes and shapes[0] != shapes[1] or a.values.shape[1:] != b.values.shape[1:]:
+    if (None not in shapes and shapes[0] != shapes[1]) or a.values.shape[1:] != b.values.shape[1:]:
         raise ShapeError(
             f"IndexedSlices of dense_shape {shapes[0]} and {shapes[1]}, with rows of shape {a.values.shape[1:]} and "
             f"{b.values.shape[1:]}, cannot be added",
