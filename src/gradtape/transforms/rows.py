@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
-from ..ir.graph import Literal, Node, Value, extract, number_of
+from ..ir.graph import Literal, Node, Value, extract, literal, number_of
+from ..ir.types import Shape
+from ..kinds.operands import broadcast_to
 from ..ops.arithmetic import add
-from ..ops.indexing import add_rows, take_rows
+from ..ops.indexing import add_rows, put_add, take_rows
 from ..ops.integer import remainder
 from ..ops.join import join
 from ..ops.shape import expand_row, reshape
@@ -51,6 +54,21 @@ def with_rows(
             if parts and not _positions(parts) - Counter(_gathers(nodes, sources[k])):
                 found[k] = _rows(parts, sources[k])
     return found
+
+
+def total(parts: Sequence[Value | Rows], shape: Shape) -> Value | Rows:
+    """Return the sum of cotangents of one shape: rows where all of them are."""
+    rows = [part for part in parts if isinstance(part, Rows)]
+    if len(rows) == len(parts):
+        return Rows(join([part.values for part in rows], 0), join([part.positions for part in rows], 0))
+    return reduce(add, [whole(part, shape) for part in parts])
+
+
+def whole(part: Value | Rows, shape: Shape) -> Value:
+    """Return a cotangent of this shape as an array."""
+    if isinstance(part, Rows):
+        return put_add(broadcast_to(literal(0, part.values.dtype), shape), part.values, part.positions)
+    return part
 
 
 def _gathers(nodes: Sequence[Node], source: Value) -> list[Value]:
