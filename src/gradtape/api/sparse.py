@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from ..trace.array import Array
 from ..trace.handle import Handle, plain
 from ..trace.scatter import How, scatter, scatter_ndarray
 from ..trace.sites import user_site
+from ..trace.variable import Variable
 
 
 def gather(params: Any, indices: Any, axis: int = 0) -> Array:
@@ -97,7 +99,7 @@ def scatter_add(target: Any, slices: Any) -> Any:
            [0., 0.],
            [2., 2.]])
     """
-    return _scatter(target, slices, "add", "scatter_add")
+    return _scatter(target, slices, "add", "scatter_add", Variable.scatter_add)
 
 
 def scatter_sub(target: Any, slices: Any) -> Any:
@@ -114,7 +116,7 @@ def scatter_sub(target: Any, slices: Any) -> Any:
            [1. , 1. ],
            [0.5, 0.5]])
     """
-    return _scatter(target, slices, "subtract", "scatter_sub")
+    return _scatter(target, slices, "subtract", "scatter_sub", Variable.scatter_sub)
 
 
 def scatter_update(target: Any, slices: Any) -> Any:
@@ -126,11 +128,15 @@ def scatter_update(target: Any, slices: Any) -> Any:
     >>> gt.scatter_update(np.zeros(4), gt.IndexedSlices([5.0, 7.0], [0, -1]))
     array([5., 0., 0., 7.])
     """
-    return _scatter(target, slices, "set", "scatter_update")
+    return _scatter(target, slices, "set", "scatter_update", Variable.scatter_update)
 
 
-def _scatter(target: Any, slices: Any, how: How, caller: str) -> Any:
-    here.site = user_site(3)
+def _scatter(
+    target: Any, slices: Any, how: How, caller: str, method: Callable[[Variable, Any], Variable]
+) -> Any:
+    here.site = user_site()
+    if isinstance(target, Variable):
+        return method(target, slices)
     if isinstance(target, Handle):
         scatter(target, slices, how, caller)
     elif type(target) is np.ndarray:

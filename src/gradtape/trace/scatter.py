@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -11,19 +12,19 @@ from ..errors import DtypeError, ShapeError
 from ..ir.builder import here
 from ..ir.graph import Value, constant
 from ..ir.op import NDArray
-from ..ir.types import aval
+from ..ir.types import Aval, aval
 from ..ops.cast import convert, stop_gradient
 from ..ops.indexing import put_add, put_row
 from .force import force
-from .guards import trace_of
 from .handle import Handle
 from .slices import IndexedSlices
 
 How = Literal["add", "subtract", "set"]
+"""What happens to a row."""
 
 
-def scatter(handle: Handle, slices: Any, how: How, caller: str, *, followed: bool = True) -> None:
-    """Change the rows of an array that slices name.
+def scatter(handle: Handle, slices: Any, how: How, caller: str) -> None:
+    """Change the rows of an array that slices name; tapes and traces follow.
 
     Parameters
     ----------
@@ -35,83 +36,108 @@ def scatter(handle: Handle, slices: Any, how: How, caller: str, *, followed: boo
         What happens to a row.
     caller : str
         For errors.
-    followed : bool
-        Whether tapes follow the change (a variable's changes are no part of any derivative).
     """
     value = handle.value
-    rows, places = _fitting(value, slices, caller)
+    rows, places = fitting(value.aval, slices, caller)
     involved = (value, rows, places)
-    recorded = followed and any(mark.recording for each in involved for mark in each.marks)
-    if recorded or handle._base is not None or any(trace_of(each) is not None for each in involved):
-        handle.rebind(_scattered(value, rows, places, how))
+    if handle._base is not None or any(mark.recording for each in involved for mark in each.marks):
+        handle.rebind(scattered(value, rows, places, how))
     else:
-        handle.rebind(_updated(value, rows, places, how))
+        force([value])
+        handle.rebind(updated([value], rows, places, how))
 
 
 def scatter_ndarray(array: NDArray, slices: Any, how: How, caller: str) -> None:
     """Change the rows of an ndarray; see `scatter`."""
-    rows, places = _fitting(Value(aval(array.shape, array.dtype)), slices, caller)
+    rows, places = fitting(aval(array.shape, array.dtype), slices, caller)
     _apply(array, *_numbers(array.shape[0], rows, places), how)
 
 
-def _fitting(value: Value, slices: Any, caller: str) -> tuple[Value, Value]:
-    """Return the rows, in the dtype of what they change, and where they belong."""
+def fitting(whole: Aval, slices: Any, caller: str) -> tuple[Value, Value]:
+    """Return the rows, in the dtype of what they change, and where they belong.
+
+    Raises
+    ------
+    DtypeError, ShapeError
+        For slices that do not fit.
+    """
     if not isinstance(slices, IndexedSlices):
         raise DtypeError(
             f"{caller}: slices must be IndexedSlices, got a {type(slices).__name__}",
             where=here.site,
             remedy="gt.IndexedSlices(values, indices), or the gradient of a table that is read by gathers of its rows",
         )
-    rows, places = slices._parts()
-    if (
-        (slices.dense_shape or value.shape) != value.shape
-        or not value.ndim
-        or rows.shape[1:] != value.shape[1:]
-    ):
+    rows, places = slices.parts()
+    shape = whole.shape
+    if not shape or rows.shape[1:] != shape[1:] or slices.dense_shape not in (None, shape):
         raise ShapeError(
             f"{caller}: slices of dense_shape {slices.dense_shape} with rows of shape {rows.shape[1:]} do not fit "
-            f"an array of shape {value.shape}",
+            f"an array of shape {shape}",
             where=here.site,
-            remedy=f"rows of shape {value.shape[1:]}" if value.ndim else "an array of rank 1 or more",
+            remedy=f"rows of shape {shape[1:]}" if shape else "an array of rank 1 or more",
         )
-    if not np.can_cast(rows.dtype, value.dtype, "same_kind"):
+    if not np.can_cast(rows.dtype, whole.dtype, "same_kind"):
         raise DtypeError(
-            f"{caller}: rows of {rows.dtype} cannot be put into an array of {value.dtype}",
+            f"{caller}: rows of {rows.dtype} cannot be put into an array of {whole.dtype}",
             where=here.site,
             remedy="convert one of them first",
         )
-    return convert(rows, value.dtype), places
+    return convert(rows, whole.dtype), places
 
 
-def _scattered(value: Value, rows: Value, places: Value, how: How) -> Value:
+def scattered(value: Value, rows: Value, places: Value, how: How) -> Value:
+    """Return the changed array as a value that depends on the old one."""
     if how == "set":
         return put_row(value, rows, places)
     return put_add(value, rows if how == "add" else -rows, places)
 
 
-def _updated(value: Value, rows: Value, places: Value, how: How) -> Value:
-    """Return the changed array. Where nobody else holds its memory, it takes it over.
+def updated(
+    holders: Sequence[Value],
+    rows: Value,
+    places: Value,
+    how: How,
+    make: Callable[[NDArray], Value] = constant,
+) -> Value:
+    """Return the changed array as a value of its own. Where nobody else holds the memory, it takes it over.
 
-    Then what has been recorded with the old array is still to be had: the old value becomes the new one with the old rows put back
+    Then what has been recorded with the old array is still to be had: its values become the new one with the old rows put back
     (H. G. Baker, "Shallow binding makes functional arrays fast", SIGPLAN Notices 26, 1991). No tape follows that.
+
+    Parameters
+    ----------
+    holders : sequence of Value
+        All values that are known to hold the array.
+    rows, places : Value
+        As `fitting` returns them.
+    how : {"add", "subtract", "set"}
+        What happens to a row.
+    make : callable
+        Makes the value.
+
+    Raises
+    ------
+    IndexError
+        Where a place is out of bounds; nothing has been changed then.
     """
-    force([value])
-    numbers, at = _numbers(value.shape[0], rows, places)
-    alone = _is_alone(value)
-    data = value.data
+    numbers, at = _numbers(holders[0].shape[0], rows, places)
+    alone = _are_alone(holders)
+    data = holders[0].data
     assert data is not None
     if not alone:
         data = data.copy()
         _apply(data, numbers, at, how)
-        return constant(data)
+        return make(data)
     touched = np.unique(at)
     before = data[touched]
     _apply(data, numbers, at, how)
-    new = constant(data)
-    past = stop_gradient(put_row(new, constant(before), constant(touched))).node
-    assert past is not None
-    value.node, value.index, value.data, value.owner = past, 0, None, None
-    past.outs = (value,)
+    new = make(data)
+    old = put_row(new, constant(before), constant(touched))
+    for holder in holders:
+        past = stop_gradient(old).node
+        assert past is not None
+        past.outs = (holder,)
+        holder.node, holder.index, holder.data, holder.owner = past, 0, None, None
     return new
 
 
@@ -144,20 +170,21 @@ def _apply(data: NDArray, rows: NDArray, places: NDArray, how: How) -> None:
         data[places] = (np.add if how == "add" else np.subtract)(data[places], rows)
 
 
-def _holders(value: Value) -> int:
+def _references(value: Value) -> int:
     data = value.data
     return sys.getrefcount(data)
 
 
-_ALONE: Final = _holders(constant(np.zeros(1)))
-"""What `_holders` returns for an array that only its value holds."""
+_ALONE: Final = _references(constant(np.zeros(1)))
+"""The references to an array that only its value holds, as `_references` counts them."""
 
 
-def _is_alone(value: Value) -> bool:
-    """Return whether only this value holds its array, and the array its memory."""
+def _are_alone(holders: Sequence[Value]) -> bool:
+    """Return whether only these values hold their array, and the array its memory."""
+    first = holders[0]
     return (
-        _holders(value) == _ALONE
-        and value.data is not None
-        and value.data.flags.carray
-        and value.data.flags.owndata
+        _references(first) == _ALONE + len(holders) - 1
+        and first.data is not None
+        and first.data.flags.carray
+        and first.data.flags.owndata
     )

@@ -140,7 +140,7 @@ class IndexedSlices:
                 why="something else than sums, differences and multiples was asked for",
                 remedy="work with .values and .indices, or update the table with gt.scatter_sub",
             )
-        values, indices = self._parts()
+        values, indices = self.parts()
         return put_add(broadcast_to(literal(0, values.dtype), shape), values, indices)
 
     def numpy(self) -> Any:
@@ -165,7 +165,7 @@ class IndexedSlices:
         IndexedSlices(values=Array([2., 5.]), indices=Array([0, 3], dtype=int64), dense_shape=None)
         """
         here.site = user_site()
-        values, indices = self._parts()
+        values, indices = self.parts()
         if trace_of(indices) is None:
             unique, inverse = np.unique(force([indices])[0], return_inverse=True)
             places, kept = as_value(inverse.reshape(-1)), as_value(unique)
@@ -175,7 +175,7 @@ class IndexedSlices:
         blank = broadcast_to(literal(0, values.dtype), (*kept.shape, *values.shape[1:]))
         return _slices(Array(put_add(blank, values, places)), Array(kept), self.dense_shape)
 
-    def _parts(self) -> tuple[Value, Value]:
+    def parts(self) -> tuple[Value, Value]:
         """Return values and indices as values of the graph, the latter from the front where the shape is known."""
         values, indices = as_value(plain(self.values)), as_value(plain(self.indices))
         return values, indices if self.dense_shape is None else from_front(indices, self.dense_shape[0])
@@ -213,7 +213,7 @@ class IndexedSlices:
                 if result is not None:
                     return result
             elif _updates(ufunc, inputs, kwargs):
-                values, indices = inputs[1]._parts()
+                values, indices = inputs[1].parts()
                 rows, places = force([values, indices])
                 ufunc.at(inputs[0], places, rows)
                 return inputs[0]
@@ -322,7 +322,7 @@ def _sum(sign: int) -> Callable[[Any, Any], Any]:
         if not isinstance(other, Handle | np.ndarray) or other.shape != shape:
             return None
         base = as_value(plain(other))
-        values, indices = slices._parts()
+        values, indices = slices.parts()
         dtype = np.result_type(base.dtype, values.dtype)
         base, values = convert(base, dtype), convert(values, dtype)
         if sign < 0:
@@ -345,7 +345,7 @@ def _together(a: IndexedSlices, b: IndexedSlices) -> IndexedSlices:
             where=here.site,
             remedy="slices are added where they belong to arrays of one shape",
         )
-    (first, before), (second, after) = a._parts(), b._parts()
+    (first, before), (second, after) = a.parts(), b.parts()
     dtype = np.result_type(first.dtype, second.dtype)
     values = Array(join([convert(first, dtype), convert(second, dtype)], 0))
     return _slices(values, Array(join([before, after], 0)), shapes[0] if shapes[0] is not None else shapes[1])
@@ -399,7 +399,7 @@ def _updates(ufunc: Any, inputs: Sequence[Any], kwargs: dict[str, Any]) -> bool:
         type(target) is np.ndarray
         and isinstance(slices, IndexedSlices)
         and target.shape == slices.dense_shape
-        and not any(mark.recording for value in slices._parts() for mark in value.marks)
+        and not any(mark.recording for value in slices.parts() for mark in value.marks)
     )
 
 

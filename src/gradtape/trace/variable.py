@@ -23,7 +23,8 @@ from .content import Content
 from .contexts import Scope, Watcher, contexts, running_trace, trace_below
 from .force import force
 from .guards import Trace, trace_of
-from .handle import Handle, plain
+from .handle import plain
+from .scatter import How, fitting, scattered, updated
 from .sites import user_site
 
 _serials: Final = itertools.count()
@@ -257,6 +258,50 @@ class Variable(Array):
         """Subtract from the content, with NumPy's broadcasting of `delta`; see `assign`."""
         here.site = user_site()
         return self._updated(Array(self.value) - delta, "assign_sub")
+
+    def scatter_add(self, slices: Any) -> Variable:
+        """Add the rows of `IndexedSlices` to the content; equal indices add up.
+
+        Only these rows are touched, in place: neither time nor memory depends on the size of the variable.
+
+        Raises
+        ------
+        ShapeError, DtypeError, IndexError
+            For slices that do not fit; then nothing is changed.
+
+        Examples
+        --------
+        >>> import numpy as np, gradtape as gt
+        >>> v = gt.Variable(np.zeros((3, 2)))
+        >>> v.scatter_add(gt.IndexedSlices(np.ones((2, 2)), [0, -1]))
+        Variable([[1., 1.],
+               [0., 0.],
+               [1., 1.]])
+        """
+        here.site = user_site()
+        return self._scatter(slices, "add", "scatter_add")
+
+    def scatter_sub(self, slices: Any) -> Variable:
+        """Subtract the rows of `IndexedSlices` from the content; see `scatter_add`."""
+        here.site = user_site()
+        return self._scatter(slices, "subtract", "scatter_sub")
+
+    def scatter_update(self, slices: Any) -> Variable:
+        """Replace the rows that `IndexedSlices` name; of equal indices the last wins. See `scatter_add`."""
+        here.site = user_site()
+        return self._scatter(slices, "set", "scatter_update")
+
+    def _scatter(self, slices: Any, how: How, caller: str) -> Variable:
+        rows, places = fitting(aval(self.shape, self.dtype), slices, caller)
+        trace, _ = running_trace()
+        if trace is not None:
+            self.rebind(scattered(self.value, rows, places, how))
+        else:
+            content = self._content_within(len(contexts.stack))
+            content.assign(
+                updated(content.holders(), rows, places, how, lambda data: _leaf(data, self._name))
+            )
+        return self
 
     def _updated(self, result: Array, caller: str) -> Variable:
         self._check_kind(result.dtype, caller)
