@@ -31,7 +31,7 @@ from .keys import (
     wrapped,
 )
 from .select import where
-from .shape import expand, inverse_permutation, pad_row, permute, reshape, slice_
+from .shape import expand, inverse_permutation, permute, reshape, slice_
 
 
 def _gather_source(i: Index, x: Shape, *readers: Any) -> Index:
@@ -429,11 +429,6 @@ def _set_masked(x: Value, mask: Value, v: Any) -> Value:
         raise IndexError(f"boolean index of shape {mask.shape} did not match array of shape {x.shape}")
     wide = expand(mask, x.shape, tuple(range(mask.ndim)))
     return where(wide, broadcast_to(reshape(value, ()), x.shape), x)
-
-
-def spread_over_zeros(v: Value, shape: Shape, starts: Shape) -> Value:
-    """Return zeros of `shape` with `v` at `starts`."""
-    return pad_row(v, shape=shape, starts=starts, strides=(1,) * v.ndim)
 
 
 OPERATORS["getitem"] = getitem

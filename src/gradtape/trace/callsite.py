@@ -154,6 +154,8 @@ class CallSite:
             if branches is None or any(not specialisation.valid() for specialisation in branches.all()):
                 self._forget_the_dead()
                 branches = self.branches[call.key] = Branches()
+                if len(self.branches) > config.memory_cache:
+                    del self.branches[next(iter(self.branches))]
             arrays = call.dynamic()
         if branches.followed():
             return self.run_recorded(call, keep_arrays=True)
