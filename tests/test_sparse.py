@@ -121,6 +121,16 @@ def test_anything_else_is_dense(name: str) -> None:
     np.testing.assert_allclose(g.numpy(), expected)
 
 
+def test_a_table_that_is_doubled_many_times_is_dense() -> None:
+    def loss(x: Any) -> Any:
+        for _ in range(60):
+            x = x + x
+        return np.sum(x[ROWS])
+
+    g = tape_gradient(loss)
+    assert type(g) is gt.Array and g.numpy()[2, 0] == 2.0**61
+
+
 def test_an_intermediate_may_be_the_source() -> None:
     with gt.GradientTape(persistent=True) as tape:
         x = tape.watch(TABLE)

@@ -34,15 +34,15 @@ from .select import where
 from .shape import expand, inverse_permutation, permute, reshape, slice_
 
 
-def _gather_source(i: Index, x: Shape, *readers: Any) -> Index:
+def _gather_source(i: Index, x: Shape, *readers: Any, rows: bool = False) -> Index:
     lead = len(i) - (len(x) - len(readers))
     return (*[read(i[:lead]) for read in readers], *i[lead:])
 
 
 gather_row = index_map(
     "gather",
-    shape=lambda x, *indices: (*indices[0], *x[len(indices) :]),
-    evaluate=lambda x, *indices: x[indices],
+    shape=lambda x, *indices, rows=False: (*indices[0], *x[len(indices) :]),
+    evaluate=lambda x, *indices, rows=False: x[indices],
     source=_gather_source,
     transpose=lambda ct, node: put_add(zeros_like(node.inputs[0]), ct, *node.inputs[1:]),
     samples=(
@@ -50,8 +50,10 @@ gather_row = index_map(
         ((5, 3), [np.array([[4, -1], [0, 2]])], {}),
         ((3, 4, 2), [np.array([0, 2, 2]), np.array([3, 3, -1])], {}),
         ((3, 2), [np.array([], dtype=np.intp)], {}),
+        ((5, 3), [np.array([4, -1, 0])], {"rows": True}),
     ),
 )
+"""With ``rows`` it is a gather that the user asked for: the gradient of what it reads can stay a list of rows."""
 
 
 def gather(x: Value, *indices: Value) -> Value:
@@ -146,33 +148,6 @@ put_add: Accumulate = accumulate(
 )
 
 
-_ROW_SAMPLES: tuple[tuple[Any, ...], ...] = (
-    ((5,), [np.array([0, 3, 3, 1])], {}),
-    ((5, 3), [np.array([[4, -1], [0, 2]])], {}),
-    ((3, 2), [np.array([], dtype=np.intp)], {}),
-)
-
-take_rows: IndexMap = index_map(
-    "take_rows",
-    shape=lambda x, positions: (*positions, *x[1:]),
-    evaluate=lambda x, positions: x[positions],
-    source=_gather_source,
-    transpose=lambda ct, node: add_rows(zeros_like(node.inputs[0]), ct, node.inputs[1]),
-    samples=_ROW_SAMPLES,
-)
-"""A gather along the first axis that the user asked for: the gradient of what it reads can stay a list of rows."""
-
-add_rows: Accumulate = accumulate(
-    "add_rows",
-    combine="add",
-    evaluate=_put_add,
-    target=_put_target,
-    transpose=lambda ct, node: (ct, take_rows(ct, node.inputs[2])),
-    samples=tuple(sample for sample in _PUT_SAMPLES if len(sample[2]) == 1),
-)
-"""The transpose of `take_rows`."""
-
-
 def _update(base: NDArray, v: NDArray, *, starts: Shape, strides: Shape) -> NDArray:
     out = base.copy()
     slice_row_view(out, starts, v.shape, strides)[...] = v
@@ -252,11 +227,11 @@ class Advanced:
         return permute(picked, inverse_permutation(self._order(picked.ndim)))
 
     def read_rows(self, x: Value) -> Value:
-        """Return the elements; where integers pick whole rows of `x`, by the row whose gradient can stay sparse."""
+        """Return the elements; where integers pick whole rows of `x`, so that its gradient can stay sparse."""
         basic = self.basic
         whole = basic.shape == basic.result == x.shape and all(stride == 1 for stride in basic.strides)
         if self.axes == (0,) and whole and not self.masked:
-            return take_rows(x, *self.indices)
+            return gather_row(x, *self.indices, rows=True)
         return self.read(x)
 
     def write(self, x: Value, v: Value) -> Value:

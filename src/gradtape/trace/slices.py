@@ -90,7 +90,6 @@ class IndexedSlices:
     """
 
     __slots__ = ("__weakref__", "dense_shape", "indices", "values")
-    __array_priority__ = 2000.0
     __hash__ = None  # type: ignore[assignment]
 
     values: Any

@@ -11,7 +11,7 @@ from ..ir.graph import Literal, Node, Value, extract, literal, number_of
 from ..ir.types import Shape
 from ..kinds.operands import broadcast_to
 from ..ops.arithmetic import add
-from ..ops.indexing import add_rows, put_add, take_rows
+from ..ops.indexing import gather_row, put_add
 from ..ops.integer import remainder
 from ..ops.join import join
 from ..ops.shape import expand_row, reshape
@@ -72,7 +72,12 @@ def whole(part: Value | Rows, shape: Shape) -> Value:
 
 
 def _gathers(nodes: Sequence[Node], source: Value) -> list[Value]:
-    return [node.inputs[1] for node in nodes if node.op is take_rows and node.inputs[0] is source]
+    """Return the positions of the gathers of rows of a source."""
+    return [
+        node.inputs[1]
+        for node in nodes
+        if node.op is gather_row and "rows" in node.params and node.inputs[0] is source
+    ]
 
 
 def _positions(parts: Sequence[Node]) -> Counter[Value]:
@@ -82,12 +87,16 @@ def _positions(parts: Sequence[Node]) -> Counter[Value]:
 def _terms(cotangent: Value) -> list[Node]:
     """Return the terms of a sum of transposed gathers of rows, in the order of the gathers; none for any other value."""
     terms: list[Node] = []
+    seen: set[Node] = set()
     pending = [cotangent]
     while pending:
         node = pending.pop().node
-        if node is not None and node.op is add:
+        if node is None or node in seen:  # a gather of the source itself contributes once
+            return []
+        seen.add(node)
+        if node.op is add:
             pending.extend(node.inputs)
-        elif node is not None and node.op is add_rows and _is_zero(node.inputs[0]):
+        elif node.op is put_add and len(node.inputs) == 3 and _is_zero(node.inputs[0]):
             terms.append(node)
         else:
             return []
