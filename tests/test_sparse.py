@@ -566,6 +566,39 @@ def test_methods_of_variables() -> None:
     assert not v.numpy()[2].any() and v.name == "table"
 
 
+def address(x: Any) -> int:
+    """Return where the elements of an array are."""
+    start: int = x.value.data.ctypes.data
+    return start
+
+
+def test_memory_that_somebody_else_holds_is_copied() -> None:
+    for make in (gt.constant, gt.Variable):
+        x = make(TABLE)
+        held, place = x.value.data, address(x)
+        gt.scatter_add(x, slices(4, 3))
+        np.testing.assert_array_equal(held, TABLE)
+        assert address(x) != place
+        del held
+        place = address(x)
+        gt.scatter_add(x, slices(4, 3))
+        assert address(x) == place
+        np.testing.assert_allclose(np.asarray(x), TABLE + 2 * dense(slices(4, 3)))
+
+
+def test_assignments_of_differences_touch_the_rows_alone() -> None:
+    v, g = gt.Variable(TABLE), slices(4, 3)
+    same, place = v, address(v)
+    v += g
+    v -= 3 * g
+    assert v.assign_add(g).assign_sub(g) is same is v
+    assert address(v) == place
+    np.testing.assert_allclose(v.numpy(), TABLE - 2 * dense(g))
+    v += TABLE
+    v -= 1
+    np.testing.assert_allclose(v.numpy(), 2 * TABLE - 2 * dense(g) - 1)
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_updates_that_do_not_fit_change_nothing(target: str) -> None:
     x = TARGETS[target](TABLE)

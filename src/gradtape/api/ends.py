@@ -27,6 +27,15 @@ class UnconnectedGradients(enum.StrEnum):
     """What stands for a source from which no differentiable path leads to a target.
 
     The strings ``"none"``, ``"zero"`` and ``"raise"`` are taken everywhere instead.
+
+    Examples
+    --------
+    >>> import gradtape as gt
+    >>> with gt.GradientTape() as tape:
+    ...     x, y = tape.watch((1.0, 2.0))
+    ...     z = x * x
+    >>> tape.gradient(z, y, unconnected_gradients=gt.UnconnectedGradients.ZERO)
+    Array(0.)
     """
 
     NONE = "none"

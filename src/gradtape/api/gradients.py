@@ -38,6 +38,15 @@ class AggregationMethod(enum.IntEnum):
     """How the terms of a gradient are to be added up.
 
     The members are TensorFlow's. In gradtape the compiler decides how sums are evaluated, so they make no difference beyond rounding.
+
+    Examples
+    --------
+    >>> import gradtape as gt
+    >>> @gt.jit
+    ... def slope(x):
+    ...     return gt.gradients(x * x, x, aggregation_method=gt.AggregationMethod.EXPERIMENTAL_TREE)[0]
+    >>> float(slope(3.0))
+    6.0
     """
 
     ADD_N = 0
@@ -194,9 +203,7 @@ def _jacobian(slope: Value, source: Source) -> Value:
 def _pulled(
     targets: Sequence[Value], seeds: Sequence[Value], sources: Sequence[Source], barriers: Any
 ) -> list[Value | Rows | None]:
-    chosen = [
-        (value, seed) for value, seed in zip(targets, seeds, strict=True) if is_inexact(value.dtype)
-    ]
+    chosen = [(value, seed) for value, seed in zip(targets, seeds, strict=True) if is_inexact(value.dtype)]
     ends = [value for value, _ in chosen]
     begins = [value for source in sources for value in source.values]
 
@@ -240,7 +247,13 @@ def _entries(given: Any, argument: str, caller: str) -> list[Handle]:
 
 
 def _weights(given: Any, targets: Sequence[Value]) -> list[Value]:
-    entries = [None] * len(targets) if given is None else list(given) if isinstance(given, list | tuple) else [given]
+    entries = (
+        [None] * len(targets)
+        if given is None
+        else list(given)
+        if isinstance(given, list | tuple)
+        else [given]
+    )
     if len(entries) != len(targets):
         raise ShapeError(
             f"gradients: grad_ys has {len(entries)} entries for {len(targets)} entries of ys",

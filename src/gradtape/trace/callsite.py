@@ -12,7 +12,7 @@ import numpy as np
 from ..config import config
 from ..errors import ArgumentError, ConcretizationError, TraceLimitWarning, warn
 from ..ir.builder import here
-from ..ir.graph import Graph, Value, extract
+from ..ir.graph import Graph, Literal, Value, extract
 from ..ir.op import NDArray
 from ..kinds.operands import as_value
 from ..runtime.program import GuardMiss, Program, program_for
@@ -34,7 +34,7 @@ _tracing = threading.RLock()
 class Specialisation:
     """One trace of a function: its graph, what was seen on the way, how results are put together, and the compiled program."""
 
-    __slots__ = ("captured", "graph", "guards", "native", "outcomes", "outputs", "program", "spec", "state")
+    __slots__ = ("_program", "captured", "graph", "guards", "native", "outcomes", "outputs", "spec", "state")
 
     def __init__(
         self,
@@ -54,7 +54,14 @@ class Specialisation:
         self.captured = captured
         self.state = state
         self.native = native
-        self.program: Program = program_for(graph, None if native is None else native.form)
+        self._program: Program | None = None
+
+    @property
+    def program(self) -> Program:
+        """The compiled program, made at the first look: what only tapes run is never compiled."""
+        if self._program is None:
+            self._program = program_for(self.graph, None if self.native is None else self.native.form)
+        return self._program
 
     def run(self, arrays: list[NDArray]) -> Any:
         """Run the program; raise GuardMiss where Python would have seen something else."""
@@ -302,7 +309,11 @@ def _is_captured(value: Value, trace: Trace) -> bool:
 
 def _recorded(leaf: Any) -> Any:
     """Return a leaf as it enters a recording: arrays and numbers become Arrays, so that writes never reach the caller's."""
-    return Array(as_value(leaf, "an argument")) if is_dynamic(leaf) else leaf
+    if not is_dynamic(leaf):
+        return leaf
+    value = as_value(leaf, "an argument")
+    # A literal has no place in the graph that gradients could ask for.
+    return Array(Value(value.aval, data=value.data) if isinstance(value, Literal) else value)
 
 
 def _own(array: NDArray) -> Any:

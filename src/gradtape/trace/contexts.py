@@ -39,13 +39,11 @@ class Scope:
     __slots__ = ("reads",)
 
     def __init__(self) -> None:
-        self.reads: dict[int, list[Value]] = {}
+        self.reads: dict[int, dict[Value, None]] = {}
 
     def note(self, variable: Any, value: Value) -> None:
         """Take notice of what was read."""
-        values = self.reads.setdefault(variable.serial, [])
-        if value not in values:
-            values.append(value)
+        self.reads.setdefault(variable.serial, {})[value] = None
 
 
 Context = Watcher | Scope | Trace
@@ -65,13 +63,11 @@ contexts = _Contexts()
 @contextmanager
 def inside(*added: Context) -> Iterator[None]:
     """Let contexts be in force."""
-    stack = contexts.stack
-    depth = len(stack)
-    stack.extend(added)
+    contexts.stack.extend(added)
     try:
         yield
     finally:
-        del stack[depth : depth + len(added)]
+        contexts.stack = [context for context in contexts.stack if context not in added]
 
 
 def scopes() -> list[Scope]:

@@ -128,10 +128,10 @@ def leaf_key(leaf: Any) -> Any:
         return (check_dtype(leaf.dtype, "an argument"), leaf.shape)
     if isinstance(leaf, np.generic):
         return (check_dtype(leaf.dtype, "an argument"), "scalar")
-    if kind is Variable:
-        return (kind, leaf.serial)
     if kind is Static:
         leaf, kind = leaf.value, type(leaf.value)
+    if isinstance(leaf, Variable):
+        return (kind, leaf.serial)
     try:
         hash(leaf)
     except TypeError:

@@ -54,9 +54,7 @@ def state_of(trace: Trace) -> tuple[State, list[Value]]:
     """Return the variables that a trace met, and the values to be stored in them."""
     met = [content for content in trace.contents.values() if content.input is not None]
     assigned = [content for content in met if content.assigned]
-    state = State(
-        tuple(content.variable for content in met), tuple(content.variable for content in assigned)
-    )
+    state = State(tuple(content.variable for content in met), tuple(content.variable for content in assigned))
     return state, [content.value for content in assigned]
 
 

@@ -26,6 +26,7 @@ from .guards import Trace, trace_of
 from .handle import plain
 from .scatter import How, fitting, scattered, updated
 from .sites import user_site
+from .slices import IndexedSlices
 
 _serials: Final = itertools.count()
 
@@ -180,16 +181,15 @@ class Variable(Array):
 
     @property
     def followed(self) -> bool:
-        """Whether somebody around would take notice of a reading: a tape that follows it, or a trace."""
+        """Whether somebody around would take notice of a reading: a tape that follows it, a trace, or a function that may ask."""
         return any(
-            context.mark_for(self) is not None if isinstance(context, Watcher) else isinstance(context, Trace)
+            not isinstance(context, Watcher) or context.mark_for(self) is not None
             for context in contexts.stack
         )
 
     def data_now(self) -> NDArray:
         """Return the content without telling anybody; not for traces."""
-        _settle(self._content)
-        data = self._content.value.data
+        data = self._content_within(0).value.data
         assert data is not None
         return data
 
@@ -197,7 +197,8 @@ class Variable(Array):
         """Return the content as the innermost of `depth` contexts sees it: that of the innermost trace among them."""
         trace, around = trace_below(depth)
         if trace is None:
-            _settle(self._content)
+            if self._content.value.node is not None:
+                _settle(self._content)
             return self._content
         content = trace.contents.get(self.serial)
         if content is None:
@@ -250,14 +251,28 @@ class Variable(Array):
         return self
 
     def assign_add(self, delta: Any) -> Variable:
-        """Add to the content, with NumPy's broadcasting of `delta`; see `assign`."""
+        """Add to the content, with NumPy's broadcasting of `delta`; see `assign`. Of `IndexedSlices` only the rows are touched."""
         here.site = user_site()
+        if isinstance(delta, IndexedSlices):
+            return self._scatter(delta, "add", "assign_add")
         return self._updated(Array(self.value) + delta, "assign_add")
 
     def assign_sub(self, delta: Any) -> Variable:
-        """Subtract from the content, with NumPy's broadcasting of `delta`; see `assign`."""
+        """Subtract from the content; see `assign_add`."""
         here.site = user_site()
+        if isinstance(delta, IndexedSlices):
+            return self._scatter(delta, "subtract", "assign_sub")
         return self._updated(Array(self.value) - delta, "assign_sub")
+
+    def __iadd__(self, other: Any) -> Any:
+        if isinstance(other, IndexedSlices):
+            return self.assign_add(other)
+        return super().__iadd__(other)
+
+    def __isub__(self, other: Any) -> Any:
+        if isinstance(other, IndexedSlices):
+            return self.assign_sub(other)
+        return super().__isub__(other)
 
     def scatter_add(self, slices: Any) -> Variable:
         """Add the rows of `IndexedSlices` to the content; equal indices add up.
@@ -321,17 +336,16 @@ class Variable(Array):
 
     def rebind(self, value: Value) -> None:
         """Make `value` the content, cut off from where it came from."""
-        content = self._content_within(len(contexts.stack))
         trace, _ = running_trace()
         if trace is not None:
-            content.assign(_cut(value, self._name, trace))
+            self._content_within(len(contexts.stack)).assign(_cut(value, self._name, trace))
         elif value.data is not None:
-            content.assign(_leaf(value.data, self._name))
+            self._content.assign(_leaf(value.data, self._name))
         else:
-            content.assign(_cut(value, self._name))
-            contexts.pending[self.serial] = content
+            self._content.assign(_cut(value, self._name))
+            contexts.pending[self.serial] = self._content
             if config.eager:
-                _settle(content)
+                _settle(self._content)
 
     def store(self, array: NDArray) -> None:
         """Take what a compiled function computed for it."""
@@ -344,7 +358,9 @@ def _initial(given: Any, dtype: Any) -> Value:
         given = given()
     if given is None:
         raise ArgumentError(
-            "Variable: initial_value is None", where=here.site, remedy="pass an array, a number, or a nested list"
+            "Variable: initial_value is None",
+            where=here.site,
+            remedy="pass an array, a number, or a nested list",
         )
     wanted = None if dtype is None else check_dtype(np.dtype(dtype), "dtype")
     value = as_value(plain(given), "initial_value")
@@ -390,10 +406,9 @@ def _followed(value: Value, marks: tuple[Mark, ...], name: str | None) -> Readin
 
 def _settle(content: Content) -> None:
     """Compute the content if it is pending, and with it all others that are: they share much of the work."""
-    if content.value.node is None:
-        return
     pending = contexts.pending
-    waiting = [content, *[other for other in pending.values() if other is not content]]
+    others = [one for one in pending.values() if one is not content and one.variable() is not None]
+    waiting = [content, *others]
     try:
         arrays = force([one.value for one in waiting])
     except Exception:  # of another variable, perhaps: whoever reads that one will hear of it
@@ -401,4 +416,4 @@ def _settle(content: Content) -> None:
         arrays = force([content.value])
     for one, data in zip(waiting, arrays, strict=True):
         one.value = _leaf(data, one.value.name)
-    contexts.pending = {serial: one for serial, one in pending.items() if one not in waiting}
+    contexts.pending = {serial: one for serial, one in pending.items() if one.value.node is not None}
