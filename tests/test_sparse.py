@@ -686,6 +686,26 @@ def test_copies_and_views_are_not_changed_behind_their_back() -> None:
     assert first == 21 and captured(np.array([1])) == 0
 
 
+def test_a_copy_that_a_jitted_function_found_may_be_changed() -> None:
+    for make in (gt.constant, gt.Variable):
+        x = make(TABLE)
+        copy = x.copy()
+        gt.scatter_update(x, gt.IndexedSlices(np.zeros((1, 3)), [1]))
+        captured = gt.jit(lambda k: np.sum(copy[k]))  # noqa: B023
+        assert captured(np.array([1])) == np.sum(TABLE[1])
+        copy[1] = 5
+        assert captured(np.array([1])) == 15
+
+
+def test_updates_by_nothing() -> None:
+    for target in TARGETS.values():
+        x, nothing = target(TABLE), gt.IndexedSlices(np.empty((0, 3)), np.array([], int))
+        for update in (gt.scatter_add, gt.scatter_sub, gt.scatter_update):
+            update(x, nothing)
+        np.testing.assert_array_equal(np.asarray(x), TABLE)
+        gt.scatter_add(target(np.empty((0, 3))), nothing)
+
+
 def test_updates_in_jitted_functions() -> None:
     v = gt.Variable(TABLE)
 

@@ -44,13 +44,13 @@ def scatter(handle: Handle, slices: Any, how: How, caller: str) -> None:
         handle.rebind(scattered(value, rows, places, how))
     else:
         force([value])
-        handle.rebind(updated([value], rows, places, how))
+        handle.rebind(updated(handle, [value], rows, places, how))
 
 
 def scatter_ndarray(array: NDArray, slices: Any, how: How, caller: str) -> None:
     """Change the rows of an ndarray; see `scatter`."""
     rows, places = fitting(aval(array.shape, array.dtype), slices, caller)
-    _apply(array, *_numbers(array.shape[0], rows, places), how)
+    _apply(array, *_merged(array.shape[0], rows, places, how), how)
 
 
 def fitting(whole: Aval, slices: Any, caller: str) -> tuple[Value, Value]:
@@ -93,6 +93,7 @@ def scattered(value: Value, rows: Value, places: Value, how: How) -> Value:
 
 
 def updated(
+    handle: Handle,
     holders: Sequence[Value],
     rows: Value,
     places: Value,
@@ -106,6 +107,8 @@ def updated(
 
     Parameters
     ----------
+    handle : Handle
+        Who gives up these values for the new one.
     holders : sequence of Value
         All values that are known to hold the array.
     rows, places : Value
@@ -120,7 +123,7 @@ def updated(
     IndexError
         Where a place is out of bounds; nothing has been changed then.
     """
-    numbers, at = _numbers(holders[0].shape[0], rows, places)
+    numbers, at = _merged(holders[0].shape[0], rows, places, how)
     alone = _are_alone(holders)
     data = holders[0].data
     assert data is not None
@@ -128,46 +131,50 @@ def updated(
         data = data.copy()
         _apply(data, numbers, at, how)
         return make(data)
-    touched = np.unique(at)
-    before = data[touched]
+    before = data[at]
     _apply(data, numbers, at, how)
     new = make(data)
-    old = put_row(new, constant(before), constant(touched))
+    old = put_row(new, constant(before), constant(at))
     for holder in holders:
         past = stop_gradient(old).node
         assert past is not None
         past.outs = (holder,)
-        holder.node, holder.index, holder.data, holder.owner = past, 0, None, None
+        holder.node, holder.index, holder.data = past, 0, None
+        if holder.owner is not None and holder.owner() is handle:
+            holder.owner = None
     return new
 
 
-def _numbers(extent: int, rows: Value, places: Value) -> tuple[NDArray, NDArray]:
-    """Return rows and places as arrays, the latter from the front.
+def _merged(extent: int, rows: Value, places: Value, how: How) -> tuple[NDArray, NDArray]:
+    """Return rows and places as arrays: one row for each place, counted from the front.
 
     Raises
     ------
     IndexError
-        Where a place is out of bounds; nothing has been changed then.
+        Where a place is out of bounds.
     """
     numbers, at = force([rows, places])
     if at.size and not (-extent <= at.min() and at.max() < extent):
         wrong = at[(at < -extent) | (at >= extent)][0]
         raise IndexError(f"index {wrong} is out of bounds for axis 0 with size {extent}")
-    return numbers, at % max(extent, 1)
+    order = np.argsort(at % max(extent, 1), kind="stable")
+    ordered = (at % max(extent, 1))[order]
+    ends = np.flatnonzero(np.diff(ordered, append=-1))
+    if how == "set":
+        return numbers[order[ends]], ordered[ends]
+    if ends.size < at.size:
+        # Sums over runs of the sorted rows: ufunc.at takes ten times as long.
+        starts = np.concatenate([[0], ends[:-1] + 1])
+        return np.add.reduceat(numbers[order], starts, axis=0), ordered[ends]
+    return numbers[order], ordered
 
 
 def _apply(data: NDArray, rows: NDArray, places: NDArray, how: How) -> None:
     if how == "set":
         data[places] = rows
-        return
-    unique, inverse = np.unique(places, return_inverse=True)
-    if unique.size < places.size:
-        # Sums over runs of the sorted rows: ufunc.at takes ten times as long.
-        order = np.argsort(inverse, kind="stable")
-        starts = np.searchsorted(inverse[order], np.arange(unique.size))
-        places, rows = unique, np.add.reduceat(rows[order], starts, axis=0)
-    with np.errstate(all="ignore"):
-        data[places] = (np.add if how == "add" else np.subtract)(data[places], rows)
+    else:
+        with np.errstate(all="ignore"):
+            data[places] = (np.add if how == "add" else np.subtract)(data[places], rows)
 
 
 def _references(value: Value) -> int:

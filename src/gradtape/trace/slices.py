@@ -165,6 +165,8 @@ class IndexedSlices:
         """
         here.site = user_site()
         values, indices = self.parts()
+        if self.dense_shape is not None:
+            indices = from_front(indices, self.dense_shape[0])
         if trace_of(indices) is None:
             unique, inverse = np.unique(force([indices])[0], return_inverse=True)
             places, kept = as_value(inverse.reshape(-1)), as_value(unique)
@@ -175,9 +177,8 @@ class IndexedSlices:
         return _slices(Array(put_add(blank, values, places)), Array(kept), self.dense_shape)
 
     def parts(self) -> tuple[Value, Value]:
-        """Return values and indices as values of the graph, the latter from the front where the shape is known."""
-        values, indices = as_value(plain(self.values)), as_value(plain(self.indices))
-        return values, indices if self.dense_shape is None else from_front(indices, self.dense_shape[0])
+        """Return values and indices as values of the graph."""
+        return as_value(plain(self.values)), as_value(plain(self.indices))
 
     def _known_shape(self) -> Shape:
         if self.dense_shape is None:

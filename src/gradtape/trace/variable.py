@@ -314,7 +314,7 @@ class Variable(Array):
         else:
             content = self._content_within(len(contexts.stack))
             content.assign(
-                updated(content.holders(), rows, places, how, lambda data: _leaf(data, self._name))
+                updated(self, content.holders(), rows, places, how, lambda data: _leaf(data, self._name))
             )
         return self
 
