@@ -101,16 +101,14 @@ class Variable(Array):
         self._trainable = bool(trainable)
         self.serial: Final = next(_serials)
         initial = _initial(initial_value, dtype)
-        trace, _ = running_trace()
+        # The content outside is that of this call: where the function keeps the variable, later calls begin with it.
+        (data,) = force([initial])
         me = weakref.ref(self)
-        if trace is None:
-            (data,) = force([initial])
-            self._content = Content(me, _leaf(data, name))
-        else:
-            known = initial.data is not None and trace_of(initial) is None
-            cut = _leaf(initial.data, name) if known else _cut(initial, name)  # type: ignore[arg-type]
-            self._content = Content(me, cut)
-            trace.contents[self.serial] = Content(me, cut)
+        self._content = Content(me, _leaf(data, name))
+        trace, _ = running_trace()
+        if trace is not None:
+            inside = self._content.value if trace_of(initial) is None else _cut(initial, name)
+            trace.contents[self.serial] = Content(me, inside)
         super().__init__(self._content.value)
         self._current = Value(aval(initial.shape, initial.dtype))
 
