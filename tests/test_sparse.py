@@ -729,6 +729,51 @@ def test_updates_in_jitted_functions() -> None:
     np.testing.assert_allclose(updated(TABLE, ROWS)[2], TABLE[2] + 2)
 
 
+# All together
+
+
+@pytest.mark.parametrize("kind", ["array", "variable"])
+@pytest.mark.parametrize("seed", range(12))
+def test_any_sequence_of_updates_and_readings_is_numpys(kind: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x, n = TARGETS[kind](TABLE), TABLE.copy()
+    promised: list[tuple[Any, Any]] = []
+    for _ in range(30):
+        count = int(rng.integers(0, 5))
+        rows, places = rng.normal(size=(count, 3)), rng.integers(-4, 4, count)
+        g = gt.IndexedSlices(rows, places)
+        match rng.integers(8):
+            case 0:
+                gt.scatter_add(x, g)
+                np.add.at(n, places, rows)
+            case 1:
+                gt.scatter_sub(x, g)
+                np.subtract.at(n, places, rows)
+            case 2:
+                gt.scatter_update(x, g)
+                n[places] = rows
+            case 3:
+                promised.append((np.sum(x[places] ** 2), np.sum(n[places] ** 2)))
+            case 4:
+                promised.append((x.copy(), n.copy()))
+            case 5:
+                with gt.GradientTape() as tape:
+                    tape.watch(x)
+                    y = np.sum(x[places] ** 2)
+                slope = np.zeros((4, 3))
+                np.add.at(slope, places, 2 * n[places])
+                promised.append((tape.gradient(y, x), slope))
+                promised.append((y, np.sum(n[places] ** 2)))
+            case 6:
+                x[1] = n[1] = rows.sum()
+            case 7:
+                np.testing.assert_allclose(np.asarray(x), n, atol=1e-12)
+    rng.shuffle(promised)  # type: ignore[arg-type]
+    for ours, numpys in promised:
+        np.testing.assert_allclose(np.asarray(ours), numpys, atol=1e-12)
+    np.testing.assert_allclose(np.asarray(x), n, atol=1e-12)
+
+
 # Memory
 
 
