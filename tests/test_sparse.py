@@ -706,6 +706,22 @@ def test_updates_by_nothing() -> None:
         gt.scatter_add(target(np.empty((0, 3))), nothing)
 
 
+def test_compiled_updates_that_fail_change_no_variable() -> None:
+    first, second = gt.Variable(TABLE), gt.Variable(TABLE)
+
+    @gt.jit
+    def step(k: Any) -> None:
+        first.scatter_add(gt.IndexedSlices(np.ones((1, 3)), [0]))
+        second.scatter_add(gt.IndexedSlices(np.ones((2, 3)), k))
+
+    step(np.array([1, -1]))
+    for wrong in (np.array([0, 4]), np.array([-5, 0])):
+        with pytest.raises(IndexError, match="out of bounds"):
+            step(wrong)
+    np.testing.assert_array_equal(first.numpy() - TABLE, [[1] * 3, [0] * 3, [0] * 3, [0] * 3])
+    np.testing.assert_array_equal(second.numpy() - TABLE, [[0] * 3, [1] * 3, [0] * 3, [1] * 3])
+
+
 def test_updates_in_jitted_functions() -> None:
     v = gt.Variable(TABLE)
 
@@ -721,6 +737,27 @@ def test_updates_in_jitted_functions() -> None:
         np.testing.assert_allclose(step(k), np.sum(plain[k] ** 2))
         np.subtract.at(plain, k, 0.5 * plain[k].copy())
         np.testing.assert_allclose(v.numpy(), plain)
+
+    v = gt.Variable(TABLE)
+
+    @gt.jit
+    def several(rows: Any, k: Any) -> Any:
+        v.scatter_add(gt.IndexedSlices(rows, k))
+        middle = np.sum(v)
+        v.scatter_update(gt.IndexedSlices(np.ones((1, 3)), [1]))
+        v.scatter_sub(gt.IndexedSlices(rows, k))
+        return middle
+
+    plain, rows = TABLE.copy(), np.arange(12.0).reshape(4, 3)
+    for k in (ROWS, ROWS[::-1].copy()):
+        np.add.at(plain, k, rows)
+        np.testing.assert_allclose(several(rows, k), np.sum(plain))
+        plain[1] = 1
+        np.subtract.at(plain, k, rows)
+        np.testing.assert_allclose(v.numpy(), plain)
+    with pytest.raises(IndexError):
+        several(rows, ROWS + 9)
+    np.testing.assert_allclose(v.numpy(), plain)
 
     @gt.jit
     def updated(x: Any, k: Any) -> Any:
@@ -788,23 +825,30 @@ def measured(work: Callable[[], Any]) -> int:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("kind", ["array", "variable"])
+@pytest.mark.parametrize("kind", ["array", "variable", "variable in jit"])
 def test_nothing_of_the_size_of_a_table_is_made(kind: str) -> None:
     rows, width, count = 1_000_000, 16, 256
     rng = np.random.default_rng(0)
-    table = TARGETS[kind](np.zeros((rows, width)))
+    table = TARGETS[kind.removesuffix(" in jit")](np.zeros((rows, width)))
     batches = [rng.integers(0, rows, count) for _ in range(6)]
     losses = []
 
-    def step(batch: np.ndarray[Any, Any]) -> None:
+    def update(batch: Any) -> Any:
         with gt.GradientTape() as tape:
             tape.watch(table)
             loss = np.sum((gt.gather(table, batch) - 1.0) ** 2)
         g = tape.gradient(loss, table)
         assert type(g) is gt.IndexedSlices
-        losses.append(float(loss))
-        assert float(np.linalg.norm(g)) > 0
+        norm = np.linalg.norm(g)
         gt.scatter_sub(table, 0.5 * g)
+        return loss, norm
+
+    compiled = gt.jit(update) if kind.endswith("jit") else update
+
+    def step(batch: np.ndarray[Any, Any]) -> None:
+        loss, norm = compiled(batch)
+        losses.append(float(loss))
+        assert float(norm) > 0
 
     # The first steps import and compile, which takes some 20 MB.
     assert measured(lambda: [step(batch) for batch in batches[:3]]) < rows * width * 8 / 2

@@ -16,7 +16,7 @@ from ..ir.types import Shape
 from ..kinds.operands import as_value, broadcast_to
 from ..ops.cast import convert
 from ..trace.array import Array
-from ..trace.handle import Handle
+from ..trace.handle import Handle, apart
 from ..trace.slices import IndexedSlices
 from ..transforms.rows import Rows, total
 from ..trees import TreeSpec, flatten_with_none, place_of_leaf
@@ -209,7 +209,7 @@ def completed(
 def shown(gradients: Sequence[Value | Rows | None], sources: Sequence[Source]) -> list[Any]:
     """Return gradients as the user sees them: Arrays, IndexedSlices, and None."""
     return [
-        IndexedSlices(Array(part.values), Array(part.positions), source.shape)
+        IndexedSlices(Array(unliteral(part.values)), Array(part.positions), source.shape)
         if isinstance(part, Rows)
         else None
         if part is None
@@ -219,5 +219,5 @@ def shown(gradients: Sequence[Value | Rows | None], sources: Sequence[Source]) -
 
 
 def unliteral(value: Value) -> Value:
-    """Return a literal as an array of rank 0, which can be followed and computed."""
-    return Value(value.aval, data=value.data) if isinstance(value, Literal) else value
+    """Return a literal as an array of rank 0, and any value apart from those of other arrays: it can be followed and computed."""
+    return Value(value.aval, data=value.data) if isinstance(value, Literal) else apart(value)

@@ -154,9 +154,7 @@ def _merged(extent: int, rows: Value, places: Value, how: How) -> tuple[NDArray,
         Where a place is out of bounds.
     """
     numbers, at = force([rows, places])
-    if at.size and not (-extent <= at.min() and at.max() < extent):
-        wrong = at[(at < -extent) | (at >= extent)][0]
-        raise IndexError(f"index {wrong} is out of bounds for axis 0 with size {extent}")
+    check_places(extent, at)
     order = np.argsort(at % max(extent, 1), kind="stable")
     ordered = (at % max(extent, 1))[order]
     ends = np.flatnonzero(np.diff(ordered, append=-1))
@@ -167,6 +165,13 @@ def _merged(extent: int, rows: Value, places: Value, how: How) -> tuple[NDArray,
         starts = np.concatenate([[0], ends[:-1] + 1])
         return np.add.reduceat(numbers[order], starts, axis=0), ordered[ends]
     return numbers[order], ordered
+
+
+def check_places(extent: int, places: NDArray) -> None:
+    """Raise IndexError where a place is out of bounds."""
+    if places.size and not (-extent <= places.min() and places.max() < extent):
+        wrong = places[(places < -extent) | (places >= extent)][0]
+        raise IndexError(f"index {wrong} is out of bounds for axis 0 with size {extent}")
 
 
 def _apply(data: NDArray, rows: NDArray, places: NDArray, how: How) -> None:

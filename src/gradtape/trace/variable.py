@@ -19,11 +19,11 @@ from ..kinds.operands import as_value, check_dtype
 from ..ops.cast import convert, identity, stop_gradient
 from ..ops.indexing import fit_for_write
 from .array import Array
-from .content import Content
+from .content import Content, Reading
 from .contexts import Scope, Watcher, contexts, running_trace, trace_below
 from .force import force
 from .guards import Trace, trace_of
-from .handle import plain
+from .handle import apart, plain
 from .scatter import How, fitting, scattered, updated
 from .sites import user_site
 from .slices import IndexedSlices
@@ -31,14 +31,14 @@ from .slices import IndexedSlices
 _serials: Final = itertools.count()
 
 
-class Reading(Value):
-    """What was read of a variable. To call it is to hand it to the user: ``v.value()``, as TensorFlow spells it."""
+class CallableReading(Reading):
+    """A reading that hands itself to the user when it is called: ``v.value()``, as TensorFlow spells it."""
 
     __slots__ = ()
 
     def __call__(self) -> Array:
         """Return the content as an `Array`, which later assignments do not change."""
-        return Array(self)
+        return Array(apart(self))
 
 
 class Variable(Array):
@@ -171,7 +171,7 @@ class Variable(Array):
     def read_value(self) -> Array:
         """Return the content as an `Array`, which later assignments do not change."""
         here.site = user_site()
-        return Array(self.value)
+        return Array(apart(self.value))
 
     def reading_for(self, mark: Mark) -> Value:
         """Return a reading that only `mark` follows."""
@@ -209,10 +209,10 @@ class Variable(Array):
     # A variable is no base of views: what is read of it stays as it was.
 
     def __getitem__(self, key: Any) -> Any:
-        return Array(self.value)[key]
+        return _alone(Array(self.value)[key])
 
     def rearranged(self, rearrange: Callable[[Value], Value], *, contiguous: bool) -> Array:
-        return Array(self.value).rearranged(rearrange, contiguous=contiguous)
+        return _alone(Array(self.value).rearranged(rearrange, contiguous=contiguous))
 
     # Assigning
 
@@ -310,10 +310,7 @@ class Variable(Array):
         if trace is not None:
             self.rebind(scattered(self.value, rows, places, how))
         else:
-            content = self._content_within(len(contexts.stack))
-            content.assign(
-                updated(self, content.holders(), rows, places, how, lambda data: _leaf(data, self._name))
-            )
+            self.change_rows(rows, places, how)
         return self
 
     def _updated(self, result: Array, caller: str) -> Variable:
@@ -345,6 +342,13 @@ class Variable(Array):
             if config.eager:
                 _settle(self._content)
 
+    def change_rows(self, rows: Value, places: Value, how: How) -> None:
+        """Change rows in place; not for traces."""
+        content = self._content_within(len(contexts.stack))
+        content.assign(
+            updated(self, content.holders(), rows, places, how, lambda data: _leaf(data, self._name))
+        )
+
     def store(self, array: NDArray) -> None:
         """Take what a compiled function computed for it."""
         self._content.assign(_leaf(array, self._name))
@@ -373,14 +377,14 @@ def _initial(given: Any, dtype: Any) -> Value:
 
 
 def _leaf(data: NDArray, name: str | None, marks: tuple[Mark, ...] = ()) -> Reading:
-    made = Reading(aval(data.shape, data.dtype), data=data, marks=marks)
+    made = CallableReading(aval(data.shape, data.dtype), data=data, marks=marks)
     made.name = name
     return made
 
 
 def _derived(op: Op, value: Value, marks: tuple[Mark, ...], name: str | None) -> Reading:
     node = Node(op, (value,), {}, here.site)
-    out = Reading(aval(value.shape, value.dtype), node, 0, None, marks)
+    out = CallableReading(aval(value.shape, value.dtype), node, 0, None, marks)
     out.name = name
     node.outs = (out,)
     return out
@@ -400,6 +404,11 @@ def _followed(value: Value, marks: tuple[Mark, ...], name: str | None) -> Readin
         return _leaf(value.data, name, marks)
     kept = tuple(mark for mark in value.marks if mark.recording)
     return _derived(identity, value, (*kept, *marks), name)
+
+
+def _alone(array: Array) -> Array:
+    """Return an array of which the variable's other readings know nothing."""
+    return Array(apart(array.value)) if isinstance(array.value, Reading) else array
 
 
 def _settle(content: Content) -> None:
