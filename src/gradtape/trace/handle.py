@@ -15,7 +15,9 @@ from ..ir.types import Shape
 from ..ops.cast import identity
 from ..ops.indexing import fit_for_write
 from .content import Reading
-from .force import force
+from .contexts import scopes
+from .force import compute
+from .instruments import CHECKS, MADE
 from .views import View
 
 
@@ -32,7 +34,9 @@ class Handle:
         self._contiguous = True
         value.owner = weakref.ref(self)
         if config.eager:
-            force([value])
+            compute([value])
+        if CHECKS:
+            MADE.append(weakref.ref(self))
 
     @property
     def value(self) -> Value:
@@ -92,7 +96,7 @@ def apart(value: Value) -> Value:
     """Return a value that no other handle has: to watch one array is not to watch its copy."""
     if not isinstance(value, Reading) and (value.owner is None or value.owner() is None):
         return value
-    if value.data is not None and not value.marks:
+    if value.data is not None and not value.marks and not scopes():
         return Value(value.aval, data=value.data)
     fresh = emit(identity, [value])
     fresh.aval = value.aval
