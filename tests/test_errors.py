@@ -221,6 +221,11 @@ def a_cache_below_a_file() -> None:
         gt.jit(lambda x: np.sum(x**3) - 0.125)(PAIR)
 
 
+@raises("DensifyWarning")
+def a_large_array_of_few_rows() -> None:
+    gt.asarray(gt.IndexedSlices(np.ones((1, 2)), [3], (10_000_000, 2)))
+
+
 @raises("IntegerWatchWarning")
 def integers_on_a_tape() -> None:
     with gt.GradientTape() as tape:

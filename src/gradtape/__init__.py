@@ -27,6 +27,10 @@ from .api.gradients import gradients as gradients
 from .api.gradients import hessians as hessians
 from .api.jit import jit as jit
 from .api.naming import name as name
+from .api.sparse import gather as gather
+from .api.sparse import scatter_add as scatter_add
+from .api.sparse import scatter_sub as scatter_sub
+from .api.sparse import scatter_update as scatter_update
 from .api.tape import GradientTape as GradientTape
 from .api.transform import grad as grad
 from .api.transform import jvp as jvp
@@ -34,6 +38,7 @@ from .api.transform import value_and_grad as value_and_grad
 from .api.transform import vjp as vjp
 from .config import config as config
 from .trace.array import Array as Array
+from .trace.slices import IndexedSlices as IndexedSlices
 from .trace.variable import Variable as Variable
 
 if _typing.TYPE_CHECKING:

@@ -30,6 +30,7 @@
     ├── TraceLimitWarning                       a call site with too many traces runs on the interpreter
     ├── CompileWarning                          a function could not be compiled and runs on the interpreter
     ├── CacheWarning                            the disk cache cannot be used
+    ├── DensifyWarning                          a large array was made of a few rows
     └── IntegerWatchWarning                     a tape was asked to watch integers
 """
 
@@ -205,6 +206,10 @@ class CompileWarning(GradtapeWarning):
 
 class CacheWarning(GradtapeWarning):
     """The disk cache cannot be used."""
+
+
+class DensifyWarning(GradtapeWarning):
+    """A large array was made of a few rows."""
 
 
 class IntegerWatchWarning(GradtapeWarning):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import optree
@@ -42,6 +43,15 @@ def flatten_up_to(spec: TreeSpec, tree: Any, argument: str, reference: str, wher
 def place_of_leaf(tree: Any, position: int, *, none_is_leaf: bool = False) -> str:
     """Return where a leaf stands in its containers, as one would write it: ``['weights'][0]``."""
     return "".join(f"[{key!r}]" for key in optree.tree_paths(tree, none_is_leaf=none_is_leaf)[position])
+
+
+def register_node(
+    kind: type, flatten_node: Callable[[Any], Any], unflatten_node: Callable[[Any, Any], Any]
+) -> None:
+    """Let instances of a class count as containers for everybody, in optree's own notation."""
+    optree.register_pytree_node(
+        kind, flatten_node, unflatten_node, namespace=optree.registry.__GLOBAL_NAMESPACE
+    )
 
 
 def unflatten(spec: TreeSpec, leaves: Any) -> Any:

@@ -22,6 +22,7 @@ from ..trace.log import note_watch
 from ..trace.replay import gradients
 from ..trace.sites import user_site
 from ..trace.variable import Variable
+from ..transforms.rows import Rows
 from ..trees import flatten_with_none, place_of_leaf, unflatten
 from .ends import (
     Source,
@@ -30,6 +31,7 @@ from .ends import (
     completed,
     gathered,
     seeds_for,
+    shown,
     unconnected_choice,
     unliteral,
 )
@@ -322,8 +324,9 @@ class GradientTape:
 
         Returns
         -------
-        nest of Array or None
-            In the structure of `sources`.
+        nest of Array, IndexedSlices or None
+            In the structure of `sources`. A source that is only read by gathers of its rows (`gradtape.gather`, ``np.take`` along the
+            first axis, ``x[indices]`` with integers) has a gradient of these rows alone, an `IndexedSlices`.
 
         Raises
         ------
@@ -349,7 +352,7 @@ class GradientTape:
         with self._asked(record):
             parts = _pulled(record.mark, targets, seeds, starts, last=not self._persistent)
             found = completed(parts, starts, choice, sources)
-        return unflatten(spec, [None if part is None else Array(unliteral(part)) for part in found])
+        return unflatten(spec, shown(found, starts))
 
     @contextmanager
     def _asked(self, record: _Record) -> Iterator[None]:
@@ -427,7 +430,7 @@ def _source(leaf: Any, record: _Record) -> Source:
 
 def _pulled(
     mark: Mark, targets: list[Value], seeds: list[Value], sources: list[Source], *, last: bool
-) -> list[Value | None]:
+) -> list[Value | Rows | None]:
     """Return the gradient of the targets in each source, along values that carry `mark`."""
     chosen = [
         (value, seed)

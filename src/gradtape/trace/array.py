@@ -11,7 +11,7 @@ from ..errors import ArgumentError
 from ..ir.builder import here
 from ..ir.graph import Value
 from ..ir.op import NDArray
-from ..kinds.operands import as_value
+from ..kinds.operands import COMPACT, as_value
 from ..kinds.registry import HOOKS
 from ..ops.indexing import Basic, parse_index, setitem
 from . import concrete
@@ -143,6 +143,8 @@ class Array(Operators, Methods, Handle):
     # NumPy's protocols
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if not COMPACT.keys().isdisjoint(map(type, inputs)):
+            return NotImplemented
         here.site = user_site()
         return wrap(call_ufunc(ufunc, method, inputs, kwargs))
 
@@ -158,7 +160,7 @@ class Array(Operators, Methods, Handle):
         value = self.value
         index = parse_index(value.shape, concrete.plain_key(key))
         if not isinstance(index, Basic):
-            return Array(index.read(value))
+            return Array(index.read_rows(value))
         picked = Array(index.read(value), self, Part(index))
         picked._contiguous = self._contiguous and stays_contiguous(index, value.shape)
         return picked
