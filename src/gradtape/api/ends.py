@@ -28,6 +28,15 @@ class UnconnectedGradients(enum.StrEnum):
 
     The strings ``"none"``, ``"zero"`` and ``"raise"`` are taken everywhere instead.
 
+    Attributes
+    ----------
+    NONE
+        None.
+    ZERO
+        Zeros of the source's shape and dtype.
+    RAISE
+        `UnconnectedError`, which names the source.
+
     Examples
     --------
     >>> import gradtape as gt
@@ -39,11 +48,8 @@ class UnconnectedGradients(enum.StrEnum):
     """
 
     NONE = "none"
-    """None."""
     ZERO = "zero"
-    """Zeros of the source's shape and dtype."""
     RAISE = "raise"
-    """`UnconnectedError`, which names the source."""
 
 
 NUMBERS: Final = (np.ndarray, np.generic, int, float, complex)

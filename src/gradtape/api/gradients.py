@@ -39,6 +39,15 @@ class AggregationMethod(enum.IntEnum):
 
     The members are TensorFlow's. In gradtape the compiler decides how sums are evaluated, so they make no difference beyond rounding.
 
+    Attributes
+    ----------
+    ADD_N, DEFAULT
+        In one sum.
+    EXPERIMENTAL_TREE
+        In pairs.
+    EXPERIMENTAL_ACCUMULATE_N
+        One after the other, as they arrive.
+
     Examples
     --------
     >>> import gradtape as gt
@@ -50,13 +59,9 @@ class AggregationMethod(enum.IntEnum):
     """
 
     ADD_N = 0
-    """In one sum."""
     DEFAULT = 0
-    """The same as `ADD_N`."""
     EXPERIMENTAL_TREE = 1
-    """In pairs."""
     EXPERIMENTAL_ACCUMULATE_N = 2
-    """One after the other, as they arrive."""
 
 
 def gradients(
