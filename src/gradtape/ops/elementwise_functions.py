@@ -140,14 +140,15 @@ def i0(x: Any) -> Value:
 @implements(
     np.nan_to_num,
     samples=(sample(SPECIAL), sample(SPECIAL, nan=1.0, posinf=2.0, neginf=-2.0), sample((2, 3))),
-    dtypes="?bBqf",
 )
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Value:
     """Stand in for np.nan_to_num; a traced array is a value, so that it is always a copy."""
     array = as_array(x)
     if not is_inexact(array.dtype):
         return array
-    _no_complex(array, "nan_to_num")
+    if array.dtype.kind == "c":
+        first, second = (nan_to_num(part(array), copy, nan, posinf, neginf) for part in (real, imag))
+        return convert(first, array.dtype) + convert(second, array.dtype) * 1j
     limits = np.finfo(array.dtype)
 
     def filled(number: Any, default: Any) -> Value:
