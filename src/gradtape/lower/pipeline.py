@@ -14,8 +14,8 @@ from ..passes.pipeline import optimise
 from ..passes.rewrite import closed
 from ..passes.split_complex import split_complex
 from .build import Builder
-from .emit import KERNEL, emit_module
 from .memory import plan_memory
+from .modules import KERNEL, emit_module
 from .schedule import schedule
 
 
