@@ -84,10 +84,14 @@ def check_holomorphic(target: Value, starts: Sequence[Value], mark: Mark, caller
                 remedy="pass z.astype(complex), or name only complex arguments in argnums",
             )
     nodes, _ = extract([target], starts, stop=lambda value: mark not in value.marks)
+    needed = {target}
+    for node in reversed(nodes):
+        if node.op.name != "stop_gradient" and not needed.isdisjoint(node.outs):
+            needed.update(operand for operand in node.inputs if is_inexact(operand.dtype))
     reached = set(starts)
     for node in nodes:
-        outs = [out for out in node.outs if is_inexact(out.dtype)]
-        if node.op.name == "stop_gradient" or reached.isdisjoint(node.inputs):
+        outs = needed.intersection(node.outs)
+        if not outs or reached.isdisjoint(node.inputs):
             continue
         if any(out.dtype.kind != "c" for out in outs) or node.op.name == "conjugate":
             raise NotDifferentiableError(

@@ -134,29 +134,43 @@ def root(x: Parts) -> Parts:
     return where(endless, inf, real), where(endless | isnan(b), b, imag)
 
 
-def _bounded(wave: Value, growth: Value) -> Value:
-    """Return a product whose first factor never exceeds 1: its zeros win against an overflow."""
-    return where(equal(wave, 0.0), wave * copysign(1.0, growth), wave * growth)
+class _Growth:
+    """Products with sinh(x) and cosh(x), by those of half of x: a product may be finite where they overflow.
+
+    The other factor is a sine or cosine; its zeros win against infinity.
+    """
+
+    __slots__ = ("_cosh", "_sinh")
+
+    def __init__(self, x: Value) -> None:
+        self._sinh, self._cosh = sinh(x * 0.5), cosh(x * 0.5)
+
+    def sinh(self, wave: Value) -> Value:
+        product = (wave * self._sinh) * (2.0 * self._cosh)
+        return where(equal(wave, 0.0), wave * copysign(1.0, self._sinh), product)
+
+    def cosh(self, wave: Value) -> Value:
+        return where(equal(wave, 0.0), wave, (wave * self._cosh) * (2.0 * self._cosh) - wave)
 
 
 def hyperbolic_sine(x: Parts) -> Parts:
-    a, b = x
-    return _bounded(cos(b), sinh(a)), _bounded(sin(b), cosh(a))
+    growth = _Growth(x[0])
+    return growth.sinh(cos(x[1])), growth.cosh(sin(x[1]))
 
 
 def hyperbolic_cosine(x: Parts) -> Parts:
-    a, b = x
-    return _bounded(cos(b), cosh(a)), _bounded(sin(b), sinh(a))
+    growth = _Growth(x[0])
+    return growth.cosh(cos(x[1])), growth.sinh(sin(x[1]))
 
 
 def sine(x: Parts) -> Parts:
-    a, b = x
-    return _bounded(sin(a), cosh(b)), _bounded(cos(a), sinh(b))
+    growth = _Growth(x[1])
+    return growth.cosh(sin(x[0])), growth.sinh(cos(x[0]))
 
 
 def cosine(x: Parts) -> Parts:
-    a, b = x
-    return _bounded(cos(a), cosh(b)), -_bounded(sin(a), sinh(b))
+    growth = _Growth(x[1])
+    return growth.cosh(cos(x[0])), -growth.sinh(sin(x[0]))
 
 
 def hyperbolic_tangent(x: Parts) -> Parts:
