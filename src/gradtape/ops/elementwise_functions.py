@@ -17,7 +17,7 @@ from ..kinds.operands import as_value
 from ..kinds.registry import implements, sample
 from .arithmetic import divide, multiply, positive
 from .cast import convert
-from .complex_parts import imag, real
+from .complex_parts import from_parts, imag, real
 from .extrema import clip as clip_row
 from .extrema import maximum, minimum
 from .floats import isfinite, isinf, isnan
@@ -148,7 +148,7 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
         return array
     if array.dtype.kind == "c":
         first, second = (nan_to_num(part(array), copy, nan, posinf, neginf) for part in (real, imag))
-        return convert(first, array.dtype) + convert(second, array.dtype) * 1j
+        return from_parts(first, second)
     limits = np.finfo(array.dtype)
 
     def filled(number: Any, default: Any) -> Value:

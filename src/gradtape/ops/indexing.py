@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InPlaceError, ShapeError
+from ..errors import DtypeError, InPlaceError, ShapeError
 from ..ir.builder import here
 from ..ir.graph import OPERATORS, Node, Value, constant
 from ..ir.op import NDArray
@@ -19,10 +19,10 @@ from ..ir.types import INTP, Shape
 from ..kinds.accumulate import Accumulate, accumulate
 from ..kinds.index_map import Index, IndexMap, index_map
 from ..kinds.operands import as_value, broadcast_to
-from .cast import convert, zeros_like
+from .cast import convert, drops_imaginary, zeros_like
 from .keys import check_bounds, index_array, is_array_index, normal_items, plain_code, slice_bounds, wrapped
 from .select import where
-from .shape import expand, inverse_permutation, pad_row, permute, reshape, slice_
+from .shape import expand, inverse_permutation, permute, reshape, slice_
 
 
 def _gather_source(i: Index, x: Shape, *readers: Any) -> Index:
@@ -283,6 +283,8 @@ def _parse(shape: Shape, key: Any) -> Basic | Advanced:
     advanced = any(is_array_index(item) for item in items)
     axis = 0
     for position, item in enumerate(items):
+        if item is Ellipsis:
+            continue
         if item is None:
             result.append(1)
             continue
@@ -341,7 +343,14 @@ def setitem(x: Value, key: Any, v: Any) -> Value:
 
 def fit_for_write(v: Any, dtype: np.dtype[Any], shape: Shape) -> Value:
     """Return `v` as it is written into elements of this dtype and shape."""
-    value = convert(as_value(v), dtype)
+    value = as_value(v)
+    if value.aval.weak and drops_imaginary(value.dtype, dtype):
+        raise DtypeError(
+            f"a complex number cannot be written into elements of {dtype}",
+            where=here.site,
+            remedy="write its real part, or make the array complex first: x = x.astype(complex)",
+        )
+    value = convert(value, dtype)
     while value.ndim > len(shape) and value.shape[0] == 1:
         value = reshape(value, value.shape[1:])
     try:
@@ -372,11 +381,6 @@ def _set_masked(x: Value, mask: Value, v: Any) -> Value:
         raise IndexError(f"boolean index of shape {mask.shape} did not match array of shape {x.shape}")
     wide = expand(mask, x.shape, tuple(range(mask.ndim)))
     return where(wide, broadcast_to(reshape(value, ()), x.shape), x)
-
-
-def spread_over_zeros(v: Value, shape: Shape, starts: Shape) -> Value:
-    """Return zeros of `shape` with `v` at `starts`."""
-    return pad_row(v, shape=shape, starts=starts, strides=(1,) * v.ndim)
 
 
 OPERATORS["getitem"] = getitem

@@ -276,6 +276,7 @@ FORMULAS: Final[dict[str, Callable[..., Value | Parts]]] = {
     "exp2": lambda x: exponential(scaled(x, math.log(2.0))),
     "expm1": exponential_less_one,
     "float_power": power,
+    "from_parts": lambda x, y: (x, y),
     "greater": lambda x, y: before(y, x),
     "greater_equal": lambda x, y: before(y, x) | same(x, y),
     "identity": lambda x: x,
