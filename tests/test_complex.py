@@ -25,8 +25,8 @@ POINTS = RNG.normal(size=(3, 2)) + 1j * RNG.normal(size=(3, 2))
 OTHERS = RNG.normal(size=(3, 2)) + 1j * RNG.normal(size=(3, 2))
 
 WITHOUT_A_DERIVATIVE = ("sign", "psi", "stop_gradient")
-PARTLY_CONSTANT = ("below", "convert")
-"""A maximum that counts as a constant, and casts to integers and single precision."""
+APART = ("below", "convert", "from_parts")
+"""A maximum that counts as a constant, casts to single precision, and what takes real numbers."""
 
 
 def complex_cases() -> list[Any]:
@@ -34,7 +34,7 @@ def complex_cases() -> list[Any]:
     found = []
     for row in elementwise_rows():
         case = Case(row, "D" * row.arity, row.params[0])
-        if row.differentiable and row.name not in (*WITHOUT_A_DERIVATIVE, *PARTLY_CONSTANT):
+        if row.differentiable and row.name not in (*WITHOUT_A_DERIVATIVE, *APART):
             try:
                 case.numpy(case.arrays((2,)))
             except (TypeError, ValueError):
@@ -259,3 +259,66 @@ def test_derivatives_that_there_are_not() -> None:
     for function in (np.sign, __import__("scipy.special").special.psi):
         with pytest.raises(NotDifferentiableError, match="complex"):
             gt.grad(lambda z, f=function: np.real(f(z)))(Z)
+
+
+def in_place(z: Any) -> Any:
+    z.real[0] = 5
+    z.real += 1
+    z.imag = 7
+    part = np.imag(z)
+    part[1:] *= 2
+    z[0] += 1j
+    return z * part
+
+
+def test_parts_are_views_that_can_be_written_to() -> None:
+    expected = in_place(POINTS.copy())
+    before = POINTS.copy()
+    np.testing.assert_array_equal(gt.jit(in_place)(POINTS), expected)
+    np.testing.assert_array_equal(POINTS, before)
+    gt.check_grads(in_place, (POINTS,), order=1)
+    with gt.GradientTape() as tape:
+        z = tape.watch(POINTS)
+        z.real[:] = 2 * z.imag
+        length = np.sum(np.abs(z) ** 2)
+    assert tape.gradient(length, z) is not None
+
+
+def test_the_real_part_of_real_numbers_is_the_array_itself() -> None:
+    @gt.jit
+    def written(x: Any) -> Any:
+        x.real[0] = 5.0
+        np.real(x)[1] = 6.0
+        return x, x.imag
+
+    values, zeros = written(np.ones(3))
+    assert values.tolist() == [5.0, 6.0, 1.0]
+    assert zeros.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_complex_numbers_do_not_fit_real_elements() -> None:
+    def write_number(x: Any) -> Any:
+        x[0] = 1j
+        return x
+
+    def write_part(x: Any) -> Any:
+        x.imag = 1.0
+        return x
+
+    def add(x: Any) -> Any:
+        x += 1j
+        return x
+
+    for function in (write_number, write_part):
+        with pytest.raises(TypeError):
+            function(np.ones(2))
+        with pytest.raises(gt.errors.DtypeError, match="complex"):
+            gt.jit(function)(np.ones(2))
+    with pytest.raises(gt.errors.InPlaceError, match="complex128"):
+        gt.jit(add)(np.ones(2))
+
+
+def test_infinities_stay_in_their_part() -> None:
+    z = np.array([complex(np.inf, 1), complex(1, np.nan), complex(-np.inf, -0.0)])
+    for function in (np.nan_to_num, lambda z: np.nan_to_num(z, posinf=np.inf)):
+        np.testing.assert_array_equal(gt.jit(function)(z), function(z))

@@ -32,10 +32,10 @@ def cases() -> list[Any]:
     found = []
     for name in FORMULAS:
         row: Any = ROWS[name]
-        codes = "?{0}{0}" if name == "where" else "{0}" * row.arity
+        codes = {"where": "?{0}{0}", "from_parts": "{1}{1}"}.get(name, "{0}" * row.arity)
         for params in row.params:
             for code in "DF":
-                case = Case(row, codes.format(code), params)
+                case = Case(row, codes.format(code, code.lower()), params)
                 found.append(pytest.param(case, id=str(case)))
     return found
 
@@ -76,7 +76,7 @@ LARGE_EXPONENTS = ("power", "float_power")
 @pytest.mark.parametrize("case", [case for case in cases() if "F" not in str(case.id)])
 def test_formula_at_the_edges(case: Any) -> None:
     row = case.row
-    if row.name == "where" or row.name in LARGE_EXPONENTS:
+    if row.name in ("where", "from_parts") or row.name in LARGE_EXPONENTS:
         return
     chosen = np.random.default_rng(0).integers(0, len(CORNERS), (row.arity, 400))
     arrays = [CORNERS] if row.arity == 1 else [CORNERS[line] for line in chosen]
