@@ -25,8 +25,8 @@ POINTS = RNG.normal(size=(3, 2)) + 1j * RNG.normal(size=(3, 2))
 OTHERS = RNG.normal(size=(3, 2)) + 1j * RNG.normal(size=(3, 2))
 
 WITHOUT_A_DERIVATIVE = ("sign", "psi", "stop_gradient")
-APART = ("below", "convert", "from_parts")
-"""A maximum that counts as a constant, casts to single precision, and what takes real numbers."""
+APART = ("convert", "from_parts")
+"""Casts to single precision, and what takes real numbers."""
 
 
 def complex_cases() -> list[Any]:
