@@ -269,3 +269,16 @@ def test_random_programs(recipe: Any, seed: int) -> None:
         interpreted = gt.grad(loss, argnums=(0, 1))(z, w)
     for ours, theirs in zip(compiled, interpreted, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-11)
+
+
+def test_tapes_that_repeat_themselves_are_compiled() -> None:
+    def loss(z: Any) -> Any:
+        return np.sum(np.abs(np.exp(z) * np.conj(z)) ** 2)
+
+    gradient = gt.grad(loss)
+    for k in range(5):
+        start = (k + 1) * np.array([0.1 + 0.2j, 0.3j])
+        with gt.GradientTape() as tape:
+            z = tape.watch(start)
+            value = loss(z)
+        np.testing.assert_allclose(tape.gradient(value, z).numpy(), gradient(start), rtol=1e-12)

@@ -51,6 +51,8 @@ def subtract(x: Parts, y: Parts) -> Parts:
 
 
 def multiply(x: Parts, y: Parts) -> Parts:
+    if x is y:
+        return square(x)
     (a, b), (c, d) = x, y
     return a * c - b * d, a * d + b * c
 
@@ -87,7 +89,9 @@ def absolute(x: Parts) -> Value:
 
 
 def square(x: Parts) -> Parts:
-    return multiply(x, x)
+    a, b = x
+    half = a * b
+    return a * a - b * b, half + half
 
 
 def scaled(x: Parts, factor: float) -> Parts:

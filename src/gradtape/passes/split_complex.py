@@ -20,6 +20,7 @@ from ..ops.join import join
 from ..ops.shape import reshape, slice_
 from .complex_formulas import FORMULAS, Parts, part_dtype
 from .complex_products import contracted
+from .inline_calls import inline_calls
 from .rewrite import copy_node
 
 LINEAR = ("reduce_sum", "cumsum")
@@ -37,20 +38,17 @@ def split_complex(graph: Graph) -> Graph:
     LoweringError
         For what has no formula in parts.
     """
-    values = [
-        *graph.inputs,
-        *[value for node in graph.nodes for value in (*node.inputs, *node.outs)],
-        *graph.outputs,
-    ]
-    if not any(is_complex(value) for value in values):
+    whole = inline_calls(graph)
+    made = [value for node in whole.nodes for value in node.outs]
+    if not any(map(is_complex, (*graph.inputs, *graph.constants(), *made, *whole.outputs))):
         return graph
     split = _Split()
     inputs = [split.source(value) for value in (*graph.inputs, *graph.constants())]
-    for node in graph.nodes:
+    for node in whole.nodes:
         with at(node.site):
             split.node(node)
-    outputs = [split.output(value) for value in graph.outputs]
-    guards = [(split.value(value), expected) for value, expected in graph.guards]
+    outputs = [split.output(value) for value in whole.outputs]
+    guards = [(split.value(value), expected) for value, expected in whole.guards]
     nodes, _ = extract(
         [*outputs, *[value for value, _ in guards]], inputs, stop=lambda value: value.node is None
     )
