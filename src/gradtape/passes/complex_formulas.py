@@ -267,9 +267,32 @@ def before(x: Parts, y: Parts) -> Value:
     return (less(x[0], y[0]) & ordered) | (equal(x[0], y[0]) & less(x[1], y[1]))
 
 
+def at_least(x: Parts, y: Parts) -> Value:
+    return before(y, x) | same(x, y)
+
+
+def missing(x: Parts) -> Value:
+    return isnan(x[0]) | isnan(x[1])
+
+
+def larger(x: Parts, y: Parts) -> Parts:
+    return chosen(missing(x) | at_least(x, y), x, y)
+
+
+def smaller(x: Parts, y: Parts) -> Parts:
+    return chosen(missing(x) | at_least(y, x), x, y)
+
+
+def direction(x: Parts) -> Parts:
+    length = hypot(x[0], x[1])
+    zero = equal(length, 0.0)
+    return where(zero, 0.0, x[0] / length), where(zero, 0.0, x[1] / length)
+
+
 FORMULAS: Final[dict[str, Callable[..., Value | Parts]]] = {
     "absolute": absolute,
     "add": add,
+    "clip": lambda x, low, high: smaller(larger(x, low), high),
     "conjugate": lambda x: (x[0], -x[1]),
     "convert": cast,
     "cos": cosine,
@@ -280,16 +303,18 @@ FORMULAS: Final[dict[str, Callable[..., Value | Parts]]] = {
     "exp2": lambda x: exponential(scaled(x, math.log(2.0))),
     "expm1": exponential_less_one,
     "float_power": power,
+    "fmax": lambda x, y: chosen(missing(y) | at_least(x, y), x, y),
+    "fmin": lambda x, y: chosen(missing(y) | at_least(y, x), x, y),
     "from_parts": lambda x, y: (x, y),
     "greater": lambda x, y: before(y, x),
-    "greater_equal": lambda x, y: before(y, x) | same(x, y),
+    "greater_equal": at_least,
     "identity": lambda x: x,
     "imag": lambda x: x[1],
     "isfinite": lambda x: isfinite(x[0]) & isfinite(x[1]),
     "isinf": lambda x: isinf(x[0]) | isinf(x[1]),
-    "isnan": lambda x: isnan(x[0]) | isnan(x[1]),
+    "isnan": missing,
     "less": before,
-    "less_equal": lambda x, y: before(x, y) | same(x, y),
+    "less_equal": lambda x, y: at_least(y, x),
     "log": logarithm,
     "log10": lambda x: scaled(logarithm(x), 1.0 / math.log(10.0)),
     "log1p": lambda x: (log(hypot(x[0] + 1.0, x[1])), arctan2(x[1], x[0] + 1.0)),
@@ -298,6 +323,8 @@ FORMULAS: Final[dict[str, Callable[..., Value | Parts]]] = {
     "logical_not": lambda x: ~truth(x),
     "logical_or": lambda x, y: truth(x) | truth(y),
     "logical_xor": lambda x, y: not_equal(truth(x), truth(y)),
+    "maximum": larger,
+    "minimum": smaller,
     "multiply": multiply,
     "negative": negative,
     "not_equal": different,
@@ -306,6 +333,7 @@ FORMULAS: Final[dict[str, Callable[..., Value | Parts]]] = {
     "real": lambda x: x[0],
     "reciprocal": reciprocal,
     "rint": lambda x: (rint(x[0]), rint(x[1])),
+    "sign": direction,
     "sin": sine,
     "sinc": cardinal_sine,
     "sinh": hyperbolic_sine,
@@ -317,4 +345,4 @@ FORMULAS: Final[dict[str, Callable[..., Value | Parts]]] = {
     "tanh": hyperbolic_tangent,
     "where": chosen,
 }
-"""By row, the formula: complex operands as pairs, all others as values. The inverse functions are left to the interpreter."""
+"""By row, the formula: complex operands as pairs, all others as values."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
@@ -19,11 +20,15 @@ from ..kinds.operands import broadcast_to
 from ..ops.join import join
 from ..ops.shape import reshape, slice_
 from .complex_formulas import FORMULAS, Parts, part_dtype
+from .complex_inverses import INVERSES
 from .complex_products import contracted
 from .inline_calls import inline_calls
 from .rewrite import copy_node
 
-LINEAR = ("reduce_sum", "cumsum")
+BY_ROW: Final = {**FORMULAS, **INVERSES}
+"""What complex rows are in parts."""
+
+LINEAR: Final = ("reduce_sum", "cumsum")
 """Reductions and runs that do to each part what they do to the whole."""
 
 
@@ -112,11 +117,11 @@ class _Split:
 
     def _result(self, node: Node) -> Value | Parts:
         op = node.op
-        if isinstance(op, Elementwise) and op.name in FORMULAS:
+        if isinstance(op, Elementwise) and op.name in BY_ROW:
             operands = [
                 self.parts(value) if is_complex(value) else self.value(value) for value in node.inputs
             ]
-            return FORMULAS[op.name](*operands, **node.params)
+            return BY_ROW[op.name](*operands, **node.params)
         if isinstance(op, Contract):
             x, y = map(self.parts, node.inputs)
             return contracted(node, x, y)
