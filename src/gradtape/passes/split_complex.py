@@ -23,7 +23,6 @@ from .complex_formulas import FORMULAS, Parts, part_dtype
 from .complex_inverses import INVERSES
 from .complex_products import contracted
 from .inline_calls import inline_calls
-from .rewrite import copy_node
 
 BY_ROW: Final = {**FORMULAS, **INVERSES}
 """What complex rows are in parts."""
@@ -106,7 +105,7 @@ class _Split:
         if not any(map(is_complex, (*node.inputs, *node.outs))):
             inputs = tuple([self.value(value) for value in node.inputs])
             if inputs != node.inputs:
-                self._becomes.update(zip(node.outs, copy_node(node, inputs).outs, strict=True))
+                self._becomes.update(zip(node.outs, node.copy(inputs).outs, strict=True))
             return
         out = node.out
         result = self._result(node)
