@@ -14,6 +14,10 @@ from .api.check import check_grads as check_grads
 from .api.create import asarray as asarray
 from .api.create import constant as constant
 from .api.create import stop_gradient as stop_gradient
+from .api.ends import UnconnectedGradients as UnconnectedGradients
+from .api.gradients import AggregationMethod as AggregationMethod
+from .api.gradients import gradients as gradients
+from .api.gradients import hessians as hessians
 from .api.jit import jit as jit
 from .api.tape import GradientTape as GradientTape
 from .api.transform import grad as grad
@@ -22,6 +26,7 @@ from .api.transform import value_and_grad as value_and_grad
 from .api.transform import vjp as vjp
 from .config import config as config
 from .trace.array import Array as Array
+from .trace.variable import Variable as Variable
 
 if _typing.TYPE_CHECKING:
     from .api import inspect as inspect

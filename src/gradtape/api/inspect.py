@@ -13,6 +13,7 @@ from ..passes.split_complex import split_complex
 from ..runtime.engine import assembly, optimised_llvm
 from ..trace.callsite import Branches, Specialisation
 from ..trace.signature import Call
+from ..trace.variable import Variable
 from .jit import Jitted
 
 
@@ -121,6 +122,9 @@ def _explain_trace(number: int, specialisation: Specialisation) -> list[str]:
         lines.append(
             f"  reads {len(specialisation.captured)} arrays from outside: traced anew when one of them changes"
         )
+    state = specialisation.state
+    if state.read:
+        lines.append(f"  reads {len(state.read)} variables and assigns to {len(state.assigned)}")
     lines.append(f"  workspace: {kernel.workspace} bytes")
     lines.extend(f"  {note}" for note in kernel.notes)
     return lines
@@ -136,7 +140,7 @@ def _describe_key(key: Any) -> str:
         elif leaf[1] == "scalar":
             parts.append(f"{leaf[0]} scalar")
         else:
-            parts.append(f"static {leaf[1]!r}")
+            parts.append("a variable" if issubclass(leaf[0], Variable) else f"static {leaf[1]!r}")
     return f"({', '.join(parts)})"
 
 

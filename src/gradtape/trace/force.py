@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -16,6 +16,7 @@ from ..ir.op import NDArray
 from ..ir.types import FLOAT64, aval
 from ..kinds.registry import ROWS
 from ..runtime.program import repeated_program
+from .contexts import scopes
 from .sites import user_site
 
 SMALL_WORK = 200_000
@@ -54,6 +55,9 @@ def force(values: Sequence[Value]) -> list[NDArray]:
         else:
             for value, array in zip(kept, program.run(arrays), strict=True):  # type: ignore[arg-type]
                 value.data = array
+        _release(kept)
+    else:
+        _release(values)
     return [value.data for value in values]  # type: ignore[misc]
 
 
@@ -79,6 +83,14 @@ def _count_alone() -> int:
 
 
 _ALONE: Final = _count_alone()
+
+
+def _release(values: Iterable[Value]) -> None:
+    """Give back the history of computed values where nobody can ask for it: no tape, no trace, no `gradients` in a function."""
+    if not scopes():
+        for value in values:
+            if value.node is not None and all(mark.over for mark in value.marks):
+                value.node = None
 
 
 def _work(nodes: Sequence[Node]) -> int:
