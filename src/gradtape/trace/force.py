@@ -17,6 +17,7 @@ from ..ir.types import FLOAT64, aval
 from ..kinds.registry import ROWS
 from ..runtime.program import repeated_program
 from .contexts import scopes
+from .instruments import CHECKS
 from .sites import user_site
 
 SMALL_WORK = 200_000
@@ -35,6 +36,14 @@ def force(values: Sequence[Value]) -> list[NDArray]:
     LeakedValueError
         For a value of a jitted function that has returned.
     """
+    arrays = compute(values)
+    for check in CHECKS:
+        check(values)
+    return arrays
+
+
+def compute(values: Sequence[Value]) -> list[NDArray]:
+    """Return what `force` returns, unchecked."""
     pending = [value for value in values if value.data is None]
     if pending:
         nodes, leaves = extract(pending)
@@ -49,7 +58,8 @@ def force(values: Sequence[Value]) -> list[NDArray]:
         kept = dict.fromkeys([*pending, *_needed_elsewhere(nodes)])
         graph = Graph(leaves, nodes, tuple(kept), "tape")
         arrays = [leaf.data for leaf in leaves]
-        program = repeated_program(graph, at_once=_work(nodes) > SMALL_WORK) if config.jit else None
+        compiled = config.jit and not CHECKS
+        program = repeated_program(graph, at_once=_work(nodes) > SMALL_WORK) if compiled else None
         if program is None:
             _interpret(nodes)
         else:
@@ -87,7 +97,7 @@ _ALONE: Final = _count_alone()
 
 def _release(values: Iterable[Value]) -> None:
     """Give back the history of computed values where nobody can ask for it: no tape, no trace, no `gradients` in a function."""
-    if not scopes():
+    if not scopes() and not CHECKS:
         for value in values:
             if value.node is not None and all(mark.over for mark in value.marks):
                 value.node = None

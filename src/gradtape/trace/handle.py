@@ -16,7 +16,8 @@ from ..ops.cast import identity
 from ..ops.indexing import fit_for_write
 from .content import Reading
 from .contexts import scopes
-from .force import force
+from .force import compute
+from .instruments import CHECKS, MADE
 from .views import View
 
 
@@ -33,7 +34,9 @@ class Handle:
         self._contiguous = True
         value.owner = weakref.ref(self)
         if config.eager:
-            force([value])
+            compute([value])
+        if CHECKS:
+            MADE.append(weakref.ref(self))
 
     @property
     def value(self) -> Value:
