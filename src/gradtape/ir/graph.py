@@ -53,6 +53,10 @@ class Mark:
         self._active = active
 
 
+RELEASED = -1
+"""The index of a value that was computed and whose node was given up."""
+
+
 class Value:
     """One array in the graph.
 
@@ -310,7 +314,10 @@ class Graph:
 
 
 def extract(
-    outputs: Iterable[Value], inputs: Iterable[Value] = (), stop: Callable[[Value], bool] | None = None
+    outputs: Iterable[Value],
+    inputs: Iterable[Value] = (),
+    stop: Callable[[Value], bool] | None = None,
+    follow: Callable[[Node], Sequence[Value]] | None = None,
 ) -> tuple[list[Node], list[Value]]:
     """Collect what computes `outputs`.
 
@@ -322,6 +329,8 @@ def extract(
         Where to stop, even if a node computes them.
     stop : callable, optional
         Further values to stop at: a predicate. By default values whose data are known.
+    follow : callable, optional
+        Which inputs of a node the walk follows. By default all.
 
     Returns
     -------
@@ -357,7 +366,8 @@ def extract(
             if node in done:
                 continue
             stack.append((None, node))
-            stack.extend([(operand, None) for operand in reversed(node.inputs) if operand not in seen])
+            operands = node.inputs if follow is None else follow(node)
+            stack.extend([(operand, None) for operand in reversed(operands) if operand not in seen])
     return nodes, leaves
 
 

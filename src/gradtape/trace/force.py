@@ -11,7 +11,7 @@ import numpy as np
 
 from ..config import config
 from ..errors import LeakedValueError
-from ..ir.graph import Graph, Node, Value, extract
+from ..ir.graph import RELEASED, Graph, Node, Value, extract
 from ..ir.op import NDArray
 from ..ir.types import FLOAT64, aval
 from ..kinds.registry import ROWS
@@ -100,7 +100,7 @@ def _release(values: Iterable[Value]) -> None:
     if not scopes() and not CHECKS:
         for value in values:
             if value.node is not None and all(mark.over for mark in value.marks):
-                value.node = None
+                value.node, value.index = None, RELEASED
 
 
 def _work(nodes: Sequence[Node]) -> int:

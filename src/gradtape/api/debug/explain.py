@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import DtypeError
-from ...ir.graph import Mark, Node, Value
+from ...ir.graph import RELEASED, Mark, Node, Value
 from ...ir.types import is_inexact
 from ...trace.handle import Handle
 from ...trace.log import Exit, Log, log_of
@@ -137,8 +137,9 @@ def explain_gradient(tape: GradientTape, target: Any, source: Any) -> Explanatio
     end = opened(target.value, mark)
     if depends(end, source.value):
         return _connected(end, source.value, mark, log)
-    replayed = end is not target.value and source.value.node is not None
-    if mark in source.value.marks and (mark.over or replayed):
+    replaced = end is not target.value or target.value.index == RELEASED
+    between = source.value.node is not None or source.value.index == RELEASED
+    if mark in source.value.marks and replaced and between:
         return Explanation(
             "record used",
             "the gradient has been taken, and one call that knows nothing of the source has replaced the record",
