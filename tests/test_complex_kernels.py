@@ -287,3 +287,22 @@ def test_tapes_that_repeat_themselves_are_compiled() -> None:
             z = tape.watch(start)
             value = loss(z)
         np.testing.assert_allclose(tape.gradient(value, z).numpy(), gradient(start), rtol=1e-12)
+
+
+def test_custom_derivatives_and_checkpoints_are_compiled() -> None:
+    @gt.custom_gradient
+    def power(z: Any) -> Any:
+        return z * np.conj(z) * 1j, lambda upstream: 2 * z * np.imag(upstream)
+
+    kept = gt.recompute_grad(lambda z: np.exp(z) * z)
+
+    def loss(z: Any) -> Any:
+        return np.sum(np.abs(power(kept(z))) ** 2)
+
+    def plain(z: Any) -> Any:
+        return np.sum(np.abs(np.exp(z) * z) ** 4)
+
+    gradient = gt.grad(loss)
+    z = numbers(4)
+    np.testing.assert_allclose(gradient(z), gt.grad(plain)(z), rtol=1e-11)
+    assert "interpreter" not in gt.inspect.explain(gradient)

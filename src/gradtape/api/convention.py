@@ -16,6 +16,7 @@ import numpy as np
 from ..errors import ArgumentError, DtypeError, NonScalarOutputError, NotDifferentiableError
 from ..ir.graph import Literal, Mark, Value, extract, literal
 from ..ir.types import is_inexact
+from ..kinds.control import followed
 from ..ops.complex_parts import conjugate
 from ..trace.sites import user_site
 
@@ -87,11 +88,11 @@ def check_holomorphic(target: Value, starts: Sequence[Value], mark: Mark, caller
     needed = {target}
     for node in reversed(nodes):
         if node.op.name != "stop_gradient" and not needed.isdisjoint(node.outs):
-            needed.update(operand for operand in node.inputs if is_inexact(operand.dtype))
+            needed.update(operand for operand in followed(node) if is_inexact(operand.dtype))
     reached = set(starts)
     for node in nodes:
         outs = needed.intersection(node.outs)
-        if not outs or reached.isdisjoint(node.inputs):
+        if not outs or reached.isdisjoint(followed(node)):
             continue
         if any(out.dtype.kind != "c" for out in outs) or node.op.name == "conjugate":
             raise NotDifferentiableError(

@@ -13,6 +13,7 @@ from ..ir.graph import Graph, Literal, Node, Value, extract, literal
 from ..ir.types import aval
 from ..kinds.accumulate import Accumulate
 from ..kinds.contract import Contract
+from ..kinds.control import Barrier, barrier
 from ..kinds.elementwise import Elementwise
 from ..kinds.index_map import IndexMap
 from ..kinds.join import Join
@@ -22,6 +23,7 @@ from ..ops.shape import reshape, slice_
 from .complex_formulas import FORMULAS, Parts, part_dtype
 from .complex_inverses import INVERSES
 from .complex_products import contracted
+from .control import open_custom_calls
 from .inline_calls import inline_calls
 
 BY_ROW: Final = {**FORMULAS, **INVERSES}
@@ -42,7 +44,7 @@ def split_complex(graph: Graph) -> Graph:
     LoweringError
         For what has no formula in parts.
     """
-    whole = inline_calls(graph)
+    whole = open_custom_calls(inline_calls(graph))
     made = [value for node in whole.nodes for value in node.outs]
     if not any(map(is_complex, (*graph.inputs, *graph.constants(), *made, *whole.outputs))):
         return graph
@@ -107,12 +109,27 @@ class _Split:
             if inputs != node.inputs:
                 self._becomes.update(zip(node.outs, node.copy(inputs).outs, strict=True))
             return
+        if isinstance(node.op, Barrier):
+            self._barrier(node)
+            return
         out = node.out
         result = self._result(node)
         if isinstance(result, Value):
             self._becomes[out] = _shaped(result, out)
         else:
             self._parts[out] = (_shaped(result[0], out), _shaped(result[1], out))
+
+    def _barrier(self, node: Node) -> None:
+        kept: int = node.params["kept"]
+        groups = [self.parts(value) if is_complex(value) else (self.value(value),) for value in node.inputs]
+        values = [value for group in groups[:kept] for value in group]
+        after = [value for group in groups[kept:] for value in group]
+        held = iter(barrier(values, after))
+        for out in node.outs:
+            if is_complex(out):
+                self._parts[out] = (next(held), next(held))
+            else:
+                self._becomes[out] = next(held)
 
     def _result(self, node: Node) -> Value | Parts:
         op = node.op
