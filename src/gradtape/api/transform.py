@@ -31,11 +31,18 @@ from ..trace.sites import user_site
 from ..transforms.jvp import jvp as push_forward
 from ..transforms.vjp import vjp as pull_back
 from ..trees import flatten, flatten_up_to, unflatten
-from .convention import flipped
+from .convention import Convention, check_convention, check_holomorphic, flipped, not_of_kind
 from .jit import Jitted, jit_of
 
 
-def grad(function: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False) -> Jitted:
+def grad(
+    function: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    *,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    convention: Convention = "tensorflow",
+) -> Jitted:
     """Return a function that computes the gradient of `function`.
 
     Parameters
@@ -46,20 +53,29 @@ def grad(function: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_
         Which positional arguments to differentiate in. Each may be a number, an array, or nested containers of these.
     has_aux : bool, default False
         Whether `function` returns ``(number, aux)``; then the result is ``(gradient, aux)``.
+    holomorphic : bool, default False
+        Whether `function` is a holomorphic function of complex arguments. Its result is one complex number, and what is returned is the
+        complex derivative f'(z).
+    convention : {"tensorflow", "jax"}, default "tensorflow"
+        The gradient of a real function in a complex argument x + iy: df/dx + i df/dy, as in TensorFlow and PyTorch, or its
+        conjugate, as in JAX.
 
     Returns
     -------
     Jitted
         Takes the arguments of `function`. It returns the gradient in the structure of the argument (a tuple of gradients if `argnums`
-        is a sequence); each leaf has the shape and dtype of the argument's leaf. Arguments without influence get zeros. In a complex
-        argument x + iy it is df/dx + i df/dy.
+        is a sequence); each leaf has the shape and dtype of the argument's leaf. Arguments without influence get zeros.
 
     Raises
     ------
     IntegerInputError
         At a call, for an integer array to differentiate in. A Python int is taken as the float it equals.
     NonScalarOutputError
-        At a call, if the result is not one real number.
+        At a call, if the result is not one real number (with `holomorphic`, one complex number).
+    DtypeError
+        At a call with `holomorphic`, for a real argument to differentiate in.
+    NotDifferentiableError
+        At a call with `holomorphic`, if the path to the result leads through a function that is not holomorphic, such as np.abs.
 
     Examples
     --------
@@ -69,7 +85,7 @@ def grad(function: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_
     >>> bool(np.isclose(gt.grad(gt.grad(np.sin))(0.5), -np.sin(0.5)))
     True
     """
-    both = _value_and_grad(function, argnums, has_aux, "grad")
+    both = _value_and_grad(function, argnums, has_aux, "grad", holomorphic, convention)
 
     def gradient(*args: Any, **kwargs: Any) -> Any:
         value, result = both(*args, **kwargs)
@@ -79,13 +95,18 @@ def grad(function: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_
 
 
 def value_and_grad(
-    function: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False
+    function: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    *,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    convention: Convention = "tensorflow",
 ) -> Jitted:
     """Return a function that computes the value of `function` and its gradient, in one program.
 
     Parameters
     ----------
-    function, argnums, has_aux
+    function, argnums, has_aux, holomorphic, convention
         As for `grad`.
 
     Returns
@@ -100,15 +121,22 @@ def value_and_grad(
     >>> float(value), [g.tolist() for g in gradient]
     (5.0, [[2.0, 3.0], [1.0, 1.0]])
     """
-    both = _value_and_grad(function, argnums, has_aux, "value_and_grad")
+    both = _value_and_grad(function, argnums, has_aux, "value_and_grad", holomorphic, convention)
     return jit_of(both, _named("value_and_grad", function), EVERYTHING_TRACED)
 
 
 def _value_and_grad(
-    function: Callable[..., Any], argnums: int | Sequence[int], has_aux: bool, caller: str
+    function: Callable[..., Any],
+    argnums: int | Sequence[int],
+    has_aux: bool,
+    caller: str,
+    holomorphic: bool,
+    convention: Convention,
 ) -> Callable[..., Any]:
     check_callable(function, caller)
+    check_convention(convention, caller)
     positions = _positions(argnums, caller)
+    bilinear = holomorphic or convention == "jax"
 
     def both(*args: Any, **kwargs: Any) -> Any:
         here.site = user_site()
@@ -123,11 +151,19 @@ def _value_and_grad(
         result = inner(function)(*arguments, **kwargs)
         value, aux = _split_aux(result, caller) if has_aux else (result, None)
         mark.recording = False
-        target = _scalar(value, caller)
+        target = _scalar(value, caller, "c" if holomorphic else "f")
+        if holomorphic:
+            check_holomorphic(target, starts, mark, caller)
         cotangents = pull_back([target], starts, [_one(target)], lambda v: mark not in v.marks)
         mark.over = True
         gradients = [
-            Array(zeros_like_start(begin) if cotangent is None else flipped(cotangent))
+            Array(
+                zeros_like_start(begin)
+                if cotangent is None
+                else cotangent
+                if bilinear
+                else flipped(cotangent)
+            )
             for begin, cotangent in zip(starts, cotangents, strict=True)
         ]
         nested = unflatten(spec, gradients)
@@ -234,8 +270,8 @@ def _described(result: Any) -> str:
     return f"a tuple of {len(result)}" if isinstance(result, tuple) else f"a {type(result).__name__}"
 
 
-def _scalar(result: Any, caller: str) -> Value:
-    """Return the value of a result that must be one real number."""
+def _scalar(result: Any, caller: str, kind: str = "f") -> Value:
+    """Return the value of a result that must be one number: a real one, or a complex one for the kind "c"."""
     if not isinstance(result, Handle | np.ndarray | np.generic | int | float | complex):
         raise NonScalarOutputError(
             f"{caller} needs a function that returns one number; this one returned a {type(result).__name__}",
@@ -251,13 +287,8 @@ def _scalar(result: Any, caller: str) -> Value:
             why="only a single number has a gradient",
             remedy="sum it (np.sum), or use gt.vjp, gt.jvp or a jacobian",
         )
-    if value.dtype.kind != "f":
-        raise NonScalarOutputError(
-            f"{caller} needs a function that returns a real number; this one returned {value.dtype}",
-            where=user_site(),
-            why="only a real number has a gradient",
-            remedy="return a float: np.real(z), np.abs(z)**2, x.astype(float)",
-        )
+    if value.dtype.kind != kind:
+        raise not_of_kind(value.dtype, kind, caller)
     return value if not isinstance(value, Literal) else Value(value.aval, data=value.data)
 
 

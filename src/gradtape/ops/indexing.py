@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InPlaceError, ShapeError
+from ..errors import DtypeError, InPlaceError, ShapeError
 from ..ir.builder import here
 from ..ir.graph import OPERATORS, Node, Value, constant
 from ..ir.op import NDArray
@@ -19,7 +19,7 @@ from ..ir.types import INTP, Shape
 from ..kinds.accumulate import Accumulate, accumulate
 from ..kinds.index_map import Index, IndexMap, index_map
 from ..kinds.operands import as_value, broadcast_to
-from .cast import convert, zeros_like
+from .cast import convert, drops_imaginary, zeros_like
 from .keys import (
     Hits,
     check_bounds,
@@ -373,7 +373,14 @@ def setitem(x: Value, key: Any, v: Any) -> Value:
 
 def fit_for_write(v: Any, dtype: np.dtype[Any], shape: Shape) -> Value:
     """Return `v` as it is written into elements of this dtype and shape."""
-    value = convert(as_value(v), dtype)
+    value = as_value(v)
+    if value.aval.weak and drops_imaginary(value.dtype, dtype):
+        raise DtypeError(
+            f"a complex number cannot be written into elements of {dtype}",
+            where=here.site,
+            remedy="write its real part, or make the array complex first: x = x.astype(complex)",
+        )
+    value = convert(value, dtype)
     while value.ndim > len(shape) and value.shape[0] == 1:
         value = reshape(value, value.shape[1:])
     try:

@@ -23,7 +23,7 @@ from .handle import Handle, apart, plain
 from .methods import Methods
 from .operators import Operators
 from .sites import user_site
-from .views import Part, Rearranged, stays_contiguous
+from .views import ImaginaryPart, Part, RealPart, Rearranged, stays_contiguous
 
 
 class Array(Operators, Methods, Handle):
@@ -177,6 +177,12 @@ class Array(Operators, Methods, Handle):
         view = Array(rearrange(self.value), self, Rearranged(rearrange))
         view._contiguous = contiguous
         return view
+
+    def seen_through(self, view: RealPart | ImaginaryPart) -> Array:
+        """Return a view of one part of complex numbers."""
+        part = Array(view.read(self.value), self, view)
+        part._contiguous = False
+        return part
 
 
 def wrap(result: Any) -> Any:
