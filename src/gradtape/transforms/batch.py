@@ -1,0 +1,50 @@
+"""Batching: what is recorded for one element, done for all elements of a mapped axis at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from ..ir.builder import at
+from ..ir.graph import Value, extract
+from ..kinds.batching import batch_node
+
+
+def batch(
+    outputs: Sequence[Value],
+    mapped: Mapping[Value, Value],
+    size: int,
+    stop: Callable[[Value], bool],
+) -> list[Value | None]:
+    """Append the nodes that compute `outputs` for every element of a mapped axis.
+
+    Parameters
+    ----------
+    outputs : sequence of Value
+        What was recorded for one element.
+    mapped : mapping of Value to Value
+        For each value that stands for one element, all elements: of its shape with the mapped axis in front.
+    size : int
+        The extent of the mapped axis.
+    stop : callable
+        Predicate on values: those that do not depend on the mapped axis for certain.
+
+    Returns
+    -------
+    list of Value or None
+        For each output, all of its elements, the mapped axis in front; None where it does not depend on the mapped axis.
+
+    Notes
+    -----
+    Nodes that do not depend on the mapped axis are used as they are, so what they compute is computed once. A. Agarwal and I. Ganichev,
+    "Auto-Vectorizing TensorFlow Graphs: Jacobians, Auto-Batching and Beyond", 2019.
+    """
+    found: dict[Value, Value] = dict(mapped)
+    nodes, _ = extract(outputs, mapped, stop=lambda value: stop(value) or value.node is None)
+    for node in nodes:
+        flags = [operand in found for operand in node.inputs]
+        if any(flags):
+            operands = [found.get(operand, operand) for operand in node.inputs]
+            with at(node.site):
+                outs = batch_node(node.op, node, operands, flags, size)
+            found.update(zip(node.outs, outs, strict=True))
+    return [found.get(output) for output in outputs]
