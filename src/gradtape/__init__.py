@@ -18,6 +18,8 @@ from .api.transform import grad as grad
 from .api.transform import jvp as jvp
 from .api.transform import value_and_grad as value_and_grad
 from .api.transform import vjp as vjp
+from .api.vmap import vectorized_map as vectorized_map
+from .api.vmap import vmap as vmap
 from .config import config as config
 from .trace.array import Array as Array
 

@@ -47,3 +47,31 @@ def unflatten(spec: TreeSpec, leaves: Any) -> Any:
 def tree_map(function: Any, tree: Any) -> Any:
     """Return `tree` with `function` applied to each leaf."""
     return optree.tree_map(function, tree)
+
+
+def flatten_all(tree: Any) -> tuple[list[Any], TreeSpec]:
+    """Return the leaves and the structure of nested containers; None is a leaf."""
+    return optree.tree_flatten(tree, none_is_leaf=True)
+
+
+def places_of_all(tree: Any) -> list[str]:
+    """Return where each leaf of `flatten_all` stands, as one would write it."""
+    return ["".join(f"[{key!r}]" for key in path) for path in optree.tree_paths(tree, none_is_leaf=True)]
+
+
+def spread_prefix(prefix: Any, tree: Any, argument: str, reference: str, where: Any = None) -> list[Any]:
+    """Return, for each leaf of `flatten_all`, the leaf of `prefix` that stands above it; None is a leaf of both.
+
+    Raises
+    ------
+    StructureError
+        Where `prefix` is not the outer part of the structure of `tree`.
+    """
+    try:
+        return optree.broadcast_prefix(prefix, tree, none_is_leaf=True)
+    except ValueError as error:
+        raise StructureError(
+            f"{argument} does not match {reference}: {error}",
+            where=where,
+            remedy=f"give one entry for all, or containers like the outer ones of {reference}",
+        ) from None

@@ -28,6 +28,7 @@ from ..trace.handle import Handle
 from ..trace.sites import user_site
 from ..transforms.vjp import vjp
 from ..trees import flatten, place_of_leaf, unflatten
+from . import jacobian as jacobians
 from .convention import flipped
 
 Unconnected: TypeAlias = typing.Literal["none", "zero", "raise"]
@@ -234,6 +235,122 @@ class GradientTape:
                 for part, begin in zip(found, starts, strict=True)
             ]
         return unflatten(spec, [None if part is None else Array(_unliteral(flipped(part))) for part in found])
+
+    def jacobian(
+        self,
+        target: Any,
+        sources: Any,
+        unconnected_gradients: Unconnected = "none",
+        parallel_iterations: int | None = None,
+        experimental_use_pfor: bool = True,
+    ) -> Any:
+        """Return the Jacobian of `target` in `sources`.
+
+        Parameters
+        ----------
+        target : Array
+            What to differentiate: one array.
+        sources : Array or nest of Arrays
+            What to differentiate in: watched arrays, or anything computed from them.
+        unconnected_gradients : {"none", "zero", "raise"}, default "none"
+            What stands for a source from which no differentiable path leads to the target.
+        parallel_iterations : int, optional
+            How many rows of the Jacobian are computed at once; by default all. Fewer take less memory: one program runs once per chunk.
+        experimental_use_pfor : bool, default True
+            Whether rows are computed together; otherwise one after another, with the same result.
+
+        Returns
+        -------
+        nest of Array or None
+            In the structure of `sources`, each of shape ``target.shape + source.shape``.
+
+        Raises
+        ------
+        TapeError
+            If the tape was never entered, or is a one-shot tape whose record has been used.
+        ArgumentError
+            For several targets, and for arguments that cannot be used.
+        UnconnectedError
+            If there is no path, and that is to be an error.
+
+        Examples
+        --------
+        >>> import numpy as np, gradtape as gt
+        >>> with gt.GradientTape() as tape:
+        ...     x = tape.watch(np.array([1.0, 2.0]))
+        ...     y = x**2 * x[::-1]
+        >>> tape.jacobian(y, x)
+        Array([[4., 1.],
+               [4., 4.]])
+        """
+        request = jacobians.Request(
+            "jacobian", unconnected_gradients, parallel_iterations, experimental_use_pfor
+        )
+        return self._consumed(jacobians.jacobian, target, sources, request)
+
+    def batch_jacobian(
+        self,
+        target: Any,
+        source: Any,
+        unconnected_gradients: Unconnected = "none",
+        parallel_iterations: int | None = None,
+        experimental_use_pfor: bool = True,
+    ) -> Any:
+        """Return the Jacobian of each row of `target` in the same row of `source`.
+
+        The first axis of both counts examples that do not influence each other.
+
+        Parameters
+        ----------
+        target, source : Array
+            Of rank 2 at least, with the same first extent.
+        unconnected_gradients, parallel_iterations, experimental_use_pfor
+            As for `jacobian`; the rows that count for `parallel_iterations` are those of the Jacobian of one example.
+
+        Returns
+        -------
+        Array or None
+            Of shape ``target.shape + source.shape[1:]``.
+
+        Raises
+        ------
+        ShapeError
+            Where the shapes are not as said.
+        ArgumentError
+            If a row of `target` depends on another row of `source`; it says which.
+
+        Examples
+        --------
+        >>> import numpy as np, gradtape as gt
+        >>> with gt.GradientTape() as tape:
+        ...     x = tape.watch(np.array([[1.0, 2.0], [3.0, 4.0]]))
+        ...     y = x**2
+        >>> tape.batch_jacobian(y, x)
+        Array([[[2., 0.],
+                [0., 4.]],
+        <BLANKLINE>
+               [[6., 0.],
+                [0., 8.]]])
+        """
+        request = jacobians.Request(
+            "batch_jacobian", unconnected_gradients, parallel_iterations, experimental_use_pfor
+        )
+        return self._consumed(jacobians.batch_jacobian, target, source, request)
+
+    def _consumed(self, work: Any, target: Any, sources: Any, request: jacobians.Request) -> Any:
+        """Do work that uses up the record of a one-shot tape; one that fails leaves the tape as it was."""
+        mark = self._live(request.caller)
+        here.site = user_site(3)
+        recording = mark.recording
+        if self._persistent:
+            return work(mark, target, sources, request)
+        try:
+            mark.recording = False
+            result = work(mark, target, sources, request)
+            recording, self._used = False, True
+        finally:
+            mark.recording = recording
+        return result
 
     def _live(self, caller: str) -> Mark:
         if self._mark is None:

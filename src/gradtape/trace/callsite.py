@@ -167,7 +167,7 @@ class CallSite:
     def trace(self, call: Call) -> Specialisation | None:
         """Trace one call; None where what it captures is being watched, so that the call belongs to a tape."""
         self.traces += 1
-        trace = Trace(self.name)
+        trace = Trace(f"the jitted function {self.name!r}")
         leaves, trace.inputs = call.placeholders(trace)
         try:
             args, kwargs = call.with_leaves(leaves)

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from ..config import config
-from ..errors import LeakedValueError
+from ..errors import ConcretizationError, LeakedValueError
 from ..ir.graph import Graph, Node, Value, extract
 from ..ir.op import NDArray
 from ..runtime.program import repeated_program
+from .guards import mapped_by
 from .sites import user_site
 
 SMALL_WORK = 200_000
@@ -28,12 +29,23 @@ def force(values: Sequence[Value]) -> list[NDArray]:
     ------
     LeakedValueError
         For a value of a jitted function that has returned.
+    ConcretizationError
+        For an element of an axis that `vmap` maps.
     """
     pending = [value for value in values if value.data is None]
     if pending:
         nodes, leaves = extract(pending)
         for leaf in leaves:
             if leaf.data is None:
+                mapped = mapped_by(leaf)
+                if mapped is not None:
+                    raise ConcretizationError(
+                        f"Python asked for the number of an array in {mapped.described}",
+                        where=user_site(),
+                        why="one element stands for all elements along the mapped axis, and they need not agree",
+                        remedy="use np.where(condition, a, b) in place of a branch, and index arrays in place of slices that depend "
+                        "on values",
+                    )
                 raise LeakedValueError(
                     "a traced array was used after the jitted function that made it had returned",
                     where=user_site(),

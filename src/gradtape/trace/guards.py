@@ -19,13 +19,13 @@ class Guard:
 
 
 class Trace(Mark):
-    """Follows everything that depends on the arguments of the call that is being traced."""
+    """Follows everything that depends on the arguments of the call that is being traced; `described` says of which function."""
 
-    __slots__ = ("_seen", "function", "guards", "inputs")
+    __slots__ = ("_seen", "described", "guards", "inputs")
 
-    def __init__(self, function: str) -> None:
+    def __init__(self, described: str) -> None:
         super().__init__()
-        self.function = function
+        self.described = described
         self.inputs: list[Value] = []
         self.guards: list[Guard] = []
         self._seen: dict[Value, int] = {}
@@ -42,6 +42,20 @@ class Trace(Mark):
         self.recording = False
         for value in self.inputs:
             value.data = None
+
+
+class Mapped(Trace):
+    """Follows what depends on an element of a mapped axis: one stands for all of them, and has no numbers."""
+
+    __slots__ = ()
+
+
+def mapped_by(value: Value) -> Mapped | None:
+    """Return who maps the axis of which a value is one element, if anybody."""
+    for mark in value.marks:
+        if isinstance(mark, Mapped) and mark.recording:
+            return mark
+    return None
 
 
 def trace_of(value: Value) -> Trace | None:

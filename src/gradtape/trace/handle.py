@@ -14,6 +14,7 @@ from ..ir.graph import Value
 from ..ir.types import Shape
 from ..ops.indexing import fit_for_write
 from .force import force
+from .guards import mapped_by
 from .views import View
 
 
@@ -29,7 +30,7 @@ class Handle:
         self._derived = None if base is None else base.value
         self._contiguous = True
         value.owner = weakref.ref(self)
-        if config.eager:
+        if config.eager and mapped_by(value) is None:
             force([value])
 
     @property

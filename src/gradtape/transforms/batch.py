@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ..ir.builder import at
-from ..ir.graph import Value, extract
+from ..ir.graph import Node, Value, extract
 from ..kinds.batching import batch_node
+from . import one_hot
+from .one_hot import OneHot
 
 
 def batch(
     outputs: Sequence[Value],
-    mapped: Mapping[Value, Value],
+    mapped: Mapping[Value, Value | OneHot],
     size: int,
     stop: Callable[[Value], bool],
 ) -> list[Value | None]:
@@ -21,7 +23,7 @@ def batch(
     ----------
     outputs : sequence of Value
         What was recorded for one element.
-    mapped : mapping of Value to Value
+    mapped : mapping of Value to Value or OneHot
         For each value that stands for one element, all elements: of its shape with the mapped axis in front.
     size : int
         The extent of the mapped axis.
@@ -38,13 +40,26 @@ def batch(
     Nodes that do not depend on the mapped axis are used as they are, so what they compute is computed once. A. Agarwal and I. Ganichev,
     "Auto-Vectorizing TensorFlow Graphs: Jacobians, Auto-Batching and Beyond", 2019.
     """
-    found: dict[Value, Value] = dict(mapped)
+    found: dict[Value, Value | OneHot] = dict(mapped)
     nodes, _ = extract(outputs, mapped, stop=lambda value: stop(value) or value.node is None)
     for node in nodes:
         flags = [operand in found for operand in node.inputs]
         if any(flags):
             operands = [found.get(operand, operand) for operand in node.inputs]
             with at(node.site):
-                outs = batch_node(node.op, node, operands, flags, size)
-            found.update(zip(node.outs, outs, strict=True))
-    return [found.get(output) for output in outputs]
+                found.update(zip(node.outs, _outputs(node, operands, flags, size), strict=True))
+    return [_array(found[output]) if output in found else None for output in outputs]
+
+
+def _outputs(
+    node: Node, operands: Sequence[Value | OneHot], flags: Sequence[bool], size: int
+) -> tuple[Value | OneHot, ...]:
+    if any(isinstance(operand, OneHot) for operand in operands):
+        out = one_hot.apply(node, operands, flags)
+        if out is not None:
+            return (out,)
+    return batch_node(node.op, node, [_array(operand) for operand in operands], flags, size)
+
+
+def _array(operand: Value | OneHot) -> Value:
+    return operand.dense() if isinstance(operand, OneHot) else operand

@@ -1,0 +1,92 @@
+"""Linear maps on a basis: the rows or columns of a Jacobian, many at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from ..ir.graph import OPERATORS, Mark, Value, constant
+from ..ir.types import INTP, aval
+from ..kinds.batching import in_front
+from .batch import batch
+from .jvp import jvp
+from .one_hot import OneHot
+from .vjp import vjp
+
+Stop = Callable[[Value], bool]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class LinearMap:
+    """Values that depend linearly on a seed.
+
+    Attributes
+    ----------
+    seed : Value
+        A placeholder.
+    outs : tuple of Value or None
+        What depends on it; None where nothing does.
+    mark : Mark
+        On every value between the seed and the outs.
+    """
+
+    seed: Value
+    outs: tuple[Value | None, ...]
+    mark: Mark
+
+    def at(self, seeds: Value | OneHot) -> list[Value | None]:
+        """Append the nodes that apply the map to many seeds; seeds and results stand along a leading axis."""
+        count = seeds.count if isinstance(seeds, OneHot) else seeds.shape[0]
+        connected = [out for out in self.outs if out is not None]
+        found = iter(batch(connected, {self.seed: seeds}, count, lambda value: self.mark not in value.marks))
+        results: list[Value | None] = []
+        for out in self.outs:
+            if out is None:
+                results.append(None)
+            else:
+                applied = next(found)
+                results.append(in_front(out, count) if applied is None else applied)
+        return results
+
+
+def pullback(target: Value, sources: Sequence[Value], stop: Stop) -> LinearMap:
+    """Return the map from a cotangent of `target` to cotangents of `sources`, by reverse mode (see `vjp`)."""
+    mark = Mark()
+    seed = Value(aval(target.shape, target.dtype), marks=(mark,))
+    pulled = vjp([target], sources, [seed], stop)
+    mark.recording = False
+    return LinearMap(seed, tuple(pulled), mark)
+
+
+def pushforward(targets: Sequence[Value], source: Value, stop: Stop) -> LinearMap:
+    """Return the map from a tangent of `source` to tangents of `targets`, by forward mode (see `jvp`)."""
+    mark = Mark()
+    seed = Value(aval(source.shape, source.dtype), marks=(mark,))
+    pushed = jvp(targets, [source], [seed], stop)
+    mark.recording = False
+    return LinearMap(seed, tuple(pushed), mark)
+
+
+def unit_vectors(like: Value) -> Value | OneHot:
+    """Return the basis of arrays like this one, along a leading axis."""
+    size = prod(like.shape)
+    if size == 1:
+        return OPERATORS["reshape"](
+            OPERATORS["convert"](constant(np.ones(1)), like.dtype), (1, *like.shape)
+        )
+    return OneHot(like.shape, like.dtype, constant(np.arange(size, dtype=INTP)), True)
+
+
+def chosen_unit_vectors(like: Value, rows: Value) -> OneHot:
+    """Return the elements of the basis at these positions."""
+    return OneHot(like.shape, like.dtype, rows, False)
+
+
+def unit_rows(like: Value, rows: Value) -> Value:
+    """Return the elements of the basis of one row, at these positions, in every row of arrays like this one."""
+    inner = OneHot(like.shape[1:], like.dtype, rows, False).dense()
+    shape = (rows.shape[0], *like.shape)
+    return OPERATORS["expand"](inner, shape, (0, *range(2, len(shape))))
