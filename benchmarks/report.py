@@ -47,6 +47,19 @@ def results_table(rows: Sequence[dict[str, Any]]) -> str:
     return table(COLUMNS, N_NAMES, (_cells(row, best.get((row["work"], row["size"]))) for row in rows))
 
 
+def speed_table(rows: Sequence[dict[str, Any]]) -> str:
+    """One line for each work and size: the time of value and gradient by each tool, in microseconds."""
+    tools = list(dict.fromkeys(row["tool"] for row in rows))
+    times = {(row["work"], row["size"], row["tool"]): 1e6 * row["gradient_s"] for row in rows}
+    works = list(dict.fromkeys((row["work"], row["size"]) for row in rows))
+    lines = [[*name, *[_microseconds(times.get((*name, tool))) for tool in tools]] for name in works]
+    return table(("work", "size", *[f"{tool} us" for tool in tools]), 2, lines)
+
+
+def _microseconds(time: float | None) -> str:
+    return "" if time is None else f"{time:.3g}" if time < 1000 else f"{time:,.0f}"
+
+
 def _cells(row: dict[str, Any], best: float | None) -> list[str]:
     return [
         row["work"],

@@ -45,10 +45,20 @@ def main() -> None:
         text = f"{report.NOTES}\n{report.results_table(rows)}"
         text += "".join(f"\n{remark}\n" for remark in absences + failures)
         out = options.out or HERE / "RESULTS.md"
+        if options.readme and not failures:
+            write_readme(f"{report.speed_table(rows)}\n{report.machine(PACKAGES)}\n")
     text = f"{text}\n{report.machine(PACKAGES)}\n"
     print(text)
     out.write_text(text)
     sys.exit(bool(failures))
+
+
+def write_readme(text: str) -> None:
+    """Put a text between the marks of the speed table in the README."""
+    readme = HERE.parent / "README.md"
+    mark = "<!-- speed table -->"
+    before, _, after = readme.read_text().split(mark)
+    readme.write_text(f"{before}{mark}\n{text}{mark}{after}")
 
 
 def arguments() -> argparse.Namespace:
@@ -57,6 +67,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--tools", type=chosen_of(TOOLS), default=list(TOOLS), help="of " + ",".join(TOOLS))
     parser.add_argument("--sizes", type=lambda text: text.split(","), help="instead of each work's own sizes")
     parser.add_argument("--seconds", type=float, default=2.0, help="for each of value and gradient (2)")
+    parser.add_argument("--readme", action="store_true", help="write the times into the README as well")
     parser.add_argument("--quick", action="store_true", help="small sizes and few repetitions")
     parser.add_argument("--startup", action="store_true", help="time from process start to first gradient")
     parser.add_argument("--runs", type=int, default=7, help="processes for each line of --startup (7)")

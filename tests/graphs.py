@@ -124,7 +124,8 @@ def assert_slopes(
     step: float = 1e-5,
     rtol: float = 2e-5,
 ) -> int:
-    """Compare derivatives along a line with central differences, wherever the differences to either side agree.
+    """Compare derivatives along a line with central differences, wherever the differences to either side
+    agree.
 
     Returns
     -------

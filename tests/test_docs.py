@@ -1,8 +1,8 @@
-"""Every Python block of the documentation runs and prints what stands below it; so do the examples in docstrings.
+"""Every Python block of the documentation runs and prints what stands below it; so do examples in docstrings.
 
-The blocks of a page share one namespace. A block of ``>>>`` lines is a doctest. Any other block is a program: a first line
-``# raises ShapeError`` or ``# warns CacheWarning`` says how it ends, and a text block right below it is what it prints, error or
-warning included. ``--update-golden`` writes these text blocks anew.
+The blocks of a page share one namespace. A block of ``>>>`` lines is a doctest. Any other block is a program:
+a first line ``# raises ShapeError`` or ``# warns CacheWarning`` says how it ends, and a text block below it
+is what it prints, error or warning included. ``--update-golden`` writes these text blocks anew.
 """
 
 from __future__ import annotations
@@ -36,7 +36,11 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 MODULES = ["gradtape", *sorted(module.name for module in pkgutil.walk_packages(gt.__path__, "gradtape."))]
-PUBLIC = [name for name in dir(gt) if not name.startswith("_") and not inspect.ismodule(getattr(gt, name))]
+PUBLIC = [
+    name
+    for name, member in vars(gt).items()
+    if getattr(member, "__module__", type(member).__module__).startswith("gradtape.") and name[0] != "_"
+]
 
 FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 ENDING = re.compile(r"# (raises|warns) (\w+)\n")
@@ -126,7 +130,7 @@ def test_page(page: Path, request: pytest.FixtureRequest) -> None:
         printed = run(block, namespace, page.name)
         if block.output is None:
             continue
-        if request.config.getoption("--update-golden", default=False):
+        if request.config.getoption("--update-golden"):
             updated += [text[end : block.output.start("text")], printed]
             end = block.output.end("text")
         else:

@@ -1,4 +1,4 @@
-"""Every error and warning: it has a page, a place in the tree, a program with public names that raises it, and a message that helps."""
+"""Every error and warning has a page, a place in the tree, a program that raises it, a message that helps."""
 
 from __future__ import annotations
 

@@ -101,7 +101,10 @@ def test_random_programs(recipe, rows, columns, seed):
     dx, dy = rng.normal(size=x.shape), rng.normal(size=y.shape)
     _, tangent = gt.jvp(f, (x, y), (dx, dy))
     weights = rng.normal(size=np.shape(expected))
-    loss = lambda x, y: np.sum(f(x, y) * weights)
+
+    def loss(x, y):
+        return np.sum(f(x, y) * weights)
+
     gx, gy = gt.grad(loss, argnums=(0, 1))(x, y)
     left, right = np.sum(gx * dx) + np.sum(gy * dy), np.sum(tangent * weights)
     np.testing.assert_allclose(left, right, rtol=1e-9, atol=1e-11)

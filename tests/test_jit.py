@@ -178,7 +178,7 @@ def test_too_many_traces_warn_once_and_stay_correct():
     ],
 )
 def test_numbers_of_traced_values_are_an_error(body):
-    with pytest.raises(gt.errors.ConcretizationError, match="test_jit.py"):
+    with pytest.raises(gt.errors.ConcretizationError, match=r"test_jit\.py"):
         gt.jit(body)(1.5)
 
 

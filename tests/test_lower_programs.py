@@ -1,4 +1,5 @@
-"""Whole programs: random graphs three ways, guards, indices out of bounds, writes in place, views, structure budgets."""
+"""Whole programs: random graphs three ways, guards, indices out of bounds, writes in place, views,
+structure budgets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Every NumPy function that is followed does as NumPy does, and its derivative is right; driven by the functions' own samples."""
+"""Every NumPy function that is followed does as NumPy does, and its derivative is right; driven by the
+functions' own samples."""
 
 from __future__ import annotations
 
@@ -78,7 +79,8 @@ class Call:
         return argument
 
     def traced(self, plain: int = 0) -> tuple[list[Any], list[Value], list[np.ndarray[Any, Any]]]:
-        """Return the arguments with graph inputs in place of arrays (but for the first `plain` of them), these, and the arrays."""
+        """Return the arguments with graph inputs in place of arrays (but for the first `plain` of them),
+        these, and the arrays."""
         inputs: list[Value] = []
         arrays: list[np.ndarray[Any, Any]] = []
         seen = 0
@@ -183,7 +185,8 @@ def test_some_arguments_are_plain_arrays(key: Any, sample: Sample) -> None:
 
 
 def degenerate() -> Iterator[tuple[str, Callable[..., Any]]]:
-    """How shapes are made degenerate: to numbers, to nothing in front, to nothing behind, to single elements."""
+    """How shapes are made degenerate: to numbers, to nothing in front, to nothing behind, to single
+    elements."""
     yield "number", lambda shape: ()
     yield "empty-first", lambda shape: (0, *shape[1:]) if shape else ()
     yield "empty-last", lambda shape: (*shape[:-1], 0) if shape else ()

@@ -136,7 +136,7 @@ def test_non_scalar_targets_are_summed_and_seeds_weigh():
     )
     with pytest.raises(gt.errors.ShapeError, match="output_gradients"):
         tape.gradient(y, x, output_gradients=np.ones(3))
-    with pytest.raises(gt.errors.ShapeError, match="2 entries for 1 targets|shape"):
+    with pytest.raises(gt.errors.ShapeError, match="shape"):
         tape.gradient(y, x, output_gradients=[1.0, 10.0, 3.0])
 
 
@@ -210,16 +210,22 @@ def test_other_values_of_the_recording_are_kept_while_the_user_holds_them():
     assert y.value.data is not None
 
 
-def test_recording_is_released():
-    with gt.GradientTape() as tape:
-        x = tape.watch(np.arange(4.0))
-        y = np.exp(x)
-        gone = weakref.ref(y.value)
-        z = np.sum(y)
-    tape.gradient(z, x).numpy()
-    del y, z
+def test_recording_is_released_without_the_cycle_collector():
     gc.collect()
-    assert gone() is None
+    gc.disable()
+    try:
+        for persistent in (False, True):
+            with gt.GradientTape(persistent=persistent) as tape:
+                x = tape.watch(np.arange(4.0))
+                y = np.exp(x)
+                gone = weakref.ref(y.value)
+                z = np.sum(y * y)
+            g = tape.gradient(z, x)
+            g.numpy()
+            del y, z, g
+            assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_each_thread_sees_its_own_line_and_result():

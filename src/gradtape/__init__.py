@@ -5,9 +5,11 @@
 array([2., 4.])
 """
 
+import importlib as _importlib
+import typing as _typing
+
 from . import errors as errors
 from . import ops as _rows  # noqa: F401 - the rows enter themselves
-from .api import inspect as inspect
 from .api.check import check_grads as check_grads
 from .api.create import asarray as asarray
 from .api.create import constant as constant
@@ -23,4 +25,14 @@ from .api.vmap import vmap as vmap
 from .config import config as config
 from .trace.array import Array as Array
 
+if _typing.TYPE_CHECKING:
+    from .api import inspect as inspect
+
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> object:
+    """Import `inspect` when it is first used: it brings the compiler with it, which is not needed to run cached kernels."""
+    if name == "inspect":
+        return _importlib.import_module(".api.inspect", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

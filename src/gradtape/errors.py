@@ -38,7 +38,7 @@ from types import FrameType
 from typing import Any, Final
 
 LIBRARIES: Final = frozenset({__name__.partition(".")[0], "numpy", "scipy"})
-"""Whose frames are not the user's: NumPy's and SciPy's own Python code stands between an array and the line that used it."""
+"""Whose frames are not the user's: code of NumPy and SciPy stands between an array and the line that used it."""
 
 
 class GradtapeError(Exception):

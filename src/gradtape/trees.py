@@ -17,7 +17,7 @@ def flatten(tree: Any) -> tuple[list[Any], TreeSpec]:
 
 
 def flatten_up_to(spec: TreeSpec, tree: Any, argument: str, reference: str, where: Any = None) -> list[Any]:
-    """Return the parts of `tree` that stand where `spec` has leaves; `where` is the place in the user's code, for the error.
+    """Return the parts of `tree` that stand where `spec` has leaves; `where` is a place for the error.
 
     Raises
     ------

@@ -49,8 +49,9 @@ def check_grads(
 
     Notes
     -----
-    Richardson's extrapolation of central differences (L. F. Richardson 1911) in the direction v: (4 d(h/2) - d(h)) / 3 has an error of
-    h**4. The reverse mode is right exactly if <w, J v> = <J^T w, v> for random v and w.
+    Richardson's extrapolation of central differences (L. F. Richardson 1911) in the direction v:
+    (4 d(h/2) - d(h)) / 3 has an error of h**4. The reverse mode is right exactly if <w, J v> = <J^T w, v> for
+    random v and w.
 
     Examples
     --------
@@ -145,7 +146,8 @@ def _richardson(
 ) -> np.ndarray[Any, Any]:
     wide = (evaluate(step) - evaluate(-step)) / (2 * step)
     narrow = (evaluate(step / 2) - evaluate(-step / 2)) / step
-    return (4 * narrow - wide) / 3
+    extrapolated: np.ndarray[Any, Any] = (4 * narrow - wide) / 3
+    return extrapolated
 
 
 def _vector(tree: Any) -> np.ndarray[Any, Any]:
@@ -162,8 +164,8 @@ def _compare(got: Any, expected: Any, what: str, reference: str, rtol: float, at
     if not np.allclose(got, expected, rtol=rtol, atol=max(atol, rtol * scale), equal_nan=True):
         worst = int(np.argmax(np.abs(got - expected)))
         raise GradientCheckError(
-            f"{what} disagrees with {reference}: element {worst} is {got[worst]!r}, expected {expected[worst]!r}",
+            f"{what} disagrees with {reference}: element {worst} is {got[worst]:.8g} and not {expected[worst]:.8g}",
             where=user_site(),
             why="a derivative is cut or wrong, or the function has a kink or jump near these arguments",
-            remedy="check at other arguments; look for stop_gradient, conversions to integers, and custom derivatives",
+            remedy="check at other arguments; look for stop_gradient and conversions to integers",
         )

@@ -154,7 +154,7 @@ def _specialisation(function: Jitted, args: tuple[Any, ...], kwargs: dict[str, A
         site.call(args, kwargs)
         branches: Branches = site.branches[Call(args, kwargs, site.static).key]
         return branches.all()[-1]
-    found = [s for branches in site.branches.values() for s in branches.all()]
+    found: list[Specialisation] = [s for branches in site.branches.values() for s in branches.all()]
     if not found:
         raise ArgumentError(
             f"{site.name} has not been called yet, so there is nothing to look at",

@@ -8,6 +8,7 @@ from typing import Any, overload
 from ..config import config
 from ..errors import ArgumentError, DtypeError, InternalError
 from ..runtime.callable import FastCallable, vectorcalled
+from ..runtime.entry import NativeFunction
 from ..trace.callsite import CallSite, Specialisation
 from ..trace.signature import StaticArguments
 from ..trace.sites import user_site, without_internals
@@ -53,12 +54,17 @@ class Jitted(FastCallable):
             return
         self._chain = [specialisation, *self._chain[: CHAIN_LENGTH - 1]]
         fallback: Any = self._answer
-        for link in reversed(self._chain):
-            assert link.native is not None
-            native = link.program.bind(fallback, link.native.statics)
-            rest, fallback = fallback, native
-        self.install(native)
-        self.fallback = rest
+        for link in reversed(self._chain[1:]):
+            fallback = _bound(link, fallback)
+        self.install(_bound(specialisation, fallback))
+        self.fallback = fallback
+
+
+def _bound(specialisation: Specialisation, fallback: Callable[..., Any]) -> NativeFunction:
+    assert specialisation.native is not None
+    native = specialisation.program.bind(fallback, specialisation.native.statics)
+    assert native is not None
+    return native
 
 
 @overload

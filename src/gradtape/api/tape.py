@@ -25,8 +25,8 @@ from ..kinds.operands import as_value, broadcast_to
 from ..ops.cast import convert
 from ..trace.array import Array
 from ..trace.handle import Handle
+from ..trace.replay import gradients
 from ..trace.sites import user_site
-from ..transforms.vjp import vjp
 from ..trees import flatten, place_of_leaf, unflatten
 from . import jacobian as jacobians
 from .convention import flipped
@@ -174,8 +174,8 @@ class GradientTape:
         output_gradients : array_like or nest of them, optional
             One weight per target, of its shape, in place of ones.
         unconnected_gradients : {"none", "zero", "raise"}, default "none"
-            What stands for a source from which no differentiable path leads to a target: None, zeros of the source's shape, or an
-            error.
+            What stands for a source from which no differentiable path leads to a target: None, zeros of the
+            source's shape, or an error.
 
         Returns
         -------
@@ -217,8 +217,8 @@ class GradientTape:
             for value, seed in zip(targets, seeds, strict=True)
             if mark in value.marks and is_inexact(value.dtype)
         ]
-        pulled = vjp(
-            [v for v, _ in chosen], starts, [s for _, s in chosen], lambda value: mark not in value.marks
+        pulled = gradients(
+            [v for v, _ in chosen], starts, [s for _, s in chosen], mark, last=not self._persistent
         )
         found = [
             part if mark in begin.marks and is_inexact(begin.dtype) else None
@@ -391,8 +391,8 @@ def _unconnected(sources: Any, position: int) -> UnconnectedError:
     return UnconnectedError(
         f"no differentiable path leads from sources{place_of_leaf(sources, position)} to the target",
         where=here.site,
-        why="the source was not watched before it was used, was not used, or the way leads through something without a derivative "
-        "(an integer, x.numpy(), stop_gradient)",
+        why="the source was not watched before it was used, was not used, or the way leads through something "
+        "without a derivative (an integer, x.numpy(), stop_gradient)",
         remedy='watch it first and stay with arrays, or take zeros: unconnected_gradients="zero"',
     )
 

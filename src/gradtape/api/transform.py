@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -191,7 +192,7 @@ def chosen_arguments(args: Sequence[Any], positions: Sequence[int], caller: str)
     for position in positions:
         if not -len(args) <= position < len(args):
             raise ArgumentError(
-                f"{caller}: argnums names argument {position}, but the call has {len(args)} positional arguments",
+                f"{caller}: argnums names argument {position}, but the call has {len(args)} positional ones",
                 where=user_site(),
                 remedy="pass the argument by position, or change argnums",
             )
@@ -213,7 +214,8 @@ def chosen_arguments(args: Sequence[Any], positions: Sequence[int], caller: str)
 def split_aux(result: Any, caller: str) -> tuple[Any, Any]:
     if not isinstance(result, tuple) or len(result) != 2:
         raise StructureError(
-            f"{caller} with has_aux=True needs a function that returns a pair (number, aux); got {_described(result)}",
+            f"{caller} with has_aux=True needs a function that returns a pair (number, aux); "
+            f"this one returned {_described(result)}",
             where=user_site(),
             remedy="return a pair, or leave has_aux away",
         )
@@ -261,11 +263,9 @@ def named(prefix: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def stand_in(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
 
-    try:
+    with contextlib.suppress(AttributeError, TypeError):  # builtins and callables without a name
         # A jitted function keeps its name in its __dict__, which must not overwrite ours.
         functools.update_wrapper(stand_in, function, updated=())
-    except (AttributeError, TypeError):  # builtins and callables without a name
-        pass
     name = getattr(function, "__name__", type(function).__name__)
     stand_in.__name__ = f"{prefix}({name})"
     stand_in.__qualname__ = f"{prefix}({getattr(function, '__qualname__', name)})"

@@ -55,9 +55,7 @@ def merge_marks(values: Sequence[Value]) -> tuple[Mark, ...]:
     """Return the marks that a node with these inputs hands on: those that are recording."""
     marks: tuple[Mark, ...] = ()
     for value in values:
-        theirs = value.marks
-        if theirs and theirs is not marks:
-            for mark in theirs:
-                if mark.recording and mark not in marks:
-                    marks = (*marks, mark)
+        for mark in value.marks:
+            if mark.recording and mark not in marks:
+                marks = (*marks, mark)
     return marks

@@ -1,7 +1,8 @@
 """The graph: values, the nodes that make them, and closed views of them.
 
-A `Value` is a place in a directed acyclic graph that grows as the user's code runs. A `Node` applies one op. A `Graph` is a closed view of such a
-DAG: inputs, nodes in topological order, outputs. Transforms append nodes that refer to the values already there; nothing is ever rewritten in place.
+A `Value` is a place in a directed acyclic graph that grows as the user's code runs. A `Node` applies one op. A `Graph` is a
+closed view of such a DAG: inputs, nodes in topological order, outputs. Transforms append nodes that refer to the values already
+there; nothing is ever rewritten in place.
 """
 
 from __future__ import annotations
@@ -177,16 +178,44 @@ class Site:
 
 
 class Node:
-    """One application of an op to values."""
+    """One application of an op to values.
 
-    __slots__ = ("__weakref__", "inputs", "op", "outs", "params", "site")
+    A value keeps its node alive, and the node its inputs, but not the other way round: what nobody can reach any more is released at
+    once, without waiting for Python's cycle collector.
+    """
+
+    __slots__ = ("__weakref__", "_marks", "_outs", "_types", "inputs", "op", "params", "site")
 
     def __init__(self, op: Op, inputs: tuple[Value, ...], params: dict[str, Any], site: Any = None) -> None:
         self.op = op
         self.inputs = inputs
         self.params = params
-        self.outs: tuple[Value, ...] = ()
         self.site = site
+
+    @property
+    def outs(self) -> tuple[Value, ...]:
+        """The outputs; one that nobody holds is made anew."""
+        found = tuple([reference() for reference in self._outs])
+        if None in found:
+            found = tuple([self._remade(index) if out is None else out for index, out in enumerate(found)])
+        return found  # type: ignore[return-value]
+
+    @outs.setter
+    def outs(self, outs: tuple[Value, ...]) -> None:
+        self._outs = [weakref.ref(out) for out in outs]
+        self._types = tuple([out.aval for out in outs])
+        self._marks = outs[0].marks if outs else ()
+
+    def set_out(self, out: Value) -> None:
+        """Make `out` the only output: `outs`, quicker."""
+        self._outs = [weakref.ref(out)]
+        self._types = (out.aval,)
+        self._marks = out.marks
+
+    def _remade(self, index: int) -> Value:
+        out = Value(self._types[index], self, index, None, self._marks)
+        self._outs[index] = weakref.ref(out)
+        return out
 
     @property
     def out(self) -> Value:
@@ -289,9 +318,7 @@ def extract(
             if node in done:
                 continue
             stack.append((None, node))
-            for operand in reversed(node.inputs):
-                if operand not in seen:
-                    stack.append((operand, None))
+            stack.extend([(operand, None) for operand in reversed(node.inputs) if operand not in seen])
     return nodes, leaves
 
 

@@ -36,6 +36,9 @@ def as_array(operand: Any, argument: str = "operand") -> Value:
 def promoted(*operands: Any) -> list[Value]:
     """Return operands as arrays of their common dtype."""
     arrays = [as_array(operand) for operand in operands]
+    dtype = arrays[0].dtype
+    if all(array.dtype is dtype for array in arrays):
+        return arrays
     dtype = np.result_type(*[array.dtype for array in arrays])
     return [OPERATORS["convert"](array, dtype) for array in arrays]
 
@@ -59,7 +62,8 @@ def concrete(operand: Any, argument: str) -> NDArray:
             raise ConcretizationError(
                 f"{argument} of shape {operand.shape} is traced, and its numbers are needed",
                 where=here.site,
-                why="the shape of the result (or what is computed) depends on them, and a trace knows only shapes and dtypes",
+                why="the shape of the result (or what is computed) depends on them, and a trace "
+                "knows only shapes and dtypes",
                 remedy="pass an ndarray or a Python number, or call it outside of the jitted function",
             )
         return data

@@ -1,4 +1,5 @@
-"""The contract kind: products of two arrays summed over shared letters, ``out[o] = sum x[a] y[b]``. Bilinear."""
+"""The contract kind: products of two arrays summed over shared letters, ``out[o] = sum x[a] y[b]``.
+Bilinear."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ Letters = tuple[int, ...]
 class Contract(Op):
     """The one op of its kind. Parameters ``x``, ``y``, ``out``: the letters (small integers) of the axes.
 
-    No letter repeats within an operand, every output letter occurs in an operand, and every letter that is summed over
+    No letter repeats within an operand, every output letter occurs in an operand, and every letter that is
+    summed over
     occurs in both (what occurs in one alone is summed before).
     """
 
@@ -46,7 +48,8 @@ class Contract(Op):
                         f"shapes {a.shape} and {b.shape} do not fit: an axis that is summed over has extents "
                         f"{extents[letter]} and {extent}",
                         where=here.site,
-                        remedy="transpose an operand or check which axes meet (the last of the first, the last but one of the second)",
+                        remedy="transpose an operand or check which axes meet (the last of the "
+                        "first, the last but one of the second)",
                     )
         return (aval(tuple(extents[letter] for letter in params["out"]), a.dtype),)
 

@@ -148,19 +148,22 @@ class Elementwise(Op):
         key = tuple([id(x.aval) if type(x) is Value else type(x) for x in operands])
         plan = self._plans.get(key)
         if plan is None:
+            if np.ndarray in key:
+                return self(*[as_value(x) if type(x) is np.ndarray else x for x in operands])
             result = self._emit(operands, params)
             if (made := _plan(result, operands)) is not None:
                 self._plans[key] = made
             return result
-        inputs = tuple(
-            [
-                x if dtype is None else _number(x, dtype) if x else conform(as_value(x), dtype, ())
-                for x, dtype in zip(operands, plan.numbers, strict=True)
-            ]
-        )
-        node = Node(self, inputs, params, here.site)
-        result = Value(plan.aval, node, 0, None, merge_marks(inputs))
-        node.outs = (result,)
+        if plan.numbers is not None:
+            operands = tuple(
+                [
+                    x if dtype is None else _number(x, dtype) if x else conform(as_value(x), dtype, ())
+                    for x, dtype in zip(operands, plan.numbers, strict=True)
+                ]
+            )
+        node = Node(self, operands, params, here.site)
+        result = Value(plan.aval, node, 0, None, merge_marks(operands))
+        node.set_out(result)
         return result
 
     def _emit(self, operands: Sequence[Any], params: dict[str, Any]) -> Value:
@@ -179,10 +182,9 @@ class Elementwise(Op):
     def _fold(
         self, values: Sequence[Value], wanted: Sequence[np.dtype[Any]], params: dict[str, Any]
     ) -> Value:
+        operands: list[Any] = [conform(v, d, ()).data for v, d in zip(values, wanted, strict=True)]
         with np.errstate(all="ignore"):
-            (data,) = self.evaluate(
-                [conform(v, d, ()).data for v, d in zip(values, wanted, strict=True)], params
-            )  # type: ignore[misc]
+            (data,) = self.evaluate(operands, params)
         folded = literal(data, data.dtype)
         if all(value.aval.weak for value in values) and data.dtype in PYTHON_DTYPES.values():
             folded.aval = aval((), data.dtype, True)
@@ -249,10 +251,10 @@ def scaled(partial: Value, vector: Value) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How one combination of operand types is recorded: the result's type, and the dtype of each operand that is a number."""
+    """How one combination of operand types is recorded: the result's type, and the dtypes of operands that are numbers."""
 
     aval: Aval
-    numbers: tuple[np.dtype[Any] | None, ...]
+    numbers: tuple[np.dtype[Any] | None, ...] | None
     kept: tuple[Aval, ...]
 
 
@@ -270,7 +272,8 @@ def _plan(result: Value, operands: Sequence[Any]) -> _Plan | None:
         else:
             return None
     # The key names types by identity, so the plan keeps them alive.
-    return _Plan(result.aval, tuple(numbers), tuple(operand.aval for operand in node.inputs))
+    some = tuple(numbers) if any(dtype is not None for dtype in numbers) else None
+    return _Plan(result.aval, some, tuple(operand.aval for operand in node.inputs))
 
 
 @lru_cache(maxsize=4096, typed=True)

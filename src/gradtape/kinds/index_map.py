@@ -1,4 +1,5 @@
-"""The index-map kind: ``out[i] = x[f(i)]``, zero where f(i) falls outside of the row's bounds. Linear in x."""
+"""The index-map kind: ``out[i] = x[f(i)]``, zero where f(i) falls outside of the row's bounds. Linear in
+x."""
 
 from __future__ import annotations
 
@@ -30,14 +31,16 @@ class IndexMap(Op):
     evaluate : callable
         ``(x, *indices, **params) -> array``: NumPy's way.
     source : callable
-        ``(i, x shape, *index readers, **params) -> position in x``: where the output at position ``i`` comes from. An index reader
+        ``(i, x shape, *index readers, **params) -> position in x``: where the output at position ``i``
+        comes from. An index reader
         takes a position in its index array and returns the (wrapped, checked) integer there.
     transpose : callable
         ``(ct, node) -> Value``: the cotangent of x.
     lead : callable or None
         ``(size, **params) -> params`` of the same map of an array with one axis more in front; None for rows that take index arrays.
     inside : callable, optional
-        ``(i, x shape, **params) -> ((expression, low, high), ...)``: where any expression is not in ``[low, high)`` the output is zero.
+        ``(i, x shape, **params) -> ((expression, low, high), ...)``: where any expression is not in ``[low,
+        high)`` the output is zero.
     samples : sequence of tuples
         ``(shape, params)`` or ``(shape, index arrays, params)`` that the row is tested with.
     """

@@ -14,9 +14,11 @@ from ..ir.types import Aval, Shape, aval
 
 
 class Join(Op):
-    """The one op of its kind. Inputs of one dtype and rank, equal but for the extent of ``axis``, its only parameter.
+    """The one op of its kind. Inputs of one dtype and rank, equal but for the extent of ``axis``, its only
+    parameter.
 
-    A sum of padded arrays would do the same, but at a cost that grows with the square of their number, and it would turn -0.0 into 0.0.
+    A sum of padded arrays would do the same, but at a cost that grows with the square of their number, and
+    it would turn -0.0 into 0.0.
     """
 
     samples: Sequence[tuple[Any, ...]] = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -93,13 +94,26 @@ def broadcast_shapes(shapes: Sequence[Shape]) -> Shape:
     else:
         return first
     try:
-        return np.broadcast_shapes(*shapes)
+        return _common_shape(*shapes)
     except ValueError:
         raise ShapeError(
             f"operands could not be broadcast together with shapes {' '.join(map(str, shapes))}",
             where=here.site,
             remedy="make the trailing extents equal or 1 (x[:, None] adds an axis)",
         ) from None
+
+
+@lru_cache(maxsize=8192)
+def _common_shape(*shapes: Shape) -> Shape:
+    return np.broadcast_shapes(*shapes)
+
+
+@lru_cache(maxsize=8192)
+def _expansion(own: Shape, shape: Shape) -> tuple[Shape, tuple[int, ...]]:
+    """Return the shape without the axes to be repeated, and where the others stand in the result."""
+    lead = len(shape) - len(own)
+    axes = tuple(lead + axis for axis, extent in enumerate(own) if extent != 1 or shape[lead + axis] == 1)
+    return tuple(own[axis - lead] for axis in axes), axes
 
 
 def conform(value: Value, dtype: np.dtype[Any], shape: Shape) -> Value:
@@ -120,11 +134,7 @@ def broadcast_to(value: Value, shape: Shape) -> Value:
     """Return `value` expanded to `shape` by NumPy's rules (a literal becomes an array)."""
     if value.shape == shape and not isinstance(value, Literal):
         return value
-    lead = len(shape) - value.ndim
-    axes = tuple(
-        lead + axis for axis, extent in enumerate(value.shape) if extent != 1 or shape[lead + axis] == 1
-    )
-    kept = tuple(extent for axis, extent in enumerate(value.shape) if lead + axis in axes)
+    kept, axes = _expansion(value.shape, shape)
     if kept != value.shape:
         value = OPERATORS["reshape"](value, kept)
     return OPERATORS["expand"](value, shape, axes)

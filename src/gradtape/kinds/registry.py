@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from ..ir.graph import Value
@@ -14,7 +15,8 @@ ROWS: dict[str, Op] = {}
 """Every op, by name."""
 
 UFUNCS: dict[str, Callable[..., Any]] = {}
-"""What runs in place of a ufunc of NumPy or SciPy, by the ufunc's name: a row, or a function for a generalised ufunc."""
+"""What runs in place of a ufunc of NumPy or SciPy, by the ufunc's name: a row, or a function for a
+generalised ufunc."""
 
 FUNCTIONS: dict[Any, Callable[..., Any]] = {}
 """What runs in place of a NumPy function when an argument is traced, by the function."""
@@ -26,7 +28,8 @@ GENERIC_METHODS: dict[str, Callable[..., Any]] = {}
 """Methods that work alike for every ufunc, by name; what runs takes the ufunc's row before the arguments."""
 
 WRITERS: set[Any] = set()
-"""The functions (and ufunc methods) among these that write into their first argument: what runs returns what it becomes."""
+"""The functions (and ufunc methods) among these that write into their first argument: what runs returns
+what it becomes."""
 
 Sample = tuple[tuple[Any, ...], dict[str, Any]]
 """Arguments of a function under test; see `sample`."""
@@ -34,7 +37,8 @@ Sample = tuple[tuple[Any, ...], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Trial:
-    """How a function is tested: with which arguments, in which dtypes besides float64, and whether against differences."""
+    """How a function is tested: with which arguments, in which dtypes besides float64, and whether against
+    differences."""
 
     samples: Sequence[Sample]
     dtypes: str
@@ -65,9 +69,11 @@ class Hooks:
     Attributes
     ----------
     numbers : callable
-        ``(Value) -> array or None``: the array itself where it can be had now. None inside a trace that must not look.
+        ``(Value) -> array or None``: the array itself where it can be had now. None inside a trace that
+        must not look.
     call : callable
-        ``(function, *args, **kwargs)`` calls a user's function, with arrays in place of values, and returns values.
+        ``(function, *args, **kwargs)`` calls a user's function, with arrays in place of values, and returns
+        values.
     """
 
     __slots__ = ("call", "numbers")
@@ -83,7 +89,8 @@ HOOKS = Hooks()
 def sample(*args: Any, **kwargs: Any) -> Sample:
     """Return arguments to test a function with.
 
-    Among the positional ones a tuple of integers is a shape, for a random traced array; an ndarray is a traced array with these
+    Among the positional ones a tuple of integers is a shape, for a random traced array; an ndarray is a
+    traced array with these
     numbers; a list holds such arguments. Whatever else, and what is passed by keyword, is passed on as it is.
     """
     return args, kwargs
@@ -146,6 +153,20 @@ def implements_method(
         return replacement
 
     return enter
+
+
+@lru_cache(maxsize=512)
+def out_place(function: Any) -> int | None:
+    """Return where among the positional arguments of a NumPy function ``out`` stands, which replacements do
+    not take."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return None
+    for place, parameter in enumerate(parameters):
+        if parameter.name == "out" and parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
+            return place
+    return None
 
 
 def find_method(ufunc: str, method: str) -> Callable[..., Any] | None:

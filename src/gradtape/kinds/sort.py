@@ -1,4 +1,5 @@
-"""The sort kind: positions in order. Integer results; values follow by a gather, which carries the derivative."""
+"""The sort kind: positions in order. Integer results; values follow by a gather, which carries the
+derivative."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..ir.builder import emit
-from ..ir.graph import Node, Value
+from ..ir.graph import Literal, Node, Value, constant
 from ..ir.op import NDArray, Op
 from ..ir.types import INTP, Aval, Shape, aval
 from .operands import as_value
@@ -36,7 +37,7 @@ class Sort(Op):
         self.samples = samples
 
     def __call__(self, *inputs: Any, **params: Any) -> Value:
-        return emit(self, [as_value(x) for x in inputs], **params)
+        return emit(self, [_stored(as_value(x)) for x in inputs], **params)
 
     def infer(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
         return (aval(self.shape_rule(*[type_.shape for type_ in avals]), INTP),)
@@ -51,6 +52,11 @@ class Sort(Op):
         self, node: Node, cotangents: Sequence[Value | None], linear: Sequence[bool]
     ) -> tuple[Value | None, ...]:
         return (None,) * len(node.inputs)
+
+
+def _stored(x: Value) -> Value:
+    """Return an array in memory: a routine cannot read a literal."""
+    return constant(x.data) if isinstance(x, Literal) and x.data is not None else x
 
 
 def sort_row(name: str, **facts: Any) -> Sort:

@@ -1,6 +1,8 @@
-"""Index expressions: sums of variables with integer factors, with `//` and `%` simplified away where ranges allow.
+"""Index expressions: sums of variables with integer factors, with `//` and `%` simplified away where
+ranges allow.
 
-A position in an array is an `int` or an `Affine`. Rows' `source` functions compute with them as if they were integers.
+A position in an array is an `int` or an `Affine`. Rows' `source` functions compute with them as if they
+were integers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Rows side by side: a loop over many rows with short loops inside becomes short loops with a block of rows inside.
+"""Rows side by side: a loop over many rows with short loops inside becomes short loops with a block of
+rows inside.
 
-Short loops fill vectors badly. Where the rows do not depend on each other, a block of them makes a long innermost loop: what a row
-keeps in a register or in scratch becomes an array with one element per row of the block, and a sum over rows becomes a sum over the
-block.
+Short loops fill vectors badly. Where the rows do not depend on each other, a block of them makes a long
+innermost loop: what a row keeps in a register or in scratch becomes an array with one element per row of
+the block, and a sum over rows becomes a sum over the block.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from .affine import Affine, Atom, Position, Var, affine, substitute
 from .ir import (
     Assign,
     Buffer,
+    Call,
     Compute,
     Declare,
     For,
@@ -28,10 +30,15 @@ from .ir import (
 )
 
 BLOCKS: Final = (32, 16, 8)
-"""Rows side by side, the most first: whole vectors of AVX-512, four of which hide the time that an addition takes."""
+"""Rows side by side, the most first: whole vectors of AVX-512, four of which hide the time that an
+addition takes."""
 
 SHORT: Final = 64
 """Turns of an inner loop above which it fills vectors by itself."""
+
+DENSE: Final = 24
+"""Operations per gathered element from which blocks pay: a softmax of rows of 16 has 4 and loses a third,
+a mixture of 25 Gaussians in 10 dimensions has 80 and gains a factor of 6."""
 
 ROOM: Final = 2**18
 """Bytes of scratch for a block of rows that the second cache holds."""
@@ -64,7 +71,7 @@ class _Plan:
     rows: set[Buffer] = field(default_factory=set)
     varying: set[str] = field(default_factory=set)
     accumulators: set[str] = field(default_factory=set)
-    local: set[str] = field(default_factory=set)
+    shared: set[Buffer] = field(default_factory=set)
     lane_wise: set[str] = field(default_factory=set)
 
 
@@ -84,6 +91,8 @@ def _plan(loop: For, program: Program) -> _Plan | None:
         return None
     if not all(isinstance(s, For | Load | Store | Compute | Declare | Assign) for s in inside):
         return None
+    if not _pays(loop):
+        return None
     plan = _Plan(loop)
     if not _separate_rows(plan, inside, program) or not _only_sums(plan, inside):
         return None
@@ -94,6 +103,25 @@ def _plan(loop: For, program: Program) -> _Plan | None:
     _find_varying(plan, inside)
     _find_lane_wise(plan, loop.body)
     return plan
+
+
+def _pays(loop: For) -> bool:
+    """Whether there is enough to compute for each element that the lanes of a vector must gather from
+    their rows."""
+    computed = gathered = 0
+
+    def visit(statements: Sequence[Statement], turns: int) -> None:
+        nonlocal computed, gathered
+        for statement in statements:
+            if isinstance(statement, For):
+                visit(statement.body, turns * _turns(statement))
+            elif isinstance(statement, Compute):
+                computed += turns
+            elif isinstance(statement, Load | Store) and isinstance(statement.index, Affine):
+                gathered += turns * (statement.index.terms.get(loop.var, 1) != 1)
+
+    visit(loop.body, 1)
+    return computed >= DENSE * gathered
 
 
 def _turns(loop: For) -> int:
@@ -122,7 +150,12 @@ def _separate_rows(plan: _Plan, inside: Sequence[Statement], program: Program) -
         for statement in walk([top])
         if isinstance(statement, Load | Store)
     }
-    called = {buffer for s in program.body for c in walk([s]) for buffer in called_buffers(c)}
+    called = {
+        buffer
+        for statement in walk(program.body)
+        if isinstance(statement, Call)
+        for buffer, _ in statement.operands
+    }
     for buffer in written:
         follows = [row in _variables(position) for position in places[buffer]]
         if any(follows):
@@ -130,16 +163,8 @@ def _separate_rows(plan: _Plan, inside: Sequence[Statement], program: Program) -
                 return False
         elif buffer.role == "scratch" and buffer not in elsewhere and buffer not in called:
             plan.rows.add(buffer)
-    plan.local = written - plan.rows  # type: ignore[assignment]
+    plan.shared = written - plan.rows
     return True
-
-
-def called_buffers(statement: Statement) -> list[Buffer]:
-    """Return the buffers that a call of a routine touches."""
-    if isinstance(statement, For | Load | Store | Compute | Declare | Assign):
-        return []
-    operands: Sequence[tuple[Buffer, Position]] = getattr(statement, "operands", ())
-    return [buffer for buffer, _ in operands]
 
 
 def _variables(position: Position) -> set[Var]:
@@ -192,7 +217,7 @@ def _only_sums(plan: _Plan, inside: Sequence[Statement]) -> bool:
             ):
                 return False
             plan.accumulators.add(statement.target.name)
-        if isinstance(statement, Store) and statement.buffer in plan.local:  # type: ignore[comparison-overlap]
+        if isinstance(statement, Store) and statement.buffer in plan.shared:
             if plan.loop.var in _variables(statement.index):
                 continue
             value = statement.value
@@ -220,7 +245,8 @@ def _find_varying(plan: _Plan, inside: Sequence[Statement]) -> None:
 
 
 def _find_lane_wise(plan: _Plan, statements: Sequence[Statement]) -> None:
-    """Find the varying registers that are used beyond the run of statements that makes them: each becomes an array."""
+    """Find the varying registers that are used beyond the run of statements that makes them: each becomes
+    an array."""
     home: dict[str, int] = {}
     count = 0
 
@@ -284,7 +310,8 @@ class _Rewriter:
         return made
 
     def _flush(self, run: Sequence[Statement], made: list[Statement], first: Position) -> None:
-        """Append a run of statements: what is the same for all rows once, the rest in a loop over the block."""
+        """Append a run of statements: what is the same for all rows once, the rest in a loop over the
+        block."""
         varying = [statement for statement in run if not self._same_for_all(statement)]
         made.extend(statement for statement in run if self._same_for_all(statement))
         if not varying:
@@ -294,37 +321,36 @@ class _Rewriter:
         place = affine(lane)
         row = first + place
         body: list[Statement] = []
-        sums = self._sums(varying)
-        after: list[Statement] = []
+        before, after = self._sums(varying)
+        finish: list[Statement] = []
         for statement in varying:
-            if isinstance(statement, Load) and statement.target.name in sums:
-                total = Register(f"{statement.target.name}_sum", statement.target.dtype)
+            if isinstance(statement, Load) and statement.target.name in before:
                 made.append(statement)
-                made.append(Declare(total, statement.target))
-                sums[statement.target.name] = total
+                made.append(Declare(before[statement.target.name], statement.target))
                 continue
-            if (
-                isinstance(statement, Store)
-                and isinstance(statement.value, Register)
-                and statement.value.name in sums
-            ):
-                total_ = sums[statement.value.name]
-                assert total_ is not None
-                body.append(Assign(total_, statement.value))
-                final = Register(f"{total_.name}_final", total_.dtype)
-                after.append(Compute(final, "identity", None, (total_,)))
-                after.append(Store(statement.buffer, statement.index, final))
+            value = statement.value if isinstance(statement, Store) else None
+            if isinstance(statement, Store) and isinstance(value, Register) and value.name in after:
+                total = after[value.name]
+                body.append(Assign(total, value))
+                final = Register(f"{total.name}_final", total.dtype)
+                finish.append(Compute(final, "identity", None, (total,)))
+                finish.append(Store(statement.buffer, statement.index, final))
                 continue
-            self._lane_statement(statement, place, row, sums, body)
+            self._lane_statement(statement, place, row, before, body)
         made.append(For(lane, body, lanes=True))
-        made.extend(after)
+        made.extend(finish)
 
     def _same_for_all(self, statement: Statement) -> bool:
         return isinstance(statement, Load | Compute) and statement.target.name not in self.plan.varying
 
-    def _sums(self, run: Sequence[Statement]) -> dict[str, Register | None]:
-        """Find sums over rows in memory: loaded, added to, and stored at one place that is the same for all rows."""
-        found: dict[str, Register | None] = {}
+    def _sums(self, run: Sequence[Statement]) -> tuple[dict[str, Register], dict[str, Register]]:
+        """Find sums over rows in memory: loaded, added to, and stored at one place that is the same for
+        all rows.
+
+        Returns the running totals by what was loaded, and by what is stored.
+        """
+        before: dict[str, Register] = {}
+        after: dict[str, Register] = {}
         loads = {s.target.name: s for s in run if isinstance(s, Load)}
         made = {s.target.name: s for s in run if isinstance(s, Compute)}
         for statement in run:
@@ -333,23 +359,21 @@ class _Rewriter:
             if self.plan.loop.var in _variables(statement.index) or not isinstance(statement.value, Register):
                 continue
             step = made.get(statement.value.name)
-            before = step.args[0] if step is not None else None
-            if (
-                isinstance(before, Register)
-                and before.name in loads
-                and loads[before.name].index == statement.index
-            ):
-                total = Register(f"{before.name}_sum", before.dtype)
-                found[before.name] = total
-                found[statement.value.name] = total
-        return found
+            loaded = step.args[0] if step is not None else None
+            if not isinstance(loaded, Register) or loaded.name not in loads:
+                continue
+            load = loads[loaded.name]
+            if (load.buffer, load.index) == (statement.buffer, statement.index):
+                total = Register(f"{loaded.name}_sum", loaded.dtype)
+                before[loaded.name] = after[statement.value.name] = total
+        return before, after
 
     def _lane_statement(
         self,
         statement: Statement,
         place: Position,
         row: Position,
-        sums: dict[str, Register | None],
+        totals: dict[str, Register],
         body: list[Statement],
     ) -> None:
         values: dict[Atom, Position] = {self.plan.loop.var: row}
@@ -358,9 +382,8 @@ class _Rewriter:
             if isinstance(old, Index):
                 return Index(substitute(old.position, values))
             if isinstance(old, Register):
-                total = sums.get(old.name)
-                if total is not None and not old.name.startswith("t"):
-                    return total
+                if old.name in totals:
+                    return totals[old.name]
                 if old.name in self.plan.lane_wise:
                     self.count += 1
                     read = Register(f"{old.name}_at{self.count}", old.dtype)

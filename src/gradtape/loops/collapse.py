@@ -54,7 +54,8 @@ def _contiguous(position: Position, slow: Var, fast: Var, extent: int) -> bool:
 
 
 def _positions(statements: Sequence[Statement]) -> Iterator[Position]:
-    """Return the positions in straight-line statements; an uncommon statement yields one that never merges."""
+    """Return the positions in straight-line statements; an uncommon statement yields one that never
+    merges."""
     for statement in statements:
         if isinstance(statement, Load | Store):
             yield statement.index

@@ -1,4 +1,5 @@
-"""The loop IR: structured loops over flat buffers and named numbers, each assigned once except accumulators."""
+"""The loop IR: structured loops over flat buffers and named numbers, each assigned once except
+accumulators."""
 
 from __future__ import annotations
 
@@ -113,7 +114,8 @@ class Assign:
 
 @dataclass(slots=True, eq=False)
 class Wrap:
-    """``target`` is an index read from memory: negatives count from the end, others outside of the extent are errors."""
+    """``target`` is an index read from memory: negatives count from the end, others outside of the extent
+    are errors."""
 
     target: Register
     value: Number
@@ -131,7 +133,8 @@ class Guard:
 
 @dataclass(slots=True, eq=False)
 class For:
-    """``for var in range(var.low, var.high + 1)``; `lanes` says that its turns are the lanes of vectors, all at once."""
+    """``for var in range(var.low, var.high + 1)``; `lanes` says that its turns are the lanes of vectors,
+    all at once."""
 
     var: Var
     body: list[Statement] = field(default_factory=list)

@@ -1,4 +1,5 @@
-"""Loops as Python that a reader could have typed, and that runs: flat NumPy buffers in, flat NumPy buffers out."""
+"""Loops as Python that a reader could have typed, and that runs: flat NumPy buffers in, flat NumPy buffers
+out."""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ _PLAIN: Final = (np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_))
 def print_loops(program: Program) -> str:
     """Return a program as a Python function of its buffers.
 
-    The functions that it calls are rows, by name, and ``wrap`` and the routines of `gradtape.loops.runner`; numbers are NumPy's scalars.
+    The functions that it calls are rows, by name, ``wrap`` and routines of the same names as in the loops;
+    numbers are NumPy's scalars.
     """
     names = ", ".join(buffer.name for buffer in (*program.inputs, *program.outputs))
     lines = [f"def {identifier(program.name)}({names}):"]

@@ -191,7 +191,8 @@ def emit_call(builder: Builder, root: Root) -> None:
 def _gemm(
     builder: Builder, root: Root, product: Product, result: dict[int, int], starts: Sequence[Position]
 ) -> Call:
-    """BLAS stores matrices by columns: a result stored by rows is its transpose, the product of the transposes."""
+    """BLAS stores matrices by columns: a result stored by rows is its transpose, the product of the
+    transposes."""
     m, n, k = product.m[-1], product.n[-1], product.k[-1]
     x = (product.x.strides[m], product.x.strides[k])
     y = (product.y.strides[k], product.y.strides[n])

@@ -9,11 +9,14 @@ from ..kinds.elementwise import Elementwise, Instruction, Intrinsic, Libm
 
 LOAD: Final = 1.0
 GATHER: Final = 4.0
+
 STORED: Final = 8.0
-"""A value that costs more than this is stored rather than computed at two places: a store, a load and their cache lines."""
+"""A value that costs more than this is stored rather than computed at two places: a store, a load and
+their cache lines."""
 
 REPEATED: Final = 2.0
-"""A value that costs more than this is stored rather than computed once per turn of a loop that it does not depend on."""
+"""A value that costs more than this is stored rather than computed once per turn of a loop that it does
+not depend on."""
 
 _INSTRUCTIONS: Final = {"fdiv": 4.0, "convert": 1.0}
 _INTRINSICS: Final = {"llvm.sqrt": 5.0}
@@ -29,7 +32,7 @@ def cost_of(node: Node) -> float:
     if isinstance(body, Instruction):
         return _INSTRUCTIONS.get(body.real or "", 1.0)
     if isinstance(body, Intrinsic):
-        return _INTRINSICS.get(body.real, 2.0)
+        return _INTRINSICS.get(body.real or "", 2.0)
     if isinstance(body, Libm):
         return _FUNCTIONS.get(body.name, 15.0)
     return 40.0

@@ -1,8 +1,7 @@
-"""From loops to the text of an LLVM module: one function per nest, and the kernel that calls them."""
+"""From statements to LLVM's notation: the body of a function, and the module that it belongs to."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,12 +19,10 @@ from ..loops.ir import (
     Index,
     Load,
     Number,
-    Program,
     Statement,
     Store,
     Wrap,
 )
-from .free import Free, free_names
 from .instructions import (
     constant_text,
     conversion,
@@ -37,8 +34,6 @@ from .instructions import (
 from .routines import emit_routine
 from .vecmath import c_name, vector_attribute, vector_lanes
 
-KERNEL: Final = "kernel"
-
 ONE_VECTOR: Final = 8
 """Turns that fill a vector register."""
 
@@ -48,6 +43,7 @@ class Module:
     """The text of a module as it grows."""
 
     functions: list[str] = field(default_factory=list)
+    nests: dict[str, str] = field(default_factory=dict)
     declarations: dict[str, None] = field(default_factory=dict)
     attributes: dict[str, str] = field(default_factory=dict)
     kept: dict[str, None] = field(default_factory=dict)
@@ -60,9 +56,8 @@ class Module:
         lines = [*self.helpers.values(), *self.functions, *self.declarations]
         if self.kept:
             names = ", ".join(f"ptr @{name}" for name in self.kept)
-            lines.append(
-                f'@llvm.compiler.used = appending global [{len(self.kept)} x ptr] [{names}], section "llvm.metadata"'
-            )
+            array = f"[{len(self.kept)} x ptr] [{names}]"
+            lines.append(f'@llvm.compiler.used = appending global {array}, section "llvm.metadata"')
         lines.extend(f"attributes #{number} = {{ {text} }}" for text, number in self.attributes.items())
         if self.loops:
             lines.append('!0 = !{!"llvm.loop.unroll.disable"}')
@@ -72,7 +67,8 @@ class Module:
         return "\n".join(lines) + "\n"
 
     def loop_facts(self, lanes: int) -> int:
-        """Return the number of a loop's metadata: not to be unrolled, or (lanes) to be vectors in one piece."""
+        """Return the number of a loop's metadata: not to be unrolled, or (lanes) to be vectors in one
+        piece."""
         facts = "!0"
         if lanes:
             width = min(vector_lanes(), lanes)
@@ -92,6 +88,7 @@ class FunctionEmitter:
     def __init__(self, module: Module, pointers: dict[Buffer, str]) -> None:
         self.module = module
         self.pointers = pointers
+        self.origins: dict[Buffer, int] = {}
         self.lines: list[str] = []
         self.entry: list[str] = []
         self.names: dict[str, str] = {}
@@ -189,6 +186,7 @@ class FunctionEmitter:
     def pointer(self, buffer: Buffer, index: Position) -> str:
         """Return the address of an element."""
         base = self.pointers[buffer]
+        index = index - self.origins.get(buffer, 0)
         if index == 0:
             return base
         return self.bind(
@@ -347,113 +345,11 @@ class FunctionEmitter:
     def _kept_rolled(self, statement: For) -> str:
         """Return metadata that keep LLVM from unrolling a loop of few turns.
 
-        It would do so before it vectorises, and then vectorise the loop around it with gathers and scatters: 5 times slower on
-        batches of 10 by 10 products.
+        It would do so before it vectorises, and then vectorise the loop around it with gathers and
+        scatters: 5 times slower on batches of 10 by 10 products.
         """
         turns = statement.var.high - statement.var.low + 1
         if statement.lanes:
             return f", !llvm.loop !{self.module.loop_facts(turns)}"
         nested = len(self.positions) > 1 or any(isinstance(inner, For) for inner in statement.body)
         return f", !llvm.loop !{self.module.loop_facts(0)}" if nested and turns >= ONE_VECTOR else ""
-
-
-def emit_module(program: Program, offsets: dict[Buffer, int]) -> Module:
-    """Return the module whose function `kernel` runs the program.
-
-    Parameters
-    ----------
-    program : Program
-        The loops.
-    offsets : dict of Buffer to int
-        Where the scratch buffers stand in the workspace.
-    """
-    module = Module()
-    pointers = {buffer: f"%{buffer.name}" for buffer in (*program.inputs, *program.outputs, *program.scratch)}
-    kernel = FunctionEmitter(module, pointers)
-    free = [free_names([statement]) for statement in program.body]
-    wraps = any(f.wraps for f in free)
-    if wraps:
-        kernel.entry.append("  %bad.slot = alloca i1")
-        kernel.entry.append("  store i1 false, ptr %bad.slot")
-    for number, (statement, names) in enumerate(zip(program.body, free, strict=True)):
-        if isinstance(statement, For):
-            _nest(module, kernel, statement, names, f"nest{number}")
-        else:
-            kernel.statement(statement)
-    if wraps:
-        bad = kernel.bind("load i1, ptr %bad.slot")
-        kernel.line(f"ret i32 {kernel.bind(f'select i1 {bad}, i32 -1, i32 0')}")
-    else:
-        kernel.line("ret i32 0")
-    used: set[Buffer] = set().union(*[names.buffers for names in free])
-    lines = [
-        f"define i32 @{KERNEL}(ptr noalias %inputs, ptr noalias %outputs, ptr noalias %workspace) nounwind {{",
-        "entry:",
-    ]
-    for table, buffers in (("inputs", program.inputs), ("outputs", program.outputs)):
-        for position, buffer in enumerate(buffers):
-            if buffer in used:
-                lines.append(
-                    f"  %{buffer.name}.at = getelementptr inbounds ptr, ptr %{table}, i64 {position}"
-                )
-                lines.append(f"  %{buffer.name} = load ptr, ptr %{buffer.name}.at")
-    lines.extend(
-        f"  %{buffer.name} = getelementptr inbounds i8, ptr %workspace, i64 {offsets[buffer]}"
-        for buffer in program.scratch
-        if buffer in used
-    )
-    module.functions.append("\n".join([*lines, *kernel.entry, *kernel.lines, "}"]))
-    return module
-
-
-def _nest(module: Module, kernel: FunctionEmitter, statement: For, names: Free, name: str) -> None:
-    """Emit a nest as a function of its own, and call it."""
-    buffers = sorted(names.buffers, key=lambda buffer: buffer.name)
-    function = FunctionEmitter(module, {buffer: f"%{buffer.name}" for buffer in buffers})
-    parameters, arguments = [], []
-    for buffer in buffers:
-        read_only = " readonly" if buffer not in names.written else ""
-        align = 64 if buffer.role == "scratch" else buffer.dtype.itemsize
-        facts = f"noalias nocapture{read_only} align {align} dereferenceable({max(buffer.nbytes, 1)})"
-        parameters.append(f"ptr {facts} %{buffer.name}")
-        arguments.append(f"ptr {kernel.pointers[buffer]}")
-    for register in names.read:
-        if register.name in kernel.mutable and register in names.assigned:
-            continue
-        type_ = register_type(register.dtype)
-        parameters.append(f"{type_} %{register.name}")
-        arguments.append(f"{type_} {kernel.number(register)}")
-    for position_name in names.positions:
-        parameters.append(f"i64 %{position_name}")
-        arguments.append(f"i64 %{position_name}")
-    restore: list[str] = []
-    carried: Sequence[tuple[str, str]] = [
-        (register.name, register_type(register.dtype))
-        for register in names.assigned
-        if register.name in kernel.mutable
-    ]
-    if names.wraps:
-        carried = [*carried, ("bad", "i1")]
-    for carried_name, type_ in carried:
-        parameters.append(f"ptr noalias nocapture %{carried_name}.outer")
-        arguments.append(f"ptr %{carried_name}.slot")
-        function.entry.append(f"  %{carried_name}.slot = alloca {type_}")
-        function.line(f"%{carried_name}.before = load {type_}, ptr %{carried_name}.outer")
-        function.line(f"store {type_} %{carried_name}.before, ptr %{carried_name}.slot")
-        restore.append(f"  %{carried_name}.final = load {type_}, ptr %{carried_name}.slot")
-        restore.append(f"  store {type_} %{carried_name}.final, ptr %{carried_name}.outer")
-    for register in names.assigned:
-        if register.name in kernel.mutable:
-            function.mutable[register.name] = register.dtype
-    function.loop(statement)
-    text = [
-        f"define internal void @{name}({', '.join(parameters)}) noinline nounwind {{",
-        "entry:",
-        *function.entry,
-        *function.lines,
-        *restore,
-        "  ret void",
-        "}",
-    ]
-    module.functions.append("\n".join(text))
-    kernel.line(f"call void @{name}({', '.join(arguments)})")

@@ -16,7 +16,8 @@ SEGMENTS: Final = 6
 
 
 class Explorer(Walker[float]):
-    """Notes for one root the roots and sources that it reads, where loops must break, and what is costly. Elements are costs."""
+    """Notes for one root the roots and sources that it reads, where loops must break, and what is costly.
+    Elements are costs."""
 
     def __init__(self, roots: dict[Value, Root], costs: dict[Value, float]) -> None:
         super().__init__(roots)

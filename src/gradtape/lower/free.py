@@ -28,7 +28,7 @@ from ..loops.ir import (
 class Free:
     """The buffers, registers and integer names that statements use and do not define."""
 
-    buffers: set[Buffer] = field(default_factory=set)
+    buffers: dict[Buffer, None] = field(default_factory=dict)
     written: set[Buffer] = field(default_factory=set)
     read: dict[Register, None] = field(default_factory=dict)
     assigned: dict[Register, None] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Free:
             self.written.add(buffer)
 
     def _touch(self, buffer: Buffer, position: Position) -> None:
-        self.buffers.add(buffer)
+        self.buffers[buffer] = None
         self._position(position)
 
     def _position(self, position: Position) -> None:

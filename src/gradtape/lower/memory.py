@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ..loops.ir import Buffer, Program
+from ..loops.ir import Buffer, Call, For, Load, Program, Store
 from .free import free_names
 
 ALIGNMENT: Final = 64
@@ -18,7 +18,13 @@ def plan_memory(program: Program) -> tuple[dict[Buffer, int], int]:
     lives: dict[Buffer, tuple[int, int]] = {}
     scratch = set(program.scratch)
     for turn, statement in enumerate(program.body):
-        for buffer in free_names([statement]).buffers & scratch:
+        if isinstance(statement, Load | Store):
+            touched = {statement.buffer} & scratch
+        elif isinstance(statement, For | Call):
+            touched = scratch.intersection(free_names([statement]).buffers)
+        else:
+            continue
+        for buffer in touched:
             first, _ = lives.get(buffer, (turn, turn))
             lives[buffer] = (first, turn)
     offsets: dict[Buffer, int] = {}

@@ -13,8 +13,8 @@ from ..loops.ir import Program
 from ..passes.pipeline import optimise
 from ..passes.rewrite import closed
 from .build import Builder
-from .emit import KERNEL, emit_module
 from .memory import plan_memory
+from .modules import KERNEL, emit_module
 from .schedule import schedule
 
 

@@ -1,7 +1,7 @@
 """Fusion: which loops the roots share.
 
-The tree that results has blocks and loops by turns. A block runs the roots in `first`, then each of its loops followed by the roots
-that come `after` it. A root stands in the block of its innermost loop.
+The tree that results has blocks and loops by turns. A block runs the roots in `first`, then each of its
+loops followed by the roots that come `after` it. A root stands in the block of its innermost loop.
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ class Placement:
         return last
 
     def _place_in(self, block: Block, read: Root) -> int:
-        """Return the place of the loop of `block` in or after which a root stands; -1 where it stands before all or outside."""
+        """Return the place of the loop of `block` in or after which a root stands; -1 where it stands
+        before all or outside."""
         enclosing = self.top
         for loop in read.path:
             if enclosing is block:
@@ -165,7 +166,8 @@ class Placement:
         return len(breaks) < SEGMENTS
 
     def _related(self, loop: Loop, root: Root) -> bool:
-        """Whether sharing saves memory traffic: one makes what the other reads, or both read the same array."""
+        """Whether sharing saves memory traffic: one makes what the other reads, or both read the same
+        array."""
         for read in root.reads:
             if read.axes and (read in loop.reads or loop in read.path):
                 return True

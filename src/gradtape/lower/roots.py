@@ -1,4 +1,5 @@
-"""Roots: the values that a loop nest computes. Everything else is computed inside of the nests that use it."""
+"""Roots: the values that a loop nest computes. Everything else is computed inside of the nests that use
+it."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from .placement import Block, Loop
 
 JOINED_INLINE = 3
-"""Pieces of a join up to which each element asks in which piece it lies; more are copied one after the other."""
+"""Pieces of a join up to which each element asks in which piece it lies; more are copied one after the
+other."""
 
 SUPPORTED = frozenset("?bhilqBHILQfd")
 
@@ -57,7 +59,8 @@ class Root:
     value : Value
         What is computed.
     kind : str
-        ``each`` (elementwise), ``reduce``, ``argreduce``, ``contract``, ``scan``, ``scatter``, ``join``, ``blas``, ``sort`` or ``guard``.
+        ``each`` (elementwise), ``reduce``, ``argreduce``, ``contract``, ``scan``, ``scatter``, ``join``,
+        ``blas``, ``sort`` or ``guard``.
     axes : tuple of Axis
         The loops, outermost first.
     level_of : tuple of int
@@ -151,7 +154,8 @@ def parallel_axes(shape: Shape) -> tuple[Axis, ...]:
 
 
 def root_for(node: Node) -> Root | None:
-    """Return the root for a node that needs one whatever its use; None for what is computed where it is used."""
+    """Return the root for a node that needs one whatever its use; None for what is computed where it is
+    used."""
     op, out = node.op, node.out
     _check_dtypes(node)
     if isinstance(op, Elementwise):
@@ -246,3 +250,11 @@ def count_uses(graph: Graph) -> dict[Value, int]:
     for value in (*graph.outputs, *[value for value, _ in graph.guards]):
         uses[value] = uses.get(value, 0) + 1
     return uses
+
+
+def flat(index: tuple[Position, ...], shape: tuple[int, ...]) -> Position:
+    """Return the position in a flat buffer of an index into a shape."""
+    address: Position = 0
+    for position, extent in zip(index, shape, strict=True):
+        address = address * extent + position
+    return address

@@ -35,10 +35,8 @@ def _searchsorted(emitter: FunctionEmitter, call: Call) -> None:
     helpers.setdefault(f"less.{a.dtype.name}", less_function(a.dtype))
     helpers.setdefault(f"search.{side}.{a.dtype.name}", search_function(a.dtype, side))
     pointers = [emitter.pointer(buffer, at) for buffer, at in ((a, a_at), (v, v_at), (out, out_at))]
-    emitter.line(
-        f"call void @searchsorted.{side}.{a.dtype.name}(ptr {pointers[0]}, i64 {count}, ptr {pointers[1]}, i64 {wanted}, "
-        f"ptr {pointers[2]})"
-    )
+    arguments = f"ptr {pointers[0]}, i64 {count}, ptr {pointers[1]}, i64 {wanted}, ptr {pointers[2]}"
+    emitter.line(f"call void @searchsorted.{side}.{a.dtype.name}({arguments})")
 
 
 def _gemm(emitter: FunctionEmitter, call: Call) -> None:

@@ -142,7 +142,8 @@ def create_roots(
 def small_first(roots: Sequence[Root]) -> list[Root]:
     """Return a topological order in which what takes few turns comes as early as it can.
 
-    Then what large loops need from small ones is there when the first large loop is placed, and the others can share it.
+    Then what large loops need from small ones is there when the first large loop is placed, and the others
+    can share it.
     """
     waiting = {root: len(root.reads) for root in roots}
     readers = readers_of(roots)
@@ -261,7 +262,8 @@ def _repeats(root: Root, index: tuple[Position, ...]) -> bool:
 
 
 def _read_while_written(roots: Sequence[Root], by_value: dict[Value, Root]) -> list[Root]:
-    """Return scatters in place whose operand reads the base while it is being written: the operand is to be stored first."""
+    """Return scatters in place whose operand reads the base while it is being written: the operand is to
+    be stored first."""
     found = []
     bases: set[Root] = set()
     for root in roots:

@@ -18,7 +18,9 @@ _FLOAT_LESS: Final = """%smaller = fcmp olt {T} %a, %b
   %last = and i1 %number, %nan
   %result = or i1 %smaller, %last"""
 
-_ARGSORT: Final = """define internal void @argsort.{code}(ptr noalias %keys, ptr noalias %out, ptr noalias %temp, i64 %n) noinline nounwind {{
+_ARGSORT: Final = """define internal void @argsort.{code}(
+  ptr noalias %keys, ptr noalias %out, ptr noalias %temp, i64 %n
+) noinline nounwind {{
 entry:
   br label %fill
 fill:
@@ -93,7 +95,9 @@ done:
   ret void
 }}"""
 
-_SEARCH: Final = """define internal void @searchsorted.{side}.{code}(ptr %a, i64 %n, ptr %v, i64 %m, ptr %out) noinline nounwind {{
+_SEARCH: Final = """define internal void @searchsorted.{side}.{code}(
+  ptr %a, i64 %n, ptr %v, i64 %m, ptr %out
+) noinline nounwind {{
 entry:
   br label %next
 next:

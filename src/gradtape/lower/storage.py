@@ -12,10 +12,9 @@ from .roots import Root
 
 def choose_in_place(roots: Sequence[Root], by_value: dict[Value, Root], explain: list[str]) -> None:
     """Let a scatter write into its base where nothing reads the base after it."""
-    readers = readers_of(roots)
-    for root in roots:
-        if root.kind != "scatter":
-            continue
+    scatters = [root for root in roots if root.kind == "scatter"]
+    readers = readers_of(roots) if scatters else {}
+    for root in scatters:
         assert root.node is not None
         base = by_value.get(root.node.inputs[0])
         root.in_place_of = None
@@ -31,7 +30,8 @@ def choose_in_place(roots: Sequence[Root], by_value: dict[Value, Root], explain:
 
 
 def assign_storage(roots: Sequence[Root], explain: list[str]) -> list[Buffer]:
-    """Give each root that needs memory a buffer, and return the scratch buffers in the order of their first use."""
+    """Give each root that needs memory a buffer, and return the scratch buffers in the order of their
+    first use."""
     scratch: list[Buffer] = []
     readers = readers_of(roots)
     for root in reversed(roots):
@@ -67,9 +67,11 @@ def assign_storage(roots: Sequence[Root], explain: list[str]) -> list[Buffer]:
 
 
 def share_outputs(roots: Sequence[Root], explain: list[str]) -> None:
-    """Let a value live in the memory of the one that is made of it, element by element, when nothing else needs it any more."""
-    readers = readers_of(roots)
-    for heir in roots:
+    """Let a value live in the memory of the one that is made of it, element by element, when nothing else
+    needs it any more."""
+    heirs = [root for root in roots if root.kind == "each" and root.storage is not None and root.axes]
+    readers = readers_of(roots) if heirs else {}
+    for heir in heirs:
         storage = heir.storage
         if heir.kind != "each" or storage is None or heir.in_place_of is not None or not heir.axes:
             continue
@@ -104,7 +106,8 @@ def _reads_before(reader: Root, read: Root, heir: Root) -> bool:
 
 
 def _common_levels(root: Root, readers: Sequence[Root]) -> int | None:
-    """Return how many loops all readers share with a root that they read from memory; None if registers suffice."""
+    """Return how many loops all readers share with a root that they read from memory; None if registers
+    suffice."""
     common: int | None = None
     for reader in readers:
         levels = shared_levels(root, reader)
@@ -119,7 +122,7 @@ def _common_levels(root: Root, readers: Sequence[Root]) -> int | None:
         return own if common is None else min(common, own)
     if root.kind == "scan" and not root.carries(len(root.axes) - 1):
         assert root.node is not None
-        own = root.node.params["axis"]
+        own = int(root.node.params["axis"])
         return own if common is None else min(common, own)
     return common
 

@@ -1,4 +1,5 @@
-"""Routines that kernels call by name and that are bound when a kernel is loaded: SciPy's BLAS and special functions."""
+"""Routines that kernels call by name and that are bound when a kernel is loaded: SciPy's BLAS and special
+functions."""
 
 from __future__ import annotations
 

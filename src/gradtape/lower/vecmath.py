@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 from typing import Final
 
-import numpy as np
-
 from ..config import config
 from ..loops.ir import Dtype
 
@@ -17,12 +15,13 @@ _LIBRARIES: Final = ("libm.so.6", "libmvec.so.1")
 
 def c_name(name: str, dtype: Dtype) -> str:
     """Return the C function for a dtype: ``exp`` or ``expf``."""
-    return name + "f" if dtype == np.float32 else name
+    return name + "f" if dtype.char == "f" else name
 
 
 @functools.cache
 def vector_variants(name: str, single: bool) -> tuple[tuple[int, str], ...]:
-    """Return the vector forms of a C function that this machine can run: lanes and symbol, the widest first."""
+    """Return the vector forms of a C function that this machine can run: lanes and symbol, the widest
+    first."""
     kind = "vv" if name.removesuffix("f") in TWO_ARGUMENTS else "v"
     found = []
     for letter, lanes in _isa():
@@ -38,12 +37,13 @@ def vector_attribute(name: str, dtype: Dtype) -> tuple[str, tuple[tuple[int, str
 
     Examples
     --------
+    >>> import numpy as np
     >>> vector_attribute("no_such_function", np.dtype(float))
     ('', ())
     """
     if config.precise_math:
         return "", ()
-    variants = vector_variants(name, dtype == np.float32)
+    variants = vector_variants(name, dtype.char == "f")
     if not variants:
         return "", ()
     kind = "vv" if name.removesuffix("f") in TWO_ARGUMENTS else "v"

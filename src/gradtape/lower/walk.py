@@ -1,4 +1,5 @@
-"""From a value and a position to the expression of its element: the walk that exploring and building share."""
+"""From a value and a position to the expression of its element: the walk that exploring and building
+share."""
 
 from __future__ import annotations
 
@@ -153,7 +154,8 @@ class Walker(ABC, Generic[T]):
     def positions(
         self, rule: Any, index: Where, shape: Shape, readers: Sequence[Value], params: dict[str, Any]
     ) -> Where:
-        """Return the position that a `source` or `target` rule names, with integers from memory wrapped and checked."""
+        """Return the position that a `source` or `target` rule names, with integers from memory wrapped
+        and checked."""
         raw: dict[Var, T] = {}
 
         def reader(value: Value) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import pkgutil
+import os
 
-for _module in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{_module.name}")
+for _file in sorted(os.listdir(__path__[0])):
+    if _file.endswith(".py") and not _file.startswith("_"):
+        importlib.import_module(f"{__name__}.{_file.removesuffix('.py')}")

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..ir.graph import OPERATORS, Node, Value, literal
 from ..ir.op import NDArray
-from ..kinds.cumulative import cumulative
+from ..kinds.cumulative import Cumulative, cumulative
 from ..kinds.operands import broadcast_to
 from .cast import convert
 from .exp_log import exp, logaddexp
@@ -86,7 +86,7 @@ def _linear_tangent(z: Value, inputs: Sequence[Value], params: dict[str, Any]) -
     return lambda tangents: None if tangents[0] is None else cumsum(tangents[0], **params)
 
 
-cumsum = cumulative(
+cumsum: Cumulative = cumulative(
     "cumsum",
     step=lambda previous, x: previous + x,
     first=lambda x: x,

@@ -1,22 +1,26 @@
-"""Rows for indexing by integer arrays and for writes, and what `x[key]` and `x[key] = v` mean in terms of them."""
+"""Rows for indexing by integer arrays and for writes, and what `x[key]` and `x[key] = v` mean in terms of
+them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from ..errors import InPlaceError, ShapeError, UnsupportedFunctionError
+from ..errors import InPlaceError, ShapeError
 from ..ir.builder import here
 from ..ir.graph import OPERATORS, Node, Value, constant
 from ..ir.op import NDArray
 from ..ir.types import INTP, Shape
-from ..kinds.accumulate import accumulate
+from ..kinds.accumulate import Accumulate, accumulate
 from ..kinds.index_map import Index, IndexMap, index_map
-from ..kinds.operands import as_value, broadcast_shapes, broadcast_to
+from ..kinds.operands import as_value, broadcast_to
 from .cast import convert, zeros_like
+from .keys import check_bounds, index_array, is_array_index, normal_items, plain_code, slice_bounds, wrapped
 from .select import where
 from .shape import expand, inverse_permutation, pad_row, permute, reshape, slice_
 
@@ -60,19 +64,19 @@ def _put_add(base: NDArray, v: NDArray, *indices: NDArray) -> NDArray:
 
 def distinct(indices: Sequence[Value], extents: Sequence[int]) -> bool:
     """Return whether index arrays address no element twice for certain: that needs arrays that are known."""
-    known = [known_array(index) for index in indices]
+    known: list[Any] = [known_array(index) for index in indices]
     if any(index is None for index in known):
         return False
     flat = np.ravel_multi_index(
         [index % extent for index, extent in zip(known, extents, strict=True)], extents
-    )  # type: ignore[operator]
-    return len(np.unique(flat)) == flat.size
+    )
+    return bool(len(np.unique(flat)) == flat.size)
 
 
 def known_array(index: Value) -> NDArray | None:
     """Return the numbers of an index array that is a constant, or one moved or repeated."""
     if index.data is not None:
-        return index.data
+        return None if index.marks else index.data  # What is followed has the numbers of one call only.
     node = index.node
     if node is None or not isinstance(node.op, IndexMap) or len(node.inputs) > 1:
         return None
@@ -108,7 +112,7 @@ def _put_target(j: Index, base: Shape, *readers: Any) -> Index:
     return _gather_source(j, base, *readers)
 
 
-_PUT_SAMPLES = (
+_PUT_SAMPLES: tuple[tuple[Any, ...], ...] = (
     ((5,), (3,), [np.array([0, 3, 1])], {}),
     ((5, 2), (3, 2), [np.array([4, -1, 0])], {}),
     ((3, 4), (2,), [np.array([0, 2]), np.array([3, 3])], {}),
@@ -123,7 +127,7 @@ put_row = accumulate(
     transpose=_put_transpose,
     samples=_PUT_SAMPLES,
 )
-put_add = accumulate(
+put_add: Accumulate = accumulate(
     "put_add",
     combine="add",
     evaluate=_put_add,
@@ -260,112 +264,60 @@ def parse_index(shape: Shape, key: Any) -> Basic | Advanced:
     IndexError
         Where NumPy raises it: too many indices, a constant out of bounds, a float.
     """
-    items = _expand_ellipsis(shape, _masks_to_integers(key if isinstance(key, tuple) else (key,)))
+    code = plain_code(key)
+    return _parse(shape, key) if code is None else _parse_plain(shape, code)
+
+
+@lru_cache(maxsize=8192)
+def _parse_plain(shape: Shape, code: tuple[Any, ...]) -> Basic | Advanced:
+    return _parse(shape, tuple(slice(*item) if type(item) is tuple else item for item in code))
+
+
+def _parse(shape: Shape, key: Any) -> Basic | Advanced:
+    items = normal_items(shape, key)
     starts: list[int] = []
     extents: list[int] = []
     strides: list[int] = []
     result: list[int] = []
-    arrays: list[tuple[int, Value]] = []
+    arrays: list[tuple[int, int, Value]] = []
     positions: list[int] = []
-    advanced = any(_is_array_index(item) for item in items)
+    advanced = any(is_array_index(item) for item in items)
     axis = 0
     for position, item in enumerate(items):
         if item is None:
             result.append(1)
             continue
-        extent = shape[axis]
+        start, count, stride = 0, shape[axis], 1
         if isinstance(item, slice):
-            start, stop, stride = item.indices(extent)
-            count = len(range(start, stop, stride))
-            starts.append(start if count else 0)
-            extents.append(count)
-            strides.append(stride)
+            start, count, stride = slice_bounds(item, shape[axis])
             result.append(count)
-        elif _is_array_index(item) or advanced:
-            # Next to an index array, NumPy treats a plain integer as an array of rank 0.
-            arrays.append((len(result), _checked(as_value(item), extent, axis)))
+        elif advanced:
+            arrays.append((len(result), axis, index_array(item, shape[axis], axis)))
             positions.append(position)
-            starts.append(0)
-            extents.append(extent)
-            strides.append(1)
-            result.append(extent)
+            result.append(count)
         else:
-            starts.append(_wrapped(item, extent, axis))
-            extents.append(1)
-            strides.append(1)
+            start, count = wrapped(item, shape[axis], axis), 1
+        starts.append(start)
+        extents.append(count)
+        strides.append(stride)
         axis += 1
     basic = Basic(tuple(starts), tuple(extents), tuple(strides), tuple(result))
     if not advanced:
         return basic
-    axes = tuple(axis for axis, _ in arrays)
-    common = broadcast_shapes([index.shape for _, index in arrays])
-    indices = tuple(broadcast_to(convert(index, INTP), common) for _, index in arrays)
-    together = positions == list(range(positions[0], positions[0] + len(positions)))
-    return Advanced(basic, axes, indices, axes[0] if together else 0)
-
-
-def _is_array_index(item: Any) -> bool:
-    return isinstance(item, Value | np.ndarray | list)
-
-
-def _masks_to_integers(items: Sequence[Any]) -> list[Any]:
-    """Replace boolean arrays by the integer arrays that NumPy's nonzero makes of them."""
-    found: list[Any] = []
-    for item in items:
-        if isinstance(item, list | tuple | range) and not any(isinstance(element, Value) for element in item):
-            item = np.asarray(item, INTP if len(item) == 0 else None)
-        if isinstance(item, bool | np.bool_):
-            raise UnsupportedFunctionError(
-                "x[True] and x[False] are not followed", where=here.site, remedy="use x[None] or np.where"
-            )
-        if isinstance(item, np.ndarray) and item.dtype.kind == "b":
-            found.extend(item.nonzero())
-        elif isinstance(item, np.ndarray) and item.ndim == 0:
-            found.append(item.item())
-        else:
-            found.append(item)
-    return found
-
-
-def _expand_ellipsis(shape: Shape, items: list[Any]) -> list[Any]:
-    used = sum(1 for item in items if item is not None and item is not Ellipsis)
-    if used > len(shape):
-        raise IndexError(
-            f"too many indices for array: array is {len(shape)}-dimensional, but {used} were indexed"
-        )
-    fill = [slice(None)] * (len(shape) - used)
-    places = [place for place, item in enumerate(items) if item is Ellipsis]
-    if len(places) > 1:
-        raise IndexError("an index can only have a single ellipsis ('...')")
-    if not places:
-        return [*items, *fill]
-    return [*items[: places[0]], *fill, *items[places[0] + 1 :]]
-
-
-def _wrapped(item: Any, extent: int, axis: int) -> int:
     try:
-        index = item.__index__()
-    except AttributeError:
+        common = np.broadcast_shapes(*[index.shape for *_, index in arrays])
+    except ValueError:
+        shapes = " ".join(str(index.shape) for *_, index in arrays)
         raise IndexError(
-            "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean arrays are "
-            f"valid indices; got a {type(item).__name__}"
+            f"shape mismatch: indexing arrays could not be broadcast together with shapes {shapes}"
         ) from None
-    if not -extent <= index < extent:
-        raise IndexError(f"index {index} is out of bounds for axis {axis} with size {extent}")
-    return int(index) % extent
-
-
-def _checked(index: Value, extent: int, axis: int) -> Value:
-    if index.dtype.kind not in "iu":
-        raise IndexError(
-            f"arrays used as indices must be of integer (or boolean) type; axis {axis} got {index.dtype}"
-        )
-    if index.data is not None and index.data.size:
-        low, high = int(index.data.min()), int(index.data.max())
-        if low < -extent or high >= extent:
-            wrong = low if low < -extent else high
-            raise IndexError(f"index {wrong} is out of bounds for axis {axis} with size {extent}")
-    return index
+    if math.prod(common):
+        for _, axis, index in arrays:
+            check_bounds(index, shape[axis], axis)
+    places = tuple(place for place, _, _ in arrays)
+    indices = tuple(broadcast_to(convert(index, INTP), common) for *_, index in arrays)
+    together = positions == list(range(positions[0], positions[0] + len(positions)))
+    return Advanced(basic, places, indices, places[0] if together else 0)
 
 
 def getitem(x: Value, key: Any) -> Value:
@@ -401,7 +353,8 @@ def fit_for_write(v: Any, dtype: np.dtype[Any], shape: Shape) -> Value:
         raise ShapeError(
             f"could not broadcast input array from shape {value.shape} into shape {shape}",
             where=here.site,
-            remedy="the right-hand side must have the shape of the selected part, or one that broadcasts to it",
+            remedy="the right-hand side must have the shape of the selected part, or one that "
+            "broadcasts to it",
         )
     return broadcast_to(value, shape)
 

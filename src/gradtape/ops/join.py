@@ -28,7 +28,8 @@ def join(pieces: Sequence[Value], axis: int) -> Value:
     for place, piece in enumerate(pieces):
         if [piece.shape[:axis], piece.shape[axis + 1 :]] != alike:
             raise ShapeError(
-                "all the input array dimensions except for the concatenation axis must match exactly, but array 0 has shape "
+                "all the input array dimensions except for the concatenation axis must match "
+                "exactly, but array 0 has shape "
                 f"{pieces[0].shape} and array {place} has shape {piece.shape}",
                 where=here.site,
                 remedy=f"make them agree on every axis but axis {axis}",
@@ -44,7 +45,8 @@ def stack(*items: Any, axis: int = 0) -> Value:
     for place, array in enumerate(arrays):
         if array.shape != shape:
             raise ShapeError(
-                f"all input arrays must have the same shape, but item 0 has shape {shape} and item {place} has shape {array.shape}",
+                f"all input arrays must have the same shape, but item 0 has shape {shape} and item "
+                f"{place} has shape {array.shape}",
                 where=here.site,
                 remedy="broadcast or reshape the items first",
             )

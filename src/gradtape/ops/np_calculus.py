@@ -18,8 +18,9 @@ from .indexing import gather, getitem
 from .integer import remainder
 from .join import cast_as_asked, join
 from .np_linear import conjugated
-from .np_shape import atleast_1d, cut, flipped
+from .np_shape import atleast_1d, cut
 from .np_sort import order_of
+from .np_turn import flipped
 from .reductions import reduce_sum
 from .select import where
 from .shape import pad, reshape
@@ -149,7 +150,8 @@ def _slopes(y: Value, axis: int, h: Any, edge_order: int) -> Value:
     extent = y.shape[axis]
     if extent < edge_order + 1:
         raise ValueError(
-            "Shape of array too small to calculate a numerical gradient, at least (edge_order + 1) elements are required."
+            "Shape of array too small to calculate a numerical gradient, at least (edge_order + 1) "
+            "elements are required."
         )
 
     def at(first: int, last: int) -> Value:
@@ -186,7 +188,8 @@ def _column(h: Value, axis: int, rank: int, first: int, last: int | None) -> Val
 
 
 def _weights(p: Any, q: Any, place: int) -> tuple[Any, Any, Any]:
-    """Return the weights of three neighbours at distances p and q for the slope at the first (-1), the middle (0) or the last (1)."""
+    """Return the weights of three neighbours at distances p and q for the slope at the first (-1), the
+    middle (0) or the last (1)."""
     if place == 0:
         return -q / (p * (p + q)), (q - p) / (p * q), p / (q * (p + q))
     if place < 0:
@@ -278,7 +281,8 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
 
 
 def _all_products(a: Value, v: Value) -> Value:
-    """Return the full convolution: the table of all products, each row moved one further than the one before, and summed.
+    """Return the full convolution: the table of all products, each row moved one further than the one
+    before, and summed.
 
     The rows are moved by reading a table of one width as a table of another.
     """

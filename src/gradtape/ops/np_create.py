@@ -166,7 +166,8 @@ def require(a: Any, dtype: Any = None, requirements: Any = None) -> Value:
 
 
 def _steps(start: Value, num: int, endpoint: bool) -> tuple[Value, int]:
-    """Return 0, 1, ..., num-1 along a new first axis in front of those of `start`, and the number of steps."""
+    """Return 0, 1, ..., num-1 along a new first axis in front of those of `start`, and the number of
+    steps."""
     shape: Shape = (num, *[1] * start.ndim)
     return as_array(
         np.arange(num, dtype=start.dtype if start.dtype.kind == "f" else FLOAT64).reshape(shape)

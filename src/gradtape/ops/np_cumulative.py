@@ -12,6 +12,7 @@ from ..ir.builder import here
 from ..ir.graph import Value
 from ..ir.types import is_inexact
 from ..kinds.arguments import as_array, lookup, one_axis
+from ..kinds.cumulative import Cumulative
 from ..kinds.registry import implements, implements_method, sample
 from .cast import convert
 from .cumulative import cumlogaddexp, cummax, cummin, cumprod, cumsum
@@ -34,7 +35,7 @@ RUNS = (
 NANS = (*RUNS[:3], sample(np.array([[2.0, np.nan, 3.0], [np.nan, 1.0, 0.0]]), 1))
 
 
-def running(row: Any, a: Any, axis: Any, dtype: Any) -> Value:
+def running(row: Cumulative, a: Any, axis: Any, dtype: Any) -> Value:
     """Apply a cumulative row in the dtype in which NumPy sums."""
     x = as_array(a)
     x = convert(x, sum_dtype(x.dtype) if dtype is None else np.dtype(dtype))
@@ -72,11 +73,12 @@ def nancumprod(a: Any, axis: Any = None, dtype: Any = None) -> Value:
     return running(cumprod, _without_nan(a, 1), axis, dtype)
 
 
-def _from_start(row: Any, neutral: int, x: Any, axis: Any, dtype: Any, include_initial: bool) -> Value:
+def _from_start(row: Cumulative, neutral: int, x: Any, axis: Any, dtype: Any, include_initial: bool) -> Value:
     array = atleast_1d(x)
     if axis is None and array.ndim != 1:
         raise ArgumentError(
-            f"For arrays which have more than one dimension ``axis`` argument is required (got shape {array.shape})",
+            "For arrays which have more than one dimension ``axis`` argument is required (got shape "
+            f"{array.shape})",
             where=here.site,
             remedy="pass axis=",
         )
@@ -110,7 +112,7 @@ def cumulative_prod(
     return _from_start(cumprod, 1, x, axis, dtype, include_initial)
 
 
-def _accumulate(row: Any, prepare: Callable[[Value], Value]) -> Callable[..., Value]:
+def _accumulate(row: Cumulative, prepare: Callable[[Value], Value]) -> Callable[..., Value]:
     def accumulate(array: Any, axis: Any = 0, dtype: Any = None) -> Value:
         x = as_array(array)
         if x.ndim == 0:

@@ -65,7 +65,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Value:
     """Follow `numpy.insert`; where to insert must be known."""
     x, place = _flat_or_strict(arr, axis)
     extent = x.shape[place]
-    where = obj if isinstance(obj, slice) else concrete(obj, "obj")
+    where: Any = obj if isinstance(obj, slice) else concrete(obj, "obj")
     v = convert(as_array(values), x.dtype)
     v = reshape(v, (1,) * (x.ndim - v.ndim) + v.shape)
     single = not isinstance(where, slice) and np.ndim(where) == 0 and where.dtype != bool
@@ -91,7 +91,7 @@ def _count(where: Any) -> int:
 
 
 @implements(np.trim_zeros)
-def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Value:
+def trim_zeros(filt: Any, trim: Any = "fb", axis: Any = None) -> Value:
     """Follow `numpy.trim_zeros` where the numbers are known."""
     x = as_array(filt)
     positions = np.arange(x.size).reshape(x.shape)

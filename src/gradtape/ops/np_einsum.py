@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,8 @@ from .shape import diagonal_of, expand, reshape
 def product(a: Value, x: Letters, b: Value, y: Letters, out: Letters) -> Value:
     """Return ``sum a[x] b[y]`` over the letters that `out` lacks.
 
-    The letters of an operand differ from each other; an axis of extent 1 meets any extent. Where nothing is summed over, the product is an
+    The letters of an operand differ from each other; an axis of extent 1 meets any extent. Where nothing is
+    summed over, the product is an
     elementwise one, which fuses with what surrounds it.
     """
     extents = common_extents([(a.shape, x), (b.shape, y)])
@@ -57,7 +59,8 @@ def common_extents(operands: Sequence[tuple[Shape, Letters]]) -> dict[int, int]:
             if before != 1 and extent not in (1, before):
                 shapes = " and ".join(str(each) for each, _ in operands)
                 raise ShapeError(
-                    f"shapes {shapes} do not fit: an axis that is summed over or shared has extents {before} and {extent}",
+                    f"shapes {shapes} do not fit: an axis that is summed over or shared has extents "
+                    f"{before} and {extent}",
                     where=here.site,
                     remedy="transpose an operand, or check which axes meet",
                 )
@@ -82,7 +85,8 @@ def without_repeats(a: Value, letters: Letters) -> tuple[Value, Letters]:
             extents = a.shape[first], a.shape[second]
             if extents[0] != extents[1]:
                 raise ShapeError(
-                    f"dimensions in single operand for a repeated letter don't match ({extents[0]} != {extents[1]})",
+                    f"dimensions in single operand for a repeated letter don't match ({extents[0]} "
+                    f"!= {extents[1]})",
                     where=here.site,
                     remedy="a letter that repeats takes the diagonal, which needs axes of one extent",
                 )
@@ -121,6 +125,7 @@ def _path(pairs: Sequence[tuple[Value, Letters]], out: Letters) -> Sequence[tupl
     }
     terms = ",".join("".join(letters[k] for k in term) for _, term in pairs)
     subscripts = f"{terms}->{''.join(letters[k] for k in out)}"
+    path: Sequence[tuple[int, ...]]
     path, _ = opt_einsum.contract_path(subscripts, *[a.shape for a, _ in pairs], shapes=True, optimize="auto")
     return path
 
@@ -129,13 +134,15 @@ ELLIPSIS = -1
 """The letters of the axes that an ellipsis stands for are this and the numbers below it, from the right."""
 
 
-def read_subscripts(text: str, ranks: Sequence[int]) -> tuple[list[Letters], Letters]:
+@lru_cache(maxsize=1024)
+def read_subscripts(text: str, ranks: tuple[int, ...]) -> tuple[list[Letters], Letters]:
     """Read ``"ij,jk->ik"``; operands of these ranks follow.
 
     Raises
     ------
     ValueError
-        Where NumPy raises it: a strange character, too few letters, a letter of the result that no operand has.
+        Where NumPy raises it: a strange character, too few letters, a letter of the result that no operand
+        has.
     """
     text = text.replace(" ", "")
     left, arrow, right = text.partition("->")
@@ -169,7 +176,8 @@ def complete_terms(
         dots = rank - sum(1 for letter in term if letter is not Ellipsis)
         if dots < 0 or (dots and Ellipsis not in term):
             raise ValueError(
-                "operand has more dimensions than subscripts given in einstein sum, but no '...' ellipsis provided to broadcast"
+                "operand has more dimensions than subscripts given in einstein sum, but no '...' "
+                "ellipsis provided to broadcast"
                 " the extra dimensions."
                 if dots > 0
                 else "einstein sum subscripts string contains too many subscripts for operand"
@@ -207,11 +215,12 @@ def read_operands(operands: tuple[Any, ...]) -> tuple[list[Value], list[Letters]
     """Read either way to call einsum: subscripts first, or a list of axis numbers after each operand."""
     if not operands:
         raise ValueError(
-            "must specify the einstein sum subscripts string and at least one operand, or at least one operand and its list"
+            "must specify the einstein sum subscripts string and at least one operand, or at least "
+            "one operand and its list"
         )
     if isinstance(operands[0], str):
         arrays = [as_array(operand) for operand in operands[1:]]
-        return arrays, *read_subscripts(operands[0], [a.ndim for a in arrays])
+        return arrays, *read_subscripts(operands[0], tuple(a.ndim for a in arrays))
     pairs, out = operands[: len(operands) // 2 * 2], operands[-1] if len(operands) % 2 else None
     arrays = [as_array(operand) for operand in pairs[::2]]
     return arrays, *complete_terms(list(pairs[1::2]), out, [a.ndim for a in arrays])
@@ -262,4 +271,5 @@ def einsum_path(*operands: Any, optimize: Any = "greedy", einsum_call: bool = Fa
     stand_ins = [
         np.broadcast_to(np.zeros((), v.dtype), v.shape) if isinstance(v, Value) else v for v in operands
     ]
-    return np.einsum_path(*stand_ins, optimize=optimize, einsum_call=einsum_call)
+    arguments: dict[str, Any] = {"optimize": optimize, "einsum_call": einsum_call}
+    return np.einsum_path(*stand_ins, **arguments)

@@ -1,4 +1,5 @@
-"""Counting: histograms and bincount. Counts have no derivative; weights and the edges found in the data have."""
+"""Counting: histograms and bincount. Counts have no derivative; weights and the edges found in the data
+have."""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ def _bins(a: Value, bins: Any, range_: Any, weighted: bool) -> Value:
         if count < 1:
             raise ValueError("`bins` must be positive, when an integer")
         low, high = _outer_edges(a, range_)
-        return linspace(low, high, count + 1)
+        found: Value = linspace(low, high, count + 1)
+        return found
     edges = as_array(bins)
     if edges.ndim != 1:
         raise ValueError("`bins` must be 1d, when an array")
@@ -132,7 +134,8 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
 
 @implements(np.bincount)
 def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Value:
-    """Follow `numpy.bincount` for known positions, on whose maximum the length depends; the weights may be traced."""
+    """Follow `numpy.bincount` for known positions, on whose maximum the length depends; the weights may be
+    traced."""
     positions = concrete(x, "x")
     if positions.size == 0:
         positions = positions.astype(INTP)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,7 @@ def nanprod(
 
 
 def _extremum(
-    function: Any, fill: float, a: Any, axis: Any, keepdims: bool, initial: Any, where: Any
+    function: Callable[..., Value], fill: float, a: Any, axis: Any, keepdims: bool, initial: Any, where: Any
 ) -> Value:
     x = as_array(a)
     if not is_inexact(x.dtype):

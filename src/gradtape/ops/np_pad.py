@@ -19,8 +19,9 @@ from .join import full, join
 from .np_create import linspace
 from .np_quantile import median
 from .np_reductions import max_, min_
-from .np_shape import broadcast_to_, cut, flipped
+from .np_shape import broadcast_to_, cut
 from .np_statistics import mean
+from .np_turn import flipped
 from .rounding import rint
 from .shape import pad
 
@@ -58,10 +59,8 @@ def per_side(argument: Any, rank: int) -> list[Sides]:
 
 
 def _holds_values(argument: Any) -> bool:
-    return (
-        isinstance(argument, Value)
-        or (isinstance(argument, list | tuple)
-        and any(map(_holds_values, argument)))
+    return isinstance(argument, Value) or (
+        isinstance(argument, list | tuple) and any(map(_holds_values, argument))
     )
 
 

@@ -45,7 +45,8 @@ def polyval(p: Any, x: Any) -> Value:
 
 
 def _sum(a1: Any, a2: Any, sign: int) -> Value:
-    first, second = atleast_1d(a1), atleast_1d(a2)
+    first: Value = atleast_1d(a1)
+    second: Value = atleast_1d(a2)
     difference = second.shape[0] - first.shape[0]
     if difference > 0:
         first = join([full((difference,), 0, first.dtype), first], 0)
@@ -83,7 +84,7 @@ def polyder(p: Any, m: Any = 1) -> Value:
     for _ in range(times):
         degree = coefficients.shape[0] - 1
         powers = np.arange(max(degree, 0), 0, -1)
-        coefficients = getitem(coefficients, slice(None, -1)) * powers
+        coefficients = getitem(coefficients, slice(None, -1)) * as_array(powers)
     return coefficients
 
 
@@ -112,7 +113,7 @@ def polyint(p: Any, m: Any = 1, k: Any = None) -> Value:
         raise ValueError("k must be a scalar or a rank-1 array of length 1 or >m.")
     coefficients = _coefficients(p)
     for step in range(times):
-        divided = coefficients / np.arange(coefficients.shape[0], 0, -1)
+        divided = coefficients / as_array(np.arange(coefficients.shape[0], 0, -1))
         last = getitem(constants, slice(step, step + 1))
         dtype = np.result_type(divided.dtype, last.dtype)
         coefficients = join([convert(divided, dtype), convert(last, dtype)], 0)

@@ -1,4 +1,5 @@
-"""Medians and quantiles: elements of the sorted array, weighted by where the quantile lies between two of them."""
+"""Medians and quantiles: elements of the sorted array, weighted by where the quantile lies between two of
+them."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from ..errors import DtypeError
 from ..ir.builder import here
-from ..ir.graph import OPERATORS, Value
+from ..ir.graph import OPERATORS, Literal, Value
 from ..ir.types import FLOAT64, INTP, is_inexact
 from ..kinds.arguments import as_array, kept_shape, some_axes
 from ..kinds.operands import as_value
@@ -35,7 +36,8 @@ Positions = Callable[[Any, Value], Value]
 
 
 def _continuous(alpha: float, beta: float) -> Positions:
-    """Positions in the manner of R. J. Hyndman and Y. Fan, "Sample quantiles in statistical packages", The American Statistician 50 (1996)."""
+    """Positions in the manner of R. J. Hyndman and Y. Fan, "Sample quantiles in statistical packages", The
+    American Statistician 50 (1996)."""
     return lambda n, q: n * q + (alpha + q * (1 - alpha - beta)) - 1
 
 
@@ -92,8 +94,9 @@ def rows_of(x: Value, axes: tuple[int, ...]) -> Value:
 
 
 def pick(ordered: Value, position: Value) -> Value:
-    """Return the elements at a whole position of the last axis: one position for all rows, or one for each."""
-    if position.data is not None:
+    """Return the elements at a whole position of the last axis: one position for all rows, or one for
+    each."""
+    if isinstance(position, Literal) and position.data is not None:
         return getitem(ordered, (Ellipsis, int(position.data)))
     index = convert(position, INTP)
     if index.ndim == 0:

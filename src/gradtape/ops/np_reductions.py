@@ -129,7 +129,8 @@ def extremum(
     if initial is NO_VALUE:
         if where is not NO_VALUE and where is not True:
             raise ArgumentError(
-                f"reduction operation '{combine.name}' does not have an identity, so to use a where mask one has to specify 'initial'",
+                f"reduction operation '{combine.name}' does not have an identity, so to use a where "
+                "mask one has to specify 'initial'",
                 where=here.site,
                 remedy="pass initial=-np.inf for a maximum, initial=np.inf for a minimum",
             )

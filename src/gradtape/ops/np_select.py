@@ -141,7 +141,8 @@ def take(a: Any, indices: Any, axis: Any = None, mode: str = "raise") -> Value:
 
 
 def beside(x: Value, positions: Value, axis: int) -> list[Value]:
-    """Return index arrays that address, along the axis, the elements at these positions, and off it each element."""
+    """Return index arrays that address, along the axis, the elements at these positions, and off it each
+    element."""
     if positions.ndim != x.ndim:
         raise ValueError("`indices` and `arr` must have the same number of dimensions")
     if positions.dtype.kind not in "iu":
@@ -158,7 +159,8 @@ def beside(x: Value, positions: Value, axis: int) -> list[Value]:
         shape = np.broadcast_shapes(*[counter.shape for counter in counters])
     except ValueError:
         raise IndexError(
-            f"shape mismatch: indices of shape {positions.shape} do not fit an array of shape {x.shape} off axis {axis}"
+            f"shape mismatch: indices of shape {positions.shape} do not fit an array of shape "
+            f"{x.shape} off axis {axis}"
         ) from None
     return [broadcast_to(convert(counter, INTP), shape) for counter in counters]
 
@@ -269,7 +271,8 @@ def _triangle(m: Any, k: Any, lower: bool) -> Value:
     if x.ndim == 0:
         raise TypeError("tri() needs an array of at least one dimension")
     x = broadcast_to(x, (x.size, x.size)) if x.ndim == 1 else x
-    mask = np.tri(*x.shape[-2:], k=as_int(k, "k") - (0 if lower else 1), dtype=bool)
+    rows, columns = x.shape[-2:]
+    mask = np.tri(rows, columns, as_int(k, "k") - (0 if lower else 1), bool)
     return where(mask if lower else ~mask, x, convert(as_array(0), x.dtype))
 
 

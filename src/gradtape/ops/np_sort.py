@@ -214,28 +214,3 @@ def isin(
     place = clip(searchsorted(haystack, x, side="left"), 0, among.size - 1)
     met = OPERATORS["equal"](gather(haystack, place), x)
     return ~met if invert else met
-
-
-@implements(np.unique)
-def unique(
-    ar: Any,
-    return_index: bool = False,
-    return_inverse: bool = False,
-    return_counts: bool = False,
-    axis: Any = None,
-    *,
-    equal_nan: bool = True,
-    sorted: bool = True,
-) -> Any:
-    """Follow `numpy.unique` where the numbers are known: the values are taken from the array, so that the derivative follows."""
-    x = as_array(ar)
-    numbers = concrete(x, "ar")
-    _, index, inverse, counts = np.unique(numbers, True, True, True, axis=axis, equal_nan=equal_nan)
-    flat, place = (reshape(x, (x.size,)), 0) if axis is None else (x, one_axis(axis, x.ndim))
-    values = getitem(flat, (slice(None),) * place + (index,))
-    chosen = [
-        each
-        for each, wanted in ((index, return_index), (inverse, return_inverse), (counts, return_counts))
-        if wanted
-    ]
-    return (values, *chosen) if chosen else values

@@ -18,12 +18,15 @@ from .cast import convert
 from .complex_parts import imag, real
 from .extrema import clip
 from .join import full, join
-from .np_linear import conjugated, diagonal, dot
+from .np_linear import conjugated, dot
+from .np_matrix import diagonal
 from .np_norms import root, squares
 from .np_reductions import masked, reduced, sum_
 from .reductions import reduce_sum
 from .select import where as select
 from .shape import permute, reshape
+
+FLOAT32 = np.dtype(np.float32)
 
 PLAIN = (
     sample((5,)),
@@ -38,10 +41,11 @@ PLAIN = (
 def working_dtype(x: Value, dtype: Any) -> np.dtype[Any]:
     """Return the dtype in which NumPy sums for a mean: float64 for integers, float32 for float16."""
     if dtype is not None:
-        return np.dtype(dtype)
+        given: np.dtype[Any] = np.dtype(dtype)
+        return given
     if x.dtype.kind in "biu":
         return FLOAT64
-    return np.dtype(np.float32) if x.dtype == np.float16 else x.dtype
+    return FLOAT32 if x.dtype == np.float16 else x.dtype
 
 
 def count_of(x: Value, axes: tuple[int, ...], keepdims: bool, where: Any) -> Any:
@@ -229,12 +233,13 @@ def cov(
             if factor.shape != (x.shape[1],):
                 raise RuntimeError(f"incompatible numbers of samples and {name}")
             weights = factor if weights is None else weights * factor
+    freedom: Any
     if weights is None:
-        centre, total = mean(x, 1), x.shape[1]
-        freedom: Any = total - ddof
+        centre = mean(x, 1)
+        freedom = x.shape[1] - ddof
     else:
         weights = convert(weights, np.result_type(weights.dtype, FLOAT64))
-        centre, sums = average(x, 1, weights, True)
+        centre = average(x, 1, weights)
         total = sum_(weights)
         freedom = total if ddof == 0 else total - ddof * _weight_share(weights, total, aweights)
     x = x - reshape(centre, (*centre.shape, 1))

@@ -51,7 +51,8 @@ def apply_over_axes(func: Any, a: Any, axes: Any) -> Value:
             result = expand_dims(result, place)
         if result.ndim != rank:
             raise ShapeError(
-                f"function is not returning an array of the correct shape: rank {result.ndim} instead of {rank}",
+                f"function is not returning an array of the correct shape: rank {result.ndim} "
+                f"instead of {rank}",
                 where=here.site,
                 remedy="the function must reduce one axis, or keep it with extent 1",
             )
@@ -61,7 +62,8 @@ def apply_over_axes(func: Any, a: Any, axes: Any) -> Value:
 
 @implements(np.piecewise)
 def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Value:
-    """Follow `numpy.piecewise` for functions that work element by element: each sees all elements, and the conditions choose."""
+    """Follow `numpy.piecewise` for functions that work element by element: each sees all elements, and the
+    conditions choose."""
     points = as_array(x)
     given = condlist if isinstance(condlist, list | tuple) else [condlist]
     if given and not isinstance(given[0], list | tuple | np.ndarray | Value) and points.ndim:
@@ -69,7 +71,8 @@ def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Va
     conditions = [broadcast_to(convert(as_array(condition), BOOL), points.shape) for condition in given]
     if len(funclist) not in (len(conditions), len(conditions) + 1):
         raise ValueError(
-            f"with {len(conditions)} condition(s), either {len(conditions)} or {len(conditions) + 1} functions are expected"
+            f"with {len(conditions)} condition(s), either {len(conditions)} or {len(conditions) + 1} "
+            "functions are expected"
         )
     result = full(points.shape, 0, points.dtype)
     if len(funclist) > len(conditions):

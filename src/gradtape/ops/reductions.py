@@ -25,7 +25,8 @@ reduce_sum = reduction(
 
 
 def _product_tangent(z: Value, x: Value, axes: tuple[int, ...]) -> Linear:
-    """Each element's factor is the product of all others: products from the left times products from the right, so that zeros do no harm."""
+    """Each element's factor is the product of all others: products from the left times products from the
+    right, so that zeros do no harm."""
     kept = tuple(axis for axis in range(x.ndim) if axis not in axes)
     front = permute(x, (*kept, *axes))
     flat = reshape(front, (*[x.shape[axis] for axis in kept], int(np.prod([x.shape[axis] for axis in axes]))))

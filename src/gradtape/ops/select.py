@@ -8,7 +8,7 @@ import numpy as np
 
 from ..ir.graph import OPERATORS
 from ..ir.types import BOOL
-from ..kinds.elementwise import Instruction, elementwise, result_dtype
+from ..kinds.elementwise import Elementwise, Instruction, elementwise, result_dtype
 from .logic import logical_not
 
 
@@ -17,7 +17,7 @@ def _where_dtypes(c: Any, a: Any, b: Any) -> tuple[tuple[np.dtype[Any], ...], np
     return (BOOL, out, out), out
 
 
-where = elementwise(
+where: Elementwise = elementwise(
     "where",
     np.where,
     body=Instruction(real="select", signed="select", unsigned="select", boolean="select"),

@@ -12,7 +12,7 @@ from ..ir.builder import here
 from ..ir.graph import OPERATORS, Literal, Node, Value
 from ..ir.op import NDArray
 from ..ir.types import Shape
-from ..kinds.index_map import Index, index_map
+from ..kinds.index_map import Index, IndexMap, index_map
 
 
 def _expand(x: NDArray, *, shape: Shape, axes: tuple[int, ...]) -> NDArray:
@@ -215,7 +215,7 @@ def _pad_inside(
     return tuple(tests)
 
 
-pad_row = index_map(
+pad_row: IndexMap = index_map(
     "pad",
     shape=lambda x, *, shape, starts, strides: shape,
     lead=lambda size, *, shape, starts, strides: {

@@ -1,4 +1,5 @@
-"""``logsumexp`` and its kin: the maximum is taken out first, so that nothing overflows and infinities come out right."""
+"""``logsumexp`` and its kin: the maximum is taken out first, so that nothing overflows and infinities come
+out right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Rows that find positions in order. What they are applied to follows by a gather, which carries the derivative."""
+"""Rows that find positions in order. What they are applied to follows by a gather, which carries the
+derivative."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def _reduceat(name: str) -> Callable[..., Value]:
     return reduceat
 
 
-SEGMENTS = (sample((6,), indices=[0, 2, 3]), sample((2, 6), [0, 4, 1, 3], axis=1), sample((3,), [5]))
+SEGMENTS = (sample((6,), [0, 2, 3]), sample((2, 6), [0, 4, 1, 3], axis=1), sample((3,), [5]))
 for _name in ("add", "multiply", "maximum", "minimum", "logical_and", "logical_or"):
     implements_method(_name, "reduceat", samples=SEGMENTS)(_reduceat(_name))
 

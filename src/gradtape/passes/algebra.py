@@ -1,4 +1,5 @@
-"""Identities that hold for every IEEE number, infinities and NaN included, and cheaper ways to say the same."""
+"""Identities that hold for every IEEE number, infinities and NaN included, and cheaper ways to say the
+same."""
 
 from __future__ import annotations
 
@@ -49,8 +50,8 @@ def is_zero(value: Value, negative: bool) -> bool:
     number = repeated_number(value)
     if number is None or number.data is None or number.data.any():
         return False
-    return (
-        number.dtype.kind in "iub" or (number.dtype.kind == "f" and bool(np.signbit(number.data)) is negative)
+    return number.dtype.kind in "iub" or (
+        number.dtype.kind == "f" and bool(np.signbit(number.data)) is negative
     )
 
 

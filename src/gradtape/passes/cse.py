@@ -10,7 +10,8 @@ from .rewrite import rewrite
 
 
 def merge_equal(graph: Graph) -> Graph:
-    """Return the graph in which no two nodes apply the same op with the same parameters to the same values."""
+    """Return the graph in which no two nodes apply the same op with the same parameters to the same
+    values."""
     found: dict[Any, tuple[Value, ...]] = {}
     numbers: dict[Any, Literal] = {}
 

@@ -12,7 +12,8 @@ PRIMITIVE = (Instruction, Intrinsic, Libm, SciPy)
 
 
 def expand_bodies(graph: Graph) -> Graph:
-    """Return the graph with only primitive elementwise rows, so that what forward and backward share becomes visible."""
+    """Return the graph with only primitive elementwise rows, so that what forward and backward share
+    becomes visible."""
     return rewrite(graph, _expand)
 
 

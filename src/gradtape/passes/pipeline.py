@@ -13,11 +13,13 @@ from .dce import drop_unused
 from .expand_bodies import expand_bodies
 from .factors import hoist_factors
 from .fold import fold_numbers
+from .inline_calls import inline_calls
 from .transposes import absorb_transposes, pack_operands
 
 Pass = Callable[[Graph], Graph]
 
 PASSES: Final[tuple[Pass, ...]] = (
+    inline_calls,
     drop_unused,
     expand_bodies,
     fold_numbers,
@@ -33,7 +35,8 @@ PASSES: Final[tuple[Pass, ...]] = (
     merge_equal,
     drop_unused,
 )
-"""In this order: formulas open up, numbers fold, and what is equal is merged before and after what is simple is simplified."""
+"""In this order: formulas open up, numbers fold, and what is equal is merged before and after what is
+simple is simplified."""
 
 
 def optimise(graph: Graph, *, check: bool = False) -> Graph:

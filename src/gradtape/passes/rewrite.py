@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from ..ir.builder import at
+from ..ir.builder import at, here
 from ..ir.graph import Graph, Node, Value, extract
 
 Rule: TypeAlias = Callable[[Node, tuple[Value, ...]], Sequence[Value] | None]
@@ -17,21 +17,24 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
 
     What is no longer needed is left out; nodes that stay as they are are shared with the old graph.
     """
+    with at(None):
+        return _rewritten(graph, rule)
+
+
+def _rewritten(graph: Graph, rule: Rule) -> Graph:
     becomes: dict[Value, Value] = {}
     changed = False
     for node in graph.nodes:
         inputs = node.inputs
         if becomes:
             inputs = tuple([becomes.get(value, value) for value in inputs])
-        with at(node.site):
-            outs = rule(node, inputs)
+        here.site = node.site
+        outs = rule(node, inputs)
         if outs is None and inputs != node.inputs:
             outs = copy_node(node, inputs).outs
         if outs is not None:
             changed = True
-            for old, new in zip(node.outs, outs, strict=True):
-                if old is not new:
-                    becomes[old] = new
+            becomes.update(zip(node.outs, outs, strict=True))
     if not changed:
         return graph
     return with_outputs(graph, becomes)
@@ -54,13 +57,12 @@ def with_outputs(graph: Graph, becomes: dict[Value, Value]) -> Graph:
 
 
 def closed(graph: Graph) -> Graph:
-    """Return the graph with inputs and constants that have no history.
+    """Return a copy of the graph with inputs and constants that have no history.
 
-    A tape's pending work starts at values that nodes have computed earlier. No pass may look behind these.
+    A tape's pending work starts at values that nodes have computed earlier. No pass may look behind these, and nothing that compiling
+    leaves to the cycle collector may keep a user's arrays alive.
     """
     leaves = [*graph.inputs, *graph.constants()]
-    if all(value.node is None for value in leaves):
-        return graph
     inputs = set(graph.inputs)
     becomes = {value: Value(value.aval, data=None if value in inputs else value.data) for value in leaves}
     nodes = []

@@ -15,7 +15,8 @@ SHORT: Final = 64
 """Extent of a sum below which a reduction across a vector costs more than its additions."""
 
 LARGE: Final = 32768
-"""Multiplications above which OpenBLAS beats loops that the compiler vectorises (5 us against 16 us there, measured)."""
+"""Multiplications above which OpenBLAS beats loops that the compiler vectorises (5 us against 16 us there,
+measured)."""
 
 REUSED: Final = 16
 """Uses of each element above which a transposed copy of an operand pays."""
@@ -30,16 +31,19 @@ def absorb_transposes(graph: Graph) -> Graph:
 
 
 def pack_operands(graph: Graph) -> Graph:
-    """Return the graph in which an operand that a contraction reads again and again stands as its innermost loop wants it.
+    """Return the graph in which an operand that a contraction reads again and again stands as its
+    innermost loop wants it.
 
-    Where the axis that is summed over is short and the last of both operands, each sum would be a few multiplications and a
-    reduction across a vector. With another axis of the operand last, the products are added vector by vector.
+    Where the axis that is summed over is short and the last of both operands, each sum would be a few
+    multiplications and a reduction across a vector. With another axis of the operand last, the products
+    are added vector by vector.
     """
     return rewrite(graph, _pack)
 
 
 def innermost_letter(node: Node, packing: bool = False) -> int | None:
-    """Return the letter whose loop goes innermost: the one along which operands and result stand in memory or stay the same.
+    """Return the letter whose loop goes innermost: the one along which operands and result stand in memory
+    or stay the same.
 
     With `packing`, operands that may be copied count as standing right.
     """
@@ -121,7 +125,8 @@ def _with_batch_first(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] 
 
 
 def copy_packed(value: Value, axes: tuple[int, ...]) -> Value:
-    """Return a transposed copy: the scheduler stores the transposed operands of contractions that are left."""
+    """Return a transposed copy: the scheduler stores the transposed operands of contractions that are
+    left."""
     op: Any = ROWS["permute"]
     transposed: Value = op(value, axes=axes)
     return transposed

@@ -1,4 +1,5 @@
-"""The NumPy interpreter: runs any graph, node by node. The oracle of the compiled kernels and the way out without them."""
+"""The NumPy interpreter: runs any graph, node by node. The oracle of the compiled kernels and the way out
+without them."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def interpret(graph: Graph, arrays: Sequence[NDArray]) -> list[NDArray]:
     [array([2., 4.])]
     """
     computed = compute_values(graph, arrays)
-    return [np.array(computed[value] if value in computed else value.data) for value in graph.outputs]
+    return [np.array(computed.get(value, value.data)) for value in graph.outputs]
 
 
 def compute_values(graph: Graph, arrays: Sequence[NDArray]) -> dict[Value, NDArray]:
@@ -44,7 +45,7 @@ def compute_values(graph: Graph, arrays: Sequence[NDArray]) -> dict[Value, NDArr
     computed: dict[Value, NDArray] = dict(zip(graph.inputs, arrays, strict=True))
     with np.errstate(all="ignore"):
         for node in graph.nodes:
-            operands: list[Any] = [computed[v] if v in computed else v.data for v in node.inputs]
+            operands: list[Any] = [computed.get(v, v.data) for v in node.inputs]
             for out, array in zip(node.outs, node.op.evaluate(operands, node.params), strict=True):
                 computed[out] = array if array.dtype == out.dtype else array.astype(out.dtype)
     return computed
@@ -54,7 +55,7 @@ def missed_guards(graph: Graph, computed: dict[Value, NDArray]) -> list[tuple[in
     """Return the positions of guards that do not hold, with the actual numbers."""
     missed = []
     for position, (value, expected) in enumerate(graph.guards):
-        array = computed[value] if value in computed else value.data
+        array = computed.get(value, value.data)
         assert array is not None
         if int(array) != expected:
             missed.append((position, int(array)))

@@ -19,7 +19,8 @@ __all__ = ["ABI_VERSION", "environment_identity", "object_key", "version_of"]
 ABI_VERSION: Final = 1
 """Raised whenever object code or its metadata change in a way that their readers must know."""
 
-_PACKAGE: Final = Path(__file__).resolve().parent.parent
+_PACKAGE: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_COMPILER: Final = ("ir", "loops", "kinds", "ops", "passes", "lower", "runtime")
 
 
 def object_key(fingerprint: str | bytes, *options: object) -> str:
@@ -92,10 +93,12 @@ def version_of(package: str) -> str:
 
 
 def _source_stamp() -> str:
-    """Sizes and times of gradtape's own files, so that a changed compiler never runs its former code."""
-    stamps = sorted(
-        (str(path.relative_to(_PACKAGE)), status.st_size, status.st_mtime_ns)
-        for path in _PACKAGE.rglob("*.py")
-        for status in (path.stat(),)
-    )
-    return hashlib.blake2b(repr(stamps).encode(), digest_size=16).hexdigest()
+    """Sizes and times of the files that decide what code a graph becomes, so that a changed compiler never runs its former code."""
+    stamps = []
+    for floor in _COMPILER:
+        with os.scandir(os.path.join(_PACKAGE, floor)) as entries:
+            for entry in entries:
+                if entry.name.endswith(".py"):
+                    status = entry.stat()
+                    stamps.append((floor, entry.name, status.st_size, status.st_mtime_ns))
+    return hashlib.blake2b(repr(sorted(stamps)).encode(), digest_size=16).hexdigest()

@@ -6,16 +6,15 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from ..config import config
 from ..errors import CompileWarning, LoweringError, warn
-from ..ir.fingerprint import fingerprint
+from ..ir.fingerprint import fingerprint, structure
 from ..ir.graph import Graph
 from ..ir.op import NDArray
-from ..lower.pipeline import lower
 from ..lower.symbols import address_of
 from .cache import CachedObject, MemoryCache, cached_object
 from .engine import compile_object
@@ -91,7 +90,7 @@ class Program:
     def __init__(self, graph: Graph, kernel: Kernel) -> None:
         self.graph = graph
         self.kernel = kernel
-        self._constants: list[Any] = [np.ascontiguousarray(value.data) for value in graph.constants()]  # type: ignore[arg-type]
+        self._constants: list[Any] = [np.ascontiguousarray(value.data) for value in graph.constants()]
         self._scratch: list[NDArray] = []
 
     def run(self, arrays: Sequence[NDArray]) -> list[NDArray]:
@@ -100,7 +99,7 @@ class Program:
         Parameters
         ----------
         arrays : sequence of ndarray
-            One per input: C-contiguous, aligned, native.
+            One per input: aligned, native.
 
         Returns
         -------
@@ -117,7 +116,9 @@ class Program:
             return self._interpret(arrays)
         outputs = [np.empty(value.shape, value.dtype) for value in self.graph.outputs]
         scratch = self._scratch.pop() if self._scratch else _aligned(kernel.workspace)
-        status = call_flat(kernel.loaded, [*arrays, *self._constants], outputs, scratch)
+        # What the interpreter computed may be a view.
+        inputs = [array if array.flags.c_contiguous else np.ascontiguousarray(array) for array in arrays]
+        status = call_flat(kernel.loaded, [*inputs, *self._constants], outputs, scratch)
         missed = int(scratch[:8].view(np.int64)[0]) if status > 0 else 0
         self._scratch.append(scratch)
         if status > 0:
@@ -128,9 +129,7 @@ class Program:
         computed = compute_values(self.graph, arrays)
         for guard, actual in missed_guards(self.graph, computed):
             raise GuardMiss(guard, actual)
-        return [
-            np.array(computed[value] if value in computed else value.data) for value in self.graph.outputs
-        ]
+        return [np.array(computed.get(value, value.data)) for value in self.graph.outputs]
 
     def bind(self, fallback: Callable[..., Any], statics: Sequence[object]) -> NativeFunction | None:
         """Return a native callable that answers calls of the form it was compiled for and hands all others to `fallback`."""
@@ -143,8 +142,15 @@ class Program:
 _kernels: Final[MemoryCache[Kernel]] = MemoryCache()
 """Machine code by fingerprint and form: shared by tapes, decorated functions and nested gradients."""
 
-_sightings: Final[OrderedDict[str, int]] = OrderedDict()
-_REMEMBERED = 4096
+
+class _Sighting(NamedTuple):
+    """A structure that a tape has computed: its kernel once it has come again."""
+
+    kernel: Kernel | None
+    precise: bool
+
+
+_sightings: Final[OrderedDict[Any, _Sighting]] = OrderedDict()
 
 
 def program_for(graph: Graph, form: CallForm | None = None) -> Program:
@@ -172,15 +178,20 @@ def repeated_program(graph: Graph, *, at_once: bool) -> Program | None:
     at_once : bool
         Whether it is heavy enough to be compiled at first sight.
     """
-    print_ = fingerprint(graph)
-    seen = _sightings.pop(print_, 0) + 1
-    _sightings[print_] = seen
-    while len(_sightings) > _REMEMBERED:
+    key = structure(graph.inputs, graph.nodes, graph.outputs)
+    if key is None:
+        return program_for(graph) if at_once else None
+    known = _sightings.pop(key, None)
+    if known is None and not at_once:
+        kernel = None
+    elif known is None or known.kernel is None or known.precise != config.precise_math:
+        kernel = program_for(graph).kernel
+    else:
+        kernel = known.kernel
+    _sightings[key] = _Sighting(kernel, config.precise_math)
+    while len(_sightings) > config.memory_cache:
         _sightings.popitem(last=False)
-    if seen < 2 and not at_once:
-        return None
-    key = f"{print_}:None:{config.precise_math}"
-    return Program(graph, _kernels.get(key, lambda: _kernel(graph, None, key)))
+    return None if kernel is None else Program(graph, kernel)
 
 
 def _kernel(graph: Graph, form: CallForm | None, key: str) -> Kernel:
@@ -211,6 +222,8 @@ def _kernel(graph: Graph, form: CallForm | None, key: str) -> Kernel:
 
 
 def _compile(graph: Graph, form: CallForm | None) -> CachedObject:
+    from ..lower.pipeline import lower  # late: a process that finds its kernels on disk starts 15 ms sooner
+
     lowered = lower(graph)
     heavy = lowered.estimated_cost > GIL_SECONDS
     signature = _signature(graph, form, lowered.workspace_bytes, heavy)

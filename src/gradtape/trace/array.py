@@ -10,7 +10,9 @@ import numpy as np
 from ..errors import ArgumentError
 from ..ir.builder import here
 from ..ir.graph import Value
+from ..ir.op import NDArray
 from ..kinds.operands import as_value
+from ..kinds.registry import HOOKS
 from ..ops.indexing import Basic, parse_index, setitem
 from . import concrete
 from .dispatch import call_function, call_ufunc
@@ -181,6 +183,27 @@ def wrap(result: Any) -> Any:
     if isinstance(result, list):
         return [wrap(item) for item in result]
     return result
+
+
+def known_numbers(value: Value) -> NDArray | None:
+    """Return the array of a value, on which the shape of a result depends: on a tape it is computed; in a jitted function
+    only an integer can be had, which is guarded."""
+    if trace_of(value) is None:
+        return force([value])[0]
+    return (
+        np.asarray(concrete.index_of(value), value.dtype)
+        if value.ndim == 0 and value.dtype.kind in "iu"
+        else None
+    )
+
+
+def call_of_user(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function of the user's with arrays for values, and return values."""
+    return plain(function(*[wrap(arg) for arg in args], **{name: wrap(arg) for name, arg in kwargs.items()}))
+
+
+HOOKS.numbers = known_numbers
+HOOKS.call = call_of_user
 
 
 def to_array(operand: Any, argument: str = "x") -> Array:

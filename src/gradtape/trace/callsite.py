@@ -234,7 +234,7 @@ class CallSite:
         branches.warned = True
         warn(
             TraceLimitWarning,
-            f"{self.name} has {branches.count} traces for one signature; calls that need another one run on the interpreter",
+            f"{self.name} has {branches.count} traces for one signature; calls that need another run on the interpreter",
             where=None if missed is None else missed.site,
             why="what Python sees there differs from call to call, and each way on is traced and compiled",
             remedy="use np.where in place of the branch, or raise gt.config.trace_limit",

@@ -44,8 +44,8 @@ def array_of(value: Value, what: str) -> NDArray:
             f"{what} of a traced array in {trace.described}",
             where=user_site(),
             why=CONSTANT,
-            remedy="stay with arrays (np.sin(x) instead of math.sin(x), x * 2 instead of float(x) * 2), or return the value and "
-            "convert it outside",
+            remedy="stay with arrays (np.sin(x) instead of math.sin(x), x * 2 instead of float(x) * 2), or return "
+            "the value and convert it outside",
         )
     return force([value])[0]
 
@@ -65,7 +65,7 @@ def scalar_of(value: Value, what: str) -> Any:
     array = array_of(value, what)
     function = called_at(frame) if any(mark.recording for mark in value.marks) else None
     if getattr(function, "__module__", None) in ("math", "cmath") and function not in PREDICATES:
-        name = f"{function.__module__}.{function.__name__}"
+        name = f"{function.__module__}.{function.__name__}"  # type: ignore[union-attr]
         warn(
             GradtapeWarning,
             f"{name} takes the number of a watched array, and no tape follows what it returns",
@@ -93,7 +93,8 @@ def as_ndarray(value: Value, dtype: Any) -> NDArray:
             f"a traced array of {trace.described} cannot be turned into an ndarray",
             where=describe(frame),
             why=UNKNOWN,
-            remedy="use x itself (NumPy's functions take it); for np.array([a, b]) of traced numbers write np.stack([a, b])",
+            remedy="use x itself (NumPy's functions take it); for np.array([a, b]) of traced numbers write "
+            "np.stack([a, b])",
         )
     (data,) = force([value])
     if any(mark.recording for mark in value.marks):
@@ -101,7 +102,8 @@ def as_ndarray(value: Value, dtype: Any) -> NDArray:
             GradtapeWarning,
             "a watched array is turned into an ndarray, which no tape follows",
             where=describe(frame),
-            remedy="use the array itself; np.stack([a, b]) in place of np.array([a, b]); x.numpy() to say that this is meant",
+            remedy="use the array itself; np.stack([a, b]) in place of np.array([a, b]); x.numpy() to say that this "
+            "is meant",
         )
     return np.array(data, dtype)
 

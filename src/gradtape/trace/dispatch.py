@@ -14,7 +14,7 @@ from ..ir.graph import Value
 from ..ir.types import aval
 from ..kinds.elementwise import Elementwise
 from ..kinds.operands import as_value
-from ..kinds.registry import FUNCTIONS, UFUNC_METHODS, UFUNCS, UNSUPPORTED
+from ..kinds.registry import FUNCTIONS, UFUNCS, UNSUPPORTED, find_method, out_place
 from ..ops.cast import convert
 from ..ops.select import where as where_row
 from .handle import Handle, plain
@@ -39,7 +39,7 @@ def call_ufunc(ufunc: Any, method: str, inputs: Sequence[Any], kwargs: dict[str,
             ufunc, operands, {key: value for key, value in kwargs.items() if key not in IGNORED}, out
         )
     else:
-        rule = UFUNC_METHODS.get((ufunc.__name__, method))
+        rule = find_method(ufunc.__name__, method)
         if rule is None:
             raise unsupported(f"numpy.{ufunc.__name__}.{method}")
         result = rule(*operands, **{key: plain(value) for key, value in kwargs.items()})
@@ -140,6 +140,9 @@ def call_function(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) ->
     if rule is None:
         raise unsupported(qualified_name(function))
     out = kwargs.pop("out", None) if kwargs else None
+    place = out_place(function)
+    if place is not None and len(args) > place:
+        out, args = args[place], (*args[:place], *args[place + 1 :])
     in_place = IN_PLACE.get(function)
     result = rule(
         *[plain(argument) for argument in args], **{key: plain(value) for key, value in kwargs.items()}

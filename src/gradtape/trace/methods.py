@@ -86,8 +86,7 @@ class Methods:
             function not in VIEWS
             or not args
             or not isinstance(args[0], Handle)
-            or (len(args) > 1
-            and function in _VARIADIC)
+            or (len(args) > 1 and function in _VARIADIC)
         ):
             return None
         source: Any = args[0]
@@ -181,7 +180,7 @@ class Methods:
         """Set every element."""
         self[...] = number
 
-    def put(self: Any, indices: Any, values: Any, mode: str = "raise") -> None:
+    def put(self: Any, indices: Any, values: Any, mode: Any = "raise") -> None:
         """Set elements by their flat indices: ``np.put``."""
         np.put(self, indices, values, mode)
 

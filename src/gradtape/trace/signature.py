@@ -78,9 +78,10 @@ class Call:
 
     def with_leaves(self, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return arguments of the same structure with other leaves."""
-        args, kwargs = self.spec.unflatten(
+        arguments: Any = self.spec.unflatten(
             [leaf.value if isinstance(leaf, Static) else leaf for leaf in leaves]
         )
+        args, kwargs = arguments
         return args, kwargs
 
     def placeholders(self, mark: Mark) -> tuple[list[Any], list[Value]]:

@@ -53,8 +53,8 @@ def vjp(
             _pull_back(node, active, found)
     result: list[Value | None] = []
     for source in sources:
-        cotangent = found.get(source)
-        result.append(None if cotangent is None else cotangent.applied())
+        arrived = found.get(source)
+        result.append(None if arrived is None else arrived.applied())
     return result
 
 

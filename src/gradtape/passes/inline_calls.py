@@ -1,0 +1,18 @@
+"""Replace calls of graphs by the nodes inside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir.graph import Graph, Node, Value
+from ..transforms.call import Call, inlined
+from .rewrite import rewrite
+
+
+def inline_calls(graph: Graph) -> Graph:
+    """Return the graph without calls."""
+    return rewrite(graph, _inline)
+
+
+def _inline(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
+    return inlined(node.op.graph, inputs) if isinstance(node.op, Call) else None

@@ -1,0 +1,112 @@
+"""Gradients by structure: a record like one that was differentiated before becomes one call of what was built then."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from ..config import config
+from ..ir.builder import emit_all
+from ..ir.fingerprint import structure
+from ..ir.graph import Graph, Literal, Mark, Value, extract
+from ..ir.op import NDArray
+from ..runtime.program import Program, program_for
+from ..transforms.call import Call, inlined
+from ..transforms.vjp import vjp
+
+
+@dataclass(frozen=True)
+class Template:
+    """A reverse sweep from leaves to gradients, with the targets themselves.
+
+    Attributes
+    ----------
+    call : Call
+        From the leaves and seeds to the targets and the gradients that exist.
+    connected : tuple of bool
+        Per source, whether it has a gradient.
+    """
+
+    call: Call
+    connected: tuple[bool, ...]
+
+
+_templates: Final[OrderedDict[Any, Template | None]] = OrderedDict()
+"""By structure; None for one that has been seen once."""
+
+
+def gradients(
+    targets: Sequence[Value], sources: Sequence[Value], seeds: Sequence[Value], mark: Mark, *, last: bool
+) -> list[Value | None]:
+    """Return the gradients of marked targets, as `gradtape.transforms.vjp.vjp` does, at the cost of a look-up for known structures.
+
+    Parameters
+    ----------
+    targets, sources, seeds : sequence of Value
+        As for vjp.
+    mark : Mark
+        The tape.
+    last : bool
+        Whether the tape's record is not needed again: then the targets are computed along with the gradients.
+    """
+    if config.jit and targets and not any(other.recording for target in targets for other in target.marks):
+        nodes, leaves = extract(targets, (), lambda value: mark not in value.marks)
+        inputs = [*leaves, *[seed for seed in seeds if not isinstance(seed, Literal)]]
+        key = structure(inputs, nodes, (*targets, *seeds, *sources))
+        if key is not None:
+            template = _templates.get(key)
+            if template is not None:
+                _templates.move_to_end(key)
+                return _applied(template, inputs, targets, last)
+            pulled = vjp(targets, sources, seeds, lambda value: mark not in value.marks)
+            _templates[key] = _template(inputs, targets, pulled) if key in _templates else None
+            while len(_templates) > config.memory_cache:
+                _templates.popitem(last=False)
+            return pulled
+    return vjp(targets, sources, seeds, lambda value: mark not in value.marks)
+
+
+def _template(inputs: Sequence[Value], targets: Sequence[Value], pulled: Sequence[Value | None]) -> Template:
+    outputs = [*targets, *[part for part in pulled if part is not None]]
+    nodes, _ = extract(outputs, inputs, lambda value: value.node is None)
+    fresh = [Value(value.aval) for value in inputs]
+    copies = inlined(Graph(inputs, nodes, outputs), fresh)
+    inner, _ = extract(copies, fresh, lambda value: value.node is None)
+    call = Call(graph := Graph(fresh, inner, copies, "gradient"), _Lazily(graph).run)
+    return Template(call, tuple(part is not None for part in pulled))
+
+
+class _Lazily:
+    """Runs a graph by its kernel, which is compiled at the first use."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+
+    @cached_property
+    def _program(self) -> Program:
+        return program_for(self._graph)
+
+    def run(self, arrays: Sequence[NDArray]) -> Sequence[NDArray]:
+        return self._program.run(arrays)
+
+
+def _applied(
+    template: Template, inputs: Sequence[Value], targets: Sequence[Value], last: bool
+) -> list[Value | None]:
+    outs = emit_all(template.call, inputs)
+    node = outs[0].node
+    assert node is not None
+    parts = iter(outs[len(targets) :])
+    if last:
+        # Nobody needs the record again: from now on the call computes the targets, and the old nodes can go.
+        for index, target in enumerate(targets):
+            if target.data is None and target.node is not node:
+                target.node, target.index = node, index
+        node.outs = tuple(
+            target if target.node is node and target.index == index else out
+            for index, (target, out) in enumerate(zip([*targets, *outs[len(targets) :]], outs, strict=True))
+        )
+    return [next(parts) if connected else None for connected in template.connected]

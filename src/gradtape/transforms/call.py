@@ -1,0 +1,61 @@
+"""A whole graph as one node: what a tape records in place of work that it has seen before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..errors import NotDifferentiableError
+from ..ir.fingerprint import fingerprint
+from ..ir.graph import Graph, Node, Value
+from ..ir.op import NDArray, Op
+from ..ir.types import Aval
+from .jvp import jvp
+
+Runner = Callable[[Sequence[NDArray]], Sequence[NDArray]]
+
+
+class Call(Op):
+    """Computes the outputs of a closed graph without constants. Derivatives and kernels see the nodes inside.
+
+    Parameters
+    ----------
+    graph : Graph
+        Its inputs are the node's.
+    run : callable
+        Computes the outputs from arrays.
+    """
+
+    def __init__(self, graph: Graph, run: Runner) -> None:
+        super().__init__(f"call_{fingerprint(graph)}")
+        self.graph = graph
+        self.run = run
+        self._types = tuple(output.aval for output in graph.outputs)
+
+    def infer(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
+        return self._types
+
+    def evaluate(self, arrays: Sequence[NDArray], params: dict[str, Any]) -> tuple[NDArray, ...]:
+        return tuple(self.run(arrays))
+
+    def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
+        outputs = inlined(self.graph, node.inputs)
+        moving = {v: t for v, t in zip(node.inputs, tangents, strict=True) if t is not None}
+        fixed = set(node.inputs)
+        return tuple(jvp(outputs, list(moving), list(moving.values()), fixed.__contains__))
+
+    def transpose(
+        self, node: Node, cotangents: Sequence[Value | None], linear: Sequence[bool]
+    ) -> tuple[Value | None, ...]:
+        raise NotDifferentiableError("a call of a graph is not linear", where=node.site)
+
+
+def inlined(graph: Graph, inputs: Sequence[Value]) -> list[Value]:
+    """Return what the outputs of a graph are for these inputs, by copies of its nodes."""
+    becomes: dict[Value, Value] = dict(zip(graph.inputs, inputs, strict=True))
+    for node in graph.nodes:
+        operands = tuple([becomes.get(value, value) for value in node.inputs])
+        copy = Node(node.op, operands, node.params, node.site)
+        copy.outs = tuple(Value(out.aval, copy, out.index) for out in node.outs)
+        becomes.update(zip(node.outs, copy.outs, strict=True))
+    return [becomes.get(value, value) for value in graph.outputs]

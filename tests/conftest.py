@@ -1,0 +1,40 @@
+"""Options and fixtures for all tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gradtape.ir.builder import here
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="write expected printed forms anew instead of comparing"
+    )
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compare a text with the file of a name, or write it there."""
+
+    def compare(name: str, text: str) -> None:
+        path = GOLDEN / f"{name}.txt"
+        if request.config.getoption("--update-golden"):
+            path.write_text(text + "\n")
+        assert path.exists(), f"{path.name} is missing: run pytest --update-golden"
+        assert text + "\n" == path.read_text(), (
+            f"{path.name} differs; if it should, run pytest --update-golden"
+        )
+
+    return compare
+
+
+@pytest.fixture(autouse=True)
+def no_place_left_over() -> None:
+    """Nodes made by hand belong to no line of a test that ran before."""
+    here.site = None
