@@ -14,6 +14,11 @@ from .api.check import check_grads as check_grads
 from .api.create import asarray as asarray
 from .api.create import constant as constant
 from .api.create import stop_gradient as stop_gradient
+from .api.functional import hessian as hessian
+from .api.functional import hvp as hvp
+from .api.functional import jacfwd as jacfwd
+from .api.functional import jacobian as jacobian
+from .api.functional import jacrev as jacrev
 from .api.jit import jit as jit
 from .api.tape import GradientTape as GradientTape
 from .api.transform import grad as grad

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -16,6 +17,8 @@ from ..ir.op import NDArray
 from ..ir.types import INTP, Shape, aval, is_inexact
 from ..kinds.operands import broadcast_to
 from ..ops.join import join
+from ..config import config
+from ..runtime.interpret import interpret
 from ..runtime.program import program_for
 from ..trace.array import Array
 from ..trace.force import force
@@ -206,12 +209,12 @@ def _by_chunks(linear: LinearMap, basis: _Basis, chunks: Sequence[range]) -> lis
         batched, [rows], stop=lambda value: value in before or value.data is not None or value.node is None
     )
     arrays = force(shared)
-    program = program_for(Graph([rows, *shared], nodes, batched, "jacobian"))
+    run = _runner(Graph([rows, *shared], nodes, batched, "jacobian"))
     results = [np.empty((basis.count, *out.shape[1:]), out.dtype) for out in batched]
     weights = [len(chunk) for chunk in chunks]
     for chunk in progress(chunks, "jacobian", weights, "row"):
         positions = np.minimum(np.arange(chunk.start, chunk.start + size, dtype=INTP), basis.count - 1)
-        for result, piece in zip(results, program.run([positions, *arrays]), strict=True):
+        for result, piece in zip(results, run([positions, *arrays]), strict=True):
             result[chunk.start : chunk.stop] = piece[: len(chunk)]
     return _in_place_of(linear.outs, results)
 
@@ -221,15 +224,20 @@ def _one_by_one(linear: LinearMap, basis: _Basis) -> list[Value | None]:
     outs = [out for out in linear.outs if out is not None]
     nodes, shared = extract(outs, [linear.seed], stop=lambda value: linear.mark not in value.marks)
     arrays = force(shared)
-    program = program_for(Graph([linear.seed, *shared], nodes, outs, "jacobian"))
+    run = _runner(Graph([linear.seed, *shared], nodes, outs, "jacobian"))
     results = [np.empty((basis.count, *out.shape), out.dtype) for out in outs]
     rows = range(basis.count)
     for row in progress(rows, "jacobian", [1] * len(rows), "row"):
         seed = np.zeros(basis.target.shape, basis.target.dtype)
         basis.single(seed, row)
-        for result, piece in zip(results, program.run([seed, *arrays]), strict=True):
+        for result, piece in zip(results, run([seed, *arrays]), strict=True):
             result[row] = piece
     return _in_place_of(linear.outs, results)
+
+
+def _runner(graph: Graph) -> Callable[[Sequence[NDArray]], list[NDArray]]:
+    """Return what computes the outputs of a graph, time and again."""
+    return program_for(graph).run if config.jit else partial(interpret, graph)
 
 
 def _in_place_of(outs: Sequence[Value | None], results: Sequence[NDArray]) -> list[Value | None]:

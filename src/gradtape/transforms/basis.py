@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from ..ir.graph import OPERATORS, Mark, Value, constant
+from ..ir.graph import OPERATORS, Mark, Value, constant, literal
 from ..ir.types import INTP, aval
 from ..kinds.batching import in_front
 from .batch import batch
@@ -70,14 +70,32 @@ def pushforward(targets: Sequence[Value], source: Value, stop: Stop) -> LinearMa
     return LinearMap(seed, tuple(pushed), mark)
 
 
-def unit_vectors(like: Value) -> Value | OneHot:
+def rows(target: Value, sources: Sequence[Value], stop: Stop) -> list[Value | None]:
+    """Return the Jacobian of `target` in each source by reverse mode: its rows along a leading axis (one row: by itself)."""
+    if target.size == 1:
+        return vjp([target], sources, [_one(target)], stop)
+    return pullback(target, sources, stop).at(unit_vectors(target))
+
+
+def columns(targets: Sequence[Value], source: Value, stop: Stop) -> list[Value | None]:
+    """Return the Jacobian of each target in `source` by forward mode: its columns along a leading axis."""
+    if source.size == 1:
+        return [_alone(part) for part in jvp(targets, [source], [_one(source)], stop)]
+    return pushforward(targets, source, stop).at(unit_vectors(source))
+
+
+def _one(like: Value) -> Value:
+    one = literal(1, like.dtype)
+    return one if like.ndim == 0 else OPERATORS["expand"](one, like.shape, ())
+
+
+def _alone(part: Value | None) -> Value | None:
+    return None if part is None else OPERATORS["reshape"](part, (1, *part.shape))
+
+
+def unit_vectors(like: Value) -> OneHot:
     """Return the basis of arrays like this one, along a leading axis."""
-    size = prod(like.shape)
-    if size == 1:
-        return OPERATORS["reshape"](
-            OPERATORS["convert"](constant(np.ones(1)), like.dtype), (1, *like.shape)
-        )
-    return OneHot(like.shape, like.dtype, constant(np.arange(size, dtype=INTP)), True)
+    return OneHot(like.shape, like.dtype, constant(np.arange(prod(like.shape), dtype=INTP)), True)
 
 
 def chosen_unit_vectors(like: Value, rows: Value) -> OneHot:

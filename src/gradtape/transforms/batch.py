@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ..ir.builder import at
 from ..ir.graph import Node, Value, extract
-from ..kinds.batching import batch_node
+from ..kinds.batching import batch_node, in_front
 from . import one_hot
+from .call import Call, inlined
 from .one_hot import OneHot
 
 
@@ -63,3 +64,16 @@ def _outputs(
 
 def _array(operand: Value | OneHot) -> Value:
     return operand.dense() if isinstance(operand, OneHot) else operand
+
+
+@batch_node.register
+def _call(
+    op: Call, node: Node, operands: Sequence[Value], mapped: Sequence[bool], size: int
+) -> tuple[Value, ...]:
+    pairs = list(zip(node.inputs, operands, mapped, strict=True))
+    shared = {single for single, _, flag in pairs if not flag}
+    outs = inlined(op.graph, node.inputs)
+    found = batch(outs, {single: x for single, x, flag in pairs if flag}, size, shared.__contains__)
+    return tuple(
+        [in_front(out, size) if x is None else x for out, x in zip(outs, found, strict=True)]
+    )
