@@ -16,7 +16,6 @@ from gradtape.kinds.batching import batch_node
 from gradtape.kinds.contract import Contract
 from gradtape.kinds.cumulative import Cumulative
 from gradtape.kinds.elementwise import Elementwise
-from gradtape.kinds.index_map import IndexMap
 from gradtape.kinds.join import Join
 from gradtape.kinds.reduction import Reduction
 from gradtape.kinds.registry import ROWS
@@ -73,9 +72,7 @@ def compare(row: Any, arrays: list[list[Array]], flags: tuple[bool, ...], params
         np.stack(elements) if flag else elements[0] for elements, flag in zip(arrays, flags, strict=True)
     ]
     inputs = [input_like(array) for array in whole]
-    substituted = {
-        value: batched for value, batched, flag in zip(single, inputs, flags, strict=True) if flag
-    }
+    substituted = {value: batched for value, batched, flag in zip(single, inputs, flags, strict=True) if flag}
     (result,) = batch([out], substituted, size, lambda value: False)
     assert result is not None
     constants = [v for v, flag in zip(single, flags, strict=True) if not flag]

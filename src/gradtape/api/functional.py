@@ -52,7 +52,8 @@ def jacobian(
     Parameters
     ----------
     function : callable
-        NumPy code whose result is a float, an array of floats, or nested containers of these (with ``has_aux``: a pair of that and anything else).
+        NumPy code whose result is a float, an array of floats, or nested containers of these (with ``has_aux``: a pair of
+        that and anything else).
     argnums : int or sequence of int, default 0
         Which positional arguments to differentiate in. Each may be a number, an array, or nested containers of these.
     has_aux : bool, default False
@@ -63,8 +64,8 @@ def jacobian(
     Returns
     -------
     Jitted
-        Takes the arguments of `function`. It returns, in the structure of the result, the structure of the argument (a tuple if `argnums` is a
-        sequence), with arrays of shape ``result.shape + argument.shape``.
+        Takes the arguments of `function`. It returns, in the structure of the result, the structure of the argument (a tuple
+        if `argnums` is a sequence), with arrays of shape ``result.shape + argument.shape``.
 
     Raises
     ------
@@ -89,7 +90,9 @@ def jacobian(
     return _jacobian(function, argnums, has_aux, mode, "jacobian")
 
 
-def jacrev(function: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False) -> Jitted:
+def jacrev(
+    function: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False
+) -> Jitted:
     """Return a function that computes the Jacobian by reverse mode, row by row: for few results.
 
     Parameters
@@ -112,7 +115,9 @@ def jacrev(function: Callable[..., Any], argnums: int | Sequence[int] = 0, *, ha
     return _jacobian(function, argnums, has_aux, "rev", "jacrev")
 
 
-def jacfwd(function: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False) -> Jitted:
+def jacfwd(
+    function: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False
+) -> Jitted:
     """Return a function that computes the Jacobian by forward mode, column by column: for few arguments.
 
     Parameters
@@ -134,7 +139,9 @@ def jacfwd(function: Callable[..., Any], argnums: int | Sequence[int] = 0, *, ha
     return _jacobian(function, argnums, has_aux, "fwd", "jacfwd")
 
 
-def hessian(function: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False) -> Jitted:
+def hessian(
+    function: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False
+) -> Jitted:
     """Return a function that computes the second derivatives of `function`: forward mode over reverse mode.
 
     Parameters
@@ -145,8 +152,8 @@ def hessian(function: Callable[..., Any], argnums: int | Sequence[int] = 0, *, h
     Returns
     -------
     Jitted
-        For one number and one array of shape s, returns an array of shape s + s. In general the structure is that of the result, then of the
-        argument, then of the argument again.
+        For one number and one array of shape s, returns an array of shape s + s. In general the structure is that of the
+        result, then of the argument, then of the argument again.
 
     Examples
     --------

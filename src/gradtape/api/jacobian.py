@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..config import config
 from ..errors import ArgumentError, DtypeError, ShapeError, UnconnectedError
 from ..ir.builder import here
 from ..ir.graph import OPERATORS, Graph, Literal, Mark, Value, constant, extract, literal
@@ -17,7 +18,6 @@ from ..ir.op import NDArray
 from ..ir.types import INTP, Shape, aval, is_inexact
 from ..kinds.operands import broadcast_to
 from ..ops.join import join
-from ..config import config
 from ..runtime.interpret import interpret
 from ..runtime.program import program_for
 from ..trace.array import Array
@@ -78,7 +78,9 @@ def jacobian(mark: Mark, target: Any, sources: Any, request: Request) -> Any:
     y = _one_target(target, request.caller)
     if sources is None:
         raise DtypeError(
-            f"{request.caller} got None as sources", where=here.site, remedy="pass the arrays that were watched"
+            f"{request.caller} got None as sources",
+            where=here.site,
+            remedy="pass the arrays that were watched",
         )
     leaves, spec = flatten(sources)
     starts = [_followed(leaf, "source", request.caller) for leaf in leaves]
@@ -88,7 +90,9 @@ def jacobian(mark: Mark, target: Any, sources: Any, request: Request) -> Any:
     results = []
     for place, (part, start) in enumerate(zip(parts, starts, strict=True)):
         shape = (*y.shape, *start.shape)
-        results.append(_finished(part, shape, start, request, lambda place=place: place_of_leaf(sources, place)))
+        results.append(
+            _finished(part, shape, start, request, lambda place=place: place_of_leaf(sources, place))
+        )
     return unflatten(spec, results)
 
 
@@ -180,7 +184,7 @@ def _applied(linear: LinearMap, basis: _Basis, request: Request, mark: Mark) -> 
         return list(linear.outs)
     size = 1 if request.sequential else request.parallel_iterations or max(basis.count, 1)
     chunks = [range(start, min(start + size, basis.count)) for start in range(0, basis.count, size)]
-    if len(chunks) <= 1:
+    if len(chunks) <= 1 or not basis.target.size:
         return linear.at(basis.whole())
     if any(each.recording for out in linear.outs if out is not None for each in out.marks):
         return _recorded(linear, basis, chunks)

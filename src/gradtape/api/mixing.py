@@ -20,8 +20,8 @@ SHOWN = 5
 def check_rows(linear: LinearMap, caller: str) -> None:
     """Raise ArgumentError where row r of the source influences another row of the target.
 
-    Any two rows differ in a binary digit of their numbers. So for each digit the rows that have it are given random cotangents, and then those that do
-    not; the cotangent of every other row of the source must be zero.
+    Any two rows differ in a binary digit of their numbers. So for each digit the rows that have it are given random
+    cotangents, and then those that do not; the cotangent of every other row of the source must be zero.
 
     Parameters
     ----------
@@ -46,7 +46,9 @@ class _Probe:
         assert out is not None
         self.rows = linear.seed.shape[0]
         self._rng = np.random.default_rng(0)
-        nodes, leaves = extract([out], [linear.seed], stop=lambda value: value.node is None or value.data is not None)
+        nodes, leaves = extract(
+            [out], [linear.seed], stop=lambda value: value.node is None or value.data is not None
+        )
         self._given: list[NDArray] = [self._numbers(leaf) for leaf in leaves]
         self._graph = Graph([linear.seed, *leaves], nodes, [out], "probe")
 

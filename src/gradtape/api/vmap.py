@@ -35,17 +35,17 @@ def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> J
     function : callable
         NumPy code for one element.
     in_axes : int, None, or nests of them, default 0
-        Which axis of each argument is mapped; None for what all elements share. One entry for all arguments, or a tuple with one entry per
-        positional argument; an entry may have the containers of its argument. Negative axes count from the end. Arguments passed by keyword are
-        mapped along axis 0.
+        Which axis of each argument is mapped; None for what all elements share. One entry for all arguments, or a tuple with
+        one entry per positional argument; an entry may have the containers of its argument. Negative axes count from the end.
+        Arguments passed by keyword are mapped along axis 0.
     out_axes : int, None, or nests of them, default 0
         Where the mapped axis stands in the results; None for a result that is the same for all elements.
 
     Returns
     -------
     Jitted
-        Takes the arguments with the mapped axis and returns the results with it. Called with `Array`s it becomes a part of their recording, so
-        that tapes, gradients and other maps go through it.
+        Takes the arguments with the mapped axis and returns the results with it. Called with `Array`s it becomes a part of
+        their recording, so that tapes, gradients and other maps go through it.
 
     Raises
     ------
@@ -174,7 +174,11 @@ class _Mapping:
         for position, (leaf, axis) in enumerate(zip(leaves, axes, strict=True)):
             if axis is None or leaf is None:
                 continue
-            value = leaf.value if isinstance(leaf, Handle) else as_value(leaf, self._place(position, args, kwargs))
+            value = (
+                leaf.value
+                if isinstance(leaf, Handle)
+                else as_value(leaf, self._place(position, args, kwargs))
+            )
             if not -value.ndim <= axis < value.ndim:
                 what = "a number" if value.ndim == 0 else f"an array of shape {value.shape}"
                 raise ShapeError(
@@ -207,7 +211,11 @@ class _Mapping:
     def _place(position: int, args: Any, kwargs: Any) -> str:
         """Return where a leaf stands in the arguments, for an error."""
         place = places_of_all((args, kwargs))[position]
-        return f"argument {place[4:].replace(']', '', 1)}" if place.startswith("[0]") else f"keyword {place[4:].replace(']', '', 1)}"
+        return (
+            f"argument {place[4:].replace(']', '', 1)}"
+            if place.startswith("[0]")
+            else f"keyword {place[4:].replace(']', '', 1)}"
+        )
 
     def _placed(self, value: Value, batched: Value | None, size: int, axis: int | None, place: str) -> Array:
         """Return a result with the mapped axis where it is wanted."""

@@ -1,7 +1,8 @@
 """Batch rules, one per kind: a node on single elements becomes a node on many at once.
 
-The mapped axis leads. A rule gets the node on single elements and its operands, of which those flagged by `mapped` have one axis more in front; it returns
-the outputs with that axis in front. A kind registers its rule with `batch_node`; for a kind without one the elements are taken one by one.
+The mapped axis leads. A rule gets the node on single elements and its operands, of which those flagged by `mapped` have one
+axis more in front; it returns the outputs with that axis in front. A kind registers its rule with `batch_node`; for a kind
+without one the elements are taken one by one.
 """
 
 from __future__ import annotations
@@ -105,9 +106,7 @@ def _elementwise(
 
 
 @batch_node.register
-def _index_map(
-    op: IndexMap, node: Node, operands: Operands, mapped: Flags, size: int
-) -> tuple[Value, ...]:
+def _index_map(op: IndexMap, node: Node, operands: Operands, mapped: Flags, size: int) -> tuple[Value, ...]:
     x, *indices = operands
     if not indices:
         return (op(x, **op.lead(size, **node.params)),)
@@ -131,9 +130,7 @@ def _accumulate(
         return (op(base, v, **op.lead(size, **node.params)),)
     picked, rank = len(indices), node.inputs[2].ndim
     if not any(mapped[2:]):
-        return (
-            to_front(op(from_front(base, picked), from_front(v, rank), *indices, **node.params), picked),
-        )
+        return (to_front(op(from_front(base, picked), from_front(v, rank), *indices, **node.params), picked),)
     indices = all_in_front(indices, mapped[2:], size)
     return (op(base, v, counter(size, indices[0].shape), *indices, **node.params),)
 
@@ -144,9 +141,7 @@ def counter(size: int, shape: tuple[int, ...]) -> Value:
 
 
 @batch_node.register
-def _reduction(
-    op: Reduction, node: Node, operands: Operands, mapped: Flags, size: int
-) -> tuple[Value, ...]:
+def _reduction(op: Reduction, node: Node, operands: Operands, mapped: Flags, size: int) -> tuple[Value, ...]:
     return (op(operands[0], axes=tuple(axis + 1 for axis in node.params["axes"])),)
 
 
@@ -167,7 +162,9 @@ def _join(op: Join, node: Node, operands: Operands, mapped: Flags, size: int) ->
 def _contract(op: Contract, node: Node, operands: Operands, mapped: Flags, size: int) -> tuple[Value, ...]:
     x, y, out = node.params["x"], node.params["y"], node.params["out"]
     new = max((*x, *y), default=-1) + 1
-    first, second = [(new, *letters) if flag else letters for letters, flag in zip((x, y), mapped, strict=True)]
+    first, second = [
+        (new, *letters) if flag else letters for letters, flag in zip((x, y), mapped, strict=True)
+    ]
     return (op(*operands, x=first, y=second, out=(new, *out)),)
 
 

@@ -9,15 +9,20 @@ import numpy as np
 
 from ..ir.graph import Value
 from ..kinds.batching import all_in_front
-from ..kinds.sort import sort_row
+from ..kinds.sort import Sort, sort_row
 from .join import join
 from .shape import reshape, slice_
 
-argsort = sort_row(
+
+def _sort_each(x: Value, *, mapped: Sequence[bool], size: int) -> Value:
+    return argsort(x)
+
+
+argsort: Sort = sort_row(
     "argsort",
     shape=lambda x: x,
     evaluate=lambda x: np.argsort(x, axis=-1, stable=True),
-    batch=lambda x, *, mapped, size: argsort(x),
+    batch=_sort_each,
     samples=(((5,), {}), ((3, 4), {}), ((0,), {}), ((2, 0), {})),
 )
 """The stable order along the last axis, NaN at the end."""
@@ -40,7 +45,7 @@ def _search_each(a: Value, v: Value, *, mapped: Sequence[bool], size: int, side:
     return reshape(found - _ranks(flat), v.shape)
 
 
-searchsorted = sort_row(
+searchsorted: Sort = sort_row(
     "searchsorted",
     shape=lambda a, v: v,
     evaluate=lambda a, v, *, side: np.asarray(np.searchsorted(a, v, side=side)),

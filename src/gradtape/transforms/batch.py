@@ -74,6 +74,4 @@ def _call(
     shared = {single for single, _, flag in pairs if not flag}
     outs = inlined(op.graph, node.inputs)
     found = batch(outs, {single: x for single, x, flag in pairs if flag}, size, shared.__contains__)
-    return tuple(
-        [in_front(out, size) if x is None else x for out, x in zip(outs, found, strict=True)]
-    )
+    return tuple([in_front(out, size) if x is None else x for out, x in zip(outs, found, strict=True)])

@@ -1,7 +1,8 @@
 """Arrays that are zero but for one element, along a mapped axis: what the seeds of a Jacobian are, and stay for a while.
 
-The first nodes that the seeds meet are often an elementwise factor and a product with a matrix. Of a product with the identity the matrix itself is left;
-of one with a diagonal, its scaled rows. So the seeds are carried as positions and numbers, until something needs them as an array.
+The first nodes that the seeds meet are often an elementwise factor and a product with a matrix. Of a product with the
+identity the matrix itself is left; of one with a diagonal, its scaled rows. So the seeds are carried as positions and
+numbers, until something needs them as an array.
 """
 
 from __future__ import annotations

@@ -100,7 +100,9 @@ def _accumulate(node: Node, axes: Axes, rows: int) -> int:
     axis = _agreed((base, v))
     if axis == UNKNOWN:
         return UNKNOWN
-    whole = node.inputs[1].shape[axis] == rows and params["starts"][axis] == 0 and params["strides"][axis] == 1
+    whole = (
+        node.inputs[1].shape[axis] == rows and params["starts"][axis] == 0 and params["strides"][axis] == 1
+    )
     return axis if whole else UNKNOWN
 
 
@@ -119,15 +121,13 @@ def _sort(node: Node, axes: Axes, rows: int) -> int:
     if node.op.name == "argsort":
         axis = _agreed(axes)
         return UNKNOWN if axis == node.inputs[0].ndim - 1 else axis
-    axis = axes[1]
-    return UNKNOWN if axes[0] is not None or axis is None else axis
+    haystack, needles = axes
+    return UNKNOWN if haystack is not None or needles is None else needles
 
 
 def _contract(node: Node, axes: Axes, rows: int) -> int:
     params = node.params
-    letters = {
-        params[name][axis] for name, axis in zip(("x", "y"), axes, strict=True) if axis is not None
-    }
+    letters = {params[name][axis] for name, axis in zip(("x", "y"), axes, strict=True) if axis is not None}
     if len(letters) > 1:
         return UNKNOWN
     letter = letters.pop()
