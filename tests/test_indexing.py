@@ -16,6 +16,8 @@ from gradtape.errors import ConcretizationError
 from gradtape.ir.graph import Mark, Value
 from gradtape.ops.indexing import getitem, setitem
 
+pytestmark = pytest.mark.usefixtures("no_trace")
+
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)
 FEW = settings(max_examples=120, deadline=None)
 Array = np.ndarray[Any, Any]
@@ -317,3 +319,8 @@ def test_what_a_traced_mask_selects_has_no_shape() -> None:
     source, mask = input_like(numbers((3,))), input_like(np.ones(3, bool))
     with pytest.raises(ConcretizationError, match="mask"):
         getitem(source, mask)
+
+
+def test_an_ellipsis_parts_index_arrays_even_where_it_stands_for_no_axis() -> None:
+    check_read(numbers((2, 3, 4)), (slice(None), [0, 1, 2], ..., 0))
+    check_read(numbers((2, 3, 4)), (slice(None), [0, 1, 2], 0, ...))

@@ -242,6 +242,15 @@ def test_subclasses_are_refused():
         f(np.ma.masked_array([1.0, 2.0], [True, False]))
 
 
+def test_signatures_are_bounded():
+    f = gt.jit(lambda x: x * 2)
+    with gt.config.override(memory_cache=4):
+        for n in range(1, 9):
+            np.testing.assert_array_equal(f(np.ones(n)), np.full(n, 2.0))
+        assert len(f.site.branches) == 4
+        np.testing.assert_array_equal(f(np.ones(1)), [2.0])
+
+
 def test_threads_share_one_function():
     f = gt.jit(lambda x: np.sum(np.exp(x)))
     results = []

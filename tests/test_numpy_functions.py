@@ -15,6 +15,8 @@ import gradtape.ops  # noqa: F401 - the rows and functions enter themselves
 from gradtape.ir.graph import Value
 from gradtape.kinds.registry import FUNCTIONS, TRIALS, UFUNCS, WRITERS, Sample, find_method
 
+pytestmark = pytest.mark.usefixtures("no_trace")
+
 TOLERANCE = {"f": 2e-5, "F": 2e-5, "e": 2e-2}
 
 

@@ -17,6 +17,8 @@ from gradtape.ir.graph import Value, constant
 from gradtape.kinds.registry import FUNCTIONS, HOOKS, UFUNCS, find_method, out_place
 from gradtape.ops.softmax import log_softmax, logsumexp, softmax
 
+pytestmark = pytest.mark.usefixtures("no_trace")
+
 Array = np.ndarray[Any, Any]
 
 

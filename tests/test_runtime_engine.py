@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from runtime_kernels import SUM, TWICE, elementwise
 
-from gradtape.runtime import engine, host
+from gradtape.lower import host
+from gradtape.runtime import engine
 from gradtape.runtime.engine import LoadedModule, assembly, call_flat, compile_object, optimised_llvm
 
 X86 = host.cpu_features().count("sse2") > 0

@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 
 from .config import config
+from .lower.host import cpu_name, vector_bytes, vector_functions
 from .runtime.cache import cache_clear, cache_info, cache_path
-from .runtime.host import cpu_name, vector_bytes, vector_functions
 
 _PACKAGES: Final = ("gradtape", "numpy", "scipy", "numba", "llvmlite", "optree")
 

@@ -18,6 +18,9 @@ from ..ir.types import PYTHON_DTYPES, Aval, aval, is_inexact
 from .operands import as_value, broadcast_shapes, conform
 from .registry import UFUNCS, register
 
+MOST_PLANS = 1024
+"""Plans that a row keeps; a program whose shapes never repeat would otherwise fill the memory with them."""
+
 Rule = Callable[..., Value]
 Rules = tuple[Rule | None, ...]
 
@@ -152,6 +155,8 @@ class Elementwise(Op):
                 return self(*[as_value(x) if type(x) is np.ndarray else x for x in operands])
             result = self._emit(operands, params)
             if (made := _plan(result, operands)) is not None:
+                if len(self._plans) >= MOST_PLANS:
+                    self._plans.clear()
                 self._plans[key] = made
             return result
         if plan.numbers is not None:

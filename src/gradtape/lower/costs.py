@@ -1,4 +1,4 @@
-"""What an element of each value costs, in additions of a vector loop; measured on AVX-512 with libmvec."""
+"""What an element of each value costs, in additions of a vector loop: rounded ratios of throughputs on AVX-512, with libmvec."""
 
 from __future__ import annotations
 

@@ -7,10 +7,9 @@ from typing import Final
 
 from ..config import config
 from ..loops.ir import Dtype
+from .host import has_symbol
 
 TWO_ARGUMENTS: Final = frozenset(("pow", "atan2", "hypot"))
-
-_LIBRARIES: Final = ("libm.so.6", "libmvec.so.1")
 
 
 def c_name(name: str, dtype: Dtype) -> str:
@@ -27,7 +26,7 @@ def vector_variants(name: str, single: bool) -> tuple[tuple[int, str], ...]:
     for letter, lanes in _isa():
         width = lanes * 2 if single else lanes
         symbol = f"_ZGV{letter}N{width}{kind}_{name}"
-        if _has_symbol(symbol):
+        if has_symbol(symbol):
             found.append((width, symbol))
     return tuple(found)
 
@@ -72,22 +71,3 @@ def _isa() -> tuple[tuple[str, int], ...]:
     wide = (("e", 8),) if features.get("avx512f") else ()
     middle = (("d", 4),) if features.get("avx2") else ()
     return (*wide, *middle, ("b", 2))
-
-
-@functools.cache
-def _has_symbol(name: str) -> bool:
-    import llvmlite.binding as llvm
-
-    _load()
-    return llvm.address_of_symbol(name) is not None
-
-
-@functools.cache
-def _load() -> None:
-    import llvmlite.binding as llvm
-
-    for library in _LIBRARIES:
-        try:
-            llvm.load_library_permanently(library)
-        except RuntimeError:
-            continue

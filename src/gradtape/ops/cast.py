@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.builder import emit
-from ..ir.graph import OPERATORS, Literal, Node, Value, literal
-from ..ir.types import is_inexact
+from ..ir.graph import OPERATORS, Literal, Value, literal
 from ..kinds.elementwise import Instruction, elementwise
 from ..kinds.operands import broadcast_to
 
@@ -75,11 +74,6 @@ def zeros_like(x: Value) -> Value:
     """Return zeros of the shape and dtype of `x`."""
     zero = literal(0, x.dtype)
     return zero if isinstance(x, Literal) else broadcast_to(zero, x.shape)
-
-
-def carries_derivative(node: Node) -> bool:
-    """Return whether any output of a node can have a tangent."""
-    return any(is_inexact(out.dtype) for out in node.outs)
 
 
 OPERATORS["convert"] = convert

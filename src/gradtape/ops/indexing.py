@@ -22,7 +22,7 @@ from ..kinds.operands import as_value, broadcast_to
 from .cast import convert, zeros_like
 from .keys import check_bounds, index_array, is_array_index, normal_items, plain_code, slice_bounds, wrapped
 from .select import where
-from .shape import expand, inverse_permutation, pad_row, permute, reshape, slice_
+from .shape import expand, inverse_permutation, permute, reshape, slice_
 
 
 def _gather_source(i: Index, x: Shape, *readers: Any) -> Index:
@@ -284,6 +284,8 @@ def _parse(shape: Shape, key: Any) -> Basic | Advanced:
     advanced = any(is_array_index(item) for item in items)
     axis = 0
     for position, item in enumerate(items):
+        if item is Ellipsis:
+            continue
         if item is None:
             result.append(1)
             continue
@@ -373,11 +375,6 @@ def _set_masked(x: Value, mask: Value, v: Any) -> Value:
         raise IndexError(f"boolean index of shape {mask.shape} did not match array of shape {x.shape}")
     wide = expand(mask, x.shape, tuple(range(mask.ndim)))
     return where(wide, broadcast_to(reshape(value, ()), x.shape), x)
-
-
-def spread_over_zeros(v: Value, shape: Shape, starts: Shape) -> Value:
-    """Return zeros of `shape` with `v` at `starts`."""
-    return pad_row(v, shape=shape, starts=starts, strides=(1,) * v.ndim)
 
 
 OPERATORS["getitem"] = getitem

@@ -45,6 +45,8 @@ def plain_code(key: Any) -> tuple[Any, ...] | None:
 def normal_items(shape: Shape, key: Any) -> list[Any]:
     """Return one item for each axis, and None for each new one; masks become integer arrays.
 
+    An ellipsis stays in front of the slices that it stands for: it parts index arrays even where it stands for none.
+
     Raises
     ------
     IndexError
@@ -62,7 +64,7 @@ def normal_items(shape: Shape, key: Any) -> list[Any]:
         raise IndexError("an index can only have a single ellipsis ('...')")
     if not places:
         return [*items, *fill]
-    return [*items[: places[0]], *fill, *items[places[0] + 1 :]]
+    return [*items[: places[0] + 1], *fill, *items[places[0] + 1 :]]
 
 
 def _without_masks(items: Sequence[Any]) -> list[Any]:

@@ -12,7 +12,7 @@ from ..ir.builder import here
 from ..ir.graph import Value
 from ..ir.types import is_inexact
 from ..kinds.arguments import NO_VALUE, as_array, reduced_axes
-from ..kinds.registry import implements, sample
+from ..kinds.registry import implements, implements_method, sample
 from .cast import convert
 from .floats import isnan
 from .logic import logical_not
@@ -86,6 +86,27 @@ def nanmin(
 ) -> Value:
     """Follow `numpy.nanmin`."""
     return _extremum(min_, np.inf, a, axis, keepdims, initial, where)
+
+
+def _reduce(function: Callable[..., Value], fill: float) -> Callable[..., Value]:
+    """What ``fmax.reduce`` does: NaN gives way to numbers."""
+
+    def reduce(
+        array: Any,
+        axis: Any = 0,
+        dtype: Any = None,
+        keepdims: bool = False,
+        initial: Any = NO_VALUE,
+        where: Any = NO_VALUE,
+    ) -> Value:
+        x = as_array(array) if dtype is None else convert(as_array(array), np.dtype(dtype))
+        return _extremum(function, fill, x, axis, keepdims, NO_VALUE if initial is None else initial, where)
+
+    return reduce
+
+
+implements_method("fmax", "reduce", samples=NANS)(_reduce(max_, -np.inf))
+implements_method("fmin", "reduce", samples=NANS)(_reduce(min_, np.inf))
 
 
 @implements(np.nanargmax, samples=NANS, dtypes="?bBqf")

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import ShapeError
 from ..ir.builder import here
-from ..ir.graph import OPERATORS, Literal, Node, Value
+from ..ir.graph import OPERATORS, Literal, Value
 from ..ir.op import NDArray
 from ..ir.types import Shape
 from ..kinds.index_map import Index, IndexMap, index_map
@@ -255,11 +255,6 @@ def diagonal_of(x: Value, first: int, second: int, offset: int = 0) -> Value:
     flat = reshape(x, (*lead, rows * columns))
     zeros, ones = (0,) * len(lead), (1,) * len(lead)
     return slice_(flat, (*zeros, start if length else 0), (*lead, length), (*ones, columns + 1))
-
-
-def made_by(node: Node | None, name: str) -> bool:
-    """Return whether a node applies the row of this name."""
-    return node is not None and node.op.name == name
 
 
 OPERATORS["expand"] = expand

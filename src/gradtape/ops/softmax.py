@@ -26,12 +26,12 @@ below = elementwise(
     "below",
     lambda x, m: np.where(x == m, 0, np.subtract(x, m)).astype(x.dtype),
     body=lambda x, m: select(OPERATORS["equal"](x, m), 0, x - m),
-    tangents=(lambda d, z, x, m: d, None),
-    transpose=(lambda ct, x, m: ct, None),
+    tangents=(lambda d, z, x, m: d, lambda d, z, x, m: -d),
+    transpose=(lambda ct, x, m: ct, lambda ct, x, m: -ct),
     dtypes=lambda *types: resolve(subtract, types),
     domain=((-3.0, 3.0), (3.0, 4.0)),
     edges=((np.inf, np.inf), (-np.inf, -np.inf), (-np.inf, 0.0), (1.0, 1.0), (np.nan, np.nan)),
-    kinks="1 in x at infinity as well; m counts as a constant, because it cancels",
+    kinks="1 in x and -1 in m at infinity as well",
     dtype_samples="df",
 )
 """``x - m`` for a maximum m: 0 at the maximum, even where that is infinite."""
@@ -50,7 +50,7 @@ def log_sum(
         return full(remaining(x.shape, axes), -np.inf, x.dtype)
     if not axes:
         return x
-    largest = stop_gradient(reduce_max(x, axes=axes))
+    largest = stop_gradient(reduce_max(x, axes=axes))  # It cancels: without it the derivative is the softmax.
     terms = power(below(x, spread(largest, x.shape, axes)))
     total = reduce_sum(terms if factor is None else terms * factor, axes=axes)
     return largest + logarithm(total)

@@ -14,6 +14,7 @@ from .expand_bodies import expand_bodies
 from .factors import hoist_factors
 from .fold import fold_numbers
 from .inline_calls import inline_calls
+from .rows_first import rows_first
 from .transposes import absorb_transposes, pack_operands
 
 Pass = Callable[[Graph], Graph]
@@ -31,6 +32,10 @@ PASSES: Final[tuple[Pass, ...]] = (
     hoist_factors,
     merge_equal,
     simplify,
+    rows_first,
+    simplify,
+    absorb_transposes,
+    merge_equal,
     pack_operands,
     merge_equal,
     drop_unused,

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
-from .host import cpu_features, cpu_identity, cpu_name, has_symbol, vector_bytes
+from ..lower.host import cpu_features, cpu_identity, cpu_name, has_symbol, vector_bytes
 from .loader import LoadedModule, call_flat
 
 __all__ = [

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from .host import cpu_identity
+from ..lower.host import cpu_identity
 
 __all__ = ["ABI_VERSION", "environment_identity", "object_key", "version_of"]
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from .host import cpu_features, cpu_name, load_libraries
+from ..lower.host import cpu_features, cpu_name, load_libraries
 
 __all__ = ["LoadedModule", "call_flat"]
 

@@ -144,6 +144,8 @@ class CallSite:
             branches = self.branches.get(call.key)
             if branches is None or any(not specialisation.valid() for specialisation in branches.all()):
                 branches = self.branches[call.key] = Branches()
+                if len(self.branches) > config.memory_cache:
+                    del self.branches[next(iter(self.branches))]
             arrays = call.dynamic()
         found, result, missed = branches.run(arrays)
         if found:
