@@ -193,6 +193,23 @@ def test_inside_of_a_jitted_function(way: dict[str, Any]) -> None:
     np.testing.assert_allclose(compute(X), slopes(FUNCTIONS["layers"], X), rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_variables(way: dict[str, Any]) -> None:
+    """What was read before and after an assignment adds up, and every reading has its own value."""
+    w = gt.Variable(X)
+    with gt.GradientTape(persistent=True) as tape:
+        before = np.sin(w)
+        w.assign(2 * X)
+        y = before * w
+    expected = np.diag(np.cos(X) * 2 * X + np.sin(X))
+    np.testing.assert_allclose(tape.jacobian(y, w, **way).numpy(), expected)
+    rows = gt.Variable(np.ones((2, 3)))
+    with gt.GradientTape(persistent=True) as tape:
+        y = rows**3 + rows
+    np.testing.assert_allclose(tape.batch_jacobian(y, rows, **way).numpy(), np.stack([4 * np.eye(3)] * 2))
+    np.testing.assert_allclose(tape.jacobian(rows, rows, **way).numpy().reshape(6, 6), np.eye(6))
+
+
 def test_a_complex_source_and_target() -> None:
     z = X + 1j
     tape, y, x = on_tape(lambda z: np.abs(z) ** 2, z)
@@ -320,8 +337,8 @@ def pair() -> tuple[gt.GradientTape, Any, Any]:
     ("program", "error", "words"),
     [
         (lambda t, y, x: t.jacobian([y], x), ArgumentError, ("one target", "list of 1")),
-        (lambda t, y, x: t.jacobian(None, x), DtypeError, ("NoneType as a target",)),
-        (lambda t, y, x: t.jacobian(y, None), DtypeError, ("None as sources",)),
+        (lambda t, y, x: t.jacobian(None, x), DtypeError, ("None as a target",)),
+        (lambda t, y, x: t.jacobian(y, None), DtypeError, ("None as a source",)),
         (lambda t, y, x: t.jacobian(y, "x"), DtypeError, ("str as a source",)),
         (lambda t, y, x: t.jacobian(y, np.ones(2)), ArgumentError, ("plain ndarray as a source", "watch")),
         (lambda t, y, x: t.jacobian(2.0, x), ArgumentError, ("plain float as a target",)),

@@ -14,11 +14,15 @@ from .api.check import check_grads as check_grads
 from .api.create import asarray as asarray
 from .api.create import constant as constant
 from .api.create import stop_gradient as stop_gradient
+from .api.ends import UnconnectedGradients as UnconnectedGradients
 from .api.functional import hessian as hessian
 from .api.functional import hvp as hvp
 from .api.functional import jacfwd as jacfwd
 from .api.functional import jacobian as jacobian
 from .api.functional import jacrev as jacrev
+from .api.gradients import AggregationMethod as AggregationMethod
+from .api.gradients import gradients as gradients
+from .api.gradients import hessians as hessians
 from .api.jit import jit as jit
 from .api.tape import GradientTape as GradientTape
 from .api.transform import grad as grad
@@ -29,6 +33,7 @@ from .api.vmap import vectorized_map as vectorized_map
 from .api.vmap import vmap as vmap
 from .config import config as config
 from .trace.array import Array as Array
+from .trace.variable import Variable as Variable
 
 if _typing.TYPE_CHECKING:
     from .api import inspect as inspect

@@ -12,6 +12,7 @@ from ..kinds.operands import as_value, check_dtype
 from ..ops import cast
 from ..trace.array import Array
 from ..trace.handle import Handle, plain
+from ..trace.variable import Variable
 
 
 def asarray(a: Any, dtype: Any = None) -> Array:
@@ -27,7 +28,7 @@ def asarray(a: Any, dtype: Any = None) -> Array:
     Returns
     -------
     Array
-        `a` itself where it is an Array of this dtype already.
+        `a` itself where it is an Array of this dtype already; of a Variable, what it holds now.
 
     Examples
     --------
@@ -35,6 +36,8 @@ def asarray(a: Any, dtype: Any = None) -> Array:
     >>> gt.asarray([1, 2], dtype=float)
     Array([1., 2.])
     """
+    if isinstance(a, Variable):
+        a = a.read_value()
     if isinstance(a, Array) and (dtype is None or a.dtype == np.dtype(dtype)):
         return a
     value = as_value(plain(a), "a")

@@ -275,6 +275,7 @@ def _jacobian(
         targets = [_target(leaf, caller) for leaf in results]
         mark.recording = False
         blocks = _blocks(targets, starts, mark, mode, caller)
+        mark.over = True
         nested = []
         for row in blocks:
             by_argument = unflatten(spec, [Array(block) for block in row])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -11,12 +13,11 @@ from typing import Any
 import numpy as np
 
 from ..config import config
-from ..errors import ArgumentError, DtypeError, ShapeError, UnconnectedError
+from ..errors import ArgumentError, DtypeError, ShapeError
 from ..ir.builder import here
-from ..ir.graph import OPERATORS, Graph, Literal, Mark, Value, constant, extract, literal
+from ..ir.graph import OPERATORS, Graph, Mark, Value, constant, extract
 from ..ir.op import NDArray
-from ..ir.types import INTP, Shape, aval, is_inexact
-from ..kinds.operands import broadcast_to
+from ..ir.types import INTP, aval, is_inexact
 from ..ops.join import join
 from ..runtime.interpret import interpret
 from ..runtime.program import program_for
@@ -27,91 +28,221 @@ from ..trace.sites import user_site
 from ..transforms.basis import LinearMap, chosen_unit_vectors, pullback, unit_rows, unit_vectors
 from ..transforms.one_hot import OneHot
 from ..transforms.rowwise import UNKNOWN, row_axis
-from ..trees import flatten, place_of_leaf, unflatten
-from .convention import flipped
+from ..trees import unflatten
+from .ends import Source, UnconnectedGradients, array_leaves, completed, gathered, unconnected_choice
 from .mixing import check_rows
 from .progress import progress
 
-UNCONNECTED = ("none", "zero", "raise")
 
+class Jacobians(ABC):
+    """The methods of a tape that return Jacobians."""
 
-@dataclass(frozen=True)
-class Request:
-    """How a Jacobian is to be computed: the arguments that `jacobian` and `batch_jacobian` have in common."""
+    @abstractmethod
+    def _differentiated(
+        self, caller: str, target: Handle, sources: Sequence[Handle]
+    ) -> AbstractContextManager[tuple[Mark, Value, list[Source]]]:
+        """Return a context that uses up the record of a one-shot tape unless it fails, with the tape's mark and what target and
+        sources stand for in the record."""
 
-    caller: str
-    unconnected_gradients: Any = "none"
-    parallel_iterations: int | None = None
-    experimental_use_pfor: bool = True
+    def jacobian(
+        self,
+        target: Any,
+        sources: Any,
+        unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
+        parallel_iterations: int | None = None,
+        experimental_use_pfor: bool = True,
+    ) -> Any:
+        """Return the Jacobian of `target` in `sources`.
 
-    def checked(self) -> Request:
-        """Return the request; raise where it cannot be met."""
-        if str(self.unconnected_gradients) not in UNCONNECTED:
-            raise ArgumentError(
-                f"Unknown value for unconnected_gradients: {self.unconnected_gradients!r} ({self.caller})",
-                where=here.site,
-                remedy='choose "none", "zero" or "raise"',
+        Parameters
+        ----------
+        target : Array or Variable
+            What to differentiate: one array.
+        sources : Array, Variable or nest of them
+            What to differentiate in: watched arrays and variables, or anything computed from them.
+        unconnected_gradients : UnconnectedGradients or {"none", "zero", "raise"}, default "none"
+            What stands for a source from which no differentiable path leads to the target.
+        parallel_iterations : int, optional
+            How many rows of the Jacobian are computed at once; by default all. Fewer take less memory: one program runs once
+            for each chunk of rows. A bar shows the progress of what takes long (`gt.config.progress`).
+        experimental_use_pfor : bool, default True
+            Whether rows are computed together; otherwise one after another, with the same result.
+
+        Returns
+        -------
+        nest of Array or None
+            In the structure of `sources`, each of shape ``target.shape + source.shape``.
+
+        Raises
+        ------
+        TapeError
+            If the tape was never entered, or is a one-shot tape whose record has been used.
+        ArgumentError
+            For several targets, and for arguments that cannot be used.
+        UnconnectedError
+            If there is no path, and that is to be an error.
+
+        Notes
+        -----
+        The reverse sweep is recorded once, for one cotangent, and then done for all unit vectors at once (A. Agarwal and
+        I. Ganichev, "Auto-Vectorizing TensorFlow Graphs", 2019).
+
+        Examples
+        --------
+        >>> import numpy as np, gradtape as gt
+        >>> with gt.GradientTape() as tape:
+        ...     x = tape.watch(np.array([1.0, 2.0]))
+        ...     y = x**2 * x[::-1]
+        >>> tape.jacobian(y, x)
+        Array([[4., 1.],
+               [4., 4.]])
+        """
+        here.site = user_site()
+        request = _Request("jacobian", unconnected_gradients, parallel_iterations, experimental_use_pfor)
+        y = _one_target(target, "jacobian")
+        leaves, spec = array_leaves(sources, "source", "jacobian")
+        with self._differentiated("jacobian", y, leaves) as (mark, value, starts):
+            linear = _pulled(mark, value, starts)
+            basis = _Basis(
+                value.size,
+                value,
+                lambda rows: chosen_unit_vectors(value, rows),
+                lambda: unit_vectors(value),
+                _unit,
             )
-        given = self.parallel_iterations
-        if given is not None and (isinstance(given, bool) or not isinstance(given, int | np.integer)):
+            blocks = [Source((*value.shape, *begin.shape), begin.dtype, begin.values) for begin in starts]
+            parts = _shaped(_applied(linear, basis, request), blocks)
+            found = completed(gathered(blocks, parts), blocks, request.choice, sources)
+        return unflatten(spec, [None if part is None else Array(part) for part in found])
+
+    def batch_jacobian(
+        self,
+        target: Any,
+        source: Any,
+        unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
+        parallel_iterations: int | None = None,
+        experimental_use_pfor: bool = True,
+    ) -> Any:
+        """Return the Jacobian of each row of `target` in the same row of `source`.
+
+        The first axis of both counts examples that do not influence each other.
+
+        Parameters
+        ----------
+        target, source : Array or Variable
+            Of rank 2 at least, with the same first extent.
+        unconnected_gradients, parallel_iterations, experimental_use_pfor
+            As for `jacobian`; what is counted by `parallel_iterations` are the rows of the Jacobian of one example.
+
+        Returns
+        -------
+        Array or None
+            Of shape ``target.shape + source.shape[1:]``.
+
+        Raises
+        ------
+        TapeError, UnconnectedError
+            As for `jacobian`.
+        ShapeError
+            Where the shapes are not as said.
+        ArgumentError
+            If a row of `target` depends on another row of `source`; it says which.
+
+        Examples
+        --------
+        >>> import numpy as np, gradtape as gt
+        >>> with gt.GradientTape() as tape:
+        ...     x = tape.watch(np.array([[1.0, 2.0], [3.0, 4.0]]))
+        ...     y = x**2
+        >>> tape.batch_jacobian(y, x)
+        Array([[[2., 0.],
+                [0., 4.]],
+        <BLANKLINE>
+               [[6., 0.],
+                [0., 8.]]])
+        """
+        here.site = user_site()
+        caller = "batch_jacobian"
+        request = _Request(caller, unconnected_gradients, parallel_iterations, experimental_use_pfor)
+        y = _one_target(target, caller)
+        x = _one_source(source, caller)
+        _check_batches(y, x, caller)
+        with self._differentiated(caller, y, [x]) as (mark, value, (begin,)):
+            linear = _pulled(mark, value, [begin])
+            for start, out in zip(begin.values, linear.outs, strict=True):
+                if out is not None and row_axis(value, start, lambda v: mark not in v.marks) == UNKNOWN:
+                    check_rows(LinearMap(linear.seed, (out,), linear.mark), caller)
+            inner = prod(value.shape[1:])
+            whole = constant(np.arange(inner, dtype=INTP))
+            basis = _Basis(
+                inner,
+                value,
+                lambda rows: unit_rows(value, rows),
+                lambda: unit_rows(value, whole),
+                _unit_in_each_row,
+            )
+            parts = [
+                None if part is None else OPERATORS["permute"](part, (1, 0, *range(2, part.ndim)))
+                for part in _applied(linear, basis, request)
+            ]
+            blocks = [Source((*value.shape, *begin.shape[1:]), begin.dtype, begin.values)]
+            (found,) = completed(gathered(blocks, _shaped(parts, blocks)), blocks, request.choice, source)
+        return None if found is None else Array(found)
+
+
+class _Request:
+    """How a Jacobian is to be computed."""
+
+    __slots__ = ("choice", "parallel_iterations", "sequential")
+
+    def __init__(self, caller: str, unconnected: Any, parallel_iterations: Any, use_pfor: bool) -> None:
+        self.choice = unconnected_choice(unconnected, caller)
+        self.sequential = not use_pfor
+        self.parallel_iterations: int | None = parallel_iterations
+        if parallel_iterations is None:
+            return
+        if isinstance(parallel_iterations, bool) or not isinstance(parallel_iterations, int | np.integer):
             raise DtypeError(
-                f"{self.caller}: parallel_iterations must be an int or None, got a {type(given).__name__}",
+                f"{caller}: parallel_iterations must be an int or None, got a {type(parallel_iterations).__name__}",
                 where=here.site,
                 remedy="it says how many rows are computed at once; None for all",
             )
-        if given is not None and given < 1:
+        if parallel_iterations < 1:
             raise ArgumentError(
-                f"{self.caller}: parallel_iterations is {given}",
+                f"{caller}: parallel_iterations is {parallel_iterations}",
                 where=here.site,
                 remedy="it says how many rows are computed at once: at least 1, or None for all",
             )
-        return self
-
-    @property
-    def sequential(self) -> bool:
-        return not self.experimental_use_pfor
 
 
-def jacobian(mark: Mark, target: Any, sources: Any, request: Request) -> Any:
-    """Return the Jacobian of a target in each source; `mark` is the tape's. See `GradientTape.jacobian`."""
-    request.checked()
-    y = _one_target(target, request.caller)
-    if sources is None:
-        raise DtypeError(
-            f"{request.caller} got None as sources",
-            where=here.site,
-            remedy="pass the arrays that were watched",
-        )
-    leaves, spec = flatten(sources)
-    starts = [_followed(leaf, "source", request.caller) for leaf in leaves]
-    linear = _pulled(mark, y, starts)
-    basis = _Basis(y.size, y, lambda rows: chosen_unit_vectors(y, rows), lambda: unit_vectors(y), _unit)
-    parts = _applied(linear, basis, request, mark)
-    results = []
-    for place, (part, start) in enumerate(zip(parts, starts, strict=True)):
-        shape = (*y.shape, *start.shape)
-        results.append(
-            _finished(part, shape, start, request, lambda place=place: place_of_leaf(sources, place))
-        )
-    return unflatten(spec, results)
-
-
-def batch_jacobian(mark: Mark, target: Any, source: Any, request: Request) -> Any:
-    """Return the Jacobian of each row of a target in the same row of a source. See `GradientTape.batch_jacobian`."""
-    request.checked()
-    caller = request.caller
-    y = _one_target(target, caller)
-    if not isinstance(source, Handle) and flatten(source)[0] != [source]:
+def _one_target(target: Any, caller: str) -> Handle:
+    leaves, _ = array_leaves(target, "target", caller)
+    if not isinstance(target, Handle):
         raise ArgumentError(
-            f"{caller} takes one source, got a {type(source).__name__}",
+            f"{caller} takes one target, got a {type(target).__name__} of {len(leaves)}",
+            where=here.site,
+            why="each target has a Jacobian of its own",
+            remedy="call it once for each target on a persistent tape, or put them into one array: np.concatenate",
+        )
+    return target
+
+
+def _one_source(source: Any, caller: str) -> Handle:
+    leaves, _ = array_leaves(source, "source", caller)
+    if not isinstance(source, Handle):
+        raise ArgumentError(
+            f"{caller} takes one source, got a {type(source).__name__} of {len(leaves)}",
             where=here.site,
             remedy="call it once for each source, on a persistent tape",
         )
-    x = _followed(source, "source", caller)
-    for role, value in (("target", y), ("source", x)):
-        if value.ndim < 2:
+    return source
+
+
+def _check_batches(y: Handle, x: Handle, caller: str) -> None:
+    for role, handle in (("target", y), ("source", x)):
+        if handle.ndim < 2:
             raise ShapeError(
-                f"{caller}: the {role} has shape {value.shape}; it needs a batch axis and at least one more",
+                f"{caller}: the {role} has shape {handle.shape}; it needs a batch axis and at least one more",
                 where=here.site,
                 remedy="use jacobian, or give it a trailing axis: x[:, None]",
             )
@@ -121,16 +252,6 @@ def batch_jacobian(mark: Mark, target: Any, source: Any, request: Request) -> An
             where=here.site,
             remedy="the first axis of both is the batch; use jacobian for other Jacobians",
         )
-    linear = _pulled(mark, y, [x])
-    if linear.outs[0] is not None and row_axis(y, x, lambda value: mark not in value.marks) == UNKNOWN:
-        check_rows(linear, caller)
-    inner = prod(y.shape[1:])
-    whole = constant(np.arange(inner, dtype=INTP))
-    basis = _Basis(inner, y, lambda rows: unit_rows(y, rows), lambda: unit_rows(y, whole), _unit_in_each_row)
-    (part,) = _applied(linear, basis, request, mark)
-    if part is not None:
-        part = OPERATORS["permute"](part, (1, 0, *range(2, part.ndim)))
-    return _finished(part, (*y.shape, *x.shape[1:]), x, request, lambda: "")
 
 
 @dataclass(frozen=True)
@@ -166,19 +287,24 @@ def _unit_in_each_row(zeros: NDArray, position: int) -> None:
     zeros.reshape(len(zeros), -1)[:, position] = 1
 
 
-def _pulled(mark: Mark, y: Value, starts: Sequence[Value]) -> LinearMap:
-    """Return the pullback; only what the tape has followed, and only floats, have a path."""
+def _pulled(mark: Mark, y: Value, sources: Sequence[Source]) -> LinearMap:
+    """Return the pullback to every value that stands for a source; only what the tape has followed, and only floats, have a path."""
+    starts = [start for source in sources for start in source.values]
     if mark not in y.marks or not is_inexact(y.dtype):
         return LinearMap(Value(y.aval), (None,) * len(starts), Mark())
-    linear = pullback(y, starts, lambda value: mark not in value.marks)
-    outs = [
-        out if mark in start.marks and is_inexact(start.dtype) else None
-        for out, start in zip(linear.outs, starts, strict=True)
+    return pullback(y, starts, lambda value: mark not in value.marks)
+
+
+def _shaped(parts: Sequence[Value | None], blocks: Sequence[Source]) -> list[Value | None]:
+    """Return the blocks of a Jacobian in their shapes."""
+    shapes = [block.shape for block in blocks for _ in block.values]
+    return [
+        None if part is None else OPERATORS["reshape"](part, shape)
+        for part, shape in zip(parts, shapes, strict=True)
     ]
-    return LinearMap(linear.seed, tuple(outs), linear.mark)
 
 
-def _applied(linear: LinearMap, basis: _Basis, request: Request, mark: Mark) -> list[Value | None]:
+def _applied(linear: LinearMap, basis: _Basis, request: _Request) -> list[Value | None]:
     """Return the pullback of the basis: along a leading axis, or None where there is no path."""
     if all(out is None for out in linear.outs):
         return list(linear.outs)
@@ -247,53 +373,3 @@ def _runner(graph: Graph) -> Callable[[Sequence[NDArray]], list[NDArray]]:
 def _in_place_of(outs: Sequence[Value | None], results: Sequence[NDArray]) -> list[Value | None]:
     found = iter(results)
     return [None if out is None else constant(next(found)) for out in outs]
-
-
-def _finished(
-    part: Value | None, shape: Shape, start: Value, request: Request, place: Callable[[], str]
-) -> Array | None:
-    """Return a part of the result in its shape, or what stands for one without a path."""
-    if part is not None:
-        return Array(flipped(OPERATORS["reshape"](part, shape)))
-    wanted = str(request.unconnected_gradients)
-    if wanted == "none":
-        return None
-    if wanted == "zero":
-        return Array(broadcast_to(literal(0, start.dtype), shape))
-    raise UnconnectedError(
-        f"no differentiable path leads from sources{place()} to the target of {request.caller}",
-        where=here.site,
-        why="the source was not watched before it was used, was not used, or the way leads through something without a derivative "
-        "(an integer, x.numpy(), stop_gradient)",
-        remedy='watch it first and stay with arrays, or take zeros: unconnected_gradients="zero"',
-    )
-
-
-def _one_target(target: Any, caller: str) -> Value:
-    if isinstance(target, list | tuple | dict):
-        raise ArgumentError(
-            f"{caller} takes one target, got a {type(target).__name__} of {len(target)}",
-            where=here.site,
-            why="each target has a Jacobian of its own",
-            remedy="call it once for each target on a persistent tape, or put them into one array: np.concatenate",
-        )
-    return _followed(target, "target", caller)
-
-
-def _followed(leaf: Any, role: str, caller: str) -> Value:
-    if isinstance(leaf, Handle):
-        value = leaf.value
-        assert not isinstance(value, Literal)
-        return value
-    if isinstance(leaf, np.ndarray | np.generic | int | float | complex):
-        raise ArgumentError(
-            f"{caller} got a plain {type(leaf).__name__} as a {role}",
-            where=user_site(),
-            why="a tape follows Arrays; an ndarray or number does not know where it came from",
-            remedy="use what watch returns: x = tape.watch(x)",
-        )
-    raise DtypeError(
-        f"{caller} got a {type(leaf).__name__} as a {role}",
-        where=user_site(),
-        remedy="pass an Array" if role == "target" else "pass Arrays, or nests of them",
-    )

@@ -96,7 +96,8 @@ def jit(
     ----------
     function : callable
         Ordinary NumPy code: ndarrays and numbers in nested containers in, the same out. It must compute its result from its arguments
-        and must not depend on what changes outside; arrays that it reads from outside are taken as they are at the trace.
+        and must not depend on what changes outside; arrays that it reads from outside are taken as they are at the trace. State that
+        changes belongs in a `Variable`: its content is read, and assigned to, at each call.
     static_argnums : int or sequence of int, optional
         Positions of arguments that are part of the program: each new value is traced anew. Strings, None, booleans and other objects
         that are no numbers are static without being named.

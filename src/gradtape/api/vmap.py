@@ -20,7 +20,7 @@ from ..trace.handle import Handle
 from ..trace.signature import EVERYTHING_TRACED
 from ..trace.sites import user_site
 from ..transforms.batch import batch
-from ..trees import flatten, flatten_all, places_of_all, spread_prefix, unflatten
+from ..trees import flatten, flatten_with_none, place_of_leaf, spread_prefix, unflatten
 from .jit import Jitted, jit_of
 from .transform import check_callable, inner, named
 
@@ -133,10 +133,10 @@ class _Mapping:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         here.site = user_site()
-        leaves, spec = flatten_all((args, kwargs))
+        leaves, spec = flatten_with_none((args, kwargs))
         axes = [
             *spread_prefix(self._in_axes, args, f"{self._caller}: in_axes", "the arguments", here.site),
-            *[0] * len(flatten_all(kwargs)[0]),
+            *[0] * len(flatten_with_none(kwargs)[0]),
         ]
         wholes = self._wholes(leaves, axes, args, kwargs)
         size = self._size(wholes, args, kwargs)
@@ -147,10 +147,10 @@ class _Mapping:
         arguments, keywords = unflatten(spec, given)
         try:
             results = inner(self._function)(*arguments, **keywords)
-            outs, out_spec = flatten_all(results)
+            outs, out_spec = flatten_with_none(results)
             values = [None if leaf is None else _result(leaf, self._caller) for leaf in outs]
         finally:
-            mark.recording = False
+            mark.finish()
         substituted = {single: wholes[k] for k, single in singles.items()}
         batched = batch(
             [value for value in values if value is not None],
@@ -161,8 +161,9 @@ class _Mapping:
         out_axes = spread_prefix(
             self._out_axes, results, f"{self._caller}: out_axes", "the results", here.site
         )
-        places, found, placed = places_of_all(results), iter(batched), []
-        for value, axis, place in zip(values, out_axes, places, strict=True):
+        found, placed = iter(batched), []
+        for position, (value, axis) in enumerate(zip(values, out_axes, strict=True)):
+            place = place_of_leaf(results, position, none_is_leaf=True)
             placed.append(None if value is None else self._placed(value, next(found), size, axis, place))
         return unflatten(out_spec, placed)
 
@@ -210,12 +211,9 @@ class _Mapping:
     @staticmethod
     def _place(position: int, args: Any, kwargs: Any) -> str:
         """Return where a leaf stands in the arguments, for an error."""
-        place = places_of_all((args, kwargs))[position]
-        return (
-            f"argument {place[4:].replace(']', '', 1)}"
-            if place.startswith("[0]")
-            else f"keyword {place[4:].replace(']', '', 1)}"
-        )
+        place = place_of_leaf((args, kwargs), position, none_is_leaf=True)
+        kind = "argument" if place.startswith("[0]") else "keyword"
+        return f"{kind} {place[4:].replace(']', '', 1)}"
 
     def _placed(self, value: Value, batched: Value | None, size: int, axis: int | None, place: str) -> Array:
         """Return a result with the mapped axis where it is wanted."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from ..errors import ConcretizationError, LeakedValueError
 from ..ir.graph import Graph, Node, Value, extract
 from ..ir.op import NDArray
 from ..runtime.program import repeated_program
+from .contexts import scopes
 from .guards import mapped_by
 from .sites import user_site
 
@@ -65,7 +66,18 @@ def force(values: Sequence[Value]) -> list[NDArray]:
         else:
             for value, array in zip(kept, program.run(arrays), strict=True):  # type: ignore[arg-type]
                 value.data = array
+        _release(kept)
+    else:
+        _release(values)
     return [value.data for value in values]  # type: ignore[misc]
+
+
+def _release(values: Iterable[Value]) -> None:
+    """Give back the history of computed values where nobody can ask for it: no tape, no trace, no `gradients` in a function."""
+    if not scopes():
+        for value in values:
+            if value.node is not None and all(mark.over for mark in value.marks):
+                value.node = None
 
 
 def _work(nodes: Sequence[Node]) -> int:

@@ -87,6 +87,11 @@ class Handle:
         return self._current.aval.size
 
 
+def is_recording(leaf: Any) -> bool:
+    """Return whether somebody follows what a handle holds."""
+    return isinstance(leaf, Handle) and any(mark.recording for mark in leaf.value.marks)
+
+
 def plain(operand: Any) -> Any:
     """Return an operand with handles replaced by their values, in nested lists and tuples too."""
     if isinstance(operand, Handle):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from ..ir.builder import at
@@ -29,19 +29,33 @@ class Cotangent:
 
 
 class Cotangents:
-    """The cotangents met so far on a walk backwards, summed up by value."""
+    """The cotangents met so far on a walk backwards, summed up by value.
 
-    __slots__ = ("_found",)
+    Parameters
+    ----------
+    barriers : collection of Value
+        Values that count as constants: what arrives at them is kept, and not handed on.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_barriers", "_found", "_kept")
+
+    def __init__(self, barriers: Collection[Value] = ()) -> None:
         self._found: dict[Value, Cotangent] = {}
+        self._kept: dict[Value, Cotangent] = {}
+        self._barriers = barriers
 
     def add(self, value: Value, cotangent: Cotangent) -> None:
-        before = self._found.get(value)
-        self._found[value] = cotangent if before is None else _sum(before, cotangent)
+        place = self._kept if value in self._barriers else self._found
+        before = place.get(value)
+        place[value] = cotangent if before is None else _sum(before, cotangent)
 
     def get(self, value: Value) -> Cotangent | None:
+        """Return the cotangent that is to be handed on."""
         return self._found.get(value)
+
+    def arrived(self, value: Value) -> Cotangent | None:
+        """Return the cotangent of a value, whether or not it is to be handed on."""
+        return self._kept.get(value) or self._found.get(value)
 
     def take(self, node: Node) -> list[Cotangent | None]:
         """Return the cotangents of a node's outputs; they are not needed again."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from ..errors import InternalError
 from ..ir.builder import at
@@ -17,6 +17,7 @@ def vjp(
     sources: Sequence[Value],
     cotangents: Sequence[Value],
     stop: Callable[[Value], bool],
+    barriers: Collection[Value] = (),
 ) -> list[Value | None]:
     """Append the nodes of the reverse sweep from `targets` to `sources`.
 
@@ -28,6 +29,8 @@ def vjp(
         One per target, of its shape.
     stop : callable
         Predicate on values: those that count as constants.
+    barriers : collection of Value
+        Further constants, which may be sources nevertheless: these receive what arrives at them, and what lies above does not.
 
     Returns
     -------
@@ -42,10 +45,12 @@ def vjp(
     wanted = set(sources)
     # Sources are not stops for the walk: another source may lie above them, and its gradient is total.
     nodes, _ = extract(
-        targets, (), stop=lambda value: (stop(value) and value not in wanted) or value.node is None
+        targets,
+        (),
+        stop=lambda value: value.node is None or value in barriers or (stop(value) and value not in wanted),
     )
     active = _depends_on(nodes, wanted)
-    found = Cotangents()
+    found = Cotangents(barriers)
     for target, cotangent in zip(targets, cotangents, strict=True):
         found.add(target, Cotangent(cotangent))
     for node in reversed(nodes):
@@ -53,7 +58,7 @@ def vjp(
             _pull_back(node, active, found)
     result: list[Value | None] = []
     for source in sources:
-        arrived = found.get(source)
+        arrived = found.arrived(source)
         result.append(None if arrived is None else arrived.applied())
     return result
 
