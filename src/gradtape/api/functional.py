@@ -22,6 +22,7 @@ from ..trace.sites import user_site
 from ..transforms.basis import columns, rows
 from ..trees import flatten, unflatten
 from .convention import flipped
+from .jacobian import one_of_many
 from .jit import Jitted, jit_of
 from .transform import (
     check_callable,
@@ -309,11 +310,13 @@ def _blocks(
         return [
             [
                 _block(part, (*target.shape, *begin.shape), begin, flipped)
-                for part, begin in zip(rows(target, starts, outside), starts, strict=True)
+                for part, begin in zip(
+                    rows(target, starts, outside, one_of_many(caller)), starts, strict=True
+                )
             ]
             for target in targets
         ]
-    columns_of = [columns(targets, begin, outside) for begin in starts]
+    columns_of = [columns(targets, begin, outside, one_of_many(caller)) for begin in starts]
     return [
         [
             _block(parts[k], (*target.shape, *begin.shape), target, _last)

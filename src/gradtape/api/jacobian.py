@@ -23,6 +23,7 @@ from ..runtime.interpret import interpret
 from ..runtime.program import program_for
 from ..trace.array import Array
 from ..trace.force import force
+from ..trace.guards import Mapped
 from ..trace.handle import Handle
 from ..trace.sites import user_site
 from ..transforms.basis import LinearMap, chosen_unit_vectors, pullback, unit_rows, unit_vectors
@@ -102,7 +103,7 @@ class Jacobians(ABC):
         y = _one_target(target, "jacobian")
         leaves, spec = array_leaves(sources, "source", "jacobian")
         with self._differentiated("jacobian", y, leaves) as (mark, value, starts):
-            linear = _pulled(mark, value, starts)
+            linear = _pulled(mark, value, starts, "jacobian")
             basis = _Basis(
                 value.size,
                 value,
@@ -168,7 +169,7 @@ class Jacobians(ABC):
         x = _one_source(source, caller)
         _check_batches(y, x, caller)
         with self._differentiated(caller, y, [x]) as (mark, value, (begin,)):
-            linear = _pulled(mark, value, [begin])
+            linear = _pulled(mark, value, [begin], caller)
             for start, out in zip(begin.values, linear.outs, strict=True):
                 if out is not None and row_axis(value, start, lambda v: mark not in v.marks) == UNKNOWN:
                     check_rows(LinearMap(linear.seed, (out,), linear.mark), caller)
@@ -287,12 +288,17 @@ def _unit_in_each_row(zeros: NDArray, position: int) -> None:
     zeros.reshape(len(zeros), -1)[:, position] = 1
 
 
-def _pulled(mark: Mark, y: Value, sources: Sequence[Source]) -> LinearMap:
+def one_of_many(caller: str) -> Mapped:
+    """Return who follows the row or column that stands for all."""
+    return Mapped(f"a derivative that {caller} computes for all rows or columns at once")
+
+
+def _pulled(mark: Mark, y: Value, sources: Sequence[Source], caller: str) -> LinearMap:
     """Return the pullback to every value that stands for a source; only what the tape has followed, and only floats, have a path."""
     starts = [start for source in sources for start in source.values]
     if mark not in y.marks or not is_inexact(y.dtype):
         return LinearMap(Value(y.aval), (None,) * len(starts), Mark())
-    return pullback(y, starts, lambda value: mark not in value.marks)
+    return pullback(y, starts, lambda value: mark not in value.marks, one_of_many(caller))
 
 
 def _shaped(parts: Sequence[Value | None], blocks: Sequence[Source]) -> list[Value | None]:

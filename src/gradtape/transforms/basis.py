@@ -52,36 +52,42 @@ class LinearMap:
         return results
 
 
-def pullback(target: Value, sources: Sequence[Value], stop: Stop) -> LinearMap:
-    """Return the map from a cotangent of `target` to cotangents of `sources`, by reverse mode (see `vjp`)."""
-    mark = Mark()
+def pullback(target: Value, sources: Sequence[Value], stop: Stop, mark: Mark) -> LinearMap:
+    """Return the map from a cotangent of `target` to cotangents of `sources`, by reverse mode (see `vjp`).
+
+    `mark` follows what depends on the cotangent.
+    """
     seed = Value(aval(target.shape, target.dtype), marks=(mark,))
     pulled = vjp([target], sources, [seed], stop)
     mark.recording = False
+    mark.over = True
     return LinearMap(seed, tuple(pulled), mark)
 
 
-def pushforward(targets: Sequence[Value], source: Value, stop: Stop) -> LinearMap:
-    """Return the map from a tangent of `source` to tangents of `targets`, by forward mode (see `jvp`)."""
-    mark = Mark()
+def pushforward(targets: Sequence[Value], source: Value, stop: Stop, mark: Mark) -> LinearMap:
+    """Return the map from a tangent of `source` to tangents of `targets`, by forward mode (see `jvp`).
+
+    `mark` follows what depends on the tangent.
+    """
     seed = Value(aval(source.shape, source.dtype), marks=(mark,))
     pushed = jvp(targets, [source], [seed], stop)
     mark.recording = False
+    mark.over = True
     return LinearMap(seed, tuple(pushed), mark)
 
 
-def rows(target: Value, sources: Sequence[Value], stop: Stop) -> list[Value | None]:
+def rows(target: Value, sources: Sequence[Value], stop: Stop, mark: Mark) -> list[Value | None]:
     """Return the Jacobian of `target` in each source by reverse mode: its rows along a leading axis (one row: by itself)."""
     if target.size == 1:
         return vjp([target], sources, [_one(target)], stop)
-    return pullback(target, sources, stop).at(unit_vectors(target))
+    return pullback(target, sources, stop, mark).at(unit_vectors(target))
 
 
-def columns(targets: Sequence[Value], source: Value, stop: Stop) -> list[Value | None]:
+def columns(targets: Sequence[Value], source: Value, stop: Stop, mark: Mark) -> list[Value | None]:
     """Return the Jacobian of each target in `source` by forward mode: its columns along a leading axis."""
     if source.size == 1:
         return [_alone(part) for part in jvp(targets, [source], [_one(source)], stop)]
-    return pushforward(targets, source, stop).at(unit_vectors(source))
+    return pushforward(targets, source, stop, mark).at(unit_vectors(source))
 
 
 def _one(like: Value) -> Value:
