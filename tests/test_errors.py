@@ -57,6 +57,11 @@ def a_cotangent_of_another_structure() -> None:
     pullback([PAIR])
 
 
+@raises("RuleError")
+def a_gradient_function_that_returns_too_much() -> None:
+    gt.grad(gt.custom_gradient(lambda x: (np.sum(x), lambda upstream: (upstream, upstream))))(PAIR)
+
+
 @raises("UnconnectedError")
 def a_source_without_a_path() -> None:
     with gt.GradientTape() as tape:
@@ -223,6 +228,7 @@ LOCATED = {
     "TapeError",
     "NotDifferentiableError",
     "ArgumentError",
+    "RuleError",
     "StructureError",
     "UnconnectedError",
     "StaticArgumentError",

@@ -11,10 +11,17 @@ import typing as _typing
 from . import errors as errors
 from . import ops as _rows  # noqa: F401 - the rows enter themselves
 from .api.check import check_grads as check_grads
+from .api.checkpoint import checkpoint as checkpoint
+from .api.checkpoint import recompute_grad as recompute_grad
 from .api.create import asarray as asarray
 from .api.create import constant as constant
 from .api.create import stop_gradient as stop_gradient
+from .api.custom import custom_gradient as custom_gradient
+from .api.custom import grad_pass_through as grad_pass_through
+from .api.custom_rules import custom_jvp as custom_jvp
+from .api.custom_rules import custom_vjp as custom_vjp
 from .api.ends import UnconnectedGradients as UnconnectedGradients
+from .api.forward import ForwardAccumulator as ForwardAccumulator
 from .api.functional import hessian as hessian
 from .api.functional import hvp as hvp
 from .api.functional import jacfwd as jacfwd

@@ -6,6 +6,7 @@
     ├── ArgumentError (ValueError)              an argument that cannot be used
     │   ├── ShapeError                          shapes that do not fit together
     │   ├── StructureError                      nested containers that do not match
+    │   ├── RuleError (TypeError)               a custom derivative rule that returns something else than it must
     │   └── UnconnectedError                    no differentiable path from the target to a source
     ├── DtypeError (TypeError)                  a dtype or type that cannot be used
     │   ├── IntegerInputError                   a derivative in an integer was asked for
@@ -98,6 +99,10 @@ class ShapeError(ArgumentError):
 
 class StructureError(ArgumentError):
     """Nested containers do not match."""
+
+
+class RuleError(ArgumentError, TypeError):
+    """A custom derivative rule is missing, or returned something else than it must."""
 
 
 class UnconnectedError(ArgumentError):

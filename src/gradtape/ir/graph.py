@@ -293,7 +293,10 @@ class Graph:
 
 
 def extract(
-    outputs: Iterable[Value], inputs: Iterable[Value] = (), stop: Callable[[Value], bool] | None = None
+    outputs: Iterable[Value],
+    inputs: Iterable[Value] = (),
+    stop: Callable[[Value], bool] | None = None,
+    follow: Callable[[Node], Sequence[Value]] | None = None,
 ) -> tuple[list[Node], list[Value]]:
     """Collect what computes `outputs`.
 
@@ -305,6 +308,8 @@ def extract(
         Where to stop, even if a node computes them.
     stop : callable, optional
         Further values to stop at: a predicate. By default values whose data are known.
+    follow : callable, optional
+        Which inputs of a node the walk follows. By default all.
 
     Returns
     -------
@@ -340,7 +345,8 @@ def extract(
             if node in done:
                 continue
             stack.append((None, node))
-            stack.extend([(operand, None) for operand in reversed(node.inputs) if operand not in seen])
+            operands = node.inputs if follow is None else follow(node)
+            stack.extend([(operand, None) for operand in reversed(operands) if operand not in seen])
     return nodes, leaves
 
 

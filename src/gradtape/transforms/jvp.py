@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ..ir.builder import at
 from ..ir.graph import Value, extract
+from ..kinds.control import followed
 
 
 def jvp(
@@ -31,7 +32,9 @@ def jvp(
         The tangent of each target; None where it does not depend on a source.
     """
     pushed: dict[Value, Value | None] = dict(zip(sources, tangents, strict=True))
-    nodes, _ = extract(targets, sources, stop=lambda value: stop(value) or value.node is None)
+    nodes, _ = extract(
+        targets, sources, stop=lambda value: stop(value) or value.node is None, follow=followed
+    )
     for node in nodes:
         incoming = [pushed.get(operand) for operand in node.inputs]
         if any(tangent is not None for tangent in incoming):

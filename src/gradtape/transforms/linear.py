@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ..ir.builder import at
 from ..ir.graph import OPERATORS, Mark, Node, Value, extract
+from ..kinds.control import carried
 from ..kinds.elementwise import Elementwise
 
 
@@ -95,7 +96,7 @@ def pull_linear(
     for value, cotangent in targets:
         found.add(value, cotangent)
         roots.append(value)
-    nodes, _ = extract(roots, tangents, stop=lambda value: mark not in value.marks)
+    nodes, _ = extract(roots, tangents, stop=lambda value: mark not in value.marks, follow=carried)
     for node in reversed(nodes):
         pull_node(node, [mark in operand.marks for operand in node.inputs], found)
     return found

@@ -8,6 +8,7 @@ from ..errors import InternalError
 from ..ir.builder import at
 from ..ir.graph import Mark, Node, Value, extract
 from ..ir.types import is_inexact
+from ..kinds.control import Custom, followed
 from ..kinds.elementwise import Elementwise, scaled
 from .linear import Cotangent, Cotangents, pull_linear
 
@@ -48,6 +49,7 @@ def vjp(
         targets,
         (),
         stop=lambda value: value.node is None or value in barriers or (stop(value) and value not in wanted),
+        follow=followed,
     )
     active = _depends_on(nodes, wanted)
     found = Cotangents(barriers)
@@ -67,7 +69,7 @@ def _depends_on(nodes: Sequence[Node], sources: set[Value]) -> set[Value]:
     """Return the values with a differentiable path from a source."""
     active = set(sources)
     for node in nodes:
-        if any(operand in active for operand in node.inputs):
+        if any(operand in active for operand in followed(node)):
             active.update(out for out in node.outs if is_inexact(out.dtype))
     return active
 
@@ -83,6 +85,9 @@ def _pull_back(node: Node, active: set[Value], found: Cotangents) -> None:
                 if rule is not None and operand in active:
                     part = scaled(rule(node.out, *node.inputs, **node.params), cotangent.value)
                     found.add(operand, Cotangent(part, cotangent.mask))
+            return
+        if isinstance(op, Custom):
+            _pull_by_rule(node, active, found)
             return
         mark = Mark()
         tangents: list[Value | None] = [
@@ -106,3 +111,14 @@ def _pull_back(node: Node, active: set[Value], found: Cotangents) -> None:
             if part_ is not None:
                 found.add(operand, part_)
         mark.recording = False
+
+
+def _pull_by_rule(node: Node, active: set[Value], found: Cotangents) -> None:
+    cotangents = map(found.get, node.outs)
+    applied = [None if cotangent is None else cotangent.applied() for cotangent in cotangents]
+    operands = followed(node)
+    wanted = [operand in active for operand in operands]
+    parts = node.params["rule"].pull(node, applied, wanted)
+    for operand, part, chosen in zip(operands, parts, wanted, strict=True):
+        if chosen and part is not None:
+            found.add(operand, Cotangent(part))
