@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..config import config
-from ..errors import ArgumentError, DtypeError, ShapeError
+from ..errors import ArgumentError, ConcretizationError, DtypeError, ShapeError
 from ..ir.builder import here
 from ..ir.graph import OPERATORS, Graph, Mark, Value, constant, extract
 from ..ir.op import NDArray
@@ -29,6 +29,7 @@ from ..trace.sites import user_site
 from ..transforms.basis import LinearMap, chosen_unit_vectors, pullback, unit_rows, unit_vectors
 from ..transforms.one_hot import OneHot
 from ..transforms.rowwise import UNKNOWN, row_axis
+from ..transforms.vjp import vjp
 from ..trees import unflatten
 from .ends import Source, UnconnectedGradients, array_leaves, completed, gathered, unconnected_choice
 from .mixing import check_rows
@@ -103,7 +104,6 @@ class Jacobians(ABC):
         y = _one_target(target, "jacobian")
         leaves, spec = array_leaves(sources, "source", "jacobian")
         with self._differentiated("jacobian", y, leaves) as (mark, value, starts):
-            linear = _pulled(mark, value, starts, "jacobian")
             basis = _Basis(
                 value.size,
                 value,
@@ -111,8 +111,14 @@ class Jacobians(ABC):
                 lambda: unit_vectors(value),
                 _unit,
             )
+            try:
+                parts = _applied(_pulled(mark, value, starts, "jacobian"), basis, request)
+            except ConcretizationError:
+                if not request.sequential:
+                    raise
+                parts = _row_by_row(mark, value, starts, basis)
             blocks = [Source((*value.shape, *begin.shape), begin.dtype, begin.values) for begin in starts]
-            parts = _shaped(_applied(linear, basis, request), blocks)
+            parts = _shaped(parts, blocks)
             found = completed(gathered(blocks, parts), blocks, request.choice, sources)
         return unflatten(spec, [None if part is None else Array(part) for part in found])
 
@@ -288,9 +294,9 @@ def _unit_in_each_row(zeros: NDArray, position: int) -> None:
     zeros.reshape(len(zeros), -1)[:, position] = 1
 
 
-def one_of_many(caller: str) -> Mapped:
+def one_of_many(caller: str, remedy: str = "") -> Mapped:
     """Return who follows the row or column that stands for all."""
-    return Mapped(f"a derivative that {caller} computes for all rows or columns at once")
+    return Mapped(f"a derivative that {caller} computes for all rows or columns at once", remedy)
 
 
 def _pulled(mark: Mark, y: Value, sources: Sequence[Source], caller: str) -> LinearMap:
@@ -298,7 +304,24 @@ def _pulled(mark: Mark, y: Value, sources: Sequence[Source], caller: str) -> Lin
     starts = [start for source in sources for start in source.values]
     if mark not in y.marks or not is_inexact(y.dtype):
         return LinearMap(Value(y.aval), (None,) * len(starts), Mark())
-    return pullback(y, starts, lambda value: mark not in value.marks, one_of_many(caller))
+    follower = one_of_many(caller, "; experimental_use_pfor=False computes row after row")
+    return pullback(y, starts, lambda value: mark not in value.marks, follower)
+
+
+def _row_by_row(mark: Mark, y: Value, sources: Sequence[Source], basis: _Basis) -> list[Value | None]:
+    """Sweep back anew for each row: for gradient functions that look at the numbers of what they get."""
+    starts = [start for source in sources for start in source.values]
+    swept: list[list[Value | None]] = []
+    for row in progress(range(basis.count), "jacobian", [1] * basis.count, "row"):
+        seed = np.zeros(y.shape, y.dtype)
+        basis.single(seed, row)
+        parts = vjp([y], starts, [constant(seed)], lambda value: mark not in value.marks)
+        force([part for part in parts if part is not None])
+        swept.append(parts)
+    return [
+        None if column[0] is None else OPERATORS["stack"](*[part for part in column if part is not None])
+        for column in zip(*swept, strict=True)
+    ]
 
 
 def _shaped(parts: Sequence[Value | None], blocks: Sequence[Source]) -> list[Value | None]:

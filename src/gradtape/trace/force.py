@@ -44,8 +44,8 @@ def force(values: Sequence[Value]) -> list[NDArray]:
                         f"Python asked for the number of an array in {mapped.described}",
                         where=user_site(),
                         why="one element stands for all elements along the mapped axis, and they need not agree",
-                        remedy="use np.where(condition, a, b) in place of a branch, and index arrays in place of slices that depend "
-                        "on values",
+                        remedy="use np.where(condition, a, b) in place of a branch, and index arrays in place of slices "
+                        f"that depend on values{mapped.remedy}",
                     )
                 raise LeakedValueError(
                     "a traced array was used after the jitted function that made it had returned",

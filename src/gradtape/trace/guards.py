@@ -20,13 +20,22 @@ class Guard:
 
 
 class Trace(Mark):
-    """Follows everything that depends on the arguments of the call that is being traced; `described` says of which function."""
+    """Follows everything that depends on the arguments of the call that is being traced.
 
-    __slots__ = ("_seen", "contents", "described", "guards", "inputs")
+    Parameters
+    ----------
+    described : str
+        Which function is traced, for errors.
+    remedy : str
+        What else can be done where Python asks for numbers.
+    """
 
-    def __init__(self, described: str) -> None:
+    __slots__ = ("_seen", "contents", "described", "guards", "inputs", "remedy")
+
+    def __init__(self, described: str, remedy: str = "") -> None:
         super().__init__()
         self.described = described
+        self.remedy = remedy
         self.inputs: list[Value] = []
         self.guards: list[Guard] = []
         self.contents: dict[int, Content] = {}
