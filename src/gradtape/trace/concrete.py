@@ -45,7 +45,7 @@ def array_of(value: Value, what: str) -> NDArray:
             where=user_site(),
             why=CONSTANT,
             remedy="stay with arrays (np.sin(x) instead of math.sin(x), x * 2 instead of float(x) * 2), or return "
-            "the value and convert it outside",
+            f"the value and convert it outside{trace.remedy}",
         )
     return force([value])[0]
 
