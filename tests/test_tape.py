@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
+from gradtape.ir.graph import extract
 
 
 def test_gradient_of_a_watched_copy():
@@ -208,6 +209,25 @@ def test_other_values_of_the_recording_are_kept_while_the_user_holds_them():
     g = tape.gradient(z, x)
     g.numpy()
     assert y.value.data is not None
+
+
+def test_a_training_loop_computes_each_step_once():
+    """The weights of the next step wait while the loss is looked at: what they need is kept."""
+    batch = gt.constant(np.linspace(-1.0, 1.0, 8).reshape(4, 2))
+    w = gt.constant(np.array([0.3, -0.2]))
+    plain = w.numpy()
+    sizes = []
+    for _ in range(12):
+        with gt.GradientTape() as tape:
+            tape.watch(w)
+            loss = np.sum(np.tanh(batch @ w) ** 2)
+        w = w - 0.1 * tape.gradient(loss, w)
+        float(loss)
+        sizes.append(len(extract([w.value])[0]))
+        z = np.tanh(batch.numpy() @ plain)
+        plain = plain - 0.1 * (2 * z * (1 - z**2)) @ batch.numpy()
+    assert sizes[-1] == sizes[4] <= 8
+    np.testing.assert_allclose(w.numpy(), plain, rtol=1e-12)
 
 
 def test_recording_is_released_without_the_cycle_collector():

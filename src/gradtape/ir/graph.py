@@ -199,6 +199,10 @@ class Site:
         return f"{self.filename}:{self.line} in {self.function}"
 
 
+def _nobody() -> None:
+    """Stand for a reference to a value that was not made yet."""
+
+
 class Node:
     """One application of an op to values.
 
@@ -213,6 +217,7 @@ class Node:
         self.inputs = inputs
         self.params = params
         self.site = site
+        self._outs: list[Callable[[], Value | None]] = []
 
     @property
     def outs(self) -> tuple[Value, ...]:
@@ -227,6 +232,18 @@ class Node:
         self._outs = [weakref.ref(out) for out in outs]
         self._types = tuple([out.aval for out in outs])
         self._marks = outs[0].marks if outs else ()
+
+    def set_types(self, types: tuple[Aval, ...]) -> None:
+        """Say what the outputs are; they are made when somebody asks for them."""
+        self._outs = [_nobody] * len(types)
+        self._types = types
+        self._marks = ()
+
+    def copy(self, inputs: tuple[Value, ...]) -> Node:
+        """Return the same application of the op to other values of the same types."""
+        copy = Node(self.op, inputs, self.params, self.site)
+        copy.set_types(self._types)
+        return copy
 
     def set_out(self, out: Value) -> None:
         """Make `out` the only output: `outs`, quicker."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -11,6 +13,8 @@ from ..config import config
 from ..errors import ConcretizationError, LeakedValueError
 from ..ir.graph import Graph, Node, Value, extract
 from ..ir.op import NDArray
+from ..ir.types import FLOAT64, aval
+from ..kinds.registry import ROWS
 from ..runtime.program import repeated_program
 from .contexts import scopes
 from .guards import mapped_by
@@ -24,7 +28,8 @@ about this many per op."""
 def force(values: Sequence[Value]) -> list[NDArray]:
     """Return the arrays of these values, computing what is pending.
 
-    What is computed on the way and still in the user's hands is kept, so that it is not computed again.
+    What is computed on the way and is still in the user's hands, or needed by work that is not looked at now, is kept: it is never
+    computed again.
 
     Raises
     ------
@@ -53,11 +58,7 @@ def force(values: Sequence[Value]) -> list[NDArray]:
                     why="inside @gt.jit an array stands for the values of every later call; it has none of its own",
                     remedy="return it from the function instead of storing it outside",
                 )
-        kept = dict.fromkeys(pending)
-        for node in nodes:
-            for out in node.outs:
-                if out.owner is not None and out.owner() is not None:
-                    kept[out] = None
+        kept = dict.fromkeys([*pending, *_needed_elsewhere(nodes)])
         graph = Graph(leaves, nodes, tuple(kept), "tape")
         arrays = [leaf.data for leaf in leaves]
         program = repeated_program(graph, at_once=_work(nodes) > SMALL_WORK) if config.jit else None
@@ -78,6 +79,30 @@ def _release(values: Iterable[Value]) -> None:
         for value in values:
             if value.node is not None and all(mark.over for mark in value.marks):
                 value.node = None
+
+
+def _needed_elsewhere(nodes: Sequence[Node]) -> list[Value]:
+    """Return the values to which more than these nodes refer: the user's arrays, and pending nodes that are not among these.
+
+    In a training loop the next weights wait while the loss is looked at. Without their inputs kept, each step would compute all earlier
+    ones again. Python's reference counts tell, at no cost to the recording.
+    """
+    uses = Counter([id(value) for node in nodes for value in node.inputs])
+    return [out for node in nodes for out in node.outs if _references(out) - uses[id(out)] > _ALONE]
+
+
+def _references(value: Value) -> int:
+    return sys.getrefcount(value)
+
+
+def _count_alone() -> int:
+    """Return the references that `_needed_elsewhere` itself makes."""
+    node = Node(ROWS["identity"], (), {})
+    node.set_types((aval((), FLOAT64),))
+    return next(_references(out) for node in (node,) for out in node.outs)
+
+
+_ALONE: Final = _count_alone()
 
 
 def _work(nodes: Sequence[Node]) -> int:
