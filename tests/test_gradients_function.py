@@ -251,9 +251,18 @@ def test_variables_of_called_functions_are_sources():
     def f(x):
         return gt.gradients(square(x) + v, [v, x])
 
-    for content in (2.0, 5.0):
-        v.assign(content)
-        assert [float(g) for g in f(3.0)] == [6 * content + 1, content**2]
+    for x in (3.0, gt.constant(3.0)):
+        for content in (2.0, 5.0):
+            v.assign(content)
+            assert [float(g) for g in f(x)] == [6 * content + 1, content**2]
+
+
+def test_variables_of_called_functions_without_arguments_are_sources():
+    v = gt.Variable(2.0)
+    cube = gt.jit(lambda: v**3)
+    f = gt.jit(lambda x: gt.gradients(cube() * x, v))
+    for x in (3.0, gt.constant(3.0), 3.0):
+        assert float(f(x)[0]) == 36.0
 
 
 def test_values_from_outside_are_sources():

@@ -515,6 +515,17 @@ def test_failing_with_raise_leaves_a_one_shot_tape_recording():
     assert float(tape.gradient(y, x)) == 27.0
 
 
+def test_an_op_without_a_derivative_is_a_lookup_error_and_leaves_the_tape():
+    with gt.GradientTape() as tape:
+        z = tape.watch(1 + 2j)
+        y = np.real(np.sign(z))
+        w = np.real(z * z)
+        with pytest.raises(LookupError, match="sign"):
+            tape.gradient(y, z)
+        w = w * 2
+    assert complex(tape.gradient(w, z)) == 4 - 8j
+
+
 def test_no_path_is_none_and_a_path_with_derivative_zero_is_zero():
     with gt.GradientTape(persistent=True) as tape:
         x = tape.watch(np.array([1.5, -2.0]))

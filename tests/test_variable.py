@@ -451,6 +451,20 @@ def test_variables_made_in_the_first_call_are_kept():
     np.testing.assert_array_equal(layer.w, 1 + 3 * PAIR)
 
 
+def test_variables_may_begin_with_what_the_first_call_is_given():
+    kept = []
+
+    @gt.jit
+    def difference(x):
+        if not kept:
+            kept.append(gt.Variable(x * 2))
+        step = x - kept[0]
+        kept[0].assign(x)
+        return step
+
+    assert [float(difference(x)) for x in (3.0, 5.0, 4.0)] == [-3.0, 2.0, -1.0]
+
+
 def test_variables_made_in_each_call_are_local():
     @gt.jit
     def f(x):

@@ -99,16 +99,14 @@ class Variable(Array):
         self._trainable = bool(trainable)
         self.serial: Final = next(_serials)
         initial = _initial(initial_value, dtype)
-        trace, _ = running_trace()
+        # The content outside is that of this call: where the function keeps the variable, later calls begin with it.
+        (data,) = force([initial])
         me = weakref.ref(self)
-        if trace is None:
-            (data,) = force([initial])
-            self._content = Content(me, _leaf(data, name))
-        else:
-            known = initial.data is not None and trace_of(initial) is None
-            cut = _leaf(initial.data, name) if known else _cut(initial, name)  # type: ignore[arg-type]
-            self._content = Content(me, cut)
-            trace.contents[self.serial] = Content(me, cut)
+        self._content = Content(me, _leaf(data, name))
+        trace, _ = running_trace()
+        if trace is not None:
+            inside = self._content.value if trace_of(initial) is None else _cut(initial, name)
+            trace.contents[self.serial] = Content(me, inside)
         super().__init__(self._content.value)
         self._current = Value(aval(initial.shape, initial.dtype))
 
@@ -179,16 +177,15 @@ class Variable(Array):
 
     @property
     def followed(self) -> bool:
-        """Whether somebody around would take notice of a reading: a tape that follows it, or a trace."""
+        """Whether somebody around would take notice of a reading: a tape that follows it, a trace, or a function that may ask."""
         return any(
-            context.mark_for(self) is not None if isinstance(context, Watcher) else isinstance(context, Trace)
+            not isinstance(context, Watcher) or context.mark_for(self) is not None
             for context in contexts.stack
         )
 
     def data_now(self) -> NDArray:
         """Return the content without telling anybody; not for traces."""
-        _settle(self._content)
-        data = self._content.value.data
+        data = self._content_within(0).value.data
         assert data is not None
         return data
 
@@ -196,7 +193,8 @@ class Variable(Array):
         """Return the content as the innermost of `depth` contexts sees it: that of the innermost trace among them."""
         trace, around = trace_below(depth)
         if trace is None:
-            _settle(self._content)
+            if self._content.value.node is not None:
+                _settle(self._content)
             return self._content
         content = trace.contents.get(self.serial)
         if content is None:
@@ -276,17 +274,16 @@ class Variable(Array):
 
     def rebind(self, value: Value) -> None:
         """Make `value` the content, cut off from where it came from."""
-        content = self._content_within(len(contexts.stack))
         trace, _ = running_trace()
         if trace is not None:
-            content.assign(_cut(value, self._name, trace))
+            self._content_within(len(contexts.stack)).assign(_cut(value, self._name, trace))
         elif value.data is not None:
-            content.assign(_leaf(value.data, self._name))
+            self._content.assign(_leaf(value.data, self._name))
         else:
-            content.assign(_cut(value, self._name))
-            contexts.pending[self.serial] = content
+            self._content.assign(_cut(value, self._name))
+            contexts.pending[self.serial] = self._content
             if config.eager:
-                _settle(content)
+                _settle(self._content)
 
     def store(self, array: NDArray) -> None:
         """Take what a compiled function computed for it."""
@@ -347,10 +344,9 @@ def _followed(value: Value, marks: tuple[Mark, ...], name: str | None) -> Readin
 
 def _settle(content: Content) -> None:
     """Compute the content if it is pending, and with it all others that are: they share much of the work."""
-    if content.value.node is None:
-        return
     pending = contexts.pending
-    waiting = [content, *[other for other in pending.values() if other is not content]]
+    others = [one for one in pending.values() if one is not content and one.variable() is not None]
+    waiting = [content, *others]
     try:
         arrays = force([one.value for one in waiting])
     except Exception:  # of another variable, perhaps: whoever reads that one will hear of it
@@ -358,4 +354,4 @@ def _settle(content: Content) -> None:
         arrays = force([content.value])
     for one, data in zip(waiting, arrays, strict=True):
         one.value = _leaf(data, one.value.name)
-    contexts.pending = {serial: one for serial, one in pending.items() if one not in waiting}
+    contexts.pending = {serial: one for serial, one in pending.items() if one.value.node is not None}
