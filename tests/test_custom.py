@@ -8,6 +8,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.errors import ArgumentError, NotDifferentiableError, RuleError, ShapeError
+from gradtape.passes.pipeline import optimise
 
 POINT = np.array([0.3, -1.2])
 
@@ -349,6 +350,13 @@ def test_nothing_of_it_is_left_in_a_kernel():
     graph = gt.inspect.graph(gt.value_and_grad(log1pexp), 1.0)
     assert "custom_call(" in graph and "rule=log1pexp" in graph
     assert "custom_call(" not in gt.inspect.graph(gt.value_and_grad(log1pexp), 1.0, optimised=True)
+    traced = gt.grad(lambda x: gt.recompute_grad(log1pexp)(x) * log1pexp(x))
+    traced(0.5)
+    (specialisation,) = traced.site.branches.popitem()[1].all()
+    names = {node.op.name for node in specialisation.graph.nodes}
+    assert "barrier" in names
+    left = {node.op.name for node in optimise(specialisation.graph, check=True).nodes}
+    assert not left & {"barrier", "custom_call"}
     first, second = (gt.value_and_grad(lambda x: log1pexp(x) - 0.4375) for _ in range(2))
     first(1.0)
     second(1.0)
