@@ -280,6 +280,30 @@ def test_errors(program: Function, error: type[Exception], words: tuple[str, ...
         assert word in str(caught.value)
 
 
+def test_variables() -> None:
+    w, steps = gt.Variable(W), gt.Variable(0)
+
+    def product(x: Any) -> Any:
+        steps.assign_add(1)
+        return np.dot(x, w)
+
+    mapped = gt.vmap(product)
+    for run in range(2):
+        with gt.GradientTape() as tape:
+            y = mapped(X)
+        same(tape.gradient(y, w).numpy(), X.sum(axis=0))
+        assert int(steps) == run + 1
+
+    def stored(x: Any) -> Any:
+        w.assign(x)
+        return x
+
+    for program in (lambda: gt.vmap(stored)(X), lambda: gt.vectorized_map(stored, X)):
+        with pytest.raises(ArgumentError, match="assigned to in 'stored', which v"):
+            program()
+    same(w.numpy(), W)
+
+
 def test_after_an_error_the_values_are_dead() -> None:
     kept = []
     with pytest.raises(ZeroDivisionError):
