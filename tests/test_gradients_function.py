@@ -243,6 +243,18 @@ def test_variables_as_sources():
     np.testing.assert_array_equal(inside(f, np.array([3.0, 4.0]))[0], [2 * 3 + 3, 4 * 4 + 3])
 
 
+def test_copies_and_what_was_read_lead_back_to_their_source():
+    v = gt.Variable(PAIR)
+
+    def f(x):
+        y = np.sum(v.value() * x.copy() + v[:] * v.read_value())
+        return gt.gradients(y, [v, x])
+
+    in_v, in_x = inside(f, np.array([3.0, 4.0]))
+    np.testing.assert_array_equal(in_v, [3 + 2, 4 + 4])
+    np.testing.assert_array_equal(in_x, PAIR)
+
+
 def test_variables_of_called_functions_are_sources():
     v = gt.Variable(2.0)
     square = gt.jit(lambda x: v * v * x)

@@ -1,5 +1,6 @@
 """The tape in full: what it records and when, what it watches, what it gives back, and what it says when it is used wrongly."""
 
+import copy
 import gc
 import threading
 import warnings
@@ -552,6 +553,44 @@ def test_values_that_are_equal_are_distinct_sources():
     assert [float(g) for g in tape.gradient(w, [x, y, z])] == [6.0] * 3
     assert tape.gradient(w, other) is None
     assert tape.gradient(y, z) is None
+
+
+@pytest.mark.parametrize("make", [gt.constant, gt.Variable])
+@pytest.mark.parametrize(
+    "copied",
+    [
+        lambda a: a.copy(),
+        copy.deepcopy,
+        lambda a: a.astype(float),
+        np.copy,
+        lambda a: np.broadcast_to(a, (2,)),
+        lambda a: np.concatenate([a]),
+        gt.constant,
+    ],
+)
+def test_a_copy_is_another_source(make, copied):
+    a = make(np.array([1.0, 2.0]))
+    b = copied(a)
+    with gt.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
+        tape.watch(a)
+        y = b * b
+        z = copied(a) * 3
+    assert tape.gradient(y, a) is None
+    assert tape.gradient(z, b) is None
+
+
+def test_what_was_read_of_a_variable_is_another_source():
+    v = gt.Variable(np.array([1.0, 2.0]), trainable=False)
+    for read in (lambda: v.value(), v.read_value, lambda: v[:], lambda: v.reshape(2), lambda: gt.asarray(v)):
+        a, b = read(), read()
+        with gt.GradientTape() as tape:
+            tape.watch(a)
+            y = v * b
+        assert tape.gradient(y, a) is None
+        with gt.GradientTape() as tape:
+            tape.watch(v)
+            y = read() * 3
+        np.testing.assert_array_equal(tape.gradient(y, v), [3.0, 3.0])
 
 
 def test_complex_gradients_are_conjugated():

@@ -16,7 +16,7 @@ from ..ir.graph import OPERATORS, Literal, Value, literal
 from ..ir.types import Shape
 from ..kinds.operands import as_value, broadcast_to
 from ..ops.cast import convert
-from ..trace.handle import Handle
+from ..trace.handle import Handle, apart
 from ..trees import TreeSpec, flatten_with_none, place_of_leaf
 from .convention import flipped
 
@@ -195,5 +195,5 @@ def completed(
 
 
 def unliteral(value: Value) -> Value:
-    """Return a literal as an array of rank 0, which can be followed and computed."""
-    return Value(value.aval, data=value.data) if isinstance(value, Literal) else value
+    """Return a literal as an array of rank 0, and any value apart from those of other arrays: it can be followed and computed."""
+    return Value(value.aval, data=value.data) if isinstance(value, Literal) else apart(value)

@@ -8,6 +8,12 @@ from typing import Any
 from ..ir.graph import Mark, Value
 
 
+class Reading(Value):
+    """What was read of a variable; several handles may not share it."""
+
+    __slots__ = ()
+
+
 class Content:
     """The current value of a variable, in one place.
 

@@ -73,14 +73,6 @@ def force(values: Sequence[Value]) -> list[NDArray]:
     return [value.data for value in values]  # type: ignore[misc]
 
 
-def _release(values: Iterable[Value]) -> None:
-    """Give back the history of computed values where nobody can ask for it: no tape, no trace, no `gradients` in a function."""
-    if not scopes():
-        for value in values:
-            if value.node is not None and all(mark.over for mark in value.marks):
-                value.node = None
-
-
 def _needed_elsewhere(nodes: Sequence[Node]) -> list[Value]:
     """Return the values to which more than these nodes refer: the user's arrays, and pending nodes that are not among these.
 
@@ -103,6 +95,14 @@ def _count_alone() -> int:
 
 
 _ALONE: Final = _count_alone()
+
+
+def _release(values: Iterable[Value]) -> None:
+    """Give back the history of computed values where nobody can ask for it: no tape, no trace, no `gradients` in a function."""
+    if not scopes():
+        for value in values:
+            if value.node is not None and all(mark.over for mark in value.marks):
+                value.node = None
 
 
 def _work(nodes: Sequence[Node]) -> int:

@@ -9,10 +9,13 @@ import numpy as np
 
 from ..config import config
 from ..errors import InPlaceError, ShapeError
-from ..ir.builder import here
+from ..ir.builder import emit, here
 from ..ir.graph import Value
 from ..ir.types import Shape
+from ..ops.cast import identity
 from ..ops.indexing import fit_for_write
+from .content import Reading
+from .contexts import scopes
 from .force import force
 from .guards import mapped_by
 from .views import View
@@ -85,6 +88,17 @@ class Handle:
     @property
     def size(self) -> int:
         return self._current.aval.size
+
+
+def apart(value: Value) -> Value:
+    """Return a value that no other handle has: to watch one array is not to watch its copy."""
+    if not isinstance(value, Reading) and (value.owner is None or value.owner() is None):
+        return value
+    if value.data is not None and not value.marks and not scopes():
+        return Value(value.aval, data=value.data)
+    fresh = emit(identity, [value])
+    fresh.aval = value.aval
+    return fresh
 
 
 def is_recording(leaf: Any) -> bool:

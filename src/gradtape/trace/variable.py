@@ -19,24 +19,24 @@ from ..kinds.operands import as_value, check_dtype
 from ..ops.cast import convert, identity, stop_gradient
 from ..ops.indexing import fit_for_write
 from .array import Array
-from .content import Content
+from .content import Content, Reading
 from .contexts import Scope, Watcher, contexts, running_trace, trace_below
 from .force import force
 from .guards import Trace, mapped_by, trace_of
-from .handle import plain
+from .handle import apart, plain
 from .sites import user_site
 
 _serials: Final = itertools.count()
 
 
-class Reading(Value):
-    """What was read of a variable. To call it is to hand it to the user: ``v.value()``, as TensorFlow spells it."""
+class CallableReading(Reading):
+    """A reading that hands itself to the user when it is called: ``v.value()``, as TensorFlow spells it."""
 
     __slots__ = ()
 
     def __call__(self) -> Array:
         """Return the content as an `Array`, which later assignments do not change."""
-        return Array(self)
+        return Array(apart(self))
 
 
 class Variable(Array):
@@ -169,7 +169,7 @@ class Variable(Array):
     def read_value(self) -> Array:
         """Return the content as an `Array`, which later assignments do not change."""
         here.site = user_site()
-        return Array(self.value)
+        return Array(apart(self.value))
 
     def reading_for(self, mark: Mark) -> Value:
         """Return a reading that only `mark` follows."""
@@ -207,10 +207,10 @@ class Variable(Array):
     # A variable is no base of views: what is read of it stays as it was.
 
     def __getitem__(self, key: Any) -> Any:
-        return Array(self.value)[key]
+        return _alone(Array(self.value)[key])
 
     def rearranged(self, rearrange: Callable[[Value], Value], *, contiguous: bool) -> Array:
-        return Array(self.value).rearranged(rearrange, contiguous=contiguous)
+        return _alone(Array(self.value).rearranged(rearrange, contiguous=contiguous))
 
     # Assigning
 
@@ -321,14 +321,14 @@ def _initial(given: Any, dtype: Any) -> Value:
 
 
 def _leaf(data: NDArray, name: str | None, marks: tuple[Mark, ...] = ()) -> Reading:
-    made = Reading(aval(data.shape, data.dtype), data=data, marks=marks)
+    made = CallableReading(aval(data.shape, data.dtype), data=data, marks=marks)
     made.name = name
     return made
 
 
 def _derived(op: Op, value: Value, marks: tuple[Mark, ...], name: str | None) -> Reading:
     node = Node(op, (value,), {}, here.site)
-    out = Reading(aval(value.shape, value.dtype), node, 0, None, marks)
+    out = CallableReading(aval(value.shape, value.dtype), node, 0, None, marks)
     out.name = name
     node.outs = (out,)
     return out
@@ -348,6 +348,11 @@ def _followed(value: Value, marks: tuple[Mark, ...], name: str | None) -> Readin
         return _leaf(value.data, name, marks)
     kept = tuple(mark for mark in value.marks if mark.recording)
     return _derived(identity, value, (*kept, *marks), name)
+
+
+def _alone(array: Array) -> Array:
+    """Return an array of which the variable's other readings know nothing."""
+    return Array(apart(array.value)) if isinstance(array.value, Reading) else array
 
 
 def _settle(content: Content) -> None:
