@@ -120,6 +120,17 @@ def a_function_without_derivative() -> None:
     gt.grad(lambda z: np.real(np.sign(z)))(1.0 + 2.0j)
 
 
+@raises("UnknownGradientError")
+def a_gradient_that_nobody_watched() -> None:
+    gt.debug.GradientsDebugger().gradient_tensor("hidden")
+
+
+@raises("NumericsError")
+def the_logarithm_of_zero() -> None:
+    with gt.debug.check_numerics():
+        gt.jit(lambda x: np.sum(np.log(x)))(PAIR - 1.0)
+
+
 @raises("TapeError")
 def a_record_used_twice() -> None:
     with gt.GradientTape() as tape:
@@ -226,6 +237,8 @@ LOCATED = {
     "ConcretizationError",
     "InPlaceError",
     "TapeError",
+    "UnknownGradientError",
+    "NumericsError",
     "NotDifferentiableError",
     "ArgumentError",
     "RuleError",

@@ -1,5 +1,7 @@
 """Forward mode as a context."""
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -196,3 +198,14 @@ def test_wrong_primals_and_tangents(primals, tangents, error):
 def test_wrong_targets(target, error):
     with gt.ForwardAccumulator(gt.constant(POINT), DIRECTION) as accumulator, pytest.raises(error):
         accumulator.jvp(target)
+
+
+def test_accumulators_leave_nothing_behind():
+    x = gt.constant(POINT)
+    for _ in range(5):
+        with gt.ForwardAccumulator(x, DIRECTION) as accumulator:
+            y = np.sin(x)
+        accumulator.jvp(y)
+        del accumulator
+    gc.collect()
+    assert len(x.value.marks) <= 1

@@ -31,6 +31,7 @@ from .api.gradients import AggregationMethod as AggregationMethod
 from .api.gradients import gradients as gradients
 from .api.gradients import hessians as hessians
 from .api.jit import jit as jit
+from .api.naming import name as name
 from .api.tape import GradientTape as GradientTape
 from .api.transform import grad as grad
 from .api.transform import jvp as jvp
@@ -43,13 +44,14 @@ from .trace.array import Array as Array
 from .trace.variable import Variable as Variable
 
 if _typing.TYPE_CHECKING:
+    from .api import debug as debug
     from .api import inspect as inspect
 
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
-    """Import `inspect` when it is first used: it brings the compiler with it, which is not needed to run cached kernels."""
-    if name == "inspect":
-        return _importlib.import_module(".api.inspect", __name__)
+    """Import `inspect` and `debug` when they are first used: `inspect` brings the compiler, which cached kernels do not need."""
+    if name in ("debug", "inspect"):
+        return _importlib.import_module(f".api.{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

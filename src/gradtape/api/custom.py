@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,11 +13,13 @@ from ..ir.builder import here
 from ..ir.graph import Node, Value
 from ..kinds.control import followed
 from ..trace.array import Array
+from ..trace.contexts import inside
 from ..trace.handle import Handle
 from ..trace.sites import user_site
+from ..trace.variable import Variable
 from ..trees import flatten_with_none
 from .convention import flipped
-from .custom_call import Operands, ReverseRule, attached, fitted, matched, name_of, named, zeros_for
+from .custom_call import Accessed, Operands, ReverseRule, attached, fitted, matched, name_of, named, zeros_for
 from .transform import check_callable, inner
 
 
@@ -49,8 +52,12 @@ def custom_gradient(function: Callable[..., Any] | None = None) -> Callable[...,
     Notes
     -----
     `grad_fn` runs while outer tapes record, so it is differentiated for higher orders; custom gradients inside of it override these.
-    Keyword arguments are passed through and not differentiated in; what the body reads from outside is a constant. The interface is
-    TensorFlow's.
+    Keyword arguments are passed through and not differentiated in; an array that the body reads from outside is a constant.
+
+    If the body reads trainable variables, `grad_fn` must take ``variables=``, the list of them, and return
+    ``(gradients, variable_gradients)`` with one gradient per variable.
+
+    The interface is TensorFlow's.
 
     Examples
     --------
@@ -76,8 +83,19 @@ def custom_gradient(function: Callable[..., Any] | None = None) -> Callable[...,
         def again(values: Sequence[Value]) -> Callable[..., Any]:
             return _split(body(*operands.filled(values), **kwargs), name)[1]
 
-        outputs, grad_fn = _split(operands.run(body, kwargs), name)
-        return attached(outputs, operands, (), GradientRule(name, operands, grad_fn, again))
+        accessed = Accessed()
+        with inside(accessed):
+            outputs, grad_fn = _split(operands.run(body, kwargs), name)
+        variables = list(accessed.readings)
+        if variables and not _takes_variables(grad_fn):
+            raise RuleError(
+                f"custom_gradient: {name} reads variables, and its gradient function does not take them",
+                where=here.site,
+                why="their gradients would be lost",
+                remedy="def grad_fn(*upstream, variables): ...; return gradients, variable_gradients",
+            )
+        rule = GradientRule(name, operands, grad_fn, again, variables)
+        return attached(outputs, operands, tuple(accessed.readings.values()), rule)
 
     return named(decorated, function)
 
@@ -94,6 +112,8 @@ class GradientRule(ReverseRule):
     again : callable
         ``(operands) -> grad_fn``: calls the body again. A gradient function knows what its own call computed, and must not be
         used for a copy of the node.
+    variables : list of Variable
+        What the body read. What it read of them follows the arguments among the node's operands.
     """
 
     def __init__(
@@ -102,9 +122,10 @@ class GradientRule(ReverseRule):
         operands: Operands,
         grad_fn: Callable[..., Any],
         again: Callable[[Sequence[Value]], Callable[..., Any]],
+        variables: list[Variable],
     ) -> None:
         super().__init__(name, operands)
-        self.grad_fn, self.again = grad_fn, again
+        self.grad_fn, self.again, self.variables = grad_fn, again, variables
 
     def pull(
         self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
@@ -114,23 +135,43 @@ class GradientRule(ReverseRule):
             for out, cotangent in zip(node.outs, cotangents, strict=True)
         ]
         operands = followed(node)
-        grad_fn = self.grad_fn if self.operands.are(operands) else self.again(operands)
-        gradients = grad_fn(*upstream)
+        values = operands[: len(self.operands.values)]
+        grad_fn = self.grad_fn if self.operands.are(values) else self.again(values)
+        gradients = grad_fn(*upstream, variables=self.variables) if self.variables else grad_fn(*upstream)
         here.site = node.site
-        parts = self._by_leaf(gradients)
+        parts = self._of_operands(gradients)
         what = f"a gradient of {self.name}"
         fitting = [
             fitted(part, value, what, "its argument") if flag else None
-            for part, value, flag in zip(self.operands.by_leaf(parts), operands, wanted, strict=True)
+            for part, value, flag in zip(parts, operands, wanted, strict=True)
         ]
         return [None if part is None else flipped(part) for part in fitting]
+
+    def _of_operands(self, gradients: Any) -> list[Any]:
+        """Return one gradient per operand: those of the arguments, then those of the variables."""
+        if not self.variables:
+            return self.operands.by_leaf(self._by_leaf(gradients))
+        if not isinstance(gradients, tuple | list) or len(gradients) != 2:
+            raise RuleError(
+                f"the gradient function of {self.name} got variables and did not return a pair",
+                where=here.site,
+                remedy="return gradients, variable_gradients",
+            )
+        own, of_variables = gradients
+        if not isinstance(of_variables, tuple | list) or len(of_variables) != len(self.variables):
+            raise RuleError(
+                f"the gradient function of {self.name} did not return a list of {len(self.variables)} gradients, one per variable",
+                where=here.site,
+                remedy="return one gradient per entry of `variables`, in that order, with None for zero",
+            )
+        return [*self.operands.by_leaf(self._by_leaf(own)), *of_variables]
 
     def _by_leaf(self, gradients: Any) -> list[Any]:
         """Return one gradient per leaf of the arguments."""
         args, leaves = self.operands.args, self.operands.leaves
         parts, _ = flatten_with_none(gradients)
-        if len(parts) == len(leaves):
-            return parts
+        if len(parts) == len(leaves) or not leaves:
+            return parts if leaves else []
         numbers = [place for place, leaf in enumerate(leaves) if _is_numeric(leaf)]
         if len(parts) == len(numbers):
             placed: list[Any] = [None] * len(leaves)
@@ -153,6 +194,11 @@ class GradientRule(ReverseRule):
 
 def _is_numeric(leaf: Any) -> bool:
     return isinstance(leaf, Handle | np.ndarray | np.generic | int | float | complex)
+
+
+def _takes_variables(function: Callable[..., Any]) -> bool:
+    parameters = inspect.signature(function).parameters
+    return "variables" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
 def _split(result: Any, name: str) -> tuple[Any, Callable[..., Any]]:
@@ -194,7 +240,10 @@ def grad_pass_through(function: Callable[..., Any]) -> Callable[..., Any]:
     check_callable(function, "grad_pass_through")
     body = inner(function)
 
+    def handed_on(*upstream: Any, variables: Sequence[Variable] = ()) -> Any:
+        return (upstream, [None] * len(variables)) if variables else upstream
+
     def with_identity(*args: Any, **kwargs: Any) -> Any:
-        return body(*args, **kwargs), lambda *upstream: upstream
+        return body(*args, **kwargs), handed_on
 
     return named(custom_gradient(named(with_identity, function)), function)

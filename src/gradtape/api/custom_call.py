@@ -19,11 +19,31 @@ from ..kinds.control import Rule, custom_call, followed
 from ..kinds.operands import as_value, broadcast_to
 from ..ops.cast import convert, identity
 from ..trace.array import Array
+from ..trace.contexts import Watcher
 from ..trace.handle import Handle
+from ..trace.variable import Variable
 from ..transforms.adjoint import adjoint
 from ..trees import flatten, flatten_with_none, unflatten
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Accessed(Watcher):
+    """The trainable variables that a body reads, with what it read first."""
+
+    __slots__ = ("_mark", "readings")
+
+    def __init__(self) -> None:
+        self.readings: dict[Variable, Value] = {}
+        self._mark = Mark()
+        self._mark.recording = False
+        self._mark.over = True
+
+    def mark_for(self, variable: Any) -> Mark | None:
+        return self._mark if variable.trainable else None
+
+    def note(self, variable: Any, value: Value) -> None:
+        self.readings.setdefault(variable, value)
 
 
 class Operands:
@@ -62,6 +82,7 @@ class Operands:
             return function(*self.filled(self.starts), **kwargs)
         finally:
             self.mark.recording = False
+            self.mark.over = True
             here.site = site
 
     def filled(self, values: Sequence[Value]) -> tuple[Any, ...]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import typing
+import threading
+import weakref
 from types import TracebackType
-from typing import Any, Final, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -22,14 +23,58 @@ from ..ir.types import is_inexact
 from ..kinds.operands import as_value, broadcast_to
 from ..ops.cast import convert
 from ..trace.array import Array
+from ..trace.contexts import Watcher, contexts
 from ..trace.handle import Handle
 from ..trace.sites import user_site
+from ..trace.variable import Variable
 from ..transforms.jvp import jvp as push_forward
 from ..trees import flatten, flatten_up_to, place_of_leaf, unflatten
-from .custom_call import unliteral
+from .ends import UnconnectedGradients, unconnected_choice, unliteral
 
-Unconnected: TypeAlias = typing.Literal["none", "zero", "raise"]
-UNCONNECTED: Final = typing.get_args(Unconnected)
+
+class _Directions(Watcher):
+    """The tangents of an accumulator: of the primals, and of what is read of variables among them.
+
+    Attributes
+    ----------
+    mark : Mark
+        Follows what is computed from these.
+    variables : dict
+        The tangents of variables, by serial number.
+    tangents : mapping
+        The tangents of values.
+    """
+
+    __slots__ = ("mark", "tangents", "variables")
+
+    def __init__(self) -> None:
+        self.mark = Mark()
+        self.mark.recording = False
+        self.variables: dict[int, Value] = {}
+        self.tangents: weakref.WeakKeyDictionary[Value, Value] = weakref.WeakKeyDictionary()
+
+    def add(self, primal: Handle, tangent: Value) -> None:
+        """Take a primal."""
+        if isinstance(primal, Variable):
+            known: Any = self.variables
+            key: Any = primal.serial
+        else:
+            known, key = self.tangents, _start(primal)
+            key.marks = (*[mark for mark in key.marks if not mark.over], self.mark)
+        if key in known:
+            raise ArgumentError(
+                "ForwardAccumulator got the same array as two primals",
+                where=here.site,
+                why="it would have two tangents",
+                remedy="give it once, with the sum of its tangents",
+            )
+        known[key] = tangent
+
+    def mark_for(self, variable: Any) -> Mark | None:
+        return self.mark if self.mark.recording and variable.serial in self.variables else None
+
+    def note(self, variable: Any, value: Value) -> None:
+        self.tangents[value] = self.variables[variable.serial]
 
 
 class ForwardAccumulator:
@@ -37,7 +82,7 @@ class ForwardAccumulator:
 
     Parameters
     ----------
-    primals : Array or nest of Arrays
+    primals : Array, Variable or nest of them
         What to differentiate in.
     tangents : array_like or nest of them
         The direction: of the structure, shapes and dtypes of `primals`.
@@ -71,42 +116,41 @@ class ForwardAccumulator:
         here.site = user_site()
         leaves, spec = flatten(primals)
         directions = flatten_up_to(spec, tangents, "tangents", "primals", here.site)
-        arrays = [_primal(leaf) for leaf in leaves]
-        self._starts = [_start(array) for array in arrays]
-        if len(set(self._starts)) < len(self._starts):
-            raise ArgumentError(
-                "ForwardAccumulator got the same array as two primals",
-                where=here.site,
-                why="it would have two tangents",
-                remedy="give it once, with the sum of its tangents",
-            )
-        self._tangents = [
-            _tangent(given, start) for given, start in zip(directions, self._starts, strict=True)
-        ]
-        self._mark = Mark()
-        self._mark.recording = False
-        for start in self._starts:
-            start.marks = (*start.marks, self._mark)
+        primals_ = [_primal(leaf) for leaf in leaves]
+        pairs = [(primal, _tangent(d, primal)) for primal, d in zip(primals_, directions, strict=True)]
+        self._directions = _Directions()
+        for primal, tangent in pairs:
+            self._directions.add(primal, tangent)
+        # Nobody can ask for tangents any more when the accumulator is gone.
+        weakref.finalize(self, _end, self._directions.mark)
+        # The tangents are held weakly, by their primals.
+        self._primals = [primal.value for primal in primals_ if not isinstance(primal, Variable)]
 
     def __enter__(self) -> ForwardAccumulator:
-        if self._mark.recording:
+        if self._directions.mark.recording:
             raise ArgumentError(
                 "this accumulator is recording already",
                 where=user_site(),
                 remedy="leave its with block first, or make another accumulator",
             )
-        self._mark.recording = True
+        self._directions.mark.thread = threading.get_ident()
+        self._directions.mark.recording = True
+        contexts.stack.append(self._directions)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._mark.recording = False
+        self._directions.mark.recording = False
+        if self._directions in contexts.stack:
+            contexts.stack.remove(self._directions)
 
     def __repr__(self) -> str:
-        return f"<ForwardAccumulator: {'recording' if self._mark.recording else 'not recording'}>"
+        return f"<ForwardAccumulator: {'recording' if self._directions.mark.recording else 'not recording'}>"
 
-    def jvp(self, target: Any, unconnected_gradients: Unconnected = "none") -> Any:
+    def jvp(
+        self, target: Any, unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE
+    ) -> Any:
         """Return the derivative of `target` along the tangents.
 
         Parameters
@@ -130,33 +174,33 @@ class ForwardAccumulator:
             If a target does not depend on a primal, and that is to be an error.
         """
         here.site = user_site()
-        if unconnected_gradients not in UNCONNECTED:
-            raise ArgumentError(
-                f"jvp: unconnected_gradients is {unconnected_gradients!r}",
-                where=here.site,
-                remedy='choose "none", "zero" or "raise"',
-            )
+        choice = unconnected_choice(unconnected_gradients, "jvp")
         if target is None:
             raise DtypeError(
                 "jvp got None as target", where=here.site, remedy="pass the Array that was computed"
             )
         leaves, spec = flatten(target)
-        values = [_followed(leaf, "target") for leaf in leaves]
-        recording, self._mark.recording = self._mark.recording, False
+        values = [_followed(leaf, "target").value for leaf in leaves]
+        mark, tangents = self._directions.mark, dict(self._directions.tangents)
+        recording, mark.recording = mark.recording, False
         try:
             pushed = push_forward(
-                values, self._starts, self._tangents, lambda value: self._mark not in value.marks
+                values, list(tangents), list(tangents.values()), lambda value: mark not in value.marks
             )
         finally:
-            self._mark.recording = recording
-        if unconnected_gradients == "raise" and None in pushed:
+            mark.recording = recording
+        pushed = [
+            self._directions.variables.get(leaf.serial) if isinstance(leaf, Variable) else tangent
+            for leaf, tangent in zip(leaves, pushed, strict=True)
+        ]
+        if choice is UnconnectedGradients.RAISE and None in pushed:
             raise UnconnectedError(
                 f"target{place_of_leaf(target, pushed.index(None))} does not depend on a primal",
                 where=here.site,
                 why="it was computed before the accumulator was entered, or the way leads through something without a derivative",
                 remedy='compute it inside of the with block, or take zeros: unconnected_gradients="zero"',
             )
-        if unconnected_gradients == "zero":
+        if choice is UnconnectedGradients.ZERO:
             pushed = [
                 broadcast_to(literal(0, value.dtype), value.shape) if tangent is None else tangent
                 for tangent, value in zip(pushed, values, strict=True)
@@ -164,9 +208,13 @@ class ForwardAccumulator:
         return unflatten(spec, [None if tangent is None else Array(unliteral(tangent)) for tangent in pushed])
 
 
-def _followed(leaf: Any, role: str) -> Value:
+def _end(mark: Mark) -> None:
+    mark.over = True
+
+
+def _followed(leaf: Any, role: str) -> Handle:
     if isinstance(leaf, Handle):
-        return leaf.value
+        return leaf
     if isinstance(leaf, np.ndarray | np.generic | int | float | complex):
         raise ArgumentError(
             f"ForwardAccumulator got a plain {type(leaf).__name__} as a {role}",
@@ -182,16 +230,15 @@ def _followed(leaf: Any, role: str) -> Value:
 
 
 def _primal(leaf: Any) -> Handle:
-    value = _followed(leaf, "primal")
-    assert isinstance(leaf, Handle)
-    if not is_inexact(value.dtype):
+    primal = _followed(leaf, "primal")
+    if not is_inexact(primal.dtype):
         raise IntegerInputError(
-            f"ForwardAccumulator: a primal is an array of {value.dtype}",
+            f"ForwardAccumulator: a primal is an array of {primal.dtype}",
             where=here.site,
             why="a derivative in integers has no meaning: there is nothing between them",
             remedy="convert it: x.astype(float)",
         )
-    return leaf
+    return primal
 
 
 def _start(array: Handle) -> Value:
@@ -201,7 +248,7 @@ def _start(array: Handle) -> Value:
     return array.value
 
 
-def _tangent(given: Any, start: Value) -> Value:
+def _tangent(given: Any, start: Handle) -> Value:
     if given is None:
         raise StructureError(
             "ForwardAccumulator: a tangent is None",

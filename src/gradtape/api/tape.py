@@ -18,6 +18,7 @@ from ..ir.types import is_inexact
 from ..kinds.operands import as_value
 from ..trace.array import Array
 from ..trace.contexts import Watcher, contexts
+from ..trace.log import note_watch
 from ..trace.replay import gradients
 from ..trace.sites import user_site
 from ..trace.variable import Variable
@@ -32,6 +33,7 @@ from .ends import (
     unconnected_choice,
     unliteral,
 )
+from .html import tape_card
 from .jacobian import Jacobians
 
 
@@ -155,7 +157,13 @@ class GradientTape(Jacobians):
             self._record.close()
 
     def __repr__(self) -> str:
-        state = (
+        return f"<GradientTape: {self._state()}{', persistent' if self._persistent else ''}>"
+
+    def _repr_html_(self) -> str:
+        return tape_card(self._state(), self._persistent, self.mark)
+
+    def _state(self) -> str:
+        return (
             "new"
             if self._record is None
             else "used"
@@ -164,7 +172,6 @@ class GradientTape(Jacobians):
             if self._record.mark.recording
             else "recorded"
         )
-        return f"<GradientTape: {state}{', persistent' if self._persistent else ''}>"
 
     @property
     def mark(self) -> Mark | None:
@@ -405,6 +412,7 @@ def _mark(array: Array, mark: Mark) -> None:
         value = array.value
     if mark not in value.marks:
         value.marks = (*[other for other in value.marks if not other.over], mark)
+        note_watch(value, mark, here.site)
 
 
 def _target_value(leaf: Any, record: _Record) -> Value:

@@ -53,6 +53,10 @@ class Mark:
         self._active = active
 
 
+RELEASED = -1
+"""The index of a value that was computed and whose node was given up."""
+
+
 class Value:
     """One array in the graph.
 

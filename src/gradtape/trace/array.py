@@ -15,6 +15,7 @@ from ..kinds.operands import as_value
 from ..kinds.registry import HOOKS
 from ..ops.indexing import Basic, parse_index, setitem
 from . import concrete
+from .cards import array_card
 from .dispatch import call_function, call_ufunc
 from .force import force
 from .guards import trace_of
@@ -88,6 +89,9 @@ class Array(Operators, Methods, Handle):
         body = np.array2string(data, separator=", ", prefix="Array(")
         suffix = "" if self.dtype == np.float64 else f", dtype={self.dtype}"
         return f"Array({body}{suffix})"
+
+    def _repr_html_(self) -> str:
+        return array_card(self.value)
 
     def __str__(self) -> str:
         return repr(self) if trace_of(self.value) is not None else str(force([self.value])[0])

@@ -22,6 +22,7 @@ from .contexts import Scope, inside
 from .force import force
 from .guards import Guard, Trace
 from .handle import Handle, is_recording
+from .instruments import RECORDING
 from .signature import EVERYTHING_TRACED, Call, NativeCall, StaticArguments, is_dynamic, native_call
 from .sites import user_site
 from .state import State, any_alive, made_in, state_of
@@ -154,7 +155,7 @@ class CallSite:
         call = Call(args, kwargs, self.static)
         if call.traced:
             return self.run_recorded(call, keep_arrays=True)
-        if not config.jit or config.eager:
+        if not config.jit or config.eager or RECORDING.tools:
             return self.run_recorded(call)
         with _tracing:
             branches = self.branches.get(call.key)

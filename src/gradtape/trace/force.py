@@ -11,13 +11,14 @@ import numpy as np
 
 from ..config import config
 from ..errors import ConcretizationError, LeakedValueError
-from ..ir.graph import Graph, Node, Value, extract
+from ..ir.graph import RELEASED, Graph, Node, Value, extract
 from ..ir.op import NDArray
 from ..ir.types import FLOAT64, aval
 from ..kinds.registry import ROWS
 from ..runtime.program import repeated_program
 from .contexts import scopes
 from .guards import mapped_by
+from .instruments import CHECKS
 from .sites import user_site
 
 SMALL_WORK = 200_000
@@ -38,6 +39,14 @@ def force(values: Sequence[Value]) -> list[NDArray]:
     ConcretizationError
         For an element of an axis that `vmap` maps.
     """
+    arrays = compute(values)
+    for check in CHECKS:
+        check(values)
+    return arrays
+
+
+def compute(values: Sequence[Value]) -> list[NDArray]:
+    """Return what `force` returns, unchecked."""
     pending = [value for value in values if value.data is None]
     if pending:
         nodes, leaves = extract(pending)
@@ -61,7 +70,8 @@ def force(values: Sequence[Value]) -> list[NDArray]:
         kept = dict.fromkeys([*pending, *_needed_elsewhere(nodes)])
         graph = Graph(leaves, nodes, tuple(kept), "tape")
         arrays = [leaf.data for leaf in leaves]
-        program = repeated_program(graph, at_once=_work(nodes) > SMALL_WORK) if config.jit else None
+        compiled = config.jit and not CHECKS
+        program = repeated_program(graph, at_once=_work(nodes) > SMALL_WORK) if compiled else None
         if program is None:
             _interpret(nodes)
         else:
@@ -99,10 +109,10 @@ _ALONE: Final = _count_alone()
 
 def _release(values: Iterable[Value]) -> None:
     """Give back the history of computed values where nobody can ask for it: no tape, no trace, no `gradients` in a function."""
-    if not scopes():
+    if not scopes() and not CHECKS:
         for value in values:
             if value.node is not None and all(mark.over for mark in value.marks):
-                value.node = None
+                value.node, value.index = None, RELEASED
 
 
 def _work(nodes: Sequence[Node]) -> int:

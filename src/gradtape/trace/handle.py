@@ -16,8 +16,9 @@ from ..ops.cast import identity
 from ..ops.indexing import fit_for_write
 from .content import Reading
 from .contexts import scopes
-from .force import force
+from .force import compute
 from .guards import mapped_by
+from .instruments import CHECKS, MADE
 from .views import View
 
 
@@ -34,7 +35,9 @@ class Handle:
         self._contiguous = True
         value.owner = weakref.ref(self)
         if config.eager and mapped_by(value) is None:
-            force([value])
+            compute([value])
+        if CHECKS:
+            MADE.append(weakref.ref(self))
 
     @property
     def value(self) -> Value:

@@ -15,6 +15,7 @@ from ..ir.graph import Graph, Literal, Mark, Value, extract
 from ..ir.op import NDArray
 from ..runtime.program import Program, program_for
 from ..transforms.call import Call, inlined
+from ..transforms.observers import OBSERVERS
 from ..transforms.vjp import vjp
 
 
@@ -52,7 +53,8 @@ def gradients(
     last : bool
         Whether the tape's record is not needed again: then the targets are computed along with the gradients.
     """
-    if config.jit and targets and not any(other.recording for target in targets for other in target.marks):
+    alone = not OBSERVERS and not any(other.recording for target in targets for other in target.marks)
+    if config.jit and targets and alone:
         nodes, leaves = extract(targets, (), lambda value: mark not in value.marks)
         inputs = [*leaves, *[seed for seed in seeds if not isinstance(seed, Literal)]]
         key = structure(inputs, nodes, (*targets, *seeds, *sources))
@@ -100,8 +102,9 @@ def _applied(
     node = outs[0].node
     assert node is not None
     parts = iter(outs[len(targets) :])
-    if last:
-        # Nobody needs the record again: from now on the call computes the targets, and the old nodes can go.
+    if last and all(template.connected):
+        # Nobody needs the record again (unless a gradient is missing and its absence is to be explained): from now on
+        # the call computes the targets, and the old nodes can go.
         for index, target in enumerate(targets):
             if target.data is None and target.node is not node:
                 target.node, target.index = node, index

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from ..ir.builder import at
 from ..ir.graph import Value, extract
 from ..kinds.control import followed
+from .observers import derived
 
 
 def jvp(
@@ -38,7 +39,7 @@ def jvp(
     for node in nodes:
         incoming = [pushed.get(operand) for operand in node.inputs]
         if any(tangent is not None for tangent in incoming):
-            with at(node.site):
+            with at(derived(node, backward=False)):
                 outgoing = node.op.jvp(node, incoming)
             for out, tangent in zip(node.outs, outgoing, strict=True):
                 if out not in pushed:

@@ -58,6 +58,10 @@ class Cotangents:
         """Return the cotangent of a value, whether or not it is to be handed on."""
         return self._kept.get(value) or self._found.get(value)
 
+    def items(self) -> tuple[tuple[Value, Cotangent], ...]:
+        """Return all of them, in the order in which they were first met."""
+        return (*self._kept.items(), *self._found.items())
+
     def take(self, node: Node) -> list[Cotangent | None]:
         """Return the cotangents of a node's outputs; they are not needed again."""
         return [self._found.get(out) for out in node.outs]

@@ -11,6 +11,7 @@ from ..ir.types import is_inexact
 from ..kinds.control import Custom, followed
 from ..kinds.elementwise import Elementwise, scaled
 from .linear import Cotangent, Cotangents, pull_linear
+from .observers import OBSERVERS, Sweep, derived
 
 
 def vjp(
@@ -43,6 +44,20 @@ def vjp(
     A. Griewank and A. Walther, "Evaluating Derivatives", 2nd ed., SIAM 2008, chapter 3 (reverse mode); the split into linearisation and
     transposition follows A. Radul et al., "You Only Linearize Once", POPL 2023.
     """
+    sweep = sweep_back(targets, sources, cotangents, stop, barriers)
+    for observer in tuple(OBSERVERS):
+        observer.see(sweep)
+    return list(sweep.results)
+
+
+def sweep_back(
+    targets: Sequence[Value],
+    sources: Sequence[Value],
+    cotangents: Sequence[Value],
+    stop: Callable[[Value], bool],
+    barriers: Collection[Value] = (),
+) -> Sweep:
+    """Do what `vjp` does and return all that arrived on the way; nobody is told."""
     wanted = set(sources)
     # Sources are not stops for the walk: another source may lie above them, and its gradient is total.
     nodes, _ = extract(
@@ -58,11 +73,11 @@ def vjp(
     for node in reversed(nodes):
         if any(out in active and found.get(out) is not None for out in node.outs):
             _pull_back(node, active, found)
-    result: list[Value | None] = []
+    results: list[Value | None] = []
     for source in sources:
         arrived = found.arrived(source)
-        result.append(None if arrived is None else arrived.applied())
-    return result
+        results.append(None if arrived is None else arrived.applied())
+    return Sweep(tuple(targets), tuple(sources), tuple(results), found.items)
 
 
 def _depends_on(nodes: Sequence[Node], sources: set[Value]) -> set[Value]:
@@ -77,7 +92,7 @@ def _depends_on(nodes: Sequence[Node], sources: set[Value]) -> set[Value]:
 def _pull_back(node: Node, active: set[Value], found: Cotangents) -> None:
     """Add the cotangents of a node's active inputs."""
     op = node.op
-    with at(node.site):
+    with at(derived(node, backward=True)):
         if isinstance(op, Elementwise) and op.partials is not None:
             cotangent = found.get(node.out)
             assert cotangent is not None
