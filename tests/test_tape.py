@@ -9,6 +9,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.ir.graph import extract
+from gradtape.runtime.program import _kernels
 
 
 def test_gradient_of_a_watched_copy():
@@ -209,6 +210,21 @@ def test_other_values_of_the_recording_are_kept_while_the_user_holds_them():
     g = tape.gradient(z, x)
     g.numpy()
     assert y.value.data is not None
+
+
+def test_a_step_is_one_program_from_the_third_on():
+    """In the first it is interpreted, in the second compiled; then nothing is left to compile, and nothing to interpret."""
+    batch = gt.constant(np.linspace(-1.0, 1.0, 24).reshape(8, 3))
+    w = gt.constant(np.array([0.3, -0.2, 0.1]))
+    misses = []
+    for _ in range(6):
+        with gt.GradientTape() as tape:
+            tape.watch(w)
+            loss = np.sum(np.arctan(batch @ w) ** 4)
+        w = w - 0.125 * tape.gradient(loss, w)
+        float(loss)
+        misses.append(_kernels.misses)
+    assert misses[2] == misses[3] == misses[5]
 
 
 def test_a_training_loop_computes_each_step_once():

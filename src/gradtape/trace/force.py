@@ -16,6 +16,7 @@ from ..ir.op import NDArray
 from ..ir.types import FLOAT64, aval
 from ..kinds.registry import ROWS
 from ..runtime.program import repeated_program
+from ..transforms.call import Call
 from .contexts import scopes
 from .guards import mapped_by
 from .instruments import CHECKS
@@ -71,7 +72,7 @@ def compute(values: Sequence[Value]) -> list[NDArray]:
         graph = Graph(leaves, nodes, tuple(kept), "tape")
         arrays = [leaf.data for leaf in leaves]
         compiled = config.jit and not CHECKS
-        program = repeated_program(graph, at_once=_work(nodes) > SMALL_WORK) if compiled else None
+        program = repeated_program(graph, at_once=_is_worth_it(nodes)) if compiled else None
         if program is None:
             _interpret(nodes)
         else:
@@ -115,8 +116,10 @@ def _release(values: Iterable[Value]) -> None:
                 value.node, value.index = None, RELEASED
 
 
-def _work(nodes: Sequence[Node]) -> int:
-    return sum(out.aval.size for node in nodes for out in node.outs)
+def _is_worth_it(nodes: Sequence[Node]) -> bool:
+    """Return whether to compile at first sight: heavy work, or a call, which stands for a record that has come before."""
+    work = sum(out.aval.size for node in nodes for out in node.outs)
+    return work > SMALL_WORK or any(isinstance(node.op, Call) for node in nodes)
 
 
 def _interpret(nodes: Sequence[Node]) -> None:
