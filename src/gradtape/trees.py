@@ -62,3 +62,32 @@ def unflatten(spec: TreeSpec, leaves: Any) -> Any:
 def tree_map(function: Any, tree: Any) -> Any:
     """Return `tree` with `function` applied to each leaf."""
     return optree.tree_map(function, tree)
+
+
+def spread_prefix(prefix: Any, tree: Any, argument: str, reference: str, where: Any = None) -> list[Any]:
+    """Return, for each leaf of `flatten_with_none`, the leaf of `prefix` that stands above it; None is a leaf of both.
+
+    Raises
+    ------
+    StructureError
+        Where `prefix` is not the outer part of the structure of `tree`.
+    """
+    # The error would print a leaf of the tree, which may be an array that has no numbers.
+    plain = optree.tree_map(lambda _: _Leaf(), tree, none_is_leaf=True)
+    try:
+        return optree.broadcast_prefix(prefix, plain, none_is_leaf=True)
+    except ValueError as error:
+        raise StructureError(
+            f"{argument} does not match {reference}: {error}",
+            where=where,
+            remedy=f"give one entry for all, or containers like the outer ones of {reference}",
+        ) from None
+
+
+class _Leaf:
+    """Stands for any leaf."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "a leaf"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import Any
@@ -36,6 +36,7 @@ from .ends import (
     unliteral,
 )
 from .html import tape_card
+from .jacobian import Jacobians
 
 
 class _Record(Watcher):
@@ -84,7 +85,7 @@ class _Record(Watcher):
         self._readings.clear()
 
 
-class GradientTape:
+class GradientTape(Jacobians):
     """Record operations on watched arrays and variables, and differentiate what was recorded.
 
     Parameters
@@ -353,6 +354,15 @@ class GradientTape:
             parts = _pulled(record.mark, targets, seeds, starts, last=not self._persistent)
             found = completed(parts, starts, choice, sources)
         return unflatten(spec, shown(found, starts))
+
+    @contextmanager
+    def _differentiated(
+        self, caller: str, target: Any, sources: Sequence[Any]
+    ) -> Iterator[tuple[Mark, Value, list[Source]]]:
+        record = self._live(caller)
+        ends = _target_value(target, record), [_source(leaf, record) for leaf in sources]
+        with self._asked(record):
+            yield record.mark, *ends
 
     @contextmanager
     def _asked(self, record: _Record) -> Iterator[None]:

@@ -91,7 +91,7 @@ def grad(
         value, result = both(*args, **kwargs)
         return (result, value[1]) if has_aux else result
 
-    return jit_of(gradient, _named("grad", function), EVERYTHING_TRACED)
+    return jit_of(gradient, named("grad", function), EVERYTHING_TRACED)
 
 
 def value_and_grad(
@@ -122,7 +122,7 @@ def value_and_grad(
     (5.0, [[2.0, 3.0], [1.0, 1.0]])
     """
     both = _value_and_grad(function, argnums, has_aux, "value_and_grad", holomorphic, convention)
-    return jit_of(both, _named("value_and_grad", function), EVERYTHING_TRACED)
+    return jit_of(both, named("value_and_grad", function), EVERYTHING_TRACED)
 
 
 def _value_and_grad(
@@ -135,12 +135,12 @@ def _value_and_grad(
 ) -> Callable[..., Any]:
     check_callable(function, caller)
     check_convention(convention, caller)
-    positions = _positions(argnums, caller)
+    positions = positions_of(argnums, caller)
     bilinear = holomorphic or convention == "jax"
 
     def both(*args: Any, **kwargs: Any) -> Any:
         here.site = user_site()
-        chosen = _chosen(args, positions, caller)
+        chosen = chosen_arguments(args, positions, caller)
         mark = Mark()
         leaves, spec = flatten(chosen)
         starts = [start(leaf, mark, f"{caller}: an argument in argnums={argnums}") for leaf in leaves]
@@ -149,7 +149,7 @@ def _value_and_grad(
         for position, argument in zip(positions, followed, strict=True):
             arguments[position] = argument
         result = inner(function)(*arguments, **kwargs)
-        value, aux = _split_aux(result, caller) if has_aux else (result, None)
+        value, aux = split_aux(result, caller) if has_aux else (result, None)
         mark.recording = False
         target = _scalar(value, caller, "c" if holomorphic else "f")
         if holomorphic:
@@ -219,7 +219,7 @@ def zeros_like_start(value: Value) -> Value:
     return broadcast_to(literal(0, value.dtype), value.shape)
 
 
-def _positions(argnums: int | Sequence[int], caller: str) -> tuple[int, ...]:
+def positions_of(argnums: int | Sequence[int], caller: str) -> tuple[int, ...]:
     positions = tuple(argnums) if isinstance(argnums, tuple | list) else (argnums,)
     for position in positions:
         if type(position) is not int:
@@ -231,7 +231,7 @@ def _positions(argnums: int | Sequence[int], caller: str) -> tuple[int, ...]:
     return positions
 
 
-def _chosen(args: Sequence[Any], positions: Sequence[int], caller: str) -> list[Any]:
+def chosen_arguments(args: Sequence[Any], positions: Sequence[int], caller: str) -> list[Any]:
     """Return the arguments to differentiate in."""
     for position in positions:
         if not -len(args) <= position < len(args):
@@ -255,7 +255,7 @@ def _chosen(args: Sequence[Any], positions: Sequence[int], caller: str) -> list[
     return [args[position] for position in positions]
 
 
-def _split_aux(result: Any, caller: str) -> tuple[Any, Any]:
+def split_aux(result: Any, caller: str) -> tuple[Any, Any]:
     if not isinstance(result, tuple) or len(result) != 2:
         raise StructureError(
             f"{caller} with has_aux=True needs a function that returns a pair (number, aux); "
@@ -296,7 +296,7 @@ def _one(target: Value) -> Value:
     return literal(1, target.dtype)
 
 
-def _named(prefix: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def named(prefix: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that shows itself as ``grad(f)`` with the signature of `function`."""
 
     def stand_in(*args: Any, **kwargs: Any) -> Any:
@@ -352,13 +352,13 @@ def vjp(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any
     result = inner(function)(*unflatten(spec, [Array(value) for value in starts]))
     mark.recording = False
     results, result_spec = flatten(result)
-    targets = [_result_value(leaf) for leaf in results]
+    targets = [result_value(leaf) for leaf in results]
 
     def pullback(cotangent: Any) -> tuple[Any, ...]:
         here.site = user_site()
         parts = flatten_up_to(result_spec, cotangent, "the cotangent", "the function's result", here.site)
         seeds = [
-            flipped(_fitting(part, target, "a cotangent", "the result"))
+            flipped(fitting(part, target, "a cotangent", "the result"))
             for part, target in zip(parts, targets, strict=True)
         ]
         pulled = pull_back(targets, starts, seeds, lambda v: mark not in v.marks)
@@ -420,12 +420,12 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     recorded = any(isinstance(leaf, Handle) for leaf in (*leaves, *directions))
     starts = [start(leaf, mark, "jvp: a primal") for leaf in leaves]
     seeds = [
-        _fitting(d, begin, "a tangent", "its primal") for d, begin in zip(directions, starts, strict=True)
+        fitting(d, begin, "a tangent", "its primal") for d, begin in zip(directions, starts, strict=True)
     ]
     result = inner(function)(*unflatten(spec, [Array(value) for value in starts]))
     mark.recording = False
     results, result_spec = flatten(result)
-    targets = [_result_value(leaf) for leaf in results]
+    targets = [result_value(leaf) for leaf in results]
     pushed = push_forward(targets, starts, seeds, lambda v: mark not in v.marks)
     mark.over = True
     outgoing = [
@@ -436,12 +436,12 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     return unflatten(result_spec, computed[: len(targets)]), unflatten(result_spec, computed[len(targets) :])
 
 
-def _result_value(leaf: Any) -> Value:
+def result_value(leaf: Any) -> Value:
     value = leaf.value if isinstance(leaf, Handle) else as_value(leaf, "the result")
     return Value(value.aval, data=value.data) if isinstance(value, Literal) else value
 
 
-def _fitting(given: Any, like: Value, what: str, of: str) -> Value:
+def fitting(given: Any, like: Value, what: str, of: str) -> Value:
     """Return a seed of the shape and dtype of the value that it belongs to."""
     value = given.value if isinstance(given, Handle) else as_value(given, what)
     if value.shape != like.shape:

@@ -175,6 +175,7 @@ def _update_transpose(ct: Value, node: Node) -> tuple[Value, Value]:
 update_row = accumulate(
     "update",
     combine="set",
+    lead=lambda size, *, starts, strides: {"starts": (0, *starts), "strides": (1, *strides)},
     evaluate=_update,
     target=lambda j, base, *, starts, strides: tuple(
         start + k * stride for k, start, stride in zip(j, starts, strides, strict=True)

@@ -22,7 +22,7 @@ from .array import Array
 from .content import Content, Reading
 from .contexts import Scope, Watcher, contexts, running_trace, trace_below
 from .force import force
-from .guards import Trace, trace_of
+from .guards import Trace, mapped_by, trace_of
 from .handle import apart, plain
 from .scatter import How, fitting, scattered, updated
 from .sites import user_site
@@ -331,6 +331,14 @@ class Variable(Array):
 
     def rebind(self, value: Value) -> None:
         """Make `value` the content, cut off from where it came from."""
+        mapped = mapped_by(value)
+        if mapped is not None:
+            raise ArgumentError(
+                f"the variable {self._described()}is assigned to in {mapped.described}",
+                where=user_site(),
+                why="the function runs once for all elements, and each would assign another content",
+                remedy="return what is to be assigned, and assign it outside",
+            )
         trace, _ = running_trace()
         if trace is not None:
             self._content_within(len(contexts.stack)).assign(_cut(value, self._name, trace))
