@@ -127,6 +127,18 @@ class Array(Operators, Methods, Handle):
     def __int__(self) -> int:
         return concrete.integer_of(self.value)
 
+    def __round__(self, digits: int | None = None) -> Any:
+        return int(np.round(self)) if digits is None else np.round(self, digits)
+
+    def __trunc__(self) -> int:
+        return int(self)
+
+    def __floor__(self) -> int:
+        return int(np.floor(self))
+
+    def __ceil__(self) -> int:
+        return int(np.ceil(self))
+
     def __index__(self) -> int:
         return concrete.index_of(self.value)
 
