@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentError
 from ..ir.builder import here
 from ..ir.graph import Value
 from ..ir.op import NDArray
-from ..kinds.operands import as_value
 from ..kinds.registry import HOOKS
 from ..ops.indexing import Basic, parse_index, setitem
 from . import concrete
@@ -216,12 +214,3 @@ def call_of_user(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
 
 HOOKS.numbers = known_numbers
 HOOKS.call = call_of_user
-
-
-def to_array(operand: Any, argument: str = "x") -> Array:
-    """Return an Array; one that is an Array already stays itself."""
-    if isinstance(operand, Array):
-        return operand
-    if operand is None:
-        raise ArgumentError(f"{argument} is None", remedy=f"pass an array or a number as {argument}")
-    return Array(as_value(operand, argument))

@@ -12,6 +12,7 @@ from ..errors import InPlaceError, ShapeError
 from ..ir.builder import here
 from ..ir.graph import Value
 from ..ir.types import Shape
+from ..ops.cast import renamed
 from ..ops.indexing import fit_for_write
 from .force import force
 from .views import View
@@ -23,14 +24,13 @@ class Handle:
     __slots__ = ("__weakref__", "_base", "_contiguous", "_current", "_derived", "_view")
 
     def __init__(self, value: Value, base: Handle | None = None, view: View | None = None) -> None:
-        self._current = value
+        self._current = self._hold(value)
         self._base = base
         self._view = view
         self._derived = None if base is None else base.value
         self._contiguous = True
-        value.owner = weakref.ref(self)
         if config.eager:
-            force([value])
+            force([self._current])
 
     @property
     def value(self) -> Value:
@@ -39,8 +39,7 @@ class Handle:
         if base is not None and base.value is not self._derived:
             assert self._view is not None
             self._derived = base.value
-            self._current = self._view.read(self._derived)
-            self._current.owner = weakref.ref(self)
+            self._current = self._hold(self._view.read(self._derived))
         return self._current
 
     def rebind(self, value: Value) -> None:
@@ -49,8 +48,15 @@ class Handle:
             assert self._view is not None
             self._base.rebind(self._view.write(self._base.value, value))
             self._derived = self._base.value
-        self._current = value
+        self._current = self._hold(value)
+
+    def _hold(self, value: Value) -> Value:
+        """Make a value the content of this array alone: what is watched, or written to, is one array and not its copies."""
+        owner = None if value.owner is None else value.owner()
+        if owner is not None and owner is not self:
+            value = renamed(value)
         value.owner = weakref.ref(self)
+        return value
 
     def write_result(self, result: Value, what: str) -> None:
         """Take the result of an in-place operation, cast as NumPy casts (same kind)."""

@@ -43,8 +43,8 @@ class Cotangents:
     def get(self, value: Value) -> Cotangent | None:
         return self._found.get(value)
 
-    def take(self, node: Node) -> list[Cotangent | None]:
-        """Return the cotangents of a node's outputs; they are not needed again."""
+    def of_outputs(self, node: Node) -> list[Cotangent | None]:
+        """Return the cotangents of a node's outputs."""
         return [self._found.get(out) for out in node.outs]
 
 
@@ -89,7 +89,7 @@ def pull_linear(
 
 def pull_node(node: Node, linear: Sequence[bool], found: Cotangents) -> None:
     """Pull the cotangents of a linear node's outputs back to its inputs."""
-    cotangents = found.take(node)
+    cotangents = found.of_outputs(node)
     if all(cotangent is None for cotangent in cotangents):
         return
     with at(node.site):

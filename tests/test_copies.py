@@ -1,0 +1,46 @@
+"""Copies of arrays: equal, and their own."""
+
+import copy
+
+import numpy as np
+import pytest
+
+import gradtape as gt
+
+COPIES = [
+    lambda x: x.copy(),
+    lambda x: x.astype(float),
+    copy.copy,
+    np.real,
+    np.positive,
+    np.squeeze,
+]
+
+
+@pytest.mark.parametrize("make", COPIES)
+def test_a_jitted_function_sees_that_a_captured_array_has_changed_though_a_copy_has_not(make):
+    x = gt.constant([1.0, 2.0])
+    f = gt.jit(lambda a: a * x)
+    kept = make(x)
+    assert f(1.0).tolist() == [1.0, 2.0]
+    x[0] = 5.0
+    assert f(1.0).tolist() == [5.0, 2.0]
+    assert kept[1] == 2.0
+
+
+def test_watching_an_array_does_not_watch_its_copies():
+    x = gt.constant([1.0, 2.0])
+    y = x.copy()
+    with gt.GradientTape() as tape:
+        tape.watch(x)
+        z = np.sum(x * y)
+    slopes = tape.gradient(z, [x, y])
+    assert slopes[0].tolist() == [1.0, 2.0] and slopes[1] is None
+
+
+def test_copies_are_followed_and_are_targets_after_the_tape_too():
+    with gt.GradientTape(persistent=True) as tape:
+        x = tape.watch(np.array([1.0, 2.0]))
+        z = np.sum(x.copy() ** 2)
+    assert tape.gradient(z, x).tolist() == [2.0, 4.0]
+    assert tape.gradient(z.copy(), x).tolist() == [2.0, 4.0]
