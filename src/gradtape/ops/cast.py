@@ -70,19 +70,6 @@ def convert(x: Value, dtype: np.dtype[Any]) -> Value:
     return x if x.dtype == dtype and not x.aval.weak else emit(convert_row, [x], dtype=dtype)
 
 
-def renamed(x: Value) -> Value:
-    """Return another value equal to `x`; who follows `x` follows it too."""
-    if isinstance(x, Literal):
-        return Literal(x.aval, data=x.data)
-    fresh = emit(identity, [x])
-    assert fresh.node is not None
-    fresh.aval, fresh.marks = x.aval, x.marks
-    fresh.node.set_out(fresh)
-    if not any(mark.recording for mark in x.marks):
-        fresh.data = x.data
-    return fresh
-
-
 def zeros_like(x: Value) -> Value:
     """Return zeros of the shape and dtype of `x`."""
     zero = literal(0, x.dtype)

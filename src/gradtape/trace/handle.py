@@ -9,12 +9,15 @@ import numpy as np
 
 from ..config import config
 from ..errors import InPlaceError, ShapeError
-from ..ir.builder import here
+from ..ir.builder import emit, here
 from ..ir.graph import Value
 from ..ir.types import Shape
-from ..ops.cast import renamed
+from ..ops.cast import identity
 from ..ops.indexing import fit_for_write
-from .force import force
+from .content import Reading
+from .contexts import scopes
+from .force import compute
+from .instruments import CHECKS, MADE
 from .views import View
 
 
@@ -24,13 +27,15 @@ class Handle:
     __slots__ = ("__weakref__", "_base", "_contiguous", "_current", "_derived", "_view")
 
     def __init__(self, value: Value, base: Handle | None = None, view: View | None = None) -> None:
-        self._current = self._hold(value)
         self._base = base
         self._view = view
         self._derived = None if base is None else base.value
         self._contiguous = True
+        self._hold(value)
         if config.eager:
-            force([self._current])
+            compute([value])
+        if CHECKS:
+            MADE.append(weakref.ref(self))
 
     @property
     def value(self) -> Value:
@@ -39,24 +44,23 @@ class Handle:
         if base is not None and base.value is not self._derived:
             assert self._view is not None
             self._derived = base.value
-            self._current = self._hold(self._view.read(self._derived))
+            self._hold(self._view.read(self._derived))
         return self._current
 
     def rebind(self, value: Value) -> None:
         """Make `value` the content, of the base as well."""
+        value = apart(value)
         if self._base is not None:
             assert self._view is not None
             self._base.rebind(self._view.write(self._base.value, value))
             self._derived = self._base.value
-        self._current = self._hold(value)
+        self._hold(value)
 
-    def _hold(self, value: Value) -> Value:
-        """Make a value the content of this array alone: what is watched, or written to, is one array and not its copies."""
-        owner = None if value.owner is None else value.owner()
-        if owner is not None and owner is not self:
-            value = renamed(value)
-        value.owner = weakref.ref(self)
-        return value
+    def _hold(self, value: Value) -> None:
+        self._current = value
+        # What a view shares with its base stays the base's: a view may die first, and it sees the base change.
+        if self._base is None or value is not self._base._current:
+            value.owner = weakref.ref(self)
 
     def write_result(self, result: Value, what: str) -> None:
         """Take the result of an in-place operation, cast as NumPy casts (same kind)."""
@@ -90,6 +94,22 @@ class Handle:
     @property
     def size(self) -> int:
         return self._current.aval.size
+
+
+def apart(value: Value) -> Value:
+    """Return a value that no other handle has: to watch one array is not to watch its copy."""
+    if not isinstance(value, Reading) and (value.owner is None or value.owner() is None):
+        return value
+    if value.data is not None and not value.marks and not scopes():
+        return Value(value.aval, data=value.data)
+    fresh = emit(identity, [value])
+    fresh.aval = value.aval
+    return fresh
+
+
+def is_recording(leaf: Any) -> bool:
+    """Return whether somebody follows what a handle holds."""
+    return isinstance(leaf, Handle) and any(mark.recording for mark in leaf.value.marks)
 
 
 def plain(operand: Any) -> Any:
