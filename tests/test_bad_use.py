@@ -122,6 +122,19 @@ def test_calls_that_want_ndarrays_say_what_to_write() -> None:
         expect(errors.ConcretizationError, lambda body=body: gt.jit(body)(PAIR), advice)
 
 
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        (lambda x: special.betaln(x, x), "scipy.special.betaln is"),
+        (lambda x: special.betaln.accumulate(x), "scipy.special.betaln.accumulate is"),
+        (lambda x: np.frompyfunc(abs, 1, 1)(x), "abs (vectorized) is"),
+        (lambda x: np.linalg.det(x), "(in np.linalg.det)"),
+    ],
+)
+def test_functions_are_called_by_their_names(body: Function, name: str) -> None:
+    expect(errors.UnsupportedFunctionError, lambda: gt.jit(body)(PAIR), name)
+
+
 def test_arguments_of_check_grads() -> None:
     expect(errors.ArgumentError, lambda: gt.check_grads(np.sin, PAIR), "tuple")
     expect(errors.ArgumentError, lambda: gt.check_grads(np.sin, (PAIR,), modes=("reverse",)), "'reverse'")
