@@ -102,12 +102,10 @@ def test_import_is_light():
 
 
 def test_no_path_or_registry_in_the_project():
-    project = ROOT.parents[1]
-    if not (project / "pyproject.toml").exists():
-        pytest.fail("the tests run from a checkout")
+    project = Path(__file__).parents[1]
     words = ["/wo" + "rk/", "/ro" + "ot/", "py" + "pi.org"]
     for path in [*project.rglob("*.py"), *project.rglob("*.md"), *project.rglob("*.ipynb")]:
-        if ".git" in path.parts or "venv" in str(path):
+        if ".git" in path.parts or "venv" in str(path.relative_to(project)):
             continue
         text = path.read_text(errors="ignore")
         for word in words:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import special
 from ways import (
     PAIR,
     Function,
@@ -106,6 +107,32 @@ def test_seeds_of_a_tape_must_match() -> None:
     )
     expect(errors.DtypeError, lambda: tape.gradient(y, x, output_gradients=PAIR * 1j), "complex128")
     np.testing.assert_array_equal(tape.gradient(y, x, output_gradients=PAIR), 2 * PAIR)
+
+
+def test_check_grads_moves_python_numbers_in_double_precision() -> None:
+    gt.check_grads(lambda a, x: np.sum(np.exp(a * x)), (0.3, PAIR), rtol=1e-8)
+
+
+def test_calls_that_want_ndarrays_say_what_to_write() -> None:
+    for body, advice in (
+        (lambda x: special.logsumexp(x), "write logsumexp with NumPy's functions"),
+        (lambda x: np.full(3, x[0]), "np.full(n, a, like=a)"),
+        (lambda x: np.min([x[0], x[1]]), "np.stack([a, b])"),
+    ):
+        expect(errors.ConcretizationError, lambda body=body: gt.jit(body)(PAIR), advice)
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        (lambda x: special.betaln(x, x), "scipy.special.betaln is"),
+        (lambda x: special.betaln.accumulate(x), "scipy.special.betaln.accumulate is"),
+        (lambda x: np.frompyfunc(abs, 1, 1)(x), "abs (vectorized) is"),
+        (lambda x: np.linalg.det(x), "(in np.linalg.det)"),
+    ],
+)
+def test_functions_are_called_by_their_names(body: Function, name: str) -> None:
+    expect(errors.UnsupportedFunctionError, lambda: gt.jit(body)(PAIR), name)
 
 
 def test_arguments_of_check_grads() -> None:

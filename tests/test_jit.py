@@ -132,6 +132,25 @@ def test_integers_from_values_are_guards():
     assert f.site.traces == 3
 
 
+@pytest.mark.parametrize("whole", [int, round, math.floor, math.ceil, math.trunc])
+def test_whole_numbers_from_floats_are_guards(whole):
+    @gt.jit
+    def f(x):
+        return x * whole(x[0])
+
+    for first in (1.2, 1.4, 2.7, -3.9, 1.3):
+        x = np.array([first, 2.0])
+        assert f(x).tolist() == (x * whole(x[0])).tolist()
+        assert gt.jvp(f, (x,), (np.ones(2),))[1].tolist() == [whole(x[0])] * 2
+    assert f.site.traces == 3
+
+
+def test_rounding_to_digits_is_followed():
+    f = gt.jit(lambda x: round(x[0], 1) + x[1])
+    assert [float(f(np.array([v, 1.0]))) for v in (0.26, 0.74)] == [1.3, 1.7]
+    assert f.site.traces == 1
+
+
 def test_argmax_as_an_index_and_python_min_max_sorted():
     @gt.jit
     def f(x):

@@ -285,6 +285,30 @@ def test_a_forked_process_compiles_and_runs() -> None:
     assert finished.returncode == 0, finished.stderr
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_process_forked_while_other_threads_trace_and_compile() -> None:
+    finished = run_python(
+        """
+        import os, signal, threading, time
+        import numpy as np, gradtape as gt
+        gt.config.disk_cache = False
+        f = gt.jit(lambda x: np.sum(np.tanh(x) * x))
+        f(np.ones(1))  # Python itself cannot fork while another thread imports
+        busy = threading.Thread(target=lambda: [f(np.ones(n)) for n in range(2, 15)])
+        busy.start()
+        while busy.is_alive():
+            time.sleep(0.05)
+            child = os.fork()
+            if child == 0:
+                signal.alarm(30)
+                os._exit(0 if np.isclose(f(np.ones(77)), 77 * np.tanh(1.0)) else 1)
+            assert os.waitpid(child, 0)[1] == 0
+        busy.join()
+        """
+    )
+    assert finished.returncode == 0, finished.stderr
+
+
 def test_numba_is_imported_by_the_compiler_alone() -> None:
     finished = run_python(
         """

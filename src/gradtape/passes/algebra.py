@@ -13,8 +13,6 @@ from ..kinds.registry import ROWS
 from .fold import repeated_number
 from .rewrite import rewrite
 
-Simplification = Callable[[Node, tuple[Value, ...]], Value | None]
-
 
 def simplify(graph: Graph) -> Graph:
     """Return the graph with cheaper equivalents of single nodes."""

@@ -10,14 +10,16 @@ instead, and ORC's JITLink loads it: dropping a :class:`LoadedModule` unmaps its
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
 import sys
 import threading
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
 from ..lower.host import cpu_features, cpu_identity, cpu_name, has_symbol, vector_bytes
-from .loader import LoadedModule, call_flat
+from .loader import LoadedModule, call_flat, linkers
 
 __all__ = [
     "LoadedModule",
@@ -46,7 +48,7 @@ Measured on 50 small loop nests: 200 ms with both, 95 ms with neither.
 """
 
 
-_import_lock: Final = threading.Lock()
+_import_lock: Final = threading.RLock()
 
 
 class _Pipeline(NamedTuple):
@@ -154,6 +156,28 @@ def _numba_lock() -> Any:
         import numba.core.compiler_lock
 
         return numba.core.compiler_lock.global_compiler_lock
+
+
+_paused: Final = contextlib.ExitStack()
+
+
+def _pause() -> None:
+    """Wait for the compilers and linkers of other threads, in the order in which they take their locks.
+
+    A forked process would inherit the locks, and nobody to release them.
+    """
+    _paused.enter_context(_import_lock)
+    _paused.enter_context(linkers.lock)
+    numba_lock = sys.modules.get("numba.core.compiler_lock")
+    if numba_lock is not None:
+        _paused.enter_context(numba_lock.global_compiler_lock)
+    llvmlite_lock = sys.modules.get("llvmlite.binding.ffi")
+    if llvmlite_lock is not None:
+        _paused.enter_context(llvmlite_lock.lib._lock)
+
+
+if os.name == "posix":
+    os.register_at_fork(before=_pause, after_in_parent=_paused.close, after_in_child=_paused.close)
 
 
 def _choose_pipeline(ir_text: str, opt: int) -> _Pipeline:

@@ -48,13 +48,13 @@ class _Linkers:
         self._linker: Any = None
         self._modules = 0
         self._numbers = count()
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
 
     def take(self) -> tuple[Any, str]:
         """Return a linker and the name of its next module."""
         import llvmlite.binding as llvm
 
-        with self._lock:
+        with self.lock:
             if self._linker is None or self._modules == _MODULES_PER_LINKER:
                 # JITLink keeps a module in one mapping, so that code reaches its constants. It knows COFF in
                 # part only.
@@ -64,7 +64,7 @@ class _Linkers:
             return self._linker, f"gradtape.{next(self._numbers)}"
 
 
-_linkers: Final = _Linkers()
+linkers: Final = _Linkers()
 
 
 class LoadedModule:
@@ -108,7 +108,7 @@ class LoadedModule:
             builder.export_symbol(name)
         for name, address in (imports or {}).items():
             builder.import_symbol(name, address)
-        self._linker, name = _linkers.take()
+        self._linker, name = linkers.take()
         self._tracker = builder.link(self._linker, name)
         self._call = _KERNEL(self._tracker[kernel])
         self.size = len(object_code)

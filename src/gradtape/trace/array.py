@@ -16,7 +16,7 @@ from ..kinds.registry import HOOKS
 from ..ops.indexing import Basic, parse_index, setitem
 from . import concrete
 from .cards import array_card
-from .dispatch import call_function, call_ufunc
+from .dispatch import call_function, call_ufunc, qualified_name
 from .force import force
 from .guards import trace_of
 from .handle import Handle, apart, plain
@@ -131,6 +131,18 @@ class Array(Operators, Methods, Handle):
     def __int__(self) -> int:
         return concrete.integer_of(self.value)
 
+    def __round__(self, digits: int | None = None) -> Any:
+        return int(np.round(self)) if digits is None else np.round(self, digits)
+
+    def __trunc__(self) -> int:
+        return int(self)
+
+    def __floor__(self) -> int:
+        return int(np.floor(self))
+
+    def __ceil__(self) -> int:
+        return int(np.ceil(self))
+
     def __index__(self) -> int:
         return concrete.index_of(self.value)
 
@@ -149,7 +161,7 @@ class Array(Operators, Methods, Handle):
         return wrap(call_ufunc(ufunc, method, inputs, kwargs))
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        here.site = user_site(via=f"np.{getattr(function, '__name__', function)}")
+        here.site = user_site(via=qualified_name(function).replace("numpy.", "np.", 1))
         view = Methods.as_view(self, function, args, kwargs)
         return wrap(call_function(function, args, kwargs)) if view is None else view
 

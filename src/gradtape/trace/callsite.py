@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -30,6 +31,15 @@ from .variable import Variable
 
 _tracing = threading.RLock()
 """Held while any function is traced: functions call each other in any order, and one lock cannot deadlock."""
+
+
+def _renew_lock() -> None:
+    global _tracing
+    _tracing = threading.RLock()
+
+
+if os.name == "posix":
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 MISSED: Final = object()

@@ -13,6 +13,7 @@ import numpy as np
 from ..errors import ArraySubclassError, ConcretizationError, GradtapeWarning, UnsupportedFunctionError, warn
 from ..ir.graph import Value
 from ..ir.op import NDArray
+from ..ops.cast import convert
 from .force import force
 from .guards import Trace, trace_of
 from .handle import Handle, plain
@@ -96,8 +97,7 @@ def as_ndarray(value: Value, dtype: Any) -> NDArray:
             f"a traced array of {trace.described} cannot be turned into an ndarray",
             where=describe(frame),
             why=UNKNOWN,
-            remedy="use x itself (NumPy's functions take it); for np.array([a, b]) of traced numbers write "
-            "np.stack([a, b])",
+            remedy=_instead_of(called_at(frame)),
         )
     (data,) = force([value])
     if any(mark.recording for mark in value.marks):
@@ -106,10 +106,19 @@ def as_ndarray(value: Value, dtype: Any) -> NDArray:
             GradtapeWarning,
             "a watched array is turned into an ndarray, which no tape follows",
             where=describe(frame),
-            remedy="use the array itself; np.stack([a, b]) in place of np.array([a, b]); x.numpy() to say that this "
-            "is meant",
+            remedy=f"{_instead_of(called_at(frame))}; x.numpy() to say that this is meant",
         )
     return np.array(data, dtype)
+
+
+def _instead_of(function: Any) -> str:
+    """Return what to write in place of a call that asks for ndarrays."""
+    if function is np.full:
+        return "np.full(n, a, like=a)"
+    module = getattr(function, "__module__", None) or ""
+    if module.partition(".")[0] == "scipy":
+        return f"write {function.__name__} with NumPy's functions and the ufuncs of scipy.special: it takes ndarrays only"
+    return "use x itself (NumPy's functions take it); for a list of traced numbers, [a, b], write np.stack([a, b])"
 
 
 def _stored(value: Value, trace: Trace | None, frame: FrameType) -> NDArray:
@@ -156,7 +165,11 @@ def integer_of(value: Value) -> int:
         note_exit(value, "int(x)")
     (data,) = force([value])
     seen = int(data.item())
-    return seen if trace is None else trace.guard(value, seen, user_site(3))
+    if trace is None:
+        return seen
+    return trace.guard(
+        convert(value, np.dtype(np.int64)) if value.dtype.kind == "f" else value, seen, user_site(3)
+    )
 
 
 def index_of(value: Value) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -41,7 +42,7 @@ def call_ufunc(ufunc: Any, method: str, inputs: Sequence[Any], kwargs: dict[str,
     else:
         rule = find_method(ufunc.__name__, method)
         if rule is None:
-            raise unsupported(f"numpy.{ufunc.__name__}.{method}")
+            raise unsupported(f"{qualified_name(ufunc)}.{method}")
         result = rule(*operands, **{key: plain(value) for key, value in kwargs.items()})
         if method == "at":
             return _store_at(inputs[0], result)
@@ -51,7 +52,7 @@ def call_ufunc(ufunc: Any, method: str, inputs: Sequence[Any], kwargs: dict[str,
 def _apply(ufunc: Any, operands: list[Any], kwargs: dict[str, Any], out: Any) -> Any:
     row: Any = UFUNCS.get(ufunc.__name__)
     if row is None or (isinstance(row, Elementwise) and row.function is not ufunc and not _in_scipy(ufunc)):
-        raise unsupported(f"numpy.{ufunc.__name__}")
+        raise unsupported(qualified_name(ufunc))
     keep = kwargs.pop("where", True)
     dtype = kwargs.pop("dtype", None)
     if dtype is not None:
@@ -164,9 +165,15 @@ IN_PLACE: dict[Any, str] = {
 """Functions that write into their first argument: their stand-ins return its new content."""
 
 
+@functools.lru_cache(maxsize=1024)
 def qualified_name(function: Any) -> str:
     """Return a function's public name, such as ``numpy.linalg.eig``."""
-    return f"{getattr(function, '__module__', '?')}.{getattr(function, '__name__', function)}"
+    name = getattr(function, "__name__", str(function))
+    if not isinstance(function, np.ufunc):
+        return f"{getattr(function, '__module__', '?')}.{name}"
+    homes = ("numpy", "scipy.special")  # ufuncs do not know where they live
+    home = next((home for home in homes if getattr(sys.modules.get(home), name, None) is function), None)
+    return name if home is None else f"{home}.{name}"
 
 
 def unsupported(name: str) -> UnsupportedFunctionError:

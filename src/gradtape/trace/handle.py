@@ -28,12 +28,11 @@ class Handle:
     __slots__ = ("__weakref__", "_base", "_contiguous", "_current", "_derived", "_view")
 
     def __init__(self, value: Value, base: Handle | None = None, view: View | None = None) -> None:
-        self._current = value
         self._base = base
         self._view = view
         self._derived = None if base is None else base.value
         self._contiguous = True
-        value.owner = weakref.ref(self)
+        self._hold(value)
         if config.eager and mapped_by(value) is None:
             compute([value])
         if CHECKS:
@@ -46,18 +45,23 @@ class Handle:
         if base is not None and base.value is not self._derived:
             assert self._view is not None
             self._derived = base.value
-            self._current = self._view.read(self._derived)
-            self._current.owner = weakref.ref(self)
+            self._hold(self._view.read(self._derived))
         return self._current
 
     def rebind(self, value: Value) -> None:
         """Make `value` the content, of the base as well."""
+        value = apart(value)
         if self._base is not None:
             assert self._view is not None
             self._base.rebind(self._view.write(self._base.value, value))
             self._derived = self._base.value
+        self._hold(value)
+
+    def _hold(self, value: Value) -> None:
         self._current = value
-        value.owner = weakref.ref(self)
+        # What a view shares with its base stays the base's: a view may die first, and it sees the base change.
+        if self._base is None or value is not self._base._current:
+            value.owner = weakref.ref(self)
 
     def write_result(self, result: Value, what: str) -> None:
         """Take the result of an in-place operation, cast as NumPy casts (same kind)."""

@@ -79,7 +79,10 @@ def user_site(depth: int = 2, via: str = "") -> Site:
 
 def instruction_at(frame: FrameType) -> str:
     """Return the name of the bytecode instruction that a frame is executing."""
-    return dis.opname[frame.f_code.co_code[frame.f_lasti]]
+    code, place = frame.f_code.co_code, frame.f_lasti
+    while dis.opname[code[place]] == "CACHE":  # where a call of a Python function stands
+        place -= 2
+    return dis.opname[code[place]]
 
 
 def called_at(frame: FrameType) -> Any:

@@ -62,8 +62,8 @@ class Cotangents:
         """Return all of them, in the order in which they were first met."""
         return (*self._kept.items(), *self._found.items())
 
-    def take(self, node: Node) -> list[Cotangent | None]:
-        """Return the cotangents of a node's outputs; they are not needed again."""
+    def of_outputs(self, node: Node) -> list[Cotangent | None]:
+        """Return the cotangents of a node's outputs."""
         return [self._found.get(out) for out in node.outs]
 
 
@@ -108,7 +108,7 @@ def pull_linear(
 
 def pull_node(node: Node, linear: Sequence[bool], found: Cotangents) -> None:
     """Pull the cotangents of a linear node's outputs back to its inputs."""
-    cotangents = found.take(node)
+    cotangents = found.of_outputs(node)
     if all(cotangent is None for cotangent in cotangents):
         return
     with at(node.site):
