@@ -293,7 +293,9 @@ class _Rewriter:
         made: list[Statement] = [For(block, self._body(self.plan.loop.body, first))]
         start = row.low + blocks * self.plan.block
         if start <= row.high:
-            made.append(_Copy(Var(f"{row.name}_rest", start, row.high), row, self.wide).loop(self.plan.loop))
+            own = {old: Buffer(f"{old.name}_rest", old.dtype, old.size, old.role) for old in self.wide}
+            self.scratch.extend(own.values())
+            made.append(_Copy(Var(f"{row.name}_rest", start, row.high), row, own).loop(self.plan.loop))
         return made
 
     def _body(self, statements: Sequence[Statement], first: Position) -> list[Statement]:
@@ -432,10 +434,10 @@ class _Rewriter:
 class _Copy:
     """A copy of a loop under other names, for the rows that fill no block."""
 
-    def __init__(self, var: Var, row: Var, wide: dict[Buffer, Buffer]) -> None:
+    def __init__(self, var: Var, row: Var, own: dict[Buffer, Buffer]) -> None:
         self.var = var
         self.values: dict[Atom, Position] = {row: affine(var)}
-        self.wide = wide
+        self.own = own
         self.registers: dict[str, Register] = {}
 
     def loop(self, loop: For) -> For:
@@ -448,13 +450,13 @@ class _Copy:
             return For(var, [self._statement(inner) for inner in statement.body])
         if isinstance(statement, Load):
             buffer, index = (
-                self.wide.get(statement.buffer, statement.buffer),
+                self.own.get(statement.buffer, statement.buffer),
                 substitute(statement.index, self.values),
             )
             return Load(self._defined(statement.target), buffer, index)
         if isinstance(statement, Store):
             buffer, index = (
-                self.wide.get(statement.buffer, statement.buffer),
+                self.own.get(statement.buffer, statement.buffer),
                 substitute(statement.index, self.values),
             )
             return Store(buffer, index, self._number(statement.value))

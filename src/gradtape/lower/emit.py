@@ -50,6 +50,7 @@ class Module:
     symbols: dict[str, None] = field(default_factory=dict)
     helpers: dict[str, str] = field(default_factory=dict)
     loops: list[str] = field(default_factory=list)
+    tasks: list[str] = field(default_factory=list)
 
     def text(self) -> str:
         """Return the module."""

@@ -8,6 +8,7 @@ from typing import Final
 from ..loops.affine import interval
 from ..loops.batch import walk
 from ..loops.ir import Buffer, Call, For, Load, Program, Store
+from .blocks import emit_blocks
 from .emit import FunctionEmitter, Module
 from .free import Free, free_names
 from .instructions import register_type
@@ -71,6 +72,7 @@ def _nest(module: Module, kernel: FunctionEmitter, statement: For, names: Free, 
     """Call a nest as a function of its own: one that is there already where only names and places differ."""
     buffers = list(names.buffers)
     spans = _spans(statement)
+    shared_out = statement.private is not None
     function = FunctionEmitter(module, {buffer: f"%{buffer.name}" for buffer in buffers})
     parameters, arguments = [], []
     for buffer in buffers:
@@ -92,7 +94,12 @@ def _nest(module: Module, kernel: FunctionEmitter, statement: For, names: Free, 
         parameters.append(f"i64 %{position_name}")
         arguments.append(f"i64 %{position_name}")
     restore = _carry(function, kernel, names, parameters, arguments)
-    function.loop(statement)
+    if shared_out:
+        parameters.append(f"i64 %{statement.var.name}")
+        for inner in statement.body:
+            function.statement(inner)
+    else:
+        function.loop(statement)
     body = "\n".join(
         [
             f"({', '.join(parameters)}) noinline nounwind {{",
@@ -107,7 +114,11 @@ def _nest(module: Module, kernel: FunctionEmitter, statement: For, names: Free, 
     known = module.nests.setdefault(_without_names(body, module), name)
     if known == name:
         module.functions.append(f"define internal void @{name}{body}")
-    kernel.line(f"call void @{known}({', '.join(arguments)})")
+    if shared_out:
+        firsts = {buffer: spans.get(buffer, (0, 0))[0] for buffer in buffers}
+        emit_blocks(kernel, statement, known, parameters, arguments, firsts)
+    else:
+        kernel.line(f"call void @{known}({', '.join(arguments)})")
 
 
 def _carry(

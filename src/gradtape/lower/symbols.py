@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..errors import LoweringError
+from .threads import RUN_BLOCKS, run_blocks_address
 
 
 @functools.cache
@@ -26,6 +27,8 @@ def address_of(symbol: str) -> int:
     >>> address_of("scipy.linalg.cython_blas.dgemm") != 0
     True
     """
+    if symbol == RUN_BLOCKS:
+        return run_blocks_address()
     module, _, name = symbol.rpartition(".")
     table: dict[str, Any] = importlib.import_module(module).__pyx_capi__
     if name not in table:
