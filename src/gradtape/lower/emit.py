@@ -89,7 +89,7 @@ class FunctionEmitter:
     def __init__(self, module: Module, pointers: dict[Buffer, str]) -> None:
         self.module = module
         self.pointers = pointers
-        self.origins: dict[Buffer, int] = {}
+        self.origins: dict[Buffer, Position] = {}
         self.lines: list[str] = []
         self.entry: list[str] = []
         self.names: dict[str, str] = {}
