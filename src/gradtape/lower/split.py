@@ -41,8 +41,11 @@ MOST_BLOCKS: Final = 64
 ALIGNED: Final = 64
 """Elements of which a block of single elements is a multiple, so that its stores fill cache lines."""
 
-PARTS: Final = 2**22
+PARTS: Final = 2**21
 """Bytes that the blocks' own sums may take."""
+
+OVERHEAD: Final = 200
+"""Additions in all that there are to be for each of the sums of a block: zeros, and a trip through memory."""
 
 _FUNCTION: Final = 15.0
 _SLOW: Final = {"fdiv": 4.0, "llvm.sqrt": 5.0}
@@ -82,7 +85,14 @@ def _plan(loop: For, program: Program) -> _Plan | None:
         return None
     parts = sum(buffer.nbytes for buffer in plan.sums)
     unit = _unit(loop)
-    plan.blocks = min(MOST_BLOCKS, int(work / LEAST_BLOCK), PARTS // max(parts, 1), _turns(loop) // unit)
+    elements = sum(buffer.size for buffer in plan.sums)
+    plan.blocks = min(
+        MOST_BLOCKS,
+        int(work / LEAST_BLOCK),
+        int(work / (OVERHEAD * max(elements, 1))),
+        PARTS // max(parts, 1),
+        _turns(loop) // unit,
+    )
     return plan if plan.blocks > 1 else None
 
 
@@ -152,10 +162,11 @@ class _Steps:
             if made is None or not _adds(made) or made.args[0] is not total or self.uses[made.target.name] != 1:
                 return None
         else:
-            step = self.step(value)
-            if step is None or not _adds(step):
+            begin = value
+            while (step := self.step(begin)) is not None and _adds(step):
+                begin = step.args[0]
+            if begin is value:
                 return None
-            begin = step.args[0]
         load = self.loads.get(begin.name) if isinstance(begin, Register) else None
         if load is None or self.uses[load.target.name] != 1:
             return None
