@@ -170,8 +170,8 @@ print("child", os.waitstatus_to_exitcode(status))
 """
 
 
-
-
 def test_a_forked_process_has_threads_of_its_own():
-    done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", FORK], capture_output=True, text=True, timeout=100, check=False
+    )
     assert done.stdout == "child 0\n", done.stderr

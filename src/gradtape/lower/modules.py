@@ -141,7 +141,9 @@ def _move_to_block(function: FunctionEmitter, loop: For) -> None:
             place = function.position(start)
             type_ = memory_type(buffer.dtype)
             base = function.pointers[buffer]
-            function.pointers[buffer] = function.bind(f"getelementptr inbounds {type_}, ptr {base}, i64 {place}")
+            function.pointers[buffer] = function.bind(
+                f"getelementptr inbounds {type_}, ptr {base}, i64 {place}"
+            )
             function.origins[buffer] = function.origins[buffer] + start
 
 

@@ -152,14 +152,25 @@ class _Steps:
         final = self.made.get(value.name) if isinstance(value, Register) else None
         if final is not None and final.function == "identity":
             (total,) = final.args
-            if not isinstance(total, Register) or total.name not in self.declared or self.uses[total.name] != 2:
+            if (
+                not isinstance(total, Register)
+                or total.name not in self.declared
+                or self.uses[total.name] != 2
+            ):
                 return None
             assigned = self.assigned.get(total.name)
-            made = None if assigned is None or not isinstance(assigned.value, Register) else self.made.get(
-                assigned.value.name
+            made = (
+                None
+                if assigned is None or not isinstance(assigned.value, Register)
+                else self.made.get(assigned.value.name)
             )
             begin = self.declared[total.name].value
-            if made is None or not _adds(made) or made.args[0] is not total or self.uses[made.target.name] != 1:
+            if (
+                made is None
+                or not _adds(made)
+                or made.args[0] is not total
+                or self.uses[made.target.name] != 1
+            ):
                 return None
         else:
             begin = value
