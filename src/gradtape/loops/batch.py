@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from .affine import Affine, Atom, Position, Var, affine, substitute
+from .copies import Copier
 from .ir import (
     Assign,
     Buffer,
@@ -305,7 +306,10 @@ class _Rewriter:
         if start <= row.high:
             own = {old: Buffer(f"{old.name}_rest", old.dtype, old.size, old.role) for old in self.wide}
             self.scratch.extend(own.values())
-            made.append(_Copy(Var(f"{row.name}_rest", start, row.high), row, own).loop(self.plan.loop))
+            rest = Var(f"{row.name}_rest", start, row.high)
+            moved: dict[Buffer, tuple[Buffer, Position]] = {old: (new, 0) for old, new in own.items()}
+            copier = Copier({row: affine(rest)}, moved, suffix="_rest")
+            made.append(For(rest, copier.block(self.plan.loop.body)))
         return made
 
     def _body(self, statements: Sequence[Statement], first: Position) -> list[Statement]:
@@ -484,53 +488,3 @@ class _Rewriter:
 
     def _index(self, buffer: Buffer, index: Position, place: Position) -> Position:
         return index * self.plan.block + place if buffer in self.wide else index
-
-
-class _Copy:
-    """A copy of a loop under other names, for the rows that fill no block."""
-
-    def __init__(self, var: Var, row: Var, own: dict[Buffer, Buffer]) -> None:
-        self.var = var
-        self.values: dict[Atom, Position] = {row: affine(var)}
-        self.own = own
-        self.registers: dict[str, Register] = {}
-
-    def loop(self, loop: For) -> For:
-        return For(self.var, [self._statement(statement) for statement in loop.body])
-
-    def _statement(self, statement: Statement) -> Statement:
-        if isinstance(statement, For):
-            var = Var(f"{statement.var.name}_rest", statement.var.low, statement.var.high)
-            self.values[statement.var] = affine(var)
-            return For(var, [self._statement(inner) for inner in statement.body])
-        if isinstance(statement, Load):
-            buffer, index = (
-                self.own.get(statement.buffer, statement.buffer),
-                substitute(statement.index, self.values),
-            )
-            return Load(self._defined(statement.target), buffer, index)
-        if isinstance(statement, Store):
-            buffer, index = (
-                self.own.get(statement.buffer, statement.buffer),
-                substitute(statement.index, self.values),
-            )
-            return Store(buffer, index, self._number(statement.value))
-        if isinstance(statement, Compute):
-            args = tuple([self._number(arg) for arg in statement.args])
-            target = self._defined(statement.target)
-            return Compute(target, statement.function, statement.body, args, statement.reassociate)
-        if isinstance(statement, Declare):
-            return Declare(self._defined(statement.target), self._number(statement.value))
-        assert isinstance(statement, Assign)
-        return Assign(
-            self.registers.get(statement.target.name, statement.target), self._number(statement.value)
-        )
-
-    def _defined(self, register: Register) -> Register:
-        copy = self.registers[register.name] = Register(f"{register.name}_rest", register.dtype)
-        return copy
-
-    def _number(self, number: Number) -> Number:
-        if isinstance(number, Index):
-            return Index(substitute(number.position, self.values))
-        return self.registers.get(number.name, number) if isinstance(number, Register) else number

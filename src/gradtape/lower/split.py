@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ..kinds.elementwise import Instruction, Intrinsic, Libm, SciPy
-from ..loops.affine import Affine, Atom, Position, Var, affine, interval, substitute
+from ..loops.affine import Affine, Position, Var, affine, interval
 from ..loops.batch import numbers_of, positions_of, walk
+from ..loops.copies import Copier
 from ..loops.ir import (
     Assign,
     Buffer,
@@ -21,7 +22,6 @@ from ..loops.ir import (
     Compute,
     Declare,
     For,
-    Index,
     Load,
     Number,
     Program,
@@ -270,11 +270,12 @@ def _split(plan: _Plan, scratch: list[Buffer]) -> list[Statement]:
     begin: list[Statement] = []
     end: list[Statement] = []
     combine: list[Statement] = []
-    copy = _Copy({row: first + affine(inner)})
+    parts: dict[str, Register] = {}
+    moved: dict[Buffer, tuple[Buffer, Position]] = {}
     for name, step in plan.totals.items():
         total = step.args[0]
         assert isinstance(total, Register)
-        part = copy.registers[name] = Register(f"{name}_part", total.dtype)
+        part = parts[name] = Register(f"{name}_part", total.dtype)
         buffer = Buffer(f"p_{name}", total.dtype, plan.blocks, "scratch")
         scratch.append(buffer)
         begin.append(Declare(part, identity(step.function, total.dtype)))
@@ -286,12 +287,13 @@ def _split(plan: _Plan, scratch: list[Buffer]) -> list[Statement]:
     for buffer in plan.sums:
         part_of = Buffer(f"p_{buffer.name}", buffer.dtype, buffer.size * plan.blocks, "scratch")
         scratch.append(part_of)
-        copy.moved[buffer] = (part_of, affine(block) * buffer.size)
+        moved[buffer] = (part_of, affine(block) * buffer.size)
         element = Var(f"{buffer.name}_clear", 0, buffer.size - 1)
         place = affine(block) * buffer.size + affine(element)
         begin.append(For(element, [Store(part_of, place, identity("add", buffer.dtype))]))
         combine.append(_gathered(buffer, part_of, plan.blocks))
-    body: list[Statement] = [*begin, For(inner, copy.block(plan.loop.body)), *end]
+    copier = Copier({row: first + affine(inner)}, moved, parts)
+    body: list[Statement] = [*begin, For(inner, copier.block(plan.loop.body)), *end]
     made: list[Statement] = [For(block, body, private=tuple(plan.private)), *combine]
     start = row.low + size * plan.blocks
     if start <= row.high:
@@ -302,12 +304,12 @@ def _split(plan: _Plan, scratch: list[Buffer]) -> list[Statement]:
 def _remaining(plan: _Plan, start: int, scratch: list[Buffer]) -> For:
     row = plan.loop.var
     rest = Var(f"{row.name}_left", start, row.high)
-    copy = _Copy({row: affine(rest)})
+    moved: dict[Buffer, tuple[Buffer, Position]] = {}
     for buffer in plan.private:
         own = Buffer(f"{buffer.name}_left", buffer.dtype, buffer.size, "scratch")
         scratch.append(own)
-        copy.moved[buffer] = (own, 0)
-    return For(rest, copy.block(plan.loop.body))
+        moved[buffer] = (own, 0)
+    return For(rest, Copier({row: affine(rest)}, moved).block(plan.loop.body))
 
 
 def _gathered(buffer: Buffer, parts: Buffer, blocks: int) -> For:
@@ -330,39 +332,3 @@ def _gathered(buffer: Buffer, parts: Buffer, blocks: int) -> For:
             )
         ],
     )
-
-
-class _Copy:
-    """A copy of statements at other positions, in other buffers, with other totals."""
-
-    def __init__(self, values: dict[Atom, Position]) -> None:
-        self.values = values
-        self.registers: dict[str, Register] = {}
-        self.moved: dict[Buffer, tuple[Buffer, Position]] = {}
-
-    def block(self, statements: Sequence[Statement]) -> list[Statement]:
-        return [self._statement(statement) for statement in statements]
-
-    def _statement(self, statement: Statement) -> Statement:
-        if isinstance(statement, For):
-            return For(statement.var, self.block(statement.body), statement.lanes)
-        if isinstance(statement, Load):
-            return Load(statement.target, *self._place(statement))
-        if isinstance(statement, Store):
-            return Store(*self._place(statement), self._number(statement.value))
-        if isinstance(statement, Compute):
-            args = tuple([self._number(arg) for arg in statement.args])
-            return Compute(statement.target, statement.function, statement.body, args, statement.reassociate)
-        assert isinstance(statement, Declare | Assign)
-        target = self.registers.get(statement.target.name, statement.target)
-        return type(statement)(target, self._number(statement.value))
-
-    def _place(self, statement: Load | Store) -> tuple[Buffer, Position]:
-        index = substitute(statement.index, self.values)
-        buffer, offset = self.moved.get(statement.buffer, (statement.buffer, 0))
-        return buffer, index + offset
-
-    def _number(self, number: Number) -> Number:
-        if isinstance(number, Index):
-            return Index(substitute(number.position, self.values))
-        return self.registers.get(number.name, number) if isinstance(number, Register) else number
