@@ -130,6 +130,15 @@ def test_what_goes_from_row_to_row_stays_right(function):
     np.testing.assert_allclose(two, function(x), rtol=1e-9, atol=1e-12)
 
 
+def test_one_total_may_be_added_to_by_two_split_loops():
+    def both(x, y):
+        return np.sum(np.tanh(np.concatenate([np.exp(np.sin(x)), np.exp(np.cos(y))])))
+
+    x, y = np.random.default_rng(4).normal(size=(2, N))
+    assert len(split_loops(program_of(both, x, y))) == 2
+    np.testing.assert_allclose(gt.jit(both)(x, y), both(x, y), rtol=1e-12)
+
+
 def test_kernels_of_several_python_threads_share_the_helpers():
     function, data = CASES["curved"]
     args = data()

@@ -61,7 +61,7 @@ def find_lane_sums(inside: Sequence[Statement], shared: set[Buffer], var: Var) -
         bound = any(not isinstance(s.index, int) and var in s.index.variables() for s in stores)
         if len(steps) == len(stores) and sources == reads and not bound and buffer.dtype.char == "d":
             found.buffers[buffer] = Buffer(
-                f"{buffer.name}_lanes", buffer.dtype, buffer.size * LANES, "scratch"
+                f"{buffer.name}_lanes_{var.name}", buffer.dtype, buffer.size * LANES, "scratch"
             )
             found.steps[buffer] = steps[0]
     return found if sum(wide.nbytes for wide in found.buffers.values()) <= ROOM else LaneSums()

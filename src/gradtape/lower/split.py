@@ -276,7 +276,7 @@ def _split(plan: _Plan, scratch: list[Buffer]) -> list[Statement]:
         total = step.args[0]
         assert isinstance(total, Register)
         part = parts[name] = Register(f"{name}_part", total.dtype)
-        buffer = Buffer(f"p_{name}", total.dtype, plan.blocks, "scratch")
+        buffer = Buffer(f"p_{name}_{row.name}", total.dtype, plan.blocks, "scratch")
         scratch.append(buffer)
         begin.append(Declare(part, identity(step.function, total.dtype)))
         end.append(Store(buffer, affine(block), part))
@@ -285,7 +285,7 @@ def _split(plan: _Plan, scratch: list[Buffer]) -> list[Statement]:
         added = Compute(sum_, step.function, step.body, (total, read))
         combine.append(For(turn, [Load(read, buffer, affine(turn)), added, Assign(total, sum_)]))
     for buffer in plan.sums:
-        part_of = Buffer(f"p_{buffer.name}", buffer.dtype, buffer.size * plan.blocks, "scratch")
+        part_of = Buffer(f"p_{buffer.name}_{row.name}", buffer.dtype, buffer.size * plan.blocks, "scratch")
         scratch.append(part_of)
         moved[buffer] = (part_of, affine(block) * buffer.size)
         element = Var(f"{buffer.name}_clear", 0, buffer.size - 1)
