@@ -27,7 +27,7 @@ FLOORS = {
     "__init__": 9,
     "__main__": 9,
 }
-LATE = {"llvmlite", "numba", "scipy", "opt_einsum", "platformdirs", "filelock", "tqdm"}
+LATE = {"llvmlite", "numba", "scipy", "opt_einsum", "platformdirs", "filelock", "matplotlib", "tqdm"}
 """Packages that a function may import when it runs: `import gradtape` is to be quick."""
 
 LATE_FLOORS = {("runtime/program.py", "lower")}

@@ -167,7 +167,7 @@ def test_none_in_a_wrong_place() -> None:
     expect(errors.DtypeError, lambda: gt.asarray(None), "NoneType")
     tape = gt.GradientTape()
     with tape:
-        expect(errors.DtypeError, lambda: tape.watch(None), "None")
+        expect(errors.ArgumentError, lambda: tape.watch(None), "None")
         x = tape.watch(PAIR)
         y = np.sum(x)
     expect(errors.DtypeError, lambda: tape.gradient(None, x), "None")

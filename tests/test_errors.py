@@ -57,6 +57,11 @@ def a_cotangent_of_another_structure() -> None:
     pullback([PAIR])
 
 
+@raises("RuleError")
+def a_gradient_function_that_returns_too_much() -> None:
+    gt.grad(gt.custom_gradient(lambda x: (np.sum(x), lambda upstream: (upstream, upstream))))(PAIR)
+
+
 @raises("UnconnectedError")
 def a_source_without_a_path() -> None:
     with gt.GradientTape() as tape:
@@ -113,6 +118,17 @@ def floats_written_into_integers() -> None:
 @raises("NotDifferentiableError")
 def a_function_without_derivative() -> None:
     gt.grad(lambda z: np.real(np.sign(z)))(1.0 + 2.0j)
+
+
+@raises("UnknownGradientError")
+def a_gradient_that_nobody_watched() -> None:
+    gt.debug.GradientsDebugger().gradient_tensor("hidden")
+
+
+@raises("NumericsError")
+def the_logarithm_of_zero() -> None:
+    with gt.debug.check_numerics():
+        gt.jit(lambda x: np.sum(np.log(x)))(PAIR - 1.0)
 
 
 @raises("TapeError")
@@ -221,8 +237,11 @@ LOCATED = {
     "ConcretizationError",
     "InPlaceError",
     "TapeError",
+    "UnknownGradientError",
+    "NumericsError",
     "NotDifferentiableError",
     "ArgumentError",
+    "RuleError",
     "StructureError",
     "UnconnectedError",
     "StaticArgumentError",

@@ -11,10 +11,22 @@ import typing as _typing
 from . import errors as errors
 from . import ops as _rows  # noqa: F401 - the rows enter themselves
 from .api.check import check_grads as check_grads
+from .api.checkpoint import checkpoint as checkpoint
+from .api.checkpoint import recompute_grad as recompute_grad
 from .api.create import asarray as asarray
 from .api.create import constant as constant
 from .api.create import stop_gradient as stop_gradient
+from .api.custom import custom_gradient as custom_gradient
+from .api.custom import grad_pass_through as grad_pass_through
+from .api.custom_rules import custom_jvp as custom_jvp
+from .api.custom_rules import custom_vjp as custom_vjp
+from .api.ends import UnconnectedGradients as UnconnectedGradients
+from .api.forward import ForwardAccumulator as ForwardAccumulator
+from .api.gradients import AggregationMethod as AggregationMethod
+from .api.gradients import gradients as gradients
+from .api.gradients import hessians as hessians
 from .api.jit import jit as jit
+from .api.naming import name as name
 from .api.tape import GradientTape as GradientTape
 from .api.transform import grad as grad
 from .api.transform import jvp as jvp
@@ -22,15 +34,17 @@ from .api.transform import value_and_grad as value_and_grad
 from .api.transform import vjp as vjp
 from .config import config as config
 from .trace.array import Array as Array
+from .trace.variable import Variable as Variable
 
 if _typing.TYPE_CHECKING:
+    from .api import debug as debug
     from .api import inspect as inspect
 
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
-    """Import `inspect` when it is first used: it brings the compiler with it, which is not needed to run cached kernels."""
-    if name == "inspect":
-        return _importlib.import_module(".api.inspect", __name__)
+    """Import `inspect` and `debug` when they are first used: `inspect` brings the compiler, which cached kernels do not need."""
+    if name in ("debug", "inspect"):
+        return _importlib.import_module(f".api.{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

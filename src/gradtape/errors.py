@@ -6,6 +6,7 @@
     ├── ArgumentError (ValueError)              an argument that cannot be used
     │   ├── ShapeError                          shapes that do not fit together
     │   ├── StructureError                      nested containers that do not match
+    │   ├── RuleError (TypeError)               a custom derivative rule that returns something else than it must
     │   └── UnconnectedError                    no differentiable path from the target to a source
     ├── DtypeError (TypeError)                  a dtype or type that cannot be used
     │   ├── IntegerInputError                   a derivative in an integer was asked for
@@ -16,6 +17,8 @@
     ├── ConcretizationError (TypeError)         float(x), math.sin(x), np.asarray(x) of a traced value in jit
     ├── InPlaceError (ValueError)               an in-place write that NumPy itself would refuse
     ├── NotDifferentiableError (LookupError)    an op that has no derivative
+    ├── UnknownGradientError (LookupError)      a debugger has no gradient of this value
+    ├── NumericsError (FloatingPointError)      check_numerics found a NaN or an infinity
     ├── TapeError (RuntimeError)                a tape used out of order
     ├── LeakedValueError (RuntimeError)         a traced value used after its function has returned
     ├── GradientCheckError (AssertionError)     check_grads found a wrong derivative
@@ -100,6 +103,10 @@ class StructureError(ArgumentError):
     """Nested containers do not match."""
 
 
+class RuleError(ArgumentError, TypeError):
+    """A custom derivative rule is missing, or returned something else than it must."""
+
+
 class UnconnectedError(ArgumentError):
     """There is no differentiable path from the target to a source."""
 
@@ -138,6 +145,26 @@ class InPlaceError(GradtapeError, ValueError):
 
 class NotDifferentiableError(GradtapeError, LookupError):
     """An op on the path has no derivative."""
+
+
+class UnknownGradientError(GradtapeError, LookupError):
+    """A debugger has no gradient of this value."""
+
+
+class NumericsError(GradtapeError, FloatingPointError):
+    """A NaN or an infinity came up while numbers were checked.
+
+    Attributes
+    ----------
+    finding : object
+        The op, the element, and the numbers that made it.
+    """
+
+    def __init__(
+        self, what: str, *, where: Any = None, why: str = "", remedy: str = "", finding: Any = None
+    ) -> None:
+        super().__init__(what, where=where, why=why, remedy=remedy)
+        self.finding = finding
 
 
 class TapeError(GradtapeError, RuntimeError):

@@ -16,6 +16,11 @@ def flatten(tree: Any) -> tuple[list[Any], TreeSpec]:
     return optree.tree_flatten(tree)
 
 
+def flatten_with_none(tree: Any) -> tuple[list[Any], TreeSpec]:
+    """Return what `flatten` returns, but with None as a leaf."""
+    return optree.tree_flatten(tree, none_is_leaf=True)
+
+
 def flatten_up_to(spec: TreeSpec, tree: Any, argument: str, reference: str, where: Any = None) -> list[Any]:
     """Return the parts of `tree` that stand where `spec` has leaves; `where` is a place for the error.
 
@@ -34,9 +39,9 @@ def flatten_up_to(spec: TreeSpec, tree: Any, argument: str, reference: str, wher
         ) from None
 
 
-def place_of_leaf(tree: Any, position: int) -> str:
+def place_of_leaf(tree: Any, position: int, *, none_is_leaf: bool = False) -> str:
     """Return where a leaf stands in its containers, as one would write it: ``['weights'][0]``."""
-    return "".join(f"[{key!r}]" for key in optree.tree_paths(tree)[position])
+    return "".join(f"[{key!r}]" for key in optree.tree_paths(tree, none_is_leaf=none_is_leaf)[position])
 
 
 def unflatten(spec: TreeSpec, leaves: Any) -> Any:

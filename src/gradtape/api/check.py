@@ -94,7 +94,7 @@ def _directional(
 def _random_like(tree: Any, rng: np.random.Generator) -> Any:
     leaves, spec = flatten(tree)
     return unflatten(
-        spec, [_random(np.shape(leaf), np.result_type(leaf, np.float16), rng) for leaf in leaves]
+        spec, [_random(np.shape(leaf), np.result_type(np.asarray(leaf), np.float16), rng) for leaf in leaves]
     )
 
 

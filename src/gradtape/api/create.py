@@ -7,11 +7,14 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError
+from ..ir.builder import here
 from ..ir.graph import Literal, Value
 from ..kinds.operands import as_value, check_dtype
 from ..ops import cast
 from ..trace.array import Array
 from ..trace.handle import Handle, plain
+from ..trace.sites import user_site
+from ..trace.variable import Variable
 
 
 def asarray(a: Any, dtype: Any = None) -> Array:
@@ -27,7 +30,7 @@ def asarray(a: Any, dtype: Any = None) -> Array:
     Returns
     -------
     Array
-        `a` itself where it is an Array of this dtype already.
+        `a` itself where it is an Array of this dtype already; of a Variable, what it holds now.
 
     Examples
     --------
@@ -35,6 +38,8 @@ def asarray(a: Any, dtype: Any = None) -> Array:
     >>> gt.asarray([1, 2], dtype=float)
     Array([1., 2.])
     """
+    if isinstance(a, Variable):
+        a = a.read_value()
     if isinstance(a, Array) and (dtype is None or a.dtype == np.dtype(dtype)):
         return a
     value = as_value(plain(a), "a")
@@ -70,6 +75,7 @@ def constant(a: Any, dtype: Any = None) -> Array:
     if a is None:
         raise ArgumentError("constant got None", remedy="pass an array or a number")
     if isinstance(a, Handle):
+        here.site = user_site()
         return Array(cast.stop_gradient(a.value))
     return Array(_leaf(as_value(np.array(a, dtype), "a")))
 
@@ -92,7 +98,10 @@ def stop_gradient(x: Any) -> Any:
     >>> float(gt.grad(lambda x: x * gt.stop_gradient(x))(3.0))
     3.0
     """
-    return Array(cast.stop_gradient(x.value)) if isinstance(x, Handle) else x
+    if not isinstance(x, Handle):
+        return x
+    here.site = user_site()
+    return Array(cast.stop_gradient(x.value))
 
 
 def _leaf(value: Value) -> Value:

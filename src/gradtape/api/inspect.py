@@ -12,6 +12,7 @@ from ..passes.pipeline import optimise
 from ..runtime.engine import assembly, optimised_llvm
 from ..trace.callsite import Branches, Specialisation
 from ..trace.signature import Call
+from ..trace.variable import Variable
 from .jit import Jitted
 
 
@@ -120,6 +121,9 @@ def _explain_trace(number: int, specialisation: Specialisation) -> list[str]:
         lines.append(
             f"  reads {len(specialisation.captured)} arrays from outside: traced anew when one of them changes"
         )
+    state = specialisation.state
+    if state.read:
+        lines.append(f"  reads {len(state.read)} variables and assigns to {len(state.assigned)}")
     lines.append(f"  workspace: {kernel.workspace} bytes")
     lines.extend(f"  {note}" for note in kernel.notes)
     return lines
@@ -135,7 +139,7 @@ def _describe_key(key: Any) -> str:
         elif leaf[1] == "scalar":
             parts.append(f"{leaf[0]} scalar")
         else:
-            parts.append(f"static {leaf[1]!r}")
+            parts.append("a variable" if issubclass(leaf[0], Variable) else f"static {leaf[1]!r}")
     return f"({', '.join(parts)})"
 
 

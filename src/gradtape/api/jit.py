@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, overload
+from weakref import WeakSet
 
 from ..config import config
 from ..errors import ArgumentError, DtypeError, InternalError
 from ..runtime.callable import FastCallable, vectorcalled
 from ..runtime.entry import NativeFunction
 from ..trace.callsite import CallSite, Specialisation
+from ..trace.instruments import RECORDING
 from ..trace.signature import StaticArguments
 from ..trace.sites import user_site, without_internals
+from .html import jitted_card
 
 CHAIN_LENGTH = 6
+
+_everyone: WeakSet[Jitted] = WeakSet()
 
 
 @vectorcalled
@@ -40,9 +46,13 @@ class Jitted(FastCallable):
         self._answer = answer
         self._chain: list[Specialisation] = []
         site.on_new = self._install
+        _everyone.add(self)
 
     def __repr__(self) -> str:
         return f"<gradtape.jit of {self.site.name}: {self.site.traces} traces>"
+
+    def _repr_html_(self) -> str:
+        return jitted_card(self.site)
 
     def _install(self, specialisation: Specialisation) -> None:
         """Let machine code answer calls like this one, where it can.
@@ -53,11 +63,24 @@ class Jitted(FastCallable):
         if specialisation.native is None or specialisation.program.kernel.loaded is None:
             return
         self._chain = [specialisation, *self._chain[: CHAIN_LENGTH - 1]]
+        self._link()
+
+    def _link(self) -> None:
         fallback: Any = self._answer
         for link in reversed(self._chain[1:]):
             fallback = _bound(link, fallback)
-        self.install(_bound(specialisation, fallback))
+        self.install(_bound(self._chain[0], fallback))
         self.fallback = fallback
+
+    def suspend(self) -> None:
+        """Answer every call in Python."""
+        self.uninstall()
+        self.fallback = self._answer
+
+    def resume(self) -> None:
+        """Let machine code answer again."""
+        if self._chain:
+            self._link()
 
 
 def _bound(specialisation: Specialisation, fallback: Callable[..., Any]) -> NativeFunction:
@@ -65,6 +88,21 @@ def _bound(specialisation: Specialisation, fallback: Callable[..., Any]) -> Nati
     native = specialisation.program.bind(fallback, specialisation.native.statics)
     assert native is not None
     return native
+
+
+@contextmanager
+def running_recorded() -> Iterator[None]:
+    """Run jitted functions as they stand, op by op, while a debugging tool looks on."""
+    RECORDING.tools += 1
+    for function in list(_everyone):
+        function.suspend()
+    try:
+        yield
+    finally:
+        RECORDING.tools -= 1
+        if not RECORDING.tools:
+            for function in list(_everyone):
+                function.resume()
 
 
 @overload
@@ -96,7 +134,8 @@ def jit(
     ----------
     function : callable
         Ordinary NumPy code: ndarrays and numbers in nested containers in, the same out. It must compute its result from its arguments
-        and must not depend on what changes outside; arrays that it reads from outside are taken as they are at the trace.
+        and must not depend on what changes outside; arrays that it reads from outside are taken as they are at the trace. State that
+        changes belongs in a `Variable`: its content is read, and assigned to, at each call.
     static_argnums : int or sequence of int, optional
         Positions of arguments that are part of the program: each new value is traced anew. Strings, None, booleans and other objects
         that are no numbers are static without being named.

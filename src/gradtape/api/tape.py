@@ -3,56 +3,101 @@
 from __future__ import annotations
 
 import threading
-import typing
+import weakref
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
-from typing import Any, Final, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from ..errors import (
-    ArgumentError,
-    DtypeError,
-    IntegerWatchWarning,
-    ShapeError,
-    TapeError,
-    UnconnectedError,
-    warn,
-)
+from ..errors import ArgumentError, DtypeError, IntegerWatchWarning, TapeError, warn
 from ..ir.builder import here
-from ..ir.graph import Literal, Mark, Value, literal
+from ..ir.graph import Literal, Mark, Value
 from ..ir.types import is_inexact
-from ..kinds.operands import as_value, broadcast_to
-from ..ops.cast import convert
+from ..kinds.operands import as_value
 from ..trace.array import Array
-from ..trace.handle import Handle
+from ..trace.contexts import Watcher, contexts
+from ..trace.log import note_watch
 from ..trace.replay import gradients
 from ..trace.sites import user_site
-from ..trees import flatten, place_of_leaf, unflatten
-from .convention import flipped
+from ..trace.variable import Variable
+from ..trees import flatten_with_none, place_of_leaf, unflatten
+from .ends import (
+    Source,
+    UnconnectedGradients,
+    array_leaves,
+    completed,
+    gathered,
+    seeds_for,
+    unconnected_choice,
+    unliteral,
+)
+from .html import tape_card
 
-Unconnected: TypeAlias = typing.Literal["none", "zero", "raise"]
-UNCONNECTED: Final = typing.get_args(Unconnected)
 
+class _Record(Watcher):
+    """What a tape has seen: the mark that its values carry, and the variables that were read.
 
-class _Recording(Mark):
-    """Follows what a tape has seen; it records on the thread that entered the tape."""
+    Parameters
+    ----------
+    accessed : bool
+        Whether trainable variables are followed without being asked for.
+    """
 
-    __slots__ = ()
+    __slots__ = ("_accessed", "_asked_for", "_readings", "mark", "variables")
+
+    def __init__(self, accessed: bool) -> None:
+        self.mark = Mark(threading.get_ident())
+        self.mark.recording = False
+        self.variables: dict[int, Variable] = {}
+        self._accessed = accessed
+        self._asked_for: set[int] = set()
+        self._readings: dict[int, weakref.WeakValueDictionary[int, Value]] = {}
+
+    def mark_for(self, variable: Any) -> Mark | None:
+        return self.mark if self.mark.recording and self.wants(variable) else None
+
+    def note(self, variable: Any, value: Value) -> None:
+        self.variables[variable.serial] = variable
+        self._readings.setdefault(variable.serial, weakref.WeakValueDictionary())[id(value)] = value
+
+    def wants(self, variable: Variable) -> bool:
+        """Return whether readings of a variable are followed while the tape records."""
+        return (self._accessed and variable.trainable) or variable.serial in self._asked_for
+
+    def ask_for(self, variable: Variable) -> None:
+        """Follow a variable from here on, trainable or not."""
+        self.variables[variable.serial] = variable
+        self._asked_for.add(variable.serial)
+
+    def readings(self, variable: Variable) -> tuple[Value, ...]:
+        """Return what was read of a variable and is still in use."""
+        return tuple(self._readings.get(variable.serial, {}).values())
+
+    def close(self) -> None:
+        """Give up the record; which variables were watched stays known."""
+        self.mark.recording = False
+        self.mark.over = True
+        self._readings.clear()
 
 
 class GradientTape:
-    """Record operations on watched arrays, and differentiate what was recorded.
+    """Record operations on watched arrays and variables, and differentiate what was recorded.
 
     Parameters
     ----------
     persistent : bool, default False
         Whether `gradient` may be called more than once. A one-shot tape stops recording when asked for a gradient.
+    watch_accessed_variables : bool, default True
+        Whether trainable variables are watched when they are read; otherwise only what `watch` is told.
 
     Notes
     -----
-    Operations are recorded while the tape is active and one of their inputs is watched; results are then watched as well. Nothing is
-    computed until somebody looks at a number. A gradient taken while another tape records is recorded by that tape, so derivatives of any
-    order need no more than nested tapes. The interface is TensorFlow's (Abadi et al., OSDI 2016).
+    Operations are recorded while the tape is active and one of their inputs is watched; results are then watched as well. What runs on
+    another thread is not recorded. Nothing is computed until somebody looks at a number. A gradient taken while another tape records is
+    recorded by that tape, so derivatives of any order need no more than nested tapes. Leaving the block and entering it again
+    continues the record. The interface is TensorFlow's (Abadi et al., OSDI 2016).
 
     Examples
     --------
@@ -64,117 +109,216 @@ class GradientTape:
     Array([2., 4.])
     """
 
-    def __init__(self, persistent: bool = False) -> None:
-        if not isinstance(persistent, bool | np.bool_):
-            raise DtypeError(
-                f"persistent must be a bool, got a {type(persistent).__name__}",
-                where=user_site(),
-                remedy="gt.GradientTape(persistent=True)",
-            )
+    def __init__(self, persistent: bool = False, watch_accessed_variables: bool = True) -> None:
+        self._record: _Record | None = None
+        for argument, given in (
+            ("persistent", persistent),
+            ("watch_accessed_variables", watch_accessed_variables),
+        ):
+            if not isinstance(given, bool | np.bool_):
+                raise DtypeError(
+                    f"{argument} must be a bool, got a {type(given).__name__}",
+                    where=user_site(),
+                    remedy=f"gt.GradientTape({argument}={bool(given) if isinstance(given, int) else True})",
+                )
         self._persistent = bool(persistent)
-        self._mark: Mark | None = None
-        self._thread: int | None = None
+        self._accessed = bool(watch_accessed_variables)
+        self._active = False
         self._used = False
 
     def __enter__(self) -> GradientTape:
-        if self._mark is not None and self._mark.recording:
+        if self._active and not self._used:
             raise ArgumentError(
                 "this tape is recording already",
                 where=user_site(),
                 remedy="leave its with block first, or make another tape",
             )
-        if self._mark is None or self._used:
-            self._mark = _Recording()
+        if self._record is None or self._used:
+            self._record = _Record(self._accessed)
             self._used = False
-        self._mark.recording = True
-        self._thread = threading.get_ident()
+        self._active = True
+        self._record.mark.thread = threading.get_ident()
+        self._record.mark.recording = True
+        contexts.stack.append(self._record)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._mark is not None:
-            self._mark.recording = False
+        self._active = False
+        if self._record is not None:
+            self._record.mark.recording = False
+            if self._record in contexts.stack:
+                contexts.stack.remove(self._record)
+
+    def __del__(self) -> None:
+        if self._record is not None:
+            self._record.close()
 
     def __repr__(self) -> str:
-        state = (
+        return f"<GradientTape: {self._state()}{', persistent' if self._persistent else ''}>"
+
+    def _repr_html_(self) -> str:
+        return tape_card(self._state(), self._persistent, self.mark)
+
+    def _state(self) -> str:
+        return (
             "new"
-            if self._mark is None
+            if self._record is None
             else "used"
             if self._used
             else "recording"
-            if self._mark.recording
+            if self._record.mark.recording
             else "recorded"
         )
-        return f"<GradientTape: {state}{', persistent' if self._persistent else ''}>"
+
+    @property
+    def mark(self) -> Mark | None:
+        """What the values that this tape follows carry; None while it was never entered."""
+        return None if self._record is None else self._record.mark
 
     def watch(self, x: Any) -> Any:
-        """Follow arrays from here on.
+        """Follow arrays and variables from here on.
 
         Parameters
         ----------
-        x : Array, array_like, or nests of them
-            An Array is watched in place. What is not an Array is copied into one: use what is returned.
+        x : Array, Variable, array_like, or nests of them
+            Arrays and variables are watched in place. What is neither is copied into an Array: use what is returned.
 
         Returns
         -------
-        nest of Array
+        nest of Array or Variable
             `x`, with Arrays for ndarrays and numbers.
 
         Raises
         ------
         TapeError
             If the tape was never entered, or its record has been used.
+        ArgumentError
+            For None.
         DtypeError
             For what holds no numbers.
         """
-        mark = self._live("watch")
+        record = self._live("watch")
         here.site = user_site()
-        if x is None:
-            raise DtypeError(
-                "watch got None", where=user_site(), remedy="pass an array, a number, or a nest of these"
-            )
-        leaves, spec = flatten(x)
-        return unflatten(spec, [self._watch(leaf, mark) for leaf in leaves])
+        leaves, spec = flatten_with_none(x)
+        watched = []
+        for position, leaf in enumerate(leaves):
+            if leaf is None:
+                place = "" if x is None else f" (at {place_of_leaf(x, position, none_is_leaf=True)})"
+                raise ArgumentError(
+                    f"watch got None{place}, of type NoneType",
+                    where=here.site,
+                    remedy="pass an array, a variable, a number, or a nest of these",
+                )
+            watched.append(leaf if isinstance(leaf, Array) else Array(unliteral(as_value(leaf, "x"))))
+        for array in watched:
+            if not is_inexact(array.dtype):
+                warn(
+                    IntegerWatchWarning,
+                    f"watch got an array of {array.dtype}",
+                    where=here.site,
+                    why="integers and booleans have no gradient: it will be None",
+                    remedy="x.astype(float)",
+                )
+        for array in watched:
+            if isinstance(array, Variable):
+                record.ask_for(array)
+            else:
+                _mark(array, record.mark)
+        return unflatten(spec, watched)
 
-    def _watch(self, leaf: Any, mark: Mark) -> Array:
-        array = leaf if isinstance(leaf, Array) else Array(_unliteral(as_value(leaf, "x")))
-        value = array.value
-        if isinstance(value, Literal):
-            array.rebind(_unliteral(value))
-            value = array.value
-        if not is_inexact(value.dtype):
-            warn(
-                IntegerWatchWarning,
-                f"watch got an array of {value.dtype}",
-                where=here.site,
-                why="integers and booleans have no gradient: it will be None",
-                remedy="x.astype(float)",
-            )
-        if mark not in value.marks:
-            value.marks = (*value.marks, mark)
-        return array
+    def watched_variables(self) -> tuple[Variable, ...]:
+        """Return the variables that the present record follows, in the order in which they were made."""
+        variables = {} if self._record is None else self._record.variables
+        return tuple(variables[serial] for serial in sorted(variables))
+
+    def stop_recording(self) -> AbstractContextManager[None]:
+        """Return a context in which nothing is recorded, and no variable is watched.
+
+        Returns
+        -------
+        context manager
+            What is computed inside of it counts as constant. Recording goes on afterwards, also after an exception.
+
+        Raises
+        ------
+        TapeError
+            If the tape was never entered, or its record has been used.
+        ArgumentError
+            If it is not recording.
+
+        Examples
+        --------
+        >>> import gradtape as gt
+        >>> with gt.GradientTape() as tape:
+        ...     x = tape.watch(3.0)
+        ...     with tape.stop_recording():
+        ...         scale = 1 / x
+        ...     y = x * scale
+        >>> round(float(tape.gradient(y, x)), 4)
+        0.3333
+        """
+        record = self._live("stop_recording")
+        if not record.mark.recording:
+            raise self._not_recording("stop_recording")
+        return self._stopped(record)
+
+    @contextmanager
+    def _stopped(self, record: _Record) -> Iterator[None]:
+        record.mark.recording = False
+        try:
+            yield
+        finally:
+            if self._active and not self._used and self._record is record:
+                record.mark.recording = True
+
+    def reset(self) -> None:
+        """Forget what was recorded and watched, and go on recording.
+
+        Raises
+        ------
+        ArgumentError
+            If the tape is not recording.
+
+        Examples
+        --------
+        >>> import gradtape as gt
+        >>> with gt.GradientTape() as tape:
+        ...     x = tape.watch(3.0)
+        ...     tape.reset()
+        ...     y = x * x
+        >>> tape.gradient(y, x) is None
+        True
+        """
+        old = self._record
+        if old is None or not old.mark.recording:
+            raise self._not_recording("reset")
+        fresh = self._record = _Record(self._accessed)
+        fresh.mark.recording = True
+        contexts.stack[contexts.stack.index(old)] = fresh
+        old.close()
 
     def gradient(
         self,
         target: Any,
         sources: Any,
         output_gradients: Any = None,
-        unconnected_gradients: Unconnected = "none",
+        unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
     ) -> Any:
         """Return the gradient of `target` in `sources`.
 
         Parameters
         ----------
-        target : Array or nest of Arrays
+        target : Array, Variable or nest of them
             What to differentiate; several targets, and the elements of arrays, are summed.
-        sources : Array or nest of Arrays
-            What to differentiate in: watched arrays, or anything computed from them.
+        sources : Array, Variable or nest of them
+            What to differentiate in: watched arrays and variables, or anything computed from them. All readings of a variable add up.
         output_gradients : array_like or nest of them, optional
-            One weight per target, of its shape, in place of ones.
-        unconnected_gradients : {"none", "zero", "raise"}, default "none"
-            What stands for a source from which no differentiable path leads to a target: None, zeros of the
-            source's shape, or an error.
+            One weight per target, of its shape, in place of ones. They are matched by position.
+        unconnected_gradients : UnconnectedGradients or {"none", "zero", "raise"}, default "none"
+            What stands for a source from which no differentiable path leads to a target: None, zeros of the source's shape, or an
+            error.
 
         Returns
         -------
@@ -186,137 +330,115 @@ class GradientTape:
         TapeError
             If the tape was never entered, or is a one-shot tape whose record has been used.
         DtypeError
-            If a source or target is no Array.
+            If a source or target is None, or not an array.
+        ArgumentError
+            If a source or target is an ndarray or number; for an unknown `unconnected_gradients`.
         ShapeError
             If `output_gradients` does not match the targets.
         UnconnectedError
             If there is no path, and that is to be an error.
         """
-        mark = self._live("gradient")
+        record = self._live("gradient")
         here.site = user_site()
-        if unconnected_gradients not in UNCONNECTED:
-            raise ArgumentError(
-                f"gradient: unconnected_gradients is {unconnected_gradients!r}",
-                where=here.site,
-                remedy='choose "none", "zero" or "raise"',
-            )
-        targets = [self._followed(leaf, "target") for leaf in _leaves(target, "target")]
-        source_leaves, spec = flatten(sources)
-        if sources is None:
-            raise DtypeError(
-                "gradient got None as sources", where=user_site(), remedy="pass the arrays that were watched"
-            )
-        starts = [self._followed(leaf, "source") for leaf in source_leaves]
-        seeds = _seeds(targets, output_gradients)
-        recording = mark.recording
-        if not self._persistent:
-            mark.recording = False
-        chosen = [
-            (value, seed)
-            for value, seed in zip(targets, seeds, strict=True)
-            if mark in value.marks and is_inexact(value.dtype)
-        ]
-        pulled = gradients(
-            [v for v, _ in chosen], starts, [s for _, s in chosen], mark, last=not self._persistent
-        )
-        found = [
-            part if mark in begin.marks and is_inexact(begin.dtype) else None
-            for part, begin in zip(pulled, starts, strict=True)
-        ]
-        if unconnected_gradients == "raise" and None in found:
-            mark.recording = recording
-            raise _unconnected(sources, found.index(None))
-        if not self._persistent:
-            self._used = True
-        if unconnected_gradients == "zero":
-            found = [
-                broadcast_to(literal(0, begin.dtype), begin.shape) if part is None else part
-                for part, begin in zip(found, starts, strict=True)
-            ]
-        return unflatten(spec, [None if part is None else Array(_unliteral(flipped(part))) for part in found])
+        choice = unconnected_choice(unconnected_gradients, "gradient")
+        target_leaves, _ = array_leaves(target, "target", "gradient")
+        source_leaves, spec = array_leaves(sources, "source", "gradient")
+        targets = [_target_value(leaf, record) for leaf in target_leaves]
+        starts = [_source(leaf, record) for leaf in source_leaves]
+        seeds = seeds_for(output_gradients, targets, "gradient")
+        with self._asked(record):
+            parts = _pulled(record.mark, targets, seeds, starts, last=not self._persistent)
+            found = completed(parts, starts, choice, sources)
+        return unflatten(spec, [None if part is None else Array(unliteral(part)) for part in found])
 
-    def _live(self, caller: str) -> Mark:
-        if self._mark is None:
+    @contextmanager
+    def _asked(self, record: _Record) -> Iterator[None]:
+        """Let a one-shot tape give up its record, unless the asking fails."""
+        if self._persistent:
+            yield
+            return
+        recording = record.mark.recording
+        record.mark.recording = False
+        try:
+            yield
+        except BaseException:
+            record.mark.recording = recording
+            raise
+        self._used = True
+        record.close()
+
+    def _live(self, caller: str) -> _Record:
+        """Return the record that a call of `caller` is about."""
+        if self._record is None:
             raise TapeError(
                 f"{caller} on a tape that was never entered",
-                where=user_site(3),
+                where=user_site(),
                 why="a tape records, and watches, only inside its with block",
                 remedy="with gt.GradientTape() as tape: ...",
             )
         if self._used:
             raise TapeError(
                 f"{caller} on a one-shot tape whose record has been used",
-                where=user_site(3),
+                where=user_site(),
                 why="it gives up its record with the first gradient, so that the memory can be used again",
                 remedy="make it with gt.GradientTape(persistent=True) to ask for several gradients",
             )
-        return self._mark
+        return self._record
 
     @staticmethod
-    def _followed(leaf: Any, role: str) -> Value:
-        if isinstance(leaf, Handle):
-            return leaf.value
-        if isinstance(leaf, np.ndarray | np.generic | int | float | complex):
-            raise ArgumentError(
-                f"gradient got a plain {type(leaf).__name__} as a {role}",
-                where=user_site(4),
-                why="a tape follows Arrays; an ndarray or number does not know where it came from",
-                remedy="use what watch returns: x = tape.watch(x)",
-            )
-        raise DtypeError(
-            f"gradient got a {type(leaf).__name__} as a {role}",
-            where=user_site(4),
-            remedy="pass Arrays, or nests of them",
+    def _not_recording(caller: str) -> ArgumentError:
+        return ArgumentError(
+            f"{caller} on a tape that is not recording",
+            where=user_site(),
+            remedy=f"call tape.{caller}() inside of the tape's with block",
         )
 
 
-def _unconnected(sources: Any, position: int) -> UnconnectedError:
-    return UnconnectedError(
-        f"no differentiable path leads from sources{place_of_leaf(sources, position)} to the target",
-        where=here.site,
-        why="the source was not watched before it was used, was not used, or the way leads through something "
-        "without a derivative (an integer, x.numpy(), stop_gradient)",
-        remedy='watch it first and stay with arrays, or take zeros: unconnected_gradients="zero"',
+def _mark(array: Array, mark: Mark) -> None:
+    """Let a tape follow an array from here on."""
+    value = array.value
+    if isinstance(value, Literal):
+        array.rebind(unliteral(value))
+        value = array.value
+    if mark not in value.marks:
+        value.marks = (*[other for other in value.marks if not other.over], mark)
+        note_watch(value, mark, here.site)
+
+
+def _target_value(leaf: Any, record: _Record) -> Value:
+    if not isinstance(leaf, Variable):
+        value: Value = leaf.value
+        return value
+    known = record.readings(leaf)
+    if known or not record.wants(leaf):
+        return known[0] if known else leaf.value
+    reading = leaf.reading_for(record.mark)
+    record.note(leaf, reading)
+    return reading
+
+
+def _source(leaf: Any, record: _Record) -> Source:
+    values = record.readings(leaf) if isinstance(leaf, Variable) else (leaf.value,)
+    followed = is_inexact(leaf.dtype)
+    return Source(
+        leaf.shape, leaf.dtype, tuple(value for value in values if followed and record.mark in value.marks)
     )
 
 
-def _leaves(target: Any, role: str) -> list[Any]:
-    if target is None:
-        raise DtypeError(
-            f"gradient got None as {role}", where=user_site(3), remedy="pass the Array that was computed"
-        )
-    return flatten(target)[0]
-
-
-def _seeds(targets: list[Value], given: Any) -> list[Value]:
-    if given is None:
-        return [broadcast_to(literal(1, target.dtype), target.shape) for target in targets]
-    leaves = flatten(given)[0] if len(targets) != 1 else [given]
-    if len(leaves) != len(targets):
-        raise ShapeError(
-            f"output_gradients has {len(leaves)} entries for {len(targets)} targets",
-            where=user_site(3),
-            remedy="give one array per target, in the same order",
-        )
-    seeds = []
-    for leaf, target in zip(leaves, targets, strict=True):
-        value = leaf.value if isinstance(leaf, Handle) else as_value(leaf, "output_gradients")
-        if value.shape != target.shape:
-            raise ShapeError(
-                f"output_gradients has an entry of shape {value.shape} for a target of shape {target.shape}",
-                where=user_site(3),
-                remedy=f"give an array of shape {target.shape}",
-            )
-        if not np.can_cast(value.dtype, target.dtype, "same_kind"):
-            raise DtypeError(
-                f"output_gradients has an entry of dtype {value.dtype} for a target of dtype {target.dtype}",
-                where=user_site(3),
-                remedy="convert it first",
-            )
-        seeds.append(flipped(convert(value, target.dtype)))
-    return seeds
-
-
-def _unliteral(value: Value) -> Value:
-    """Return a literal as an array of rank 0, which can be followed and computed."""
-    return Value(value.aval, data=value.data) if isinstance(value, Literal) else value
+def _pulled(
+    mark: Mark, targets: list[Value], seeds: list[Value], sources: list[Source], *, last: bool
+) -> list[Value | None]:
+    """Return the gradient of the targets in each source, along values that carry `mark`."""
+    chosen = [
+        (value, seed)
+        for value, seed in zip(targets, seeds, strict=True)
+        if mark in value.marks and is_inexact(value.dtype)
+    ]
+    parts = gradients(
+        [value for value, _ in chosen],
+        [value for source in sources for value in source.values],
+        [seed for _, seed in chosen],
+        mark,
+        last=last,
+    )
+    return gathered(sources, parts)

@@ -23,6 +23,7 @@ from ..ir.types import is_inexact
 from ..kinds.operands import as_value, broadcast_to
 from ..ops.cast import convert, identity
 from ..trace.array import Array
+from ..trace.contexts import Scope, inside
 from ..trace.force import force
 from ..trace.handle import Handle
 from ..trace.signature import EVERYTHING_TRACED
@@ -124,6 +125,7 @@ def _value_and_grad(
         mark.recording = False
         target = _scalar(value, caller)
         cotangents = pull_back([target], starts, [_one(target)], lambda v: mark not in v.marks)
+        mark.over = True
         gradients = [
             Array(zeros_like_start(begin) if cotangent is None else flipped(cotangent))
             for begin, cotangent in zip(starts, cotangents, strict=True)
@@ -146,8 +148,14 @@ def check_callable(function: Any, caller: str) -> None:
 
 
 def inner(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what to call inside of a recording: the body of a jitted function rather than its native entry."""
-    return function.site.function if isinstance(function, Jitted) else function
+    """Return what to call inside of a recording: the body of a jitted function rather than its native entry, in a scope of its own."""
+    body = function.site.function if isinstance(function, Jitted) else function
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with inside(Scope()):
+            return body(*args, **kwargs)
+
+    return run
 
 
 def start(leaf: Any, mark: Mark, argument: str) -> Value:
@@ -388,6 +396,7 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     results, result_spec = flatten(result)
     targets = [_result_value(leaf) for leaf in results]
     pushed = push_forward(targets, starts, seeds, lambda v: mark not in v.marks)
+    mark.over = True
     outgoing = [
         zeros_like_start(target) if tangent is None else tangent
         for target, tangent in zip(targets, pushed, strict=True)
@@ -427,6 +436,6 @@ def _results(values: Sequence[Value], recorded: bool) -> list[Any]:
         broadcast_to(value, ()) if isinstance(value, Literal) and not value.ndim else value
         for value in values
     ]
-    if recorded:
+    if recorded or any(mark.recording for value in values for mark in value.marks):
         return [Array(value) for value in values]
     return [array.copy() if array.ndim else array[()] for array in force(values)]

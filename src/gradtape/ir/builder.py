@@ -42,8 +42,12 @@ def emit_all(op: Op, inputs: Sequence[Value], **params: Any) -> tuple[Value, ...
     types = op.infer([operand.aval for operand in operands], params)
     node = Node(op, operands, params, here.site)
     marks = merge_marks(operands)
-    node.outs = tuple(Value(type_, node, index, None, marks) for index, type_ in enumerate(types))
-    return node.outs
+    if len(types) == 1:
+        out = Value(types[0], node, 0, None, marks)
+        node.set_out(out)
+        return (out,)
+    node.outs = outs = tuple([Value(type_, node, index, None, marks) for index, type_ in enumerate(types)])
+    return outs
 
 
 def emit(op: Op, inputs: Sequence[Value], **params: Any) -> Value:

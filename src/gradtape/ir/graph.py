@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,12 +24,37 @@ class Mark:
     """Somebody who follows values: a tape or the trace of a jitted function.
 
     The outputs of a node carry those marks of its inputs that are recording while the node is made.
+
+    Parameters
+    ----------
+    thread : int, optional
+        The thread whose nodes are recorded; by default all.
+
+    Attributes
+    ----------
+    over : bool
+        Whether nobody will ask again how the marked values came to be.
     """
 
-    __slots__ = ("__weakref__", "recording")
+    __slots__ = ("__weakref__", "_active", "over", "thread")
 
-    def __init__(self) -> None:
-        self.recording = True
+    def __init__(self, thread: int | None = None) -> None:
+        self._active = True
+        self.thread = thread
+        self.over = False
+
+    @property
+    def recording(self) -> bool:
+        """Whether nodes made on this thread now are followed."""
+        return self._active and (self.thread is None or self.thread == get_ident())
+
+    @recording.setter
+    def recording(self, active: bool) -> None:
+        self._active = active
+
+
+RELEASED = -1
+"""The index of a value that was computed and whose node was given up."""
 
 
 class Value:
@@ -177,6 +203,10 @@ class Site:
         return f"{self.filename}:{self.line} in {self.function}"
 
 
+def _nobody() -> None:
+    """Stand for a reference to a value that was not made yet."""
+
+
 class Node:
     """One application of an op to values.
 
@@ -191,6 +221,7 @@ class Node:
         self.inputs = inputs
         self.params = params
         self.site = site
+        self._outs: list[Callable[[], Value | None]] = []
 
     @property
     def outs(self) -> tuple[Value, ...]:
@@ -205,6 +236,18 @@ class Node:
         self._outs = [weakref.ref(out) for out in outs]
         self._types = tuple([out.aval for out in outs])
         self._marks = outs[0].marks if outs else ()
+
+    def set_types(self, types: tuple[Aval, ...]) -> None:
+        """Say what the outputs are; they are made when somebody asks for them."""
+        self._outs = [_nobody] * len(types)
+        self._types = types
+        self._marks = ()
+
+    def copy(self, inputs: tuple[Value, ...]) -> Node:
+        """Return the same application of the op to other values of the same types."""
+        copy = Node(self.op, inputs, self.params, self.site)
+        copy.set_types(self._types)
+        return copy
 
     def set_out(self, out: Value) -> None:
         """Make `out` the only output: `outs`, quicker."""
@@ -271,7 +314,10 @@ class Graph:
 
 
 def extract(
-    outputs: Iterable[Value], inputs: Iterable[Value] = (), stop: Callable[[Value], bool] | None = None
+    outputs: Iterable[Value],
+    inputs: Iterable[Value] = (),
+    stop: Callable[[Value], bool] | None = None,
+    follow: Callable[[Node], Sequence[Value]] | None = None,
 ) -> tuple[list[Node], list[Value]]:
     """Collect what computes `outputs`.
 
@@ -283,6 +329,8 @@ def extract(
         Where to stop, even if a node computes them.
     stop : callable, optional
         Further values to stop at: a predicate. By default values whose data are known.
+    follow : callable, optional
+        Which inputs of a node the walk follows. By default all.
 
     Returns
     -------
@@ -318,7 +366,8 @@ def extract(
             if node in done:
                 continue
             stack.append((None, node))
-            stack.extend([(operand, None) for operand in reversed(node.inputs) if operand not in seen])
+            operands = node.inputs if follow is None else follow(node)
+            stack.extend([(operand, None) for operand in reversed(operands) if operand not in seen])
     return nodes, leaves
 
 

@@ -47,7 +47,7 @@ def print_graph(graph: Graph) -> str:
             lines.append(f"    # {place}")
             last = place
         for out in node.outs:
-            names[out] = f"v{count}"
+            names[out] = _given(out, names) or f"v{count}"
             count += 1
         targets = ", ".join(f"{names[out]}: {_type(out.aval)}" for out in node.outs)
         arguments = [_operand(value, names) for value in node.inputs]
@@ -71,13 +71,16 @@ def identifier(name: str) -> str:
 
 def _input_names(graph: Graph) -> dict[Value, str]:
     names: dict[Value, str] = {}
-    taken: set[str] = set()
     for number, value in enumerate(graph.inputs):
-        name = value.name or ""
-        usable = name.isidentifier() and not keyword.iskeyword(name) and name not in taken
-        names[value] = name if usable and name[:1] not in "vc" else f"x{number}"
-        taken.add(names[value])
+        names[value] = _given(value, names) or f"x{number}"
     return names
+
+
+def _given(value: Value, names: dict[Value, str]) -> str:
+    """Return the name that the user gave a value, if it can stand in the program."""
+    name = value.name or ""
+    usable = name.isidentifier() and not keyword.iskeyword(name) and name not in names.values()
+    return name if usable and not re.fullmatch(r"[cvx]\d+", name) else ""
 
 
 def _type(type_: Aval) -> str:

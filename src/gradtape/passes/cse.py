@@ -23,12 +23,10 @@ def merge_equal(graph: Graph) -> Graph:
         earlier = found.get(key)
         if earlier is not None:
             return earlier
+        if operands != node.inputs:
+            found[key] = outs = node.copy(operands).outs
+            return outs
         found[key] = node.outs
-        if operands != inputs or operands != node.inputs:
-            copy = Node(node.op, operands, node.params, node.site)
-            copy.outs = tuple(Value(out.aval, copy, out.index) for out in node.outs)
-            found[key] = copy.outs
-            return copy.outs
         return None
 
     return rewrite(graph, rule)

@@ -38,8 +38,7 @@ def expand_formula(op: Elementwise, inputs: tuple[Value, ...], node: Node) -> Va
             assert isinstance(inner.op, Elementwise)
             becomes[inner.out] = expand_formula(inner.op, operands, inner)
         elif operands != inner.inputs:
-            copy = Node(inner.op, operands, inner.params, inner.site)
-            copy.outs = tuple(Value(out.aval, copy, out.index) for out in inner.outs)
+            copy = inner.copy(operands)
             becomes.update(zip(inner.outs, copy.outs, strict=True))
     return becomes.get(result, result)
 

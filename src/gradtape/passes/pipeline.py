@@ -8,6 +8,7 @@ from typing import Final
 from ..ir.graph import Graph
 from ..ir.verify import verify
 from .algebra import simplify
+from .control import lift_barriers, open_custom_calls
 from .cse import merge_equal
 from .dce import drop_unused
 from .expand_bodies import expand_bodies
@@ -22,6 +23,7 @@ Pass = Callable[[Graph], Graph]
 
 PASSES: Final[tuple[Pass, ...]] = (
     inline_calls,
+    open_custom_calls,
     drop_unused,
     expand_bodies,
     fold_numbers,
@@ -40,6 +42,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     merge_equal,
     pack_operands,
     merge_equal,
+    lift_barriers,
     drop_unused,
 )
 """In this order: formulas open up, numbers fold, and what is equal is merged before and after what is

@@ -31,20 +31,13 @@ def _rewritten(graph: Graph, rule: Rule) -> Graph:
         here.site = node.site
         outs = rule(node, inputs)
         if outs is None and inputs != node.inputs:
-            outs = copy_node(node, inputs).outs
+            outs = node.copy(inputs).outs
         if outs is not None:
             changed = True
             becomes.update(zip(node.outs, outs, strict=True))
     if not changed:
         return graph
     return with_outputs(graph, becomes)
-
-
-def copy_node(node: Node, inputs: tuple[Value, ...]) -> Node:
-    """Return the same application of an op to other values of the same types."""
-    copy = Node(node.op, inputs, node.params, node.site)
-    copy.outs = tuple(Value(out.aval, copy, out.index) for out in node.outs)
-    return copy
 
 
 def with_outputs(graph: Graph, becomes: dict[Value, Value]) -> Graph:
@@ -67,7 +60,7 @@ def closed(graph: Graph) -> Graph:
     becomes = {value: Value(value.aval, data=None if value in inputs else value.data) for value in leaves}
     nodes = []
     for node in graph.nodes:
-        copy = copy_node(node, tuple([becomes.get(value, value) for value in node.inputs]))
+        copy = node.copy(tuple([becomes.get(value, value) for value in node.inputs]))
         becomes.update(zip(node.outs, copy.outs, strict=True))
         nodes.append(copy)
     return Graph(

@@ -17,7 +17,7 @@ from ..kinds.contract import Contract
 from ..kinds.elementwise import Elementwise
 from ..kinds.reduction import Reduction
 from ..kinds.registry import ROWS
-from .rewrite import copy_node, with_outputs
+from .rewrite import with_outputs
 
 MANY: Final = 256
 """Rows from which walking them once pays."""
@@ -150,7 +150,7 @@ class _Mover:
             table[node.out] = moved
             return
         inputs = tuple([self._as_was(value) for value in node.inputs])
-        copy = node if inputs == node.inputs else copy_node(node, inputs)
+        copy = node if inputs == node.inputs else node.copy(inputs)
         self._plain.update(zip(node.outs, copy.outs, strict=True))
 
     def _as_was(self, value: Value) -> Value:

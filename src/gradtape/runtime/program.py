@@ -178,9 +178,7 @@ def repeated_program(graph: Graph, *, at_once: bool) -> Program | None:
     at_once : bool
         Whether it is heavy enough to be compiled at first sight.
     """
-    key = structure(graph.inputs, graph.nodes, graph.outputs)
-    if key is None:
-        return program_for(graph) if at_once else None
+    key: Any = structure(graph.inputs, graph.nodes, graph.outputs) or fingerprint(graph)
     known = _sightings.pop(key, None)
     if known is None and not at_once:
         kernel = None

@@ -15,10 +15,11 @@ from ..kinds.operands import as_value
 from ..kinds.registry import HOOKS
 from ..ops.indexing import Basic, parse_index, setitem
 from . import concrete
+from .cards import array_card
 from .dispatch import call_function, call_ufunc
 from .force import force
 from .guards import trace_of
-from .handle import Handle, plain
+from .handle import Handle, apart, plain
 from .methods import Methods
 from .operators import Operators
 from .sites import user_site
@@ -89,6 +90,9 @@ class Array(Operators, Methods, Handle):
         suffix = "" if self.dtype == np.float64 else f", dtype={self.dtype}"
         return f"Array({body}{suffix})"
 
+    def _repr_html_(self) -> str:
+        return array_card(self.value)
+
     def __str__(self) -> str:
         return repr(self) if trace_of(self.value) is not None else str(force([self.value])[0])
 
@@ -131,10 +135,10 @@ class Array(Operators, Methods, Handle):
         return concrete.index_of(self.value)
 
     def __copy__(self) -> Array:
-        return Array(self.value)
+        return Array(apart(self.value))
 
     def __deepcopy__(self, memo: Any) -> Array:
-        return Array(self.value)
+        return Array(apart(self.value))
 
     # NumPy's protocols
 
@@ -176,7 +180,7 @@ class Array(Operators, Methods, Handle):
 def wrap(result: Any) -> Any:
     """Return results of rows and composites as the user sees them."""
     if isinstance(result, Value):
-        return Array(result)
+        return Array(apart(result))
     if isinstance(result, tuple) and any(isinstance(item, Value) for item in result):
         items = [wrap(item) for item in result]
         return tuple(items) if type(result) is tuple else type(result)(*items)

@@ -10,19 +10,23 @@ from typing import Any
 import numpy as np
 
 from ..config import config
-from ..errors import ConcretizationError, TraceLimitWarning, warn
+from ..errors import ArgumentError, ConcretizationError, TraceLimitWarning, warn
 from ..ir.builder import here
-from ..ir.graph import Graph, Value, extract
+from ..ir.graph import Graph, Literal, Value, extract
 from ..ir.op import NDArray
 from ..kinds.operands import as_value
 from ..runtime.program import GuardMiss, Program, program_for
 from ..trees import TreeSpec, flatten
 from .array import Array
+from .contexts import Scope, inside
 from .force import force
 from .guards import Guard, Trace
-from .handle import Handle
+from .handle import Handle, is_recording
+from .instruments import RECORDING
 from .signature import EVERYTHING_TRACED, Call, NativeCall, StaticArguments, is_dynamic, native_call
 from .sites import user_site
+from .state import State, any_alive, made_in, state_of
+from .variable import Variable
 
 _tracing = threading.RLock()
 """Held while any function is traced: functions call each other in any order, and one lock cannot deadlock."""
@@ -31,7 +35,7 @@ _tracing = threading.RLock()
 class Specialisation:
     """One trace of a function: its graph, what was seen on the way, how results are put together, and the compiled program."""
 
-    __slots__ = ("captured", "graph", "guards", "native", "outcomes", "outputs", "program", "spec")
+    __slots__ = ("_program", "captured", "graph", "guards", "native", "outcomes", "outputs", "spec", "state")
 
     def __init__(
         self,
@@ -40,6 +44,7 @@ class Specialisation:
         spec: TreeSpec,
         outputs: list[Any],
         captured: list[tuple[weakref.ref[Handle], Value]],
+        state: State,
         native: NativeCall | None,
     ) -> None:
         self.graph = graph
@@ -48,12 +53,20 @@ class Specialisation:
         self.spec = spec
         self.outputs = outputs
         self.captured = captured
+        self.state = state
         self.native = native
-        self.program: Program = program_for(graph, None if native is None else native.form)
+        self._program: Program | None = None
+
+    @property
+    def program(self) -> Program:
+        """The compiled program, made at the first look: what only tapes run is never compiled."""
+        if self._program is None:
+            self._program = program_for(self.graph, None if self.native is None else self.native.form)
+        return self._program
 
     def run(self, arrays: list[NDArray]) -> Any:
         """Run the program; raise GuardMiss where Python would have seen something else."""
-        results = self.program.run(arrays)
+        results = self.state.run(self.program, arrays)
         return self.spec.unflatten([self._leaf(output, results) for output in self.outputs])
 
     @staticmethod
@@ -64,14 +77,14 @@ class Specialisation:
         return output()
 
     def valid(self) -> bool:
-        """Return whether the captured arrays are still what was traced, and nobody watches them."""
+        """Return whether the captured arrays are still what was traced, nobody watches them, and the variables live."""
         for handle, value in self.captured:
             owner = handle()
             if owner is not None and (
                 owner.value is not value or any(mark.recording for mark in value.marks)
             ):
                 return False
-        return True
+        return self.state.alive()
 
 
 class Branches:
@@ -103,6 +116,10 @@ class Branches:
                 seen = (*specialisation.outcomes[: miss.guard], miss.actual)
                 specialisation = self._by_outcomes.get(seen)
         return False, None, last
+
+    def followed(self) -> bool:
+        """Return whether a tape or trace around would follow a variable of this function."""
+        return any(specialisation.state.followed() for specialisation in self._by_outcomes.values())
 
     def all(self) -> list[Specialisation]:
         """Return every specialisation once."""
@@ -138,15 +155,18 @@ class CallSite:
         call = Call(args, kwargs, self.static)
         if call.traced:
             return self.run_recorded(call, keep_arrays=True)
-        if not config.jit or config.eager:
+        if not config.jit or config.eager or RECORDING.tools:
             return self.run_recorded(call)
         with _tracing:
             branches = self.branches.get(call.key)
             if branches is None or any(not specialisation.valid() for specialisation in branches.all()):
+                self._forget_the_dead()
                 branches = self.branches[call.key] = Branches()
                 if len(self.branches) > config.memory_cache:
                     del self.branches[next(iter(self.branches))]
             arrays = call.dynamic()
+        if branches.followed():
+            return self.run_recorded(call, keep_arrays=True)
         found, result, missed = branches.run(arrays)
         if found:
             return result
@@ -161,46 +181,83 @@ class CallSite:
             if specialisation is None:
                 return self.run_recorded(call, keep_arrays=True)
             branches.add(specialisation)
+        if specialisation.state.followed():
+            return self.run_recorded(call, keep_arrays=True)
         result = specialisation.run(arrays)
         if self.on_new is not None:
             self.on_new(specialisation)
         return result
 
+    def _forget_the_dead(self) -> None:
+        """Drop what was compiled for variables that are no more."""
+        for key, branches in list(self.branches.items()):
+            if not all(specialisation.state.alive() for specialisation in branches.all()):
+                del self.branches[key]
+
     def trace(self, call: Call) -> Specialisation | None:
-        """Trace one call; None where what it captures is being watched, so that the call belongs to a tape."""
+        """Trace one call; None where what it captures is being watched, so that the call belongs to a tape.
+
+        A function may make its variables in its first call and keep them: then that trace knows them only as new, and another
+        one is made.
+        """
+        specialisation, made = self._trace(call)
+        if any_alive(made):
+            specialisation, made = self._trace(call)
+            if any_alive(made):
+                raise ArgumentError(
+                    f"{self.name} makes variables in each call and keeps them",
+                    where=user_site(),
+                    why="a compiled function does not run its Python code again, so later calls could not make theirs",
+                    remedy="make them outside of the function, or in the first call only",
+                )
+        return specialisation
+
+    def _trace(self, call: Call) -> tuple[Specialisation | None, list[weakref.ref[Any]]]:
+        """Trace one call; return also the variables that it made."""
         self.traces += 1
         trace = Trace(self.name)
         leaves, trace.inputs = call.placeholders(trace)
-        try:
-            args, kwargs = call.with_leaves(leaves)
-            results, spec = flatten(self._result(args, kwargs))
-            traced: list[Value] = []
-            outputs: list[Any] = []
-            for leaf in results:
-                if isinstance(leaf, Handle) and trace in leaf.value.marks:
-                    outputs.append(len(traced))
-                    traced.append(leaf.value)
-                else:
-                    outputs.append(_constant(leaf))
-            wanted = [*traced, *[guard.value for guard in trace.guards]]
-            nodes, captured = extract(wanted, trace.inputs, stop=lambda value: _is_captured(value, trace))
-            if any(
-                mark.recording for value in (*captured, *traced) for mark in value.marks if mark is not trace
-            ):
-                return None
-            force(captured)
-            owners = [
-                (value.owner, value)
-                for value in captured
-                if value.owner is not None and value.owner() is not None
-            ]
-            guards = [(guard.value, guard.expected) for guard in trace.guards]
-            graph = Graph(trace.inputs, nodes, traced, self.name, guards)
-            plain = not owners and all(isinstance(output, int) for output in outputs)
-            native = native_call(call, traced, spec.unflatten(outputs)) if plain else None
-            return Specialisation(graph, trace.guards, spec, outputs, owners, native)
-        finally:
-            trace.finish()
+        with inside(trace, Scope()):
+            try:
+                return self._specialise(call, trace, leaves), made_in(trace)
+            finally:
+                trace.finish()
+
+    def _specialise(self, call: Call, trace: Trace, leaves: list[Any]) -> Specialisation | None:
+        args, kwargs = call.with_leaves(leaves)
+        results, spec = flatten(self._result(args, kwargs))
+        traced: list[Value] = []
+        outputs: list[Any] = []
+        for leaf in results:
+            if isinstance(leaf, Handle) and trace in leaf.value.marks:
+                outputs.append(len(traced))
+                traced.append(leaf.value)
+            else:
+                outputs.append(_constant(leaf))
+        state, stored = state_of(trace)
+        computed = [*traced, *stored]
+        wanted = [*computed, *[guard.value for guard in trace.guards]]
+        nodes, captured = extract(wanted, trace.inputs, stop=lambda value: _is_captured(value, trace))
+        if any(
+            mark.recording for value in (*captured, *computed) for mark in value.marks if mark is not trace
+        ):
+            return None
+        force(captured)
+        owners = [
+            (value.owner, value)
+            for value in captured
+            if value.owner is not None and value.owner() is not None
+        ]
+        guards = [(guard.value, guard.expected) for guard in trace.guards]
+        graph = Graph(trace.inputs, nodes, computed, self.name, guards)
+        plain = (
+            not owners
+            and len(trace.inputs) == len(call.dynamic())
+            and all(isinstance(output, int) for output in outputs)
+            and not any(isinstance(leaf, Variable) for leaf in call.leaves)
+        )
+        native = native_call(call, traced, spec.unflatten(outputs)) if plain else None
+        return Specialisation(graph, trace.guards, spec, outputs, owners, state, native)
 
     def _result(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
@@ -219,12 +276,13 @@ class CallSite:
         call : Call
             The arguments.
         keep_arrays : bool
-            Whether results stay Arrays, because a tape around the call follows them.
+            Whether results stay Arrays in any case, and not only where a tape or trace around the call follows them.
         """
         leaves = [_recorded(leaf) for leaf in call.leaves]
         args, kwargs = call.with_leaves(leaves)
-        results, spec = flatten(self.function(*args, **kwargs))
-        if keep_arrays:
+        with inside(Scope()):
+            results, spec = flatten(self.function(*args, **kwargs))
+        if keep_arrays or any(is_recording(leaf) for leaf in results):
             return spec.unflatten(results)
         handles = [leaf.value for leaf in results if isinstance(leaf, Handle)]
         arrays = iter(force(handles))
@@ -252,7 +310,11 @@ def _is_captured(value: Value, trace: Trace) -> bool:
 
 def _recorded(leaf: Any) -> Any:
     """Return a leaf as it enters a recording: arrays and numbers become Arrays, so that writes never reach the caller's."""
-    return Array(as_value(leaf, "an argument")) if is_dynamic(leaf) else leaf
+    if not is_dynamic(leaf):
+        return leaf
+    value = as_value(leaf, "an argument")
+    # A literal has no place in the graph that gradients could ask for.
+    return Array(Value(value.aval, data=value.data) if isinstance(value, Literal) else value)
 
 
 def _own(array: NDArray) -> Any:

@@ -16,6 +16,7 @@ from ..ir.op import NDArray
 from .force import force
 from .guards import Trace, trace_of
 from .handle import Handle, plain
+from .log import note_exit
 from .sites import called_at, describe, instruction_at, user_frame, user_site
 
 CONSTANT = "the result would be a constant of the call that is traced, and wrong for every later one"
@@ -47,6 +48,8 @@ def array_of(value: Value, what: str) -> NDArray:
             remedy="stay with arrays (np.sin(x) instead of math.sin(x), x * 2 instead of float(x) * 2), or return "
             "the value and convert it outside",
         )
+    if value.marks:
+        note_exit(value, what)
     return force([value])[0]
 
 
@@ -98,6 +101,7 @@ def as_ndarray(value: Value, dtype: Any) -> NDArray:
         )
     (data,) = force([value])
     if any(mark.recording for mark in value.marks):
+        note_exit(value, "np.asarray(x)")
         warn(
             GradtapeWarning,
             "a watched array is turned into an ndarray, which no tape follows",
@@ -119,6 +123,7 @@ def _stored(value: Value, trace: Trace | None, frame: FrameType) -> NDArray:
         )
     (data,) = force([value])
     if any(mark.recording for mark in value.marks):
+        note_exit(value, "y[k] = x")
         warn(
             GradtapeWarning,
             "a watched array is stored into an ndarray, which no tape follows",
@@ -147,6 +152,8 @@ def integer_of(value: Value) -> int:
     if value.ndim:
         raise TypeError("only 0-dimensional arrays can be converted to Python scalars")
     trace = trace_of(value)
+    if value.marks and trace is None:
+        note_exit(value, "int(x)")
     (data,) = force([value])
     seen = int(data.item())
     return seen if trace is None else trace.guard(value, seen, user_site(3))

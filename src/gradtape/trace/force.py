@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 import numpy as np
 
 from ..config import config
 from ..errors import LeakedValueError
-from ..ir.graph import Graph, Node, Value, extract
+from ..ir.graph import RELEASED, Graph, Node, Value, extract
 from ..ir.op import NDArray
+from ..ir.types import FLOAT64, aval
+from ..kinds.registry import ROWS
 from ..runtime.program import repeated_program
+from ..transforms.call import Call
+from .contexts import scopes
+from .instruments import CHECKS
 from .sites import user_site
 
 SMALL_WORK = 200_000
@@ -22,13 +29,22 @@ about this many per op."""
 def force(values: Sequence[Value]) -> list[NDArray]:
     """Return the arrays of these values, computing what is pending.
 
-    What is computed on the way and still in the user's hands is kept, so that it is not computed again.
+    What is computed on the way and is still in the user's hands, or needed by work that is not looked at now, is kept: it is never
+    computed again.
 
     Raises
     ------
     LeakedValueError
         For a value of a jitted function that has returned.
     """
+    arrays = compute(values)
+    for check in CHECKS:
+        check(values)
+    return arrays
+
+
+def compute(values: Sequence[Value]) -> list[NDArray]:
+    """Return what `force` returns, unchecked."""
     pending = [value for value in values if value.data is None]
     if pending:
         nodes, leaves = extract(pending)
@@ -40,24 +56,58 @@ def force(values: Sequence[Value]) -> list[NDArray]:
                     why="inside @gt.jit an array stands for the values of every later call; it has none of its own",
                     remedy="return it from the function instead of storing it outside",
                 )
-        kept = dict.fromkeys(pending)
-        for node in nodes:
-            for out in node.outs:
-                if out.owner is not None and out.owner() is not None:
-                    kept[out] = None
+        kept = dict.fromkeys([*pending, *_needed_elsewhere(nodes)])
         graph = Graph(leaves, nodes, tuple(kept), "tape")
         arrays = [leaf.data for leaf in leaves]
-        program = repeated_program(graph, at_once=_work(nodes) > SMALL_WORK) if config.jit else None
+        compiled = config.jit and not CHECKS
+        program = repeated_program(graph, at_once=_is_worth_it(nodes)) if compiled else None
         if program is None:
             _interpret(nodes)
         else:
             for value, array in zip(kept, program.run(arrays), strict=True):  # type: ignore[arg-type]
                 value.data = array
+        _release(kept)
+    else:
+        _release(values)
     return [value.data for value in values]  # type: ignore[misc]
 
 
-def _work(nodes: Sequence[Node]) -> int:
-    return sum(out.aval.size for node in nodes for out in node.outs)
+def _needed_elsewhere(nodes: Sequence[Node]) -> list[Value]:
+    """Return the values to which more than these nodes refer: the user's arrays, and pending nodes that are not among these.
+
+    In a training loop the next weights wait while the loss is looked at. Without their inputs kept, each step would compute all earlier
+    ones again. Python's reference counts tell, at no cost to the recording.
+    """
+    uses = Counter([id(value) for node in nodes for value in node.inputs])
+    return [out for node in nodes for out in node.outs if _references(out) - uses[id(out)] > _ALONE]
+
+
+def _references(value: Value) -> int:
+    return sys.getrefcount(value)
+
+
+def _count_alone() -> int:
+    """Return the references that `_needed_elsewhere` itself makes."""
+    node = Node(ROWS["identity"], (), {})
+    node.set_types((aval((), FLOAT64),))
+    return next(_references(out) for node in (node,) for out in node.outs)
+
+
+_ALONE: Final = _count_alone()
+
+
+def _release(values: Iterable[Value]) -> None:
+    """Give back the history of computed values where nobody can ask for it: no tape, no trace, no `gradients` in a function."""
+    if not scopes() and not CHECKS:
+        for value in values:
+            if value.node is not None and all(mark.over for mark in value.marks):
+                value.node, value.index = None, RELEASED
+
+
+def _is_worth_it(nodes: Sequence[Node]) -> bool:
+    """Return whether to compile at first sight: heavy work, or a call, which stands for a record that has come before."""
+    work = sum(out.aval.size for node in nodes for out in node.outs)
+    return work > SMALL_WORK or any(isinstance(node.op, Call) for node in nodes)
 
 
 def _interpret(nodes: Sequence[Node]) -> None:

@@ -1,10 +1,11 @@
-"""The trace of one call of a jitted function: its inputs, and the guards on values that Python looked at."""
+"""The trace of one call of a jitted function: its inputs, the guards on values that Python looked at, the variables that it met."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ..ir.graph import Mark, Value
+from .content import Content
 
 
 class Guard:
@@ -21,13 +22,14 @@ class Guard:
 class Trace(Mark):
     """Follows everything that depends on the arguments of the call that is being traced."""
 
-    __slots__ = ("_seen", "function", "guards", "inputs")
+    __slots__ = ("_seen", "contents", "function", "guards", "inputs")
 
     def __init__(self, function: str) -> None:
         super().__init__()
         self.function = function
         self.inputs: list[Value] = []
         self.guards: list[Guard] = []
+        self.contents: dict[int, Content] = {}
         self._seen: dict[Value, int] = {}
 
     def guard(self, value: Value, expected: int, site: Any) -> int:
@@ -40,6 +42,7 @@ class Trace(Mark):
     def finish(self) -> None:
         """End the trace: example values are dropped, so that what leaked is found out."""
         self.recording = False
+        self.over = True
         for value in self.inputs:
             value.data = None
 

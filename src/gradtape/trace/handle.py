@@ -9,11 +9,15 @@ import numpy as np
 
 from ..config import config
 from ..errors import InPlaceError, ShapeError
-from ..ir.builder import here
+from ..ir.builder import emit, here
 from ..ir.graph import Value
 from ..ir.types import Shape
+from ..ops.cast import identity
 from ..ops.indexing import fit_for_write
-from .force import force
+from .content import Reading
+from .contexts import scopes
+from .force import compute
+from .instruments import CHECKS, MADE
 from .views import View
 
 
@@ -30,7 +34,9 @@ class Handle:
         self._contiguous = True
         value.owner = weakref.ref(self)
         if config.eager:
-            force([value])
+            compute([value])
+        if CHECKS:
+            MADE.append(weakref.ref(self))
 
     @property
     def value(self) -> Value:
@@ -84,6 +90,22 @@ class Handle:
     @property
     def size(self) -> int:
         return self._current.aval.size
+
+
+def apart(value: Value) -> Value:
+    """Return a value that no other handle has: to watch one array is not to watch its copy."""
+    if not isinstance(value, Reading) and (value.owner is None or value.owner() is None):
+        return value
+    if value.data is not None and not value.marks and not scopes():
+        return Value(value.aval, data=value.data)
+    fresh = emit(identity, [value])
+    fresh.aval = value.aval
+    return fresh
+
+
+def is_recording(leaf: Any) -> bool:
+    """Return whether somebody follows what a handle holds."""
+    return isinstance(leaf, Handle) and any(mark.recording for mark in leaf.value.marks)
 
 
 def plain(operand: Any) -> Any:

@@ -42,7 +42,7 @@ def _reflected(name: str) -> Callable[[Any, Any], Any]:
 def _in_place(name: str) -> Callable[[Any, Any], Any]:
     def operate(self: Any, other: Any) -> Any:
         # Rank 0 behaves as NumPy's scalars, which are immutable: Python falls back on `x = x + y`.
-        if not self.ndim or not isinstance(other, (Handle, *NUMBERS)):
+        if not (self.ndim or self.scalar_in_place) or not isinstance(other, (Handle, *NUMBERS)):
             return NotImplemented
         here.site = user_site()
         self.write_result(UFUNCS[name](self.value, plain(other)), f"np.{name}")
@@ -63,6 +63,8 @@ class Operators:
     """Mixin: every operator that ndarrays have."""
 
     __slots__ = ()
+
+    scalar_in_place = False
 
     __add__, __radd__, __iadd__ = _binary("add"), _reflected("add"), _in_place("add")
     __sub__, __rsub__, __isub__ = _binary("subtract"), _reflected("subtract"), _in_place("subtract")

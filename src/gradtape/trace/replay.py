@@ -15,6 +15,7 @@ from ..ir.graph import Graph, Literal, Mark, Value, extract
 from ..ir.op import NDArray
 from ..runtime.program import Program, program_for
 from ..transforms.call import Call, inlined
+from ..transforms.observers import OBSERVERS
 from ..transforms.vjp import vjp
 
 
@@ -52,8 +53,9 @@ def gradients(
     last : bool
         Whether the tape's record is not needed again: then the targets are computed along with the gradients.
     """
-    if config.jit and targets and not any(other.recording for target in targets for other in target.marks):
-        nodes, leaves = extract(targets, (), lambda value: mark not in value.marks)
+    alone = not OBSERVERS and not any(other.recording for target in targets for other in target.marks)
+    if config.jit and targets and alone:
+        nodes, leaves = extract(targets, (), lambda value: _begins(value, mark))
         inputs = [*leaves, *[seed for seed in seeds if not isinstance(seed, Literal)]]
         key = structure(inputs, nodes, (*targets, *seeds, *sources))
         if key is not None:
@@ -62,11 +64,20 @@ def gradients(
                 _templates.move_to_end(key)
                 return _applied(template, inputs, targets, last)
             pulled = vjp(targets, sources, seeds, lambda value: mark not in value.marks)
-            _templates[key] = _template(inputs, targets, pulled) if key in _templates else None
+            seen_before = key in _templates
+            template = _templates[key] = _template(inputs, targets, pulled) if seen_before else None
             while len(_templates) > config.memory_cache:
                 _templates.popitem(last=False)
-            return pulled
+            return pulled if template is None else _applied(template, inputs, targets, last)
     return vjp(targets, sources, seeds, lambda value: mark not in value.marks)
+
+
+def _begins(value: Value, mark: Mark) -> bool:
+    """Return whether a record goes back to a value but not beyond: it is not followed, or was watched and made of nothing that is."""
+    if mark not in value.marks:
+        return True
+    node = value.node
+    return node is not None and all(mark not in operand.marks for operand in node.inputs)
 
 
 def _template(inputs: Sequence[Value], targets: Sequence[Value], pulled: Sequence[Value | None]) -> Template:
@@ -100,8 +111,9 @@ def _applied(
     node = outs[0].node
     assert node is not None
     parts = iter(outs[len(targets) :])
-    if last:
-        # Nobody needs the record again: from now on the call computes the targets, and the old nodes can go.
+    if last and all(template.connected):
+        # Nobody needs the record again (unless a gradient is missing and its absence is to be explained): from now on
+        # the call computes the targets, and the old nodes can go.
         for index, target in enumerate(targets):
             if target.data is None and target.node is not node:
                 target.node, target.index = node, index

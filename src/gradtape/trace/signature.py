@@ -19,6 +19,7 @@ from ..trees import flatten
 from .array import Array
 from .handle import Handle
 from .sites import user_site
+from .variable import Variable
 
 NUMBERS = (float, int, complex)
 
@@ -60,7 +61,7 @@ class Call:
     key : tuple
         Equal for calls that one specialisation can serve.
     traced : bool
-        Whether an argument is an `Array`: then the call belongs to a recording.
+        Whether the call belongs to a recording: because an argument is an `Array`, or a variable that is followed.
     """
 
     __slots__ = ("key", "leaves", "spec", "traced")
@@ -69,7 +70,7 @@ class Call:
         self, args: tuple[Any, ...], kwargs: dict[str, Any], static: StaticArguments = EVERYTHING_TRACED
     ) -> None:
         self.leaves, self.spec = flatten(static.mark(args, kwargs))
-        self.traced = any(isinstance(leaf, Handle) for leaf in self.leaves)
+        self.traced = any(isinstance(leaf, Handle) and _is_recorded(leaf) for leaf in self.leaves)
         self.key: Any = None if self.traced else (self.spec, *map(leaf_key, self.leaves))
 
     def dynamic(self) -> list[NDArray]:
@@ -99,6 +100,10 @@ class Call:
         return leaves, inputs
 
 
+def _is_recorded(leaf: Handle) -> bool:
+    return leaf.followed if isinstance(leaf, Variable) else True
+
+
 def is_dynamic(leaf: Any) -> bool:
     """Return whether a leaf is an array or a number, and not part of the program text."""
     return isinstance(leaf, np.ndarray | np.generic) or type(leaf) in NUMBERS
@@ -125,6 +130,8 @@ def leaf_key(leaf: Any) -> Any:
         return (check_dtype(leaf.dtype, "an argument"), "scalar")
     if kind is Static:
         leaf, kind = leaf.value, type(leaf.value)
+    if isinstance(leaf, Variable):
+        return (kind, leaf.serial)
     try:
         hash(leaf)
     except TypeError:

@@ -15,15 +15,28 @@ from ..errors import LIBRARIES
 PACKAGE = __name__.split(".")[0]
 
 
-class Site:
-    """A place in the user's code, resolved to a line when somebody looks."""
+class _Clock:
+    """Tells what happened before an array was watched from what happened afterwards."""
 
-    __slots__ = ("code", "instruction", "via")
+    __slots__ = ("ticks",)
+
+    def __init__(self) -> None:
+        self.ticks = 0
+
+
+CLOCK = _Clock()
+
+
+class Site:
+    """A place in the user's code, resolved to a line when somebody looks, and when it was: by the clock that watching moves."""
+
+    __slots__ = ("code", "instruction", "tick", "via")
 
     def __init__(self, code: CodeType, instruction: int, via: str = "") -> None:
         self.code = code
         self.instruction = instruction
         self.via = via
+        self.tick = CLOCK.ticks
 
     @property
     def filename(self) -> str:

@@ -55,7 +55,6 @@ def inlined(graph: Graph, inputs: Sequence[Value]) -> list[Value]:
     becomes: dict[Value, Value] = dict(zip(graph.inputs, inputs, strict=True))
     for node in graph.nodes:
         operands = tuple([becomes.get(value, value) for value in node.inputs])
-        copy = Node(node.op, operands, node.params, node.site)
-        copy.outs = tuple(Value(out.aval, copy, out.index) for out in node.outs)
+        copy = node.copy(operands)
         becomes.update(zip(node.outs, copy.outs, strict=True))
     return [becomes.get(value, value) for value in graph.outputs]

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 
 from ..ir.builder import at
 from ..ir.graph import Value, extract
+from ..kinds.control import followed
+from .observers import derived
 
 
 def jvp(
@@ -31,11 +33,13 @@ def jvp(
         The tangent of each target; None where it does not depend on a source.
     """
     pushed: dict[Value, Value | None] = dict(zip(sources, tangents, strict=True))
-    nodes, _ = extract(targets, sources, stop=lambda value: stop(value) or value.node is None)
+    nodes, _ = extract(
+        targets, sources, stop=lambda value: stop(value) or value.node is None, follow=followed
+    )
     for node in nodes:
         incoming = [pushed.get(operand) for operand in node.inputs]
         if any(tangent is not None for tangent in incoming):
-            with at(node.site):
+            with at(derived(node, backward=False)):
                 outgoing = node.op.jvp(node, incoming)
             for out, tangent in zip(node.outs, outgoing, strict=True):
                 if out not in pushed:

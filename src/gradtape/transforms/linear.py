@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from ..ir.builder import at
 from ..ir.graph import OPERATORS, Mark, Node, Value, extract
+from ..kinds.control import carried
 from ..kinds.elementwise import Elementwise
 
 
@@ -29,19 +30,37 @@ class Cotangent:
 
 
 class Cotangents:
-    """The cotangents met so far on a walk backwards, summed up by value."""
+    """The cotangents met so far on a walk backwards, summed up by value.
 
-    __slots__ = ("_found",)
+    Parameters
+    ----------
+    barriers : collection of Value
+        Values that count as constants: what arrives at them is kept, and not handed on.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_barriers", "_found", "_kept")
+
+    def __init__(self, barriers: Collection[Value] = ()) -> None:
         self._found: dict[Value, Cotangent] = {}
+        self._kept: dict[Value, Cotangent] = {}
+        self._barriers = barriers
 
     def add(self, value: Value, cotangent: Cotangent) -> None:
-        before = self._found.get(value)
-        self._found[value] = cotangent if before is None else _sum(before, cotangent)
+        place = self._kept if value in self._barriers else self._found
+        before = place.get(value)
+        place[value] = cotangent if before is None else _sum(before, cotangent)
 
     def get(self, value: Value) -> Cotangent | None:
+        """Return the cotangent that is to be handed on."""
         return self._found.get(value)
+
+    def arrived(self, value: Value) -> Cotangent | None:
+        """Return the cotangent of a value, whether or not it is to be handed on."""
+        return self._kept.get(value) or self._found.get(value)
+
+    def items(self) -> tuple[tuple[Value, Cotangent], ...]:
+        """Return all of them, in the order in which they were first met."""
+        return (*self._kept.items(), *self._found.items())
 
     def take(self, node: Node) -> list[Cotangent | None]:
         """Return the cotangents of a node's outputs; they are not needed again."""
@@ -81,7 +100,7 @@ def pull_linear(
     for value, cotangent in targets:
         found.add(value, cotangent)
         roots.append(value)
-    nodes, _ = extract(roots, tangents, stop=lambda value: mark not in value.marks)
+    nodes, _ = extract(roots, tangents, stop=lambda value: mark not in value.marks, follow=carried)
     for node in reversed(nodes):
         pull_node(node, [mark in operand.marks for operand in node.inputs], found)
     return found

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from ..errors import InternalError
 from ..ir.builder import at
 from ..ir.graph import Mark, Node, Value, extract
 from ..ir.types import is_inexact
+from ..kinds.control import Custom, followed
 from ..kinds.elementwise import Elementwise, scaled
 from .linear import Cotangent, Cotangents, pull_linear
+from .observers import OBSERVERS, Sweep, derived
 
 
 def vjp(
@@ -17,6 +19,7 @@ def vjp(
     sources: Sequence[Value],
     cotangents: Sequence[Value],
     stop: Callable[[Value], bool],
+    barriers: Collection[Value] = (),
 ) -> list[Value | None]:
     """Append the nodes of the reverse sweep from `targets` to `sources`.
 
@@ -28,6 +31,8 @@ def vjp(
         One per target, of its shape.
     stop : callable
         Predicate on values: those that count as constants.
+    barriers : collection of Value
+        Further constants, which may be sources nevertheless: these receive what arrives at them, and what lies above does not.
 
     Returns
     -------
@@ -39,30 +44,47 @@ def vjp(
     A. Griewank and A. Walther, "Evaluating Derivatives", 2nd ed., SIAM 2008, chapter 3 (reverse mode); the split into linearisation and
     transposition follows A. Radul et al., "You Only Linearize Once", POPL 2023.
     """
+    sweep = sweep_back(targets, sources, cotangents, stop, barriers)
+    for observer in tuple(OBSERVERS):
+        observer.see(sweep)
+    return list(sweep.results)
+
+
+def sweep_back(
+    targets: Sequence[Value],
+    sources: Sequence[Value],
+    cotangents: Sequence[Value],
+    stop: Callable[[Value], bool],
+    barriers: Collection[Value] = (),
+) -> Sweep:
+    """Do what `vjp` does and return all that arrived on the way; nobody is told."""
     wanted = set(sources)
     # Sources are not stops for the walk: another source may lie above them, and its gradient is total.
     nodes, _ = extract(
-        targets, (), stop=lambda value: (stop(value) and value not in wanted) or value.node is None
+        targets,
+        (),
+        stop=lambda value: value.node is None or value in barriers or (stop(value) and value not in wanted),
+        follow=followed,
     )
     active = _depends_on(nodes, wanted)
-    found = Cotangents()
+    found = Cotangents(barriers)
     for target, cotangent in zip(targets, cotangents, strict=True):
         found.add(target, Cotangent(cotangent))
     for node in reversed(nodes):
         if any(out in active and found.get(out) is not None for out in node.outs):
             _pull_back(node, active, found)
-    result: list[Value | None] = []
+    results: list[Value | None] = []
     for source in sources:
-        arrived = found.get(source)
-        result.append(None if arrived is None else arrived.applied())
-    return result
+        arrived = found.arrived(source)
+        results.append(None if arrived is None else arrived.applied())
+    return Sweep(tuple(targets), tuple(sources), tuple(results), found.items)
 
 
 def _depends_on(nodes: Sequence[Node], sources: set[Value]) -> set[Value]:
     """Return the values with a differentiable path from a source."""
     active = set(sources)
     for node in nodes:
-        if any(operand in active for operand in node.inputs):
+        if any(operand in active for operand in followed(node)):
             active.update(out for out in node.outs if is_inexact(out.dtype))
     return active
 
@@ -70,7 +92,7 @@ def _depends_on(nodes: Sequence[Node], sources: set[Value]) -> set[Value]:
 def _pull_back(node: Node, active: set[Value], found: Cotangents) -> None:
     """Add the cotangents of a node's active inputs."""
     op = node.op
-    with at(node.site):
+    with at(derived(node, backward=True)):
         if isinstance(op, Elementwise) and op.partials is not None:
             cotangent = found.get(node.out)
             assert cotangent is not None
@@ -78,6 +100,9 @@ def _pull_back(node: Node, active: set[Value], found: Cotangents) -> None:
                 if rule is not None and operand in active:
                     part = scaled(rule(node.out, *node.inputs, **node.params), cotangent.value)
                     found.add(operand, Cotangent(part, cotangent.mask))
+            return
+        if isinstance(op, Custom):
+            _pull_by_rule(node, active, found)
             return
         mark = Mark()
         tangents: list[Value | None] = [
@@ -101,3 +126,14 @@ def _pull_back(node: Node, active: set[Value], found: Cotangents) -> None:
             if part_ is not None:
                 found.add(operand, part_)
         mark.recording = False
+
+
+def _pull_by_rule(node: Node, active: set[Value], found: Cotangents) -> None:
+    cotangents = map(found.get, node.outs)
+    applied = [None if cotangent is None else cotangent.applied() for cotangent in cotangents]
+    operands = followed(node)
+    wanted = [operand in active for operand in operands]
+    parts = node.params["rule"].pull(node, applied, wanted)
+    for operand, part, chosen in zip(operands, parts, wanted, strict=True):
+        if chosen and part is not None:
+            found.add(operand, Cotangent(part))

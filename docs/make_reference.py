@@ -1,0 +1,135 @@
+"""Writes docs/reference/: one page per public name, from its docstring. Run it after changing a docstring."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gradtape as gt
+
+FOLDER = Path(__file__).parent / "reference"
+SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}$", re.MULTILINE)
+NAMESPACES = ("debug", "inspect")
+"""Public modules, whose functions get pages of their own."""
+
+
+def public_names() -> Iterator[tuple[str, Any]]:
+    """Yield every public name, without the package's, and what it is."""
+    for name in sorted(dir(gt), key=str.lower):
+        thing = getattr(gt, name)
+        if name.startswith("_") or isinstance(thing, types.ModuleType):
+            continue
+        yield name, thing
+    for namespace in NAMESPACES:
+        module = getattr(gt, namespace, None)
+        if module is None:
+            continue
+        for name in sorted(module.__dict__, key=str.lower):
+            thing = getattr(module, name)
+            if not name.startswith("_") and str(getattr(thing, "__module__", "")).startswith(module.__name__):
+                yield f"{namespace}.{name}", thing
+
+
+def page(name: str, thing: Any) -> str:
+    """Return the page of one name."""
+    lines = [f"# gt.{name}", ""]
+    documented = thing if callable(thing) else type(thing)
+    if callable(thing):
+        lines += ["```text", f"gt.{name}{signature(thing)}", "```", ""]
+    lines.append(markdown(inspect.getdoc(documented) or ""))
+    if inspect.isclass(documented):
+        for member, what in members(documented):
+            head = f"{member}{signature(what)}" if callable(what) else member
+            lines += [
+                "",
+                f"## {member}",
+                "",
+                "```text",
+                head,
+                "```",
+                "",
+                markdown(inspect.getdoc(what) or "", level=3),
+            ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def members(cls: type) -> Iterator[tuple[str, Any]]:
+    """Yield the public methods and properties of a class that it or a base in gradtape documents."""
+    for name in sorted(dir(cls)):
+        what = inspect.getattr_static(cls, name)
+        if name.startswith("_") or not inspect.getdoc(what):
+            continue
+        if isinstance(what, property) or inspect.isfunction(what):
+            yield name, what
+
+
+def signature(thing: Any) -> str:
+    """Return the parameters as Python shows them."""
+    try:
+        shown = inspect.signature(thing)
+    except (TypeError, ValueError):
+        return "(...)"
+    bare = [p.replace(annotation=inspect.Parameter.empty) for p in shown.parameters.values()]
+    return str(shown.replace(parameters=bare, return_annotation=inspect.Signature.empty))
+
+
+def markdown(text: str, level: int = 2) -> str:
+    """Return a NumPy-style docstring as Markdown."""
+    parts = SECTION.split(text)
+    lines = [parts[0].strip()]
+    for title, body in zip(parts[1::2], parts[2::2], strict=True):
+        lines += [
+            "",
+            f"{'#' * level} {title}",
+            "",
+            fenced(body.strip("\n")) if title == "Examples" else entries(body),
+        ]
+    return "\n".join(lines)
+
+
+def entries(body: str) -> str:
+    """Return the entries of a section as a list."""
+    lines: list[str] = []
+    for line in body.strip("\n").splitlines():
+        if line and not line.startswith(" ") and " : " in line:
+            name, _, kind = line.partition(" : ")
+            lines.append(f"- **{name}** (*{kind}*)")
+        elif line.startswith("    "):
+            lines.append(f"  {line.strip()}")
+        elif line:
+            lines.append(line)
+        else:
+            lines.append("")
+    return "\n".join(lines)
+
+
+def fenced(body: str) -> str:
+    return f"```pycon\n{body.strip()}\n```"
+
+
+def pages() -> dict[Path, str]:
+    """Return every page by its file."""
+    made = {FOLDER / f"{name}.md": page(name, thing) for name, thing in public_names()}
+    index = "\n".join(f"- [gt.{path.stem}]({path.name})" for path in made)
+    made[FOLDER / "index.md"] = (
+        f"# Reference\n\nOne page per public name, made from the docstrings by `make_reference.py`.\n\n{index}\n"
+    )
+    return made
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    made = pages()
+    for path in FOLDER.glob("*.md"):
+        if path not in made:
+            path.unlink()
+    for path, text in made.items():
+        path.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

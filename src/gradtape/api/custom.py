@@ -1,0 +1,249 @@
+"""Functions with gradients of their own, as TensorFlow writes them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import RuleError
+from ..ir.builder import here
+from ..ir.graph import Node, Value
+from ..kinds.control import followed
+from ..trace.array import Array
+from ..trace.contexts import inside
+from ..trace.handle import Handle
+from ..trace.sites import user_site
+from ..trace.variable import Variable
+from ..trees import flatten_with_none
+from .convention import flipped
+from .custom_call import Accessed, Operands, ReverseRule, attached, fitted, matched, name_of, named, zeros_for
+from .transform import check_callable, inner
+
+
+def custom_gradient(function: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """Decorate a function that returns its result and the function that computes its gradient.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(*args, **kwargs) -> (outputs, grad_fn)``. ``grad_fn(*upstream)`` gets the gradient of what follows in each output (one
+        per leaf, if `outputs` is a nest) and returns one gradient per positional argument: in the structure of the argument, or None
+        for zero. For one argument it may return the gradient alone.
+
+    Returns
+    -------
+    callable
+        Returns the outputs alone. Whoever differentiates it, in reverse or forward mode, gets what `grad_fn` says: the body is not
+        differentiated.
+
+    Raises
+    ------
+    RuleError
+        At a call, if `function` does not return such a pair; when a gradient is taken, if the gradients do not match the arguments.
+        It is a ValueError and a TypeError.
+    ShapeError
+        If a gradient has another shape than its argument.
+    NotDifferentiableError
+        In forward mode, if `grad_fn` is not linear in the upstream gradients: forward mode transposes it.
+
+    Notes
+    -----
+    `grad_fn` runs while outer tapes record, so it is differentiated for higher orders; custom gradients inside of it override these.
+    Keyword arguments are passed through and not differentiated in; an array that the body reads from outside is a constant.
+
+    If the body reads trainable variables, `grad_fn` must take ``variables=``, the list of them, and return
+    ``(gradients, variable_gradients)`` with one gradient per variable.
+
+    The interface is TensorFlow's.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> @gt.custom_gradient
+    ... def log1pexp(x):
+    ...     e = np.exp(x)
+    ...     def grad_fn(upstream):
+    ...         return upstream * (1 - 1 / (1 + e))
+    ...     return np.log(1 + e), grad_fn
+    >>> float(gt.grad(log1pexp)(0.0))
+    0.5
+    """
+    if function is None:
+        return custom_gradient
+    check_callable(function, "custom_gradient")
+    body, name = inner(function), name_of(function)
+
+    def decorated(*args: Any, **kwargs: Any) -> Any:
+        here.site = user_site()
+        operands = Operands(args)
+
+        def again(values: Sequence[Value]) -> Callable[..., Any]:
+            return _split(body(*operands.filled(values), **kwargs), name)[1]
+
+        accessed = Accessed()
+        with inside(accessed):
+            outputs, grad_fn = _split(operands.run(body, kwargs), name)
+        variables = list(accessed.readings)
+        if variables and not _takes_variables(grad_fn):
+            raise RuleError(
+                f"custom_gradient: {name} reads variables, and its gradient function does not take them",
+                where=here.site,
+                why="their gradients would be lost",
+                remedy="def grad_fn(*upstream, variables): ...; return gradients, variable_gradients",
+            )
+        rule = GradientRule(name, operands, grad_fn, again, variables)
+        return attached(outputs, operands, tuple(accessed.readings.values()), rule)
+
+    return named(decorated, function)
+
+
+class GradientRule(ReverseRule):
+    """The rule of `custom_gradient`.
+
+    Parameters
+    ----------
+    name, operands
+        As for `BothModes`.
+    grad_fn : callable
+        What the body returned.
+    again : callable
+        ``(operands) -> grad_fn``: calls the body again. A gradient function knows what its own call computed, and must not be
+        used for a copy of the node.
+    variables : list of Variable
+        What the body read. What it read of them follows the arguments among the node's operands.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        operands: Operands,
+        grad_fn: Callable[..., Any],
+        again: Callable[[Sequence[Value]], Callable[..., Any]],
+        variables: list[Variable],
+    ) -> None:
+        super().__init__(name, operands)
+        self.grad_fn, self.again, self.variables = grad_fn, again, variables
+
+    def pull(
+        self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
+    ) -> Sequence[Value | None]:
+        upstream = [
+            Array(zeros_for(out) if cotangent is None else flipped(cotangent))
+            for out, cotangent in zip(node.outs, cotangents, strict=True)
+        ]
+        operands = followed(node)
+        values = operands[: len(self.operands.values)]
+        grad_fn = self.grad_fn if self.operands.are(values) else self.again(values)
+        gradients = grad_fn(*upstream, variables=self.variables) if self.variables else grad_fn(*upstream)
+        here.site = node.site
+        parts = self._of_operands(gradients)
+        what = f"a gradient of {self.name}"
+        fitting = [
+            fitted(part, value, what, "its argument") if flag else None
+            for part, value, flag in zip(parts, operands, wanted, strict=True)
+        ]
+        return [None if part is None else flipped(part) for part in fitting]
+
+    def _of_operands(self, gradients: Any) -> list[Any]:
+        """Return one gradient per operand: those of the arguments, then those of the variables."""
+        if not self.variables:
+            return self.operands.by_leaf(self._by_leaf(gradients))
+        if not isinstance(gradients, tuple | list) or len(gradients) != 2:
+            raise RuleError(
+                f"the gradient function of {self.name} got variables and did not return a pair",
+                where=here.site,
+                remedy="return gradients, variable_gradients",
+            )
+        own, of_variables = gradients
+        if not isinstance(of_variables, tuple | list) or len(of_variables) != len(self.variables):
+            raise RuleError(
+                f"the gradient function of {self.name} did not return a list of {len(self.variables)} gradients, one per variable",
+                where=here.site,
+                remedy="return one gradient per entry of `variables`, in that order, with None for zero",
+            )
+        return [*self.operands.by_leaf(self._by_leaf(own)), *of_variables]
+
+    def _by_leaf(self, gradients: Any) -> list[Any]:
+        """Return one gradient per leaf of the arguments."""
+        args, leaves = self.operands.args, self.operands.leaves
+        parts, _ = flatten_with_none(gradients)
+        if len(parts) == len(leaves) or not leaves:
+            return parts if leaves else []
+        numbers = [place for place, leaf in enumerate(leaves) if _is_numeric(leaf)]
+        if len(parts) == len(numbers):
+            placed: list[Any] = [None] * len(leaves)
+            for place, part in zip(numbers, parts, strict=True):
+                placed[place] = part
+            return placed
+        entries = [gradients] if len(args) == 1 else gradients
+        if not isinstance(entries, tuple | list) or len(entries) != len(args):
+            raise RuleError(
+                f"the gradient function of {self.name} returned {len(parts)} gradients for {len(numbers)} arguments",
+                where=here.site,
+                remedy="return one gradient per positional argument, with None for zero",
+            )
+        return [
+            part
+            for entry, arg in zip(entries, args, strict=True)
+            for part in matched(entry, arg, f"a gradient of {self.name}", "its argument")
+        ]
+
+
+def _is_numeric(leaf: Any) -> bool:
+    return isinstance(leaf, Handle | np.ndarray | np.generic | int | float | complex)
+
+
+def _takes_variables(function: Callable[..., Any]) -> bool:
+    parameters = inspect.signature(function).parameters
+    return "variables" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+
+
+def _split(result: Any, name: str) -> tuple[Any, Callable[..., Any]]:
+    if not isinstance(result, tuple | list) or len(result) != 2 or not callable(result[1]):
+        got = f"a tuple of {len(result)}" if isinstance(result, tuple) else f"a {type(result).__name__}"
+        raise RuleError(
+            f"custom_gradient: {name} returned {got}, not a pair of outputs and a gradient function",
+            where=here.site,
+            remedy="return outputs, grad_fn",
+        )
+    return result[0], result[1]
+
+
+def grad_pass_through(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that computes `function` and has the gradient of the identity.
+
+    Parameters
+    ----------
+    function : callable
+        As many results as positional arguments, of their shapes: rounding, a sign, a quantiser, a lookup.
+
+    Returns
+    -------
+    callable
+        The gradient that reaches a result is passed to the argument in its place, unchanged.
+
+    Raises
+    ------
+    RuleError, ShapeError
+        When a gradient is taken, if the results do not match the arguments.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> rounded = gt.grad_pass_through(np.round)
+    >>> gt.grad(lambda x: np.sum(3 * rounded(x)))(np.array([0.4, 1.6]))
+    array([3., 3.])
+    """
+    check_callable(function, "grad_pass_through")
+    body = inner(function)
+
+    def handed_on(*upstream: Any, variables: Sequence[Variable] = ()) -> Any:
+        return (upstream, [None] * len(variables)) if variables else upstream
+
+    def with_identity(*args: Any, **kwargs: Any) -> Any:
+        return body(*args, **kwargs), handed_on
+
+    return named(custom_gradient(named(with_identity, function)), function)

@@ -1,0 +1,11 @@
+"""Looking at gradients: where they come from, why they are missing, where they go wrong."""
+
+from .debugger import GradientsDebugger as GradientsDebugger
+from .debugger import clear_gradient_debuggers as clear_gradient_debuggers
+from .explain import Explanation as Explanation
+from .explain import explain_gradient as explain_gradient
+from .numerics import check_numerics as check_numerics
+from .numerics import disable_check_numerics as disable_check_numerics
+from .numerics import enable_check_numerics as enable_check_numerics
+from .statistics import GradientStatistics as GradientStatistics
+from .statistics import gradient_statistics as gradient_statistics

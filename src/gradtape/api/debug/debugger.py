@@ -1,0 +1,340 @@
+"""Cotangents on the way: what arrives at a value in the middle of a function."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from ...errors import ArgumentError, ConcretizationError, DtypeError, UnknownGradientError
+from ...ir.builder import at, emit, here
+from ...ir.graph import Value
+from ...ops.cast import identity
+from ...trace.array import Array
+from ...trace.guards import trace_of
+from ...trace.handle import Handle
+from ...trace.sites import user_site
+from ...transforms.linear import Cotangent
+from ...transforms.observers import OBSERVERS, Observer, Sweep
+from ..convention import flipped
+from ..jit import running_recorded
+from ..naming import as_handle, checked_name, described
+
+
+class GradientsDebugger(Observer):
+    """Fetch the gradients that arrive at values inside of a computation.
+
+    Parameters
+    ----------
+    y_tensor : Array, optional
+        Listen only to gradients of this target.
+
+    Notes
+    -----
+    The gradient at a value is that of the target in this value: the sum over all paths from there on. `identify_gradient` gives the
+    value a stand-in of its own, at which only what goes through the stand-in arrives.
+
+    A debugger listens to the gradients of tapes as long as it lives, except while another one is entered. Entered (``with debugger:``)
+    it sees into compiled functions as well: these then run op by op instead of natively, until the block ends. The interface is that
+    of TensorFlow's debugger of the same name.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> def loss(x):
+    ...     hidden = gt.name(np.tanh(x), "hidden")
+    ...     return np.sum(hidden**2)
+    >>> with gt.debug.GradientsDebugger() as debugger:
+    ...     debugger = debugger.watch_gradients_by_tensor_names(None, "hid.*")
+    ...     slope = gt.grad(loss)(np.array([0.0, 1.0]))
+    >>> bool(np.allclose(debugger.gradient_tensor("hidden"), 2 * np.tanh([0.0, 1.0])))
+    True
+    """
+
+    def __init__(self, y_tensor: Any = None) -> None:
+        self._y = None if y_tensor is None else as_handle(y_tensor, "GradientsDebugger").value
+        self._y_tensor = y_tensor
+        self._graph: Any = None
+        self._entered = 0
+        self._stack = ExitStack()
+        self._watched: WeakKeyDictionary[Value, str] = WeakKeyDictionary()
+        self._identified: WeakKeyDictionary[Value, str] = WeakKeyDictionary()
+        self._patterns: list[re.Pattern[str]] = []
+        self._gradients: dict[str, Array] = {}
+        OBSERVERS.add(self)
+
+    @property
+    def graph(self) -> Any:
+        """What was given as the graph; None where nothing was."""
+        return self._graph
+
+    @property
+    def y_tensor(self) -> Any:
+        """The target that is listened to; None for every target."""
+        return self._y_tensor
+
+    def __repr__(self) -> str:
+        state = "entered" if self._entered else "listening" if self._listens() else "not listening"
+        return f"<GradientsDebugger: {state}, gradients of {', '.join(self._gradients) or 'nothing yet'}>"
+
+    def __enter__(self) -> GradientsDebugger:
+        OBSERVERS.add(self)
+        self._stack.enter_context(running_recorded())
+        self._entered += 1
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._entered -= 1
+        if not self._entered:
+            self._stack.close()
+
+    def identify_gradient(self, x: Any, name: str | None = None) -> Array:
+        """Return a stand-in for a value; what arrives at the stand-in is kept.
+
+        Parameters
+        ----------
+        x : Array
+            A value of a recording.
+        name : str, optional
+            Under which the gradient is kept; by default the value's own name, or one made of its op.
+
+        Returns
+        -------
+        Array
+            Equal to `x`. Compute with it, where you want to know the gradient: paths from `x` itself do not count.
+
+        Raises
+        ------
+        ArgumentError
+            If this debugger has identified `x` already.
+        DtypeError
+            If `x` is no Array, or `name` no text.
+
+        Examples
+        --------
+        >>> import numpy as np, gradtape as gt
+        >>> debugger = gt.debug.GradientsDebugger()
+        >>> with gt.GradientTape() as tape:
+        ...     x = tape.watch(np.array(3.0))
+        ...     y = x * x
+        ...     z = 2 * debugger.identify_gradient(y, name="y") + 5 * y
+        >>> gradient = tape.gradient(z, x)
+        >>> debugger.gradient_tensor("y")
+        Array(2.)
+        """
+        value = as_handle(x, "identify_gradient").value
+        here.site = user_site()
+        if trace_of(value) is not None:
+            raise ConcretizationError(
+                "identify_gradient in a jitted function that is being compiled",
+                where=here.site,
+                why="machine code keeps no gradients on the way",
+                remedy="call the compiled function inside `with debugger:`; it then runs op by op",
+            )
+        if value in self._identified:
+            raise ArgumentError(
+                f"this debugger has identified the value already, as {self._identified[value]!r}",
+                where=here.site,
+                remedy="use what identify_gradient returned the first time",
+            )
+        chosen = self._default_name(value) if name is None else checked_name(name, "identify_gradient")
+        stand_in = emit(identity, [value])
+        stand_in.aval = value.aval
+        stand_in.name = chosen
+        self._identified[value] = chosen
+        self._watched[stand_in] = chosen
+        return Array(stand_in)
+
+    def watch_gradients_by_tensors(self, graph: Any, tensors: Any) -> GradientsDebugger:
+        """Keep what arrives at these values from now on, over all paths.
+
+        Parameters
+        ----------
+        graph : object or None
+            The tape or compiled function they belong to. It only serves to find mistakes; None will do.
+        tensors : Array or sequence of Arrays
+            Values of a recording.
+
+        Returns
+        -------
+        GradientsDebugger
+            Itself.
+        """
+        self._take_graph(graph)
+        for x in tensors if isinstance(tensors, list | tuple) else [tensors]:
+            value = as_handle(x, "watch_gradients_by_tensors").value
+            if value not in self._watched:
+                self._watched[value] = self._default_name(value)
+        return self
+
+    def watch_gradients_by_tensor_names(self, graph: Any, tensor_name_regex: str) -> GradientsDebugger:
+        """Keep what arrives at named values whose names match from the beginning (as `re.match` does).
+
+        Parameters
+        ----------
+        graph : object or None
+            As for `watch_gradients_by_tensors`.
+        tensor_name_regex : str
+            A regular expression for names given by `gradtape.name`.
+
+        Returns
+        -------
+        GradientsDebugger
+            Itself.
+
+        Notes
+        -----
+        Several values of one name in one gradient are kept as ``name``, ``name_1``, ``name_2``, in the order of their computation.
+        """
+        if not isinstance(tensor_name_regex, str):
+            raise DtypeError(
+                f"watch_gradients_by_tensor_names got {described(tensor_name_regex)} as a regular expression",
+                where=user_site(),
+                remedy='pass a text, such as "hidden.*"',
+            )
+        try:
+            pattern = re.compile(tensor_name_regex)
+        except re.error as error:
+            raise ArgumentError(
+                f"watch_gradients_by_tensor_names: {tensor_name_regex!r} is no regular expression: {error}",
+                where=user_site(),
+                remedy="see the documentation of Python's module re",
+            ) from None
+        self._take_graph(graph)
+        self._patterns.append(pattern)
+        return self
+
+    def gradient_tensor(self, x_tensor: Any) -> Array:
+        """Return the gradient that arrived last at a value.
+
+        Parameters
+        ----------
+        x_tensor : Array or str
+            The value, its stand-in, or the name.
+
+        Returns
+        -------
+        Array
+            Of the value's shape.
+
+        Raises
+        ------
+        DtypeError
+            For what is neither an Array nor a text.
+        UnknownGradientError
+            If nothing is known of it.
+        """
+        if isinstance(x_tensor, Handle):
+            value = x_tensor.value
+            key = self._watched.get(value) or self._identified.get(value) or value.name or ""
+        elif isinstance(x_tensor, str):
+            key = x_tensor
+        else:
+            raise DtypeError(
+                f"gradient_tensor got {described(x_tensor)}",
+                where=user_site(),
+                remedy="pass an Array, or the name of one",
+            )
+        if key not in self._gradients:
+            known = ", ".join(map(repr, self._gradients)) or "none"
+            raise UnknownGradientError(
+                f"no gradient is known of {key!r}; known: {known}"
+                if key
+                else "no gradient is known of this array",
+                where=user_site(),
+                why="it was not watched when the gradient was computed, or the gradient does not pass there",
+                remedy="watch it before asking for the gradient; call compiled functions inside `with debugger:`",
+            )
+        return self._gradients[key]
+
+    def gradient_tensors(self) -> dict[str, Array]:
+        """Return all gradients by name: of each name the last one."""
+        return dict(self._gradients)
+
+    def register_gradient_tensor(self, x_tensor_name: str, gradient_tensor: Any) -> None:
+        """Keep a gradient under a name. It is ignored while other debuggers live and this one is not entered.
+
+        Parameters
+        ----------
+        x_tensor_name : str
+            The name.
+        gradient_tensor : Array
+            What `gradient_tensor` is to return.
+        """
+        checked_name(x_tensor_name, "register_gradient_tensor")
+        value = as_handle(gradient_tensor, "register_gradient_tensor").value
+        if self._entered or list(debuggers()) == [self]:
+            self._gradients[x_tensor_name] = Array(value)
+
+    def see(self, sweep: Sweep) -> None:
+        if not self._listens() or (self._y is not None and self._y not in sweep.targets):
+            return
+        taken: dict[str, int] = {}
+        for value, cotangent in reversed(sweep.arrived()):
+            name = self._wanted(value)
+            if name is not None and trace_of(cotangent.value) is None:
+                count = taken[name] = taken.get(name, -1) + 1
+                self._gradients[f"{name}_{count}" if count else name] = _kept(value, cotangent)
+
+    def _wanted(self, value: Value) -> str | None:
+        """Return under which name the gradient of a value is to be kept, if it is."""
+        if value in self._watched:
+            return self._watched[value]
+        if value.name is not None and any(pattern.match(value.name) for pattern in self._patterns):
+            return value.name
+        return None
+
+    def _listens(self) -> bool:
+        if self not in OBSERVERS:
+            return False
+        return bool(self._entered) or not any(other._entered for other in debuggers())
+
+    def _default_name(self, value: Value) -> str:
+        if value.name is not None:
+            return value.name
+        stem = "input" if value.node is None else value.node.op.name
+        taken = {*self._watched.values(), *self._identified.values()}
+        return next(name for k in range(len(taken) + 1) if (name := f"{stem}_{k}") not in taken)
+
+    def _take_graph(self, graph: Any) -> None:
+        if graph is None:
+            return
+        if self._graph is not None and self._graph is not graph:
+            raise ArgumentError(
+                "this debugger belongs to another graph",
+                where=user_site(3),
+                remedy="make a debugger per graph, or pass None",
+            )
+        self._graph = graph
+
+
+def _kept(value: Value, cotangent: Cotangent) -> Array:
+    with at(None if value.node is None else value.node.site):
+        return Array(flipped(cotangent.applied()))
+
+
+def debuggers() -> Iterator[GradientsDebugger]:
+    """Yield the debuggers that live and have not been cleared."""
+    for observer in tuple(OBSERVERS):
+        if isinstance(observer, GradientsDebugger):
+            yield observer
+
+
+def clear_gradient_debuggers() -> None:
+    """Let no debugger listen any more; one that is entered afterwards listens again.
+
+    Examples
+    --------
+    >>> import gradtape as gt
+    >>> debugger = gt.debug.GradientsDebugger()
+    >>> gt.debug.clear_gradient_debuggers()
+    >>> debugger
+    <GradientsDebugger: not listening, gradients of nothing yet>
+    """
+    for debugger in tuple(debuggers()):
+        OBSERVERS.discard(debugger)

@@ -1,0 +1,189 @@
+"""Stopping at the first NaN or infinity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+
+from ...errors import NumericsError
+from ...ir.graph import Value, extract
+from ...trace.force import compute
+from ...trace.guards import trace_of
+from ...trace.instruments import CHECKS, MADE
+from ...trace.sites import user_site
+from ...transforms.observers import OBSERVERS, Observer, Sweep
+from ..jit import running_recorded
+from .origin import Finding, first_bad, origin
+
+HELD: Final = 100_000
+"""Handles after which those that are gone are swept out."""
+
+REMEDIES: Final = {
+    "log": "keep the argument above zero where the result is used: np.log(np.where(x > 0, x, 1.0)), or np.log(x + tiny)",
+    "divide": "keep the denominator away from zero: np.where(y != 0, x / np.where(y != 0, y, 1.0), 0.0)",
+    "sqrt": "keep the argument above zero: np.sqrt(np.where(x > 0, x, 1.0)) inside the branch of an np.where",
+    "exp": "subtract the maximum first (np.logaddexp, scipy.special.logsumexp and softmax do)",
+    "power": "keep the base above zero, or use a whole exponent",
+    "arcsin": "clip the argument to (-1, 1)",
+    "arccos": "clip the argument to (-1, 1)",
+}
+"""What helps, by the op that made the number (or whose derivative did)."""
+
+REMEDY: Final = "look at the numbers that go in there: print them, or stop in a debugger at this line"
+
+
+class _Sweeps(Observer):
+    """Looks at gradients as soon as they are asked for, since lazy ones may be used after the check has ended."""
+
+    def see(self, sweep: Sweep) -> None:
+        reached = [value for value in (*sweep.targets, *sweep.results) if value is not None]
+        asked = [value for value in reached if trace_of(value) is None]
+        compute(asked)
+        _check(asked)
+
+
+class _Checking:
+    """Who asked for checks, and what they hold meanwhile."""
+
+    __slots__ = ("depth", "enabled", "stack", "sweeps")
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.enabled = False
+        self.stack = ExitStack()
+        self.sweeps = _Sweeps()
+
+    def begin(self) -> None:
+        self.depth += 1
+        if self.depth == 1:
+            CHECKS.append(_check)
+            OBSERVERS.add(self.sweeps)
+            self.stack.enter_context(running_recorded())
+
+    def end(self) -> None:
+        self.depth -= 1
+        if not self.depth:
+            CHECKS.remove(_check)
+            OBSERVERS.discard(self.sweeps)
+            MADE.clear()
+            self.stack.close()
+
+
+_checking: Final = _Checking()
+
+
+@contextmanager
+def check_numerics() -> Iterator[None]:
+    """Stop at the first NaN or infinity, forward or backward, for the length of a `with` block.
+
+    What somebody looks at is checked: numbers that are printed or converted, results of jitted functions, targets and gradients, and at
+    the end of the block what is left. From a bad element the way is followed back to the op that made it of good numbers. So a bad
+    number that no result depends on (in the branch that `np.where` does not take) is no alarm.
+
+    Meanwhile everything, jitted functions included, runs op by op on NumPy, and every intermediate value is kept: this is for finding
+    a mistake, not for production.
+
+    Raises
+    ------
+    NumericsError
+        It names the op, the element and the line, and has the numbers that went in.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> with gt.debug.check_numerics():
+    ...     gt.grad(lambda x: np.sum(np.sqrt(x)))(np.array([1.0, 0.0]))
+    Traceback (most recent call last):
+        ...
+    gradtape.errors.NumericsError: divide gave inf at [1], in the derivative of sqrt
+    """
+    _checking.begin()
+    try:
+        yield
+        if _checking.depth == 1:
+            _check_left()
+    finally:
+        _checking.end()
+
+
+def enable_check_numerics() -> None:
+    """Check from now on, as `check_numerics` does, until `disable_check_numerics`. Enabling twice changes nothing.
+
+    Examples
+    --------
+    >>> import gradtape as gt
+    >>> gt.debug.enable_check_numerics()
+    >>> gt.debug.disable_check_numerics()
+    """
+    if not _checking.enabled:
+        _checking.enabled = True
+        _checking.begin()
+
+
+def disable_check_numerics() -> None:
+    """Undo `enable_check_numerics`; what nobody has looked at by now is not looked at."""
+    if _checking.enabled:
+        _checking.enabled = False
+        _checking.end()
+
+
+def _check(values: Sequence[Value]) -> None:
+    if len(MADE) > HELD:
+        MADE[:] = [made for made in MADE if made() is not None]
+    for value in values:
+        if value.data is not None:
+            place = first_bad(value.data)
+            if place is not None:
+                raise _error(origin(value, place))
+
+
+def _check_left() -> None:
+    """Check the ends of what was recorded: the values in the user's hands from which nothing else there was computed."""
+    held = [handle.value for made in MADE if (handle := made()) is not None]
+    held = [value for value in dict.fromkeys(held) if trace_of(value) is None]
+    nodes, _ = extract(held, (), stop=lambda value: False)
+    used = {operand for node in nodes for operand in node.inputs}
+    ends = [value for value in held if value not in used and value.node is not None]
+    compute(ends)
+    _check(ends)
+
+
+def _error(finding: Finding) -> NumericsError:
+    sample = finding.samples[0]
+    shown = _number(sample.result)
+    place = f"at {list(sample.index)}" if sample.index else "as its result"
+    if finding.op == "input":
+        called = f"{finding.name!r}, an" if finding.name else "an"
+        return NumericsError(
+            f"{called} array of shape {finding.shape} that was not computed under the check has {shown} {place}",
+            where=user_site(),
+            why="no op made it: it came in, or was computed before the check began",
+            remedy="clean the data (np.isfinite finds the elements), or begin the check earlier",
+            finding=finding,
+        )
+    backward = "" if finding.derivative_of is None else f", in the derivative of {finding.derivative_of}"
+    return NumericsError(
+        f"{finding.op} gave {shown} {place}{backward}",
+        where=finding.site,
+        why=_reason(finding),
+        remedy=REMEDIES.get(finding.derivative_of or finding.op, REMEDY),
+        finding=finding,
+    )
+
+
+def _reason(finding: Finding) -> str:
+    kind = f"the result is {finding.dtype} of shape {finding.shape}"
+    if not finding.samples[0].operands:
+        return f"{kind}; all that goes into this element is finite, and it overflows"
+    made = [
+        f"{finding.op}({', '.join(map(_number, sample.operands))}) is {_number(sample.result)}"
+        + (f" at {list(sample.index)}" if sample.index else "")
+        for sample in finding.samples
+    ]
+    more = f", and {finding.count - len(made)} more" if finding.count > len(made) else ""
+    return f"{'; '.join(made)}{more}; {kind}"
+
+
+def _number(number: Any) -> str:
+    return f"{number:.6g}" if isinstance(number, float | complex) else str(number)

@@ -1,0 +1,137 @@
+"""Paths of a derivative through the graph: where they pass, where they are cut, where what passes becomes zero."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...errors import NotDifferentiableError
+from ...ir.graph import Mark, Node, Value, extract, literal
+from ...ir.types import is_inexact
+from ...kinds.elementwise import Elementwise, flat
+from ...kinds.operands import broadcast_to
+from ...trace.force import compute
+from ...transforms.call import Call, inlined
+from ...transforms.vjp import sweep_back
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A node at which a path ends: it takes `operand`, which is followed, and its result is not.
+
+    Attributes
+    ----------
+    kind : str
+        ``"recording"``, ``"stop_gradient"``, ``"integer"``, ``"position"``, ``"comparison"`` or ``"no derivative"``.
+    """
+
+    kind: str
+    node: Node
+    operand: Value
+
+
+KINDS = ("recording", "stop_gradient", "integer", "no derivative", "position", "comparison")
+"""By how likely they are what was not meant."""
+
+
+def opened(target: Value, mark: Mark) -> Value:
+    """Return a target as it was computed op by op, where a call that stands for its whole record computes it now."""
+    node = target.node
+    if node is None or not isinstance(node.op, Call):
+        return target
+    copy = inlined(node.op.graph, node.inputs)[target.index]
+    for step in extract([copy], node.inputs, stop=lambda value: False)[0]:
+        for out in step.outs:
+            out.marks = (mark,)
+    return copy
+
+
+def ancestry(value: Value) -> list[Node]:
+    """Return all nodes that a value was computed by, whether or not a tape followed."""
+    nodes, _ = extract([value], (), stop=lambda v: False)
+    return nodes
+
+
+def depends(target: Value, source: Value) -> bool:
+    """Return whether a value was computed from another."""
+    if target is source:
+        return True
+    return any(source in node.inputs for node in ancestry(target))
+
+
+def follow(target: Value, source: Value, mark: Mark) -> tuple[bool, list[Cut]]:
+    """Return whether a derivative leads from `source` to `target`, and where other ways end."""
+    followed = {source}
+    cuts: list[Cut] = []
+    for node in ancestry(target):
+        for argument, operand in enumerate(node.inputs):
+            if operand not in followed:
+                continue
+            kind = _cut(node, argument, mark)
+            if kind is None:
+                followed.update(out for out in node.outs if is_inexact(out.dtype))
+            else:
+                cuts.append(Cut(kind, node, operand))
+    cuts.sort(key=lambda cut: KINDS.index(cut.kind))
+    return target in followed, cuts
+
+
+def _cut(node: Node, argument: int, mark: Mark) -> str | None:
+    """Return how the way through one operand of a node ends, or None where it goes on."""
+    if mark not in node.outs[0].marks:
+        return "recording"
+    if not any(is_inexact(out.dtype) for out in node.outs):
+        kinds = {out.dtype.kind for out in node.outs}
+        if kinds == {"b"}:
+            return "comparison"
+        return "integer" if node.op.name == "convert" else "position"
+    if _passes(node, argument):
+        return None
+    return "stop_gradient" if node.op.name == "stop_gradient" else "no derivative"
+
+
+def _passes(node: Node, argument: int) -> bool:
+    op = node.op
+    if isinstance(op, Elementwise):
+        rules = op.partials if op.partials is not None else op.tangents
+        return rules is not None and rules[argument] is not None
+    outs = [out for out in node.outs if is_inexact(out.dtype)]
+    seeds = [_ones(out) for out in outs]
+    try:
+        sweep = sweep_back(outs, [node.inputs[argument]], seeds, lambda value: value.node is not node)
+    except NotDifferentiableError:
+        return False
+    return sweep.results[0] is not None
+
+
+def _ones(value: Value) -> Value:
+    return broadcast_to(literal(1, value.dtype), value.shape)
+
+
+def vanishing(target: Value, source: Value, mark: Mark) -> list[Node] | None:
+    """Return the nodes at which what arrives is not zero and what leaves is; None if the gradient is not zero."""
+    sweep = sweep_back([target], [source], [_ones(target)], lambda value: mark not in value.marks)
+    arrived = sweep.arrived()
+    arrays = compute([cotangent.applied() for _, cotangent in arrived])
+    alive = {value: bool(np.any(array)) for (value, _), array in zip(arrived, arrays, strict=True)}
+    if alive.get(source):
+        return None
+    return [node for node in ancestry(target) if _kills(node, alive)]
+
+
+def _kills(node: Node, alive: dict[Value, bool]) -> bool:
+    return any(alive.get(out) for out in node.outs) and any(
+        alive.get(operand) is False for operand in node.inputs
+    )
+
+
+def is_flat(node: Node) -> bool:
+    """Return whether an op is constant piece by piece."""
+    return isinstance(node.op, Elementwise) and node.op.partials is not None and flat in node.op.partials
+
+
+def uses(value: Value, nodes: Sequence[Node]) -> Iterator[Node]:
+    """Yield the nodes that take a value."""
+    return (node for node in nodes if value in node.inputs)

@@ -1,0 +1,199 @@
+"""The ends of a derivative: targets, sources, the weights of targets, and what stands for a source without a path."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Final
+
+import numpy as np
+
+from ..errors import ArgumentError, DtypeError, ShapeError, UnconnectedError
+from ..ir.builder import here
+from ..ir.graph import OPERATORS, Literal, Value, literal
+from ..ir.types import Shape
+from ..kinds.operands import as_value, broadcast_to
+from ..ops.cast import convert
+from ..trace.handle import Handle, apart
+from ..trees import TreeSpec, flatten_with_none, place_of_leaf
+from .convention import flipped
+
+
+class UnconnectedGradients(enum.StrEnum):
+    """What stands for a source from which no differentiable path leads to a target.
+
+    The strings ``"none"``, ``"zero"`` and ``"raise"`` are taken everywhere instead.
+
+    Examples
+    --------
+    >>> import gradtape as gt
+    >>> with gt.GradientTape() as tape:
+    ...     x, y = tape.watch((1.0, 2.0))
+    ...     z = x * x
+    >>> tape.gradient(z, y, unconnected_gradients=gt.UnconnectedGradients.ZERO)
+    Array(0.)
+    """
+
+    NONE = "none"
+    """None."""
+    ZERO = "zero"
+    """Zeros of the source's shape and dtype."""
+    RAISE = "raise"
+    """`UnconnectedError`, which names the source."""
+
+
+NUMBERS: Final = (np.ndarray, np.generic, int, float, complex)
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a derivative is asked in.
+
+    Attributes
+    ----------
+    shape, dtype
+        Of the gradient.
+    values : tuple of Value
+        What stands for it in the graph: one value for an array, one for each reading of a variable.
+    """
+
+    shape: Shape
+    dtype: np.dtype[Any]
+    values: tuple[Value, ...]
+
+
+def unconnected_choice(given: Any, caller: str) -> UnconnectedGradients:
+    """Return the choice that a string or member stands for."""
+    try:
+        return UnconnectedGradients(given)
+    except ValueError:
+        raise ArgumentError(
+            f"{caller}: Unknown value for unconnected_gradients: {given!r}",
+            where=here.site,
+            remedy='choose "none", "zero" or "raise" (or a member of gt.UnconnectedGradients)',
+        ) from None
+
+
+def array_leaves(tree: Any, role: str, caller: str) -> tuple[list[Any], TreeSpec]:
+    """Return the leaves of a nest of arrays, and its structure.
+
+    Raises
+    ------
+    DtypeError
+        For None, strings and other objects.
+    ArgumentError
+        For ndarrays and numbers, which do not know where they came from.
+    """
+    leaves, spec = flatten_with_none(tree)
+    for position, leaf in enumerate(leaves):
+        if isinstance(leaf, Handle):
+            continue
+        place = "" if leaf is tree else f" (at {place_of_leaf(tree, position, none_is_leaf=True)})"
+        if leaf is None:
+            raise DtypeError(
+                f"{caller} got None as a {role}{place}",
+                where=here.site,
+                remedy=f"pass the Array that {'was computed' if role == 'target' else 'was watched'}",
+            )
+        if isinstance(leaf, NUMBERS):
+            raise ArgumentError(
+                f"{caller} got a plain {type(leaf).__name__} as a {role}{place}",
+                where=here.site,
+                why="a tape follows Arrays; an ndarray or number does not know where it came from",
+                remedy="use what watch returns: x = tape.watch(x)",
+            )
+        raise DtypeError(
+            f"{caller} got a {type(leaf).__name__} as a {role}{place}",
+            where=here.site,
+            remedy="pass Arrays or Variables, or nests of them",
+        )
+    return leaves, spec
+
+
+def seeds_for(
+    given: Any, targets: Sequence[Value], caller: str, argument: str = "output_gradients"
+) -> list[Value]:
+    """Return one weight per target: ones where `given` is None, else its leaves by position."""
+    if given is None:
+        return [one_like(target) for target in targets]
+    leaves, _ = flatten_with_none(given)
+    if len(leaves) != len(targets):
+        listed = isinstance(given, list | tuple) and len(targets) == 1
+        raise ShapeError(
+            f"{caller}: {argument} has {len(leaves)} entries for {len(targets)} target{'s' * (len(targets) != 1)}",
+            where=here.site,
+            why="a list holds one entry per target, also where the entries are numbers" if listed else "",
+            remedy=f"pass an array: {argument}=np.array(...)"
+            if listed
+            else "give one array per target, in the same order",
+        )
+    seeds = []
+    for position, (leaf, target) in enumerate(zip(leaves, targets, strict=True)):
+        if leaf is None:
+            raise ArgumentError(
+                f"{caller}: {argument} has None for target {position}",
+                where=here.site,
+                remedy="give an array of ones, or leave the target away",
+            )
+        seeds.append(seed_for(leaf, target, caller, argument))
+    return seeds
+
+
+def one_like(target: Value) -> Value:
+    """Return the weight of a target that is given none."""
+    return broadcast_to(literal(1, target.dtype), target.shape)
+
+
+def seed_for(given: Any, target: Value, caller: str, argument: str) -> Value:
+    """Return the weight of one target, checked."""
+    value = given.value if isinstance(given, Handle) else as_value(given, argument)
+    if value.shape != target.shape:
+        raise ShapeError(
+            f"{caller}: {argument} has an entry of shape {value.shape} for a target of shape {target.shape}",
+            where=here.site,
+            remedy=f"give an array of shape {target.shape}",
+        )
+    if not np.can_cast(value.dtype, target.dtype, "same_kind"):
+        raise DtypeError(
+            f"{caller}: {argument} has an entry of dtype {value.dtype} for a target of dtype {target.dtype}",
+            where=here.site,
+            remedy="convert it first",
+        )
+    return flipped(convert(value, target.dtype))
+
+
+def gathered(sources: Sequence[Source], parts: Sequence[Value | None]) -> list[Value | None]:
+    """Return one gradient per source from one cotangent per value that stands for a source: they add up."""
+    rest = iter(parts)
+    gradients: list[Value | None] = []
+    for source in sources:
+        arrived = [part for _ in source.values if (part := next(rest)) is not None]
+        gradients.append(flipped(reduce(OPERATORS["add"], arrived)) if arrived else None)
+    return gradients
+
+
+def completed(
+    gradients: Sequence[Value | None], sources: Sequence[Source], choice: UnconnectedGradients, tree: Any
+) -> list[Value | None]:
+    """Return gradients with `choice` for the missing ones; `tree` is what the user gave as sources."""
+    if choice is UnconnectedGradients.RAISE and None in gradients:
+        raise UnconnectedError(
+            f"no differentiable path leads from sources{place_of_leaf(tree, gradients.index(None))} to the target",
+            where=here.site,
+            why="the source was not watched before it was used, was not used, or the way leads through something without a "
+            "derivative (an integer, x.numpy(), stop_gradient)",
+            remedy='watch it first and stay with arrays, or take zeros: unconnected_gradients="zero"',
+        )
+    if choice is UnconnectedGradients.ZERO:
+        return [
+            broadcast_to(literal(0, source.dtype), source.shape) if part is None else part
+            for part, source in zip(gradients, sources, strict=True)
+        ]
+    return list(gradients)
+
+
+def unliteral(value: Value) -> Value:
+    """Return a literal as an array of rank 0, and any value apart from those of other arrays: it can be followed and computed."""
+    return Value(value.aval, data=value.data) if isinstance(value, Literal) else apart(value)

@@ -1,0 +1,121 @@
+"""The control kind: nodes that say how others are differentiated and scheduled.
+
+They compute nothing: their outputs are inputs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from ..ir.builder import emit_all
+from ..ir.graph import Node, Value
+from ..ir.op import NDArray, Op
+from ..ir.types import Aval
+
+
+class Rule(ABC):
+    """The derivative that a user gave to a function. Its repr is all that a fingerprint sees of it.
+
+    It holds arrays of one call. So it has no hash: no cache of what is known by its structure may keep it.
+
+    Attributes
+    ----------
+    opens : bool
+        Whether a linear function is transposed by way of its body instead of `pull`. A forward rule often calls the
+        function itself on tangents (the derivative of a linear function is that function), and `pull` would come back to
+        it for ever.
+    """
+
+    __hash__ = None  # type: ignore[assignment]
+    opens = False
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @abstractmethod
+    def push(self, node: Node, tangents: Sequence[Value | None]) -> Sequence[Value | None]:
+        """Return the tangents of the outputs, from one per operand (None is zero)."""
+
+    @abstractmethod
+    def pull(
+        self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
+    ) -> Sequence[Value | None]:
+        """Return the cotangents of the operands that are wanted, from one per output (None is zero)."""
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Custom(Op):
+    """A function with a derivative of its own.
+
+    The first `hidden` inputs are what the function's body computed, and become the outputs; the others are the
+    operands, in which the rule differentiates. No derivative follows the hidden inputs.
+    """
+
+    def __call__(self, results: Sequence[Value], operands: Sequence[Value], rule: Rule) -> tuple[Value, ...]:
+        return emit_all(self, (*results, *operands), hidden=len(results), rule=rule)
+
+    def infer(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
+        return tuple(avals[: params["hidden"]])
+
+    def evaluate(self, arrays: Sequence[NDArray], params: dict[str, Any]) -> tuple[NDArray, ...]:
+        return tuple(arrays[: params["hidden"]])
+
+    def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
+        visible = tangents[node.params["hidden"] :]
+        if all(tangent is None for tangent in visible):
+            return (None,) * len(node.outs)
+        rule: Rule = node.params["rule"]
+        return tuple(rule.push(node, visible))
+
+    def transpose(
+        self, node: Node, cotangents: Sequence[Value | None], linear: Sequence[bool]
+    ) -> tuple[Value | None, ...]:
+        hidden: int = node.params["hidden"]
+        rule: Rule = node.params["rule"]
+        if rule.opens:
+            return (*cotangents, *(None,) * (len(node.inputs) - hidden))
+        return (*(None,) * hidden, *rule.pull(node, cotangents, linear[hidden:]))
+
+
+class Barrier(Op):
+    """The first `kept` inputs, as if they were computed from all inputs.
+
+    What is computed from the outputs is not merged with what was computed from the inputs.
+    """
+
+    def __call__(self, values: Sequence[Value], after: Sequence[Value]) -> tuple[Value, ...]:
+        return emit_all(self, (*values, *after), kept=len(values))
+
+    def infer(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
+        return tuple(avals[: params["kept"]])
+
+    def evaluate(self, arrays: Sequence[NDArray], params: dict[str, Any]) -> tuple[NDArray, ...]:
+        return tuple(arrays[: params["kept"]])
+
+    def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
+        return tuple(tangents[: node.params["kept"]])
+
+    def transpose(
+        self, node: Node, cotangents: Sequence[Value | None], linear: Sequence[bool]
+    ) -> tuple[Value | None, ...]:
+        return (*cotangents, *(None,) * (len(node.inputs) - len(node.outs)))
+
+
+custom_call = Custom("custom_call")
+barrier = Barrier("barrier")
+
+
+def followed(node: Node) -> tuple[Value, ...]:
+    """Return the inputs of a node that derivatives follow."""
+    return node.inputs[node.params["hidden"] :] if isinstance(node.op, Custom) else node.inputs
+
+
+def carried(node: Node) -> tuple[Value, ...]:
+    """Return the inputs of a linear node that cotangents are pulled back to."""
+    if isinstance(node.op, Custom) and node.params["rule"].opens:
+        return node.inputs[: node.params["hidden"]]
+    return followed(node)

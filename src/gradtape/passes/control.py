@@ -1,0 +1,27 @@
+"""Taking out the nodes that compute nothing, once what they say has been heeded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir.graph import Graph, Node, Value
+from ..kinds.control import Barrier, Custom
+from .rewrite import rewrite
+
+
+def open_custom_calls(graph: Graph) -> Graph:
+    """Return the graph without rules for derivatives."""
+    return rewrite(graph, _body)
+
+
+def lift_barriers(graph: Graph) -> Graph:
+    """Return the graph without barriers. No pass may merge equal computations after this one."""
+    return rewrite(graph, _passed)
+
+
+def _body(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
+    return inputs[: len(node.outs)] if isinstance(node.op, Custom) else None
+
+
+def _passed(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
+    return inputs[: len(node.outs)] if isinstance(node.op, Barrier) else None

@@ -1,0 +1,57 @@
+"""What a variable holds: outside of traces, and inside of each."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from ..ir.graph import Mark, Value
+
+
+class Reading(Value):
+    """What was read of a variable; several handles may not share it."""
+
+    __slots__ = ()
+
+
+class Content:
+    """The current value of a variable, in one place.
+
+    Attributes
+    ----------
+    variable : weakref.ref
+        Whose content it is.
+    value : Value
+        What was assigned last, cut off from where it came from.
+    input : Value or None
+        In a trace: what stands for the content before the call; None for a variable that the call itself makes.
+    assigned : bool
+        In a trace: whether it is to be stored after the call.
+    """
+
+    __slots__ = ("__weakref__", "_marks", "_reading", "assigned", "input", "value", "variable")
+
+    def __init__(self, variable: weakref.ref[Any], value: Value, input_: Value | None = None) -> None:
+        self.variable = variable
+        self.value = value
+        self.input = input_
+        self.assigned = False
+        self._marks: tuple[Mark, ...] = ()
+        self._reading: Value | None = None
+
+    def assign(self, value: Value) -> None:
+        """Take a new value."""
+        self.value = value
+        self.assigned = True
+        self._reading = None
+
+    def reading(self, marks: tuple[Mark, ...]) -> Value | None:
+        """Return what was given out to the same followers since the last assignment, if anything."""
+        if not marks:
+            return self.value
+        return self._reading if self._marks == marks else None
+
+    def give_out(self, value: Value, marks: tuple[Mark, ...]) -> Value:
+        """Remember what was given out to these followers."""
+        self._reading, self._marks = value, marks
+        return value

@@ -1,0 +1,90 @@
+"""What is going on around a line of code: tapes that record, traces, and functions that gradtape runs."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ..ir.graph import Mark, Value
+from .content import Content
+from .guards import Trace
+
+
+class Watcher(ABC):
+    """Somebody who is told which variables are read, such as a tape."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def mark_for(self, variable: Any) -> Mark | None:
+        """Return the mark that what is read now is to carry; None where it is not followed."""
+
+    @abstractmethod
+    def note(self, variable: Any, value: Value) -> None:
+        """Take notice of what was read under that mark."""
+
+
+class Scope:
+    """One run of a function that is traced or differentiated.
+
+    Attributes
+    ----------
+    reads : dict
+        What was read of each variable, by its serial number.
+    """
+
+    __slots__ = ("reads",)
+
+    def __init__(self) -> None:
+        self.reads: dict[int, dict[Value, None]] = {}
+
+    def note(self, variable: Any, value: Value) -> None:
+        """Take notice of what was read."""
+        self.reads.setdefault(variable.serial, {})[value] = None
+
+
+Context = Watcher | Scope | Trace
+
+
+class _Contexts(threading.local):
+    """The contexts of this thread, from the outermost to the innermost, and the variables whose content is still to be computed."""
+
+    def __init__(self) -> None:
+        self.stack: list[Context] = []
+        self.pending: dict[int, Content] = {}
+
+
+contexts = _Contexts()
+
+
+@contextmanager
+def inside(*added: Context) -> Iterator[None]:
+    """Let contexts be in force."""
+    contexts.stack.extend(added)
+    try:
+        yield
+    finally:
+        contexts.stack = [context for context in contexts.stack if context not in added]
+
+
+def scopes() -> list[Scope]:
+    """Return the functions that are being traced or differentiated around this line, the outermost first."""
+    return [context for context in contexts.stack if isinstance(context, Scope)]
+
+
+def running_trace() -> tuple[Trace | None, int]:
+    """Return the innermost trace of this thread, and how many contexts are around it."""
+    return trace_below(len(contexts.stack))
+
+
+def trace_below(depth: int) -> tuple[Trace | None, int]:
+    """Return the innermost trace among the outermost `depth` contexts, and how many contexts are around it."""
+    stack = contexts.stack
+    for place in range(depth - 1, -1, -1):
+        context = stack[place]
+        if isinstance(context, Trace):
+            return context, place
+    return None, 0

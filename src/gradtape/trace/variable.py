@@ -1,0 +1,362 @@
+"""Variables: arrays that are assigned to, and that compiled functions read and write as their state."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from ..config import config
+from ..errors import ArgumentError, DtypeError, ShapeError
+from ..ir.builder import here
+from ..ir.graph import Literal, Mark, Node, Value
+from ..ir.op import NDArray, Op
+from ..ir.types import aval
+from ..kinds.operands import as_value, check_dtype
+from ..ops.cast import convert, identity, stop_gradient
+from ..ops.indexing import fit_for_write
+from .array import Array
+from .content import Content, Reading
+from .contexts import Scope, Watcher, contexts, running_trace, trace_below
+from .force import force
+from .guards import Trace, trace_of
+from .handle import apart, plain
+from .sites import user_site
+
+_serials: Final = itertools.count()
+
+
+class CallableReading(Reading):
+    """A reading that hands itself to the user when it is called: ``v.value()``, as TensorFlow spells it."""
+
+    __slots__ = ()
+
+    def __call__(self) -> Array:
+        """Return the content as an `Array`, which later assignments do not change."""
+        return Array(apart(self))
+
+
+class Variable(Array):
+    """An array that keeps its identity while its content is assigned to.
+
+    Parameters
+    ----------
+    initial_value : array_like, Array, or callable that returns one
+        The content, which is copied. Shape and dtype stay as they are here.
+    trainable : bool, default True
+        Whether tapes follow it without being asked (see `GradientTape`).
+    name : str, optional
+        A name for people and for debugging.
+    dtype : dtype_like, optional
+        The dtype; by default NumPy's choice (float64 for Python floats).
+
+    Notes
+    -----
+    Wherever an `Array` is taken, so is a variable: NumPy's functions, operators, methods, indexing. What is read is the content at that
+    moment: ``v.value()``, ``v[:2]`` or ``v.T`` do not change when the variable is assigned to later. In-place syntax (``v += 1``,
+    ``v[0] = 2``) assigns. An assignment is no step of a derivative: nothing flows back through it.
+
+    A function under `jit` reads the content of each call, and assigns at each call. A variable that is passed to it is known by
+    its identity, as one that it finds outside.
+
+    Variables are hashed by identity. ``==`` compares elements, as it does for ndarrays; use ``is`` for identity.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> w = gt.Variable([1.0, 2.0])
+    >>> with gt.GradientTape() as tape:
+    ...     loss = np.sum(w**2)
+    >>> w.assign_sub(0.5 * tape.gradient(loss, w))
+    Variable([0., 0.])
+    """
+
+    __slots__ = ("_content", "_name", "_trainable", "serial")
+
+    scalar_in_place = True
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+    def __init__(
+        self, initial_value: Any, trainable: bool = True, name: str | None = None, dtype: Any = None
+    ) -> None:
+        here.site = user_site()
+        if not isinstance(trainable, bool | np.bool_):
+            raise DtypeError(
+                f"Variable: trainable must be a bool, got a {type(trainable).__name__}",
+                where=here.site,
+                remedy="gt.Variable(x, trainable=False)",
+            )
+        if name is not None and not isinstance(name, str):
+            raise DtypeError(
+                f"Variable: name must be a str, got a {type(name).__name__}",
+                where=here.site,
+                remedy='gt.Variable(x, name="weights")',
+            )
+        self._name = name
+        self._trainable = bool(trainable)
+        self.serial: Final = next(_serials)
+        initial = _initial(initial_value, dtype)
+        # The content outside is that of this call: where the function keeps the variable, later calls begin with it.
+        (data,) = force([initial])
+        me = weakref.ref(self)
+        self._content = Content(me, _leaf(data, name))
+        trace, _ = running_trace()
+        if trace is not None:
+            inside = self._content.value if trace_of(initial) is None else _cut(initial, name)
+            trace.contents[self.serial] = Content(me, inside)
+        super().__init__(self._content.value)
+        self._current = Value(aval(initial.shape, initial.dtype))
+
+    # Identity
+
+    @property
+    def trainable(self) -> bool:
+        """Whether tapes follow it without being asked."""
+        return self._trainable
+
+    @property
+    def name(self) -> str | None:
+        """The name given by the user."""
+        return self._name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self._name = name
+
+    def __copy__(self) -> Variable:
+        return Variable(Array(self.value), self._trainable, self._name)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Variable:
+        copied = memo[id(self)] = self.__copy__()
+        return copied
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Variable, (self.numpy(), self._trainable, self._name)
+
+    def __repr__(self) -> str:
+        options = "" if self._trainable else ", trainable=False"
+        if self._name is not None:
+            options = f", name={self._name!r}{options}"
+        return f"Variable{super().__repr__()[len('Array') : -1]}{options})"
+
+    # Reading
+
+    @property
+    def value(self) -> Value:
+        """What it holds now; tapes and traces around take notice. ``v.value()`` is an `Array` of it."""
+        stack = contexts.stack
+        told: list[Watcher | Scope] = []
+        marks: tuple[Mark, ...] = ()
+        for context in reversed(stack):
+            if isinstance(context, Trace):
+                break
+            mark = context.mark_for(self) if isinstance(context, Watcher) else None
+            if mark is not None and mark not in marks:
+                marks = (*marks, mark)
+            if mark is not None or isinstance(context, Scope):
+                told.append(context)
+        content = self._content_within(len(stack))
+        found = content.reading(marks)
+        if found is None:
+            found = content.give_out(_followed(content.value, marks, self._name), marks)
+        for context in told:
+            context.note(self, found)
+        return found
+
+    def read_value(self) -> Array:
+        """Return the content as an `Array`, which later assignments do not change."""
+        here.site = user_site()
+        return Array(apart(self.value))
+
+    def reading_for(self, mark: Mark) -> Value:
+        """Return a reading that only `mark` follows."""
+        return _followed(self._content_within(len(contexts.stack)).value, (mark,), self._name)
+
+    @property
+    def followed(self) -> bool:
+        """Whether somebody around would take notice of a reading: a tape that follows it, a trace, or a function that may ask."""
+        return any(
+            not isinstance(context, Watcher) or context.mark_for(self) is not None
+            for context in contexts.stack
+        )
+
+    def data_now(self) -> NDArray:
+        """Return the content without telling anybody; not for traces."""
+        data = self._content_within(0).value.data
+        assert data is not None
+        return data
+
+    def _content_within(self, depth: int) -> Content:
+        """Return the content as the innermost of `depth` contexts sees it: that of the innermost trace among them."""
+        trace, around = trace_below(depth)
+        if trace is None:
+            if self._content.value.node is not None:
+                _settle(self._content)
+            return self._content
+        content = trace.contents.get(self.serial)
+        if content is None:
+            (example,) = force([self._content_within(around).value])
+            begin = _leaf(example, self._name, (trace,))
+            trace.inputs.append(begin)
+            content = trace.contents[self.serial] = Content(weakref.ref(self), begin, begin)
+        return content
+
+    # A variable is no base of views: what is read of it stays as it was.
+
+    def __getitem__(self, key: Any) -> Any:
+        return _alone(Array(self.value)[key])
+
+    def rearranged(self, rearrange: Callable[[Value], Value], *, contiguous: bool) -> Array:
+        return _alone(Array(self.value).rearranged(rearrange, contiguous=contiguous))
+
+    # Assigning
+
+    def assign(self, value: Any) -> Variable:
+        """Replace the content.
+
+        Parameters
+        ----------
+        value : array_like or Array
+            Of the variable's shape, and of a dtype that can be cast to its own without changing kind.
+
+        Returns
+        -------
+        Variable
+            Itself.
+
+        Raises
+        ------
+        ShapeError
+            For another shape.
+        DtypeError
+            For another kind of dtype.
+        """
+        here.site = user_site()
+        new = as_value(plain(value), "assign: value")
+        if new.shape != self.shape:
+            raise ShapeError(
+                f"assign: value has shape {new.shape}, but the variable {self._described()}has shape {self.shape}",
+                where=here.site,
+                remedy="give a value of the variable's shape, v[...] = value to spread it, or make another variable",
+            )
+        self._check_kind(new.dtype, "assign")
+        self.rebind(fit_for_write(new, self.dtype, self.shape))
+        return self
+
+    def assign_add(self, delta: Any) -> Variable:
+        """Add to the content, with NumPy's broadcasting of `delta`; see `assign`."""
+        here.site = user_site()
+        return self._updated(Array(self.value) + delta, "assign_add")
+
+    def assign_sub(self, delta: Any) -> Variable:
+        """Subtract from the content, with NumPy's broadcasting of `delta`; see `assign`."""
+        here.site = user_site()
+        return self._updated(Array(self.value) - delta, "assign_sub")
+
+    def _updated(self, result: Array, caller: str) -> Variable:
+        self._check_kind(result.dtype, caller)
+        self.write_result(result.value, caller)
+        return self
+
+    def _check_kind(self, dtype: np.dtype[Any], caller: str) -> None:
+        if not np.can_cast(dtype, self.dtype, "same_kind"):
+            raise DtypeError(
+                f"{caller}: the new value has dtype {dtype}, but the variable {self._described()}has dtype {self.dtype}",
+                where=here.site,
+                remedy=f"convert it first: x.astype({self.dtype})",
+            )
+
+    def _described(self) -> str:
+        return "" if self._name is None else f"{self._name!r} "
+
+    def rebind(self, value: Value) -> None:
+        """Make `value` the content, cut off from where it came from."""
+        trace, _ = running_trace()
+        if trace is not None:
+            self._content_within(len(contexts.stack)).assign(_cut(value, self._name, trace))
+        elif value.data is not None:
+            self._content.assign(_leaf(value.data, self._name))
+        else:
+            self._content.assign(_cut(value, self._name))
+            contexts.pending[self.serial] = self._content
+            if config.eager:
+                _settle(self._content)
+
+    def store(self, array: NDArray) -> None:
+        """Take what a compiled function computed for it."""
+        self._content.assign(_leaf(array, self._name))
+
+
+def _initial(given: Any, dtype: Any) -> Value:
+    """Return the value that a variable begins with, as an array."""
+    if callable(given):
+        given = given()
+    if given is None:
+        raise ArgumentError(
+            "Variable: initial_value is None",
+            where=here.site,
+            remedy="pass an array, a number, or a nested list",
+        )
+    wanted = None if dtype is None else check_dtype(np.dtype(dtype), "dtype")
+    value = as_value(plain(given), "initial_value")
+    if value.aval.weak:
+        value = convert(value, value.dtype)
+    if wanted is not None:
+        value = convert(value, wanted)
+    if isinstance(value, Literal):
+        assert value.data is not None
+        value = _leaf(np.asarray(value.data), None)
+    return value
+
+
+def _leaf(data: NDArray, name: str | None, marks: tuple[Mark, ...] = ()) -> Reading:
+    made = CallableReading(aval(data.shape, data.dtype), data=data, marks=marks)
+    made.name = name
+    return made
+
+
+def _derived(op: Op, value: Value, marks: tuple[Mark, ...], name: str | None) -> Reading:
+    node = Node(op, (value,), {}, here.site)
+    out = CallableReading(aval(value.shape, value.dtype), node, 0, None, marks)
+    out.name = name
+    node.outs = (out,)
+    return out
+
+
+def _cut(value: Value, name: str | None, trace: Trace | None = None) -> Reading:
+    """Return a value without the marks of tapes, so that none follows an assignment."""
+    marks: tuple[Mark, ...] = tuple(mark for mark in value.marks if isinstance(mark, Trace))
+    if trace is not None and trace not in marks:
+        marks = (*marks, trace)
+    return _derived(stop_gradient, value, marks, name)
+
+
+def _followed(value: Value, marks: tuple[Mark, ...], name: str | None) -> Reading:
+    """Return a value of its own that these marks follow."""
+    if trace_of(value) is None and value.data is not None:
+        return _leaf(value.data, name, marks)
+    kept = tuple(mark for mark in value.marks if mark.recording)
+    return _derived(identity, value, (*kept, *marks), name)
+
+
+def _alone(array: Array) -> Array:
+    """Return an array of which the variable's other readings know nothing."""
+    return Array(apart(array.value)) if isinstance(array.value, Reading) else array
+
+
+def _settle(content: Content) -> None:
+    """Compute the content if it is pending, and with it all others that are: they share much of the work."""
+    pending = contexts.pending
+    others = [one for one in pending.values() if one is not content and one.variable() is not None]
+    waiting = [content, *others]
+    try:
+        arrays = force([one.value for one in waiting])
+    except Exception:  # of another variable, perhaps: whoever reads that one will hear of it
+        waiting = [content]
+        arrays = force([content.value])
+    for one, data in zip(waiting, arrays, strict=True):
+        one.value = _leaf(data, one.value.name)
+    contexts.pending = {serial: one for serial, one in pending.items() if one.value.node is not None}

@@ -1,0 +1,141 @@
+"""Transposing what a user wrote: rules that are to be linear are checked to be so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ..errors import NotDifferentiableError
+from ..ir.graph import Mark, Node, Value, extract
+from ..ir.types import is_inexact
+from ..kinds.accumulate import Accumulate
+from ..kinds.contract import Contract
+from ..kinds.control import carried
+from ..kinds.cumulative import Cumulative
+from ..kinds.elementwise import Elementwise
+from ..kinds.index_map import IndexMap
+from ..kinds.join import Join
+from ..kinds.reduction import Reduction
+from ..kinds.sort import Sort
+from .linear import Cotangent, pull_linear
+
+ADDITIVE: Final = {"add": (0, 1), "subtract": (0, 1), "where": (1, 2)}
+"""Elementwise rows that are linear in several operands together, and which these are."""
+
+LINEAR_IN_FIRST: Final = frozenset(
+    {"expand", "reshape", "permute", "convert", "identity", "slice", "pad", "gather", "negative", "divide"}
+    | {"reduce_sum", "cumsum", "real", "imag", "conjugate"}
+)
+"""Rows that make zeros of zeros in their first operand."""
+
+
+def adjoint(
+    outputs: Sequence[Value | None],
+    starts: Sequence[Value],
+    cotangents: Sequence[Value | None],
+    mark: Mark,
+    what: str,
+) -> list[Value | None]:
+    """Pull cotangents back through nodes that must be linear.
+
+    Parameters
+    ----------
+    outputs : sequence of Value or None
+        What was computed from `starts`.
+    starts : sequence of Value
+        The linear inputs; they carry `mark`, which is recording.
+    cotangents : sequence of Value or None
+        One per output.
+    mark : Mark
+        Tells what depends on `starts`.
+    what : str
+        What the nodes are, for the error.
+
+    Returns
+    -------
+    list of Value or None
+        One per start.
+
+    Raises
+    ------
+    NotDifferentiableError
+        Where the outputs are not linear in `starts`.
+    """
+    pairs = [
+        (output, Cotangent(cotangent))
+        for output, cotangent in zip(outputs, cotangents, strict=True)
+        if output is not None and cotangent is not None and mark in output.marks
+    ]
+    nodes, _ = extract(
+        [output for output, _ in pairs], starts, lambda value: mark not in value.marks, carried
+    )
+    for node in nodes:
+        if not _is_linear(node, [mark in operand.marks for operand in node.inputs]):
+            raise _not_linear(what, node)
+    found = pull_linear(pairs, starts, mark)
+    pulled = [found.get(start) for start in starts]
+    result = [None if cotangent is None else cotangent.applied() for cotangent in pulled]
+    # The transpose of a linear map does not depend on where it is taken.
+    if any(value is not None and mark in value.marks for value in result):
+        raise _not_linear(what, nodes[-1])
+    return result
+
+
+def _not_linear(what: str, node: Node) -> NotDifferentiableError:
+    return NotDifferentiableError(
+        f"{what}: {node.op.name} is not linear there",
+        where=node.site,
+        why="a rule for one direction of differentiation serves the other by transposition, and only linear maps have a transpose",
+        remedy="write the rule as a linear map of its (co)tangents (branches and factors may depend on the primals)",
+    )
+
+
+def _is_linear(node: Node, flags: Sequence[bool]) -> bool:
+    """Return whether a node is linear in the flagged inputs."""
+    op = node.op
+    if isinstance(op, Sort) or not all(is_inexact(out.dtype) for out in node.outs):
+        return False
+    if isinstance(op, Elementwise):
+        return _is_linear_row(node, op, flags)
+    if isinstance(op, IndexMap):
+        return not any(flags[1:])
+    if isinstance(op, Join):
+        return _others_are_zero(node, flags, range(len(flags)))
+    if isinstance(op, Accumulate):
+        return not any(flags[2:]) and _others_are_zero(node, flags, (0, 1))
+    if isinstance(op, Reduction):
+        return op.transpose_rule is not None
+    if isinstance(op, Contract):
+        return not all(flags)
+    if isinstance(op, Cumulative):
+        return op.transpose_rule is not None and not any(flags[:-1])
+    return True
+
+
+def _is_linear_row(node: Node, op: Elementwise, flags: Sequence[bool]) -> bool:
+    if op.linear_rules is None:
+        return False
+    if any(flag and rule is None for flag, rule in zip(flags, op.linear_rules, strict=True)):
+        return False
+    together = ADDITIVE.get(op.name)
+    return sum(flags) == 1 if together is None else _others_are_zero(node, flags, together)
+
+
+def _others_are_zero(node: Node, flags: Sequence[bool], positions: Sequence[int]) -> bool:
+    return all(flags[position] or _is_zero(node.inputs[position]) for position in positions)
+
+
+def _is_zero(value: Value) -> bool:
+    data: Any = value.data
+    if data is not None:
+        return not data.any()
+    node = value.node
+    if node is None:
+        return False
+    if node.op.name in ("multiply", "contract"):
+        return any(map(_is_zero, node.inputs))
+    if node.op.name in ADDITIVE:
+        return all(_is_zero(node.inputs[position]) for position in ADDITIVE[node.op.name])
+    if isinstance(node.op, Join):
+        return all(map(_is_zero, node.inputs))
+    return node.op.name in LINEAR_IN_FIRST and _is_zero(node.inputs[0])

@@ -1,0 +1,287 @@
+"""Finding the first NaN or infinity; statistics of gradients over time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import matplotlib
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+import gradtape as gt
+from gradtape.api.debug.origin import Finding
+from gradtape.api.debug.statistics import Row, sparkline
+from gradtape.errors import ArgumentError, NumericsError
+from gradtape.trace.instruments import CHECKS, MADE, RECORDING
+from gradtape.transforms.observers import OBSERVERS
+
+matplotlib.use("Agg")
+WITH_ZERO = np.array([1.0, 0.0, 4.0])
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind() -> Iterator[None]:
+    gt.debug.clear_gradient_debuggers()
+    yield
+    assert not CHECKS and not MADE and not RECORDING.tools and not OBSERVERS
+    plt.close("all")
+
+
+def found_in(work: Callable[[], Any]) -> Finding:
+    with pytest.raises(NumericsError) as caught, gt.debug.check_numerics():
+        work()
+    assert isinstance(caught.value, FloatingPointError)
+    assert isinstance(caught.value.finding, Finding)
+    return caught.value.finding
+
+
+def on_tape(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def gradient(x: Any) -> Any:
+        with gt.GradientTape() as tape:
+            watched = tape.watch(x)
+            y = function(watched)
+        return tape.gradient(y, watched)
+
+    return gradient
+
+
+both = pytest.mark.parametrize("slope_of", [gt.grad, on_tape], ids=["jitted", "tape"])
+
+
+@both
+def test_forward(slope_of: Any) -> None:
+    finding = found_in(lambda: slope_of(lambda x: np.sum(np.log(x)))(WITH_ZERO))
+    assert (finding.op, finding.derivative_of, finding.shape) == ("log", None, (3,))
+    (sample,) = finding.samples
+    assert (sample.index, sample.operands) == ((1,), (0.0,)) and sample.result == -np.inf
+    assert finding.site.filename == __file__
+
+
+@both
+def test_backward(slope_of: Any) -> None:
+    finding = found_in(lambda: slope_of(lambda x: np.sum(np.sqrt(x)))(WITH_ZERO))
+    assert finding.derivative_of == "sqrt" and finding.samples[0].index == (1,)
+
+
+def test_forward_mode() -> None:
+    finding = found_in(lambda: gt.jvp(np.sqrt, (WITH_ZERO,), (np.ones(3),)))
+    assert finding.derivative_of == "sqrt"
+
+
+def test_python_numbers_are_checked_in_double_precision() -> None:
+    with gt.debug.check_numerics():
+        gt.check_grads(np.sin, (1.0,), order=2)
+
+
+def test_after_native_calls() -> None:
+    slope = gt.grad(lambda x: np.sum(np.sqrt(x)))
+    slope(WITH_ZERO), slope(WITH_ZERO)
+    assert found_in(lambda: slope(WITH_ZERO)).derivative_of == "sqrt"
+    assert slope(WITH_ZERO)[1] == np.inf
+
+
+QUIET: dict[str, Callable[[Any], Any]] = {
+    "the branch not taken": lambda x: np.sum(np.where(x > 0, np.log(x), 0.0)),
+    "its derivative": lambda x: np.sum(np.where(x > 0, np.sqrt(x), x)),
+    "an overflow that is swallowed": lambda x: np.sum(x / (1.0 + np.exp(1000.0 + 0 * gt.stop_gradient(x)))),
+    "a maximum over minus infinity": lambda x: np.max(x, initial=-np.inf),
+}
+
+
+@both
+@pytest.mark.parametrize("case", QUIET)
+def test_no_false_alarm(slope_of: Any, case: str) -> None:
+    with gt.debug.check_numerics():
+        gradient = slope_of(QUIET[case])(WITH_ZERO)
+    assert np.isfinite(np.asarray(gradient)).all()
+
+
+def test_the_branch_that_is_taken_is_blamed() -> None:
+    with_zero = np.array([-1.0, 0.0, 1.0])
+    finding = found_in(lambda: gt.jit(lambda x: np.where(x >= 0, np.log(x), 1.0))(with_zero))
+    assert finding.op == "log" and finding.samples[0].index == (1,)
+
+
+def test_an_index_that_passes_over_it() -> None:
+    with gt.debug.check_numerics():
+        assert gt.jit(lambda x: np.sum(np.log(x)[::2]))(WITH_ZERO) == np.log(4.0)
+    finding = found_in(lambda: gt.jit(lambda x: np.sum((1.0 / x)[::-1][:2]))(WITH_ZERO))
+    assert finding.op == "divide" and finding.samples[0].index == (1,)
+
+
+def test_through_matrix_products_and_reductions() -> None:
+    matrix = np.array([[1.0, 2.0], [3.0, 0.0]])
+    finding = found_in(lambda: gt.jit(lambda m: np.sum(np.log(m) @ np.ones(2)) * 2.0)(matrix))
+    assert finding.op == "log" and finding.samples[0].index == (1, 1)
+
+
+def test_an_overflowing_sum() -> None:
+    finding = found_in(lambda: gt.jit(np.sum)(np.full(4, 1e308)))
+    assert (finding.op, finding.samples[0].operands) == ("reduce_sum", ())
+
+
+def test_several_elements() -> None:
+    finding = found_in(lambda: gt.jit(np.log)(np.zeros(10)))
+    assert finding.count == 10 and len(finding.samples) == 3
+
+
+def test_bad_input() -> None:
+    finding = found_in(lambda: gt.jit(lambda x: np.sum(x) * 2.0)(np.array([1.0, np.nan])))
+    assert finding.op == "input" and finding.samples[0].index == (1,)
+
+
+def test_what_is_left_at_the_end() -> None:
+    kept = []
+    assert found_in(lambda: kept.append(np.log(gt.constant(WITH_ZERO)))).op == "log"
+
+
+def test_what_is_only_a_step_on_the_way_is_not_looked_at() -> None:
+    kept = []
+    with gt.debug.check_numerics():
+        x = gt.constant(WITH_ZERO)
+        kept += [logarithm := np.log(x), np.where(x > 0, logarithm, 0.0)]
+    assert np.isneginf(kept[0].numpy()[1])
+
+
+def test_inside_of_a_gradient_recorded_as_one_call() -> None:
+    slope = on_tape(lambda x: np.sum(np.sqrt(x)))
+    for _ in range(3):
+        pending = slope(WITH_ZERO)
+    assert pending.value.data is None
+    finding = found_in(lambda: float(np.sum(pending)))
+    assert finding.derivative_of == "sqrt" and finding.samples[0].index == (1,)
+
+
+def test_an_exception_in_the_block_is_not_hidden() -> None:
+    with pytest.raises(KeyError), gt.debug.check_numerics():
+        kept = np.log(gt.constant(WITH_ZERO))
+        raise KeyError(kept.shape)
+
+
+def test_eager() -> None:
+    with gt.config.override(eager=True):
+        assert found_in(lambda: gt.jit(lambda x: np.sum(np.log(x)))(WITH_ZERO)).op == "log"
+        with gt.debug.check_numerics():
+            gt.grad(QUIET["the branch not taken"])(WITH_ZERO)
+
+
+def test_second_order() -> None:
+    bent = gt.grad(gt.grad(lambda x: x * np.sqrt(x)))
+    assert found_in(lambda: bent(0.0)).derivative_of is not None
+    with gt.debug.check_numerics():
+        assert np.isclose(bent(4.0), 0.375)
+
+
+def test_for_a_whole_program() -> None:
+    gt.debug.enable_check_numerics()
+    gt.debug.enable_check_numerics()
+    try:
+        with pytest.raises(NumericsError):
+            gt.jit(np.log)(WITH_ZERO)
+    finally:
+        gt.debug.disable_check_numerics()
+    gt.debug.disable_check_numerics()
+    assert gt.jit(np.log)(WITH_ZERO)[1] == -np.inf
+
+
+# Statistics
+
+
+def chain(scale: float) -> Callable[[Any], Any]:
+    def loss(x: Any) -> Any:
+        for number in range(4):
+            x = gt.name(x * scale, f"layer {number}")
+        return np.sum(x)
+
+    return loss
+
+
+def by_label(statistics: Any) -> dict[str, Row]:
+    return {row.label: row for row in statistics.rows}
+
+
+@both
+def test_statistics(slope_of: Any) -> None:
+    slope = slope_of(chain(10.0))
+    slope(np.ones(4))
+    with gt.debug.gradient_statistics() as statistics:
+        for _ in range(3):
+            slope(np.ones(4))
+    slope(np.ones(4))
+    rows = by_label(statistics)
+    assert statistics.steps == 3
+    assert rows["layer 3"].steps == [0, 1, 2]
+    assert np.allclose([rows[f"layer {k}"].norm[-1] for k in range(4)], [2000.0, 200.0, 20.0, 2.0])
+    assert rows["source 0"].mean[-1] == pytest.approx(1e4)
+    assert rows["source 0"].zeros == rows["source 0"].nonfinite == [0.0] * 3
+
+
+def test_verdicts() -> None:
+    def verdict(scale: float, x: Any = WITH_ZERO) -> str:
+        with gt.debug.gradient_statistics() as statistics:
+            gt.grad(chain(scale))(x)
+        return by_label(statistics)["source 0"].verdict()
+
+    assert verdict(1e-3) == "vanishing"
+    assert verdict(1e3) == "exploding"
+    assert verdict(1.0) == ""
+    assert verdict(0.0) == "dead"
+    assert verdict(1e100) == "not finite"
+
+
+def test_large_gradients_do_not_overflow_the_norm() -> None:
+    row = Row("x", (4,))
+    row.add(0, np.full(4, 1e300))
+    assert row.norm == [pytest.approx(2e300)] and row.nonfinite == [0.0]
+
+
+def test_shares() -> None:
+    row = Row("x", (4,))
+    row.add(0, np.array([0.0, 0.0, np.nan, 1.0]))
+    row.add(1, np.array([]))
+    assert (row.zeros, row.nonfinite) == ([0.5, 0.0], [0.25, 0.0])
+
+
+def test_lines_that_run_several_times_have_a_row_each() -> None:
+    def loss(x: Any) -> Any:
+        for _ in range(3):
+            x = np.tanh(x)
+        return np.sum(x)
+
+    with gt.debug.gradient_statistics() as statistics:
+        gt.grad(loss)(WITH_ZERO)
+    labels = [label for label in by_label(statistics) if label.startswith("tanh")]
+    assert len(labels) == 3 and all("test_numerics.py" in label for label in labels)
+
+
+def test_table_and_plots() -> None:
+    slope = gt.grad(chain(2.0))
+    with gt.debug.gradient_statistics() as statistics:
+        for step in range(3):
+            slope(np.array([1.0, np.nan if step == 2 else 1.0]))
+    assert "layer 0" in repr(statistics) and "norm over time" in repr(statistics)
+    assert statistics._repr_html_().count("<tr>") == 1 + len(statistics.rows)
+    for measure in ("norm", "mean", "zeros", "nonfinite"):
+        axes = statistics.plot(measure)
+        assert len(axes.lines) >= len(statistics.rows)
+    assert len(statistics.plot(match="layer 0").get_legend().get_texts()) == 1
+    _, given = plt.subplots()
+    assert statistics.plot(axes=given) is given
+    with pytest.raises(ArgumentError, match="unknown measure"):
+        statistics.plot("size")
+
+
+def test_nothing_to_show() -> None:
+    with gt.debug.gradient_statistics() as statistics:
+        pass
+    assert "0 steps" in repr(statistics)
+    assert statistics.plot() is not None
+
+
+def test_sparklines() -> None:
+    assert sparkline([]) == ""
+    assert sparkline([0.0, 0.0]) == "▁▁"
+    assert len(sparkline([1.0] * 1000)) <= 16
+    assert sparkline([float("inf"), 1.0, 100.0]) == "!▁█"
