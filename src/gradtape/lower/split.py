@@ -31,13 +31,16 @@ from ..loops.ir import (
 )
 from .monoids import COMBINE, identity
 
-WORTHWHILE: Final = 4_000_000
-"""Additions from which a loop is split: 80 microseconds, some ten times what waking a thread takes."""
+WORTHWHILE: Final = 10_000_000
+"""Additions from which a loop is split: 200 microseconds. Waking a thread takes some 10, and blocks cost a
+single thread a tenth in loops that are nothing but a walk through memory."""
 
 LEAST_BLOCK: Final = 500_000
 """Additions in a block: 10 microseconds."""
 
-MOST_BLOCKS: Final = 64
+MOST_BLOCKS: Final = 16
+"""Enough for a few threads to end at about the same time; more would cost more sums to bring together."""
+
 ALIGNED: Final = 64
 """Elements of which a block of single elements is a multiple, so that its stores fill cache lines."""
 
