@@ -107,17 +107,23 @@ def searchsorted(a: Array, v: Array, out: Array, count: int, wanted: int, side: 
     out[:wanted] = np.searchsorted(a[:count], v[:wanted], side=side)
 
 
+def flat_parts(array: Any) -> Array:
+    """Return an array as a kernel sees it: flat, complex numbers as pairs."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    return flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat
+
+
 def run_printed(program: Program, graph: Graph, arrays: Sequence[Array]) -> list[Array]:
     """Run the printed form of a program under plain Python."""
     names: dict[str, Any] = {name: row.function for name, row in ROWS.items() if isinstance(row, Elementwise)}
     names.update(np=np, wrap=wrap, gemm=gemm, argsort=argsort, searchsorted=searchsorted)
     exec(print_loops(program), names)
     outputs = [np.full(value.size, 77, value.dtype) for value in graph.outputs]
-    sources = [np.ascontiguousarray(array).reshape(-1) for array in arrays]
-    constants = [np.ascontiguousarray(value.data).reshape(-1) for value in graph.constants()]
+    sources = [flat_parts(array) for array in arrays]
+    constants = [flat_parts(value.data) for value in graph.constants()]
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        status = names[program.name](*sources, *constants, *outputs)
+        status = names[program.name](*sources, *constants, *map(flat_parts, outputs))
     assert status == 0
     return [output.reshape(value.shape) for output, value in zip(outputs, graph.outputs, strict=True)]
 

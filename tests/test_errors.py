@@ -177,16 +177,16 @@ def an_output_that_nothing_makes() -> None:
 
 
 @raises("LoweringError")
-def complex_numbers_in_a_kernel() -> None:
+def a_product_of_complex_numbers_in_a_kernel() -> None:
     from gradtape.ir.graph import Graph, Value
     from gradtape.ir.types import aval
     from gradtape.lower.pipeline import lower
-    from gradtape.ops.complex_parts import real
+    from gradtape.ops.reductions import reduce_prod
 
     z = Value(aval((2,), np.dtype(complex)))
-    part = real(z)
-    assert part.node is not None
-    lower(Graph([z], [part.node], [part]))
+    product = reduce_prod(z, axes=(0,))
+    assert product.node is not None
+    lower(Graph([z], [product.node], [product]))
 
 
 @raises("GradtapeWarning")
@@ -219,6 +219,11 @@ def a_cache_below_a_file() -> None:
         gt.config.override(disk_cache=True, cache_dir=f"{file.name}/cache"),
     ):
         gt.jit(lambda x: np.sum(x**3) - 0.125)(PAIR)
+
+
+@raises("DensifyWarning")
+def a_large_array_of_few_rows() -> None:
+    gt.asarray(gt.IndexedSlices(np.ones((1, 2)), [3], (10_000_000, 2)))
 
 
 @raises("IntegerWatchWarning")

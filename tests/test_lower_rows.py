@@ -133,6 +133,6 @@ def test_reductions_of_special_numbers(special: float) -> None:
 
 
 def test_unknown_dtype_is_named() -> None:
-    z = array_input(3, dtype=np.complex128)
-    with pytest.raises(LoweringError, match="complex128"):
-        check(graph_of([z], [z * 2.0]), [np.zeros(3, complex)])
+    x = array_input(3, dtype=np.float16)
+    with pytest.raises(LoweringError, match="float16"):
+        check(graph_of([x], [x * 2.0]), [np.zeros(3, np.float16)])

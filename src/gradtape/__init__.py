@@ -22,18 +22,30 @@ from .api.custom_rules import custom_jvp as custom_jvp
 from .api.custom_rules import custom_vjp as custom_vjp
 from .api.ends import UnconnectedGradients as UnconnectedGradients
 from .api.forward import ForwardAccumulator as ForwardAccumulator
+from .api.functional import hessian as hessian
+from .api.functional import hvp as hvp
+from .api.functional import jacfwd as jacfwd
+from .api.functional import jacobian as jacobian
+from .api.functional import jacrev as jacrev
 from .api.gradients import AggregationMethod as AggregationMethod
 from .api.gradients import gradients as gradients
 from .api.gradients import hessians as hessians
 from .api.jit import jit as jit
 from .api.naming import name as name
+from .api.sparse import gather as gather
+from .api.sparse import scatter_add as scatter_add
+from .api.sparse import scatter_sub as scatter_sub
+from .api.sparse import scatter_update as scatter_update
 from .api.tape import GradientTape as GradientTape
 from .api.transform import grad as grad
 from .api.transform import jvp as jvp
 from .api.transform import value_and_grad as value_and_grad
 from .api.transform import vjp as vjp
+from .api.vmap import vectorized_map as vectorized_map
+from .api.vmap import vmap as vmap
 from .config import config as config
 from .trace.array import Array as Array
+from .trace.slices import IndexedSlices as IndexedSlices
 from .trace.variable import Variable as Variable
 
 if _typing.TYPE_CHECKING:

@@ -30,6 +30,7 @@
     ├── TraceLimitWarning                       a call site with too many traces runs on the interpreter
     ├── CompileWarning                          a function could not be compiled and runs on the interpreter
     ├── CacheWarning                            the disk cache cannot be used
+    ├── DensifyWarning                          a large array was made of a few rows
     └── IntegerWatchWarning                     a tape was asked to watch integers
 """
 
@@ -68,10 +69,15 @@ def warn(
     category: type[GradtapeWarning], what: str, *, where: Any = None, why: str = "", remedy: str = ""
 ) -> None:
     """Warn at the user's line; the parameters are those of `GradtapeError`."""
-    level, frame = 1, sys._getframe()
+    warnings.warn(_page(category, what, where, why, remedy), category, stacklevel=user_level())
+
+
+def user_level() -> int:
+    """Return the ``stacklevel`` with which the caller's warning names the user's line."""
+    level, frame = 1, sys._getframe(1)
     while _is_internal(frame) and frame.f_back is not None:
         level, frame = level + 1, frame.f_back
-    warnings.warn(_page(category, what, where, why, remedy), category, stacklevel=level)
+    return level
 
 
 def _is_internal(frame: FrameType) -> bool:
@@ -205,6 +211,10 @@ class CompileWarning(GradtapeWarning):
 
 class CacheWarning(GradtapeWarning):
     """The disk cache cannot be used."""
+
+
+class DensifyWarning(GradtapeWarning):
+    """A large array was made of a few rows."""
 
 
 class IntegerWatchWarning(GradtapeWarning):

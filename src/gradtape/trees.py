@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import optree
@@ -44,6 +45,15 @@ def place_of_leaf(tree: Any, position: int, *, none_is_leaf: bool = False) -> st
     return "".join(f"[{key!r}]" for key in optree.tree_paths(tree, none_is_leaf=none_is_leaf)[position])
 
 
+def register_node(
+    kind: type, flatten_node: Callable[[Any], Any], unflatten_node: Callable[[Any, Any], Any]
+) -> None:
+    """Let instances of a class count as containers for everybody, in optree's own notation."""
+    optree.register_pytree_node(
+        kind, flatten_node, unflatten_node, namespace=optree.registry.__GLOBAL_NAMESPACE
+    )
+
+
 def unflatten(spec: TreeSpec, leaves: Any) -> Any:
     """Return the containers of `spec` filled with `leaves`."""
     return optree.tree_unflatten(spec, leaves)
@@ -52,3 +62,32 @@ def unflatten(spec: TreeSpec, leaves: Any) -> Any:
 def tree_map(function: Any, tree: Any) -> Any:
     """Return `tree` with `function` applied to each leaf."""
     return optree.tree_map(function, tree)
+
+
+def spread_prefix(prefix: Any, tree: Any, argument: str, reference: str, where: Any = None) -> list[Any]:
+    """Return, for each leaf of `flatten_with_none`, the leaf of `prefix` that stands above it; None is a leaf of both.
+
+    Raises
+    ------
+    StructureError
+        Where `prefix` is not the outer part of the structure of `tree`.
+    """
+    # The error would print a leaf of the tree, which may be an array that has no numbers.
+    plain = optree.tree_map(lambda _: _Leaf(), tree, none_is_leaf=True)
+    try:
+        return optree.broadcast_prefix(prefix, plain, none_is_leaf=True)
+    except ValueError as error:
+        raise StructureError(
+            f"{argument} does not match {reference}: {error}",
+            where=where,
+            remedy=f"give one entry for all, or containers like the outer ones of {reference}",
+        ) from None
+
+
+class _Leaf:
+    """Stands for any leaf."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "a leaf"

@@ -7,8 +7,21 @@ the gradient of a real function f of z = x + iy is df/dx + i df/dy, the directio
 
 from __future__ import annotations
 
-from ..ir.graph import Literal, Value, literal
+import typing
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from ..errors import ArgumentError, DtypeError, NonScalarOutputError, NotDifferentiableError
+from ..ir.graph import Literal, Mark, Value, extract, literal
+from ..ir.types import is_inexact
+from ..kinds.control import followed
 from ..ops.complex_parts import conjugate
+from ..trace.sites import user_site
+
+Convention: TypeAlias = typing.Literal["tensorflow", "jax"]
+CONVENTIONS: Final = typing.get_args(Convention)
 
 
 def flipped(value: Value) -> Value:
@@ -19,3 +32,73 @@ def flipped(value: Value) -> Value:
         assert value.data is not None
         return literal(value.data.conj(), value.dtype)
     return conjugate(value)
+
+
+def check_convention(convention: Any, caller: str) -> None:
+    """Raise ArgumentError for a convention that there is not."""
+    if convention not in CONVENTIONS:
+        raise ArgumentError(
+            f"{caller}: convention is {convention!r}",
+            where=user_site(),
+            remedy='choose "tensorflow" (df/dx + i df/dy) or "jax" (its conjugate)',
+        )
+
+
+def not_of_kind(dtype: np.dtype[Any], kind: str, caller: str) -> NonScalarOutputError:
+    """Return the error for a result that is not real, or not complex where that is asked for."""
+    if kind == "c":
+        return NonScalarOutputError(
+            f"{caller} with holomorphic=True needs a function that returns a complex number; this one returned {dtype}",
+            where=user_site(),
+            why="a holomorphic function that has real values only is constant",
+            remedy="leave holomorphic away: a real function of complex numbers has a gradient",
+        )
+    return NonScalarOutputError(
+        f"{caller} needs a function that returns a real number; this one returned {dtype}",
+        where=user_site(),
+        why="only a real number has a gradient",
+        remedy="return a float: np.real(z), np.abs(z)**2, x.astype(float)"
+        + (
+            "; holomorphic=True for the complex derivative of a holomorphic function"
+            if dtype.kind == "c"
+            else ""
+        ),
+    )
+
+
+def check_holomorphic(target: Value, starts: Sequence[Value], mark: Mark, caller: str) -> None:
+    """Raise unless arguments are complex and every node between them and the target is holomorphic.
+
+    Raises
+    ------
+    DtypeError
+        For a real argument.
+    NotDifferentiableError
+        For a conjugate, or a real number made of a complex one.
+    """
+    for start in starts:
+        if start.dtype.kind != "c":
+            raise DtypeError(
+                f"{caller} with holomorphic=True got an argument of {start.dtype} to differentiate in",
+                where=user_site(),
+                why="a complex derivative is one in a complex argument",
+                remedy="pass z.astype(complex), or name only complex arguments in argnums",
+            )
+    nodes, _ = extract([target], starts, stop=lambda value: mark not in value.marks)
+    needed = {target}
+    for node in reversed(nodes):
+        if node.op.name != "stop_gradient" and not needed.isdisjoint(node.outs):
+            needed.update(operand for operand in followed(node) if is_inexact(operand.dtype))
+    reached = set(starts)
+    for node in nodes:
+        outs = needed.intersection(node.outs)
+        if not outs or reached.isdisjoint(followed(node)):
+            continue
+        if any(out.dtype.kind != "c" for out in outs) or node.op.name == "conjugate":
+            raise NotDifferentiableError(
+                f"{caller} with holomorphic=True met {node.op.name}, which is not holomorphic",
+                where=node.site,
+                why="the difference quotient has another limit for each direction in the complex plane",
+                remedy="leave holomorphic away and differentiate a real result, or write the function without conjugates and parts",
+            )
+        reached.update(outs)

@@ -5,18 +5,20 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any, Final
 
 import numpy as np
 
 from ..errors import ArgumentError, DtypeError, ShapeError, UnconnectedError
 from ..ir.builder import here
-from ..ir.graph import OPERATORS, Literal, Value, literal
+from ..ir.graph import Literal, Value, literal
 from ..ir.types import Shape
 from ..kinds.operands import as_value, broadcast_to
 from ..ops.cast import convert
+from ..trace.array import Array
 from ..trace.handle import Handle, apart
+from ..trace.slices import IndexedSlices
+from ..transforms.rows import Rows, total
 from ..trees import TreeSpec, flatten_with_none, place_of_leaf
 from .convention import flipped
 
@@ -25,6 +27,15 @@ class UnconnectedGradients(enum.StrEnum):
     """What stands for a source from which no differentiable path leads to a target.
 
     The strings ``"none"``, ``"zero"`` and ``"raise"`` are taken everywhere instead.
+
+    Attributes
+    ----------
+    NONE
+        None.
+    ZERO
+        Zeros of the source's shape and dtype.
+    RAISE
+        `UnconnectedError`, which names the source.
 
     Examples
     --------
@@ -37,11 +48,8 @@ class UnconnectedGradients(enum.StrEnum):
     """
 
     NONE = "none"
-    """None."""
     ZERO = "zero"
-    """Zeros of the source's shape and dtype."""
     RAISE = "raise"
-    """`UnconnectedError`, which names the source."""
 
 
 NUMBERS: Final = (np.ndarray, np.generic, int, float, complex)
@@ -164,19 +172,29 @@ def seed_for(given: Any, target: Value, caller: str, argument: str) -> Value:
     return flipped(convert(value, target.dtype))
 
 
-def gathered(sources: Sequence[Source], parts: Sequence[Value | None]) -> list[Value | None]:
+def gathered(sources: Sequence[Source], parts: Sequence[Value | Rows | None]) -> list[Value | Rows | None]:
     """Return one gradient per source from one cotangent per value that stands for a source: they add up."""
     rest = iter(parts)
-    gradients: list[Value | None] = []
+    gradients: list[Value | Rows | None] = []
     for source in sources:
         arrived = [part for _ in source.values if (part := next(rest)) is not None]
-        gradients.append(flipped(reduce(OPERATORS["add"], arrived)) if arrived else None)
+        whole = total(arrived, source.shape) if arrived else None
+        gradients.append(
+            Rows(flipped(whole.values), whole.positions)
+            if isinstance(whole, Rows)
+            else None
+            if whole is None
+            else flipped(whole)
+        )
     return gradients
 
 
 def completed(
-    gradients: Sequence[Value | None], sources: Sequence[Source], choice: UnconnectedGradients, tree: Any
-) -> list[Value | None]:
+    gradients: Sequence[Value | Rows | None],
+    sources: Sequence[Source],
+    choice: UnconnectedGradients,
+    tree: Any,
+) -> list[Value | Rows | None]:
     """Return gradients with `choice` for the missing ones; `tree` is what the user gave as sources."""
     if choice is UnconnectedGradients.RAISE and None in gradients:
         raise UnconnectedError(
@@ -192,6 +210,18 @@ def completed(
             for part, source in zip(gradients, sources, strict=True)
         ]
     return list(gradients)
+
+
+def shown(gradients: Sequence[Value | Rows | None], sources: Sequence[Source]) -> list[Any]:
+    """Return gradients as the user sees them: Arrays, IndexedSlices, and None."""
+    return [
+        IndexedSlices(Array(unliteral(part.values)), Array(part.positions), source.shape)
+        if isinstance(part, Rows)
+        else None
+        if part is None
+        else Array(unliteral(part))
+        for part, source in zip(gradients, sources, strict=True)
+    ]
 
 
 def unliteral(value: Value) -> Value:

@@ -18,6 +18,7 @@ from ..trace.contexts import scopes
 from ..trace.handle import Handle
 from ..trace.sites import user_site
 from ..trace.variable import Variable
+from ..transforms.rows import Rows, whole, with_rows
 from ..transforms.vjp import vjp
 from .ends import (
     NUMBERS,
@@ -27,6 +28,7 @@ from .ends import (
     gathered,
     one_like,
     seed_for,
+    shown,
     unconnected_choice,
     unliteral,
 )
@@ -36,6 +38,15 @@ class AggregationMethod(enum.IntEnum):
     """How the terms of a gradient are to be added up.
 
     The members are TensorFlow's. In gradtape the compiler decides how sums are evaluated, so they make no difference beyond rounding.
+
+    Attributes
+    ----------
+    ADD_N, DEFAULT
+        In one sum.
+    EXPERIMENTAL_TREE
+        In pairs.
+    EXPERIMENTAL_ACCUMULATE_N
+        One after the other, as they arrive.
 
     Examples
     --------
@@ -48,13 +59,9 @@ class AggregationMethod(enum.IntEnum):
     """
 
     ADD_N = 0
-    """In one sum."""
     DEFAULT = 0
-    """The same as `ADD_N`."""
     EXPERIMENTAL_TREE = 1
-    """In pairs."""
     EXPERIMENTAL_ACCUMULATE_N = 2
-    """One after the other, as they arrive."""
 
 
 def gradients(
@@ -90,8 +97,8 @@ def gradients(
 
     Returns
     -------
-    list of Array or None
-        One entry per entry of `xs`.
+    list of Array, IndexedSlices or None
+        One entry per entry of `xs`, in the forms that `GradientTape.gradient` gives.
 
     Raises
     ------
@@ -124,7 +131,7 @@ def gradients(
     seeds = _weights(grad_ys, targets)
     barriers = {value for leaf in stopped for value in _source(leaf).values}
     found = completed(_pulled(targets, seeds, sources, barriers), sources, choice, list(range(len(sources))))
-    return [None if part is None else Array(unliteral(part)) for part in found]
+    return shown(found, sources)
 
 
 def hessians(
@@ -176,7 +183,7 @@ def hessians(
             remedy="leave this entry of xs away",
         )
     return [
-        Array(_jacobian(unliteral(slope), source))
+        Array(_jacobian(unliteral(whole(slope, source.shape)), source))
         for slope, source in zip(slopes, sources, strict=True)
         if slope is not None
     ]
@@ -190,7 +197,7 @@ def _jacobian(slope: Value, source: Source) -> Value:
         seed = np.zeros(slope.shape, slope.dtype)
         seed.flat[position] = 1
         (row,) = _pulled([slope], [constant(seed)], [source], frozenset())
-        rows.append(zero if row is None else row)
+        rows.append(zero if row is None else whole(row, source.shape))
     shape = (*slope.shape, *source.shape)
     if not rows:
         return constant(np.zeros(shape, source.dtype))
@@ -200,16 +207,16 @@ def _jacobian(slope: Value, source: Source) -> Value:
 
 def _pulled(
     targets: Sequence[Value], seeds: Sequence[Value], sources: Sequence[Source], barriers: Any
-) -> list[Value | None]:
+) -> list[Value | Rows | None]:
     chosen = [(value, seed) for value, seed in zip(targets, seeds, strict=True) if is_inexact(value.dtype)]
-    parts = vjp(
-        [value for value, _ in chosen],
-        [value for source in sources for value in source.values],
-        [seed for _, seed in chosen],
-        lambda value: False,
-        barriers,
-    )
-    return gathered(sources, parts)
+    ends = [value for value, _ in chosen]
+    begins = [value for source in sources for value in source.values]
+
+    def stop(value: Value) -> bool:
+        return False
+
+    parts = vjp(ends, begins, [seed for _, seed in chosen], stop, barriers)
+    return gathered(sources, with_rows(parts, begins, ends, stop))
 
 
 def _source(leaf: Handle) -> Source:

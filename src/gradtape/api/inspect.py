@@ -9,6 +9,7 @@ from ..ir.printer import print_graph
 from ..loops.printer import print_loops
 from ..lower.pipeline import lower, schedule_of
 from ..passes.pipeline import optimise
+from ..passes.split_complex import split_complex
 from ..runtime.engine import assembly, optimised_llvm
 from ..trace.callsite import Branches, Specialisation
 from ..trace.signature import Call
@@ -59,7 +60,7 @@ def graph(function: Jitted, *args: Any, optimised: bool = False, **kwargs: Any) 
     True
     """
     traced = _specialisation(function, args, kwargs).graph
-    return Text(print_graph(optimise(traced) if optimised else traced))
+    return Text(print_graph(optimise(split_complex(traced)) if optimised else traced))
 
 
 def loops(function: Jitted, *args: Any, **kwargs: Any) -> Text:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import Any
@@ -22,6 +22,7 @@ from ..trace.log import note_watch
 from ..trace.replay import gradients
 from ..trace.sites import user_site
 from ..trace.variable import Variable
+from ..transforms.rows import Rows
 from ..trees import flatten_with_none, place_of_leaf, unflatten
 from .ends import (
     Source,
@@ -30,10 +31,12 @@ from .ends import (
     completed,
     gathered,
     seeds_for,
+    shown,
     unconnected_choice,
     unliteral,
 )
 from .html import tape_card
+from .jacobian import Jacobians
 
 
 class _Record(Watcher):
@@ -82,7 +85,7 @@ class _Record(Watcher):
         self._readings.clear()
 
 
-class GradientTape:
+class GradientTape(Jacobians):
     """Record operations on watched arrays and variables, and differentiate what was recorded.
 
     Parameters
@@ -322,8 +325,9 @@ class GradientTape:
 
         Returns
         -------
-        nest of Array or None
-            In the structure of `sources`.
+        nest of Array, IndexedSlices or None
+            In the structure of `sources`. A source that is only read by gathers of its rows (`gradtape.gather`, ``np.take`` along the
+            first axis, ``x[indices]`` with integers) has a gradient of these rows alone, an `IndexedSlices`.
 
         Raises
         ------
@@ -349,7 +353,16 @@ class GradientTape:
         with self._asked(record):
             parts = _pulled(record.mark, targets, seeds, starts, last=not self._persistent)
             found = completed(parts, starts, choice, sources)
-        return unflatten(spec, [None if part is None else Array(unliteral(part)) for part in found])
+        return unflatten(spec, shown(found, starts))
+
+    @contextmanager
+    def _differentiated(
+        self, caller: str, target: Any, sources: Sequence[Any]
+    ) -> Iterator[tuple[Mark, Value, list[Source]]]:
+        record = self._live(caller)
+        ends = _target_value(target, record), [_source(leaf, record) for leaf in sources]
+        with self._asked(record):
+            yield record.mark, *ends
 
     @contextmanager
     def _asked(self, record: _Record) -> Iterator[None]:
@@ -427,7 +440,7 @@ def _source(leaf: Any, record: _Record) -> Source:
 
 def _pulled(
     mark: Mark, targets: list[Value], seeds: list[Value], sources: list[Source], *, last: bool
-) -> list[Value | None]:
+) -> list[Value | Rows | None]:
     """Return the gradient of the targets in each source, along values that carry `mark`."""
     chosen = [
         (value, seed)

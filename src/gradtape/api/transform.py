@@ -31,11 +31,18 @@ from ..trace.sites import user_site
 from ..transforms.jvp import jvp as push_forward
 from ..transforms.vjp import vjp as pull_back
 from ..trees import flatten, flatten_up_to, unflatten
-from .convention import flipped
+from .convention import Convention, check_convention, check_holomorphic, flipped, not_of_kind
 from .jit import Jitted, jit_of
 
 
-def grad(function: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False) -> Jitted:
+def grad(
+    function: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    *,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    convention: Convention = "tensorflow",
+) -> Jitted:
     """Return a function that computes the gradient of `function`.
 
     Parameters
@@ -46,20 +53,29 @@ def grad(function: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_
         Which positional arguments to differentiate in. Each may be a number, an array, or nested containers of these.
     has_aux : bool, default False
         Whether `function` returns ``(number, aux)``; then the result is ``(gradient, aux)``.
+    holomorphic : bool, default False
+        Whether `function` is a holomorphic function of complex arguments. Its result is one complex number, and what is returned is the
+        complex derivative f'(z).
+    convention : {"tensorflow", "jax"}, default "tensorflow"
+        The gradient of a real function in a complex argument x + iy: df/dx + i df/dy, as in TensorFlow and PyTorch, or its
+        conjugate, as in JAX.
 
     Returns
     -------
     Jitted
         Takes the arguments of `function`. It returns the gradient in the structure of the argument (a tuple of gradients if `argnums`
-        is a sequence); each leaf has the shape and dtype of the argument's leaf. Arguments without influence get zeros. In a complex
-        argument x + iy it is df/dx + i df/dy.
+        is a sequence); each leaf has the shape and dtype of the argument's leaf. Arguments without influence get zeros.
 
     Raises
     ------
     IntegerInputError
         At a call, for an integer array to differentiate in. A Python int is taken as the float it equals.
     NonScalarOutputError
-        At a call, if the result is not one real number.
+        At a call, if the result is not one real number (with `holomorphic`, one complex number).
+    DtypeError
+        At a call with `holomorphic`, for a real argument to differentiate in.
+    NotDifferentiableError
+        At a call with `holomorphic`, if the path to the result leads through a function that is not holomorphic, such as np.abs.
 
     Examples
     --------
@@ -69,23 +85,28 @@ def grad(function: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_
     >>> bool(np.isclose(gt.grad(gt.grad(np.sin))(0.5), -np.sin(0.5)))
     True
     """
-    both = _value_and_grad(function, argnums, has_aux, "grad")
+    both = _value_and_grad(function, argnums, has_aux, "grad", holomorphic, convention)
 
     def gradient(*args: Any, **kwargs: Any) -> Any:
         value, result = both(*args, **kwargs)
         return (result, value[1]) if has_aux else result
 
-    return jit_of(gradient, _named("grad", function), EVERYTHING_TRACED)
+    return jit_of(gradient, named("grad", function), EVERYTHING_TRACED)
 
 
 def value_and_grad(
-    function: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False
+    function: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    *,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    convention: Convention = "tensorflow",
 ) -> Jitted:
     """Return a function that computes the value of `function` and its gradient, in one program.
 
     Parameters
     ----------
-    function, argnums, has_aux
+    function, argnums, has_aux, holomorphic, convention
         As for `grad`.
 
     Returns
@@ -100,19 +121,26 @@ def value_and_grad(
     >>> float(value), [g.tolist() for g in gradient]
     (5.0, [[2.0, 3.0], [1.0, 1.0]])
     """
-    both = _value_and_grad(function, argnums, has_aux, "value_and_grad")
-    return jit_of(both, _named("value_and_grad", function), EVERYTHING_TRACED)
+    both = _value_and_grad(function, argnums, has_aux, "value_and_grad", holomorphic, convention)
+    return jit_of(both, named("value_and_grad", function), EVERYTHING_TRACED)
 
 
 def _value_and_grad(
-    function: Callable[..., Any], argnums: int | Sequence[int], has_aux: bool, caller: str
+    function: Callable[..., Any],
+    argnums: int | Sequence[int],
+    has_aux: bool,
+    caller: str,
+    holomorphic: bool,
+    convention: Convention,
 ) -> Callable[..., Any]:
     check_callable(function, caller)
-    positions = _positions(argnums, caller)
+    check_convention(convention, caller)
+    positions = positions_of(argnums, caller)
+    bilinear = holomorphic or convention == "jax"
 
     def both(*args: Any, **kwargs: Any) -> Any:
         here.site = user_site()
-        chosen = _chosen(args, positions, caller)
+        chosen = chosen_arguments(args, positions, caller)
         mark = Mark()
         leaves, spec = flatten(chosen)
         starts = [start(leaf, mark, f"{caller}: an argument in argnums={argnums}") for leaf in leaves]
@@ -121,13 +149,21 @@ def _value_and_grad(
         for position, argument in zip(positions, followed, strict=True):
             arguments[position] = argument
         result = inner(function)(*arguments, **kwargs)
-        value, aux = _split_aux(result, caller) if has_aux else (result, None)
+        value, aux = split_aux(result, caller) if has_aux else (result, None)
         mark.recording = False
-        target = _scalar(value, caller)
+        target = _scalar(value, caller, "c" if holomorphic else "f")
+        if holomorphic:
+            check_holomorphic(target, starts, mark, caller)
         cotangents = pull_back([target], starts, [_one(target)], lambda v: mark not in v.marks)
         mark.over = True
         gradients = [
-            Array(zeros_like_start(begin) if cotangent is None else flipped(cotangent))
+            Array(
+                zeros_like_start(begin)
+                if cotangent is None
+                else cotangent
+                if bilinear
+                else flipped(cotangent)
+            )
             for begin, cotangent in zip(starts, cotangents, strict=True)
         ]
         nested = unflatten(spec, gradients)
@@ -183,7 +219,7 @@ def zeros_like_start(value: Value) -> Value:
     return broadcast_to(literal(0, value.dtype), value.shape)
 
 
-def _positions(argnums: int | Sequence[int], caller: str) -> tuple[int, ...]:
+def positions_of(argnums: int | Sequence[int], caller: str) -> tuple[int, ...]:
     positions = tuple(argnums) if isinstance(argnums, tuple | list) else (argnums,)
     for position in positions:
         if type(position) is not int:
@@ -195,7 +231,7 @@ def _positions(argnums: int | Sequence[int], caller: str) -> tuple[int, ...]:
     return positions
 
 
-def _chosen(args: Sequence[Any], positions: Sequence[int], caller: str) -> list[Any]:
+def chosen_arguments(args: Sequence[Any], positions: Sequence[int], caller: str) -> list[Any]:
     """Return the arguments to differentiate in."""
     for position in positions:
         if not -len(args) <= position < len(args):
@@ -219,7 +255,7 @@ def _chosen(args: Sequence[Any], positions: Sequence[int], caller: str) -> list[
     return [args[position] for position in positions]
 
 
-def _split_aux(result: Any, caller: str) -> tuple[Any, Any]:
+def split_aux(result: Any, caller: str) -> tuple[Any, Any]:
     if not isinstance(result, tuple) or len(result) != 2:
         raise StructureError(
             f"{caller} with has_aux=True needs a function that returns a pair (number, aux); "
@@ -234,8 +270,8 @@ def _described(result: Any) -> str:
     return f"a tuple of {len(result)}" if isinstance(result, tuple) else f"a {type(result).__name__}"
 
 
-def _scalar(result: Any, caller: str) -> Value:
-    """Return the value of a result that must be one real number."""
+def _scalar(result: Any, caller: str, kind: str = "f") -> Value:
+    """Return the value of a result that must be one number: a real one, or a complex one for the kind "c"."""
     if not isinstance(result, Handle | np.ndarray | np.generic | int | float | complex):
         raise NonScalarOutputError(
             f"{caller} needs a function that returns one number; this one returned a {type(result).__name__}",
@@ -251,13 +287,8 @@ def _scalar(result: Any, caller: str) -> Value:
             why="only a single number has a gradient",
             remedy="sum it (np.sum), or use gt.vjp, gt.jvp or a jacobian",
         )
-    if value.dtype.kind != "f":
-        raise NonScalarOutputError(
-            f"{caller} needs a function that returns a real number; this one returned {value.dtype}",
-            where=user_site(),
-            why="only a real number has a gradient",
-            remedy="return a float: np.real(z), np.abs(z)**2, x.astype(float)",
-        )
+    if value.dtype.kind != kind:
+        raise not_of_kind(value.dtype, kind, caller)
     return value if not isinstance(value, Literal) else Value(value.aval, data=value.data)
 
 
@@ -265,7 +296,7 @@ def _one(target: Value) -> Value:
     return literal(1, target.dtype)
 
 
-def _named(prefix: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def named(prefix: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that shows itself as ``grad(f)`` with the signature of `function`."""
 
     def stand_in(*args: Any, **kwargs: Any) -> Any:
@@ -321,13 +352,13 @@ def vjp(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any
     result = inner(function)(*unflatten(spec, [Array(value) for value in starts]))
     mark.recording = False
     results, result_spec = flatten(result)
-    targets = [_result_value(leaf) for leaf in results]
+    targets = [result_value(leaf) for leaf in results]
 
     def pullback(cotangent: Any) -> tuple[Any, ...]:
         here.site = user_site()
         parts = flatten_up_to(result_spec, cotangent, "the cotangent", "the function's result", here.site)
         seeds = [
-            flipped(_fitting(part, target, "a cotangent", "the result"))
+            flipped(fitting(part, target, "a cotangent", "the result"))
             for part, target in zip(parts, targets, strict=True)
         ]
         pulled = pull_back(targets, starts, seeds, lambda v: mark not in v.marks)
@@ -389,12 +420,12 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     recorded = any(isinstance(leaf, Handle) for leaf in (*leaves, *directions))
     starts = [start(leaf, mark, "jvp: a primal") for leaf in leaves]
     seeds = [
-        _fitting(d, begin, "a tangent", "its primal") for d, begin in zip(directions, starts, strict=True)
+        fitting(d, begin, "a tangent", "its primal") for d, begin in zip(directions, starts, strict=True)
     ]
     result = inner(function)(*unflatten(spec, [Array(value) for value in starts]))
     mark.recording = False
     results, result_spec = flatten(result)
-    targets = [_result_value(leaf) for leaf in results]
+    targets = [result_value(leaf) for leaf in results]
     pushed = push_forward(targets, starts, seeds, lambda v: mark not in v.marks)
     mark.over = True
     outgoing = [
@@ -405,12 +436,12 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     return unflatten(result_spec, computed[: len(targets)]), unflatten(result_spec, computed[len(targets) :])
 
 
-def _result_value(leaf: Any) -> Value:
+def result_value(leaf: Any) -> Value:
     value = leaf.value if isinstance(leaf, Handle) else as_value(leaf, "the result")
     return Value(value.aval, data=value.data) if isinstance(value, Literal) else value
 
 
-def _fitting(given: Any, like: Value, what: str, of: str) -> Value:
+def fitting(given: Any, like: Value, what: str, of: str) -> Value:
     """Return a seed of the shape and dtype of the value that it belongs to."""
     value = given.value if isinstance(given, Handle) else as_value(given, what)
     if value.shape != like.shape:

@@ -29,6 +29,8 @@ class Accumulate(Op):
         ``(j, base shape, *index readers, **params) -> position in base`` where v at position ``j`` lands.
     transpose : callable
         ``(ct, node) -> (ct of base, ct of v)``, both as values.
+    lead : callable or None
+        ``(size, **params) -> params`` where base and v have one axis more in front; None for rows that take index arrays.
     samples : sequence of tuples
         ``(base shape, v shape, index arrays, params)``.
     """
@@ -41,6 +43,7 @@ class Accumulate(Op):
         evaluate: Callable[..., NDArray],
         target: Callable[..., Index],
         transpose: Callable[[Value, Node], tuple[Value, Value]],
+        lead: Callable[..., dict[str, Any]] | None = None,
         samples: Sequence[tuple[Any, ...]] = (),
     ) -> None:
         super().__init__(name)
@@ -48,10 +51,16 @@ class Accumulate(Op):
         self.numpy = evaluate
         self.target = target
         self.transpose_rule = transpose
+        self.lead_rule = lead
         self.samples = samples
 
     def __call__(self, base: Any, v: Any, *indices: Any, **params: Any) -> Value:
         return emit(self, [as_value(base), as_value(v), *[as_value(index) for index in indices]], **params)
+
+    def lead(self, size: int, **params: Any) -> dict[str, Any]:
+        """Return the parameters for a base and values with an axis of this size more in front."""
+        assert self.lead_rule is not None
+        return self.lead_rule(size, **params)
 
     def infer(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
         return (aval(avals[0].shape, avals[0].dtype),)

@@ -36,6 +36,8 @@ class IndexMap(Op):
         takes a position in its index array and returns the (wrapped, checked) integer there.
     transpose : callable
         ``(ct, node) -> Value``: the cotangent of x.
+    lead : callable or None
+        ``(size, **params) -> params`` of the same map of an array with one axis more in front; None for rows that take index arrays.
     inside : callable, optional
         ``(i, x shape, **params) -> ((expression, low, high), ...)``: where any expression is not in ``[low,
         high)`` the output is zero.
@@ -51,6 +53,7 @@ class IndexMap(Op):
         evaluate: Callable[..., NDArray],
         source: Callable[..., Index],
         transpose: Callable[[Value, Node], Value],
+        lead: Callable[..., dict[str, Any]] | None = None,
         inside: Callable[..., tuple[tuple[Any, int, int], ...]] | None = None,
         samples: Sequence[tuple[Any, ...]] = (),
     ) -> None:
@@ -59,11 +62,17 @@ class IndexMap(Op):
         self.numpy = evaluate
         self.source = source
         self.transpose_rule = transpose
+        self.lead_rule = lead
         self.inside = inside
         self.samples = samples
 
     def __call__(self, x: Any, *indices: Any, **params: Any) -> Value:
         return emit(self, [as_value(x), *[as_value(index) for index in indices]], **params)
+
+    def lead(self, size: int, **params: Any) -> dict[str, Any]:
+        """Return the parameters for an array with an axis of this size more in front."""
+        assert self.lead_rule is not None
+        return self.lead_rule(size, **params)
 
     def infer(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
         x, *indices = avals

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -12,6 +12,9 @@ from ..errors import ArraySubclassError, DtypeError, ShapeError
 from ..ir.builder import here
 from ..ir.graph import OPERATORS, Literal, Value, constant, literal
 from ..ir.types import PYTHON_DTYPES, Shape
+
+COMPACT: dict[type, Callable[[Any], Value]] = {}
+"""Types that stand for an array in another form, with what makes the array of an instance."""
 
 
 def as_value(operand: Any, argument: str = "operand") -> Value:
@@ -39,6 +42,8 @@ def as_value(operand: Any, argument: str = "operand") -> Value:
         return literal(copy, native) if copy.ndim == 0 else constant(copy)
     if isinstance(operand, list | tuple):
         return stack_nested(operand, argument)
+    if type(operand) in COMPACT:
+        return COMPACT[type(operand)](operand)
     if isinstance(operand, int | float | complex):
         return as_value(
             np.asarray(operand), argument

@@ -15,7 +15,11 @@ from .registry import register
 
 
 class Sort(Op):
-    """A row of the sort kind: `shape` of the positions and NumPy's way to find them."""
+    """A row of the sort kind: `shape` of the positions, NumPy's way to find them, and `batch`.
+
+    The latter is ``(*operands, mapped, size, **params) -> Value``: the positions where the operands flagged by `mapped` have one
+    axis more in front.
+    """
 
     def __init__(
         self,
@@ -23,11 +27,13 @@ class Sort(Op):
         *,
         shape: Callable[..., Shape],
         evaluate: Callable[..., NDArray],
+        batch: Callable[..., Value],
         samples: Sequence[tuple[Any, ...]],
     ) -> None:
         super().__init__(name)
         self.shape_rule = shape
         self.numpy = evaluate
+        self.batch_rule = batch
         self.samples = samples
 
     def __call__(self, *inputs: Any, **params: Any) -> Value:

@@ -12,6 +12,7 @@ from ..loops.collapse import collapse
 from ..loops.ir import Program
 from ..passes.pipeline import optimise
 from ..passes.rewrite import closed
+from ..passes.split_complex import split_complex
 from .build import Builder
 from .memory import plan_memory
 from .modules import KERNEL, emit_module
@@ -92,7 +93,7 @@ def schedule_of(graph: Graph) -> Program:
 
 def build_loops(graph: Graph) -> tuple[Program, list[str]]:
     """Return the loops that compute a graph, and the reasons for their form."""
-    graph = closed(graph)
+    graph = split_complex(closed(graph))
     plan = schedule(optimise(graph), graph)
     builder = Builder(plan.by_value, plan.sources)
     builder.block(plan.top)

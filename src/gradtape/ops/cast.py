@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+import warnings
+from typing import Any, Final
 
 import numpy as np
 
+from ..errors import user_level
 from ..ir.builder import emit
 from ..ir.graph import OPERATORS, Literal, Value, literal
+from ..ir.op import NDArray
 from ..kinds.elementwise import Instruction, elementwise
 from ..kinds.operands import broadcast_to
+
+DROPPED: Final = "Casting complex values to real discards the imaginary part"
+"""What NumPy says."""
 
 
 def _to(type_: Any, *, dtype: np.dtype[Any]) -> tuple[tuple[np.dtype[Any], ...], np.dtype[Any]]:
@@ -32,9 +38,18 @@ def _cast_back(ct: Value, x: Value, *, dtype: np.dtype[Any]) -> Value:
     return convert_row(ct, dtype=back)
 
 
+def _cast(x: NDArray, *, dtype: np.dtype[Any]) -> NDArray:
+    return (x.real if drops_imaginary(x.dtype, dtype) else x).astype(dtype)
+
+
+def drops_imaginary(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
+    """Return whether a cast between these dtypes keeps the real part only."""
+    return source.kind == "c" and target.kind in "iuf"
+
+
 convert_row = elementwise(
     "convert",
-    lambda x, *, dtype: x.astype(dtype),
+    _cast,
     body=Instruction(real="convert", signed="convert", unsigned="convert", boolean="convert"),
     tangents=(_cast_tangent,),
     transpose=(_cast_back,),
@@ -63,10 +78,18 @@ stop_gradient = elementwise(
 
 
 def convert(x: Value, dtype: np.dtype[Any]) -> Value:
-    """Return `x` with another dtype; the derivative follows between floats and stops at integers."""
+    """Return `x` with another dtype; the derivative follows between floats and stops at integers.
+
+    Warns
+    -----
+    ComplexWarning
+        Where an imaginary part is dropped, as NumPy does, when the cast is recorded.
+    """
+    if drops_imaginary(x.dtype, dtype):
+        warnings.warn(DROPPED, np.exceptions.ComplexWarning, stacklevel=user_level())
     if isinstance(x, Literal):
         assert x.data is not None
-        return literal(x.data.astype(dtype), dtype)
+        return literal(_cast(x.data, dtype=dtype), dtype)
     return x if x.dtype == dtype and not x.aval.weak else emit(convert_row, [x], dtype=dtype)
 
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from ..errors import LoweringError
 from ..ir.graph import OPERATORS, Value, literal
-from ..kinds.elementwise import Elementwise, elementwise
+from ..ir.op import NDArray
+from ..kinds.elementwise import Elementwise, elementwise, result_dtype
 from .cast import convert
 
 NUMBERS = "dflB"
@@ -77,6 +78,34 @@ conjugate: Elementwise = elementwise(
     tangents=(lambda d, z, x: conjugate(d),),
     transpose=(lambda ct, x: conjugate(ct),),
     dtype_samples=NUMBERS + "D",
+)
+
+
+def _from_parts(x: NDArray, y: NDArray) -> NDArray:
+    """Unlike x + 1j * y it keeps infinities to themselves."""
+    out = np.empty(np.broadcast_shapes(np.shape(x), np.shape(y)), np.result_type(x.dtype, np.complex64))
+    out.real, out.imag = x, y
+    return out
+
+
+def _whole_dtypes(x: Any, y: Any) -> tuple[tuple[np.dtype[Any], ...], np.dtype[Any]]:
+    part = result_dtype(x, y, np.float32)
+    return (part, part), whole_dtype(part)
+
+
+def whole_dtype(part: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the complex dtype whose parts have this dtype."""
+    return np.dtype(f"c{2 * part.itemsize}")
+
+
+from_parts = elementwise(
+    "from_parts",
+    _from_parts,
+    body=lambda x, y: convert(x, whole_dtype(x.dtype)) + convert(y, whole_dtype(x.dtype)) * 1j,
+    tangents=(lambda d, z, x, y: convert(d, z.dtype), lambda d, z, x, y: convert(d, z.dtype) * 1j),
+    dtypes=_whole_dtypes,
+    domain=((-3.0, 3.0), (-3.0, 3.0)),
+    dtype_samples="df",
 )
 
 OPERATORS["real"] = real

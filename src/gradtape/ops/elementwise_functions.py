@@ -17,7 +17,7 @@ from ..kinds.operands import as_value
 from ..kinds.registry import implements, sample
 from .arithmetic import divide, multiply, positive
 from .cast import convert
-from .complex_parts import imag, real
+from .complex_parts import from_parts, imag, real
 from .extrema import clip as clip_row
 from .extrema import maximum, minimum
 from .floats import isfinite, isinf, isnan
@@ -140,14 +140,15 @@ def i0(x: Any) -> Value:
 @implements(
     np.nan_to_num,
     samples=(sample(SPECIAL), sample(SPECIAL, nan=1.0, posinf=2.0, neginf=-2.0), sample((2, 3))),
-    dtypes="?bBqf",
 )
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Value:
     """Stand in for np.nan_to_num; a traced array is a value, so that it is always a copy."""
     array = as_array(x)
     if not is_inexact(array.dtype):
         return array
-    _no_complex(array, "nan_to_num")
+    if array.dtype.kind == "c":
+        first, second = (nan_to_num(part(array), copy, nan, posinf, neginf) for part in (real, imag))
+        return from_parts(first, second)
     limits = np.finfo(array.dtype)
 
     def filled(number: Any, default: Any) -> Value:

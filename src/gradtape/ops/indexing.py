@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InPlaceError, ShapeError
+from ..errors import DtypeError, InPlaceError, ShapeError
 from ..ir.builder import here
 from ..ir.graph import OPERATORS, Node, Value, constant
 from ..ir.op import NDArray
@@ -19,21 +19,30 @@ from ..ir.types import INTP, Shape
 from ..kinds.accumulate import Accumulate, accumulate
 from ..kinds.index_map import Index, IndexMap, index_map
 from ..kinds.operands import as_value, broadcast_to
-from .cast import convert, zeros_like
-from .keys import check_bounds, index_array, is_array_index, normal_items, plain_code, slice_bounds, wrapped
+from .cast import convert, drops_imaginary, zeros_like
+from .keys import (
+    Hits,
+    check_bounds,
+    index_array,
+    is_array_index,
+    normal_items,
+    plain_code,
+    slice_bounds,
+    wrapped,
+)
 from .select import where
 from .shape import expand, inverse_permutation, permute, reshape, slice_
 
 
-def _gather_source(i: Index, x: Shape, *readers: Any) -> Index:
+def _gather_source(i: Index, x: Shape, *readers: Any, rows: bool = False) -> Index:
     lead = len(i) - (len(x) - len(readers))
     return (*[read(i[:lead]) for read in readers], *i[lead:])
 
 
 gather_row = index_map(
     "gather",
-    shape=lambda x, *indices: (*indices[0], *x[len(indices) :]),
-    evaluate=lambda x, *indices: x[indices],
+    shape=lambda x, *indices, rows=False: (*indices[0], *x[len(indices) :]),
+    evaluate=lambda x, *indices, rows=False: x[indices],
     source=_gather_source,
     transpose=lambda ct, node: put_add(zeros_like(node.inputs[0]), ct, *node.inputs[1:]),
     samples=(
@@ -41,8 +50,10 @@ gather_row = index_map(
         ((5, 3), [np.array([[4, -1], [0, 2]])], {}),
         ((3, 4, 2), [np.array([0, 2, 2]), np.array([3, 3, -1])], {}),
         ((3, 2), [np.array([], dtype=np.intp)], {}),
+        ((5, 3), [np.array([4, -1, 0])], {"rows": True}),
     ),
 )
+"""With ``rows`` it is a gather that the user asked for: the gradient of what it reads can stay a list of rows."""
 
 
 def gather(x: Value, *indices: Value) -> Value:
@@ -164,6 +175,7 @@ def _update_transpose(ct: Value, node: Node) -> tuple[Value, Value]:
 update_row = accumulate(
     "update",
     combine="set",
+    lead=lambda size, *, starts, strides: {"starts": (0, *starts), "strides": (1, *strides)},
     evaluate=_update,
     target=lambda j, base, *, starts, strides: tuple(
         start + k * stride for k, start, stride in zip(j, starts, strides, strict=True)
@@ -200,16 +212,28 @@ class Basic:
 
 @dataclass(frozen=True)
 class Advanced:
-    """An index with integer arrays: first a basic one, then arrays on some axes of its result."""
+    """An index with integer arrays: first a basic one, then arrays on some axes of its result.
+
+    `masked` tells that some of the arrays stand for a mask.
+    """
 
     basic: Basic
     axes: tuple[int, ...]
     indices: tuple[Value, ...]
     place: int
+    masked: bool = False
 
     def read(self, x: Value) -> Value:
         picked = gather(self._front(self.basic.read(x)), *self.indices)
         return permute(picked, inverse_permutation(self._order(picked.ndim)))
+
+    def read_rows(self, x: Value) -> Value:
+        """Return the elements; where integers pick whole rows of `x`, so that its gradient can stay sparse."""
+        basic = self.basic
+        whole = basic.shape == basic.result == x.shape and all(stride == 1 for stride in basic.strides)
+        if self.axes == (0,) and whole and not self.masked:
+            return gather_row(x, *self.indices, rows=True)
+        return self.read(x)
 
     def write(self, x: Value, v: Value) -> Value:
         return self._scatter(x, v, put_row)
@@ -318,12 +342,19 @@ def _parse(shape: Shape, key: Any) -> Basic | Advanced:
     places = tuple(place for place, _, _ in arrays)
     indices = tuple(broadcast_to(convert(index, INTP), common) for *_, index in arrays)
     together = positions == list(range(positions[0], positions[0] + len(positions)))
-    return Advanced(basic, places, indices, places[0] if together else 0)
+    masked = any(isinstance(item, Hits) for item in items)
+    return Advanced(basic, places, indices, places[0] if together else 0, masked)
 
 
 def getitem(x: Value, key: Any) -> Value:
     """Return ``x[key]``."""
     return parse_index(x.shape, key).read(x)
+
+
+def getitem_rows(x: Value, key: Any) -> Value:
+    """Return ``x[key]`` as the user's own gather: see `Advanced.read_rows`."""
+    index = parse_index(x.shape, key)
+    return index.read(x) if isinstance(index, Basic) else index.read_rows(x)
 
 
 def setitem(x: Value, key: Any, v: Any) -> Value:
@@ -343,7 +374,14 @@ def setitem(x: Value, key: Any, v: Any) -> Value:
 
 def fit_for_write(v: Any, dtype: np.dtype[Any], shape: Shape) -> Value:
     """Return `v` as it is written into elements of this dtype and shape."""
-    value = convert(as_value(v), dtype)
+    value = as_value(v)
+    if value.aval.weak and drops_imaginary(value.dtype, dtype):
+        raise DtypeError(
+            f"a complex number cannot be written into elements of {dtype}",
+            where=here.site,
+            remedy="write its real part, or make the array complex first: x = x.astype(complex)",
+        )
+    value = convert(value, dtype)
     while value.ndim > len(shape) and value.shape[0] == 1:
         value = reshape(value, value.shape[1:])
     try:

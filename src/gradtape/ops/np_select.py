@@ -13,7 +13,7 @@ from ..kinds.operands import as_value, broadcast_to
 from ..kinds.registry import implements, sample
 from .cast import convert
 from .extrema import clip
-from .indexing import gather, getitem
+from .indexing import gather, getitem, getitem_rows
 from .integer import remainder
 from .join import stack
 from .np_join import items_of
@@ -137,7 +137,7 @@ def take(a: Any, indices: Any, axis: Any = None, mode: str = "raise") -> Value:
     positions = bounded(as_positions(indices), x.shape[place], mode)
     if positions.size and not x.shape[place]:
         raise IndexError("cannot do a non-empty take from an empty axes.")
-    return getitem(x, (slice(None),) * place + (positions,))
+    return getitem_rows(x, (slice(None),) * place + (positions,))
 
 
 def beside(x: Value, positions: Value, axis: int) -> list[Value]:
@@ -222,7 +222,8 @@ def compress(condition: Any, a: Any, axis: Any = None) -> Value:
     kept = concrete(condition, "condition")
     if kept.ndim != 1:
         raise ValueError("condition must be a 1-d array")
-    return take(a, np.flatnonzero(kept), axis)
+    x, place = flat_or(a, axis)
+    return getitem(x, (slice(None),) * place + (np.flatnonzero(kept),))
 
 
 @implements(
@@ -231,7 +232,7 @@ def compress(condition: Any, a: Any, axis: Any = None) -> Value:
 def extract(condition: Any, arr: Any) -> Value:
     """Follow `numpy.extract`; the condition must be known."""
     x = as_array(arr)
-    return take(reshape(x, (x.size,)), np.flatnonzero(concrete(condition, "condition")))
+    return getitem(reshape(x, (x.size,)), np.flatnonzero(concrete(condition, "condition")))
 
 
 @implements(

@@ -152,7 +152,7 @@ def _slope_in_base(z: Value, x: Value, y: Value) -> Value:
     exponent = number_of(y)
     if exponent is not None:
         if exponent in (0, 1):
-            return literal(float(exponent))
+            return literal(1.0 if exponent == 1 else 0.0)
         return y * power(x, literal(exponent - 1, y.dtype))
     slope = power(x, y - 1.0)
     return where(equal(y, 0.0) & ~isfinite(slope), 0.0, y * slope)

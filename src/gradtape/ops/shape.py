@@ -22,9 +22,15 @@ def _expand(x: NDArray, *, shape: Shape, axes: tuple[int, ...]) -> NDArray:
     return np.broadcast_to(x.reshape(kept), shape)
 
 
+def _shifted(axes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the axes when there is one more in front, which stays there."""
+    return (0, *[axis + 1 for axis in axes])
+
+
 expand_row = index_map(
     "expand",
     shape=lambda x, *, shape, axes: shape,
+    lead=lambda size, *, shape, axes: {"shape": (size, *shape), "axes": _shifted(axes)},
     evaluate=_expand,
     source=lambda i, x, *, shape, axes: tuple(i[axis] for axis in axes),
     transpose=lambda ct, node: OPERATORS["reduce_sum"](
@@ -53,6 +59,7 @@ def spread(x: Value, shape: Shape, axes: tuple[int, ...]) -> Value:
 permute_row = index_map(
     "permute",
     shape=lambda x, *, axes: tuple(x[axis] for axis in axes),
+    lead=lambda size, *, axes: {"axes": _shifted(axes)},
     evaluate=lambda x, *, axes: np.transpose(x, axes),
     source=lambda i, x, *, axes: tuple(i[axes.index(axis)] for axis in range(len(axes))),
     transpose=lambda ct, node: permute(ct, inverse_permutation(node.params["axes"])),
@@ -101,6 +108,7 @@ def _reshape_source(i: Index, x: Shape, *, shape: Shape) -> Index:
 reshape_row = index_map(
     "reshape",
     shape=lambda x, *, shape: shape,
+    lead=lambda size, *, shape: {"shape": (size, *shape)},
     evaluate=lambda x, *, shape: x.reshape(shape),
     source=_reshape_source,
     transpose=lambda ct, node: reshape(ct, node.inputs[0].shape),
@@ -150,6 +158,11 @@ def _slices(starts: Shape, shape: Shape, strides: Shape) -> tuple[slice, ...]:
 slice_row = index_map(
     "slice",
     shape=lambda x, *, starts, shape, strides: shape,
+    lead=lambda size, *, starts, shape, strides: {
+        "starts": (0, *starts),
+        "shape": (size, *shape),
+        "strides": (1, *strides),
+    },
     evaluate=lambda x, *, starts, shape, strides: x[_slices(starts, shape, strides)],
     source=lambda i, x, *, starts, shape, strides: tuple(
         start + k * stride for k, start, stride in zip(i, starts, strides, strict=True)
@@ -205,6 +218,11 @@ def _pad_inside(
 pad_row: IndexMap = index_map(
     "pad",
     shape=lambda x, *, shape, starts, strides: shape,
+    lead=lambda size, *, shape, starts, strides: {
+        "shape": (size, *shape),
+        "starts": (0, *starts),
+        "strides": (1, *strides),
+    },
     evaluate=_pad,
     source=_pad_source,
     inside=_pad_inside,
@@ -240,5 +258,6 @@ def diagonal_of(x: Value, first: int, second: int, offset: int = 0) -> Value:
 
 
 OPERATORS["expand"] = expand
+OPERATORS["permute"] = permute
 OPERATORS["reshape"] = reshape
 OPERATORS["slice"] = slice_

@@ -15,6 +15,7 @@ from ..kinds.reduction import remaining
 from ..kinds.registry import implements_method, sample
 from .arithmetic import subtract
 from .cast import convert, stop_gradient
+from .complex_parts import real
 from .exp_log import exp, exp2, log, log2, logaddexp, logaddexp2
 from .join import full
 from .np_reductions import initial_value, masked
@@ -42,6 +43,12 @@ def inexact(x: Value) -> Value:
     return x if is_inexact(x.dtype) else convert(x, np.result_type(x.dtype, np.float16))
 
 
+def largest_of(x: Value, axes: tuple[int, ...]) -> Value:
+    """Return what is taken out so that nothing overflows: the maximum, of complex numbers that of the real parts."""
+    largest = reduce_max(real(x) if x.dtype.kind == "c" else x, axes=axes)
+    return stop_gradient(convert(largest, x.dtype))
+
+
 def log_sum(
     x: Value, axes: tuple[int, ...], power: Elementwise, logarithm: Elementwise, factor: Value | None = None
 ) -> Value:
@@ -50,7 +57,7 @@ def log_sum(
         return full(remaining(x.shape, axes), -np.inf, x.dtype)
     if not axes:
         return x
-    largest = stop_gradient(reduce_max(x, axes=axes))  # It cancels: without it the derivative is the softmax.
+    largest = largest_of(x, axes)  # It cancels: without it the derivative is the softmax.
     terms = power(below(x, spread(largest, x.shape, axes)))
     total = reduce_sum(terms if factor is None else terms * factor, axes=axes)
     return largest + logarithm(total)
@@ -67,6 +74,7 @@ def _reduce(row: Elementwise, power: Elementwise, logarithm: Elementwise) -> Any
     ) -> Value:
         x = as_array(array)
         x = inexact(x) if dtype is None else convert(x, np.dtype(dtype))
+        resolve(row, (x.dtype, x.dtype))
         axes = reduced_axes(axis, x.ndim)
         result = log_sum(masked(x, where, -np.inf), axes, power, logarithm)
         result = reshape(result, kept_shape(x.shape, axes)) if keepdims else result
@@ -88,8 +96,8 @@ SUMS = (
     sample((3, 4), axis=1, where=np.array([True, False, True, True])),
     sample((3, 4), axis=1, initial=2.0),
 )
-implements_method("logaddexp", "reduce", samples=SUMS, dtypes="qf")(_reduce(logaddexp, exp, log))
-implements_method("logaddexp2", "reduce", samples=SUMS, dtypes="qf")(_reduce(logaddexp2, exp2, log2))
+implements_method("logaddexp", "reduce", samples=SUMS, dtypes="qfD")(_reduce(logaddexp, exp, log))
+implements_method("logaddexp2", "reduce", samples=SUMS, dtypes="qfD")(_reduce(logaddexp2, exp2, log2))
 
 
 def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False) -> Value:
@@ -124,5 +132,5 @@ def _shifted(x: Any, axis: Any) -> tuple[Value, tuple[int, ...]]:
     array = as_array(x)
     array = array if is_inexact(array.dtype) else convert(array, np.dtype(float))
     axes = reduced_axes(axis, array.ndim)
-    largest = stop_gradient(reduce_max(array, axes=axes))
+    largest = largest_of(array, axes)
     return below(array, spread(largest, array.shape, axes)), axes

@@ -6,6 +6,8 @@ import math
 
 import numpy as np
 
+from ..errors import NotDifferentiableError
+from ..ir.builder import here
 from ..ir.graph import Value
 from ..ir.op import NDArray
 from ..kinds.elementwise import Elementwise, Libm, SciPy, elementwise, resolve_ufunc
@@ -159,11 +161,23 @@ gammaln = elementwise(
     slopes=(((1.0,), (-0.5772156649015329,)), ((1e-10,), (-10000000000.577215,))),
     dtype_samples="df",
 )
+
+
+def _psi_slope(z: Value, x: Value) -> Value:
+    if x.dtype.kind == "c":
+        raise NotDifferentiableError(
+            "scipy.special.psi of complex numbers has no derivative here",
+            where=here.site,
+            why="it is the trigamma function, which SciPy has for real numbers only",
+        )
+    return polygamma(x, order=1)
+
+
 psi: Elementwise = elementwise(
     "psi",
     "scipy.special:psi",
     body=SciPy("psi"),
-    partials=(lambda z, x: polygamma(x, order=1),),
+    partials=(_psi_slope,),
     domain=((0.3, 6.0),),
     edges=((1.0,), (inf,), (nan,), (1e-300,), (1e300,), (-0.5,), (-2.5,)),
     slopes=(((1.0,), (math.pi**2 / 6,)), ((-0.5,), (math.pi**2 / 2 + 4,))),

@@ -23,6 +23,12 @@ _group(
 _group("dates are not numbers; call it outside of the traced code", "numpy", "datetime_as_string")
 _group("strings are not numbers; call it outside of the traced code", "numpy.strings", np.strings.__all__)
 _group(
+    "whether its result is complex depends on the numbers; use the function of that name in numpy, of "
+    "x.astype(complex) where the result may be complex",
+    "numpy.lib.scimath",
+    np.emath.__all__,
+)
+_group(
     "its result is a named tuple whose shapes depend on the numbers; use np.unique with "
     "return_index, return_inverse or"
     " return_counts",

@@ -208,6 +208,23 @@ def _expand(node: Node, inputs: tuple[Value, ...]) -> Value | None:
     return x if x.shape == node.out.shape and not isinstance(x, Literal) else None
 
 
+def _join(node: Node, inputs: tuple[Value, ...]) -> Value | None:
+    """Slices laid end to end in the order in which they were cut are what they were cut from."""
+    axis: int = node.params["axis"]
+    whole: Value | None = None
+    reached = 0
+    for piece in inputs:
+        cut = made_by(piece, "slice")
+        if cut is None or (whole is not None and cut.inputs[0] is not whole):
+            return None
+        whole = cut.inputs[0]
+        starts = tuple(reached if k == axis else 0 for k in range(piece.ndim))
+        if cut.params["starts"] != starts or any(stride != 1 for stride in cut.params["strides"]):
+            return None
+        reached += piece.shape[axis]
+    return whole
+
+
 RULES: dict[str, Any] = {
     "add": _add,
     "subtract": _subtract,
@@ -223,5 +240,6 @@ RULES: dict[str, Any] = {
     "permute": _permute,
     "reshape": _reshape,
     "expand": _expand,
+    "join": _join,
 }
 """By op, what makes it cheaper."""

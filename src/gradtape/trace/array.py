@@ -11,7 +11,7 @@ from ..errors import ArgumentError
 from ..ir.builder import here
 from ..ir.graph import Value
 from ..ir.op import NDArray
-from ..kinds.operands import as_value
+from ..kinds.operands import COMPACT, as_value
 from ..kinds.registry import HOOKS
 from ..ops.indexing import Basic, parse_index, setitem
 from . import concrete
@@ -23,7 +23,7 @@ from .handle import Handle, apart, plain
 from .methods import Methods
 from .operators import Operators
 from .sites import user_site
-from .views import Part, Rearranged, stays_contiguous
+from .views import ImaginaryPart, Part, RealPart, Rearranged, stays_contiguous
 
 
 class Array(Operators, Methods, Handle):
@@ -143,6 +143,8 @@ class Array(Operators, Methods, Handle):
     # NumPy's protocols
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if not COMPACT.keys().isdisjoint(map(type, inputs)):
+            return NotImplemented
         here.site = user_site()
         return wrap(call_ufunc(ufunc, method, inputs, kwargs))
 
@@ -158,7 +160,7 @@ class Array(Operators, Methods, Handle):
         value = self.value
         index = parse_index(value.shape, concrete.plain_key(key))
         if not isinstance(index, Basic):
-            return Array(index.read(value))
+            return Array(index.read_rows(value))
         picked = Array(index.read(value), self, Part(index))
         picked._contiguous = self._contiguous and stays_contiguous(index, value.shape)
         return picked
@@ -175,6 +177,12 @@ class Array(Operators, Methods, Handle):
         view = Array(rearrange(self.value), self, Rearranged(rearrange))
         view._contiguous = contiguous
         return view
+
+    def seen_through(self, view: RealPart | ImaginaryPart) -> Array:
+        """Return a view of one part of complex numbers."""
+        part = Array(view.read(self.value), self, view)
+        part._contiguous = False
+        return part
 
 
 def wrap(result: Any) -> Any:

@@ -215,7 +215,7 @@ class CallSite:
     def _trace(self, call: Call) -> tuple[Specialisation | None, list[weakref.ref[Any]]]:
         """Trace one call; return also the variables that it made."""
         self.traces += 1
-        trace = Trace(self.name)
+        trace = Trace(f"the jitted function {self.name!r}")
         leaves, trace.inputs = call.placeholders(trace)
         with inside(trace, Scope()):
             try:

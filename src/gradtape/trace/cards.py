@@ -47,7 +47,7 @@ def array_card(value: Value) -> str:
     if value.name:
         badges += badge(value.name, "20,163,139")
     if trace is not None:
-        note = f"<span style='opacity:.75'>stands for an argument of every call of {html.escape(trace.function)}</span>"
+        note = f"<span style='opacity:.75'>stands for an argument of every call of {html.escape(trace.described)}</span>"
         return card("Array", badges + badge("traced", NEGATIVE), note)
     pending = value.data is None
     (data,) = force([value])

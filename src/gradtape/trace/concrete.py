@@ -42,11 +42,11 @@ def array_of(value: Value, what: str) -> NDArray:
     trace = trace_of(value)
     if trace is not None:
         raise ConcretizationError(
-            f"{what} of a traced array in the jitted function {trace.function!r}",
+            f"{what} of a traced array in {trace.described}",
             where=user_site(),
             why=CONSTANT,
             remedy="stay with arrays (np.sin(x) instead of math.sin(x), x * 2 instead of float(x) * 2), or return "
-            "the value and convert it outside",
+            f"the value and convert it outside{trace.remedy}",
         )
     if value.marks:
         note_exit(value, what)
@@ -93,7 +93,7 @@ def as_ndarray(value: Value, dtype: Any) -> NDArray:
         return np.array(_stored(value, trace, frame), dtype)
     if trace is not None:
         raise ConcretizationError(
-            f"a traced array of the jitted function {trace.function!r} cannot be turned into an ndarray",
+            f"a traced array of {trace.described} cannot be turned into an ndarray",
             where=describe(frame),
             why=UNKNOWN,
             remedy="use x itself (NumPy's functions take it); for np.array([a, b]) of traced numbers write "
@@ -116,7 +116,7 @@ def _stored(value: Value, trace: Trace | None, frame: FrameType) -> NDArray:
     """Return the array of a value that is assigned to elements of an ndarray."""
     if trace is not None:
         raise ConcretizationError(
-            f"a traced array of the jitted function {trace.function!r} cannot be stored into an ndarray",
+            f"a traced array of {trace.described} cannot be stored into an ndarray",
             where=describe(frame),
             why=UNKNOWN,
             remedy=LIKE,

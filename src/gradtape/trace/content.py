@@ -29,7 +29,7 @@ class Content:
         In a trace: whether it is to be stored after the call.
     """
 
-    __slots__ = ("__weakref__", "_marks", "_reading", "assigned", "input", "value", "variable")
+    __slots__ = ("__weakref__", "_given", "_marks", "_reading", "assigned", "input", "value", "variable")
 
     def __init__(self, variable: weakref.ref[Any], value: Value, input_: Value | None = None) -> None:
         self.variable = variable
@@ -38,12 +38,14 @@ class Content:
         self.assigned = False
         self._marks: tuple[Mark, ...] = ()
         self._reading: Value | None = None
+        self._given: weakref.WeakSet[Value] = weakref.WeakSet()
 
     def assign(self, value: Value) -> None:
         """Take a new value."""
         self.value = value
         self.assigned = True
         self._reading = None
+        self._given.clear()
 
     def reading(self, marks: tuple[Mark, ...]) -> Value | None:
         """Return what was given out to the same followers since the last assignment, if anything."""
@@ -54,4 +56,9 @@ class Content:
     def give_out(self, value: Value, marks: tuple[Mark, ...]) -> Value:
         """Remember what was given out to these followers."""
         self._reading, self._marks = value, marks
+        self._given.add(value)
         return value
+
+    def holders(self) -> list[Value]:
+        """Return the content and what was given out of it: all values that share its array."""
+        return [self.value, *[value for value in self._given if value.data is self.value.data]]

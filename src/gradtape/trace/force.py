@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from ..config import config
-from ..errors import LeakedValueError
+from ..errors import ConcretizationError, LeakedValueError
 from ..ir.graph import RELEASED, Graph, Node, Value, extract
 from ..ir.op import NDArray
 from ..ir.types import FLOAT64, aval
@@ -18,6 +18,7 @@ from ..kinds.registry import ROWS
 from ..runtime.program import repeated_program
 from ..transforms.call import Call
 from .contexts import scopes
+from .guards import mapped_by
 from .instruments import CHECKS
 from .sites import user_site
 
@@ -36,6 +37,8 @@ def force(values: Sequence[Value]) -> list[NDArray]:
     ------
     LeakedValueError
         For a value of a jitted function that has returned.
+    ConcretizationError
+        For an element of an axis that `vmap` maps.
     """
     arrays = compute(values)
     for check in CHECKS:
@@ -50,6 +53,15 @@ def compute(values: Sequence[Value]) -> list[NDArray]:
         nodes, leaves = extract(pending)
         for leaf in leaves:
             if leaf.data is None:
+                mapped = mapped_by(leaf)
+                if mapped is not None:
+                    raise ConcretizationError(
+                        f"Python asked for the number of an array in {mapped.described}",
+                        where=user_site(),
+                        why="one element stands for all elements along the mapped axis, and they need not agree",
+                        remedy="use np.where(condition, a, b) in place of a branch, and index arrays in place of slices "
+                        f"that depend on values{mapped.remedy}",
+                    )
                 raise LeakedValueError(
                     "a traced array was used after the jitted function that made it had returned",
                     where=user_site(),

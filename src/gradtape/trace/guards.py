@@ -20,13 +20,22 @@ class Guard:
 
 
 class Trace(Mark):
-    """Follows everything that depends on the arguments of the call that is being traced."""
+    """Follows everything that depends on the arguments of the call that is being traced.
 
-    __slots__ = ("_seen", "contents", "function", "guards", "inputs")
+    Parameters
+    ----------
+    described : str
+        Which function is traced, for errors.
+    remedy : str
+        What else can be done where Python asks for numbers.
+    """
 
-    def __init__(self, function: str) -> None:
+    __slots__ = ("_seen", "contents", "described", "guards", "inputs", "remedy")
+
+    def __init__(self, described: str, remedy: str = "") -> None:
         super().__init__()
-        self.function = function
+        self.described = described
+        self.remedy = remedy
         self.inputs: list[Value] = []
         self.guards: list[Guard] = []
         self.contents: dict[int, Content] = {}
@@ -45,6 +54,20 @@ class Trace(Mark):
         self.over = True
         for value in self.inputs:
             value.data = None
+
+
+class Mapped(Trace):
+    """Follows what depends on an element of a mapped axis: one stands for all of them, and has no numbers."""
+
+    __slots__ = ()
+
+
+def mapped_by(value: Value) -> Mapped | None:
+    """Return who maps the axis of which a value is one element, if anybody."""
+    for mark in value.marks:
+        if isinstance(mark, Mapped) and mark.recording:
+            return mark
+    return None
 
 
 def trace_of(value: Value) -> Trace | None:

@@ -17,6 +17,7 @@ from ..ops.indexing import fit_for_write
 from .content import Reading
 from .contexts import scopes
 from .force import compute
+from .guards import mapped_by
 from .instruments import CHECKS, MADE
 from .views import View
 
@@ -33,7 +34,7 @@ class Handle:
         self._derived = None if base is None else base.value
         self._contiguous = True
         value.owner = weakref.ref(self)
-        if config.eager:
+        if config.eager and mapped_by(value) is None:
             compute([value])
         if CHECKS:
             MADE.append(weakref.ref(self))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InPlaceError
+from ..errors import DtypeError, InPlaceError
 from ..ir.builder import here
 from ..ir.graph import Value
 from ..kinds.operands import check_dtype
@@ -15,6 +15,7 @@ from ..ops.cast import convert
 from .dispatch import call_function, call_ufunc, strengthen
 from .handle import Handle, plain
 from .sites import user_site
+from .views import ImaginaryPart, RealPart
 
 VIEWS = frozenset(
     {
@@ -41,6 +42,9 @@ KEEP_ORDER = frozenset(
 
 ONLY_CONTIGUOUS = frozenset({np.reshape, np.ravel})
 """Those of them that copy what is not contiguous."""
+
+PARTS = {np.real: "real", np.imag: "imag"}
+"""Functions that return a part of complex numbers, with the property that is the view."""
 
 
 def _method(function: Any) -> Callable[..., Any]:
@@ -82,6 +86,8 @@ class Methods:
     @staticmethod
     def as_view(self: Any, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Return the view that `function` makes of its first argument, or None where it makes none."""
+        if function in PARTS and len(args) == 1 and isinstance(args[0], Handle):
+            return getattr(args[0], PARTS[function])
         if (
             function not in VIEWS
             or not args
@@ -128,15 +134,33 @@ class Methods:
 
     @property
     def real(self: Any) -> Any:
-        """The real part."""
+        """The real part: a view, which can be written to. Of real numbers it is the array itself."""
         here.site = user_site(via="x.real")
-        return self.wrapped(call_function(np.real, (self,), {}))
+        return self.seen_through(RealPart()) if self.dtype.kind == "c" else self
+
+    @real.setter
+    def real(self: Any, new: Any) -> None:
+        here.site = user_site(via="x.real")
+        self.real[...] = new
 
     @property
     def imag(self: Any) -> Any:
-        """The imaginary part."""
+        """The imaginary part: a view, which can be written to. Of real numbers it is zero."""
         here.site = user_site(via="x.imag")
+        if self.dtype.kind == "c":
+            return self.seen_through(ImaginaryPart())
         return self.wrapped(call_function(np.imag, (self,), {}))
+
+    @imag.setter
+    def imag(self: Any, new: Any) -> None:
+        here.site = user_site(via="x.imag")
+        if self.dtype.kind != "c":
+            raise DtypeError(
+                "array does not have imaginary part to set",
+                where=here.site,
+                remedy="make it complex first: x = x.astype(complex)",
+            )
+        self.imag[...] = new
 
     def clip(self: Any, min: Any = None, max: Any = None) -> Any:
         """Return the array with its elements limited: ``np.clip``, one bound may be left out."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.builder import here
+from ..kinds.operands import COMPACT
 from ..kinds.registry import UFUNCS
 from .handle import Handle, plain
 from .sites import user_site
@@ -42,7 +43,9 @@ def _reflected(name: str) -> Callable[[Any, Any], Any]:
 def _in_place(name: str) -> Callable[[Any, Any], Any]:
     def operate(self: Any, other: Any) -> Any:
         # Rank 0 behaves as NumPy's scalars, which are immutable: Python falls back on `x = x + y`.
-        if not (self.ndim or self.scalar_in_place) or not isinstance(other, (Handle, *NUMBERS)):
+        if not (self.ndim or self.scalar_in_place) or not (
+            isinstance(other, (Handle, *NUMBERS)) or type(other) in COMPACT
+        ):
             return NotImplemented
         here.site = user_site()
         self.write_result(UFUNCS[name](self.value, plain(other)), f"np.{name}")

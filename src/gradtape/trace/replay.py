@@ -16,6 +16,7 @@ from ..ir.op import NDArray
 from ..runtime.program import Program, program_for
 from ..transforms.call import Call, inlined
 from ..transforms.observers import OBSERVERS
+from ..transforms.rows import Rows, with_rows
 from ..transforms.vjp import vjp
 
 
@@ -27,12 +28,12 @@ class Template:
     ----------
     call : Call
         From the leaves and seeds to the targets and the gradients that exist.
-    connected : tuple of bool
-        Per source, whether it has a gradient.
+    counts : tuple of int
+        Per source, how many outputs make up its gradient: none, one, or two where it comes as rows.
     """
 
     call: Call
-    connected: tuple[bool, ...]
+    counts: tuple[int, ...]
 
 
 _templates: Final[OrderedDict[Any, Template | None]] = OrderedDict()
@@ -41,8 +42,10 @@ _templates: Final[OrderedDict[Any, Template | None]] = OrderedDict()
 
 def gradients(
     targets: Sequence[Value], sources: Sequence[Value], seeds: Sequence[Value], mark: Mark, *, last: bool
-) -> list[Value | None]:
+) -> list[Value | Rows | None]:
     """Return the gradients of marked targets, as `gradtape.transforms.vjp.vjp` does, at the cost of a look-up for known structures.
+
+    The gradient of a source that is only read by gathers of its rows comes as rows.
 
     Parameters
     ----------
@@ -63,13 +66,13 @@ def gradients(
             if template is not None:
                 _templates.move_to_end(key)
                 return _applied(template, inputs, targets, last)
-            pulled = vjp(targets, sources, seeds, lambda value: mark not in value.marks)
+            pulled = _pulled(targets, sources, seeds, mark)
             seen_before = key in _templates
             template = _templates[key] = _template(inputs, targets, pulled) if seen_before else None
             while len(_templates) > config.memory_cache:
                 _templates.popitem(last=False)
             return pulled if template is None else _applied(template, inputs, targets, last)
-    return vjp(targets, sources, seeds, lambda value: mark not in value.marks)
+    return _pulled(targets, sources, seeds, mark)
 
 
 def _begins(value: Value, mark: Mark) -> bool:
@@ -80,14 +83,32 @@ def _begins(value: Value, mark: Mark) -> bool:
     return node is not None and all(mark not in operand.marks for operand in node.inputs)
 
 
-def _template(inputs: Sequence[Value], targets: Sequence[Value], pulled: Sequence[Value | None]) -> Template:
-    outputs = [*targets, *[part for part in pulled if part is not None]]
+def _pulled(
+    targets: Sequence[Value], sources: Sequence[Value], seeds: Sequence[Value], mark: Mark
+) -> list[Value | Rows | None]:
+    def stop(value: Value) -> bool:
+        return mark not in value.marks
+
+    return with_rows(vjp(targets, sources, seeds, stop), sources, targets, stop)
+
+
+def _template(
+    inputs: Sequence[Value], targets: Sequence[Value], pulled: Sequence[Value | Rows | None]
+) -> Template:
+    parts = [_parts(gradient) for gradient in pulled]
+    outputs = [*targets, *[value for values in parts for value in values]]
     nodes, _ = extract(outputs, inputs, lambda value: value.node is None)
     fresh = [Value(value.aval) for value in inputs]
     copies = inlined(Graph(inputs, nodes, outputs), fresh)
     inner, _ = extract(copies, fresh, lambda value: value.node is None)
     call = Call(graph := Graph(fresh, inner, copies, "gradient"), _Lazily(graph).run)
-    return Template(call, tuple(part is not None for part in pulled))
+    return Template(call, tuple(map(len, parts)))
+
+
+def _parts(gradient: Value | Rows | None) -> list[Value]:
+    if gradient is None:
+        return []
+    return [gradient.values, gradient.positions] if isinstance(gradient, Rows) else [gradient]
 
 
 class _Lazily:
@@ -106,12 +127,12 @@ class _Lazily:
 
 def _applied(
     template: Template, inputs: Sequence[Value], targets: Sequence[Value], last: bool
-) -> list[Value | None]:
+) -> list[Value | Rows | None]:
     outs = emit_all(template.call, inputs)
     node = outs[0].node
     assert node is not None
     parts = iter(outs[len(targets) :])
-    if last and all(template.connected):
+    if last and all(template.counts):
         # Nobody needs the record again (unless a gradient is missing and its absence is to be explained): from now on
         # the call computes the targets, and the old nodes can go.
         for index, target in enumerate(targets):
@@ -121,4 +142,7 @@ def _applied(
             target if target.node is node and target.index == index else out
             for index, (target, out) in enumerate(zip([*targets, *outs[len(targets) :]], outs, strict=True))
         )
-    return [next(parts) if connected else None for connected in template.connected]
+    return [
+        Rows(next(parts), next(parts)) if count == 2 else next(parts) if count else None
+        for count in template.counts
+    ]

@@ -4,16 +4,57 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..ir.graph import Value
+from ..ir.graph import Value, constant
 from ..ir.op import NDArray
+from ..ops.cast import identity, stop_gradient
+from ..ops.indexing import put_add, put_row
 from ..runtime.program import Program
+from .content import Content
 from .guards import Trace
+from .scatter import How, check_places
 from .signature import as_input
 from .variable import Variable
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """How a program's outputs change a variable.
+
+    Attributes
+    ----------
+    variable : weakref.ref
+        Which.
+    steps : tuple of {"add", "set"}
+        What each pair of outputs, rows and their places, does to it. Without steps there is one output, the new content.
+    """
+
+    variable: weakref.ref[Variable]
+    steps: tuple[How, ...]
+
+    def taken(self, outputs: Iterator[NDArray]) -> list[NDArray]:
+        """Return those of the outputs that come next."""
+        return [next(outputs) for _ in range(2 * len(self.steps) or 1)]
+
+    def check(self, arrays: Sequence[NDArray]) -> None:
+        """Raise IndexError where a place is out of bounds."""
+        variable = self.variable()
+        for places in arrays[1::2] if variable is not None else ():
+            check_places(variable.shape[0], places)  # type: ignore[union-attr]
+
+    def carry_out(self, arrays: Sequence[NDArray]) -> None:
+        """Change the variable."""
+        variable = self.variable()
+        if variable is None:
+            return
+        if not self.steps:
+            variable.store(arrays[0])
+            return
+        for how, rows, places in zip(self.steps, arrays[::2], arrays[1::2], strict=True):
+            variable.change_rows(constant(rows), constant(places), how)
 
 
 @dataclass(frozen=True)
@@ -24,21 +65,27 @@ class State:
     ----------
     read : tuple of weakref.ref
         Those whose contents follow the arguments among the program's inputs.
-    assigned : tuple of weakref.ref
-        Those whose new contents are the program's last outputs.
+    assigned : tuple of Assignment
+        What is done to some of them by the program's last outputs.
+    count : int
+        How many these are.
     """
 
     read: tuple[weakref.ref[Variable], ...]
-    assigned: tuple[weakref.ref[Variable], ...]
+    assigned: tuple[Assignment, ...]
+    count: int
 
     def run(self, program: Program, arrays: Sequence[NDArray]) -> list[NDArray]:
         """Run a program on the present contents, store the new ones, and return the outputs."""
         if not self.read:
             return program.run(arrays)
         outputs = program.run([*arrays, *[as_input(variable.data_now()) for variable in _living(self.read)]])
-        if self.assigned:
-            for variable, array in zip(_living(self.assigned), outputs[-len(self.assigned) :], strict=True):
-                variable.store(array)
+        rest = iter(outputs[len(outputs) - self.count :])
+        taken = [(assignment, assignment.taken(rest)) for assignment in self.assigned]
+        for assignment, own in taken:
+            assignment.check(own)
+        for assignment, own in taken:
+            assignment.carry_out(own)
         return outputs
 
     def alive(self) -> bool:
@@ -53,9 +100,29 @@ class State:
 def state_of(trace: Trace) -> tuple[State, list[Value]]:
     """Return the variables that a trace met, and the values to be stored in them."""
     met = [content for content in trace.contents.values() if content.input is not None]
-    assigned = [content for content in met if content.assigned]
-    state = State(tuple(content.variable for content in met), tuple(content.variable for content in assigned))
-    return state, [content.value for content in assigned]
+    assigned, stored = [], []
+    for content in met:
+        if content.assigned:
+            steps = _changed_rows(content)
+            assigned.append(Assignment(content.variable, tuple(how for how, *_ in steps)))
+            stored += [value for _, *pair in steps for value in pair] if steps else [content.value]
+    return State(tuple(content.variable for content in met), tuple(assigned), len(stored)), stored
+
+
+def _changed_rows(content: Content) -> list[tuple[How, Value, Value]]:
+    """Return how, by what, and where the content before the call was changed, if that was done row by row."""
+    steps: list[tuple[How, Value, Value]] = []
+    value = content.value
+    while value is not content.input:
+        node = value.node
+        if node is not None and (node.op is stop_gradient or node.op is identity):
+            value = node.inputs[0]
+        elif node is not None and (node.op is put_add or node.op is put_row) and len(node.inputs) == 3:
+            steps.append(("add" if node.op is put_add else "set", *node.inputs[1:]))
+            value = node.inputs[0]
+        else:
+            return []
+    return steps[::-1]
 
 
 def made_in(trace: Trace) -> list[weakref.ref[Any]]:

@@ -22,9 +22,11 @@ from .array import Array
 from .content import Content, Reading
 from .contexts import Scope, Watcher, contexts, running_trace, trace_below
 from .force import force
-from .guards import Trace, trace_of
+from .guards import Trace, mapped_by, trace_of
 from .handle import apart, plain
+from .scatter import How, fitting, scattered, updated
 from .sites import user_site
+from .slices import IndexedSlices
 
 _serials: Final = itertools.count()
 
@@ -247,14 +249,69 @@ class Variable(Array):
         return self
 
     def assign_add(self, delta: Any) -> Variable:
-        """Add to the content, with NumPy's broadcasting of `delta`; see `assign`."""
+        """Add to the content, with NumPy's broadcasting of `delta`; see `assign`. Of `IndexedSlices` only the rows are touched."""
         here.site = user_site()
+        if isinstance(delta, IndexedSlices):
+            return self._scatter(delta, "add", "assign_add")
         return self._updated(Array(self.value) + delta, "assign_add")
 
     def assign_sub(self, delta: Any) -> Variable:
-        """Subtract from the content, with NumPy's broadcasting of `delta`; see `assign`."""
+        """Subtract from the content; see `assign_add`."""
         here.site = user_site()
+        if isinstance(delta, IndexedSlices):
+            return self._scatter(delta, "subtract", "assign_sub")
         return self._updated(Array(self.value) - delta, "assign_sub")
+
+    def __iadd__(self, other: Any) -> Any:
+        if isinstance(other, IndexedSlices):
+            return self.assign_add(other)
+        return super().__iadd__(other)
+
+    def __isub__(self, other: Any) -> Any:
+        if isinstance(other, IndexedSlices):
+            return self.assign_sub(other)
+        return super().__isub__(other)
+
+    def scatter_add(self, slices: Any) -> Variable:
+        """Add the rows of `IndexedSlices` to the content; equal indices add up.
+
+        Only these rows are touched, in place: neither time nor memory depends on the size of the variable.
+
+        Raises
+        ------
+        ShapeError, DtypeError, IndexError
+            For slices that do not fit; then nothing is changed.
+
+        Examples
+        --------
+        >>> import numpy as np, gradtape as gt
+        >>> v = gt.Variable(np.zeros((3, 2)))
+        >>> v.scatter_add(gt.IndexedSlices(np.ones((2, 2)), [0, -1]))
+        Variable([[1., 1.],
+               [0., 0.],
+               [1., 1.]])
+        """
+        here.site = user_site()
+        return self._scatter(slices, "add", "scatter_add")
+
+    def scatter_sub(self, slices: Any) -> Variable:
+        """Subtract the rows of `IndexedSlices` from the content; see `scatter_add`."""
+        here.site = user_site()
+        return self._scatter(slices, "subtract", "scatter_sub")
+
+    def scatter_update(self, slices: Any) -> Variable:
+        """Replace the rows that `IndexedSlices` name; of equal indices the last wins. See `scatter_add`."""
+        here.site = user_site()
+        return self._scatter(slices, "set", "scatter_update")
+
+    def _scatter(self, slices: Any, how: How, caller: str) -> Variable:
+        rows, places = fitting(aval(self.shape, self.dtype), slices, caller)
+        trace, _ = running_trace()
+        if trace is not None:
+            self.rebind(scattered(self.value, rows, places, how))
+        else:
+            self.change_rows(rows, places, how)
+        return self
 
     def _updated(self, result: Array, caller: str) -> Variable:
         self._check_kind(result.dtype, caller)
@@ -274,6 +331,14 @@ class Variable(Array):
 
     def rebind(self, value: Value) -> None:
         """Make `value` the content, cut off from where it came from."""
+        mapped = mapped_by(value)
+        if mapped is not None:
+            raise ArgumentError(
+                f"the variable {self._described()}is assigned to in {mapped.described}",
+                where=user_site(),
+                why="the function runs once for all elements, and each would assign another content",
+                remedy="return what is to be assigned, and assign it outside",
+            )
         trace, _ = running_trace()
         if trace is not None:
             self._content_within(len(contexts.stack)).assign(_cut(value, self._name, trace))
@@ -284,6 +349,13 @@ class Variable(Array):
             contexts.pending[self.serial] = self._content
             if config.eager:
                 _settle(self._content)
+
+    def change_rows(self, rows: Value, places: Value, how: How) -> None:
+        """Change rows in place; not for traces."""
+        content = self._content_within(len(contexts.stack))
+        content.assign(
+            updated(self, content.holders(), rows, places, how, lambda data: _leaf(data, self._name))
+        )
 
     def store(self, array: NDArray) -> None:
         """Take what a compiled function computed for it."""

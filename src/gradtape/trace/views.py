@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..ir.graph import Mark, Value
+from ..ops.complex_parts import from_parts, imag, real
 from ..ops.indexing import Basic
 from ..transforms.linear import Cotangent, pull_linear
 
@@ -41,7 +42,29 @@ class Rearranged:
         return pulled.value
 
 
-View = Part | Rearranged
+@dataclass(frozen=True)
+class RealPart:
+    """The real parts of the base's complex numbers."""
+
+    def read(self, base: Value) -> Value:
+        return real(base)
+
+    def write(self, base: Value, v: Value) -> Value:
+        return from_parts(v, imag(base))
+
+
+@dataclass(frozen=True)
+class ImaginaryPart:
+    """The imaginary parts of the base's complex numbers."""
+
+    def read(self, base: Value) -> Value:
+        return imag(base)
+
+    def write(self, base: Value, v: Value) -> Value:
+        return from_parts(real(base), v)
+
+
+View = Part | Rearranged | RealPart | ImaginaryPart
 
 
 def stays_contiguous(index: Basic, base: tuple[int, ...]) -> bool:

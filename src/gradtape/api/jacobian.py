@@ -1,0 +1,403 @@
+"""Jacobians of what a tape has recorded."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ..config import config
+from ..errors import ArgumentError, ConcretizationError, DtypeError, ShapeError
+from ..ir.builder import here
+from ..ir.graph import OPERATORS, Graph, Mark, Value, constant, extract
+from ..ir.op import NDArray
+from ..ir.types import INTP, aval, is_inexact
+from ..ops.join import join
+from ..runtime.interpret import interpret
+from ..runtime.program import program_for
+from ..trace.force import force
+from ..trace.guards import Mapped
+from ..trace.handle import Handle
+from ..trace.sites import user_site
+from ..transforms.basis import LinearMap, chosen_unit_vectors, pullback, unit_rows, unit_vectors
+from ..transforms.one_hot import OneHot
+from ..transforms.rowwise import UNKNOWN, row_axis
+from ..transforms.vjp import vjp
+from ..trees import unflatten
+from .ends import Source, UnconnectedGradients, array_leaves, completed, gathered, shown, unconnected_choice
+from .mixing import check_rows
+from .progress import progress
+
+
+class Jacobians(ABC):
+    """The methods of a tape that return Jacobians."""
+
+    @abstractmethod
+    def _differentiated(
+        self, caller: str, target: Handle, sources: Sequence[Handle]
+    ) -> AbstractContextManager[tuple[Mark, Value, list[Source]]]:
+        """Return a context that uses up the record of a one-shot tape unless it fails, with the tape's mark and what target and
+        sources stand for in the record."""
+
+    def jacobian(
+        self,
+        target: Any,
+        sources: Any,
+        unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
+        parallel_iterations: int | None = None,
+        experimental_use_pfor: bool = True,
+    ) -> Any:
+        """Return the Jacobian of `target` in `sources`.
+
+        Parameters
+        ----------
+        target : Array or Variable
+            What to differentiate: one array.
+        sources : Array, Variable or nest of them
+            What to differentiate in: watched arrays and variables, or anything computed from them.
+        unconnected_gradients : UnconnectedGradients or {"none", "zero", "raise"}, default "none"
+            What stands for a source from which no differentiable path leads to the target.
+        parallel_iterations : int, optional
+            How many rows of the Jacobian are computed at once; by default all. Fewer take less memory: one program runs once
+            for each chunk of rows. A bar shows the progress of what takes long (`gt.config.progress`).
+        experimental_use_pfor : bool, default True
+            Whether rows are computed together; otherwise one after another, with the same result.
+
+        Returns
+        -------
+        nest of Array or None
+            In the structure of `sources`, each of shape ``target.shape + source.shape``.
+
+        Raises
+        ------
+        TapeError
+            If the tape was never entered, or is a one-shot tape whose record has been used.
+        ArgumentError
+            For several targets, and for arguments that cannot be used.
+        UnconnectedError
+            If there is no path, and that is to be an error.
+
+        Notes
+        -----
+        The reverse sweep is recorded once, for one cotangent, and then done for all unit vectors at once (A. Agarwal and
+        I. Ganichev, "Auto-Vectorizing TensorFlow Graphs", 2019).
+
+        Examples
+        --------
+        >>> import numpy as np, gradtape as gt
+        >>> with gt.GradientTape() as tape:
+        ...     x = tape.watch(np.array([1.0, 2.0]))
+        ...     y = x**2 * x[::-1]
+        >>> tape.jacobian(y, x)
+        Array([[4., 1.],
+               [4., 4.]])
+        """
+        here.site = user_site()
+        request = _Request("jacobian", unconnected_gradients, parallel_iterations, experimental_use_pfor)
+        y = _one_target(target, "jacobian")
+        leaves, spec = array_leaves(sources, "source", "jacobian")
+        with self._differentiated("jacobian", y, leaves) as (mark, value, starts):
+            basis = _Basis(
+                value.size,
+                value,
+                lambda rows: chosen_unit_vectors(value, rows),
+                lambda: unit_vectors(value),
+                _unit,
+            )
+            try:
+                parts = _applied(_pulled(mark, value, starts, "jacobian"), basis, request)
+            except ConcretizationError:
+                if not request.sequential:
+                    raise
+                parts = _row_by_row(mark, value, starts, basis)
+            blocks = [Source((*value.shape, *begin.shape), begin.dtype, begin.values) for begin in starts]
+            parts = _shaped(parts, blocks)
+            found = completed(gathered(blocks, parts), blocks, request.choice, sources)
+        return unflatten(spec, shown(found, blocks))
+
+    def batch_jacobian(
+        self,
+        target: Any,
+        source: Any,
+        unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
+        parallel_iterations: int | None = None,
+        experimental_use_pfor: bool = True,
+    ) -> Any:
+        """Return the Jacobian of each row of `target` in the same row of `source`.
+
+        The first axis of both counts examples that do not influence each other.
+
+        Parameters
+        ----------
+        target, source : Array or Variable
+            Of rank 2 at least, with the same first extent.
+        unconnected_gradients, parallel_iterations, experimental_use_pfor
+            As for `jacobian`; what is counted by `parallel_iterations` are the rows of the Jacobian of one example.
+
+        Returns
+        -------
+        Array or None
+            Of shape ``target.shape + source.shape[1:]``.
+
+        Raises
+        ------
+        TapeError, UnconnectedError
+            As for `jacobian`.
+        ShapeError
+            Where the shapes are not as said.
+        ArgumentError
+            If a row of `target` depends on another row of `source`; it says which.
+
+        Examples
+        --------
+        >>> import numpy as np, gradtape as gt
+        >>> with gt.GradientTape() as tape:
+        ...     x = tape.watch(np.array([[1.0, 2.0], [3.0, 4.0]]))
+        ...     y = x**2
+        >>> tape.batch_jacobian(y, x)
+        Array([[[2., 0.],
+                [0., 4.]],
+        <BLANKLINE>
+               [[6., 0.],
+                [0., 8.]]])
+        """
+        here.site = user_site()
+        caller = "batch_jacobian"
+        request = _Request(caller, unconnected_gradients, parallel_iterations, experimental_use_pfor)
+        y = _one_target(target, caller)
+        x = _one_source(source, caller)
+        _check_batches(y, x, caller)
+        with self._differentiated(caller, y, [x]) as (mark, value, (begin,)):
+            linear = _pulled(mark, value, [begin], caller)
+            for start, out in zip(begin.values, linear.outs, strict=True):
+                if out is not None and row_axis(value, start, lambda v: mark not in v.marks) == UNKNOWN:
+                    check_rows(LinearMap(linear.seed, (out,), linear.mark), caller)
+            inner = prod(value.shape[1:])
+            whole = constant(np.arange(inner, dtype=INTP))
+            basis = _Basis(
+                inner,
+                value,
+                lambda rows: unit_rows(value, rows),
+                lambda: unit_rows(value, whole),
+                _unit_in_each_row,
+            )
+            parts = [
+                None if part is None else OPERATORS["permute"](part, (1, 0, *range(2, part.ndim)))
+                for part in _applied(linear, basis, request)
+            ]
+            blocks = [Source((*value.shape, *begin.shape[1:]), begin.dtype, begin.values)]
+            found = completed(gathered(blocks, _shaped(parts, blocks)), blocks, request.choice, source)
+        return shown(found, blocks)[0]
+
+
+class _Request:
+    """How a Jacobian is to be computed."""
+
+    __slots__ = ("choice", "parallel_iterations", "sequential")
+
+    def __init__(self, caller: str, unconnected: Any, parallel_iterations: Any, use_pfor: bool) -> None:
+        self.choice = unconnected_choice(unconnected, caller)
+        self.sequential = not use_pfor
+        self.parallel_iterations: int | None = parallel_iterations
+        if parallel_iterations is None:
+            return
+        if isinstance(parallel_iterations, bool) or not isinstance(parallel_iterations, int | np.integer):
+            raise DtypeError(
+                f"{caller}: parallel_iterations must be an int or None, got a {type(parallel_iterations).__name__}",
+                where=here.site,
+                remedy="it says how many rows are computed at once; None for all",
+            )
+        if parallel_iterations < 1:
+            raise ArgumentError(
+                f"{caller}: parallel_iterations is {parallel_iterations}",
+                where=here.site,
+                remedy="it says how many rows are computed at once: at least 1, or None for all",
+            )
+
+
+def _one_target(target: Any, caller: str) -> Handle:
+    leaves, _ = array_leaves(target, "target", caller)
+    if not isinstance(target, Handle):
+        raise ArgumentError(
+            f"{caller} takes one target, got a {type(target).__name__} of {len(leaves)}",
+            where=here.site,
+            why="each target has a Jacobian of its own",
+            remedy="call it once for each target on a persistent tape, or put them into one array: np.concatenate",
+        )
+    return target
+
+
+def _one_source(source: Any, caller: str) -> Handle:
+    leaves, _ = array_leaves(source, "source", caller)
+    if not isinstance(source, Handle):
+        raise ArgumentError(
+            f"{caller} takes one source, got a {type(source).__name__} of {len(leaves)}",
+            where=here.site,
+            remedy="call it once for each source, on a persistent tape",
+        )
+    return source
+
+
+def _check_batches(y: Handle, x: Handle, caller: str) -> None:
+    for role, handle in (("target", y), ("source", x)):
+        if handle.ndim < 2:
+            raise ShapeError(
+                f"{caller}: the {role} has shape {handle.shape}; it needs a batch axis and at least one more",
+                where=here.site,
+                remedy="use jacobian, or give it a trailing axis: x[:, None]",
+            )
+    if y.shape[0] != x.shape[0]:
+        raise ShapeError(
+            f"{caller}: the target has {y.shape[0]} rows and the source {x.shape[0]}",
+            where=here.site,
+            remedy="the first axis of both is the batch; use jacobian for other Jacobians",
+        )
+
+
+@dataclass(frozen=True)
+class _Basis:
+    """The cotangents for which a pullback is computed.
+
+    Attributes
+    ----------
+    count : int
+        How many there are.
+    target : Value
+        What they are cotangents of.
+    chosen : callable
+        ``(positions) -> seeds`` at these positions.
+    whole : callable
+        ``() -> seeds``: all of them.
+    single : callable
+        ``(array of zeros, position)`` makes the array the one at a position.
+    """
+
+    count: int
+    target: Value
+    chosen: Callable[[Value], Value | OneHot]
+    whole: Callable[[], Value | OneHot]
+    single: Callable[[NDArray, int], None]
+
+
+def _unit(zeros: NDArray, position: int) -> None:
+    zeros.reshape(-1)[position] = 1
+
+
+def _unit_in_each_row(zeros: NDArray, position: int) -> None:
+    zeros.reshape(len(zeros), -1)[:, position] = 1
+
+
+def one_of_many(caller: str, remedy: str = "") -> Mapped:
+    """Return who follows the row or column that stands for all."""
+    return Mapped(f"a derivative that {caller} computes for all rows or columns at once", remedy)
+
+
+def _pulled(mark: Mark, y: Value, sources: Sequence[Source], caller: str) -> LinearMap:
+    """Return the pullback to every value that stands for a source; only what the tape has followed, and only floats, have a path."""
+    starts = [start for source in sources for start in source.values]
+    if mark not in y.marks or not is_inexact(y.dtype):
+        return LinearMap(Value(y.aval), (None,) * len(starts), Mark())
+    follower = one_of_many(caller, "; experimental_use_pfor=False computes row after row")
+    return pullback(y, starts, lambda value: mark not in value.marks, follower)
+
+
+def _row_by_row(mark: Mark, y: Value, sources: Sequence[Source], basis: _Basis) -> list[Value | None]:
+    """Sweep back anew for each row: for gradient functions that look at the numbers of what they get."""
+    starts = [start for source in sources for start in source.values]
+    swept: list[list[Value | None]] = []
+    for row in progress(range(basis.count), "jacobian", [1] * basis.count, "row"):
+        seed = np.zeros(y.shape, y.dtype)
+        basis.single(seed, row)
+        parts = vjp([y], starts, [constant(seed)], lambda value: mark not in value.marks)
+        force([part for part in parts if part is not None])
+        swept.append(parts)
+    return [
+        None if column[0] is None else OPERATORS["stack"](*[part for part in column if part is not None])
+        for column in zip(*swept, strict=True)
+    ]
+
+
+def _shaped(parts: Sequence[Value | None], blocks: Sequence[Source]) -> list[Value | None]:
+    """Return the blocks of a Jacobian in their shapes."""
+    shapes = [block.shape for block in blocks for _ in block.values]
+    return [
+        None if part is None else OPERATORS["reshape"](part, shape)
+        for part, shape in zip(parts, shapes, strict=True)
+    ]
+
+
+def _applied(linear: LinearMap, basis: _Basis, request: _Request) -> list[Value | None]:
+    """Return the pullback of the basis: along a leading axis, or None where there is no path."""
+    if all(out is None for out in linear.outs):
+        return list(linear.outs)
+    size = 1 if request.sequential else request.parallel_iterations or max(basis.count, 1)
+    chunks = [range(start, min(start + size, basis.count)) for start in range(0, basis.count, size)]
+    if len(chunks) <= 1 or not basis.target.size:
+        return linear.at(basis.whole())
+    if any(each.recording for out in linear.outs if out is not None for each in out.marks):
+        return _recorded(linear, basis, chunks)
+    return _one_by_one(linear, basis) if request.sequential else _by_chunks(linear, basis, chunks)
+
+
+def _recorded(linear: LinearMap, basis: _Basis, chunks: Sequence[range]) -> list[Value | None]:
+    """Append the nodes of every chunk, since somebody follows them."""
+    pieces = [linear.at(basis.chosen(constant(np.asarray(chunk, INTP)))) for chunk in chunks]
+    return [
+        None if column[0] is None else join([piece for piece in column if piece is not None], 0)
+        for column in zip(*pieces, strict=True)
+    ]
+
+
+def _by_chunks(linear: LinearMap, basis: _Basis, chunks: Sequence[range]) -> list[Value | None]:
+    """Run one program once per chunk; the last chunk is filled up with its last row."""
+    size = len(chunks[0])
+    follows = Mark()
+    rows = Value(aval((size,), INTP), marks=(follows,))
+    outs = [out for out in linear.outs if out is not None]
+    single, _ = extract(outs, [linear.seed], stop=lambda value: value.node is None)
+    before = {out for node in single for out in node.outs}
+    batched = [out for out in linear.at(basis.chosen(rows)) if out is not None]
+    nodes, shared = extract(
+        batched, [rows], stop=lambda value: value in before or value.data is not None or value.node is None
+    )
+    arrays = force(shared)
+    run = _runner(Graph([rows, *shared], nodes, batched, "jacobian"))
+    results = [np.empty((basis.count, *out.shape[1:]), out.dtype) for out in batched]
+    weights = [len(chunk) for chunk in chunks]
+    for chunk in progress(chunks, "jacobian", weights, "row"):
+        positions = np.minimum(np.arange(chunk.start, chunk.start + size, dtype=INTP), basis.count - 1)
+        for result, piece in zip(results, run([positions, *arrays]), strict=True):
+            result[chunk.start : chunk.stop] = piece[: len(chunk)]
+    return _in_place_of(linear.outs, results)
+
+
+def _one_by_one(linear: LinearMap, basis: _Basis) -> list[Value | None]:
+    """Run one program, the pullback of a single cotangent, once per row."""
+    outs = [out for out in linear.outs if out is not None]
+    nodes, shared = extract(outs, [linear.seed], stop=lambda value: linear.mark not in value.marks)
+    arrays = force(shared)
+    run = _runner(Graph([linear.seed, *shared], nodes, outs, "jacobian"))
+    results = [np.empty((basis.count, *out.shape), out.dtype) for out in outs]
+    rows = range(basis.count)
+    for row in progress(rows, "jacobian", [1] * len(rows), "row"):
+        seed = np.zeros(basis.target.shape, basis.target.dtype)
+        basis.single(seed, row)
+        for result, piece in zip(results, run([seed, *arrays]), strict=True):
+            result[row] = piece
+    return _in_place_of(linear.outs, results)
+
+
+def _runner(graph: Graph) -> Callable[[Sequence[NDArray]], list[NDArray]]:
+    """Return what computes the outputs of a graph, time and again."""
+    return program_for(graph).run if config.jit else partial(interpret, graph)
+
+
+def _in_place_of(outs: Sequence[Value | None], results: Sequence[NDArray]) -> list[Value | None]:
+    found = iter(results)
+    return [None if out is None else constant(next(found)) for out in outs]

@@ -1,0 +1,116 @@
+"""Linear maps on a basis: the rows or columns of a Jacobian, many at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from ..ir.graph import OPERATORS, Mark, Value, constant, literal
+from ..ir.types import INTP, aval
+from ..kinds.batching import in_front
+from .batch import batch
+from .jvp import jvp
+from .one_hot import OneHot
+from .vjp import vjp
+
+Stop = Callable[[Value], bool]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class LinearMap:
+    """Values that depend linearly on a seed.
+
+    Attributes
+    ----------
+    seed : Value
+        A placeholder.
+    outs : tuple of Value or None
+        What depends on it; None where nothing does.
+    mark : Mark
+        On every value between the seed and the outs.
+    """
+
+    seed: Value
+    outs: tuple[Value | None, ...]
+    mark: Mark
+
+    def at(self, seeds: Value | OneHot) -> list[Value | None]:
+        """Append the nodes that apply the map to many seeds; seeds and results stand along a leading axis."""
+        count = seeds.count if isinstance(seeds, OneHot) else seeds.shape[0]
+        connected = [out for out in self.outs if out is not None]
+        found = iter(batch(connected, {self.seed: seeds}, count, lambda value: self.mark not in value.marks))
+        results: list[Value | None] = []
+        for out in self.outs:
+            if out is None:
+                results.append(None)
+            else:
+                applied = next(found)
+                results.append(in_front(out, count) if applied is None else applied)
+        return results
+
+
+def pullback(target: Value, sources: Sequence[Value], stop: Stop, mark: Mark) -> LinearMap:
+    """Return the map from a cotangent of `target` to cotangents of `sources`, by reverse mode (see `vjp`).
+
+    `mark` follows what depends on the cotangent.
+    """
+    seed = Value(aval(target.shape, target.dtype), marks=(mark,))
+    pulled = vjp([target], sources, [seed], stop)
+    mark.recording = False
+    mark.over = True
+    return LinearMap(seed, tuple(pulled), mark)
+
+
+def pushforward(targets: Sequence[Value], source: Value, stop: Stop, mark: Mark) -> LinearMap:
+    """Return the map from a tangent of `source` to tangents of `targets`, by forward mode (see `jvp`).
+
+    `mark` follows what depends on the tangent.
+    """
+    seed = Value(aval(source.shape, source.dtype), marks=(mark,))
+    pushed = jvp(targets, [source], [seed], stop)
+    mark.recording = False
+    mark.over = True
+    return LinearMap(seed, tuple(pushed), mark)
+
+
+def rows(target: Value, sources: Sequence[Value], stop: Stop, mark: Mark) -> list[Value | None]:
+    """Return the Jacobian of `target` in each source by reverse mode: its rows along a leading axis (one row: by itself)."""
+    if target.size == 1:
+        return vjp([target], sources, [_one(target)], stop)
+    return pullback(target, sources, stop, mark).at(unit_vectors(target))
+
+
+def columns(targets: Sequence[Value], source: Value, stop: Stop, mark: Mark) -> list[Value | None]:
+    """Return the Jacobian of each target in `source` by forward mode: its columns along a leading axis."""
+    if source.size == 1:
+        return [_alone(part) for part in jvp(targets, [source], [_one(source)], stop)]
+    return pushforward(targets, source, stop, mark).at(unit_vectors(source))
+
+
+def _one(like: Value) -> Value:
+    one = literal(1, like.dtype)
+    return one if like.ndim == 0 else OPERATORS["expand"](one, like.shape, ())
+
+
+def _alone(part: Value | None) -> Value | None:
+    return None if part is None else OPERATORS["reshape"](part, (1, *part.shape))
+
+
+def unit_vectors(like: Value) -> OneHot:
+    """Return the basis of arrays like this one, along a leading axis."""
+    return OneHot(like.shape, like.dtype, constant(np.arange(prod(like.shape), dtype=INTP)), True)
+
+
+def chosen_unit_vectors(like: Value, rows: Value) -> OneHot:
+    """Return the elements of the basis at these positions."""
+    return OneHot(like.shape, like.dtype, rows, False)
+
+
+def unit_rows(like: Value, rows: Value) -> Value:
+    """Return the elements of the basis of one row, at these positions, in every row of arrays like this one."""
+    inner = OneHot(like.shape[1:], like.dtype, rows, False).dense()
+    shape = (rows.shape[0], *like.shape)
+    return OPERATORS["expand"](inner, shape, (0, *range(2, len(shape))))

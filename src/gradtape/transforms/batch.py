@@ -1,0 +1,171 @@
+"""Batching: what is recorded for one element, done for all elements of a mapped axis at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from ..ir.builder import at
+from ..ir.graph import OPERATORS, Node, Value, extract
+from ..kinds.batching import all_in_front, batch_node, in_front
+from ..kinds.control import Barrier, Custom, Rule
+from . import one_hot
+from .call import Call, inlined
+from .one_hot import OneHot
+
+
+def batch(
+    outputs: Sequence[Value],
+    mapped: Mapping[Value, Value | OneHot],
+    size: int,
+    stop: Callable[[Value], bool],
+) -> list[Value | None]:
+    """Append the nodes that compute `outputs` for every element of a mapped axis.
+
+    Parameters
+    ----------
+    outputs : sequence of Value
+        What was recorded for one element.
+    mapped : mapping of Value to Value or OneHot
+        For each value that stands for one element, all elements: of its shape with the mapped axis in front.
+    size : int
+        The extent of the mapped axis.
+    stop : callable
+        Predicate on values: those that do not depend on the mapped axis for certain.
+
+    Returns
+    -------
+    list of Value or None
+        For each output, all of its elements, the mapped axis in front; None where it does not depend on the mapped axis.
+
+    Notes
+    -----
+    Nodes that do not depend on the mapped axis are used as they are, so what they compute is computed once. A. Agarwal and I. Ganichev,
+    "Auto-Vectorizing TensorFlow Graphs: Jacobians, Auto-Batching and Beyond", 2019.
+    """
+    found: dict[Value, Value | OneHot] = dict(mapped)
+    nodes, _ = extract(outputs, mapped, stop=lambda value: stop(value) or value.node is None)
+    for node in nodes:
+        flags = [operand in found for operand in node.inputs]
+        if any(flags):
+            operands = [found.get(operand, operand) for operand in node.inputs]
+            with at(node.site):
+                found.update(zip(node.outs, _outputs(node, operands, flags, size), strict=True))
+    return [_array(found[output]) if output in found else None for output in outputs]
+
+
+def _outputs(
+    node: Node, operands: Sequence[Value | OneHot], flags: Sequence[bool], size: int
+) -> tuple[Value | OneHot, ...]:
+    if any(isinstance(operand, OneHot) for operand in operands):
+        out = one_hot.apply(node, operands, flags)
+        if out is not None:
+            return (out,)
+    return batch_node(node.op, node, [_array(operand) for operand in operands], flags, size)
+
+
+def _array(operand: Value | OneHot) -> Value:
+    return operand.dense() if isinstance(operand, OneHot) else operand
+
+
+@batch_node.register
+def _call(
+    op: Call, node: Node, operands: Sequence[Value], mapped: Sequence[bool], size: int
+) -> tuple[Value, ...]:
+    pairs = list(zip(node.inputs, operands, mapped, strict=True))
+    shared = {single for single, _, flag in pairs if not flag}
+    outs = inlined(op.graph, node.inputs)
+    found = batch(outs, {single: x for single, x, flag in pairs if flag}, size, shared.__contains__)
+    return tuple([in_front(out, size) if x is None else x for out, x in zip(outs, found, strict=True)])
+
+
+@batch_node.register
+def _barrier(
+    op: Barrier, node: Node, operands: Sequence[Value], mapped: Sequence[bool], size: int
+) -> tuple[Value, ...]:
+    kept: int = node.params["kept"]
+    return op(all_in_front(operands[:kept], mapped[:kept], size), operands[kept:])
+
+
+@batch_node.register
+def _custom(
+    op: Custom, node: Node, operands: Sequence[Value], mapped: Sequence[bool], size: int
+) -> tuple[Value, ...]:
+    hidden: int = node.params["hidden"]
+    results = all_in_front(operands[:hidden], mapped[:hidden], size)
+    return op(results, operands[hidden:], _MappedRule(node, mapped, size))
+
+
+class _MappedRule(Rule):
+    """The derivative that a user gave to a function, for every element of a mapped axis.
+
+    Parameters
+    ----------
+    single : Node
+        The call of the function on one element.
+    mapped : sequence of bool
+        Which of its inputs depend on the mapped axis.
+    size : int
+        The extent of the mapped axis.
+    """
+
+    def __init__(self, single: Node, mapped: Sequence[bool], size: int) -> None:
+        self._rule: Rule = single.params["rule"]
+        super().__init__(f"{self._rule.name} for {size}")
+        self.opens = self._rule.opens
+        self._single = single
+        self._hidden: int = single.params["hidden"]
+        self._mapped = tuple(mapped)
+        self._size = size
+
+    def push(self, node: Node, tangents: Sequence[Value | None]) -> Sequence[Value | None]:
+        flags = self._mapped[self._hidden :]
+        given = [
+            None if tangent is None else Value(operand.aval)
+            for tangent, operand in zip(tangents, self._single.inputs[self._hidden :], strict=True)
+        ]
+        moving = {
+            single: tangent if flag else in_front(tangent, self._size)
+            for single, tangent, flag in zip(given, tangents, flags, strict=True)
+            if single is not None and tangent is not None
+        }
+        return self._batched(self._rule.push(self._single, given), node, moving)
+
+    def pull(
+        self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
+    ) -> Sequence[Value | None]:
+        given = [
+            None if cotangent is None else Value(out.aval)
+            for cotangent, out in zip(cotangents, self._single.outs, strict=True)
+        ]
+        moving = {
+            single: cotangent
+            for single, cotangent in zip(given, cotangents, strict=True)
+            if single is not None and cotangent is not None
+        }
+        parts = self._batched(self._rule.pull(self._single, given, wanted), node, moving)
+        # What all elements share receives something from each of them.
+        return [
+            part if part is None or flag else OPERATORS["reduce_sum"](part, axes=(0,))
+            for part, flag in zip(parts, self._mapped[self._hidden :], strict=True)
+        ]
+
+    def _batched(
+        self, parts: Sequence[Value | None], node: Node, moving: dict[Value, Value]
+    ) -> list[Value | None]:
+        """Return what the rule gave for one element for all of them; `node` is the call on all elements."""
+        known: dict[Value, Value] = dict(zip(self._single.outs, node.outs, strict=True))
+        for place, (single, whole) in enumerate(zip(self._single.inputs, node.inputs, strict=True)):
+            if self._mapped[place] or place < self._hidden:
+                known[single] = whole
+            elif whole is not single:
+                known[single] = in_front(whole, self._size)
+        given = [part for part in parts if part is not None]
+        found = iter(batch(given, {**known, **moving}, self._size, lambda value: False))
+        results: list[Value | None] = []
+        for part in parts:
+            if part is None:
+                results.append(None)
+            else:
+                applied = next(found)
+                results.append(in_front(part, self._size) if applied is None else applied)
+        return results

@@ -1,0 +1,240 @@
+"""Arrays that are zero but for one element, along a mapped axis: what the seeds of a Jacobian are, and stay for a while.
+
+The first nodes that the seeds meet are often an elementwise factor and a product with a matrix. Of a product with the
+identity the matrix itself is left; of one with a diagonal, its scaled rows. So the seeds are carried as positions and
+numbers, until something needs them as an array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ..ir.builder import emit
+from ..ir.graph import OPERATORS, Literal, Node, Value, constant, literal, number_of
+from ..ir.op import Op
+from ..ir.types import INTP, Shape
+from ..kinds.contract import Contract
+from ..kinds.elementwise import Elementwise
+from ..kinds.index_map import IndexMap
+from ..kinds.reduction import Reduction
+from ..kinds.registry import ROWS
+
+LINEAR_ALONE = {"multiply": (0, 1), "divide": (0,), "negative": (0,), "identity": (0,), "convert": (0,)}
+"""In which arguments an elementwise row is linear whatever the others are, so that zero stays zero."""
+
+
+class OneHot:
+    """For each element of the mapped axis an array of `shape` that is zero but for one element.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Of one array.
+    dtype : numpy.dtype
+        Of the arrays.
+    rows : Value
+        For each element of the mapped axis, the position (in the flattened array) that is not zero.
+    whole : bool
+        Whether `rows` counts all positions: then nothing needs to be looked up.
+    scale : Value or None
+        What stands there; None means one.
+    """
+
+    __slots__ = ("_dense", "dtype", "rows", "scale", "shape", "whole")
+
+    def __init__(
+        self, shape: Shape, dtype: np.dtype[Any], rows: Value, whole: bool, scale: Value | None = None
+    ) -> None:
+        self.shape = shape
+        self.dtype = dtype
+        self.rows = rows
+        self.whole = whole
+        self.scale = scale
+        self._dense: Value | None = None
+
+    @property
+    def count(self) -> int:
+        """The extent of the mapped axis."""
+        return self.rows.shape[0]
+
+    def dense(self) -> Value:
+        """Return the arrays themselves, the mapped axis in front."""
+        if self._dense is None:
+            size = prod(self.shape)
+            flat = (self.count, size)
+            positions = OPERATORS["expand"](constant(np.arange(size, dtype=INTP)), flat, (1,))
+            hit = OPERATORS["equal"](OPERATORS["expand"](self.rows, flat, (0,)), positions)
+            if self.scale is None:
+                found = OPERATORS["convert"](hit, self.dtype)
+            else:
+                scale = OPERATORS["expand"](self.scale, flat, (0,))
+                found = OPERATORS["where"](hit, scale, literal(0, self.dtype))
+            self._dense = OPERATORS["reshape"](found, (self.count, *self.shape))
+        return self._dense
+
+    def picked(self, other: Value) -> Value:
+        """Return the elements of an array of the same shape at the positions."""
+        if isinstance(other, Literal):
+            return other
+        flat = OPERATORS["reshape"](other, (prod(self.shape),))
+        return flat if self.whole else ROWS["gather"](flat, self.rows)  # type: ignore[operator]
+
+    def scaled(self, scale: Value | None) -> OneHot:
+        """Return the same positions with other numbers."""
+        dtype = self.dtype if scale is None else scale.dtype
+        return OneHot(self.shape, dtype, self.rows, self.whole, scale)
+
+    def moved(self, shape: Shape, places: np.ndarray[Any, Any]) -> OneHot:
+        """Return arrays of another shape, the element at position k moved to ``places[k]``."""
+        return OneHot(shape, self.dtype, self.translated(places), False, self.scale)
+
+    def translated(self, places: np.ndarray[Any, Any]) -> Value:
+        """Return ``places[rows]``."""
+        table = constant(places.reshape(-1).astype(INTP))
+        return table if self.whole else ROWS["gather"](table, self.rows)  # type: ignore[operator]
+
+    def numbers(self) -> Value:
+        """Return what stands at the positions."""
+        if self.scale is not None:
+            return self.scale
+        return OPERATORS["expand"](literal(1, self.dtype), (self.count,), ())
+
+
+Operand = Value | OneHot
+
+
+def apply(node: Node, operands: Sequence[Operand], mapped: Sequence[bool]) -> Operand | None:
+    """Return the output of a node of which operands are one-hot; None where it needs them as arrays."""
+    rule = next((rule for kind, rule in RULES if isinstance(node.op, kind)), None)
+    if rule is None or any(flag and isinstance(x, Value) for x, flag in zip(operands, mapped, strict=True)):
+        return None
+    return rule(node, operands)
+
+
+def _elementwise(node: Node, operands: Sequence[Operand]) -> Operand | None:
+    hot = [(k, x) for k, x in enumerate(operands) if isinstance(x, OneHot)]
+    argument, first = hot[0]
+    name = node.op.name
+    if len(hot) == 2 and name in ("add", "subtract"):
+        second = hot[1][1]
+        if first.rows is not second.rows or first.shape != second.shape:
+            return None
+        return first.scaled(emit(node.op, [first.numbers(), second.numbers()]))
+    if len(hot) > 1:
+        return None
+    if name == "where" and argument > 0:
+        return _selected(node, operands, argument, first)
+    if argument not in LINEAR_ALONE.get(name, ()):
+        return None
+    if name == "identity" or (name == "multiply" and first.scale is None):
+        others = [x for x in operands if isinstance(x, Value)]
+        return first if name == "identity" else first.scaled(_vector(first, first.picked(others[0])))
+    inputs = [first.numbers() if isinstance(x, OneHot) else first.picked(x) for x in operands]
+    return first.scaled(emit(node.op, inputs, **node.params))
+
+
+def _vector(hot: OneHot, number: Value) -> Value:
+    """Return one number per element of the mapped axis."""
+    return OPERATORS["expand"](number, (hot.count,), ()) if isinstance(number, Literal) else number
+
+
+def _selected(node: Node, operands: Sequence[Operand], argument: int, hot: OneHot) -> Operand | None:
+    """``where(mask, hot, 0)``: zero stays zero."""
+    other = operands[3 - argument]
+    assert isinstance(other, Value)
+    if not _is_zero(other):
+        return None
+    inputs = [
+        hot.numbers() if isinstance(x, OneHot) else literal(0, hot.dtype) if x is other else hot.picked(x)
+        for x in operands
+    ]
+    return hot.scaled(emit(node.op, inputs))
+
+
+def _is_zero(x: Value) -> bool:
+    """Return whether an array is the number zero, repeated."""
+    while x.node is not None and x.node.op.name == "expand":
+        x = x.node.inputs[0]
+    return number_of(x) == 0
+
+
+def _index_map(node: Node, operands: Sequence[Operand]) -> Operand | None:
+    (hot, *indices) = operands
+    if indices or not isinstance(hot, OneHot):
+        return None
+    size = prod(hot.shape)
+    if node.op.name == "reshape":
+        return OneHot(node.out.shape, hot.dtype, hot.rows, hot.whole, hot.scale)
+    if node.op.name == "permute":
+        places = np.empty(size, INTP)
+        order = np.arange(size, dtype=INTP).reshape(hot.shape).transpose(node.params["axes"])
+        places[order.reshape(-1)] = np.arange(size, dtype=INTP)
+        return hot.moved(node.out.shape, places)
+    return None
+
+
+def _reduction(node: Node, operands: Sequence[Operand]) -> Operand | None:
+    (hot,) = operands
+    if not isinstance(hot, OneHot) or node.op.name != "reduce_sum":
+        return None
+    axes = node.params["axes"]
+    kept = [axis for axis in range(len(hot.shape)) if axis not in axes]
+    if not kept:
+        return hot.numbers()
+    return hot.moved(node.out.shape, _coordinates(hot.shape, kept))
+
+
+def _coordinates(shape: Shape, axes: Sequence[int]) -> np.ndarray[Any, Any]:
+    """Return, for each position of an array, its position among the given axes alone."""
+    whole = np.indices(shape, INTP).reshape(len(shape), prod(shape))
+    place = np.zeros(prod(shape), INTP)
+    for axis in axes:
+        place = place * shape[axis] + whole[axis]
+    return place
+
+
+def _contract(node: Node, operands: Sequence[Operand]) -> Operand | None:
+    """Sum over one-hot letters: pick. What stays of the one-hot letters meets the picked numbers in a smaller product."""
+    first, second = operands
+    x, y, out = node.params["x"], node.params["y"], node.params["out"]
+    if isinstance(first, OneHot) and isinstance(second, OneHot):
+        return None
+    hot, other = (first, second) if isinstance(first, OneHot) else (second, first)
+    own, theirs = (x, y) if isinstance(first, OneHot) else (y, x)
+    assert isinstance(hot, OneHot) and isinstance(other, Value)
+    summed = [letter for letter in own if letter not in out]
+    kept = tuple(letter for letter in own if letter in out)
+    if not summed:
+        return None
+    rest = tuple(letter for letter in theirs if letter not in summed)
+    extents = dict(zip(theirs, other.shape, strict=True))
+    turned = OPERATORS["permute"](other, tuple(theirs.index(letter) for letter in (*summed, *rest)))
+    count = prod(extents[letter] for letter in summed)
+    table = OPERATORS["reshape"](turned, (count, *[extents[letter] for letter in rest]))
+    rows = hot
+    if kept:
+        rows = hot.moved((count,), _coordinates(hot.shape, [own.index(letter) for letter in summed]))
+    picked = table if rows.whole else ROWS["gather"](table, rows.rows)  # type: ignore[operator]
+    if hot.scale is not None:
+        picked = OPERATORS["multiply"](picked, OPERATORS["expand"](hot.scale, picked.shape, (0,)))
+    if not kept:
+        order = tuple(rest.index(letter) + 1 for letter in out)
+        return OPERATORS["permute"](picked, (0, *order))
+    shape = tuple(hot.shape[own.index(letter)] for letter in kept)
+    places = _coordinates(hot.shape, [own.index(letter) for letter in kept])
+    remaining = OneHot(shape, hot.dtype, hot.translated(places), False).dense()
+    new = max((*x, *y)) + 1
+    return emit(node.op, [remaining, picked], x=(new, *kept), y=(new, *rest), out=(new, *out))
+
+
+Rule = Callable[[Node, Sequence[Operand]], Operand | None]
+RULES: tuple[tuple[type[Op], Rule], ...] = (
+    (Elementwise, _elementwise),
+    (IndexMap, _index_map),
+    (Reduction, _reduction),
+    (Contract, _contract),
+)

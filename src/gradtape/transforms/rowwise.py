@@ -1,0 +1,147 @@
+"""Do the rows of one array depend on the same rows of another only? Told from the structure of the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Final
+
+from ..ir.graph import Node, Value, extract
+from ..ir.op import Op
+from ..kinds.accumulate import Accumulate
+from ..kinds.contract import Contract
+from ..kinds.cumulative import Cumulative
+from ..kinds.elementwise import Elementwise
+from ..kinds.index_map import IndexMap
+from ..kinds.join import Join
+from ..kinds.reduction import Reduction
+from ..kinds.sort import Sort
+
+UNKNOWN: Final = -1
+"""The rows may mix; any other number is the axis along which the rows stand."""
+
+Axes = Sequence[int | None]
+"""For each operand the axis of the rows, or None where it does not depend on the source."""
+
+
+def row_axis(target: Value, source: Value, stop: Callable[[Value], bool]) -> int | None:
+    """Return the axis of `target` along which element k depends on row k of `source` alone.
+
+    Returns
+    -------
+    int or None
+        None where `target` does not depend on `source` at all, `UNKNOWN` where the structure does not tell.
+    """
+    found: dict[Value, int] = {source: 0}
+    nodes, _ = extract(
+        [target], [source], stop=lambda value: (stop(value) and value is not source) or value.node is None
+    )
+    rows = source.shape[0]
+    for node in nodes:
+        axes = [found.get(operand) for operand in node.inputs]
+        known = {axis for axis in axes if axis is not None}
+        if not known:
+            continue
+        rule = next((rule for kind, rule in RULES if isinstance(node.op, kind)), None)
+        axis = UNKNOWN if rule is None or UNKNOWN in known else rule(node, axes, rows)
+        for out in node.outs:
+            found[out] = axis
+    return found.get(target)
+
+
+def _agreed(axes: Axes) -> int:
+    """Return the axis that all operands agree on."""
+    known = {axis for axis in axes if axis is not None}
+    return known.pop() if len(known) == 1 else UNKNOWN
+
+
+def _elementwise(node: Node, axes: Axes, rows: int) -> int:
+    return _agreed(axes)
+
+
+def _index_map(node: Node, axes: Axes, rows: int) -> int:
+    axis, x, params = axes[0], node.inputs[0], node.params
+    if axis is None or any(each is not None for each in axes[1:]):
+        return UNKNOWN
+    name, out = node.op.name, node.out
+    if name == "expand":
+        return int(params["axes"][axis])
+    if name == "permute":
+        return int(params["axes"].index(axis))
+    if name == "reshape":
+        return _reshaped(x.shape, out.shape, axis)
+    if name in ("slice", "pad"):
+        whole = out.shape[axis] == rows and params["starts"][axis] == 0 and params["strides"][axis] == 1
+        return axis if whole else UNKNOWN
+    if name == "gather" and axis >= len(axes) - 1:
+        return axis - (len(axes) - 1) + node.inputs[1].ndim
+    return UNKNOWN
+
+
+def _reshaped(before: tuple[int, ...], after: tuple[int, ...], axis: int) -> int:
+    """An axis survives where as many elements stand before it, and after it, as did."""
+    ahead, extent = prod(before[:axis]), before[axis]
+    for place, candidate in enumerate(after):
+        if candidate == extent and prod(after[:place]) == ahead:
+            return place
+    return UNKNOWN
+
+
+def _accumulate(node: Node, axes: Axes, rows: int) -> int:
+    if any(axis is not None for axis in axes[2:]):
+        return UNKNOWN
+    base, v = axes[:2]
+    params, indices = node.params, len(axes) - 2
+    if indices:
+        rank = node.inputs[2].ndim
+        if (base is not None and base < indices) or (v is not None and v < rank):
+            return UNKNOWN
+        return _agreed((base, None if v is None else v - rank + indices))
+    axis = _agreed((base, v))
+    if axis == UNKNOWN:
+        return UNKNOWN
+    whole = (
+        node.inputs[1].shape[axis] == rows and params["starts"][axis] == 0 and params["strides"][axis] == 1
+    )
+    return axis if whole else UNKNOWN
+
+
+def _reduction(node: Node, axes: Axes, rows: int) -> int:
+    axis, reduced = axes[0], node.params["axes"]
+    assert axis is not None
+    return UNKNOWN if axis in reduced else axis - sum(each < axis for each in reduced)
+
+
+def _cumulative(node: Node, axes: Axes, rows: int) -> int:
+    axis = _agreed(axes)
+    return UNKNOWN if axis == node.params["axis"] else axis
+
+
+def _sort(node: Node, axes: Axes, rows: int) -> int:
+    if node.op.name == "argsort":
+        axis = _agreed(axes)
+        return UNKNOWN if axis == node.inputs[0].ndim - 1 else axis
+    haystack, needles = axes
+    return UNKNOWN if haystack is not None or needles is None else needles
+
+
+def _contract(node: Node, axes: Axes, rows: int) -> int:
+    params = node.params
+    letters = {params[name][axis] for name, axis in zip(("x", "y"), axes, strict=True) if axis is not None}
+    if len(letters) > 1:
+        return UNKNOWN
+    letter = letters.pop()
+    return params["out"].index(letter) if letter in params["out"] else UNKNOWN
+
+
+Rule = Callable[[Node, Axes, int], int]
+RULES: tuple[tuple[type[Op], Rule], ...] = (
+    (Elementwise, _elementwise),
+    (IndexMap, _index_map),
+    (Accumulate, _accumulate),
+    (Reduction, _reduction),
+    (Cumulative, _cumulative),
+    (Join, _cumulative),
+    (Sort, _sort),
+    (Contract, _contract),
+)

@@ -1,0 +1,312 @@
+"""Maps over an axis: equal to a loop, in any nesting with the other transforms, with errors that say what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradtape as gt
+from gradtape.errors import ArgumentError, ConcretizationError, DtypeError, ShapeError, StructureError
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(5, 3))
+W = RNG.normal(size=3)
+M = RNG.normal(size=(3, 4))
+
+Function = Callable[..., Any]
+
+
+def written(x: Any) -> Any:
+    y = np.zeros_like(x)
+    y[1:] = x[:-1] * 2
+    y[0] += np.sum(x)
+    return y
+
+
+def branched(x: Any) -> Any:
+    total = np.sum(x)
+    return np.where(total > 0, np.sqrt(np.abs(total)), -total)
+
+
+def looped(x: Any) -> Any:
+    state = x * 0.0
+    for k in range(3):
+        state = np.tanh(state + x[k])
+    return state
+
+
+FUNCTIONS: dict[str, Function] = {
+    "elementwise": lambda x: np.exp(-(x**2)) + 1,
+    "to a number": lambda x: np.sum(x * W),
+    "product": lambda x: x @ M,
+    "outer": lambda x: np.outer(x, x),
+    "sorted": np.sort,
+    "median": np.median,
+    "running": np.cumprod,
+    "extremum": lambda x: np.max(x) - np.argmin(x),
+    "taken": lambda x: x[np.array([2, 0])] * x[::-1][:2],
+    "taken at traced places": lambda x: x[np.argmax(x)],
+    "shared table": lambda x: gt.constant(M)[np.argsort(x)],
+    "searched": lambda x: np.searchsorted(np.sort(x), x + 0.1),
+    "joined": lambda x: np.concatenate([x, W, [1.0]]),
+    "written": written,
+    "branched": branched,
+    "looped": looped,
+    "norm": np.linalg.norm,
+    "interpolated": lambda x: np.interp(x, np.array([-1.0, 0.0, 1.0]), np.array([0.0, 1.0, 4.0])),
+    "constant": lambda x: np.ones(2),
+    "nested": lambda x: {"sum": np.sum(x), "parts": (x, None, [x[0]])},
+}
+SMOOTH = [name for name in FUNCTIONS if name not in ("constant", "searched", "shared table", "nested")]
+
+
+def same(a: Any, b: Any) -> None:
+    if isinstance(a, dict):
+        assert a.keys() == b.keys()
+        for key in a:
+            same(a[key], b[key])
+    elif isinstance(a, list | tuple):
+        assert type(a) is type(b) and len(a) == len(b)
+        for one, other in zip(a, b, strict=True):
+            same(one, other)
+    elif a is None:
+        assert b is None
+    else:
+        assert np.shape(a) == np.shape(b)
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-10, atol=1e-12)
+
+
+def stacked(results: list[Any]) -> Any:
+    first = results[0]
+    if isinstance(first, dict):
+        return {key: stacked([result[key] for result in results]) for key in first}
+    if isinstance(first, list | tuple):
+        return type(first)(stacked(list(column)) for column in zip(*results, strict=True))
+    return None if first is None else np.stack([np.asarray(result) for result in results])
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_equals_a_loop(name: str) -> None:
+    function = FUNCTIONS[name]
+    expected = stacked([np.asarray(y) if isinstance(y := function(x), gt.Array) else y for x in X])
+    same(gt.vmap(function)(X), expected)
+    same(gt.jit(gt.vmap(function))(X), expected)
+    with gt.config.override(jit=False):
+        same(gt.vmap(function)(X), expected)
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_gradients_inside_and_around(name: str) -> None:
+    def total(x: Any) -> Any:
+        return np.sum(FUNCTIONS[name](x) ** 2)
+
+    expected = np.stack([gt.grad(total)(x) for x in X])
+    same(gt.vmap(gt.grad(total))(X), expected)
+    same(gt.grad(lambda xs: np.sum(gt.vmap(total)(xs)))(X), expected)
+
+
+def test_results_of_machine_code_and_of_eager_evaluation() -> None:
+    with gt.config.override(eager=True):
+        same(gt.vmap(FUNCTIONS["looped"])(X), stacked([looped(x) for x in X]))
+
+
+@pytest.mark.parametrize(
+    ("in_axes", "out_axes"),
+    [((0, 1), 0), ((1, 0), 1), ((-1, None), -1), ((None, -2), 2), ([1, None], 0)],
+)
+def test_axes(in_axes: Any, out_axes: int) -> None:
+    a, b = RNG.normal(size=(3, 3)), RNG.normal(size=(3, 3, 2))
+    a_axis, b_axis = in_axes
+    rows = [
+        np.outer(
+            a if a_axis is None else np.take(a, k, a_axis), b if b_axis is None else np.take(b, k, b_axis)
+        )
+        for k in range(3)
+    ]
+    found = gt.vmap(np.outer, in_axes=in_axes, out_axes=out_axes)(a, b)
+    same(found, np.stack(rows, axis=out_axes))
+
+
+def test_axes_of_nested_arguments_and_results() -> None:
+    parameters = {"w": RNG.normal(size=(3, 5)), "b": 2.0}
+
+    def layer(p: Any, x: Any) -> Any:
+        return {"y": np.dot(p["w"], x) + p["b"], "shared": p["b"]}
+
+    mapped = gt.vmap(layer, in_axes=({"w": 1, "b": None}, None), out_axes={"y": 0, "shared": None})
+    found = mapped(parameters, W)
+    same(found["y"], parameters["w"].T @ W + 2.0)
+    assert float(found["shared"]) == 2.0
+
+
+def test_maps_nest() -> None:
+    a, b = RNG.normal(size=(4, 3)), RNG.normal(size=(3, 2))
+    product = gt.vmap(gt.vmap(np.dot, in_axes=(None, 1)), in_axes=(0, None))
+    same(product(a, b), a @ b)
+    pairs = gt.vmap(lambda x: gt.vmap(lambda y: np.sum((x - y) ** 2))(a))(a)
+    same(pairs, np.sum((a[:, None] - a[None]) ** 2, -1))
+
+
+def test_keywords_are_mapped_along_the_first_axis() -> None:
+    same(gt.vmap(lambda x, scale: x * scale)(X, scale=np.arange(5.0)), X * np.arange(5.0)[:, None])
+
+
+def test_other_transforms_inside() -> None:
+    def newton(x: Any) -> Any:
+        return x - gt.jvp(np.sin, (x,), (x * 0 + 1.0,))[1]
+
+    same(gt.vmap(newton)(W), W - np.cos(W))
+
+    def pulled(x: Any) -> Any:
+        y, pullback = gt.vjp(np.sin, x)
+        return pullback(y)[0]
+
+    same(gt.vmap(pulled)(W), np.sin(W) * np.cos(W))
+
+    def taped(x: Any) -> Any:
+        with gt.GradientTape() as tape:
+            tape.watch(x)
+            y = np.sum(x**3)
+        return tape.gradient(y, x)
+
+    same(gt.vmap(taped)(X), 3 * X**2)
+    same(gt.vmap(gt.hessian(lambda x: np.sum(x**3)))(X), np.stack([np.diag(6 * x) for x in X]))
+
+
+def test_transforms_around() -> None:
+    square = gt.vmap(lambda x, w: np.dot(x, w) ** 2, in_axes=(0, None))
+    same(gt.grad(lambda w: np.sum(square(X, w)))(W), 2 * X.T @ (X @ W))
+    value, tangent = gt.jvp(lambda w: square(X, w), (W,), (W,))
+    same(tangent, 2 * value)
+    same(gt.jacobian(lambda w: square(X, w))(W), 2 * (X @ W)[:, None] * X)
+    with gt.GradientTape() as tape:
+        w = tape.watch(W)
+        y = np.sum(square(X, w))
+    same(tape.gradient(y, w).numpy(), 2 * X.T @ (X @ W))
+
+
+def test_a_branch_on_what_is_shared_is_followed() -> None:
+    @gt.jit
+    def scaled(x: Any, w: Any) -> Any:
+        return gt.vmap(lambda x: x * 2 if w > 0 else x)(x)
+
+    same(scaled(X, 1.0), 2 * X)
+    same(scaled(X, -1.0), X)
+
+
+def test_zero_elements() -> None:
+    assert gt.vmap(lambda x: np.sum(np.sort(x)))(np.zeros((0, 3))).shape == (0,)
+    assert gt.vmap(np.linalg.norm)(np.zeros((0, 3))).shape == (0,)
+
+
+def test_vectorized_map() -> None:
+    same(gt.vectorized_map(lambda pair: pair["a"] * np.sum(pair["b"]), {"a": W, "b": M}), W * M.sum(1))
+    x = gt.constant(X)
+    with gt.GradientTape() as tape:
+        tape.watch(x)
+        y = gt.vectorized_map(fn=lambda row: np.sum(row**2), elems=x)
+    assert isinstance(y, gt.Array)
+    same(tape.gradient(y, x).numpy(), 2 * X)
+
+
+def test_vectorized_map_sees_what_has_changed() -> None:
+    factor = 2.0
+
+    def scaled(x: Any) -> Any:
+        return x * factor
+
+    same(gt.vectorized_map(scaled, W), 2 * W)
+    factor = 3.0
+    same(gt.vectorized_map(scaled, W), 3 * W)
+
+
+def test_the_program_is_kept() -> None:
+    calls = []
+
+    def counted(x: Any) -> Any:
+        calls.append(1)
+        return np.sum(x)
+
+    mapped = gt.vmap(counted)
+    mapped(X)
+    mapped(X + 1)
+    assert len(calls) == 1
+    assert mapped.__name__ == "vmap(counted)"
+
+
+@pytest.mark.parametrize(
+    ("program", "error", "words"),
+    [
+        (lambda: gt.vmap(lambda x: x if np.sum(x) > 0 else -x)(X), ConcretizationError, ("np.where", "vmap")),
+        (lambda: gt.vmap(lambda x: x[: int(x[0])])(X), ConcretizationError, ("index arrays", "vmap")),
+        (lambda: gt.vmap(float)(W), ConcretizationError, ("float(x)", "vmap")),
+        (
+            lambda: gt.vmap(lambda x: np.zeros(3) + x.numpy())(X),
+            ConcretizationError,
+            ("x.numpy()", "vmap"),
+        ),
+        (lambda: gt.vectorized_map(lambda x: 1 if x else 0, W), ConcretizationError, ("vectorized_map",)),
+        (lambda: gt.vmap(np.add)(X, M), ShapeError, ("argument 0 has 5", "argument 1 has 3")),
+        (
+            lambda: gt.vmap(lambda d: d["a"])({"a": 1.0}),
+            ShapeError,
+            ("argument 0['a']", "a number", "axis 0"),
+        ),
+        (
+            lambda: gt.vmap(np.add, in_axes=(0, 2))(X, X),
+            ShapeError,
+            ("argument 1 is an array of shape (5, 3)", "axis 2"),
+        ),
+        (lambda: gt.vmap(np.add, in_axes=(0,))(X, X), StructureError, ("in_axes",)),
+        (lambda: gt.vmap(np.add, in_axes="0"), DtypeError, ("in_axes", "'0'", "str")),
+        (lambda: gt.vmap(np.add, out_axes=1.5), DtypeError, ("out_axes", "1.5", "float")),
+        (lambda: gt.vmap(np.sin, in_axes=None)(X), ArgumentError, ("no argument is mapped",)),
+        (lambda: gt.vmap(np.sin, out_axes=None)(X), ArgumentError, ("out_axes is None", "differs")),
+        (lambda: gt.vmap(np.sin, out_axes=3)(X), ShapeError, ("out_axes", "3", "2 axes")),
+        (lambda: gt.vmap(np.sin, out_axes=(0, 0))(X), StructureError, ("out_axes",)),
+        (lambda: gt.vmap(lambda x: "text")(X), DtypeError, ("returned a str",)),
+        (lambda: gt.vmap(3), ArgumentError, ("vmap", "int")),
+        (lambda: gt.vectorized_map(3, X), ArgumentError, ("vectorized_map", "int")),
+    ],
+)
+def test_errors(program: Function, error: type[Exception], words: tuple[str, ...]) -> None:
+    with pytest.raises(error) as caught:
+        program()
+    assert type(caught.value) is error
+    for word in (*words, "what to do", "test_vmap.py"):
+        assert word in str(caught.value)
+
+
+def test_variables() -> None:
+    w, steps = gt.Variable(W), gt.Variable(0)
+
+    def product(x: Any) -> Any:
+        steps.assign_add(1)
+        return np.dot(x, w)
+
+    mapped = gt.vmap(product)
+    for run in range(2):
+        with gt.GradientTape() as tape:
+            y = mapped(X)
+        same(tape.gradient(y, w).numpy(), X.sum(axis=0))
+        assert int(steps) == run + 1
+
+    def stored(x: Any) -> Any:
+        w.assign(x)
+        return x
+
+    for program in (lambda: gt.vmap(stored)(X), lambda: gt.vectorized_map(stored, X)):
+        with pytest.raises(ArgumentError, match="assigned to in 'stored', which v"):
+            program()
+    same(w.numpy(), W)
+
+
+def test_after_an_error_the_values_are_dead() -> None:
+    kept = []
+    with pytest.raises(ZeroDivisionError):
+        gt.vmap(lambda x: (kept.append(x), 1 // 0))(X)
+    with pytest.raises(gt.errors.LeakedValueError):
+        float(kept[0][0])
