@@ -96,7 +96,7 @@ class Config:
         _check(f"gradtape.config.{name}", _SETTINGS[name], value)
         object.__setattr__(self, name, value)
         for notify in _listeners.get(name, ()):
-            notify(value)
+            notify(getattr(config, name))
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(_unknown(name))
@@ -190,7 +190,16 @@ _listeners: Final[dict[str, list[Callable[[Any], None]]]] = {}
 
 
 def on_change(name: str, notify: Callable[[Any], None]) -> None:
-    """Call `notify` with each new value of a setting."""
+    """Call `notify` with the value of a setting of this process whenever that is set.
+
+    Examples
+    --------
+    >>> seen = []
+    >>> on_change("trace_limit", seen.append)
+    >>> with config.override(trace_limit=3):
+    ...     seen
+    [3]
+    """
     _listeners.setdefault(name, []).append(notify)
 
 
