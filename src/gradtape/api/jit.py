@@ -11,7 +11,7 @@ from ..config import config
 from ..errors import ArgumentError, DtypeError, InternalError
 from ..runtime.callable import FastCallable, vectorcalled
 from ..runtime.entry import NativeFunction
-from ..trace.callsite import CallSite, Specialisation
+from ..trace.callsite import MISSED, MOST_NESTED, CallSite, NestedEntry, Specialisation
 from ..trace.instruments import RECORDING
 from ..trace.signature import StaticArguments
 from ..trace.sites import user_site, without_internals
@@ -62,6 +62,13 @@ class Jitted(FastCallable):
         """
         if specialisation.native is None or specialisation.program.kernel.loaded is None:
             return
+        if specialisation.native.nested is not None:
+            arguments, results = specialisation.native.nested
+            nested = self.site.nested
+            if len(nested) >= MOST_NESTED:
+                nested.clear()
+            nested[arguments] = NestedEntry(_bound(specialisation, _missed), results)
+            return
         self._chain = [specialisation, *self._chain[: CHAIN_LENGTH - 1]]
         self._link()
 
@@ -81,6 +88,10 @@ class Jitted(FastCallable):
         """Let machine code answer again."""
         if self._chain:
             self._link()
+
+
+def _missed(*leaves: Any) -> object:
+    return MISSED
 
 
 def _bound(specialisation: Specialisation, fallback: Callable[..., Any]) -> NativeFunction:

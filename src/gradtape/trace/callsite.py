@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,19 @@ from .variable import Variable
 
 _tracing = threading.RLock()
 """Held while any function is traced: functions call each other in any order, and one lock cannot deadlock."""
+
+
+MISSED: Final = object()
+"""What machine code returns for calls with nested arguments that it cannot serve."""
+
+MOST_NESTED = 64
+
+
+class NestedEntry(NamedTuple):
+    """Machine code that takes the leaves of nested arguments, and the containers of its results."""
+
+    native: Callable[..., Any]
+    results: TreeSpec
 
 
 class Specialisation:
@@ -146,11 +159,17 @@ class CallSite:
         self.static = static
         self.name = name
         self.branches: dict[Any, Branches] = {}
+        self.nested: dict[TreeSpec, NestedEntry] = {}
         self.on_new: Callable[[Specialisation], None] | None = None
         self.traces = 0
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Answer a call: by a compiled program, a new trace, or as a part of the recording that the arguments belong to."""
+        if self.nested and config.jit and not (config.eager or RECORDING.tools):
+            leaves, spec = flatten(self.static.mark(args, kwargs))
+            entry = self.nested.get(spec)
+            if entry is not None and (results := entry.native(*leaves)) is not MISSED:
+                return entry.results.unflatten(results)
         here.site = user_site()
         call = Call(args, kwargs, self.static)
         if call.traced:
@@ -256,7 +275,7 @@ class CallSite:
             and all(isinstance(output, int) for output in outputs)
             and not any(isinstance(leaf, Variable) for leaf in call.leaves)
         )
-        native = native_call(call, traced, spec.unflatten(outputs)) if plain else None
+        native = native_call(call, traced, spec, outputs) if plain else None
         return Specialisation(graph, trace.guards, spec, outputs, owners, state, native)
 
     def _result(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

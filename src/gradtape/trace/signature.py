@@ -15,7 +15,7 @@ from ..ir.types import PYTHON_DTYPES, aval
 from ..kinds.operands import check_dtype, check_plain
 from ..runtime.program import CallForm
 from ..runtime.signature import ArraySpec, ScalarSpec, StaticSpec
-from ..trees import flatten
+from ..trees import TreeSpec, flatten
 from .array import Array
 from .handle import Handle
 from .sites import user_site
@@ -154,27 +154,36 @@ class NativeCall:
         Types of the arguments, results and their nesting.
     statics : list
         The objects that static arguments must be.
+    nested : tuple of TreeSpec or None
+        The containers of arguments and of results, where there are any but plain tuples and lists of results: then the machine code takes
+        and returns the leaves.
     """
 
     form: CallForm
     statics: list[Any]
+    nested: tuple[TreeSpec, TreeSpec] | None = None
 
 
-def native_call(call: Call, values: Sequence[Value], structure: Any) -> NativeCall | None:
-    """Return how machine code can serve calls like this one; None where only Python can.
+def native_call(call: Call, values: Sequence[Value], spec: TreeSpec, results: Sequence[int]) -> NativeCall:
+    """Return how machine code can serve calls like this one.
 
     Parameters
     ----------
     call : Call
-        Its arguments must be positional and not nested.
+        The call.
     values : sequence of Value
-        The results.
-    structure : object
-        Tuples and lists of positions in `values`, or None.
+        What the kernel computes.
+    spec : TreeSpec
+        The containers of the results.
+    results : sequence of int
+        For each leaf of `spec`, its position in `values`.
     """
     args, kwargs = call.with_leaves(call.leaves)
+    structure: Any = spec.unflatten(results)
+    nested = None
     if kwargs or len(args) != len(call.leaves) or not _plain_structure(structure):
-        return None
+        nested = (call.spec, spec)
+        structure = tuple(results)
     statics: list[Any] = []
     arguments: list[ArraySpec | ScalarSpec | StaticSpec] = []
     for leaf in call.leaves:
@@ -186,7 +195,7 @@ def native_call(call: Call, values: Sequence[Value], structure: Any) -> NativeCa
         else:
             arguments.append(ArraySpec(np.dtype(leaf.dtype.type), leaf.shape))
     outputs = tuple(ArraySpec(value.dtype, value.shape) for value in values)
-    return NativeCall(CallForm(tuple(arguments), outputs, structure), statics)
+    return NativeCall(CallForm(tuple(arguments), outputs, structure), statics, nested)
 
 
 def _plain_structure(structure: Any) -> bool:
