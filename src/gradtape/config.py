@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["Config", "config"]
+__all__ = ["Config", "config", "on_change"]
 
 _YES: Final = ("1", "true", "yes", "on")
 _NO: Final = ("0", "false", "no", "off", "")
@@ -95,6 +95,8 @@ class Config:
             raise AttributeError(_unknown(name))
         _check(f"gradtape.config.{name}", _SETTINGS[name], value)
         object.__setattr__(self, name, value)
+        for notify in _listeners.get(name, ()):
+            notify(getattr(config, name))
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(_unknown(name))
@@ -182,6 +184,23 @@ def _truth(variable: str, text: str) -> bool:
     if lowered in _NO:
         return False
     raise ValueError(f"{variable} is {text!r}; expected one of {', '.join(filter(None, (*_YES, *_NO)))}")
+
+
+_listeners: Final[dict[str, list[Callable[[Any], None]]]] = {}
+
+
+def on_change(name: str, notify: Callable[[Any], None]) -> None:
+    """Call `notify` with the value of a setting of this process whenever that is set.
+
+    Examples
+    --------
+    >>> seen = []
+    >>> on_change("trace_limit", seen.append)
+    >>> with config.override(trace_limit=3):
+    ...     seen
+    [3]
+    """
+    _listeners.setdefault(name, []).append(notify)
 
 
 config: Final = Config(os.environ)

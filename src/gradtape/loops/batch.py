@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from .affine import Affine, Atom, Position, Var, affine, substitute
+from .copies import Copier
 from .ir import (
     Assign,
     Buffer,
@@ -28,6 +29,7 @@ from .ir import (
     Statement,
     Store,
 )
+from .lanes import LANES, LaneSums, find_lane_sums, renamed
 
 BLOCKS: Final = (32, 16, 8)
 """Rows side by side, the most first: whole vectors of AVX-512, four of which hide the time that an
@@ -42,6 +44,9 @@ a mixture of 25 Gaussians in 10 dimensions has 80 and gains a factor of 6."""
 
 ROOM: Final = 2**18
 """Bytes of scratch for a block of rows that the second cache holds."""
+
+MANY: Final = 8
+"""Blocks from which sums with a place for each lane pay for being brought together."""
 
 
 def batch_rows(program: Program) -> Program:
@@ -73,6 +78,7 @@ class _Plan:
     accumulators: set[str] = field(default_factory=set)
     shared: set[Buffer] = field(default_factory=set)
     lane_wise: set[str] = field(default_factory=set)
+    sums: LaneSums = field(default_factory=LaneSums)
 
 
 def walk(statements: Sequence[Statement]) -> Iterator[Statement]:
@@ -102,6 +108,8 @@ def _plan(loop: For, program: Program) -> _Plan | None:
         return None
     _find_varying(plan, inside)
     _find_lane_wise(plan, loop.body)
+    if turns >= MANY * plan.block:
+        plan.sums = find_lane_sums(inside, plan.shared, loop.var)
     return plan
 
 
@@ -290,10 +298,18 @@ class _Rewriter:
         blocks = _turns(self.plan.loop) // self.plan.block
         block = Var(f"{self.prefix}_block", 0, blocks - 1)
         first = row.low + affine(block) * self.plan.block
-        made: list[Statement] = [For(block, self._body(self.plan.loop.body, first))]
+        sums = self.plan.sums
+        self.scratch.extend(sums.buffers.values())
+        rows = For(block, self._body(self.plan.loop.body, first))
+        made: list[Statement] = [*sums.before(), rows, *sums.after()]
         start = row.low + blocks * self.plan.block
         if start <= row.high:
-            made.append(_Copy(Var(f"{row.name}_rest", start, row.high), row, self.wide).loop(self.plan.loop))
+            own = {old: Buffer(f"{old.name}_rest", old.dtype, old.size, old.role) for old in self.wide}
+            self.scratch.extend(own.values())
+            rest = Var(f"{row.name}_rest", start, row.high)
+            moved: dict[Buffer, tuple[Buffer, Position]] = {old: (new, 0) for old, new in own.items()}
+            copier = Copier({row: affine(rest)}, moved, suffix="_rest")
+            made.append(For(rest, copier.block(self.plan.loop.body)))
         return made
 
     def _body(self, statements: Sequence[Statement], first: Position) -> list[Statement]:
@@ -321,6 +337,9 @@ class _Rewriter:
         place = affine(lane)
         row = first + place
         body: list[Statement] = []
+        if any(isinstance(s, Store) and s.buffer in self.plan.sums.buffers for s in varying):
+            made.append(self._lanes_apart(varying, first))
+            return
         before, after = self._sums(varying)
         finish: list[Statement] = []
         for statement in varying:
@@ -339,6 +358,48 @@ class _Rewriter:
             self._lane_statement(statement, place, row, before, body)
         made.append(For(lane, body, lanes=True))
         made.extend(finish)
+
+    def _lanes_apart(self, run: Sequence[Statement], first: Position) -> For:
+        """Return the loop over the lanes of one vector, with the vectors of the block one after the other."""
+        wide = self.plan.sums.buffers
+        lane = Var(f"{self.prefix}_lane{self.count}", 0, LANES - 1)
+        body: list[Statement] = []
+        totals: dict[str, Register] = {}
+        for statement in run:
+            if isinstance(statement, Load) and statement.buffer in wide:
+                body.append(
+                    Load(statement.target, wide[statement.buffer], statement.index * LANES + affine(lane))
+                )
+                totals[statement.target.name] = statement.target
+        ends: dict[str, Register] = {}
+        for vector in range(self.plan.block // LANES):
+            place = affine(lane) + vector * LANES
+            part: list[Statement] = []
+            names: dict[str, Register] = {}
+            for statement in run:
+                if not (isinstance(statement, Load | Store) and statement.buffer in wide):
+                    self._lane_statement(statement, place, first + place, totals, part)
+            body.extend(renamed(part, f"_{vector}", names))
+            for statement in run:
+                if isinstance(statement, Store) and statement.buffer in wide:
+                    assert isinstance(statement.value, Register)
+                    ends[statement.value.name] = names[statement.value.name]
+            for statement in run:
+                if isinstance(statement, Compute) and statement.target.name in ends:
+                    (total, *_) = statement.args
+                    assert isinstance(total, Register)
+                    totals[total.name] = ends[statement.target.name]
+        for statement in run:
+            if isinstance(statement, Store) and statement.buffer in wide:
+                assert isinstance(statement.value, Register)
+                body.append(
+                    Store(
+                        wide[statement.buffer],
+                        statement.index * LANES + affine(lane),
+                        ends[statement.value.name],
+                    )
+                )
+        return For(lane, body, lanes=True)
 
     def _same_for_all(self, statement: Statement) -> bool:
         return isinstance(statement, Load | Compute) and statement.target.name not in self.plan.varying
@@ -427,53 +488,3 @@ class _Rewriter:
 
     def _index(self, buffer: Buffer, index: Position, place: Position) -> Position:
         return index * self.plan.block + place if buffer in self.wide else index
-
-
-class _Copy:
-    """A copy of a loop under other names, for the rows that fill no block."""
-
-    def __init__(self, var: Var, row: Var, wide: dict[Buffer, Buffer]) -> None:
-        self.var = var
-        self.values: dict[Atom, Position] = {row: affine(var)}
-        self.wide = wide
-        self.registers: dict[str, Register] = {}
-
-    def loop(self, loop: For) -> For:
-        return For(self.var, [self._statement(statement) for statement in loop.body])
-
-    def _statement(self, statement: Statement) -> Statement:
-        if isinstance(statement, For):
-            var = Var(f"{statement.var.name}_rest", statement.var.low, statement.var.high)
-            self.values[statement.var] = affine(var)
-            return For(var, [self._statement(inner) for inner in statement.body])
-        if isinstance(statement, Load):
-            buffer, index = (
-                self.wide.get(statement.buffer, statement.buffer),
-                substitute(statement.index, self.values),
-            )
-            return Load(self._defined(statement.target), buffer, index)
-        if isinstance(statement, Store):
-            buffer, index = (
-                self.wide.get(statement.buffer, statement.buffer),
-                substitute(statement.index, self.values),
-            )
-            return Store(buffer, index, self._number(statement.value))
-        if isinstance(statement, Compute):
-            args = tuple([self._number(arg) for arg in statement.args])
-            target = self._defined(statement.target)
-            return Compute(target, statement.function, statement.body, args, statement.reassociate)
-        if isinstance(statement, Declare):
-            return Declare(self._defined(statement.target), self._number(statement.value))
-        assert isinstance(statement, Assign)
-        return Assign(
-            self.registers.get(statement.target.name, statement.target), self._number(statement.value)
-        )
-
-    def _defined(self, register: Register) -> Register:
-        copy = self.registers[register.name] = Register(f"{register.name}_rest", register.dtype)
-        return copy
-
-    def _number(self, number: Number) -> Number:
-        if isinstance(number, Index):
-            return Index(substitute(number.position, self.values))
-        return self.registers.get(number.name, number) if isinstance(number, Register) else number

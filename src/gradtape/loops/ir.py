@@ -134,11 +134,15 @@ class Guard:
 @dataclass(slots=True, eq=False)
 class For:
     """``for var in range(var.low, var.high + 1)``; `lanes` says that its turns are the lanes of vectors,
-    all at once."""
+    all at once.
+
+    Where `private` is not None, threads may share out the turns; it is the scratch of which each thread needs its own.
+    """
 
     var: Var
     body: list[Statement] = field(default_factory=list)
     lanes: bool = False
+    private: tuple[Buffer, ...] | None = None
 
 
 @dataclass(slots=True, eq=False)

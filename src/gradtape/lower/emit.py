@@ -50,6 +50,7 @@ class Module:
     symbols: dict[str, None] = field(default_factory=dict)
     helpers: dict[str, str] = field(default_factory=dict)
     loops: list[str] = field(default_factory=list)
+    tasks: list[str] = field(default_factory=list)
 
     def text(self) -> str:
         """Return the module."""
@@ -88,7 +89,7 @@ class FunctionEmitter:
     def __init__(self, module: Module, pointers: dict[Buffer, str]) -> None:
         self.module = module
         self.pointers = pointers
-        self.origins: dict[Buffer, int] = {}
+        self.origins: dict[Buffer, Position] = {}
         self.lines: list[str] = []
         self.entry: list[str] = []
         self.names: dict[str, str] = {}

@@ -17,6 +17,7 @@ from .build import Builder
 from .memory import plan_memory
 from .modules import KERNEL, emit_module
 from .schedule import schedule
+from .split import split_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,4 +99,4 @@ def build_loops(graph: Graph) -> tuple[Program, list[str]]:
     builder.block(plan.top)
     collapse(builder.body)
     program = Program(graph.name, plan.inputs, plan.outputs, plan.scratch, builder.body)
-    return batch_rows(program), plan.explain
+    return split_rows(batch_rows(program)), plan.explain

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..errors import LoweringError
+from .threads import RUN_BLOCKS, limit_blas, run_blocks_address
 
 
 @functools.cache
@@ -26,8 +27,13 @@ def address_of(symbol: str) -> int:
     >>> address_of("scipy.linalg.cython_blas.dgemm") != 0
     True
     """
+    if symbol == RUN_BLOCKS:
+        return run_blocks_address()
     module, _, name = symbol.rpartition(".")
-    table: dict[str, Any] = importlib.import_module(module).__pyx_capi__
+    library: Any = importlib.import_module(module)
+    table: dict[str, Any] = library.__pyx_capi__
+    if module == "scipy.linalg.cython_blas":
+        limit_blas(library.__file__)
     if name not in table:
         raise LoweringError(f"{module} has no routine {name}", remedy="install a current SciPy")
     capsule = table[name]

@@ -15,6 +15,7 @@ from .expand_bodies import expand_bodies
 from .factors import hoist_factors
 from .fold import fold_numbers
 from .inline_calls import inline_calls
+from .product_sums import sum_before_products
 from .rows_first import rows_first
 from .transposes import absorb_transposes, pack_operands
 
@@ -32,6 +33,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     simplify,
     absorb_transposes,
     hoist_factors,
+    sum_before_products,
     merge_equal,
     simplify,
     rows_first,

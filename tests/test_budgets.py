@@ -1,0 +1,107 @@
+"""How many loops, stores, library calls and bytes of scratch the known programs may take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import gradtape as gt
+from gradtape.kinds.elementwise import Libm
+from gradtape.loops.batch import walk
+from gradtape.loops.ir import Call, Compute, For, Store
+from gradtape.lower.memory import plan_memory
+from gradtape.lower.pipeline import build_loops
+
+
+@dataclass(frozen=True)
+class Budget:
+    """At most so many of each."""
+
+    nests: int
+    stores: int
+    functions: int
+    calls: int
+    workspace: int
+
+
+def rosen(x):
+    return np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2)
+
+
+def bs(spot, strike, time, rate, vol):
+    width = vol * np.sqrt(time)
+    d1 = (np.log(spot / strike) + (rate + 0.5 * vol**2) * time) / width
+    cdf = [0.5 * (1.0 + np.tanh(d)) for d in (d1, d1 - width)]
+    return np.sum(spot * cdf[0] - strike * np.exp(-rate * time) * cdf[1])
+
+
+def lse(x):
+    top = np.max(x)
+    return top + np.log(np.sum(np.exp(x - top)))
+
+
+def mixture(weights, mu, q, x):
+    scaled = q @ (x.T - mu[:, :, None])
+    energy = weights[:, None] - 0.5 * np.sum(scaled**2, axis=1)
+    top = np.max(energy, axis=0)
+    return np.sum(top + np.log(np.sum(np.exp(energy - top), axis=0)))
+
+
+def mlp(w1, b1, w2, b2, x, y):
+    scores = np.tanh(x @ w1 + b1) @ w2 + b2
+    top = np.max(scores, axis=1, keepdims=True)
+    logs = scores - top - np.log(np.sum(np.exp(scores - top), axis=1, keepdims=True))
+    return -np.mean(np.sum(y * logs, axis=1))
+
+
+def ones(*shapes):
+    return [np.ones(shape) for shape in shapes]
+
+
+PROGRAMS = {
+    "rosen": (rosen, ones(1000), 1),
+    "bs": (bs, ones(*[1000] * 5), 5),
+    "lse": (lse, ones(1000), 1),
+    "mixture": (mixture, ones(25, (25, 10), (25, 10, 10), (1000, 10)), 3),
+    "mixture d64": (mixture, ones(50, (50, 64), (50, 64, 64), (1000, 64)), 3),
+    "mlp": (mlp, ones((784, 256), 256, (256, 10), 10, (128, 784), (128, 10)), 4),
+}
+
+BUDGETS = {
+    "rosen": Budget(nests=1, stores=4, functions=0, calls=0, workspace=64),
+    "bs": Budget(nests=1, stores=6, functions=4, calls=0, workspace=64),
+    "lse": Budget(nests=3, stores=3, functions=2, calls=0, workspace=64),
+    "mixture": Budget(nests=17, stores=83, functions=6, calls=0, workspace=1_500_000),
+    "mixture d64": Budget(nests=11, stores=26, functions=2, calls=2, workspace=52_100_000),
+    "mlp": Budget(nests=6, stores=10, functions=3, calls=5, workspace=1_900_000),
+}
+"""What they took when this was written; the calls are the products that the mathematics asks for."""
+
+
+def spent(name):
+    function, args, differentiated = PROGRAMS[name]
+    argnums = tuple(range(differentiated)) if differentiated > 1 else 0
+    gradient = gt.value_and_grad(function, argnums=argnums)
+    gradient(*args)
+    (branches,) = gradient.site.branches.values()
+    program, _ = build_loops(branches.all()[0].graph)
+    inside = list(walk(program.body))
+    return Budget(
+        nests=sum(isinstance(s, For) for s in program.body),
+        stores=sum(isinstance(s, Store) for s in inside),
+        functions=sum(isinstance(s, Compute) and isinstance(s.body, Libm) for s in inside),
+        calls=sum(isinstance(s, Call) for s in inside),
+        workspace=plan_memory(program)[1],
+    )
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_stays_within_its_budget(name):
+    used, budget = spent(name), BUDGETS[name]
+    assert used.nests <= budget.nests
+    assert used.stores <= budget.stores
+    assert used.functions <= budget.functions
+    assert used.calls <= budget.calls
+    assert used.workspace <= budget.workspace
