@@ -313,3 +313,16 @@ def test_settings_change_no_result(setting):
         np.testing.assert_allclose(
             gt.grad(lambda x: np.sum(np.log(x) * x))(np.array([0.5, 1.5])), np.log([0.5, 1.5]) + 1
         )
+
+
+def test_what_waits_for_a_number_is_computed_along_with_it():
+    w = gt.constant(np.array([0.3, -0.2]))
+    apart = np.exp(gt.constant(np.ones(3)))
+    with gt.GradientTape() as tape:
+        tape.watch(w)
+        loss = np.sum(w**2)
+    new = w - 0.1 * tape.gradient(loss, w)
+    float(loss)
+    assert new.value.data is not None
+    assert apart.value.data is None
+    np.testing.assert_allclose(new.numpy(), [0.24, -0.16])

@@ -21,6 +21,7 @@ from .contexts import scopes
 from .guards import mapped_by
 from .instruments import CHECKS
 from .sites import user_site
+from .waiting import followers
 
 SMALL_WORK = 200_000
 """Element operations below which a structure seen for the first time is interpreted: compiling costs some 20 ms, in which NumPy does
@@ -68,6 +69,9 @@ def compute(values: Sequence[Value]) -> list[NDArray]:
                     why="inside @gt.jit an array stands for the values of every later call; it has none of its own",
                     remedy="return it from the function instead of storing it outside",
                 )
+        if not scopes() and (more := followers(nodes)):
+            pending = [*pending, *more]
+            nodes, leaves = extract(pending)
         kept = dict.fromkeys([*pending, *_needed_elsewhere(nodes)])
         graph = Graph(leaves, nodes, tuple(kept), "tape")
         arrays = [leaf.data for leaf in leaves]
@@ -87,8 +91,8 @@ def compute(values: Sequence[Value]) -> list[NDArray]:
 def _needed_elsewhere(nodes: Sequence[Node]) -> list[Value]:
     """Return the values to which more than these nodes refer: the user's arrays, and pending nodes that are not among these.
 
-    In a training loop the next weights wait while the loss is looked at. Without their inputs kept, each step would compute all earlier
-    ones again. Python's reference counts tell, at no cost to the recording.
+    Without these kept, what is looked at later would compute all of them again. Python's reference counts tell, at no cost to the
+    recording.
     """
     uses = Counter([id(value) for node in nodes for value in node.inputs])
     return [out for node in nodes for out in node.outs if _references(out) - uses[id(out)] > _ALONE]

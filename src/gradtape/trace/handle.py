@@ -20,6 +20,7 @@ from .force import compute
 from .guards import mapped_by
 from .instruments import CHECKS, MADE
 from .views import View
+from .waiting import note
 
 
 class Handle:
@@ -61,7 +62,14 @@ class Handle:
         self._current = value
         # What a view shares with its base stays the base's: a view may die first, and it sees the base change.
         if self._base is None or value is not self._base._current:
-            value.owner = weakref.ref(self)
+            value.owner = reference = weakref.ref(self)
+            if value.data is None:
+                note(reference)
+
+    def pending(self) -> Value | None:
+        """Return the value if it was not computed yet."""
+        value = self._current
+        return value if value.data is None and value.node is not None else None
 
     def write_result(self, result: Value, what: str) -> None:
         """Take the result of an in-place operation, cast as NumPy casts (same kind)."""

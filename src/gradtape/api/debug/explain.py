@@ -14,6 +14,7 @@ from ...ir.types import is_inexact
 from ...trace.handle import Handle
 from ...trace.log import Exit, Log, log_of
 from ...trace.sites import Site, user_site
+from ...trace.waiting import left_alone
 from ..naming import described
 from ..svg import code_at
 from ..tape import GradientTape
@@ -70,6 +71,7 @@ class Explanation:
         )
 
 
+@left_alone()
 def explain_gradient(tape: GradientTape, target: Any, source: Any) -> Explanation:
     """Say why the gradient of `target` in `source` is None, or zero.
 
