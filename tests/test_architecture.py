@@ -30,8 +30,13 @@ FLOORS = {
 LATE = {"llvmlite", "numba", "scipy", "opt_einsum", "platformdirs", "filelock", "matplotlib", "tqdm"}
 """Packages that a function may import when it runs: `import gradtape` is to be quick."""
 
-LATE_FLOORS = {("runtime/program.py", "lower")}
-"""The compiler itself, which a process that finds its kernels on disk does not need."""
+LATE_FLOORS = {
+    ("runtime/program.py", "lower"),
+    ("api/jit.py", "api"),
+    ("api/tape.py", "api"),
+    ("trace/array.py", "trace"),
+}
+"""The compiler itself, which a process that finds its kernels on disk does not need, and pictures, which only notebooks do."""
 
 FILES = sorted(ROOT.rglob("*.py"))
 

@@ -15,7 +15,6 @@ from ..trace.callsite import MISSED, MOST_NESTED, CallSite, NestedEntry, Special
 from ..trace.instruments import RECORDING
 from ..trace.signature import StaticArguments
 from ..trace.sites import user_site, without_internals
-from .html import jitted_card
 
 CHAIN_LENGTH = 6
 
@@ -52,6 +51,8 @@ class Jitted(FastCallable):
         return f"<gradtape.jit of {self.site.name}: {self.site.traces} traces>"
 
     def _repr_html_(self) -> str:
+        from .html import jitted_card  # late: pictures are drawn in notebooks only, and cost 7 ms to import
+
         return jitted_card(self.site)
 
     def _install(self, specialisation: Specialisation) -> None:

@@ -35,7 +35,6 @@ from .ends import (
     unconnected_choice,
     unliteral,
 )
-from .html import tape_card
 from .jacobian import Jacobians
 
 
@@ -162,6 +161,8 @@ class GradientTape(Jacobians):
         return f"<GradientTape: {self._state()}{', persistent' if self._persistent else ''}>"
 
     def _repr_html_(self) -> str:
+        from .html import tape_card  # late: pictures are drawn in notebooks only, and cost 7 ms to import
+
         return tape_card(self._state(), self._persistent, self.mark)
 
     def _state(self) -> str:

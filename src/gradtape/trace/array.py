@@ -15,7 +15,6 @@ from ..kinds.operands import COMPACT, as_value
 from ..kinds.registry import HOOKS
 from ..ops.indexing import Basic, parse_index, setitem
 from . import concrete
-from .cards import array_card
 from .dispatch import call_function, call_ufunc, qualified_name
 from .force import force
 from .guards import trace_of
@@ -91,6 +90,8 @@ class Array(Operators, Methods, Handle):
         return f"Array({body}{suffix})"
 
     def _repr_html_(self) -> str:
+        from .cards import array_card  # late: pictures are drawn in notebooks only, and cost 7 ms to import
+
         return array_card(self.value)
 
     def __str__(self) -> str:
