@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,8 +24,7 @@ Rule = Callable[..., Value]
 Rules = tuple[Rule | None, ...]
 
 
-@dataclass(frozen=True)
-class Instruction:
+class Instruction(NamedTuple):
     """An LLVM instruction (or comparison predicate) for each class of operands; None where it does not apply."""
 
     real: str | None = None
@@ -35,23 +33,20 @@ class Instruction:
     boolean: str | None = None
 
 
-@dataclass(frozen=True)
-class Intrinsic:
+class Intrinsic(NamedTuple):
     """An LLVM intrinsic on floats, such as ``llvm.sqrt``, and one on integers where there is one."""
 
     real: str | None = None
     integer: str | None = None
 
 
-@dataclass(frozen=True)
-class Libm:
+class Libm(NamedTuple):
     """A function of the C library; vectorised by libmvec where it has it. ``powf`` is derived from ``pow``."""
 
     name: str
 
 
-@dataclass(frozen=True)
-class SciPy:
+class SciPy(NamedTuple):
     """A scalar function of `scipy.special.cython_special`, called by its address: the overload on doubles."""
 
     name: str
@@ -254,8 +249,7 @@ def scaled(partial: Value, vector: Value) -> Value:
     return vector if number == 1 else OPERATORS["multiply"](partial, vector)
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
+class _Plan(NamedTuple):
     """How one combination of operand types is recorded: the result's type, and the dtypes of operands that are numbers."""
 
     aval: Aval

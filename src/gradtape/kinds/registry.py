@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ..ir.graph import Value
 from ..ir.op import NDArray, Op
@@ -35,8 +34,7 @@ Sample = tuple[tuple[Any, ...], dict[str, Any]]
 """Arguments of a function under test; see `sample`."""
 
 
-@dataclass(frozen=True)
-class Trial:
+class Trial(NamedTuple):
     """How a function is tested: with which arguments, in which dtypes besides float64, and whether against
     differences."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -36,8 +35,7 @@ class GuardMiss(Exception):
         self.actual = actual
 
 
-@dataclass(frozen=True)
-class CallForm:
+class CallForm(NamedTuple):
     """How a jitted function is called and returns: what a native entry needs to know besides the kernel."""
 
     arguments: tuple[ArraySpec | ScalarSpec | StaticSpec, ...]
@@ -45,8 +43,7 @@ class CallForm:
     structure: Structure
 
 
-@dataclass(frozen=True)
-class Kernel:
+class Kernel(NamedTuple):
     """Machine code for every graph of one fingerprint.
 
     Attributes
@@ -216,7 +213,7 @@ def _kernel(graph: Graph, form: CallForm | None, key: str) -> Kernel:
         )
         return Kernel(None, None, 0, "interpreter", time.perf_counter() - begin, (), str(error))
     origin = "compiled" if compiled else "disk"
-    return replace(kernel, origin=origin, seconds=time.perf_counter() - begin)
+    return kernel._replace(origin=origin, seconds=time.perf_counter() - begin)
 
 
 def _compile(graph: Graph, form: CallForm | None) -> CachedObject:

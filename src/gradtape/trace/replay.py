@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ..config import config
 from ..ir.builder import emit_all
@@ -20,8 +19,7 @@ from ..transforms.rows import Rows, with_rows
 from ..transforms.vjp import vjp
 
 
-@dataclass(frozen=True)
-class Template:
+class Template(NamedTuple):
     """A reverse sweep from leaves to gradients, with the targets themselves.
 
     Attributes

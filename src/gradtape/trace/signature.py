@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -144,8 +144,7 @@ def leaf_key(leaf: Any) -> Any:
     return (kind, leaf)
 
 
-@dataclass(frozen=True)
-class NativeCall:
+class NativeCall(NamedTuple):
     """How machine code can serve calls of one signature without Python: what it checks, and how it returns results.
 
     Attributes
