@@ -212,6 +212,16 @@ def test_other_values_of_the_recording_are_kept_while_the_user_holds_them():
     assert y.value.data is not None
 
 
+@pytest.fixture
+def no_cycle_collector():
+    """What other tests left behind is gone, and nothing is looked for while references are counted."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_cycle_collector")
 def test_a_step_is_one_program_from_the_third_on():
     """In the first it is interpreted, in the second compiled; then nothing is left to compile, and nothing to interpret."""
     batch = gt.constant(np.linspace(-1.0, 1.0, 24).reshape(8, 3))

@@ -49,7 +49,7 @@ class Array(Operators, Methods, Handle):
     __hash__ = None  # type: ignore[assignment]
 
     def wrapped(self, result: Any) -> Any:
-        return wrap(result)
+        return Array(apart(result)) if type(result) is Value else wrap(result)
 
     @property
     def itemsize(self) -> int:

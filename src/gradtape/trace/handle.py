@@ -31,9 +31,16 @@ class Handle:
     def __init__(self, value: Value, base: Handle | None = None, view: View | None = None) -> None:
         self._base = base
         self._view = view
-        self._derived = None if base is None else base.value
         self._contiguous = True
-        self._hold(value)
+        if base is None:  # what `_hold` does, without a call: this runs for every operation that is recorded
+            self._derived = None
+            self._current = value
+            value.owner = reference = weakref.ref(self)
+            if value.data is None:
+                note(reference)
+        else:
+            self._derived = base.value
+            self._hold(value)
         if config.eager and mapped_by(value) is None:
             compute([value])
         if CHECKS:

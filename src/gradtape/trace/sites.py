@@ -69,10 +69,18 @@ def user_frame(depth: int = 1) -> FrameType:
     return found
 
 
+_libraries: dict[str, bool] = {}
+"""Whether a module belongs to a library, by its name."""
+
+
 def user_site(depth: int = 2, via: str = "") -> Site:
     """Return the place in the user's code that called."""
     frame = sys._getframe(depth)
-    if frame.f_globals.get("__name__", "").partition(".")[0] in LIBRARIES:
+    name = frame.f_globals.get("__name__", "")
+    library = _libraries.get(name)
+    if library is None:
+        library = _libraries[name] = name.partition(".")[0] in LIBRARIES
+    if library:
         frame = user_frame(depth + 1)
     return Site(frame.f_code, frame.f_lasti, via)
 
