@@ -11,6 +11,7 @@ import gradtape
 
 ROOT = Path(gradtape.__file__).parent
 FLOORS = {
+    "_import": 0,
     "errors": 0,
     "config": 0,
     "trees": 0,

@@ -8,41 +8,20 @@ array([2., 4.])
 import importlib as _importlib
 import typing as _typing
 
+from . import _import
 from . import errors as errors
 from . import ops as _rows  # noqa: F401 - the rows enter themselves
-from .api.check import check_grads as check_grads
-from .api.checkpoint import checkpoint as checkpoint
-from .api.checkpoint import recompute_grad as recompute_grad
 from .api.create import asarray as asarray
 from .api.create import constant as constant
 from .api.create import stop_gradient as stop_gradient
-from .api.custom import custom_gradient as custom_gradient
-from .api.custom import grad_pass_through as grad_pass_through
-from .api.custom_rules import custom_jvp as custom_jvp
-from .api.custom_rules import custom_vjp as custom_vjp
 from .api.ends import UnconnectedGradients as UnconnectedGradients
-from .api.forward import ForwardAccumulator as ForwardAccumulator
-from .api.functional import hessian as hessian
-from .api.functional import hvp as hvp
-from .api.functional import jacfwd as jacfwd
-from .api.functional import jacobian as jacobian
-from .api.functional import jacrev as jacrev
-from .api.gradients import AggregationMethod as AggregationMethod
-from .api.gradients import gradients as gradients
-from .api.gradients import hessians as hessians
 from .api.jit import jit as jit
 from .api.naming import name as name
-from .api.sparse import gather as gather
-from .api.sparse import scatter_add as scatter_add
-from .api.sparse import scatter_sub as scatter_sub
-from .api.sparse import scatter_update as scatter_update
 from .api.tape import GradientTape as GradientTape
 from .api.transform import grad as grad
 from .api.transform import jvp as jvp
 from .api.transform import value_and_grad as value_and_grad
 from .api.transform import vjp as vjp
-from .api.vmap import vectorized_map as vectorized_map
-from .api.vmap import vmap as vmap
 from .config import config as config
 from .trace.array import Array as Array
 from .trace.slices import IndexedSlices as IndexedSlices
@@ -51,12 +30,70 @@ from .trace.variable import Variable as Variable
 if _typing.TYPE_CHECKING:
     from .api import debug as debug
     from .api import inspect as inspect
+    from .api.check import check_grads as check_grads
+    from .api.checkpoint import checkpoint as checkpoint
+    from .api.checkpoint import recompute_grad as recompute_grad
+    from .api.custom import custom_gradient as custom_gradient
+    from .api.custom import grad_pass_through as grad_pass_through
+    from .api.custom_rules import custom_jvp as custom_jvp
+    from .api.custom_rules import custom_vjp as custom_vjp
+    from .api.forward import ForwardAccumulator as ForwardAccumulator
+    from .api.functional import hessian as hessian
+    from .api.functional import hvp as hvp
+    from .api.functional import jacfwd as jacfwd
+    from .api.functional import jacobian as jacobian
+    from .api.functional import jacrev as jacrev
+    from .api.gradients import AggregationMethod as AggregationMethod
+    from .api.gradients import gradients as gradients
+    from .api.gradients import hessians as hessians
+    from .api.sparse import gather as gather
+    from .api.sparse import scatter_add as scatter_add
+    from .api.sparse import scatter_sub as scatter_sub
+    from .api.sparse import scatter_update as scatter_update
+    from .api.vmap import vectorized_map as vectorized_map
+    from .api.vmap import vmap as vmap
 
 __version__ = "0.1.0"
 
 
+_LATER = {
+    "check_grads": "check",
+    "checkpoint": "checkpoint",
+    "recompute_grad": "checkpoint",
+    "custom_gradient": "custom",
+    "grad_pass_through": "custom",
+    "custom_jvp": "custom_rules",
+    "custom_vjp": "custom_rules",
+    "ForwardAccumulator": "forward",
+    "hessian": "functional",
+    "hvp": "functional",
+    "jacfwd": "functional",
+    "jacobian": "functional",
+    "jacrev": "functional",
+    "AggregationMethod": "gradients",
+    "gradients": "gradients",
+    "hessians": "gradients",
+    "gather": "sparse",
+    "scatter_add": "sparse",
+    "scatter_sub": "sparse",
+    "scatter_update": "sparse",
+    "vectorized_map": "vmap",
+    "vmap": "vmap",
+}
+"""Names by the module that has them, imported when first used: a process that needs only a gradient starts sooner."""
+
+_import.finish()
+
+
 def __getattr__(name: str) -> object:
-    """Import `inspect` and `debug` when they are first used: `inspect` brings the compiler, which cached kernels do not need."""
+    """Import what is not needed for a gradient when it is first used; `inspect` brings the compiler, which cached kernels do not need."""
     if name in ("debug", "inspect"):
         return _importlib.import_module(f".api.{name}", __name__)
+    if name in _LATER:
+        thing = globals()[name] = getattr(_importlib.import_module(f".api.{_LATER[name]}", __name__), name)
+        return thing
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER, "debug", "inspect"})
