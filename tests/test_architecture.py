@@ -11,7 +11,6 @@ import gradtape
 
 ROOT = Path(gradtape.__file__).parent
 FLOORS = {
-    "_import": 0,
     "errors": 0,
     "config": 0,
     "trees": 0,
@@ -116,3 +115,17 @@ def test_no_path_or_registry_in_the_project():
         text = path.read_text(errors="ignore")
         for word in words:
             assert word not in text, f"{path} names {word}"
+
+
+def test_a_misspelt_name_is_corrected():
+    with pytest.raises(AttributeError) as caught:
+        gradtape.jacobain  # noqa: B018 - asking is what is tested
+    assert caught.value.name == "jacobain" and "jacobian" in dir(caught.value.obj)
+
+
+def test_importing_leaves_the_cycle_collector_on():
+    code = "import gc, gradtape; print(gc.isenabled())"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        == "True\n"
+    )

@@ -449,3 +449,8 @@ def test_a_tape_log_keeps_nothing_alive() -> None:
     del y
     gc.collect()
     assert value() is None and tape.mark is not None
+
+
+def test_wrong_arguments_are_blamed_on_the_users_line() -> None:
+    with pytest.raises(gt.errors.DtypeError, match=r"test_debug\.py"):
+        explain_gradient(None, PAIR, PAIR)  # type: ignore[arg-type]

@@ -6,9 +6,9 @@ array([2., 4.])
 """
 
 import importlib as _importlib
+import sys as _sys
 import typing as _typing
 
-from . import _import
 from . import errors as errors
 from . import ops as _rows  # noqa: F401 - the rows enter themselves
 from .api.create import asarray as asarray
@@ -82,8 +82,6 @@ _LATER = {
 }
 """Names by the module that has them, imported when first used: a process that needs only a gradient starts sooner."""
 
-_import.finish()
-
 
 def __getattr__(name: str) -> object:
     """Import what is not needed for a gradient when it is first used; `inspect` brings the compiler, which cached kernels do not need."""
@@ -92,7 +90,9 @@ def __getattr__(name: str) -> object:
     if name in _LATER:
         thing = globals()[name] = getattr(_importlib.import_module(f".api.{_LATER[name]}", __name__), name)
         return thing
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise AttributeError(
+        f"module {__name__!r} has no attribute {name!r}", name=name, obj=_sys.modules[__name__]
+    )
 
 
 def __dir__() -> list[str]:

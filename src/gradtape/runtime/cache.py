@@ -87,11 +87,6 @@ class MemoryCache(Generic[P]):
         del dropped
         return program
 
-    def peek(self, key: str | bytes) -> P | None:
-        """Return the program of the key if there is one, without counting it as used."""
-        with self._lock:
-            return self._programs.get(key)
-
     def clear(self) -> int:
         """Drop every program and return how many there were."""
         with self._lock:

@@ -14,7 +14,7 @@ from ..errors import CompileWarning, LoweringError, warn
 from ..ir.fingerprint import fingerprint, structure
 from ..ir.graph import Graph
 from ..ir.op import NDArray
-from ..lower.symbols import address_of
+from ..lower.symbols import addresses_of
 from .cache import CachedObject, MemoryCache, cached_object
 from .engine import compile_object
 from .entry import NativeFunction, add_entry, bind, load
@@ -240,7 +240,7 @@ def _compile(graph: Graph, form: CallForm | None) -> CachedObject:
 def _loaded(graph: Graph, form: CallForm | None, found: CachedObject) -> Kernel:
     facts = found.metadata
     signature = _signature(graph, form, facts["workspace"], facts["heavy"])
-    imports = {symbol: address_of(symbol) for symbol in facts["symbols"]}
+    imports = addresses_of(facts["symbols"])
     if signature is None:
         loaded = LoadedModule(found.code, facts["kernel"], imports=imports)
     else:

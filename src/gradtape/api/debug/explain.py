@@ -71,7 +71,6 @@ class Explanation:
         )
 
 
-@left_alone()
 def explain_gradient(tape: GradientTape, target: Any, source: Any) -> Explanation:
     """Say why the gradient of `target` in `source` is None, or zero.
 
@@ -136,18 +135,24 @@ def explain_gradient(tape: GradientTape, target: Any, source: Any) -> Explanatio
             f"the target is a plain {type(target).__name__}, which does not know where it came from",
             remedy="keep the Array: no float(), .item() or .numpy() before the gradient",
         )
-    end = opened(target.value, mark)
-    if depends(end, source.value):
-        return _connected(end, source.value, mark, log)
-    replaced = end is not target.value or target.value.index == RELEASED
-    between = source.value.node is not None or source.value.index == RELEASED
-    if mark in source.value.marks and replaced and between:
+    with left_alone():
+        return _along(target.value, source.value, mark, log)
+
+
+def _along(target: Value, source: Value, mark: Mark, log: Log) -> Explanation:
+    """Explain what lies between two values that are arrays' own."""
+    end = opened(target, mark)
+    if depends(end, source):
+        return _connected(end, source, mark, log)
+    replaced = end is not target or target.index == RELEASED
+    between = source.node is not None or source.index == RELEASED
+    if mark in source.marks and replaced and between:
         return Explanation(
             "record used",
             "the gradient has been taken, and one call that knows nothing of the source has replaced the record",
             remedy="ask for the explanation before the gradient, or make the tape gt.GradientTape(persistent=True)",
         )
-    return _apart(end, source.value, mark, log)
+    return _apart(end, source, mark, log)
 
 
 def _connected(target: Value, source: Value, mark: Mark, log: Log) -> Explanation:
