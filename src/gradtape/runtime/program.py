@@ -11,6 +11,7 @@ import numpy as np
 
 from ..config import config
 from ..errors import CompileWarning, LoweringError, warn
+from ..ir.evaluate import compute_values
 from ..ir.fingerprint import fingerprint, structure
 from ..ir.graph import Graph
 from ..ir.op import NDArray
@@ -18,7 +19,7 @@ from ..lower.symbols import addresses_of
 from .cache import CachedObject, MemoryCache, cached_object
 from .engine import compile_object
 from .entry import NativeFunction, add_entry, bind, load
-from .interpret import compute_values, missed_guards
+from .interpret import missed_guards
 from .loader import LoadedModule, call_flat
 from .signature import ArraySpec, ScalarSpec, Signature, StaticSpec, Structure
 

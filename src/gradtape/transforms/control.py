@@ -1,0 +1,265 @@
+"""Loops and branches as nodes: `scan`, `while_loop`, `repeat` and `switch`, which hold their bodies as graphs.
+
+The first input of a loop's body is the turn's number, an int64; then come what is the same in each turn (`consts`), what is carried from
+turn to turn (`carries`), and this turn's elements. The body returns the next carries and what it leaves behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from ..errors import NotDifferentiableError, ShapeError
+from ..ir.body import Body
+from ..ir.builder import emit_all
+from ..ir.evaluate import compute_outputs
+from ..ir.graph import Node, Value
+from ..ir.op import NDArray
+from ..ir.types import INT64, Aval, aval
+from ..kinds.control import Structured
+
+STACK: Final = aval((), np.dtype(object))
+"""What a loop of unknown length leaves behind, or takes up: one element per turn, however many there are.
+
+The interpreter holds a list; a kernel holds memory that grows. Only `repeat` reads it, and no result of a program is one.
+"""
+
+
+def check_operands(name: str, body: Body, given: Sequence[Aval]) -> None:
+    """Raise ShapeError unless a body takes these."""
+    wanted = [value.aval for value in body.inputs]
+    if len(wanted) != len(given):
+        raise ShapeError(f"the body of {name} takes {len(wanted)} values and was given {len(given)}")
+    for place, (want, got) in enumerate(zip(wanted, given, strict=True)):
+        if want.shape != got.shape or want.dtype != got.dtype:
+            raise ShapeError(f"the body of {name} takes {want!r} at place {place} and was given {got!r}")
+
+
+def element_of(stacked: Aval) -> Aval:
+    """Return the type of an element along the leading axis."""
+    return aval(stacked.shape[1:], stacked.dtype)
+
+
+class Scan(Structured):
+    """A loop of known length over the elements of arrays.
+
+    Inputs: consts, initial carries, arrays with the loop's axis in front. Outputs: final carries, and what the turns left
+    behind, stacked along a leading axis. With `reverse` the turns go from the last element to the first, and what each
+    leaves stands at its element's place.
+    """
+
+    def __call__(
+        self,
+        body: Body,
+        consts: Sequence[Value],
+        carries: Sequence[Value],
+        arrays: Sequence[Value],
+        length: int,
+        reverse: bool = False,
+    ) -> tuple[Value, ...]:
+        return emit_all(
+            self,
+            (*consts, *carries, *arrays),
+            body=body,
+            length=length,
+            reverse=reverse,
+            consts=len(consts),
+            carries=len(carries),
+        )
+
+    def infer(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
+        body, whole = params["body"], params["consts"] + params["carries"]
+        given = [aval((), INT64), *avals[:whole], *map(element_of, avals[whole:])]
+        check_operands(self.name, body, given)
+        types = [value.aval for value in body.outputs]
+        carries, left = types[: params["carries"]], types[params["carries"] :]
+        return (*carries, *[aval((params["length"], *type_.shape), type_.dtype) for type_ in left])
+
+    def evaluate(self, arrays: Sequence[NDArray], params: dict[str, Any]) -> tuple[NDArray, ...]:
+        body, consts, carries, length = (params[key] for key in ("body", "consts", "carries", "length"))
+        shared, carried, stacked = (
+            arrays[:consts],
+            list(arrays[consts : consts + carries]),
+            arrays[consts + carries :],
+        )
+        left = [np.empty((length, *value.shape), value.dtype) for value in body.outputs[carries:]]
+        for turn in reversed(range(length)) if params["reverse"] else range(length):
+            elements = [np.asarray(array[turn]) for array in stacked]
+            results = compute_outputs(body, [np.asarray(turn), *shared, *carried, *elements])
+            carried = results[:carries]
+            for whole, result in zip(left, results[carries:], strict=True):
+                whole[turn] = result
+        return (*carried, *left)
+
+    def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
+        raise NotDifferentiableError("no rule yet", where=node.site)
+
+    def pull(
+        self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
+    ) -> Sequence[Value | None]:
+        raise NotDifferentiableError("no rule yet", where=node.site)
+
+
+class While(Structured):
+    """A loop that turns as long as a condition on its consts and carries holds, at most `limit` times where that is a number.
+
+    Inputs: consts, initial carries. Outputs: final carries, the number of turns, and a stack for each thing that the turns left behind.
+    The condition's inputs are those of the body.
+    """
+
+    def __call__(
+        self,
+        condition: Body,
+        body: Body,
+        consts: Sequence[Value],
+        carries: Sequence[Value],
+        limit: int | None = None,
+    ) -> tuple[Value, ...]:
+        return emit_all(
+            self,
+            (*consts, *carries),
+            condition=condition,
+            body=body,
+            limit=limit,
+            consts=len(consts),
+            carries=len(carries),
+        )
+
+    def infer(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
+        body = params["body"]
+        given = [aval((), INT64), *avals]
+        check_operands(self.name, body, given)
+        check_operands(self.name, params["condition"], given)
+        types = [value.aval for value in body.outputs]
+        left = len(types) - params["carries"]
+        return (*types[: params["carries"]], aval((), INT64), *[STACK] * left)
+
+    def evaluate(self, arrays: Sequence[NDArray], params: dict[str, Any]) -> tuple[NDArray, ...]:
+        condition, body, consts, carries, limit = (
+            params[key] for key in ("condition", "body", "consts", "carries", "limit")
+        )
+        shared, carried = arrays[:consts], list(arrays[consts:])
+        stacks: list[list[NDArray]] = [[] for _ in body.outputs[carries:]]
+        turn = 0
+        while limit is None or turn < limit:
+            given = [np.asarray(turn), *shared, *carried]
+            (goes_on,) = compute_outputs(condition, given)
+            if not goes_on:
+                break
+            results = compute_outputs(body, given)
+            carried = results[:carries]
+            for stack, result in zip(stacks, results[carries:], strict=True):
+                stack.append(np.array(result))
+            turn += 1
+        return (*carried, np.asarray(turn), *map(_boxed, stacks))
+
+    def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
+        raise NotDifferentiableError("no rule yet", where=node.site)
+
+    def pull(
+        self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
+    ) -> Sequence[Value | None]:
+        raise NotDifferentiableError("no rule yet", where=node.site)
+
+
+class Repeat(Structured):
+    """A loop that turns a number of times known only when it runs, over the elements of stacks.
+
+    Inputs: the number of turns, consts, initial carries, stacks. Outputs: final carries, and a stack for each thing that
+    the turns left behind.
+    With `reverse` the turns go from the last element to the first, and what each leaves stands at its element's place.
+    """
+
+    def __call__(
+        self,
+        body: Body,
+        count: Value,
+        consts: Sequence[Value],
+        carries: Sequence[Value],
+        stacks: Sequence[Value],
+        reverse: bool = False,
+    ) -> tuple[Value, ...]:
+        return emit_all(
+            self,
+            (count, *consts, *carries, *stacks),
+            body=body,
+            reverse=reverse,
+            consts=len(consts),
+            carries=len(carries),
+        )
+
+    def infer(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
+        body = params["body"]
+        first = 1 + params["consts"] + params["carries"]
+        elements = [value.aval for value in body.inputs[first:]]
+        check_operands(self.name, body, [aval((), INT64), *avals[1:first], *elements])
+        types = [value.aval for value in body.outputs]
+        left = len(types) - params["carries"]
+        return (*types[: params["carries"]], *[STACK] * left)
+
+    def evaluate(self, arrays: Sequence[NDArray], params: dict[str, Any]) -> tuple[NDArray, ...]:
+        body, consts, carries = (params[key] for key in ("body", "consts", "carries"))
+        count, shared = int(arrays[0]), arrays[1 : 1 + consts]
+        carried = list(arrays[1 + consts : 1 + consts + carries])
+        stacks = [array.item() for array in arrays[1 + consts + carries :]]
+        left: list[list[Any]] = [[None] * count for _ in body.outputs[carries:]]
+        for turn in reversed(range(count)) if params["reverse"] else range(count):
+            elements = [stack[turn] for stack in stacks]
+            results = compute_outputs(body, [np.asarray(turn), *shared, *carried, *elements])
+            carried = results[:carries]
+            for stack, result in zip(left, results[carries:], strict=True):
+                stack[turn] = np.array(result)
+        return (*carried, *map(_boxed, left))
+
+    def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
+        raise NotDifferentiableError("no rule yet", where=node.site)
+
+    def pull(
+        self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
+    ) -> Sequence[Value | None]:
+        raise NotDifferentiableError("no rule yet", where=node.site)
+
+
+class Switch(Structured):
+    """One of several graphs on the same operands.
+
+    Inputs: the number of the branch, an int64 that is clamped to those there are; operands. Outputs: the branch's.
+    """
+
+    def __call__(
+        self, branches: Sequence[Body], index: Value, operands: Sequence[Value]
+    ) -> tuple[Value, ...]:
+        return emit_all(self, (index, *operands), branches=tuple(branches))
+
+    def infer(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
+        for branch in params["branches"]:
+            check_operands(self.name, branch, avals[1:])
+        return tuple(value.aval for value in params["branches"][0].outputs)
+
+    def evaluate(self, arrays: Sequence[NDArray], params: dict[str, Any]) -> tuple[NDArray, ...]:
+        branches = params["branches"]
+        branch = branches[min(max(int(arrays[0]), 0), len(branches) - 1)]
+        return tuple(compute_outputs(branch, arrays[1:]))
+
+    def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
+        raise NotDifferentiableError("no rule yet", where=node.site)
+
+    def pull(
+        self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
+    ) -> Sequence[Value | None]:
+        raise NotDifferentiableError("no rule yet", where=node.site)
+
+
+def _boxed(elements: list[Any]) -> NDArray:
+    """Return a list as a 0-d array."""
+    box = np.empty((), object)
+    box[()] = elements
+    return box
+
+
+scan = Scan("scan")
+while_loop = While("while_loop")
+repeat = Repeat("repeat")
+switch = Switch("switch")
