@@ -92,11 +92,13 @@ class Splicer:
             return replace(statement, operands=tuple(operands))
         if isinstance(statement, Turns):
             count = None if statement.count is None else self._number(statement.count)
-            return Turns(statement.var, self._inside(statement.body), count, self._pairs(statement.pairs))
+            body, pairs = self._inside(statement.body), self._pairs(statement.pairs)
+            return Turns(statement.var, body, count, pairs, statement.poll)
         if isinstance(statement, While):
             test = self._inside(statement.test)
             condition, body = self._number(statement.condition), self._inside(statement.body)
-            return While(statement.var, test, condition, body, self._pairs(statement.pairs))
+            pairs = self._pairs(statement.pairs)
+            return While(statement.var, test, condition, body, pairs, statement.poll)
         if isinstance(statement, Reserve):
             return Reserve(statement.stack, self._number(statement.count))
         if isinstance(statement, Grow):
