@@ -18,7 +18,7 @@ from ..kinds.registry import ROWS
 from ..runtime.program import repeated_program
 from ..transforms.call import Call
 from .contexts import scopes
-from .guards import mapped_by
+from .guards import Abstract, abstract_of
 from .instruments import CHECKS
 from .sites import user_site
 from .waiting import followers
@@ -39,7 +39,7 @@ def force(values: Sequence[Value]) -> list[NDArray]:
     LeakedValueError
         For a value of a jitted function that has returned.
     ConcretizationError
-        For an element of an axis that `vmap` maps.
+        For an element of an axis that `vmap` maps, and in the body of a loop or branch.
     """
     arrays = compute(values)
     for check in CHECKS:
@@ -54,21 +54,7 @@ def compute(values: Sequence[Value]) -> list[NDArray]:
         nodes, leaves = extract(pending)
         for leaf in leaves:
             if leaf.data is None:
-                mapped = mapped_by(leaf)
-                if mapped is not None:
-                    raise ConcretizationError(
-                        f"Python asked for the number of an array in {mapped.described}",
-                        where=user_site(),
-                        why="one element stands for all elements along the mapped axis, and they need not agree",
-                        remedy="use np.where(condition, a, b) in place of a branch, and index arrays in place of slices "
-                        f"that depend on values{mapped.remedy}",
-                    )
-                raise LeakedValueError(
-                    "a traced array was used after the jitted function that made it had returned",
-                    where=user_site(),
-                    why="inside @gt.jit an array stands for the values of every later call; it has none of its own",
-                    remedy="return it from the function instead of storing it outside",
-                )
+                raise _without_number(leaf)
         if not scopes() and (more := followers(nodes)):
             pending = [*pending, *more]
             nodes, leaves = extract(pending)
@@ -86,6 +72,32 @@ def compute(values: Sequence[Value]) -> list[NDArray]:
     else:
         _release(values)
     return [value.data for value in values]  # type: ignore[misc]
+
+
+def _without_number(leaf: Value) -> ConcretizationError | LeakedValueError:
+    """Return what is wrong where the number of a placeholder is wanted."""
+    abstract = abstract_of(leaf)
+    if abstract is not None:
+        return ConcretizationError(
+            f"Python asked for the number of an array in {abstract.described}",
+            where=user_site(),
+            why=abstract.why,
+            remedy=f"{abstract.instead}{abstract.remedy}",
+        )
+    for mark in leaf.marks:
+        if isinstance(mark, Abstract):
+            return LeakedValueError(
+                f"an array of {mark.described} was used after it had returned",
+                where=user_site(),
+                why=mark.leak_why,
+                remedy=mark.leak_remedy,
+            )
+    return LeakedValueError(
+        "a traced array was used after the jitted function that made it had returned",
+        where=user_site(),
+        why="inside @gt.jit an array stands for the values of every later call; it has none of its own",
+        remedy="return it from the function instead of storing it outside",
+    )
 
 
 def _needed_elsewhere(nodes: Sequence[Node]) -> list[Value]:

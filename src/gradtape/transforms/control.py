@@ -20,6 +20,10 @@ from ..ir.op import NDArray
 from ..ir.types import INT64, Aval, aval
 from ..kinds.control import Structured
 
+Policy = str | int | tuple[str, int] | None
+"""Which of a loop's carries are kept for its gradient: all (None), every k-th, about the square root of their number ("sqrt"), or n at
+a time (("treeverse", n))."""
+
 STACK: Final = aval((), np.dtype(object))
 """What a loop of unknown length leaves behind, or takes up: one element per turn, however many there are.
 
@@ -58,6 +62,7 @@ class Scan(Structured):
         arrays: Sequence[Value],
         length: int,
         reverse: bool = False,
+        policy: Policy = None,
     ) -> tuple[Value, ...]:
         return emit_all(
             self,
@@ -65,6 +70,7 @@ class Scan(Structured):
             body=body,
             length=length,
             reverse=reverse,
+            policy=policy,
             consts=len(consts),
             carries=len(carries),
         )
