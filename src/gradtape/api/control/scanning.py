@@ -96,7 +96,7 @@ def scan(
     return loop.run()
 
 
-def map_(f: Callable[[Any], Any], xs: Any) -> Any:
+def map(f: Callable[[Any], Any], xs: Any) -> Any:
     """Apply a function to the elements of arrays one after the other.
 
     Parameters
