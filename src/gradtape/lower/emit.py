@@ -12,6 +12,7 @@ from ..loops.ir import (
     Buffer,
     Compute,
     Const,
+    Control,
     Declare,
     Dtype,
     For,
@@ -23,6 +24,7 @@ from ..loops.ir import (
     Store,
     Wrap,
 )
+from .control_emit import emit_control
 from .instructions import (
     constant_text,
     conversion,
@@ -97,6 +99,7 @@ class FunctionEmitter:
         self.positions: list[dict[Position | Atom, str]] = [{}]
         self.label = "entry"
         self.count = 0
+        self.wraps = False
 
     def fresh(self) -> str:
         self.count += 1
@@ -216,6 +219,8 @@ class FunctionEmitter:
             self._wrap(statement)
         elif isinstance(statement, Guard):
             self._guard(statement)
+        elif isinstance(statement, Control):
+            emit_control(self, statement)
         else:
             emit_routine(self, statement)
 
@@ -295,6 +300,7 @@ class FunctionEmitter:
 
     def _wrap(self, statement: Wrap) -> None:
         """Count negatives from the end; note a bad index and read element 0 in its place."""
+        self.wraps = True
         value, dtype = self.number(statement.value), statement.value.dtype
         if dtype.itemsize < 8:
             value = self.bind(

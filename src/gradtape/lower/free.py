@@ -11,6 +11,7 @@ from ..loops.ir import (
     Buffer,
     Call,
     Compute,
+    Control,
     Declare,
     For,
     Guard,
@@ -65,8 +66,22 @@ class Free:
                 self.wraps = True
             elif isinstance(statement, Guard):
                 self._numbers((statement.value,))
+            elif isinstance(statement, Control):
+                self._control(statement)
             else:
                 self._call(statement)
+
+    def _control(self, statement: Control) -> None:
+        self._numbers(statement.numbers())
+        self._defined.update(var.name for var in statement.variables())
+        for buffer, position in statement.places():
+            self._touch(buffer, position)
+            self.written.add(buffer)
+        for block in statement.blocks():
+            self.visit(block)
+        for buffer in statement.aliases():
+            self.buffers.pop(buffer, None)
+            self.written.discard(buffer)
 
     def _call(self, statement: Call) -> None:
         for buffer, position in statement.operands:

@@ -7,7 +7,7 @@ from typing import Final
 
 from ..loops.affine import affine, interval
 from ..loops.batch import walk
-from ..loops.ir import Buffer, Call, For, Load, Program, Store
+from ..loops.ir import Buffer, Call, Control, For, Load, Program, Store
 from .blocks import emit_blocks
 from .emit import FunctionEmitter, Module
 from .free import Free, free_names
@@ -29,15 +29,19 @@ def emit_module(program: Program, offsets: dict[Buffer, int]) -> Module:
     module = Module()
     pointers = {buffer: f"%{buffer.name}" for buffer in (*program.inputs, *program.outputs, *program.scratch)}
     kernel = FunctionEmitter(module, pointers)
-    nests = {statement: free_names([statement]) for statement in program.body if isinstance(statement, For)}
-    around = free_names([statement for statement in program.body if not isinstance(statement, For)])
+    nests = {
+        statement: free_names([statement])
+        for statement in program.body
+        if isinstance(statement, For | Control)
+    }
+    around = free_names([statement for statement in program.body if not isinstance(statement, For | Control)])
     free = [around, *nests.values()]
     wraps = any(names.wraps for names in free)
     if wraps:
         kernel.entry.append("  %bad.slot = alloca i1")
         kernel.entry.append("  store i1 false, ptr %bad.slot")
     for number, statement in enumerate(program.body):
-        if isinstance(statement, For):
+        if isinstance(statement, For | Control):
             _nest(module, kernel, statement, nests[statement], f"nest{number}")
         else:
             kernel.statement(statement)
@@ -68,11 +72,11 @@ def emit_module(program: Program, offsets: dict[Buffer, int]) -> Module:
     return module
 
 
-def _nest(module: Module, kernel: FunctionEmitter, statement: For, names: Free, name: str) -> None:
+def _nest(module: Module, kernel: FunctionEmitter, statement: For | Control, names: Free, name: str) -> None:
     """Call a nest as a function of its own: one that is there already where only names and places differ."""
     buffers = list(names.buffers)
     spans = _spans(statement)
-    shared_out = statement.private is not None
+    shared_out = isinstance(statement, For) and statement.private is not None
     function = FunctionEmitter(module, {buffer: f"%{buffer.name}" for buffer in buffers})
     parameters, arguments = [], []
     for buffer in buffers:
@@ -94,13 +98,13 @@ def _nest(module: Module, kernel: FunctionEmitter, statement: For, names: Free, 
         parameters.append(f"i64 %{position_name}")
         arguments.append(f"i64 %{position_name}")
     restore = _carry(function, kernel, names, parameters, arguments)
-    if shared_out:
+    if isinstance(statement, For) and shared_out:
         parameters.append(f"i64 %{statement.var.name}")
         _move_to_block(function, statement)
         for inner in statement.body:
             function.statement(inner)
     else:
-        function.loop(statement)
+        function.statement(statement)
     body = "\n".join(
         [
             f"({', '.join(parameters)}) noinline nounwind {{",
@@ -115,7 +119,7 @@ def _nest(module: Module, kernel: FunctionEmitter, statement: For, names: Free, 
     known = module.nests.setdefault(_without_names(body, module), name)
     if known == name:
         module.functions.append(f"define internal void @{name}{body}")
-    if shared_out:
+    if isinstance(statement, For) and shared_out:
         firsts = {buffer: spans.get(buffer, (0, 0))[0] for buffer in buffers}
         emit_blocks(kernel, statement, known, parameters, arguments, firsts)
     else:
@@ -177,12 +181,12 @@ def _carry(
     return restore
 
 
-def _spans(nest: For) -> dict[Buffer, tuple[int, int]]:
+def _spans(nest: For | Control) -> dict[Buffer, tuple[int, int]]:
     """Return the first and the last element of each buffer that a nest can touch; none where it calls
     routines."""
     spans: dict[Buffer, tuple[int, int]] = {}
-    for statement in walk(nest.body):
-        if isinstance(statement, Call):
+    for statement in walk([nest]):
+        if isinstance(statement, Call) or (isinstance(statement, Control) and statement.places()):
             return {}
         if isinstance(statement, Load | Store):
             low, high = interval(statement.index)

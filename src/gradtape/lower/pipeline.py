@@ -98,5 +98,6 @@ def build_loops(graph: Graph) -> tuple[Program, list[str]]:
     builder = Builder(plan.by_value, plan.sources)
     builder.block(plan.top)
     collapse(builder.body)
-    program = Program(graph.name, plan.inputs, plan.outputs, plan.scratch, builder.body)
-    return split_rows(batch_rows(program)), plan.explain
+    scratch = [*plan.scratch, *builder.scratch]
+    program = Program(graph.name, plan.inputs, plan.outputs, scratch, builder.body)
+    return split_rows(batch_rows(program)), [*plan.explain, *builder.notes]
