@@ -50,6 +50,8 @@ FOREVER: Final = 2**62
 def emit_control(builder: Builder, root: Root) -> None:
     """Emit the loop or the branch of a root, with what it leaves in its results."""
     assert root.node is not None
+    if type(root.node.op) not in _EMITTERS:
+        raise LoweringError(f"kernels do not know the op {root.node.op.name}", where=root.node.site)
     _EMITTERS[type(root.node.op)](builder, root)
 
 
