@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -33,13 +34,17 @@ class Tracing:
         for run in self._runs:
             run.finish()
 
-    def run(self, function: Callable[..., Any], mark: Abstract, starts: Sequence[Value], *args: Any) -> Traced:
+    def run(
+        self, function: Callable[..., Any], site: Any, mark: Abstract, starts: Sequence[Value], *args: Any
+    ) -> Traced:
         """Trace a call of a function.
 
         Parameters
         ----------
         function : callable
             What to call.
+        site : object
+            Where the user wrote it, for errors.
         mark : Abstract
             Follows what depends on `starts`.
         starts : sequence of Value
@@ -52,7 +57,7 @@ class Tracing:
         ArgumentError
             If it makes variables and keeps them.
         """
-        traced = Traced(function, mark, starts)
+        traced = Traced(function, site, mark, starts)
         self._runs.append(traced)
         traced.run(*args)
         return traced
@@ -69,12 +74,14 @@ class Traced:
         What its arguments were.
     nodes : list of Node
         What computes the values that `ending` was told of.
-    site : Site or None
-        Where the function begins.
+    site : object
+        Where the user wrote the function.
     """
 
-    def __init__(self, function: Callable[..., Any], mark: Abstract, starts: Sequence[Value]) -> None:
-        self.site = beginning(function)
+    def __init__(
+        self, function: Callable[..., Any], site: Any, mark: Abstract, starts: Sequence[Value]
+    ) -> None:
+        self.site = site
         self.starts = tuple(starts)
         self.nodes: list[Node] = []
         self.result: Any = None
@@ -100,7 +107,7 @@ class Traced:
         if any_alive(made_in(self._mark)):
             raise ArgumentError(
                 f"{self._mark.described} makes variables and keeps them",
-                where=self.site or before,
+                where=self.site,
                 why="it runs once in Python, however often the program runs it",
                 remedy="make them outside of it",
             )
@@ -127,14 +134,17 @@ class Traced:
             return False
         node = value.node
         return bool(
-            node is None or value.data is not None or value.marks or not all(isinstance(v, Literal) for v in node.inputs)
+            node is None
+            or value.data is not None
+            or value.marks
+            or not all(isinstance(v, Literal) for v in node.inputs)
         )
 
     def line_of(self, value: Value) -> Any:
         """Return the line of the function that computes a value, or where the function begins."""
         if value.node is not None and self._mark in value.marks:
             return value.node.site
-        return self.site or here.site
+        return self.site
 
     @property
     def reads(self) -> list[Place]:
@@ -170,8 +180,8 @@ class Traced:
                 becomes[place] = Value(place.aval)
                 own.append(becomes[place])
         nodes = [_moved(node, becomes) for node in self.nodes]
-        ends = [self._assigned.get(end, begins.get(end)) if isinstance(end, Variable) else end for end in outputs]
-        return Body(own, nodes, [becomes.get(end, end) for end in ends], name)  # type: ignore[arg-type]
+        ends = [self._assigned.get(end, begins[end]) if isinstance(end, Variable) else end for end in outputs]
+        return Body(own, nodes, [becomes.get(end, end) for end in ends], name)
 
 
 def _as_read(leaf: Any) -> Any:
@@ -200,7 +210,9 @@ def applied(graph: Graph, inputs: Sequence[Value]) -> list[Value]:
     return [becomes.get(value, value) for value in graph.outputs]
 
 
-def beginning(function: Callable[..., Any]) -> Site | None:
-    """Return where a function is written; None for what has no Python code."""
+def beginning(function: Callable[..., Any]) -> Any:
+    """Return where a function is written; for what has no Python code, where it is used."""
+    while isinstance(function, functools.partial):
+        function = function.func
     code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
-    return None if code is None else Site(code.co_filename, code.co_firstlineno, code.co_name)
+    return here.site if code is None else Site(code.co_filename, code.co_firstlineno, code.co_name)

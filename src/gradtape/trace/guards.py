@@ -81,9 +81,7 @@ class Mapped(Abstract):
     __slots__ = ()
 
     why = "one element stands for all elements along the mapped axis, and they need not agree"
-    instead = (
-        "use np.where(condition, a, b) in place of a branch, and index arrays in place of slices that depend on values"
-    )
+    instead = "use np.where(condition, a, b) in place of a branch, and index arrays in place of slices that depend on values"
 
 
 class Turn(Abstract):
@@ -104,7 +102,9 @@ class Turn(Abstract):
         "use np.where or gt.cond in place of a branch, gt.while_loop or gt.fori_loop in place of a loop that ends on such a "
         "value, and index arrays in place of slices"
     )
-    leak_why = "the body of a loop runs once in Python: inside of it an array stands for the values of every turn"
+    leak_why = (
+        "the body of a loop runs once in Python: inside of it an array stands for the values of every turn"
+    )
 
     def __init__(self, described: str, leak_remedy: str) -> None:
         super().__init__(described)

@@ -13,7 +13,7 @@ from ...ir.graph import Value
 from ...ir.types import INT64, Aval, aval
 from ...kinds.operands import as_value
 from ...ops.cast import convert
-from ...trace.bodies import Traced, Tracing
+from ...trace.bodies import Traced, Tracing, beginning
 from ...trace.guards import Alternative
 from ...trace.handle import Handle
 from ...trace.sites import user_site
@@ -21,7 +21,17 @@ from ...transforms.control import switch as switch_node
 from ...trees import TreeSpec, flatten, place_of_leaf, unflatten
 from .carries import RANKS, placeholders
 from .checks import function_of
-from .nests import Nest, as_value_of_rank, described, handed_back, is_numeric, result_value, shown
+from .nests import (
+    Nest,
+    as_value_of_rank,
+    described,
+    handed_back,
+    is_numeric,
+    kind_of,
+    result_value,
+    shown,
+    type_of,
+)
 from .variables import carry_on, contents, operand
 
 
@@ -115,7 +125,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     """
     here.site = user_site()
     if callable(branches) or not isinstance(branches, Sequence) or not branches:
-        got = "an empty one" if isinstance(branches, Sequence) else f"a {type(branches).__name__}"
+        got = "an empty one" if isinstance(branches, Sequence) else kind_of(branches)
         raise ArgumentError(
             f"switch: branches must be a list or tuple of functions, got {got}",
             where=here.site,
@@ -136,14 +146,15 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
 
 def _scalar(given: Any) -> Value | None:
     """Return a scalar as a value; None for what is none."""
-    if not isinstance(given, Handle | np.ndarray | np.generic | int) or np.ndim(given):
+    if not isinstance(given, Handle | np.ndarray | np.generic | int):
         return None
-    return as_value_of_rank(given, "the choice")
+    value = as_value_of_rank(given, "the choice")
+    return None if value.ndim else value
 
 
 def _shown(given: Any) -> str:
     if isinstance(given, Handle):
-        return f"an array {given.value.aval!r}"
+        return f"an array {type_of(given.value)}"
     if isinstance(given, np.ndarray):
         return f"an ndarray of shape {given.shape} and dtype {given.dtype}"
     return f"{given!r} of type {type(given).__name__}"
@@ -153,13 +164,19 @@ class _Branches:
     """Functions of which one is chosen, and which are being recorded."""
 
     def __init__(
-        self, caller: str, functions: Sequence[Callable[..., Any]], roles: Sequence[str], operands: tuple[Any, ...]
+        self,
+        caller: str,
+        functions: Sequence[Callable[..., Any]],
+        roles: Sequence[str],
+        operands: tuple[Any, ...],
     ) -> None:
         takes = ": the operands" if operands else ""
         self._functions = [
-            function_of(f, caller, role, len(operands), takes) for f, role in zip(functions, roles, strict=True)
+            function_of(f, caller, role, len(operands), takes)
+            for f, role in zip(functions, roles, strict=True)
         ]
         self._names = [f"{role} {described(f)}" for f, role in zip(functions, roles, strict=True)]
+        self._sites = [beginning(f) for f in functions]
         self._operands = Nest(operands, "operands")
         self._caller = caller
 
@@ -168,15 +185,17 @@ class _Branches:
         site = here.site
         with Tracing() as tracing:
             runs = [
-                self._trace(tracing, function, name)
-                for function, name in zip(self._functions, self._names, strict=True)
+                self._trace(tracing, function, name, site)
+                for function, name, site in zip(self._functions, self._names, self._sites, strict=True)
             ]
             spec = self._common_spec(runs)
             results = self._common_types(runs)
             for run, values in zip(runs, results, strict=True):
                 run.ending(values)
             assigned = list(dict.fromkeys([variable for run in runs for variable in run.assigned]))
-            reads = [place for run in runs for place in run.reads if not any(place is one for one in assigned)]
+            reads = [
+                place for run in runs for place in run.reads if not any(place is one for one in assigned)
+            ]
             shared = [*dict.fromkeys(reads), *assigned]
             bodies = [
                 run.closed([*shared, *run.starts], [*values, *assigned], f"{self._caller} {name}")
@@ -185,16 +204,20 @@ class _Branches:
         here.site = site
         before = contents(assigned, self._caller)
         passed = [operand(place) for place in shared[: len(shared) - len(assigned)]]
-        outs = switch_node(bodies, index, [*passed, *before, *self._operands.values]) if bodies[0].outputs else ()
+        outs = (
+            switch_node(bodies, index, [*passed, *before, *self._operands.values])
+            if bodies[0].outputs
+            else ()
+        )
         count = len(outs) - len(assigned)
         carry_on(assigned, outs[count:])
         recorded = self._operands.recorded or isinstance(given, Handle)
         return self._filled(runs[0].result, spec, handed_back(outs[:count], recorded))
 
-    def _trace(self, tracing: Tracing, function: Callable[..., Any], name: str) -> Traced:
+    def _trace(self, tracing: Tracing, function: Callable[..., Any], name: str, site: Any) -> Traced:
         mark = Alternative(f"{name} of gt.{self._caller}")
         starts = placeholders([value.aval for value in self._operands.values], mark)
-        return tracing.run(function, mark, starts, *self._operands.with_arrays(starts))
+        return tracing.run(function, site, mark, starts, *self._operands.with_arrays(starts))
 
     def _common_spec(self, runs: Sequence[Traced]) -> TreeSpec:
         """Return the containers that all return, with the same leaves that are part of the program."""
@@ -204,16 +227,18 @@ class _Branches:
             if spec != first:
                 raise StructureError(
                     f"{self._caller}: {name} returned the structure {shown(spec)}, and {self._names[0]} returned {shown(first)}",
-                    where=run.site or here.site,
+                    where=run.site,
                     why="which one is taken is not known before the program runs",
                     remedy="return the same containers from all",
                 )
             for position, (leaf, other) in enumerate(zip(leaves, first_leaves, strict=True)):
-                if is_numeric(leaf) != is_numeric(other) or not (is_numeric(leaf) or leaf is other or leaf == other):
+                if is_numeric(leaf) != is_numeric(other) or not (
+                    is_numeric(leaf) or leaf is other or leaf == other
+                ):
                     place = place_of_leaf(run.result, position)
                     raise DtypeError(
                         f"{self._caller}: result{place} is {leaf!r} in {name} and {other!r} in {self._names[0]}",
-                        where=run.site or here.site,
+                        where=run.site,
                         why="what is no array and no number is a part of the program and cannot depend on values",
                         remedy="return numbers, or the same object from all",
                     )
@@ -239,14 +264,15 @@ class _Branches:
                     row[column] = convert(value, common.dtype)
         return rows
 
-    def _differs(self, run: Traced, position: int, value: Value, name: str, common: Aval) -> DtypeError | ShapeError:
+    def _differs(
+        self, run: Traced, position: int, value: Value, name: str, common: Aval
+    ) -> DtypeError | ShapeError:
         place = place_of_leaf(run.result, position)
         kind = ShapeError if value.shape != common.shape else DtypeError
-        fix = (
-            f"np.broadcast_to(x, {common.shape})" if kind is ShapeError else f"x.astype({common.dtype})"
-        )
+        wide = max(value.shape, common.shape, key=len)
+        fix = f"np.broadcast_to(x, {wide})" if kind is ShapeError else f"x.astype({common.dtype})"
         return kind(
-            f"{self._caller}: result{place} is {value.aval!r} in {name} and {common!r} in {self._names[0]}",
+            f"{self._caller}: result{place} is {type_of(value)} in {name} and {type_of(common)} in {self._names[0]}",
             where=run.line_of(value),
             why="which one is taken is not known before the program runs",
             remedy=f"return arrays of one shape and dtype from all: {fix}",

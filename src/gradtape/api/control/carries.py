@@ -15,7 +15,7 @@ from ...kinds.operands import broadcast_to
 from ...ops.cast import convert
 from ...ops.shape import expand_row
 from ...trace.bodies import Traced
-from .nests import Nest, is_weak
+from .nests import Nest, is_weak, type_of
 
 RANKS: Final = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 """Kinds of dtypes, from the narrowest to the widest; a number of Python's takes the kind of what it meets if that is no narrower."""
@@ -98,8 +98,12 @@ class Carried:
     def _changes(self, traced: Traced, position: int, value: Value) -> DtypeError | ShapeError:
         place, own = self.start.places()[position], self.types[position]
         where = traced.line_of(value)
-        began = f"the Python number {self.start.leaves[self.start.positions[position]]!r}" if self._numbers[position] else repr(own)
-        what = f"{self.caller}: {place} starts as {began}, and the body returns {value.aval!r} for it"
+        began = (
+            f"the Python number {self.start.leaves[self.start.positions[position]]!r}"
+            if self._numbers[position]
+            else type_of(own)
+        )
+        what = f"{self.caller}: {place} starts as {began}, and the body returns {type_of(value)} for it"
         why = "what a loop carries has the same shape and dtype in each turn"
         if own.shape != value.shape:
             start = f"np.full({value.shape}, ...)" if own.shape == () else f"an array of shape {value.shape}"
@@ -144,5 +148,3 @@ def element_types(stacked: Sequence[Value]) -> list[Aval]:
 def placeholders(types: Sequence[Aval], mark: Any) -> list[Value]:
     """Return values of these types without numbers, which a mark follows."""
     return [Value(type_, marks=(mark,)) for type_ in types]
-
-

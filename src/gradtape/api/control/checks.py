@@ -15,11 +15,14 @@ from ...ir.builder import here
 from ...trace.handle import Handle
 from ...transforms.control import Policy
 from ..transform import inner
+from .nests import kind_of, type_of
 
 POLICIES: Final = ("all", "sqrt", "treeverse")
 
 
-def function_of(given: Any, caller: str, argument: str, count: int | None = None, takes: str = "") -> Callable[..., Any]:
+def function_of(
+    given: Any, caller: str, argument: str, count: int, takes: str = "", remedy: str = ""
+) -> Callable[..., Any]:
     """Return a function of the user's, to be called in a recording.
 
     Parameters
@@ -28,10 +31,12 @@ def function_of(given: Any, caller: str, argument: str, count: int | None = None
         What was passed.
     caller, argument : str
         To whom, and as what.
-    count : int, optional
+    count : int
         With how many arguments it will be called.
     takes : str
         What these are.
+    remedy : str
+        What to do where it does not take so many.
 
     Raises
     ------
@@ -40,15 +45,15 @@ def function_of(given: Any, caller: str, argument: str, count: int | None = None
     """
     if not callable(given):
         raise ArgumentError(
-            f"{caller}: {argument} is a {type(given).__name__}, which cannot be called",
+            f"{caller}: {argument} is {kind_of(given)}, which cannot be called",
             where=here.site,
             remedy=f"pass a function as {argument}",
         )
-    if count is not None and not _takes(given, count):
+    if not _takes(given, count):
         raise ArgumentError(
             f"{caller}: {argument} is called with {counted(count, 'argument')}{takes}, which {signature_of(given)} does not take",
             where=here.site,
-            remedy=f"write {argument} as a function of {counted(count, 'argument')}",
+            remedy=remedy or f"write {argument} as a function of {counted(count, 'argument')}",
         )
     return inner(given)
 
@@ -85,8 +90,12 @@ def integer_of(given: Any, caller: str, argument: str, least: int, remedy: str) 
     ArgumentError
         If it is less than `least`.
     """
-    if isinstance(given, bool | np.bool_) or isinstance(given, Handle) or not _is_index(given):
-        got = f"a traced array {given.value.aval!r}" if isinstance(given, Handle) else f"{given!r} of type {type(given).__name__}"
+    if isinstance(given, bool | np.bool_ | Handle) or not _is_index(given):
+        got = (
+            f"an array {type_of(given.value)}"
+            if isinstance(given, Handle)
+            else f"{given!r} of type {type(given).__name__}"
+        )
         raise DtypeError(f"{caller}: {argument} must be an int, got {got}", where=here.site, remedy=remedy)
     number = operator.index(given)
     if number < least:
@@ -108,7 +117,7 @@ def flag_of(given: Any, caller: str, argument: str) -> bool:
     """Return a flag; raise DtypeError for what is no bool."""
     if not isinstance(given, bool | np.bool_):
         raise DtypeError(
-            f"{caller}: {argument} must be a bool, got a {type(given).__name__}",
+            f"{caller}: {argument} must be a bool, got {kind_of(given)}",
             where=here.site,
             remedy=f"{argument}=True or {argument}=False",
         )
@@ -126,10 +135,13 @@ def policy_of(given: Any, caller: str) -> Policy:
         For what is no policy.
     """
     remedy = 'checkpoint="all", "sqrt", an int k for every k-th, or ("treeverse", n) for n at a time'
-    if given is None or isinstance(given, str) and given in ("all", "sqrt"):
+    if given is None or (isinstance(given, str) and given in ("all", "sqrt")):
         return "sqrt" if given == "sqrt" else None
     if isinstance(given, tuple | list) and len(given) == 2 and given[0] == "treeverse":
-        return ("treeverse", integer_of(given[1], caller, "the number of checkpoints for treeverse", 1, remedy))
+        return (
+            "treeverse",
+            integer_of(given[1], caller, "the number of checkpoints for treeverse", 1, remedy),
+        )
     name = given[0] if isinstance(given, tuple | list) and given else given
     if isinstance(name, str):
         if name == "treeverse":

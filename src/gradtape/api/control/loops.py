@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from ...errors import ArgumentError, DtypeError, ShapeError
 from ...ir.builder import here
@@ -12,7 +12,7 @@ from ...ir.types import INT64, Aval, aval
 from ...kinds.operands import as_value
 from ...ops.cast import convert
 from ...trace.array import Array
-from ...trace.bodies import Traced, Tracing
+from ...trace.bodies import Traced, Tracing, beginning
 from ...trace.concrete import index_of
 from ...trace.guards import Turn, trace_of
 from ...trace.handle import Handle
@@ -21,9 +21,11 @@ from ...transforms.control import while_loop as while_node
 from ...trees import flatten
 from .carries import Carried, placeholders
 from .checks import function_of, integer_of
-from .nests import Nest, described, handed_back, refuse_static, result_value, returned_nest
+from .nests import Nest, described, handed_back, kind_of, refuse_static, result_value, returned_nest, type_of
 from .scanning import Loop
 from .variables import carry_on, contents, operand
+
+ROLES: Final = ("condition", "body")
 
 
 def while_loop(
@@ -78,15 +80,19 @@ def while_loop(
     here.site = user_site()
     one_by_one = isinstance(loop_vars, tuple | list)
     count = len(loop_vars) if one_by_one else 1
-    takes = ": the loop variables" if one_by_one else ": the loop variable"
-    goes_on = function_of(cond, "while_loop", "cond", count, takes)
-    turn = function_of(body, "while_loop", "body", count, takes)
+    takes = ": the entries of loop_vars" if one_by_one else ": loop_vars"
+    remedy = (
+        "take the entries one by one, or pass loop_vars=(variables,) to take them as one"
+        if one_by_one
+        else ""
+    )
+    goes_on = function_of(cond, "while_loop", "cond", count, takes, remedy)
+    turn = function_of(body, "while_loop", "body", count, takes, remedy)
     limit = None
     if max_iterations is not None:
         limit = integer_of(
             max_iterations, "while_loop", "max_iterations", 0, "max_iterations=100, or None for no limit"
         )
-    names = (described(cond), described(body))
 
     def spread(function: Callable[..., Any]) -> Callable[..., Any]:
         return (lambda variables: function(*variables)) if one_by_one else function
@@ -96,12 +102,16 @@ def while_loop(
         if not one_by_one:
             return returned
         if count == 1 and flatten(returned)[1] == flatten(loop_vars[0])[1] != flatten(loop_vars)[1]:
-            return type(loop_vars)([returned]) if type(loop_vars) in (tuple, list) else loop_vars._make([returned])
+            return (
+                type(loop_vars)([returned])
+                if type(loop_vars) in (tuple, list)
+                else loop_vars._make([returned])
+            )
         if {type(returned), type(loop_vars)} == {tuple, list}:
             return type(loop_vars)(returned)
         return returned
 
-    return _While(spread(goes_on), once, Nest(loop_vars, "loop_vars"), names, limit).run()
+    return _While(spread(goes_on), once, Nest(loop_vars, "loop_vars"), (cond, body), limit).run()
 
 
 def fori_loop(lower: Any, upper: Any, body: Callable[[Any, Any], Any], init: Any) -> Any:
@@ -162,7 +172,7 @@ def fori_loop(lower: Any, upper: Any, body: Callable[[Any, Any], Any], init: Any
         lambda number, carry: Array(number) < count,
         lambda number, carry: turn(Array(number + bounds[0]), carry),
         start,
-        (described(body), described(body)),
+        (body, body),
         None,
         counted=True,
     )
@@ -174,7 +184,7 @@ def _bound(given: Any, argument: str) -> int | Value:
     if isinstance(given, Handle):
         if given.ndim or given.dtype.kind not in "iu":
             raise DtypeError(
-                f"fori_loop: {argument} must be an integer scalar, got {given.value.aval!r}",
+                f"fori_loop: {argument} must be an integer scalar, got {type_of(given.value)}",
                 where=here.site,
                 remedy=f"{argument}=n, or x.astype(int) for a float scalar",
             )
@@ -191,7 +201,7 @@ class _While:
         Functions of the carry; with `counted`, of the number of the turn and the carry.
     start : Nest
         The first carry.
-    names : tuple of str
+    written : tuple of callable
         The user's condition and body, for errors.
     limit : int or None
         The most turns.
@@ -204,13 +214,15 @@ class _While:
         condition: Callable[..., Any],
         turn: Callable[..., Any],
         start: Nest,
-        names: tuple[str, str],
+        written: tuple[Callable[..., Any], Callable[..., Any]],
         limit: int | None,
         *,
         counted: bool = False,
     ) -> None:
         self._condition, self._turn, self._start, self._limit = condition, turn, start, limit
-        self._names, self._counted = names, counted
+        self._names = tuple(described(function) for function in written)
+        self._sites = tuple(beginning(function) for function in written)
+        self._counted = counted
         self._caller = "fori_loop" if counted else "while_loop"
         self._carried = Carried(start, self._caller)
 
@@ -219,22 +231,25 @@ class _While:
         site = here.site
         with Tracing() as tracing:
             traced, carries = self._carried.settled(
-                lambda types: self._trace(tracing, self._turn, f"{self._names[1]}, the body of", types), self._carries
+                lambda types: self._trace(tracing, self._turn, 1, types), self._carries
             )
             traced.ending(carries)
-            asked = self._trace(tracing, self._condition, f"{self._names[0]}, the condition of", self._carried.types)
+            asked = self._trace(tracing, self._condition, 0, self._carried.types)
             truth = self._truth(asked)
             asked.ending([truth])
             if asked.assigned:
                 raise ArgumentError(
                     f"{self._caller}: the condition {self._names[0]} assigns to a variable",
-                    where=asked.site or site,
+                    where=self._sites[0],
                     remedy="assign in the body, or carry the number",
                 )
             assigned = traced.assigned
             consts = list(
                 dict.fromkeys(
-                    [*traced.reads, *[place for place in asked.reads if not any(place is one for one in assigned)]]
+                    [
+                        *traced.reads,
+                        *[place for place in asked.reads if not any(place is one for one in assigned)],
+                    ]
                 )
             )
             body = traced.closed(
@@ -243,7 +258,9 @@ class _While:
                 f"{self._caller} {self._names[1]}",
             )
             condition = asked.closed(
-                [asked.starts[0], *consts, *asked.starts[1:], *assigned], [truth], f"{self._caller} {self._names[0]}"
+                [asked.starts[0], *consts, *asked.starts[1:], *assigned],
+                [truth],
+                f"{self._caller} {self._names[0]}",
             )
         here.site = site
         outs = while_node(
@@ -256,19 +273,20 @@ class _While:
         carry_on(assigned, outs[len(carries) : len(carries) + len(assigned)])
         return self._start.filled(handed_back(outs[: len(carries)], self._start.recorded))
 
-    def _trace(
-        self, tracing: Tracing, function: Callable[..., Any], described_as: str, types: list[Aval]
-    ) -> Traced:
-        mark = Turn(f"{described_as} gt.{self._caller}", "make it one of the loop's variables, and return it")
+    def _trace(self, tracing: Tracing, function: Callable[..., Any], role: int, types: list[Aval]) -> Traced:
+        mark = Turn(
+            f"the {ROLES[role]} {self._names[role]} of gt.{self._caller}",
+            "make it one of the loop's variables, and return it",
+        )
         number = Value(aval((), INT64, True), marks=(mark,))
         carries = placeholders(types, mark)
         carry = self._start.with_arrays(carries)
         given = (number, carry) if self._counted else (carry,)
-        return tracing.run(function, mark, [number, *carries], *given)
+        return tracing.run(function, self._sites[role], mark, [number, *carries], *given)
 
     def _carries(self, traced: Traced) -> list[Value]:
         what = f"{self._caller}: what {self._names[1]} returned"
-        leaves = returned_nest(traced.result, self._start, what, traced.site or here.site)
+        leaves = returned_nest(traced.result, self._start, what, self._sites[1])
         values = [result_value(leaf, what) for leaf in leaves]
         traced.ending(values)
         return values
@@ -277,13 +295,15 @@ class _While:
         """Return what the condition says."""
         leaves, _ = flatten(asked.result)
         what = f"{self._caller}: the condition {self._names[0]} returned"
-        where = asked.site or here.site
+        where = self._sites[0]
         remedy = "return one bool: x > 0, or np.any(x > 0), np.all(x > 0) for an array"
         if len(leaves) != 1 or leaves[0] is not asked.result:
-            raise DtypeError(f"{what} a {type(asked.result).__name__}", where=where, remedy=remedy)
+            raise DtypeError(f"{what} {kind_of(asked.result)}", where=where, remedy=remedy)
         refuse_static(leaves[0], what, where)
         truth = result_value(leaves[0], what)
         if truth.ndim or truth.dtype.kind != "b":
             kind = ShapeError if truth.ndim else DtypeError
-            raise kind(f"{what} {truth.aval!r}, and not one bool", where=asked.line_of(truth), remedy=remedy)
+            raise kind(
+                f"{what} {type_of(truth)}, and not one bool", where=asked.line_of(truth), remedy=remedy
+            )
         return truth

@@ -67,7 +67,8 @@ class Nest:
     def recorded(self) -> bool:
         """Whether a leaf belongs to a recording."""
         return any(
-            isinstance(leaf, Handle) and (not isinstance(leaf, Variable) or leaf.followed) for leaf in self.leaves
+            isinstance(leaf, Handle) and (not isinstance(leaf, Variable) or leaf.followed)
+            for leaf in self.leaves
         )
 
     def statics(self) -> list[tuple[int, Any]]:
@@ -141,13 +142,13 @@ def returned_nest(result: Any, like: Nest, what: str, where: Any) -> list[Any]:
     for position, given in like.statics():
         if not (leaves[position] is given or _equal(leaves[position], given)):
             raise StructureError(
-                f"{what}{place_of_leaf(result, position)} is {_brief(leaves[position])}, and {like.place(position)} is {_brief(given)}",
+                f"{at(what, place_of_leaf(result, position))} is {_brief(leaves[position])}, and {like.place(position)} is {_brief(given)}",
                 where=where,
                 why="what is no array and no number is a part of the program and cannot change",
                 remedy="carry a number in its place",
             )
     for place in like.positions:
-        refuse_static(leaves[place], f"{what}{place_of_leaf(result, place)}", where)
+        refuse_static(leaves[place], at(what, place_of_leaf(result, place)), where)
     return [leaves[place] for place in like.positions]
 
 
@@ -155,10 +156,28 @@ def refuse_static(leaf: Any, what: str, where: Any) -> None:
     """Raise DtypeError for what is neither an array nor a number."""
     if not is_numeric(leaf):
         raise DtypeError(
-            f"{what} is a {type(leaf).__name__}, which is neither an array nor a number",
+            f"{what} is {kind_of(leaf)}, which is neither an array nor a number",
             where=where,
             remedy="return arrays, numbers, None, or nests of these",
         )
+
+
+def at(what: str, place: str) -> str:
+    """Return the name of a part."""
+    return f"{what}: {place}" if place else what
+
+
+def kind_of(thing: Any) -> str:
+    """Return the type of an object, with its article; of a tuple or list, also how many entries it has."""
+    name = type(thing).__name__
+    article = "an" if name[0] in "aeiouAEIOU" else "a"
+    return f"{article} {name}{f' of {len(thing)}' if isinstance(thing, tuple | list) else ''}"
+
+
+def type_of(value: Value | Aval) -> str:
+    """Return a type as errors show it: ``f64[3]``."""
+    own = value.aval if isinstance(value, Value) else value
+    return repr(aval(own.shape, own.dtype))
 
 
 def shown(spec: TreeSpec) -> str:

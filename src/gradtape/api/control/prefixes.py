@@ -11,14 +11,13 @@ from ...errors import ArgumentError, ShapeError
 from ...ir.builder import here
 from ...ir.graph import OPERATORS, Value
 from ...ops.indexing import parse_index
+from ...trace.bodies import beginning
 from ...trace.sites import user_site
 from .checks import flag_of, function_of
-from .nests import Nest, described, handed_back, result_value, returned_nest
+from .nests import Nest, described, handed_back, result_value, returned_nest, type_of
 
 
-def associative_scan(
-    fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0
-) -> Any:
+def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
     """Combine each element with all before it, by an associative function, in a number of steps that grows with the logarithm.
 
     Parameters
@@ -73,8 +72,10 @@ def associative_scan(
     backwards = flag_of(reverse, "associative_scan", "reverse")
     start = Nest(elems, "elems")
     if not isinstance(axis, int | np.integer) or isinstance(axis, bool):
-        raise ArgumentError(f"associative_scan: axis must be an int, got {axis!r}", where=here.site, remedy="axis=0")
-    prefixes = _Prefixes(combine, described(fn), start, int(axis))
+        raise ArgumentError(
+            f"associative_scan: axis must be an int, got {axis!r}", where=here.site, remedy="axis=0"
+        )
+    prefixes = _Prefixes(combine, fn, start, int(axis))
     values = [prefixes.turned(value) for value in start.values] if backwards else start.values
     found = prefixes.of(values)
     if backwards:
@@ -85,12 +86,17 @@ def associative_scan(
 class _Prefixes:
     """The recursion: combine neighbours, find the prefixes of the pairs, and fill in what lies between them."""
 
-    def __init__(self, combine: Callable[..., Any], name: str, start: Nest, axis: int) -> None:
-        self._combine, self._name, self._start, self._axis = combine, name, start, axis
+    def __init__(
+        self, combine: Callable[..., Any], written: Callable[..., Any], start: Nest, axis: int
+    ) -> None:
+        self._combine, self._start, self._axis = combine, start, axis
+        self._name, self._site = described(written), beginning(written)
         extents = {}
         if not start.values:
             raise ArgumentError(
-                "associative_scan: elems holds no array", where=here.site, remedy="pass an array, or a nest of arrays"
+                "associative_scan: elems holds no array",
+                where=here.site,
+                remedy="pass an array, or a nest of arrays",
             )
         for place, value in zip(start.places(), start.values, strict=True):
             if not -value.ndim <= axis < value.ndim:
@@ -132,13 +138,13 @@ class _Prefixes:
     def _combined(self, first: Sequence[Value], second: Sequence[Value]) -> list[Value]:
         result = self._combine(self._start.with_arrays(first), self._start.with_arrays(second))
         what = f"associative_scan: what {self._name} returned"
-        leaves = returned_nest(result, self._start, what, here.site)
+        leaves = returned_nest(result, self._start, what, self._site)
         values = [result_value(leaf, what) for leaf in leaves]
         for place, value, given in zip(self._start.places(), values, first, strict=True):
             if value.shape != given.shape or value.dtype != given.dtype:
                 raise ShapeError(
-                    f"{what} is {value.aval!r} for {place}, and it got {given.aval!r}",
-                    where=here.site,
+                    f"{what} is {type_of(value)} for {place}, and it got {type_of(given)}",
+                    where=self._site,
                     why="what is combined is combined again",
                     remedy="return arrays of the shapes and dtypes of the arguments; convert elems first if they become wider",
                 )
@@ -150,7 +156,7 @@ class _Prefixes:
     def _read(self, value: Value, part: slice) -> Value:
         axis = self._axis % value.ndim
         key = (*[slice(None)] * axis, part)
-        return parse_index(value.shape, key).read(value)  # type: ignore[union-attr]
+        return parse_index(value.shape, key).read(value)
 
     def _joined(self, parts: Sequence[Value]) -> Value:
         return OPERATORS["concatenate"](parts, axis=self._axis)

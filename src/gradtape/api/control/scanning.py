@@ -12,7 +12,7 @@ from ...ir.graph import Value, literal
 from ...ir.types import INT64, Aval, aval
 from ...kinds.operands import broadcast_to
 from ...trace.array import Array
-from ...trace.bodies import Place, Traced, Tracing
+from ...trace.bodies import Place, Traced, Tracing, beginning
 from ...trace.guards import Turn
 from ...trace.sites import user_site
 from ...transforms.control import Policy
@@ -20,7 +20,7 @@ from ...transforms.control import scan as scan_node
 from ...trees import flatten, place_of_leaf, unflatten
 from .carries import Carried, element_types, placeholders
 from .checks import flag_of, function_of, integer_of, policy_of
-from .nests import Nest, described, handed_back, refuse_static, result_value, returned_nest
+from .nests import Nest, at, described, handed_back, kind_of, refuse_static, result_value, returned_nest
 from .unrolling import by_blocks
 from .variables import carry_on, contents, operand
 
@@ -157,10 +157,17 @@ class Loop:
     length = 0
 
     def __init__(
-        self, turn: Callable[..., Any], written: Callable[..., Any], start: Nest, elements: Nest, caller: str, *, pair: bool
+        self,
+        turn: Callable[..., Any],
+        written: Callable[..., Any],
+        start: Nest,
+        elements: Nest,
+        caller: str,
+        *,
+        pair: bool,
     ) -> None:
         self.turn, self.start, self.elements, self.caller, self._pair = turn, start, elements, caller, pair
-        self.name = described(written)
+        self.name, self.site = described(written), beginning(written)
         self.carried = Carried(start, caller)
         self._ys: Any = None
 
@@ -189,30 +196,32 @@ class Loop:
 
     def _trace(self, tracing: Tracing, types: list[Aval]) -> Traced:
         mark = Turn(
-            f"{self.name}, the body of gt.{self.caller}",
-            "return it as the second of the pair: it comes back stacked" if self._pair else "carry it, and return it",
+            f"the body {self.name} of gt.{self.caller}",
+            "return it as the second of the pair: it comes back stacked"
+            if self._pair
+            else "carry it, and return it",
         )
         turn = Value(aval((), INT64, True), marks=(mark,))
         carries = placeholders(types, mark)
         elements = placeholders(element_types(self.elements.values), mark)
         carry = self.start.with_arrays(carries)
         given = (carry, self.elements.with_arrays(elements)) if self._pair else (turn, carry)
-        return tracing.run(self.turn, mark, [turn, *carries, *elements], *given)
+        return tracing.run(self.turn, self.site, mark, [turn, *carries, *elements], *given)
 
     def _carries(self, traced: Traced) -> list[Value]:
         """Return what a run of the body carries on."""
         result = traced.result
         if self._pair:
             if not isinstance(result, tuple | list) or len(result) != 2:
-                got = f"a {type(result).__name__} of {len(result)}" if isinstance(result, tuple | list) else f"a {type(result).__name__}"
+                got = kind_of(result)
                 raise StructureError(
                     f"{self.caller}: {self.name} returned {got}, not a pair of the carry and what the turn leaves",
-                    where=traced.site or here.site,
+                    where=self.site,
                     remedy="return carry, y; with nothing to leave, return carry, None",
                 )
             result, self._ys = result
         what = f"{self.caller}: the carry that {self.name} returned"
-        leaves = returned_nest(result, self.start, what, traced.site or here.site)
+        leaves = returned_nest(result, self.start, what, self.site)
         values = [result_value(leaf, what) for leaf in leaves]
         traced.ending([*values, *[leaf.value for leaf in flatten(self._ys)[0] if isinstance(leaf, Array)]])
         return values
@@ -221,8 +230,8 @@ class Loop:
         """Return what a run of the body leaves behind."""
         found = []
         for position, leaf in enumerate(flatten(self._ys)[0]):
-            what = f"{self.caller}: what {self.name} returned{place_of_leaf(self._ys, position)}"
-            refuse_static(leaf, what, traced.site or here.site)
+            what = at(f"{self.caller}: what {self.name} leaves behind", place_of_leaf(self._ys, position))
+            refuse_static(leaf, what, self.site)
             found.append(result_value(leaf, what))
         return found
 
@@ -233,7 +242,9 @@ class Loop:
             left = body.outputs[len(carries) :]
             return [*carries, *[broadcast_to(literal(0, y.dtype), (0, *y.shape)) for y in left]]
         if self.unroll > 1:
-            return by_blocks(body, shared, carries, arrays, self.length, self.reverse, self.unroll, self.policy)
+            return by_blocks(
+                body, shared, carries, arrays, self.length, self.reverse, self.unroll, self.policy
+            )
         return list(scan_node(body, shared, carries, arrays, self.length, self.reverse, self.policy))
 
 
@@ -241,7 +252,7 @@ def _length(elements: Nest, length: Any, caller: str = "scan") -> int:
     """Return the number of turns."""
     for position, leaf in elements.statics():
         raise ShapeError(
-            f"{caller}: {elements.place(position)} is a {type(leaf).__name__}, which has no first axis",
+            f"{caller}: {elements.place(position)} is {kind_of(leaf)}, which has no first axis",
             where=here.site,
             remedy="let f read it from outside",
         )
@@ -256,25 +267,25 @@ def _length(elements: Nest, length: Any, caller: str = "scan") -> int:
             )
         extents[place] = value.shape[0]
     remedy = "length=10 for ten turns"
-    if length is not None:
-        length = integer_of(length, caller, "length", 0, remedy)
+    wanted = None if length is None else integer_of(length, caller, "length", 0, remedy)
     if not extents:
-        if length is None:
+        if wanted is None:
             raise ArgumentError(
                 f"{caller}: {'neither xs nor length is given' if caller == 'scan' else 'xs holds no array'}",
                 where=here.site,
                 why="the number of turns is not known",
                 remedy=f"pass arrays as xs{', or length=10 for ten turns' if caller == 'scan' else ''}",
             )
-        return length
-    if len(set(extents.values())) > 1 or (length is not None and length not in extents.values()):
+        return wanted
+    if len(set(extents.values())) > 1 or (wanted is not None and wanted not in extents.values()):
         listed = "; ".join(f"{place} has {extent}" for place, extent in extents.items())
-        given = "" if length is None else f"; length is {length}"
+        given = "" if wanted is None else f"; length is {wanted}"
         raise ShapeError(
             f"{caller}: the first axes of xs have different extents: {listed}{given}"
             if len(set(extents.values())) > 1
-            else f"{caller}: length is {length}, but {listed} elements",
+            else f"{caller}: length is {wanted}, but {listed} elements",
             where=here.site,
-            remedy="cut the arrays to one length (x[:n])" + ("" if length is None else ", or leave length away"),
+            remedy="cut the arrays to one length (x[:n])"
+            + ("" if wanted is None else ", or leave length away"),
         )
     return next(iter(extents.values()))

@@ -49,10 +49,14 @@ def by_blocks(
         places = range(length)
     if places:
         order = reversed(places) if reverse else places
-        left = {place: chain.turn(_number(place), [_element(array, place) for array in arrays]) for place in order}
+        left = {
+            place: chain.turn(_number(place), [_element(array, place) for array in arrays]) for place in order
+        }
         stacked = [OPERATORS["stack"](*ys) for ys in zip(*[left[place] for place in places], strict=True)]
         parts.insert(0 if reverse else len(parts), stacked)
-    joined = [ys[0] if len(ys) == 1 else OPERATORS["concatenate"](list(ys)) for ys in zip(*parts, strict=True)]
+    joined = [
+        ys[0] if len(ys) == 1 else OPERATORS["concatenate"](list(ys)) for ys in zip(*parts, strict=True)
+    ]
     return [*chain.carries, *joined]
 
 
@@ -84,11 +88,11 @@ def _block(body: Body, consts: int, carries: int, size: int, first: int, reverse
 
 
 def _element(array: Value, place: int) -> Value:
-    return parse_index(array.shape, place).read(array)  # type: ignore[union-attr]
+    return parse_index(array.shape, place).read(array)
 
 
 def _part(array: Value, start: int, count: int) -> Value:
-    return parse_index(array.shape, slice(start, start + count)).read(array)  # type: ignore[union-attr]
+    return parse_index(array.shape, slice(start, start + count)).read(array)
 
 
 def _number(place: int) -> Value:
