@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Final
 from ..errors import LoweringError
 from ..ir.graph import Graph, Value
 from ..ir.op import Op
-from ..ir.types import INT64
-from ..kinds.control import Structured
+from ..ir.types import BOOL, INT64
 from ..loops.affine import Position, Var, affine
 from ..loops.batch import batch_rows
 from ..loops.collapse import collapse
-from ..loops.control import Choose, Pair, Place, Turns, While
+from ..loops.control import FOREVER, Choose, Grow, Open, Pair, Place, Reserve, Turns, While
 from ..loops.ir import (
     Assign,
     Buffer,
@@ -28,6 +27,7 @@ from ..loops.ir import (
     Register,
     Statement,
     Store,
+    const,
 )
 from ..loops.splice import Splicer
 from ..passes.pipeline import optimise
@@ -44,14 +44,10 @@ if TYPE_CHECKING:
 SMALL: Final = 512
 """Bytes up to which what is carried is copied in each turn rather than that two buffers take turns: a few vectors."""
 
-FOREVER: Final = 2**62
-
 
 def emit_control(builder: Builder, root: Root) -> None:
     """Emit the loop or the branch of a root, with what it leaves in its results."""
     assert root.node is not None
-    if type(root.node.op) not in _EMITTERS:
-        raise LoweringError(f"kernels do not know the op {root.node.op.name}", where=root.node.site)
     _EMITTERS[type(root.node.op)](builder, root)
 
 
@@ -256,40 +252,166 @@ def _finish_carries(builder: Builder, carries: Sequence[_Carry]) -> None:
             builder.made_number(carry.result, final)
 
 
-def _scan(builder: Builder, root: Root) -> None:
+@dataclass(slots=True)
+class _Loop:
+    """A loop whose body was lowered, with what it carries."""
+
+    body: _Body
+    consts: Sequence[Value]
+    carries: list[_Carry]
+    elements: Sequence[Value]
+    left: Sequence[Root]
+
+    def frame(self, builder: Builder, turn: Position, buffers: Sequence[Buffer]) -> _Frame:
+        """Return what a body reads in a turn."""
+        frame = _Frame(builder)
+        index, *inputs = buffers
+        frame.held[index] = Index(turn)
+        for buffer, value in zip(inputs, self.consts, strict=False):
+            frame.constant(buffer, value)
+        first = len(self.consts)
+        _taken(frame, self.carries, inputs[first : first + len(self.carries)])
+        for buffer, value in zip(inputs[first + len(self.carries) :], self.elements, strict=False):
+            frame.element(buffer, value, turn)
+        return frame
+
+    def turn(self, builder: Builder, turn: Position) -> list[Statement]:
+        """Return what a turn does, once the carries are taken."""
+        frame = self.frame(builder, turn, self.body.inputs)
+        after = self.body.outputs[: len(self.carries)]
+        _given(frame, self.carries, after)
+        for buffer, result in zip(self.body.outputs[len(self.carries) :], self.left, strict=True):
+            frame.leaving(buffer, result, turn)
+        return [*frame.spliced(self.body.statements), *_tail(frame, self.carries, after)]
+
+    def stacks(self) -> list[Buffer]:
+        """Return the stacks that the loop leaves."""
+        return [root.storage for root in self.left if root.storage is not None]
+
+    def pairs(self) -> tuple[Pair, ...]:
+        return tuple([carry.pair for carry in self.carries if carry.pair is not None])
+
+
+def _loop(
+    builder: Builder, root: Root, inputs: Sequence[Value], left: Sequence[Root], odd: bool | None
+) -> _Loop:
+    """Lower a body and emit what is there before the first turn."""
     node = root.node
     assert node is not None
-    params = node.params
-    body, length = params["body"], params["length"]
-    consts, count = params["consts"], params["carries"]
+    body, consts, count = node.params["body"], node.params["consts"], node.params["carries"]
     carried = {1 + consts + k: k for k in range(count) if body.outputs[k].shape != ()}
     lowered = lower_body(builder, body, carried)
-    initial = node.inputs[consts : consts + count]
+    initial = inputs[consts : consts + count]
     carries = [
-        _begin_carry(builder, result, value, 1 + consts + k in lowered.in_place, length % 2 == 1)
+        _begin_carry(builder, result, value, 1 + consts + k in lowered.in_place, odd)
         for k, (result, value) in enumerate(zip(root.results, initial, strict=False))
     ]
+    return _Loop(lowered, inputs[:consts], carries, inputs[consts + count :], left)
+
+
+def _scan(builder: Builder, root: Root) -> None:
+    assert root.node is not None
+    length, count = root.node.params["length"], root.node.params["carries"]
+    loop = _loop(builder, root, root.node.inputs, root.results[count:], length % 2 == 1)
     if length > 0:
         var = Var(builder.fresh("i_"), 0, length - 1)
-        turn: Position = length - 1 - affine(var) if params["reverse"] else affine(var)
+        turn = length - 1 - affine(var) if root.node.params["reverse"] else affine(var)
+        statements = [*_head(builder, loop.carries), *loop.turn(builder, turn)]
+        builder.emit(Turns(var, statements, None, loop.pairs()))
+    _finish_carries(builder, loop.carries)
+
+
+def _repeat(builder: Builder, root: Root) -> None:
+    assert root.node is not None
+    carries = root.node.params["carries"]
+    count = _counted(builder, root.node.inputs[0])
+    loop = _loop(builder, root, root.node.inputs[1:], root.results[carries:], None)
+    for stack in loop.stacks():
+        builder.emit(Reserve(stack, count))
+    for value in loop.elements:
+        builder.emit(Open(builder.memory_of(value)))
+    var = Var(builder.fresh("i_"), 0, FOREVER)
+    turn: Position = affine(var)
+    if root.node.params["reverse"]:
+        turn = affine(Var(count.name, 0, FOREVER)) - 1 - turn
+    statements = [*_head(builder, loop.carries), *loop.turn(builder, turn)]
+    builder.emit(Turns(var, statements, count, loop.pairs()))
+    _finish_carries(builder, loop.carries)
+
+
+def _counted(builder: Builder, value: Value) -> Register:
+    """Return a number of turns in a register, of which positions may be made."""
+    count = Register(builder.fresh("k"), INT64)
+    builder.emit(Compute(count, "identity", None, (builder.element(value, ()),)))
+    builder.depth_of[count.name] = 0
+    return count
+
+
+def _while(builder: Builder, root: Root) -> None:
+    assert root.node is not None
+    params = root.node.params
+    carries, limit = params["carries"], params["limit"]
+    loop = _loop(builder, root, root.node.inputs, root.results[carries + 1 :], None)
+    condition = lower_body(builder, params["condition"], {})
+    var = Var(builder.fresh("i_"), 0, FOREVER if limit is None else max(limit, 0) - 1)
+    turns = Register(builder.fresh("c"), INT64)
+    builder.emit(Declare(turns, const(0, INT64)))
+    for stack in loop.stacks():
+        builder.emit(Reserve(stack, const(0, INT64)))
+    turn = affine(var)
+    frame = loop.frame(builder, turn, condition.inputs)
+    frame.left[condition.outputs[0]] = []
+    test = [*_head(builder, loop.carries), *frame.spliced(condition.statements)]
+    goes_on = Register(builder.fresh("t"), BOOL)
+    test.append(Compute(goes_on, "identity", None, (frame.left[condition.outputs[0]][-1],)))
+    body: list[Statement] = [Grow(stack, Index(turn)) for stack in loop.stacks()]
+    body.extend(loop.turn(builder, turn))
+    body.append(Assign(turns, Index(turn + 1)))
+    builder.emit(While(var, test, goes_on, body, loop.pairs()))
+    _finish_carries(builder, loop.carries)
+    final = Register(builder.fresh("t"), INT64)
+    builder.emit(Compute(final, "identity", None, (turns,)))
+    builder.made_number(root.results[carries], final)
+
+
+def _switch(builder: Builder, root: Root) -> None:
+    assert root.node is not None
+    index, *operands = root.node.inputs
+    registers = {
+        result: Register(builder.fresh("c"), result.value.dtype)
+        for result in root.results
+        if result.shape == ()
+    }
+    for register in registers.values():
+        builder.emit(Declare(register, const(0, register.dtype)))
+    branches = []
+    for graph in root.node.params["branches"]:
+        lowered = lower_body(builder, graph, {})
         frame = _Frame(builder)
-        index, *inputs = lowered.inputs
-        frame.held[index] = Index(turn)
-        for buffer, value in zip(inputs, node.inputs[:consts], strict=False):
+        for buffer, value in zip(lowered.inputs, operands, strict=False):
             frame.constant(buffer, value)
-        _taken(frame, carries, inputs[consts : consts + count])
-        for buffer, value in zip(inputs[consts + count :], node.inputs[consts + count :], strict=True):
-            frame.element(buffer, value, turn)
-        _given(frame, carries, lowered.outputs[:count])
-        for buffer, result in zip(lowered.outputs[count:], root.results[count:], strict=True):
-            frame.leaving(buffer, result, turn)
-        inside = frame.spliced(lowered.statements)
-        statements = [*_head(builder, carries), *inside, *_tail(frame, carries, lowered.outputs[:count])]
-        pairs = tuple([carry.pair for carry in carries if carry.pair is not None])
-        builder.emit(Turns(var, statements, None, pairs))
-    _finish_carries(builder, carries)
+        for buffer, result in zip(lowered.outputs, root.results, strict=True):
+            if result in registers:
+                frame.left[buffer] = []
+            else:
+                frame.leaving(buffer, result, 0)
+        statements = frame.spliced(lowered.statements)
+        statements.extend(
+            Assign(registers[result], frame.left[buffer][-1])
+            for buffer, result in zip(lowered.outputs, root.results, strict=True)
+            if result in registers
+        )
+        branches.append(statements)
+    builder.emit(Choose(builder.element(index, ()), tuple(branches)))
+    for result, register in registers.items():
+        final = Register(builder.fresh("t"), register.dtype)
+        builder.emit(Compute(final, "identity", None, (register,)))
+        builder.made_number(result, final)
 
 
-_EMITTERS: Final[dict[type[Op], Callable[[Builder, Root], None]]] = {Scan: _scan}
-
-__all__ = ["Choose", "INT64", "Repeat", "Structured", "Switch", "While", "WhileOp", "emit_control"]
+_EMITTERS: Final[dict[type[Op], Callable[[Builder, Root], None]]] = {
+    Scan: _scan,
+    Repeat: _repeat,
+    WhileOp: _while,
+    Switch: _switch,
+}
