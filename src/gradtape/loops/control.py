@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from .affine import Position, Var
 from .ir import Buffer, Control, Number, Statement
 
 Place = tuple[Buffer, Position]
 """A buffer, and the element at which something begins in it."""
+
+
+FOREVER: Final = 2**62
+"""More turns than a loop makes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +114,53 @@ class Choose(Control):
 
     def aliases(self) -> tuple[Buffer, ...]:
         return ()
+
+
+@dataclass(slots=True, eq=False)
+class _OfStack(Control):
+    """What is done to a stack, memory that grows: a buffer of the role ``stack``, whose size is that of one element."""
+
+    stack: Buffer
+
+    def blocks(self) -> tuple[list[Statement], ...]:
+        return ()
+
+    def numbers(self) -> tuple[Number, ...]:
+        return ()
+
+    def variables(self) -> tuple[Var, ...]:
+        return ()
+
+    def places(self) -> tuple[Place, ...]:
+        return ()
+
+    def aliases(self) -> tuple[Buffer, ...]:
+        return (self.stack,)
+
+
+@dataclass(slots=True, eq=False)
+class Reserve(_OfStack):
+    """A stack begins, with room for `count` elements."""
+
+    count: Number
+
+    def numbers(self) -> tuple[Number, ...]:
+        return (self.count,)
+
+
+@dataclass(slots=True, eq=False)
+class Grow(_OfStack):
+    """A stack of `turn` elements has room for one more."""
+
+    turn: Number
+
+    def numbers(self) -> tuple[Number, ...]:
+        return (self.turn,)
+
+
+@dataclass(slots=True, eq=False)
+class Open(_OfStack):
+    """What follows reads a stack."""
 
 
 def _touched(pairs: tuple[Pair, ...]) -> tuple[Place, ...]:

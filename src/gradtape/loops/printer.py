@@ -10,7 +10,7 @@ import numpy as np
 
 from ..ir.printer import identifier
 from .affine import Position
-from .control import Choose, Pair, Place, Turns, While
+from .control import FOREVER, Choose, Grow, Open, Pair, Place, Reserve, Turns, While
 from .ir import (
     Assign,
     Buffer,
@@ -82,6 +82,14 @@ def _block(statements: Sequence[Statement], indent: str) -> Iterator[str]:
             yield from _while(statement, indent)
         elif isinstance(statement, Choose):
             yield from _choose(statement, indent)
+        elif isinstance(statement, Reserve):
+            none = isinstance(statement.count, Const) and statement.count.value == 0
+            turns = f"[{_room(statement.stack)} for _ in range({_number(statement.count)})]"
+            yield f"{indent}{statement.stack.name} = {'[]' if none else turns}"
+        elif isinstance(statement, Grow):
+            yield f"{indent}{statement.stack.name}.append({_room(statement.stack)})"
+        elif isinstance(statement, Open):
+            continue
         else:
             yield indent + _line(statement)
 
@@ -115,11 +123,14 @@ def _pairs_after(pairs: Sequence[Pair], indent: str) -> Iterator[str]:
 def _while(statement: While, indent: str) -> Iterator[str]:
     name, inner = statement.var.name, indent + "    "
     yield from _pairs_before(statement.pairs, indent)
-    yield f"{indent}for {name} in range({statement.var.high + 1}):"
+    most = statement.var.high + 1
+    yield f"{indent}{name} = 0"
+    yield f"{indent}while {'True' if most > FOREVER else f'{name} < {most}'}:"
     yield from _block(statement.test, inner)
     yield f"{inner}if not {_number(statement.condition)}:"
     yield f"{inner}    break"
     yield from _turn(statement.body, statement.pairs, inner)
+    yield f"{inner}{name} += 1"
     yield from _pairs_after(statement.pairs, indent)
 
 
@@ -139,8 +150,8 @@ def _choose(statement: Choose, indent: str) -> Iterator[str]:
 
 def _part(place: Place, size: int | None = None) -> str:
     buffer, position = place
-    if size is None and position == 0:
-        return buffer.name
+    if buffer.role == "stack":
+        return f"{buffer.name}[{position // buffer.size}][{position % buffer.size}:]"
     return f"{buffer.name}[{position}:{'' if size is None else position + size}]"
 
 
@@ -158,7 +169,7 @@ def _line(statement: Statement) -> str:
     if isinstance(statement, Guard):
         return f"if {_number(statement.value)} != {statement.expected}: return {statement.number}"
     assert isinstance(statement, Call)
-    operands = [f"{buffer.name}[{position}:]" for buffer, position in statement.operands]
+    operands = [_part(place) for place in statement.operands]
     return f"{statement.function}({', '.join([*operands, *map(repr, statement.numbers)])})"
 
 
@@ -180,7 +191,13 @@ def _call(statement: Compute) -> str:
     return f"{name}({', '.join(args)})"
 
 
+def _room(buffer: Buffer) -> str:
+    return f"np.empty({buffer.size}, np.{_dtype_name(buffer)})"
+
+
 def _element(buffer: Buffer, index: Position) -> str:
+    if buffer.role == "stack":
+        return f"{buffer.name}[{index // buffer.size}][{index % buffer.size}]"
     return f"{buffer.name}[{index}]"
 
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..errors import LoweringError
 from .affine import Atom, Position, Var, interval, substitute
-from .control import Choose, Pair, Turns, While
+from .control import Choose, Grow, Open, Pair, Reserve, Turns, While
 from .ir import (
     Assign,
     Buffer,
@@ -56,6 +57,7 @@ class Splicer:
         self._dropped = set(dropped)
         self._numbers: dict[str, Number] = {}
         self._values: dict[Atom, Position] = {}
+        self._depth = 0
 
     def block(self, statements: Sequence[Statement]) -> list[Statement]:
         """Return copies of statements."""
@@ -64,6 +66,12 @@ class Splicer:
             copy = self._statement(statement)
             if copy is not None:
                 made.append(copy)
+        return made
+
+    def _inside(self, statements: Sequence[Statement]) -> list[Statement]:
+        self._depth += 1
+        made = self.block(statements)
+        self._depth -= 1
         return made
 
     def _statement(self, statement: Statement) -> Statement | None:
@@ -81,20 +89,26 @@ class Splicer:
             private = statement.private
             if private is not None:
                 private = tuple([self._moved.get(buffer, (buffer, 0))[0] for buffer in private])
-            return For(statement.var, self.block(statement.body), statement.lanes, private)
+            return For(statement.var, self._inside(statement.body), statement.lanes, private)
         if isinstance(statement, Call):
             operands = [self._place(buffer, position) for buffer, position in statement.operands]
             return replace(statement, operands=tuple(operands))
         if isinstance(statement, Turns):
             count = None if statement.count is None else self._number(statement.count)
-            return Turns(statement.var, self.block(statement.body), count, self._pairs(statement.pairs))
+            return Turns(statement.var, self._inside(statement.body), count, self._pairs(statement.pairs))
         if isinstance(statement, While):
-            test = self.block(statement.test)
-            condition, body = self._number(statement.condition), self.block(statement.body)
+            test = self._inside(statement.test)
+            condition, body = self._number(statement.condition), self._inside(statement.body)
             return While(statement.var, test, condition, body, self._pairs(statement.pairs))
+        if isinstance(statement, Reserve):
+            return Reserve(statement.stack, self._number(statement.count))
+        if isinstance(statement, Grow):
+            return Grow(statement.stack, self._number(statement.turn))
+        if isinstance(statement, Open):
+            return statement
         assert isinstance(statement, Choose)
         index = self._number(statement.index)
-        return Choose(index, tuple([self.block(branch) for branch in statement.branches]))
+        return Choose(index, tuple([self._inside(branch) for branch in statement.branches]))
 
     def _pairs(self, pairs: Sequence[Pair]) -> tuple[Pair, ...]:
         return tuple(
@@ -121,6 +135,8 @@ class Splicer:
     def _store(self, statement: Store) -> Statement | None:
         value = self._number(statement.value)
         if statement.buffer in self._left:
+            if self._depth:
+                raise LoweringError(f"{statement.buffer.name} is computed inside of a loop")
             self._left[statement.buffer].append(value)
             return None
         if statement.buffer in self._dropped:
@@ -163,10 +179,12 @@ class Splicer:
 
 def _position(function: str, args: tuple[Number, ...]) -> Position | None:
     """Return the position that sums and multiples of positions are."""
-    parts = [
-        arg.position if isinstance(arg, Index) else int(arg.value) if _is_integer(arg) else None
-        for arg in args
-    ]
+    parts: list[Position | None] = []
+    for arg in args:
+        if isinstance(arg, Const) and arg.dtype.kind in "iu":
+            parts.append(int(arg.value))
+        else:
+            parts.append(arg.position if isinstance(arg, Index) else None)
     if not any(isinstance(arg, Index) for arg in args) or any(part is None for part in parts):
         return None
     if function in ("identity", "convert"):
@@ -183,7 +201,3 @@ def _position(function: str, args: tuple[Number, ...]) -> Position | None:
     if function == "multiply" and (isinstance(a, int) or isinstance(b, int)):
         return a * b
     return None
-
-
-def _is_integer(number: Number) -> bool:
-    return isinstance(number, Const) and number.dtype.kind in "iu"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..loops.control import Choose, Place, Turns, While
+from ..loops.control import Choose, Grow, Open, Place, Reserve, Turns, While
 from ..loops.ir import Control, Statement
+from .stacks import emit_stack
 
 if TYPE_CHECKING:
     from .emit import FunctionEmitter
@@ -18,9 +19,11 @@ def emit_control(emitter: FunctionEmitter, statement: Control) -> None:
         _turns(emitter, statement)
     elif isinstance(statement, While):
         _while(emitter, statement)
-    else:
-        assert isinstance(statement, Choose)
+    elif isinstance(statement, Choose):
         _choose(emitter, statement)
+    else:
+        assert isinstance(statement, Reserve | Grow | Open)
+        emit_stack(emitter, statement)
 
 
 class _Turning:

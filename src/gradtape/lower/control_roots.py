@@ -7,16 +7,17 @@ from collections.abc import Sequence
 from ..ir.graph import Graph, Literal, Node, Value
 from ..kinds.control import Structured
 from ..loops.ir import Buffer
-from ..transforms.control import STACK, Repeat, Scan
+from ..transforms.control import STACK, Repeat, Scan, While
 from .roots import Root, base_of_view, check_dtype
-from .storage import reads_before, readers_of
+from .storage import readers_of, reads_before
 
 
-def control_roots(node: Node, graph: Graph) -> list[Root]:
+def control_roots(node: Node) -> list[Root]:
     """Return the root that runs a node, and those of its results."""
     for value in (*node.inputs, *node.outs):
-        if value.aval is not STACK:
-            check_dtype(value, node)
+        if value.aval is STACK and isinstance(node.op, While | Repeat):
+            continue
+        check_dtype(value, node)
     outs = node.outs
     main = Root(outs[0], "control", (), (), node)
     results = [

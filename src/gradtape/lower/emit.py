@@ -53,6 +53,7 @@ class Module:
     helpers: dict[str, str] = field(default_factory=dict)
     loops: list[str] = field(default_factory=list)
     tasks: list[str] = field(default_factory=list)
+    stacks: dict[str, int] = field(default_factory=dict)
 
     def text(self) -> str:
         """Return the module."""
@@ -155,7 +156,7 @@ class FunctionEmitter:
     def atom(self, atom: Atom) -> str:
         """Return the operand for a variable, quotient, remainder or clamped position."""
         if isinstance(atom, Var):
-            return f"%{atom.name}"
+            return self.names.get(atom.name, f"%{atom.name}")
         for known in reversed(self.positions):
             if atom in known:
                 return known[atom]

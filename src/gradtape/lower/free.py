@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ..loops.affine import Position
+from ..loops.control import Grow, Open, Reserve
 from ..loops.ir import (
     Assign,
     Buffer,
@@ -35,7 +36,10 @@ class Free:
     assigned: dict[Register, None] = field(default_factory=dict)
     positions: dict[str, None] = field(default_factory=dict)
     wraps: bool = False
+    stacks: bool = False
+    stops: bool = False
     _defined: set[str] = field(default_factory=set)
+    _named: set[Buffer] = field(default_factory=set)
 
     def visit(self, statements: Iterable[Statement]) -> None:
         """Add what statements use."""
@@ -77,11 +81,11 @@ class Free:
         for buffer, position in statement.places():
             self._touch(buffer, position)
             self.written.add(buffer)
+        self._named.update(statement.aliases())
+        self.stacks = self.stacks or isinstance(statement, Reserve | Grow | Open)
+        self.stops = self.stops or self.stacks
         for block in statement.blocks():
             self.visit(block)
-        for buffer in statement.aliases():
-            self.buffers.pop(buffer, None)
-            self.written.discard(buffer)
 
     def _call(self, statement: Call) -> None:
         for buffer, position in statement.operands:
@@ -89,7 +93,8 @@ class Free:
             self.written.add(buffer)
 
     def _touch(self, buffer: Buffer, position: Position) -> None:
-        self.buffers[buffer] = None
+        if buffer not in self._named:
+            self.buffers[buffer] = None
         self._position(position)
 
     def _position(self, position: Position) -> None:

@@ -130,12 +130,12 @@ def create_roots(
     operands_of_calls = prepare_call(graph) | _packed_operands(graph) | operands_in_memory(graph)
     for node in graph.nodes:
         if isinstance(node.op, Structured):
-            for root in control_roots(node, graph):
-                root.order = len(roots)
-                roots.append(root)
-                if root.main is not None:
-                    by_value[root.value] = root
-                    root.output = claimed.get(root.value)
+            for part in control_roots(node):
+                part.order = len(roots)
+                roots.append(part)
+                if part.main is not None:
+                    by_value[part.value] = part
+                    part.output = claimed.get(part.value)
             continue
         root = root_for(node)
         out = node.outs[0]

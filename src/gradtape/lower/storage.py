@@ -7,9 +7,9 @@ from typing import Final
 
 from ..ir.graph import Value
 from ..loops.ir import Buffer
+from ..transforms.control import STACK
 from .placement import describe, shared_levels
 from .roots import Root
-
 
 IN_REGISTERS: Final = ("reduce", "contract", "argreduce", "each", "result")
 """Kinds of roots whose elements may be read from registers."""
@@ -61,10 +61,14 @@ def assign_storage(roots: Sequence[Root], explain: list[str], prefix: str = "") 
         if successor is not None:
             root.storage, root.stored_axes = successor.storage, tuple(range(root.value.ndim))
             continue
-        if root.output is not None:
+        if root.output is not None and root.value.aval is not STACK:
             root.storage, root.stored_axes = root.output, tuple(range(root.value.ndim))
             continue
         if root.kind == "held":
+            continue
+        if root.value.aval is STACK:
+            if root in readers:
+                root.storage = stack_of(root, prefix)
             continue
         common = _common_levels(root, readers.get(root, ()))
         if common is None:
@@ -112,6 +116,14 @@ def share_outputs(roots: Sequence[Root], explain: list[str]) -> None:
                 )
                 read.storage = storage
                 break
+
+
+def stack_of(root: Root, prefix: str) -> Buffer:
+    """Return the memory of a stack: its size is that of one element."""
+    assert root.node is not None
+    body = root.node.params["body"]
+    element = body.outputs[root.value.index - len(root.node.outs) + len(body.outputs)]
+    return Buffer(f"{prefix}s{root.order}", element.dtype, element.size, "stack")
 
 
 def reads_before(reader: Root, read: Root, heir: Root) -> bool:
