@@ -11,9 +11,11 @@ import numpy as np
 
 from ..config import config
 from ..errors import ConcretizationError, LeakedValueError
+from ..ir.body import Body
 from ..ir.graph import RELEASED, Graph, Node, Value, extract
 from ..ir.op import NDArray
 from ..ir.types import FLOAT64, aval
+from ..kinds.control import Structured
 from ..kinds.registry import ROWS
 from ..runtime.program import repeated_program
 from ..transforms.call import Call
@@ -26,6 +28,13 @@ from .waiting import followers
 SMALL_WORK = 200_000
 """Element operations below which a structure seen for the first time is interpreted: compiling costs some 20 ms, in which NumPy does
 about this many per op."""
+
+
+ONE_NODE = 20
+"""Element operations that take as long as NumPy takes to begin one: the interpreter begins them anew in each turn of a loop."""
+
+UNKNOWN_TURNS = 100
+"""How often a loop may turn that ends on a value."""
 
 
 def force(values: Sequence[Value]) -> list[NDArray]:
@@ -134,8 +143,23 @@ def _release(values: Iterable[Value]) -> None:
 
 def _is_worth_it(nodes: Sequence[Node]) -> bool:
     """Return whether to compile at first sight: heavy work, or a call, which stands for a record that has come before."""
-    work = sum(out.aval.size for node in nodes for out in node.outs)
-    return work > SMALL_WORK or any(isinstance(node.op, Call) for node in nodes)
+    return sum(map(_work, nodes)) > SMALL_WORK or any(isinstance(node.op, Call) for node in nodes)
+
+
+def _work(node: Node) -> int:
+    """Return about how many element operations a node takes, bodies counted as often as they run."""
+    work = sum(out.aval.size for out in node.outs)
+    if isinstance(node.op, Structured):
+        bodies = [body for param in node.params.values() for body in _bodies(param)]
+        turns = node.params.get("length", UNKNOWN_TURNS)
+        work += turns * sum(max(_work(inner), ONE_NODE) for body in bodies for inner in body.nodes)
+    return work
+
+
+def _bodies(param: Any) -> Sequence[Body]:
+    if isinstance(param, Body):
+        return [param]
+    return [part for part in param if isinstance(part, Body)] if isinstance(param, tuple) else []
 
 
 def _interpret(nodes: Sequence[Node]) -> None:
