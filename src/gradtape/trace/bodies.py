@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ..errors import ArgumentError, ConcretizationError
+from ..errors import ArgumentError, ConcretizationError, TapeError
 from ..ir.body import Body
 from ..ir.builder import emit_all, here
 from ..ir.graph import Graph, Literal, Node, Site, Value, extract
 from ..ir.types import aval
 from ..trees import tree_map
 from .contexts import Scope, inside
-from .guards import Abstract
+from .guards import Abstract, InBody
 from .state import any_alive, made_in
 from .variable import Variable
 
@@ -216,3 +216,26 @@ def beginning(function: Callable[..., Any]) -> Any:
         function = function.func
     code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
     return here.site if code is None else Site(code.co_filename, code.co_firstlineno, code.co_name)
+
+
+def refuse_across(caller: str, values: Iterable[Value], around: Sequence[InBody], remedy: str) -> None:
+    """Raise TapeError where a derivative would go through the beginning of a body.
+
+    Parameters
+    ----------
+    caller, remedy : str
+        Who was asked, and what to do instead, for the error.
+    values : iterable of Value
+        What would be differentiated, or followed.
+    around : sequence of InBody
+        The bodies in which the question is a matter of the body alone.
+    """
+    for value in values:
+        for mark in value.marks:
+            if isinstance(mark, InBody) and mark.recording and mark not in around:
+                raise TapeError(
+                    f"{caller} in {mark.described}, of what depends on its arguments, with respect to what lies outside",
+                    where=here.site,
+                    why="inside of it nobody knows how its arguments came to be: the derivative would be of this part alone",
+                    remedy=remedy,
+                )
