@@ -234,8 +234,8 @@ def refuse_across(caller: str, values: Iterable[Value], around: Sequence[InBody]
         for mark in value.marks:
             if isinstance(mark, InBody) and mark.recording and mark not in around:
                 raise TapeError(
-                    f"{caller} in {mark.described}, of what depends on its arguments, with respect to what lies outside",
+                    f"{caller} reaches out of {mark.described}",
                     where=here.site,
-                    why="inside of it nobody knows how its arguments came to be: the derivative would be of this part alone",
+                    why="what depends on its arguments has no history before them: the derivative would be of this part alone",
                     remedy=remedy,
                 )
