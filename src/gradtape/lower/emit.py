@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -44,6 +45,7 @@ ONE_VECTOR: Final = 8
 class Module:
     """The text of a module as it grows."""
 
+    outline: Callable[[FunctionEmitter, For], bool]
     functions: list[str] = field(default_factory=list)
     nests: dict[str, str] = field(default_factory=dict)
     declarations: dict[str, None] = field(default_factory=dict)
@@ -53,6 +55,7 @@ class Module:
     helpers: dict[str, str] = field(default_factory=dict)
     loops: list[str] = field(default_factory=list)
     tasks: list[str] = field(default_factory=list)
+    count: int = 0
     stacks: dict[str, int] = field(default_factory=dict)
 
     def text(self) -> str:
