@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ..errors import InternalError
 from ..ir.body import Body
+from ..ir.builder import at, emit_all
 from ..ir.graph import Node, Value, extract
 from ..ir.types import aval
 from ..kinds.control import Structured
@@ -167,15 +168,20 @@ class Loop(Structured):
     def turned(self, draft: Draft, count: Value | None) -> Draft:
         """Return the draft of an empty loop that makes the same turns in the opposite order; `count` is their number if it is a result."""
 
+    def outs(self, outcome: Outcome) -> list[Value]:
+        """Return the outputs in the order of a node's."""
+        arranged = self.arranged(outcome.carries, outcome.left, outcome.turns)
+        return [value for value in arranged if value is not None]
+
     @abstractmethod
     def parted(self, outs: Sequence[T], carries: int) -> tuple[Sequence[T], Sequence[T], T | None]:
         """Return one thing per output as those of the carries, of what is left behind, and of the number of turns."""
 
     @abstractmethod
     def arranged(
-        self, carries: Sequence[Value | None], left: Sequence[Value | None]
+        self, carries: Sequence[Value | None], left: Sequence[Value | None], count: Value | None = None
     ) -> tuple[Value | None, ...]:
-        """Return one thing per output of the node."""
+        """Return one thing per output of a node, from those of the carries, of what is left behind, and of the number of turns."""
 
 
 def close(inputs: Sequence[Value], outputs: Sequence[Value]) -> Body:
@@ -206,6 +212,19 @@ def substituted(outputs: Sequence[Value], becomes: dict[Value, Value]) -> list[V
             copy = node.copy(inputs)
             for out, copied in zip(node.outs, copy.outs, strict=True):
                 known.setdefault(out, copied)
+    return [known.get(output, output) for output in outputs]
+
+
+def emitted(outputs: Sequence[Value], becomes: dict[Value, Value]) -> list[Value]:
+    """Do what `substituted` does with nodes that are followed like any others."""
+    nodes, _ = extract(outputs, becomes)
+    known = dict(becomes)
+    for node in nodes:
+        inputs = [known.get(value, value) for value in node.inputs]
+        with at(node.site):
+            outs = emit_all(node.op, inputs, **node.params)
+        for out, made in zip(node.outs, outs, strict=True):
+            known.setdefault(out, made)
     return [known.get(output, output) for output in outputs]
 
 
