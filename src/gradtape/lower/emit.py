@@ -36,6 +36,7 @@ from .instructions import (
 )
 from .routines import emit_routine
 from .vecmath import c_name, vector_attribute, vector_lanes
+from .vectors import emit_vectors
 
 ONE_VECTOR: Final = 8
 """Turns that fill a vector register."""
@@ -104,6 +105,7 @@ class FunctionEmitter:
         self.label = "entry"
         self.count = 0
         self.wraps = False
+        self.wide = False
 
     def fresh(self) -> str:
         self.count += 1
@@ -253,6 +255,12 @@ class FunctionEmitter:
             text = self._declared(text, body, target.dtype)
         self.line(f"%{target.name} = {text}")
 
+    def combined(self, step: Compute, before: str, one: str) -> str:
+        """Append what combines two numbers, and return the name of the result."""
+        dtype = step.target.dtype
+        text = operation(step.body, (dtype, dtype), dtype, (before, one), step.reassociate)
+        return self.bind(self._declared(text, step.body, dtype) if text.startswith("call") else text)
+
     def _declared(self, text: str, body: object, dtype: Dtype) -> str:
         declaration = intrinsic_declaration(text)
         if isinstance(body, Libm):
@@ -336,6 +344,8 @@ class FunctionEmitter:
 
     def loop(self, statement: For) -> None:
         """Append a loop; it turns at least once."""
+        if self.wide and emit_vectors(self, statement):
+            return
         var = statement.var
         before, head = self.label, f"{var.name}.head"
         self.line(f"br label %{head}")

@@ -130,6 +130,7 @@ def _nest(kernel: FunctionEmitter, statement: For | Control, names: Free) -> Non
         for inner in statement.body:
             function.statement(inner)
     else:
+        function.wide = isinstance(statement, Control)
         function.statement(statement)
     body = "\n".join(
         [
