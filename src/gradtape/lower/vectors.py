@@ -21,7 +21,7 @@ from .vecmath import c_name, vector_attribute
 if TYPE_CHECKING:
     from .emit import FunctionEmitter
 
-REGISTERS: Final = 4
+REGISTERS: Final = 8
 """Vector registers that one value may fill."""
 
 _REDUCE: Final = {
