@@ -36,7 +36,7 @@ from .instructions import (
 )
 from .routines import emit_routine
 from .vecmath import c_name, vector_attribute, vector_lanes
-from .vectors import emit_vectors
+from .vectors import Slot, emit_vectors
 
 ONE_VECTOR: Final = 8
 """Turns that fill a vector register."""
@@ -106,6 +106,7 @@ class FunctionEmitter:
         self.count = 0
         self.wraps = False
         self.wide = False
+        self.slots: dict[tuple[Buffer, int], Slot] = {}
 
     def fresh(self) -> str:
         self.count += 1

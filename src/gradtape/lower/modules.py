@@ -15,6 +15,7 @@ from .free import Free, free_names
 from .instructions import memory_type, register_type
 from .split import work
 from .stacks import with_stacks
+from .vectors import VectorWriter, find_slots
 
 Nest: Final = For | Turns | While | Choose
 """What is a function of its own."""
@@ -130,7 +131,9 @@ def _nest(kernel: FunctionEmitter, statement: For | Control, names: Free) -> Non
         for inner in statement.body:
             function.statement(inner)
     else:
-        function.wide = isinstance(statement, Control)
+        if isinstance(statement, Control):
+            function.wide = True
+            restore = [*_keep_in_registers(function, statement, names), *restore]
         function.statement(statement)
     body = "\n".join(
         [
@@ -159,6 +162,30 @@ def _nest(kernel: FunctionEmitter, statement: For | Control, names: Free) -> Non
         kernel.start_block(f"{name}.over")
     else:
         kernel.line(f"call void @{known}({', '.join(arguments)})")
+
+
+def _keep_in_registers(function: FunctionEmitter, statement: Control, names: Free) -> list[str]:
+    """Let small arrays be in registers while a loop over time turns; return what puts them back at its end."""
+    function.slots = find_slots([statement], lambda nest: work([nest]) >= LARGE)
+    ahead = len(function.lines)
+    after: list[str] = []
+    for slot in function.slots.values():
+        writer = VectorWriter(function, slot.turns)
+        type_ = writer.type(memory_type(slot.buffer.dtype))
+        function.entry.extend(f"  {name} = alloca {type_}" for name in slot.pieces())
+        for name, piece in zip(slot.pieces(), writer.read(slot.buffer, slot.start), strict=True):
+            function.line(f"store {type_} {piece}, ptr {name}")
+    function.entry.extend(function.lines[ahead:])
+    del function.lines[ahead:]
+    for slot in function.slots.values():
+        if slot.buffer in names.written:
+            writer = VectorWriter(function, slot.turns)
+            type_ = writer.type(memory_type(slot.buffer.dtype))
+            pieces = [function.bind(f"load {type_}, ptr {name}") for name in slot.pieces()]
+            writer.write(slot.buffer, slot.start, pieces)
+    after.extend(function.lines[ahead:])
+    del function.lines[ahead:]
+    return after
 
 
 def _move_to_block(function: FunctionEmitter, loop: For) -> None:
