@@ -15,7 +15,7 @@ from .free import Free, free_names
 from .instructions import memory_type, register_type
 from .split import work
 from .stacks import with_stacks
-from .vectors import VectorWriter, find_slots
+from .vectors import VectorWriter, are_vectors, find_slots
 
 Nest: Final = For | Turns | While | Choose
 """What is a function of its own."""
@@ -86,10 +86,19 @@ def emit_module(program: Program, offsets: dict[Buffer, int]) -> Module:
 
 def _outlined(kernel: FunctionEmitter, statement: For) -> bool:
     """Call a nest inside of a loop over time as a function of its own, if it is worth that."""
-    if work([statement]) < LARGE:
+    if not _is_large(statement):
         return False
     _nest(kernel, statement, free_names([statement]))
     return True
+
+
+def _is_large(nest: For) -> bool:
+    """Whether a nest inside of a loop over time takes long, and is not but vectors in straight lines."""
+    if work([nest]) < LARGE:
+        return False
+    loops = [nest, *[statement for statement in walk(nest.body) if isinstance(statement, For)]]
+    innermost = [loop for loop in loops if not any(isinstance(inner, For) for inner in loop.body)]
+    return not all(are_vectors(loop) for loop in innermost)
 
 
 def _nest(kernel: FunctionEmitter, statement: For | Control, names: Free) -> None:
@@ -166,7 +175,7 @@ def _nest(kernel: FunctionEmitter, statement: For | Control, names: Free) -> Non
 
 def _keep_in_registers(function: FunctionEmitter, statement: Control, names: Free) -> list[str]:
     """Let small arrays be in registers while a loop over time turns; return what puts them back at its end."""
-    function.slots = find_slots([statement], lambda nest: work([nest]) >= LARGE)
+    function.slots = find_slots([statement], _is_large)
     ahead = len(function.lines)
     after: list[str] = []
     for slot in function.slots.values():

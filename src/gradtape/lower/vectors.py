@@ -33,6 +33,7 @@ from ..loops.ir import (
     Store,
 )
 from .host import vector_bytes
+from .inline_math import can_inline, inline_function, intrinsics
 from .instructions import constant_text, conversion, memory_type, operation, register_type
 from .monoids import identity
 from .vecmath import c_name, vector_attribute
@@ -93,6 +94,11 @@ def emit_vectors(emitter: FunctionEmitter, loop: For) -> bool:
         return False
     _Writer(emitter, plan).write_loop(loop)
     return True
+
+
+def are_vectors(loop: For) -> bool:
+    """Return whether a loop can be written as vectors."""
+    return _plan(loop) is not None
 
 
 def _plan(loop: For) -> _Plan | None:
@@ -502,6 +508,12 @@ class _Writer(VectorWriter):
         """Call the C library's function for vectors; lanes that do not count repeat one that does."""
         emitter, element = self.emitter, register_type(dtype)
         _, variants = vector_attribute(c_name(body.name, dtype), dtype)
+        if can_inline(body.name, element):
+            symbol, text = inline_function(body.name, self.width)
+            emitter.module.helpers.setdefault(symbol, text)
+            emitter.module.declarations.update(dict.fromkeys(intrinsics(self.width)))
+            type_ = self.type(element)
+            return emitter.bind(f"call {type_} @{symbol}({type_} {args[0]})")
         lanes, symbol = next((v for v in reversed(variants) if v[0] >= self.width), variants[0])
         group = emitter.module.attribute("nounwind willreturn memory(none)")
         type_ = f"<{lanes} x {element}>"
