@@ -36,7 +36,8 @@ from .instructions import (
 )
 from .routines import emit_routine
 from .vecmath import c_name, vector_attribute, vector_lanes
-from .vectors import Slot, emit_vectors
+from .vector_plans import Slot
+from .vectors import emit_vectors
 
 ONE_VECTOR: Final = 8
 """Turns that fill a vector register."""

@@ -15,7 +15,8 @@ from .free import Free, free_names
 from .instructions import memory_type, register_type
 from .split import work
 from .stacks import with_stacks
-from .vectors import VectorWriter, are_vectors, find_slots
+from .vector_plans import are_vectors, find_slots
+from .vectors import VectorWriter
 
 Nest: Final = For | Turns | While | Choose
 """What is a function of its own."""

@@ -8,302 +8,34 @@ whole stay in registers from turn to turn.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from ..kinds.elementwise import Instruction, Intrinsic, Libm
-from ..loops.affine import Affine, Position, Var, substitute
-from ..loops.batch import walk
-from ..loops.ir import (
-    Assign,
-    Buffer,
-    Call,
-    Compute,
-    Const,
-    Control,
-    Dtype,
-    For,
-    Index,
-    Load,
-    Number,
-    Register,
-    Statement,
-    Store,
-)
-from .host import vector_bytes
+from ..kinds.elementwise import Instruction, Libm
+from ..loops.affine import Position, substitute
+from ..loops.ir import Assign, Buffer, Compute, Const, Dtype, For, Load, Number, Register, Store
 from .inline_math import can_inline, inline_function, intrinsics
 from .instructions import constant_text, conversion, memory_type, operation, register_type
 from .monoids import identity
 from .vecmath import c_name, vector_attribute
+from .vector_plans import REDUCTIONS, Slot, VectorPlan, combining, plan_vectors, step_of, width_of
 
 if TYPE_CHECKING:
     from .emit import FunctionEmitter
 
-REGISTERS: Final = 4
-"""Vector registers that one value may fill."""
-
-KEPT: Final = 48
-"""Vectors that a loop over time keeps in registers; what does not fit there is on the stack."""
-
 _IDENTITY: Final = {"logical_or": "or", "logical_and": "and"}
-
-_REDUCE: Final = {
-    "fadd": "fadd",
-    "fmul": "fmul",
-    "add": "add",
-    "mul": "mul",
-    "or": "or",
-    "and": "and",
-    "llvm.maximum": "fmaximum",
-    "llvm.minimum": "fminimum",
-    "llvm.smax": "smax",
-    "llvm.smin": "smin",
-    "llvm.umax": "umax",
-    "llvm.umin": "umin",
-}
-"""The reduction of a vector, by the instruction that combines two numbers."""
 
 _TYPE: Final = r"(?<![\w.%@<])(double|float|i1|i8|i16|i32|i64)(?![\w.])"
 _TOKEN: Final = re.compile(rf"{_TYPE}|(?<= )(-?\d+(?:\.\d+)?|true|false)(?=,|$)")
 
 
-@dataclass(slots=True)
-class _Plan:
-    """A loop that can be written as vectors.
-
-    Attributes
-    ----------
-    wide : set of str
-        The registers that hold one number for each turn.
-    totals : dict of str to Compute
-        What combines the turns' numbers with an accumulator, by the accumulator's name.
-    """
-
-    turns: int
-    var: Var
-    wide: set[str] = field(default_factory=set)
-    totals: dict[str, Compute] = field(default_factory=dict)
-
-
 def emit_vectors(emitter: FunctionEmitter, loop: For) -> bool:
     """Append a loop as vectors; return whether that was possible."""
-    plan = _plan(loop)
+    plan = plan_vectors(loop)
     if plan is None:
         return False
     _Writer(emitter, plan).write_loop(loop)
     return True
-
-
-def are_vectors(loop: For) -> bool:
-    """Return whether a loop can be written as vectors."""
-    return _plan(loop) is not None
-
-
-def _plan(loop: For) -> _Plan | None:
-    turns = loop.var.high - loop.var.low + 1
-    if turns < 2 or loop.lanes or loop.private is not None or turns > REGISTERS * _lanes():
-        return None
-    if not all(isinstance(statement, Load | Store | Compute | Assign) for statement in loop.body):
-        return None
-    plan = _Plan(turns, loop.var)
-    if not _find_totals(plan, loop):
-        return None
-    combined = {step.target.name for step in plan.totals.values()}
-    for statement in loop.body:
-        if isinstance(statement, Assign):
-            continue
-        if isinstance(statement, Store):
-            if _step(statement.index, plan.var) != 1:
-                return None
-        elif isinstance(statement, Load):
-            step = _step(statement.index, plan.var)
-            if step not in (0, 1):
-                return None
-            if step:
-                plan.wide.add(statement.target.name)
-        else:
-            assert isinstance(statement, Compute)
-            if statement.target.name in combined:
-                continue
-            if any(_is_wide(arg, plan) for arg in statement.args):
-                if not _has_vector_form(statement):
-                    return None
-                plan.wide.add(statement.target.name)
-    return plan if _independent(loop) else None
-
-
-def _lanes() -> int:
-    """Return how many numbers of 8 bytes a vector register holds."""
-    return vector_bytes() // 8
-
-
-def _find_totals(plan: _Plan, loop: For) -> bool:
-    """Find what the turns bring together; return whether that is all that goes from turn to turn."""
-    made = {s.target.name: s for s in loop.body if isinstance(s, Compute)}
-    uses: dict[str, int] = {}
-    for statement in loop.body:
-        numbers = statement.args if isinstance(statement, Compute) else ()
-        if isinstance(statement, Store | Assign):
-            numbers = (statement.value,)
-        for number in numbers:
-            if isinstance(number, Register):
-                uses[number.name] = uses.get(number.name, 0) + 1
-    for statement in loop.body:
-        if not isinstance(statement, Assign):
-            continue
-        value, name = statement.value, statement.target.name
-        step = made.get(value.name) if isinstance(value, Register) else None
-        if step is None or not step.reassociate or step.args[0] is not statement.target:
-            return False
-        if uses[step.target.name] != 1 or uses.get(name) != 1 or name in plan.totals:
-            return False
-        if _combines(step) not in _REDUCE:
-            return False
-        plan.totals[name] = step
-    return True
-
-
-def _combines(step: Compute) -> str | None:
-    body, kind = step.body, step.target.dtype.kind
-    if not isinstance(body, Instruction):
-        return None
-    return {"f": body.real, "i": body.signed, "u": body.unsigned, "b": body.boolean}[kind]
-
-
-def _step(position: Position, var: Var) -> int | None:
-    """Return by how much a position moves from turn to turn; None where that differs."""
-    if not isinstance(position, Affine):
-        return 0
-    for atom in position.terms:
-        if not isinstance(atom, Var) and var in atom.whole.variables():
-            return None
-    return position.terms.get(var, 0)
-
-
-def _is_wide(number: Number, plan: _Plan) -> bool:
-    if isinstance(number, Index):
-        return _step(number.position, plan.var) != 0
-    return isinstance(number, Register) and number.name in plan.wide
-
-
-def _has_vector_form(statement: Compute) -> bool:
-    body = statement.body
-    if any(isinstance(arg, Index) and isinstance(arg.position, Affine) for arg in statement.args):
-        return False
-    if isinstance(body, Libm):
-        dtype = statement.target.dtype
-        return bool(vector_attribute(c_name(body.name, dtype), dtype)[1])
-    if isinstance(body, Instruction) and statement.args[0].dtype.kind in "iu":
-        # Lanes that do not count hold zeros, by which nothing may be divided.
-        return not {body.signed, body.unsigned} & {"sdiv", "udiv", "srem", "urem"}
-    return body is None or isinstance(body, Instruction | Intrinsic)
-
-
-def _independent(loop: For) -> bool:
-    """Return whether no turn reads or replaces what another one stores."""
-    places: dict[Buffer, set[Position]] = {}
-    stored: set[Buffer] = set()
-    for statement in loop.body:
-        if isinstance(statement, Load | Store):
-            places.setdefault(statement.buffer, set()).add(statement.index)
-            if isinstance(statement, Store):
-                stored.add(statement.buffer)
-    turns = loop.var.high - loop.var.low + 1
-    for buffer in stored:
-        first, *others = places[buffer]
-        for k, one in enumerate((first, *others)):
-            for other in (first, *others)[k + 1 :]:
-                apart = one - other
-                if not isinstance(apart, int) or abs(apart) < turns:
-                    return False
-    return True
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """A small part of a buffer that is in registers while a loop over time turns."""
-
-    buffer: Buffer
-    start: int
-    turns: int
-
-    @property
-    def name(self) -> str:
-        return f"{self.buffer.name}.{self.start}"
-
-    def pieces(self) -> list[str]:
-        """Return the names of its vectors."""
-        return [f"%{self.name}.{k}" for k in range(-(-self.turns // _width(self.turns)))]
-
-
-def find_slots(
-    statements: Sequence[Statement], outlined: Callable[[For], bool]
-) -> dict[tuple[Buffer, int], Slot]:
-    """Return what can be in registers: what all statements take as whole vectors, at the same places."""
-    found: dict[Buffer, dict[int, int]] = {}
-    refused: set[Buffer] = set()
-
-    def visit(statement: Statement) -> None:
-        if isinstance(statement, For):
-            plan = None if outlined(statement) else _plan(statement)
-            if plan is None:
-                refuse_or_visit(statement)
-                return
-            for inner in statement.body:
-                if isinstance(inner, Load | Store):
-                    enter(inner, plan)
-        elif isinstance(statement, Control):
-            refused.update(buffer for buffer, _ in statement.places())
-            refused.update(statement.aliases())
-            for block in statement.blocks():
-                for inner in block:
-                    visit(inner)
-        elif isinstance(statement, Load | Store):
-            refused.add(statement.buffer)
-        elif isinstance(statement, Call):
-            refused.update(buffer for buffer, _ in statement.operands)
-
-    def refuse_or_visit(loop: For) -> None:
-        if outlined(loop):
-            refused.update(s.buffer for s in walk([loop]) if isinstance(s, Load | Store))
-            refused.update(buffer for s in walk([loop]) if isinstance(s, Call) for buffer, _ in s.operands)
-            return
-        for inner in loop.body:
-            visit(inner)
-
-    def enter(access: Load | Store, plan: _Plan) -> None:
-        first = substitute(access.index, {plan.var: plan.var.low})
-        places = found.setdefault(access.buffer, {})
-        if (
-            not isinstance(first, int)
-            or _step(access.index, plan.var) != 1
-            or access.buffer.role == "stack"
-            or places.setdefault(first, plan.turns) != plan.turns
-        ):
-            refused.add(access.buffer)
-
-    for statement in statements:
-        visit(statement)
-    slots: dict[tuple[Buffer, int], Slot] = {}
-    room = KEPT
-    for buffer, places in found.items():
-        ends = sorted((start, start + turns) for start, turns in places.items())
-        apart = all(end <= start for (_, end), (start, _) in pairwise(ends))
-        needed = sum(-(-turns // _width(turns)) for turns in places.values())
-        if buffer not in refused and apart and needed <= room:
-            room -= needed
-            slots.update({(buffer, start): Slot(buffer, start, turns) for start, turns in places.items()})
-    return slots
-
-
-def _width(turns: int) -> int:
-    """Return the lanes of the vectors for so many turns."""
-    width = 2
-    while width < min(turns, _lanes()):
-        width *= 2
-    return width
 
 
 class VectorWriter:
@@ -312,7 +44,7 @@ class VectorWriter:
     def __init__(self, emitter: FunctionEmitter, turns: int) -> None:
         self.emitter = emitter
         self.turns = turns
-        self.width = _width(turns)
+        self.width = width_of(turns)
         self.counts = [min(self.width, turns - start) for start in range(0, turns, self.width)]
         self.names: dict[str, list[str]] = {}
         self.splats: dict[str, list[str]] = {}
@@ -368,7 +100,7 @@ class VectorWriter:
 class _Writer(VectorWriter):
     """Writes one loop."""
 
-    def __init__(self, emitter: FunctionEmitter, plan: _Plan) -> None:
+    def __init__(self, emitter: FunctionEmitter, plan: VectorPlan) -> None:
         super().__init__(emitter, plan.turns)
         self.plan = plan
 
@@ -393,7 +125,7 @@ class _Writer(VectorWriter):
     def _load(self, statement: Load) -> None:
         emitter, buffer = self.emitter, statement.buffer
         start = self._start(statement.index)
-        if _step(statement.index, self.plan.var) == 0:
+        if step_of(statement.index, self.plan.var) == 0:
             emitter.statement(Load(statement.target, buffer, start))
             return
         type_ = self.type(memory_type(buffer.dtype))
@@ -475,7 +207,7 @@ class _Writer(VectorWriter):
         emitter, target = self.emitter, statement.target
         step = self.plan.totals[target.name]
         type_ = register_type(target.dtype)
-        name = _combines(step)
+        name = combining(step)
         assert name is not None
         pieces = self._vector(step.args[1])
         if self.counts[-1] < self.width:
@@ -489,7 +221,7 @@ class _Writer(VectorWriter):
         for piece in pieces[1:]:
             vector = self._bound(text, [vector, piece])
         before = emitter.number(target)
-        total = self._reduced(step, _REDUCE[name], type_, before, vector)
+        total = self._reduced(step, REDUCTIONS[name], type_, before, vector)
         emitter.line(f"store {type_} {total}, ptr %{target.name}.slot")
 
     def _reduced(self, step: Compute, reduction: str, type_: str, before: str, vector: str) -> str:
