@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from ..errors import LoweringError
 from ..ir.graph import Graph, Value
 from ..ir.op import Op
 from ..ir.types import BOOL, INT64
@@ -31,7 +30,7 @@ from ..loops.ir import (
 )
 from ..loops.splice import Splicer
 from ..passes.pipeline import optimise
-from ..passes.rewrite import closed
+from ..passes.rewrite import closed, with_outputs
 from ..passes.split_complex import split_complex
 from ..transforms.control import Repeat, Scan, Switch
 from ..transforms.control import While as WhileOp
@@ -97,9 +96,7 @@ def lower_body(builder: Builder, graph: Graph, carried: dict[int, int]) -> _Body
         The outputs that become inputs of the next turn, by these inputs.
     """
     prefix = builder.fresh("b") + "_"
-    traced = closed(graph)
-    if split_complex(traced) is not traced:
-        raise LoweringError("complex numbers in the body of a loop cannot be compiled")
+    traced = split_complex(closed(graph))
     plan = schedule(optimise(traced), traced, carried, prefix)
     inner = builder.within(plan.by_value, plan.sources)
     inner.block(plan.top)
@@ -124,7 +121,6 @@ class _Frame:
         self.moved: dict[Buffer, Place] = {}
         self.held: dict[Buffer, Number] = {}
         self.left: dict[Buffer, list[Number]] = {}
-        self.dropped: list[Buffer] = []
 
     def constant(self, buffer: Buffer, value: Value) -> None:
         """Let a body read what is the same in each turn."""
@@ -140,13 +136,13 @@ class _Frame:
     def leaving(self, buffer: Buffer, result: Root, turn: Position) -> None:
         """Let a body write this turn's element of a result."""
         if result.storage is None:
-            self.dropped.append(buffer)
+            self.moved[buffer] = (_scratch(self.builder, "w", result.value), 0)
         else:
             self.moved[buffer] = (result.storage, turn * buffer.size)
 
     def spliced(self, statements: Sequence[Statement]) -> list[Statement]:
         """Return what a body does."""
-        return Splicer(self.moved, self.held, self.left, self.dropped).block(statements)
+        return Splicer(self.moved, self.held, self.left).block(statements)
 
 
 def _begin_carry(builder: Builder, result: Root, initial: Value, in_place: bool, odd: bool | None) -> _Carry:
@@ -157,7 +153,7 @@ def _begin_carry(builder: Builder, result: Root, initial: Value, in_place: bool,
     carry = _Carry(result)
     dtype = initial.dtype
     if initial.shape == ():
-        carry.register = Register(builder.fresh("c"), dtype)
+        carry.register = Register(builder.fresh("r"), dtype)
         builder.emit(Declare(carry.register, builder.element(initial, ())))
         carry.taken = Register(builder.fresh("t"), dtype)
         return carry
@@ -299,6 +295,10 @@ def _loop(
     node = root.node
     assert node is not None
     body, consts, count = node.params["body"], node.params["consts"], node.params["carries"]
+    read = [result for result in left if result.storage is not None]
+    if len(read) < len(left):
+        kept = [out for out, result in zip(body.outputs[count:], left, strict=True) if result in read]
+        body = with_outputs(Graph(body.inputs, body.nodes, [*body.outputs[:count], *kept], body.name), {})
     carried = {1 + consts + k: k for k in range(count) if body.outputs[k].shape != ()}
     lowered = lower_body(builder, body, carried)
     initial = inputs[consts : consts + count]
@@ -306,7 +306,7 @@ def _loop(
         _begin_carry(builder, result, value, 1 + consts + k in lowered.in_place, odd)
         for k, (result, value) in enumerate(zip(root.results, initial, strict=False))
     ]
-    return _Loop(lowered, inputs[:consts], carries, inputs[consts + count :], left)
+    return _Loop(lowered, inputs[:consts], carries, inputs[consts + count :], read)
 
 
 def _scan(builder: Builder, root: Root) -> None:
@@ -354,7 +354,7 @@ def _while(builder: Builder, root: Root) -> None:
     loop = _loop(builder, root, root.node.inputs, root.results[carries + 1 :], None)
     condition = lower_body(builder, params["condition"], {})
     var = Var(builder.fresh("i_"), 0, FOREVER if limit is None else max(limit, 0) - 1)
-    turns = Register(builder.fresh("c"), INT64)
+    turns = Register(builder.fresh("r"), INT64)
     builder.emit(Declare(turns, const(0, INT64)))
     for stack in loop.stacks():
         builder.emit(Reserve(stack, const(0, INT64)))
@@ -378,7 +378,7 @@ def _switch(builder: Builder, root: Root) -> None:
     assert root.node is not None
     index, *operands = root.node.inputs
     registers = {
-        result: Register(builder.fresh("c"), result.value.dtype)
+        result: Register(builder.fresh("r"), result.value.dtype)
         for result in root.results
         if result.shape == ()
     }

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from ..errors import LoweringError
-from ..ir.builder import at, emit
+from ..ir.body import Body
+from ..ir.builder import at, emit, emit_all
 from ..ir.graph import Graph, Literal, Node, Value, extract, literal
 from ..ir.types import aval
 from ..kinds.accumulate import Accumulate
 from ..kinds.contract import Contract
-from ..kinds.control import Barrier, barrier
+from ..kinds.control import Barrier, Structured, barrier, bodies_of
 from ..kinds.elementwise import Elementwise
 from ..kinds.index_map import IndexMap
 from ..kinds.join import Join
@@ -45,8 +46,7 @@ def split_complex(graph: Graph) -> Graph:
         For what has no formula in parts.
     """
     whole = open_custom_calls(inline_calls(graph))
-    made = [value for node in whole.nodes for value in node.outs]
-    if not any(map(is_complex, (*graph.inputs, *graph.constants(), *made, *whole.outputs))):
+    if not _has_complex(whole):
         return graph
     split = _Split()
     inputs = [split.source(value) for value in (*graph.inputs, *graph.constants())]
@@ -59,6 +59,19 @@ def split_complex(graph: Graph) -> Graph:
         [*outputs, *[value for value, _ in guards]], inputs, stop=lambda value: value.node is None
     )
     return Graph(inputs, nodes, outputs, graph.name, guards)
+
+
+def _has_complex(graph: Graph) -> bool:
+    """Return whether complex numbers occur in a graph, or in a graph that one of its nodes holds."""
+    made = [value for node in graph.nodes for value in node.outs]
+    if any(map(is_complex, (*graph.inputs, *graph.constants(), *made, *graph.outputs))):
+        return True
+    return any(
+        _has_complex(body)
+        for node in graph.nodes
+        if isinstance(node.op, Structured)
+        for body in bodies_of(node)
+    )
 
 
 def is_complex(value: Value) -> bool:
@@ -104,6 +117,9 @@ class _Split:
 
     def node(self, node: Node) -> None:
         """Enter what the outputs of a node become."""
+        if isinstance(node.op, Structured):
+            self._structured(node)
+            return
         if not any(map(is_complex, (*node.inputs, *node.outs))):
             inputs = tuple([self.value(value) for value in node.inputs])
             if inputs != node.inputs:
@@ -118,6 +134,16 @@ class _Split:
             self._becomes[out] = _shaped(result, out)
         else:
             self._parts[out] = (_shaped(result[0], out), _shaped(result[1], out))
+
+    def _structured(self, node: Node) -> None:
+        """Split the bodies: their inputs and outputs are in parts as those of a graph are."""
+        inputs = [self.output(value) for value in node.inputs]
+        params = {name: _split_bodies(param) for name, param in node.params.items()}
+        for out, made in zip(node.outs, emit_all(node.op, inputs, **params), strict=True):
+            if is_complex(out):
+                self._parts[out] = (_part(made, 0), _part(made, 1))
+            else:
+                self._becomes[out] = made
 
     def _barrier(self, node: Node) -> None:
         kept: int = node.params["kept"]
@@ -155,6 +181,14 @@ class _Split:
             self.parts(value)[which] if is_complex(value) else self.value(value) for value in node.inputs
         ]
         return emit(node.op, inputs, **node.params)
+
+
+def _split_bodies(param: Any) -> Any:
+    """Return a parameter of a loop or branch with its graphs in real numbers."""
+    if isinstance(param, Body):
+        split = split_complex(param)
+        return param if split is param else Body(split.inputs, split.nodes, split.outputs, split.name)
+    return tuple(map(_split_bodies, param)) if isinstance(param, tuple) else param
 
 
 def _part(flat: Value, which: int) -> Value:

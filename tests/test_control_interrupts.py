@@ -1,0 +1,13 @@
+"""Ctrl-C in loops of kernels."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAD = """
+import os, signal, threading, time
+import numpy as np
+import gradtape as gt
+from gradtape.api.jit import jit
+"""
