@@ -25,8 +25,7 @@ import gradtape as gt
 from gradtape.errors import TapeError
 
 Function = Callable[..., Any]
-SMOOTH = {name: program for name, program in PROGRAMS.items()}
-programs_of_all = pytest.mark.parametrize("program", SMOOTH.values(), ids=list(SMOOTH))
+programs_of_all = pytest.mark.parametrize("program", PROGRAMS.values(), ids=list(PROGRAMS))
 COLUMN = ROWS[:, 0]
 
 
@@ -35,7 +34,7 @@ def total(function: Function) -> Function:
 
     def number(*args: Any) -> Any:
         leaves = optree.tree_leaves(function(*args))
-        floats = [leaf for leaf in leaves if isinstance(leaf, float) or leaf.dtype.kind == "f"]
+        floats = [leaf for leaf in leaves if np.result_type(leaf).kind == "f"]
         return sum(
             np.sum(leaf * np.cos(np.arange(np.size(leaf)) + k).reshape(np.shape(leaf)))
             for k, leaf in enumerate(floats)

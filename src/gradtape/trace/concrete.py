@@ -97,7 +97,7 @@ def as_ndarray(value: Value, dtype: Any) -> NDArray:
             f"an ndarray or list is indexed with a traced array of {trace.described}",
             where=describe(frame),
             why=UNKNOWN,
-            remedy="np.take(y, k, axis=0) for an ndarray y, or gt.constant(y)[k]; np.stack a list first",
+            remedy="gt.constant(y)[k] for an ndarray y; np.stack a list first",
         )
     if trace is not None:
         raise ConcretizationError(
@@ -120,6 +120,8 @@ def as_ndarray(value: Value, dtype: Any) -> NDArray:
 
 def _instead_of(function: Any) -> str:
     """Return what to write in place of a call that asks for ndarrays."""
+    if function is np.take:
+        return "gt.constant(y)[k], or gt.gather(y, k), for an ndarray y"
     if function is np.full:
         return "np.full(n, a, like=a)"
     module = getattr(function, "__module__", None) or ""
