@@ -1,9 +1,6 @@
 """Ctrl-C in loops of kernels."""
 
-import subprocess
-import sys
 
-import pytest
 
 HEAD = """
 import os, signal, threading, time

@@ -168,7 +168,7 @@ def _begin_carry(builder: Builder, result: Root, initial: Value, in_place: bool,
             carry.copied = True
             carry.now, carry.following, carry.spare = (spare, 0), carry.home, (spare, 0)
         else:
-            now, following = (Buffer(builder.fresh("p"), dtype, initial.size, "scratch") for _ in range(2))
+            now, following = (Buffer(builder.fresh("p"), dtype, initial.size, "pair") for _ in range(2))
             first, second = carry.home, (spare, 0)
             if odd:
                 first, second = second, first

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from ..loops.control import Choose, Grow, Open, Place, Reserve, Turns, While
-from ..loops.ir import Control, Statement
+from ..loops.ir import Control, For, Statement
 from .interrupts import POLL, RAISE
 from .stacks import emit_stack
 
@@ -109,8 +109,7 @@ def _while(emitter: FunctionEmitter, statement: While) -> None:
     emitter.line(f"br i1 {more}, label %{test}, label %{end}")
     emitter.start_block(test)
     emitter.positions.append({})
-    for inner in statement.test:
-        emitter.statement(inner)
+    _statements(emitter, statement.test)
     goes_on = emitter.number(statement.condition)
     if emitter.wraps:
         # An index that was wrong has read another element: the condition may hold for ever.
@@ -118,8 +117,7 @@ def _while(emitter: FunctionEmitter, statement: While) -> None:
         goes_on = emitter.bind(f"and i1 {goes_on}, {emitter.bind(f'xor i1 {wrong}, true')}")
     emitter.line(f"br i1 {goes_on}, label %{body}, label %{end}")
     emitter.start_block(body)
-    for inner in statement.body:
-        emitter.statement(inner)
+    _statements(emitter, statement.body)
     emitter.positions.pop()
     _poll(emitter, statement)
     turning.following()
@@ -165,9 +163,14 @@ def _choose(emitter: FunctionEmitter, statement: Choose) -> None:
 
 def _block(emitter: FunctionEmitter, statements: Sequence[Statement]) -> None:
     emitter.positions.append({})
-    for statement in statements:
-        emitter.statement(statement)
+    _statements(emitter, statements)
     emitter.positions.pop()
+
+
+def _statements(emitter: FunctionEmitter, statements: Sequence[Statement]) -> None:
+    for statement in statements:
+        if not isinstance(statement, For) or not emitter.module.outline(emitter, statement):
+            emitter.statement(statement)
 
 
 def _address(emitter: FunctionEmitter, place: Place) -> str:

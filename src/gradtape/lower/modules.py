@@ -13,10 +13,15 @@ from .blocks import emit_blocks
 from .emit import FunctionEmitter, Module
 from .free import Free, free_names
 from .instructions import memory_type, register_type
+from .split import work
 from .stacks import with_stacks
 
 Nest: Final = For | Turns | While | Choose
 """What is a function of its own."""
+
+LARGE: Final = 4000.0
+"""Additions in a nest inside of a loop over time from which it is a function of its own, whose pointers do not overlap: the
+vectoriser need not ask. A call costs 5 nanoseconds."""
 
 KERNEL: Final = "kernel"
 PROGRAM: Final = "program"
@@ -33,7 +38,7 @@ def emit_module(program: Program, offsets: dict[Buffer, int]) -> Module:
     offsets : dict of Buffer to int
         Where the scratch buffers stand in the workspace.
     """
-    module = Module()
+    module = Module(_outlined)
     pointers = {buffer: f"%{buffer.name}" for buffer in (*program.inputs, *program.outputs, *program.scratch)}
     kernel = FunctionEmitter(module, pointers)
     nests = {statement: free_names([statement]) for statement in program.body if isinstance(statement, Nest)}
@@ -43,9 +48,9 @@ def emit_module(program: Program, offsets: dict[Buffer, int]) -> Module:
     if wraps:
         kernel.entry.append("  %bad.slot = alloca i1")
         kernel.entry.append("  store i1 false, ptr %bad.slot")
-    for number, statement in enumerate(program.body):
+    for statement in program.body:
         if isinstance(statement, Nest):
-            _nest(module, kernel, statement, nests[statement], f"nest{number}")
+            _nest(kernel, statement, nests[statement])
         else:
             kernel.statement(statement)
     if wraps:
@@ -78,8 +83,19 @@ def emit_module(program: Program, offsets: dict[Buffer, int]) -> Module:
     return module
 
 
-def _nest(module: Module, kernel: FunctionEmitter, statement: For | Control, names: Free, name: str) -> None:
+def _outlined(kernel: FunctionEmitter, statement: For) -> bool:
+    """Call a nest inside of a loop over time as a function of its own, if it is worth that."""
+    if work([statement]) < LARGE:
+        return False
+    _nest(kernel, statement, free_names([statement]))
+    return True
+
+
+def _nest(kernel: FunctionEmitter, statement: For | Control, names: Free) -> None:
     """Call a nest as a function of its own: one that is there already where only names and places differ."""
+    module = kernel.module
+    module.count += 1
+    name = f"nest{module.count}"
     buffers = list(names.buffers)
     spans = _spans(statement)
     shared_out = isinstance(statement, For) and statement.private is not None
@@ -114,6 +130,7 @@ def _nest(module: Module, kernel: FunctionEmitter, statement: For | Control, nam
         for inner in statement.body:
             function.statement(inner)
     else:
+        function.wide = isinstance(statement, Control)
         function.statement(statement)
     body = "\n".join(
         [

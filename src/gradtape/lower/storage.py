@@ -90,7 +90,12 @@ def assign_storage(roots: Sequence[Root], explain: list[str], prefix: str = "") 
 def share_outputs(roots: Sequence[Root], explain: list[str]) -> None:
     """Let a value live in the memory of the one that is made of it, element by element, when nothing else
     needs it any more."""
-    heirs = [root for root in roots if root.kind == "each" and root.storage is not None and root.axes]
+    kept = {id(root.storage) for root in roots if root.kind == "held"}
+    heirs = [
+        root
+        for root in roots
+        if root.kind == "each" and root.storage is not None and root.axes and id(root.storage) not in kept
+    ]
     readers = readers_of(roots) if heirs else {}
     for heir in heirs:
         storage = heir.storage

@@ -134,7 +134,7 @@ class Scan(Loop):
         return Draft(self, params, draft.index)
 
     def arranged(
-        self, carries: Sequence[Value | None], left: Sequence[Value | None]
+        self, carries: Sequence[Value | None], left: Sequence[Value | None], count: Value | None = None
     ) -> tuple[Value | None, ...]:
         return (*carries, *left)
 
@@ -219,9 +219,9 @@ class While(Loop):
         return Draft(repeat, {"reverse": True}, draft.index, count=count)
 
     def arranged(
-        self, carries: Sequence[Value | None], left: Sequence[Value | None]
+        self, carries: Sequence[Value | None], left: Sequence[Value | None], count: Value | None = None
     ) -> tuple[Value | None, ...]:
-        return (*carries, None, *left)
+        return (*carries, count, *left)
 
     def parted(self, outs: Sequence[T], carries: int) -> tuple[Sequence[T], Sequence[T], T | None]:
         return outs[:carries], outs[carries + 1 :], outs[carries]
@@ -300,7 +300,7 @@ class Repeat(Loop):
         return Draft(self, {"reverse": not draft.params["reverse"]}, draft.index, count=draft.count)
 
     def arranged(
-        self, carries: Sequence[Value | None], left: Sequence[Value | None]
+        self, carries: Sequence[Value | None], left: Sequence[Value | None], count: Value | None = None
     ) -> tuple[Value | None, ...]:
         return (*carries, *left)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..ir.graph import OPERATORS, Literal, Node, Value, extract
 from ..ir.types import carries_derivatives
 from .draft import Carry, Draft, Given, Loop, nothing, stand_in
+from .hoist import hoisted
 from .residuals import kept
 from .vjp import depending_on, sweep_back
 
@@ -35,6 +36,9 @@ class _Turn:
 def pull_loop(op: Loop, node: Node, cotangents: Some, wanted: Sequence[bool]) -> list[Value | None]:
     """Return the cotangents of a loop's operands."""
     draft = op.opened(node)
+    better = hoisted(draft)
+    if better is not None:
+        return _pulled_through(op.outs(better.emit()), node, cotangents, wanted)
     carries, left, count = op.parted(cotangents, len(draft.carries))
     turn = _turn_back(draft, carries, left, wanted)
     stacks, count = _kept_forward(op, node, draft, turn)
@@ -75,6 +79,26 @@ def pull_loop(op: Loop, node: Node, cotangents: Some, wanted: Sequence[bool]) ->
         *lead,
         *[found.get(inside) if flag else None for inside, flag in zip(insides, flags, strict=True)],
     ]
+
+
+def _pulled_through(
+    outs: Sequence[Value], node: Node, cotangents: Some, wanted: Sequence[bool]
+) -> list[Value | None]:
+    """Return the cotangents of a node's operands by way of other nodes that compute the same from these."""
+    sources = dict.fromkeys(value for value, flag in zip(node.inputs, wanted, strict=True) if flag)
+    pairs = [
+        (out, cotangent) for out, cotangent in zip(outs, cotangents, strict=True) if cotangent is not None
+    ]
+    results = sweep_back(
+        [out for out, _ in pairs],
+        list(sources),
+        [cotangent for _, cotangent in pairs],
+        set(node.inputs).__contains__,
+        set(sources),
+    ).results
+    found = dict(zip(sources, results, strict=True))
+    # An operand that is passed twice has its cotangent once.
+    return [found.pop(value, None) if flag else None for value, flag in zip(node.inputs, wanted, strict=True)]
 
 
 def _turn_back(draft: Draft, carries: Some, left: Some, wanted: Sequence[bool]) -> _Turn:
