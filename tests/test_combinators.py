@@ -244,6 +244,15 @@ def test_length_without_arrays() -> None:
     assert gt.scan(lambda c, x: (c + x, None), 0, np.arange(4), length=4)[0] == 6
 
 
+def test_lengths_and_options_may_be_arguments_of_a_compiled_function() -> None:
+    double = gt.jit(
+        lambda n, k: gt.scan(lambda c, x: (c * 2, None), 1.0, length=n, unroll=k, checkpoint=k)[0]
+    )
+    assert [float(double(n, k)) for n, k in ((3, 1), (4, 2), (3, 1))] == [8, 16, 8]
+    assert double.site.traces == 2
+    assert gt.scan(lambda c, x: (c * 2, None), 1.0, length=gt.constant(3))[0] == 8
+
+
 def test_extents_of_nothing() -> None:
     last, left = gt.scan(lambda c, x: (c + x, np.outer(x, x)), np.zeros(0), np.zeros((4, 0)))
     assert last.shape == (0,)
