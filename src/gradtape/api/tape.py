@@ -20,6 +20,7 @@ from ..trace.array import Array
 from ..trace.bodies import refuse_across
 from ..trace.contexts import Watcher, bodies_around, contexts
 from ..trace.guards import InBody
+from ..trace.lists import NAMES
 from ..trace.log import note_watch
 from ..trace.replay import gradients
 from ..trace.sites import user_site
@@ -146,6 +147,7 @@ class GradientTape(Jacobians):
         self._record.mark.thread = threading.get_ident()
         self._record.mark.recording = True
         contexts.stack.append(self._record)
+        NAMES.enter()
         return self
 
     def __exit__(
@@ -156,6 +158,7 @@ class GradientTape(Jacobians):
             self._record.mark.recording = False
             if self._record in contexts.stack:
                 contexts.stack.remove(self._record)
+                NAMES.leave()
 
     def __del__(self) -> None:
         if self._record is not None:
