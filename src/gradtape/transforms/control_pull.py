@@ -10,6 +10,7 @@ from ..ir.types import carries_derivatives
 from .checkpointing import ENTRIES, chunk_of, in_chunks
 from .draft import Carry, Draft, Given, Loop, nothing, stand_in
 from .hoist import hoisted
+from .late_sums import LateSums
 from .residuals import kept
 from .running_sums import continued
 from .vjp import depending_on, sweep_back
@@ -71,11 +72,15 @@ def _emitted_back(
             starts.append(carry.inside)
     singles = [element.inside for element in draft.elements if element.inside in turn.pulled]
     back.left = [turn.pulled[inside] for inside in singles]
-    _sum_consts(draft, turn, back, starts)
+    count = len(back.left)
+    late = _sum_consts(draft, turn, back, starts)
     if not back.carries and not back.left:
         return [None] * len(wanted)
     outcome = back.emit()
-    found = dict(zip((*starts, *singles), (*outcome.carries[-len(starts) :], *outcome.left), strict=True))
+    found = dict(zip((*starts, *singles), (*outcome.carries, *outcome.left[:count]), strict=True))
+    if late is not None:
+        for const, total in late.totals(outcome.left).items():
+            found[const] = OPERATORS["add"](found[const], total) if const in found else total
     insides = draft.insides[1:]
     lead: list[Value | None] = [None] * (len(wanted) - len(insides))
     flags = wanted[len(lead) :]
@@ -85,9 +90,17 @@ def _emitted_back(
     ]
 
 
-def _sum_consts(draft: Draft, turn: _Turn, back: Draft, starts: list[Value]) -> None:
-    """Let the turns backward sum up the cotangents of what is the same in each."""
-    parts = {const: turn.pulled[const.inside] for const in draft.consts if const.inside in turn.pulled}
+def _sum_consts(draft: Draft, turn: _Turn, back: Draft, starts: list[Value]) -> LateSums | None:
+    """Let the turns backward sum up the cotangents of what is the same in each, or leave them behind to be summed up."""
+    # With a policy memory counts, and a result must not depend on which it is.
+    late = LateSums(back) if "length" in back.params and back.params["policy"] is None else None
+    parts: dict[Given, Value] = {}
+    for const in draft.consts:
+        part = turn.pulled.get(const.inside)
+        if part is not None and late is not None:
+            part = late.take(const, part)
+        if part is not None:
+            parts[const] = part
     sums = [stand_in(const.inside) for const in parts]
     totals = [OPERATORS["add"](so_far, part) for so_far, part in zip(sums, parts.values(), strict=True)]
     afters = [carry.after for carry in back.carries]
@@ -100,6 +113,7 @@ def _sum_consts(draft: Draft, turn: _Turn, back: Draft, starts: list[Value]) -> 
     for const, so_far, total in zip(parts, sums, changed, strict=False):
         back.carries.append(Carry(OPERATORS["zeros_like"](const.outside), so_far, total))
         starts.append(const.inside)
+    return late
 
 
 def _pulled_through(
