@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ..errors import ArgumentError, ConcretizationError, TapeError
+from ..errors import ArgumentError, ConcretizationError, GradtapeError, TapeError
 from ..ir.body import Body
 from ..ir.builder import emit_all, here
 from ..ir.graph import Graph, Literal, Node, Site, Value, extract
@@ -14,6 +14,7 @@ from ..ir.types import aval
 from ..trees import tree_map
 from .contexts import Scope, inside
 from .guards import Abstract, InBody
+from .sites import without_internals
 from .state import any_alive, made_in
 from .variable import Variable
 
@@ -102,6 +103,17 @@ class Traced:
                 if isinstance(error.__cause__, ConcretizationError):
                     raise error.__cause__ from None
                 raise
+            except TypeError as error:
+                if isinstance(error, GradtapeError) or ", traced)" not in str(error):
+                    raise
+                # NumPy asked for an integer and hides why there is none.
+                raise ConcretizationError(
+                    f"a function needs a number, and gets an array in {self._mark.described}: {error}",
+                    where=_line_in(error),
+                    why=self._mark.why,
+                    remedy="shapes and other arguments that are part of the program must not depend on a turn: make what is largest, "
+                    "and choose by np.where",
+                ) from error
             finally:
                 here.site = before
         if any_alive(made_in(self._mark)):
@@ -182,6 +194,17 @@ class Traced:
         nodes = [_moved(node, becomes) for node in self.nodes]
         ends = [self._assigned.get(end, begins[end]) if isinstance(end, Variable) else end for end in outputs]
         return Body(own, nodes, [becomes.get(end, end) for end in ends], name)
+
+
+def _line_in(error: Exception) -> Site | None:
+    """Return the last line of the user's that an error passed."""
+    trace = without_internals(error.__traceback__)
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return None
+    code = trace.tb_frame.f_code
+    return Site(code.co_filename, trace.tb_lineno, code.co_name)
 
 
 def _as_read(leaf: Any) -> Any:

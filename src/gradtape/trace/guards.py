@@ -106,7 +106,7 @@ class Turn(InBody):
     why = "the body of a loop runs once in Python and stands for every turn, and these need not agree"
     instead = (
         "use np.where or gt.cond in place of a branch, gt.while_loop or gt.fori_loop in place of a loop that ends on such a "
-        "value, and index arrays in place of slices"
+        "value, `a & b` in place of `a and b`, gt.constant(np.stack(y))[k] for a list y, and index arrays in place of slices"
     )
     leak_why = (
         "the body of a loop runs once in Python: inside of it an array stands for the values of every turn"
