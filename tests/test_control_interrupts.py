@@ -1,7 +1,5 @@
 """Ctrl-C in loops of kernels."""
 
-
-
 HEAD = """
 import os, signal, threading, time
 import numpy as np

@@ -41,6 +41,8 @@ multiply = elementwise(
     edges=((0.0, 2.0), (inf, 2.0), (inf, 0.0)),
     dtype_samples=NUMBERS + "?",
 )
+
+
 def _by_divisor(z: Value, x: Value, y: Value) -> Value:
     """Return the derivative of a quotient in its divisor; that of a reciprocal needs no other division."""
     return -(z * z) if number_of(x) == 1 else -z / y
