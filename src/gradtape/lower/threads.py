@@ -12,10 +12,12 @@ import ctypes
 import functools
 import os
 import signal
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
 from ..config import config, on_change
-from .host import cpu_features, cpu_name, has_symbol, load_libraries
+from .host import has_symbol
+from .resident import load_resident
 
 RUN_BLOCKS: Final = "gradtape.run_blocks"
 """The symbol of the routine ``void (void (*task)(context, block, scratch), context, blocks, scratch bytes)``."""
@@ -241,7 +243,7 @@ def run_blocks_address() -> int:
     True
     """
     pool = _loaded_pool()
-    address: int = pool["run_blocks"]
+    address = pool["run_blocks"]
     threads = ctypes.c_int64.from_address(pool["threads"])
 
     def set_threads(count: int) -> None:
@@ -287,27 +289,8 @@ def limit_blas(library: str) -> bool:
     return False
 
 
-def _loaded_pool() -> Any:
-    """Compile and load the routines; they stay as long as the process, since threads sleep in them."""
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    load_libraries()
-    target = llvm.Target.from_triple(llvm.get_process_triple())
-    machine = target.create_target_machine(cpu=cpu_name(), features=cpu_features(), reloc="pic", jit=True)
+def _loaded_pool() -> Mapping[str, int]:
     text = _SERIAL
     if has_symbol("pthread_create"):
         text = _STATE + _ALONE + _POOL.replace("SETMASK", str(int(signal.SIG_SETMASK)))
-    module = llvm.parse_assembly(text)
-    module.triple = llvm.get_process_triple()
-    module.data_layout = str(machine.target_data)
-    module.verify()
-    builder = llvm.JITLibraryBuilder().add_object_img(machine.emit_object(module)).add_current_process()
-    for name in ("run_blocks", "reset", "threads"):
-        builder.export_symbol(name)
-    linker = llvm.create_lljit_compiler(machine, use_jit_link=os.name != "nt")
-    tracker = builder.link(linker, RUN_BLOCKS)
-    for kept in (linker, tracker):
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
-    return tracker
+    return load_resident(text, RUN_BLOCKS, ("run_blocks", "reset", "threads"))

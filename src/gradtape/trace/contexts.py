@@ -10,7 +10,7 @@ from typing import Any
 
 from ..ir.graph import Mark, Value
 from .content import Content
-from .guards import Trace
+from .guards import InBody, Trace
 
 
 class Watcher(ABC):
@@ -88,3 +88,8 @@ def trace_below(depth: int) -> tuple[Trace | None, int]:
         if isinstance(context, Trace):
             return context, place
     return None, 0
+
+
+def bodies_around() -> tuple[InBody, ...]:
+    """Return the bodies of loops and branches that are being traced on this thread, the outermost first."""
+    return tuple(context for context in contexts.stack if isinstance(context, InBody))

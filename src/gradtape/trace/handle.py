@@ -17,7 +17,7 @@ from ..ops.indexing import fit_for_write
 from .content import Reading
 from .contexts import scopes
 from .force import compute
-from .guards import mapped_by
+from .guards import abstract_of
 from .instruments import CHECKS, MADE
 from .views import View
 from .waiting import note
@@ -41,7 +41,7 @@ class Handle:
         else:
             self._derived = base.value
             self._hold(value)
-        if config.eager and mapped_by(value) is None:
+        if config.eager and abstract_of(value) is None:
             compute([value])
         if CHECKS:
             MADE.append(weakref.ref(self))
