@@ -9,7 +9,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from ..ir.body import Body
 from ..ir.builder import emit_all
 from ..ir.graph import Node, Value
 from ..ir.op import NDArray, Op
@@ -96,16 +95,6 @@ class Structured(Op):
     ) -> tuple[Value | None, ...]:
         """Do the same: in what a node is linear in, the derivative is the transpose."""
         return tuple(self.pull(node, cotangents, linear))
-
-
-def bodies_of(node: Node) -> list[Body]:
-    """Return the graphs that a node holds."""
-    found: list[Body] = []
-    for param in node.params.values():
-        found.extend(
-            [part for part in (param if isinstance(param, tuple) else (param,)) if isinstance(part, Body)]
-        )
-    return found
 
 
 class Barrier(Op):

@@ -29,9 +29,7 @@ from ..loops.ir import (
     const,
 )
 from ..loops.splice import Splicer
-from ..passes.pipeline import optimise
 from ..passes.rewrite import closed, with_outputs
-from ..passes.split_complex import split_complex
 from ..transforms.control import Repeat, Scan, Switch
 from ..transforms.control import While as WhileOp
 from .roots import Root, base_of_view, flat
@@ -96,8 +94,8 @@ def lower_body(builder: Builder, graph: Graph, carried: dict[int, int]) -> _Body
         The outputs that become inputs of the next turn, by these inputs.
     """
     prefix = builder.fresh("b") + "_"
-    traced = split_complex(closed(graph))
-    plan = schedule(optimise(traced), traced, carried, prefix)
+    traced = closed(graph)
+    plan = schedule(traced, traced, carried, prefix)
     inner = builder.within(plan.by_value, plan.sources)
     inner.block(plan.top)
     collapse(inner.body)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from ..ir.body import bodies_of
 from ..ir.graph import Graph
 from ..ir.types import Aval
-from ..kinds.control import bodies_of
 from ..loops.batch import batch_rows
 from ..loops.collapse import collapse
 from ..loops.ir import Program

@@ -8,6 +8,7 @@ from ..ir.graph import OPERATORS, Graph, Node, Value, literal, number_of
 from ..ir.types import INT64
 from ..kinds.operands import broadcast_to
 from ..transforms.call import inlined
+from ..transforms.checkpointing import chunk_of, in_chunks
 from ..transforms.control import Scan, Switch
 from .rewrite import rewrite
 
@@ -19,8 +20,11 @@ def reform_loops(graph: Graph) -> Graph:
 
 def _reformed(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
     if isinstance(node.op, Scan):
-        length = node.params["length"]
-        return None if length > 1 else _few_turns(node, inputs)
+        length, policy = node.params["length"], node.params["policy"]
+        chunk = chunk_of(length, policy)
+        if length > 0 and chunk is not None:
+            return node.op.outs(in_chunks(node.op.opened(node.copy(inputs)), chunk))
+        return _few_turns(node, inputs) if length == 0 or (length == 1 and policy is None) else None
     if isinstance(node.op, Switch):
         number = number_of(inputs[0])
         if number is not None:

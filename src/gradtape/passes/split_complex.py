@@ -8,19 +8,21 @@ from typing import Any, Final
 import numpy as np
 
 from ..errors import LoweringError
-from ..ir.body import Body
+from ..ir.body import Body, bodies_of
 from ..ir.builder import at, emit, emit_all
 from ..ir.graph import Graph, Literal, Node, Value, extract, literal
 from ..ir.types import aval
 from ..kinds.accumulate import Accumulate
 from ..kinds.contract import Contract
-from ..kinds.control import Barrier, Structured, barrier, bodies_of
+from ..kinds.control import Barrier, barrier
 from ..kinds.elementwise import Elementwise
 from ..kinds.index_map import IndexMap
 from ..kinds.join import Join
 from ..kinds.operands import broadcast_to
 from ..ops.join import join
 from ..ops.shape import reshape, slice_
+from ..transforms.control import Switch, While
+from ..transforms.draft import close
 from .complex_formulas import FORMULAS, Parts, part_dtype
 from .complex_inverses import INVERSES
 from .complex_products import contracted
@@ -46,7 +48,7 @@ def split_complex(graph: Graph) -> Graph:
         For what has no formula in parts.
     """
     whole = open_custom_calls(inline_calls(graph))
-    if not _has_complex(whole):
+    if not (any(map(is_complex, (*graph.constants(), *whole.outputs))) or _holds_complex(whole)):
         return graph
     split = _Split()
     inputs = [split.source(value) for value in (*graph.inputs, *graph.constants())]
@@ -61,17 +63,12 @@ def split_complex(graph: Graph) -> Graph:
     return Graph(inputs, nodes, outputs, graph.name, guards)
 
 
-def _has_complex(graph: Graph) -> bool:
-    """Return whether complex numbers occur in a graph, or in a graph that one of its nodes holds."""
+def _holds_complex(graph: Graph) -> bool:
+    """Return whether there are complex numbers in a graph or in the bodies that it holds."""
     made = [value for node in graph.nodes for value in node.outs]
-    if any(map(is_complex, (*graph.inputs, *graph.constants(), *made, *graph.outputs))):
+    if any(map(is_complex, (*graph.inputs, *made))):
         return True
-    return any(
-        _has_complex(body)
-        for node in graph.nodes
-        if isinstance(node.op, Structured)
-        for body in bodies_of(node)
-    )
+    return any(_holds_complex(body) for node in graph.nodes for body in bodies_of(node))
 
 
 def is_complex(value: Value) -> bool:
@@ -117,7 +114,7 @@ class _Split:
 
     def node(self, node: Node) -> None:
         """Enter what the outputs of a node become."""
-        if isinstance(node.op, Structured):
+        if any(map(_holds_complex, bodies_of(node))):
             self._structured(node)
             return
         if not any(map(is_complex, (*node.inputs, *node.outs))):
@@ -136,14 +133,51 @@ class _Split:
             self._parts[out] = (_shaped(result[0], out), _shaped(result[1], out))
 
     def _structured(self, node: Node) -> None:
-        """Split the bodies: their inputs and outputs are in parts as those of a graph are."""
-        inputs = [self.output(value) for value in node.inputs]
-        params = {name: _split_bodies(param) for name, param in node.params.items()}
-        for out, made in zip(node.outs, emit_all(node.op, inputs, **params), strict=True):
-            if is_complex(out):
-                self._parts[out] = (_part(made, 0), _part(made, 1))
+        """Split the bodies of a loop or a branch as well; carries of complex numbers become two carries."""
+        params = node.params
+        first = bodies_of(node)[0]
+        lead = len(node.inputs) - len(first.inputs) + (0 if isinstance(node.op, Switch) else 1)
+        inner = first.inputs[len(first.inputs) - len(node.inputs) + lead :]
+        flags = [*[False] * lead, *map(is_complex, inner)]
+        groups = [
+            self.parts(value) if flag else (self.value(value),)
+            for value, flag in zip(node.inputs, flags, strict=True)
+        ]
+        changed = {name: _split_param(param) for name, param in params.items()}
+        left = list(map(is_complex, first.outputs))
+        if not isinstance(node.op, Switch):
+            consts, carries = params["consts"], params["carries"]
+            counts = [len(group) for group in groups[lead:]]
+            changed["consts"] = sum(counts[:consts])
+            changed["carries"] = sum(counts[consts : consts + carries])
+            if isinstance(node.op, While):
+                left.insert(carries, False)
+        made = iter(emit_all(node.op, [value for group in groups for value in group], **changed))
+        for out, flag in zip(node.outs, left, strict=True):
+            if flag:
+                self._parts[out] = (next(made), next(made))
             else:
-                self._becomes[out] = made
+                self._becomes[out] = next(made)
+
+    def body(self, body: Body) -> Body:
+        """Return a body of the parts."""
+        inputs: list[Value] = []
+        for value in body.inputs:
+            if is_complex(value):
+                parts = tuple(Value(aval(value.shape, part_dtype(value.dtype))) for _ in range(2))
+                self._parts[value] = (parts[0], parts[1])
+                inputs += parts
+            else:
+                inputs.append(value)
+        whole = open_custom_calls(inline_calls(body))
+        for node in whole.nodes:
+            with at(node.site):
+                self.node(node)
+        outputs: list[Value] = []
+        for value in whole.outputs:
+            parts_ = self.parts(value) if is_complex(value) else (self.value(value),)
+            outputs += [_shaped(part, value) for part in parts_]
+        return close(inputs, outputs)
 
     def _barrier(self, node: Node) -> None:
         kept: int = node.params["kept"]
@@ -183,12 +217,12 @@ class _Split:
         return emit(node.op, inputs, **node.params)
 
 
-def _split_bodies(param: Any) -> Any:
-    """Return a parameter of a loop or branch with its graphs in real numbers."""
+def _split_param(param: Any) -> Any:
     if isinstance(param, Body):
-        split = split_complex(param)
-        return param if split is param else Body(split.inputs, split.nodes, split.outputs, split.name)
-    return tuple(map(_split_bodies, param)) if isinstance(param, tuple) else param
+        return _Split().body(param)
+    if isinstance(param, tuple) and param and isinstance(param[0], Body):
+        return tuple([_Split().body(body) for body in param])
+    return param
 
 
 def _part(flat: Value, which: int) -> Value:
