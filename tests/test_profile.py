@@ -34,7 +34,7 @@ def loss(x: Any, w: Any) -> Any:
     return total / 2
 
 
-def only(report: gt.inspect.Profile, name: str) -> FunctionFigures:
+def only(report: gt.inspect.Report, name: str) -> FunctionFigures:
     (found,) = [function for function in report.functions if function.name == name]
     return found
 

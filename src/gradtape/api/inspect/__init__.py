@@ -1,7 +1,8 @@
 """Looking inside of compiled functions: their forms from graph to assembly, why they are as they are, and where the time goes."""
 
-from .profiles import Profile as Profile
+from .profiles import Report as Report
 from .profiles import profile as profile
+from .views import Text as Text
 from .views import asm as asm
 from .views import explain as explain
 from .views import graph as graph

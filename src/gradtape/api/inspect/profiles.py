@@ -33,7 +33,7 @@ ORDERS: Final[dict[Order, str]] = {
 _starting: Final = threading.Lock()
 
 
-class Profile:
+class Report:
     """Where the time of compiled functions went; made by `gradtape.inspect.profile`.
 
     It prints itself as a table of functions, followed by the loop nests of each with the lines that they compute. In a notebook the
@@ -67,7 +67,7 @@ class Profile:
         self._begin = Moment(0, 0)
         self._functions: list[FunctionFigures] = []
 
-    def __enter__(self) -> Profile:
+    def __enter__(self) -> Report:
         if self.seconds:
             raise ArgumentError(
                 "this profile has been taken already",
@@ -149,7 +149,7 @@ class Profile:
         return sorted(found, key=lambda function: -function.seconds)
 
 
-def profile(function: Callable[..., Any] | None = None, /, *args: Any, **kwargs: Any) -> Profile:
+def profile(function: Callable[..., Any] | None = None, /, *args: Any, **kwargs: Any) -> Report:
     """Show where the time of compiled functions goes: kernels and their loops, calls, traces, compiling.
 
     Without arguments it is a context manager, and what runs inside is profiled, in all threads. With a function it profiles one call.
@@ -163,8 +163,8 @@ def profile(function: Callable[..., Any] | None = None, /, *args: Any, **kwargs:
 
     Returns
     -------
-    Profile
-        Prints itself; `Profile.to_dict` has the figures.
+    Report
+        Prints itself; `Report.to_dict` has the figures.
 
     Raises
     ------
@@ -174,7 +174,7 @@ def profile(function: Callable[..., Any] | None = None, /, *args: Any, **kwargs:
     Notes
     -----
     While a profile is taken, other machine code answers the calls of compiled functions: it reads the processor's clock around each
-    loop nest. It is compiled when a function is first called; what that takes is in `Profile.profiling` and in no other figure.
+    loop nest. It is compiled when a function is first called; what that takes is in `Report.profiling` and in no other figure.
     Without a profile compiled functions run as ever. Times within a nest cannot be told apart; they are shared out among its lines by
     what their ops cost.
 
@@ -187,7 +187,7 @@ def profile(function: Callable[..., Any] | None = None, /, *args: Any, **kwargs:
     >>> report.functions[0].name, report.functions[0].traces
     ('grad(<lambda>)', 1)
     """
-    taken = Profile()
+    taken = Report()
     if function is not None:
         if not callable(function):
             raise ArgumentError(

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ...errors import ArgumentError
-from .profiles import ORDERS, Order, Profile
+from .profiles import ORDERS, Order, Report
 
 __all__ = ["ORDERS", "run_profiled"]
 
@@ -56,17 +56,25 @@ def run_profiled(
     except ArgumentError as error:
         print(error, file=sys.stderr)
         return USAGE
-    profile = Profile()
+    profile = Report()
     with profile:
         status = _status_of(run)
         _wait_for_threads()
     text = json.dumps(profile.to_dict(), indent=2) if as_json else profile.text(order)
-    sys.stdout.flush()
     if output is None:
-        print(text)
+        _print(text)
     else:
         Path(output).write_text(text + "\n", encoding="utf-8")
     return status
+
+
+def _print(text: str) -> None:
+    """Print what a terminal can show of a text; nobody may be reading any more (``| head``)."""
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        print(text.encode(encoding, "replace").decode(encoding), flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _check_output(output: str | None) -> None:
