@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Final, TypeAlias
 
 from ..loops.affine import affine, interval
 from ..loops.batch import walk
-from ..loops.ir import Buffer, Call, For, Load, Program, Store
+from ..loops.ir import Buffer, Call, For, Load, Program, Statement, Store
 from .blocks import emit_blocks
 from .emit import FunctionEmitter, Module
 from .free import Free, free_names
@@ -15,8 +17,14 @@ from .instructions import memory_type, register_type
 
 KERNEL: Final = "kernel"
 
+Accompaniment: TypeAlias = Callable[[FunctionEmitter, Statement], AbstractContextManager[None]]
 
-def emit_module(program: Program, offsets: dict[Buffer, int]) -> Module:
+
+def _nothing(kernel: FunctionEmitter, statement: Statement) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+def emit_module(program: Program, offsets: dict[Buffer, int], accompany: Accompaniment = _nothing) -> Module:
     """Return the module whose function `kernel` runs the program.
 
     Parameters
@@ -25,6 +33,8 @@ def emit_module(program: Program, offsets: dict[Buffer, int]) -> Module:
         The loops.
     offsets : dict of Buffer to int
         Where the scratch buffers stand in the workspace.
+    accompany : callable, optional
+        Appends to the kernel what comes before and after each statement of the program.
     """
     module = Module()
     pointers = {buffer: f"%{buffer.name}" for buffer in (*program.inputs, *program.outputs, *program.scratch)}
@@ -37,10 +47,11 @@ def emit_module(program: Program, offsets: dict[Buffer, int]) -> Module:
         kernel.entry.append("  %bad.slot = alloca i1")
         kernel.entry.append("  store i1 false, ptr %bad.slot")
     for number, statement in enumerate(program.body):
-        if isinstance(statement, For):
-            _nest(module, kernel, statement, nests[statement], f"nest{number}")
-        else:
-            kernel.statement(statement)
+        with accompany(kernel, statement):
+            if isinstance(statement, For):
+                _nest(module, kernel, statement, nests[statement], f"nest{number}")
+            else:
+                kernel.statement(statement)
     if wraps:
         bad = kernel.bind("load i1, ptr %bad.slot")
         kernel.line(f"ret i32 {kernel.bind(f'select i1 {bad}, i32 -1, i32 0')}")

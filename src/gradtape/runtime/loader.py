@@ -7,9 +7,9 @@ import functools
 import os
 import struct
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -110,7 +110,7 @@ class LoadedModule:
             builder.import_symbol(name, address)
         self._linker, name = linkers.take()
         self._tracker = builder.link(self._linker, name)
-        self._call = _KERNEL(self._tracker[kernel])
+        self._call: Callable[[bytes, bytes, int | None], int] = _KERNEL(self._tracker[kernel])
         self.size = len(object_code)
 
     def address(self, symbol: str) -> int:
@@ -119,13 +119,19 @@ class LoadedModule:
         return address
 
 
+class KernelCode(Protocol):
+    """What has a kernel that can be called from Python."""
+
+    _call: Callable[[bytes, bytes, int | None], int]
+
+
 @functools.cache
 def _pointer_list(length: int) -> struct.Struct:
     return struct.Struct(f"{length}P")
 
 
 def call_flat(
-    loaded: LoadedModule,
+    loaded: KernelCode,
     inputs: Sequence[npt.NDArray[Any]],
     outputs: Sequence[npt.NDArray[Any]],
     workspace: npt.NDArray[Any] | None = None,
@@ -134,8 +140,8 @@ def call_flat(
 
     Parameters
     ----------
-    loaded : LoadedModule
-        The kernel.
+    loaded : KernelCode
+        The kernel, usually a `LoadedModule`.
     inputs, outputs : sequence of ndarray
         C-contiguous, aligned, native arrays of the kernel's dtypes and shapes, in the kernel's order. Nothing
         is checked.

@@ -6,6 +6,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from ..ir.builder import here
 from ..ir.graph import Graph, Literal, Value, extract
 from ..ir.op import NDArray
 from ..kinds.operands import as_value
-from ..runtime.program import GuardMiss, Program, program_for
+from ..runtime.program import ACTIVE, GuardMiss, Program, program_for
 from ..trees import TreeSpec, flatten
 from .array import Array
 from .contexts import Scope, inside
@@ -86,6 +87,13 @@ class Specialisation:
         if self._program is None:
             self._program = program_for(self.graph, None if self.native is None else self.native.form)
         return self._program
+
+    @property
+    def is_native(self) -> bool:
+        """Return whether machine code can serve calls without Python, and has been made."""
+        return (
+            self.native is not None and self._program is not None and self._program.kernel.loaded is not None
+        )
 
     def run(self, arrays: list[NDArray]) -> Any:
         """Run the program; raise GuardMiss where Python would have seen something else."""
@@ -246,7 +254,8 @@ class CallSite:
         self.traces += 1
         trace = Trace(f"the jitted function {self.name!r}")
         leaves, trace.inputs = call.placeholders(trace)
-        with inside(trace, Scope()):
+        profiler = ACTIVE.profiler
+        with inside(trace, Scope()), nullcontext() if profiler is None else profiler.tracing(self):
             try:
                 return self._specialise(call, trace, leaves), made_in(trace)
             finally:

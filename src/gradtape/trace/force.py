@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +16,7 @@ from ..ir.graph import RELEASED, Graph, Node, Value, extract
 from ..ir.op import NDArray
 from ..ir.types import FLOAT64, aval
 from ..kinds.registry import ROWS
-from ..runtime.program import repeated_program
+from ..runtime.program import ACTIVE, repeated_program
 from ..transforms.call import Call
 from .contexts import scopes
 from .guards import mapped_by
@@ -49,6 +50,14 @@ def force(values: Sequence[Value]) -> list[NDArray]:
 
 def compute(values: Sequence[Value]) -> list[NDArray]:
     """Return what `force` returns, unchecked."""
+    profiler = ACTIVE.profiler
+    if profiler is None or all(value.data is not None for value in values):
+        return _computed(values)
+    with profiler.forcing(user_site()):
+        return _computed(values)
+
+
+def _computed(values: Sequence[Value]) -> list[NDArray]:
     pending = [value for value in values if value.data is None]
     if pending:
         nodes, leaves = extract(pending)
@@ -78,7 +87,9 @@ def compute(values: Sequence[Value]) -> list[NDArray]:
         compiled = config.jit and not CHECKS
         program = repeated_program(graph, at_once=_is_worth_it(nodes)) if compiled else None
         if program is None:
-            _interpret(nodes)
+            profiler = ACTIVE.profiler
+            with nullcontext() if profiler is None else profiler.interpreting(nodes):
+                _interpret(nodes)
         else:
             for value, array in zip(kept, program.run(arrays), strict=True):  # type: ignore[arg-type]
                 value.data = array
