@@ -12,7 +12,7 @@ from .host import cpu_features, cpu_name, load_libraries
 __all__ = ["load_permanently"]
 
 
-def load_permanently(text: str, exported: Sequence[str], name: str) -> Any:
+def load_permanently(text: str, exported: Sequence[str], name: str, *, effort: int = 2) -> Any:
     """Compile and load a module that stays as long as the process, since others hold addresses in it.
 
     Parameters
@@ -23,6 +23,8 @@ def load_permanently(text: str, exported: Sequence[str], name: str) -> Any:
         The names whose addresses are wanted.
     name : str
         What the library is called.
+    effort : int, optional
+        How hard LLVM optimises, 0 to 3.
 
     Returns
     -------
@@ -35,9 +37,8 @@ def load_permanently(text: str, exported: Sequence[str], name: str) -> Any:
     llvm.initialize_native_asmprinter()
     load_libraries()
     target = llvm.Target.from_triple(llvm.get_process_triple())
-    # Nothing in them is hot, and optimising takes 10 ms.
     machine = target.create_target_machine(
-        cpu=cpu_name(), features=cpu_features(), opt=0, reloc="pic", jit=True
+        cpu=cpu_name(), features=cpu_features(), opt=effort, reloc="pic", jit=True
     )
     module = llvm.parse_assembly(text)
     module.triple = llvm.get_process_triple()

@@ -140,7 +140,9 @@ nothing:
   ret ptr null
 }
 
-; Starts differ by some cache lines: arrays that begin at the same place of a page get in each other's way.
+; Starts differ by some cache lines: arrays that begin at the same place of a page get in each other's way. They
+; lie before the end of a page: a result that began a few lines further into a page than what it is made of would
+; have each load wait for a store to the same place of another page.
 ; In front of the data stand the block and its size.
 define internal ptr @allocate(ptr %context, i64 %bytes) nounwind {
 entry:
@@ -169,9 +171,9 @@ advise:
 ready:
   %block = phi ptr [ %waiting, %look ], [ %new, %check ], [ %new, %advise ]
   %colour = atomicrmw add ptr @colour, i64 1 monotonic
-  %line = urem i64 %colour, 12
+  %line = urem i64 %colour, 6
   %step = mul i64 %line, 320
-  %skip = add i64 %step, 64
+  %skip = sub i64 4032, %step
   %data = getelementptr i8, ptr %block, i64 %skip
   %block_at = getelementptr i8, ptr %data, i64 -16
   store ptr %block, ptr %block_at
@@ -305,7 +307,8 @@ class _Pool:
             "ADVISE": "true" if advise else "false",
         }.items():
             text = text.replace(word, number)
-        found = load_permanently(text, ("handler", "limit", "kept", "trim"), "gradtape.results")
+        # Nothing in it is hot, and optimising takes 10 ms.
+        found = load_permanently(text, ("handler", "limit", "kept", "trim"), "gradtape.results", effort=0)
         make = ctypes.pythonapi.PyCapsule_New
         make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
         self.handler = make(found["handler"], _CAPSULE, None)
