@@ -47,6 +47,7 @@ _SETTINGS: Final[Mapping[str, _Setting]] = {
     "num_threads": _Setting(1, "threads that one kernel may use", minimum=1),
     "progress": _Setting(True, "show progress bars"),
     "full_traceback": _Setting(False, "keep the frames of gradtape itself in tracebacks"),
+    "result_pool": _Setting(2**28, "bytes of freed large results kept for the next call", minimum=0),
     "memory_cache": _Setting(512, "compiled programs kept in memory", minimum=1),
 }
 
@@ -82,6 +83,7 @@ class Config:
     trace_limit: int
     num_threads: int
     progress: bool
+    result_pool: int
     memory_cache: int
 
     __slots__ = tuple(_SETTINGS)

@@ -21,6 +21,7 @@ from .engine import compile_object
 from .entry import NativeFunction, add_entry, bind, load
 from .interpret import compute_values, missed_guards
 from .loader import KernelCode, LoadedModule, call_flat
+from .result_pool import empty_results
 from .signature import ArraySpec, ScalarSpec, Signature, StaticSpec, Structure
 
 
@@ -154,7 +155,7 @@ class Program:
         kernel = self.kernel
         if loaded is None:
             return self._interpret(arrays)
-        outputs = [np.empty(value.shape, value.dtype) for value in self.graph.outputs]
+        outputs = empty_results([(value.shape, value.dtype) for value in self.graph.outputs])
         scratch = self._scratch.pop() if self._scratch else _aligned(kernel.workspace)
         # What the interpreter computed may be a view.
         inputs = [array if array.flags.c_contiguous else np.ascontiguousarray(array) for array in arrays]
