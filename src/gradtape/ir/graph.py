@@ -38,14 +38,17 @@ class Mark:
     ----------
     over : bool
         Whether nobody will ask again how the marked values came to be.
+    log : object
+        What is remembered for explanations.
     recorded_by : int or None
         The thread whose nodes are followed now, `ANY` for all, None for none.
     """
 
-    __slots__ = ("__weakref__", "_active", "_thread", "over", "recorded_by")
+    __slots__ = ("__weakref__", "_active", "_thread", "log", "over", "recorded_by")
 
     def __init__(self, thread: int | None = None) -> None:
         self.over = False
+        self.log: Any = None
         self._thread = thread
         self.recording = True
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import NotDifferentiableError
 from ..ir.fingerprint import fingerprint
-from ..ir.graph import Graph, Node, Value
+from ..ir.graph import NO_PARAMS, Graph, Node, Value, merge_marks
 from ..ir.op import NDArray, Op
 from ..ir.types import Aval
 from .jvp import jvp
@@ -31,6 +31,14 @@ class Call(Op):
         self.graph = graph
         self.run = run
         self._types = tuple(output.aval for output in graph.outputs)
+
+    def appended(self, inputs: Sequence[Value], site: Any) -> tuple[Node, list[Value]]:
+        """Append a call, and return its node and its outputs."""
+        node = Node(self, tuple(inputs), NO_PARAMS, site)
+        marks = merge_marks(inputs)
+        outs = [Value(type_, node, index, None, marks) for index, type_ in enumerate(self._types)]
+        node.outs = tuple(outs)
+        return node, outs
 
     def infer(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
         return self._types
