@@ -411,40 +411,33 @@ def extract(
     leaves : list of Value
         The values at which the walk stopped other than `inputs` and literals, in the order met.
     """
-    known = _has_data if stop is None else stop
     seen: set[Value] = set(inputs)
     leaves: list[Value] = []
     nodes: list[Node] = []
     done: set[Node] = set()
+    stack: list[Value | Node] = []
     for output in outputs:
-        stack: list[tuple[Value | None, Node | None]] = [(output, None)]
+        stack.append(output)
         while stack:
-            value, finished = stack.pop()
-            if finished is not None:
-                if finished not in done:
-                    done.add(finished)
-                    nodes.append(finished)
+            item = stack.pop()
+            if type(item) is Node:  # its inputs have been visited
+                if item not in done:
+                    done.add(item)
+                    nodes.append(item)
                 continue
-            assert value is not None
-            if value in seen:
+            assert isinstance(item, Value)
+            if item in seen:
                 continue
-            node = value.node
-            if node is None or known(value):
-                seen.add(value)
-                if not isinstance(value, Literal):
-                    leaves.append(value)
-                continue
-            seen.add(value)
-            if node in done:
-                continue
-            stack.append((None, node))
-            operands = node.inputs if follow is None else follow(node)
-            stack.extend([(operand, None) for operand in reversed(operands) if operand not in seen])
+            seen.add(item)
+            node = item.node
+            if node is None or (item.data is not None if stop is None else stop(item)):
+                if not isinstance(item, Literal):
+                    leaves.append(item)
+            elif node not in done:
+                stack.append(node)
+                operands = node.inputs if follow is None else follow(node)
+                stack.extend([operand for operand in reversed(operands) if operand not in seen])
     return nodes, leaves
-
-
-def _has_data(value: Value) -> bool:
-    return value.data is not None
 
 
 def literal(number: Any, dtype: np.dtype[Any] | None = None) -> Literal:

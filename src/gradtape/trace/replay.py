@@ -14,7 +14,7 @@ from ..ir.graph import Graph, Literal, Mark, Value, extract, literal
 from ..ir.op import NDArray
 from ..kinds.operands import broadcast_to
 from ..runtime.program import Program, program_for
-from ..transforms.call import Call, inlined
+from ..transforms.call import Call, without_data
 from ..transforms.observers import OBSERVERS
 from ..transforms.rows import Rows, with_rows
 from ..transforms.vjp import vjp
@@ -181,10 +181,8 @@ def _template(
     parts = [_parts(gradient) for gradient in pulled]
     outputs = [*targets, *[value for values in parts for value in values]]
     nodes, _ = extract(outputs, inputs, lambda value: value.node is None)
-    fresh = [Value(value.aval) for value in inputs]
-    copies = inlined(Graph(inputs, nodes, outputs), fresh)
-    inner, _ = extract(copies, fresh, lambda value: value.node is None)
-    call = Call(graph := Graph(fresh, inner, copies, "gradient"), _Lazily(graph).run)
+    graph = without_data(Graph(inputs, nodes, outputs, "gradient"))
+    call = Call(graph, _Lazily(graph).run)
     return Template(call, tuple(map(len, parts)))
 
 

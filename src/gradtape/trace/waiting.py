@@ -44,8 +44,8 @@ def left_alone() -> Iterator[None]:
         waiting.left_alone = before
 
 
-def followers(nodes: Sequence[Node]) -> list[Value]:
-    """Return the waiting values that are computed from what `nodes` compute, if they can be computed now.
+def followers(nodes: Sequence[Node], asked: Sequence[Value]) -> list[Value]:
+    """Return the waiting values, other than those asked for, that are computed from what `nodes` compute, if they can be computed now.
 
     In a training loop the next weights wait while the loss is looked at. Computed along with it, they need no gradients to be stored
     for later, and a step is one program, as it is in a jitted function.
@@ -58,9 +58,9 @@ def followers(nodes: Sequence[Node]) -> list[Value]:
         if (handle := reference()) is not None and (value := handle.pending()) is not None
     ]
     waiting.handles = deque([reference for reference, _ in noted], MANY)
-    if not noted:
+    pending = dict.fromkeys([value for _, value in noted if value not in asked])
+    if not pending:
         return []
-    pending = list(dict.fromkeys(value for _, value in noted))
     reached = {out for node in nodes for out in node.outs}
     own = set(reached)
     more, leaves = extract(pending, own)
