@@ -78,14 +78,14 @@ def _computed(values: Sequence[Value]) -> list[NDArray]:
                     why="inside @gt.jit an array stands for the values of every later call; it has none of its own",
                     remedy="return it from the function instead of storing it outside",
                 )
-        if not scopes() and (more := followers(nodes)):
+        if (more := followers(nodes, pending)) and not scopes():
             pending = [*pending, *more]
             nodes, leaves = extract(pending)
         kept = dict.fromkeys([*pending, *_needed_elsewhere(nodes)])
         graph = Graph(leaves, nodes, tuple(kept), "tape")
         arrays = [leaf.data for leaf in leaves]
         compiled = config.jit and not CHECKS
-        program = repeated_program(graph, at_once=_is_worth_it(nodes)) if compiled else None
+        program = repeated_program(graph, at_once=lambda: _is_worth_it(nodes)) if compiled else None
         if program is None:
             profiler = ACTIVE.profiler
             with nullcontext() if profiler is None else profiler.interpreting(nodes):
