@@ -115,5 +115,7 @@ def _built(graph: Graph) -> tuple[Program, Schedule, Builder]:
     builder = Builder(plan.by_value, plan.sources)
     builder.block(plan.top)
     collapse(builder.body)
-    program = Program(graph.name, plan.inputs, plan.outputs, plan.scratch, builder.body)
+    scratch = [*plan.scratch, *builder.scratch]
+    program = Program(graph.name, plan.inputs, plan.outputs, scratch, builder.body)
+    plan.explain.extend(builder.notes)
     return split_rows(batch_rows(program)), plan, builder

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..config import config
 from ..errors import CompileWarning, LoweringError, warn
+from ..ir.evaluate import compute_values
 from ..ir.fingerprint import fingerprint, structure
 from ..ir.graph import Graph, Node
 from ..ir.op import NDArray
@@ -20,7 +21,7 @@ from ..transforms.call import without_data
 from .cache import CachedObject, MemoryCache, cached_object
 from .engine import compile_object
 from .entry import NativeFunction, add_entry, bind, load
-from .interpret import compute_values, missed_guards
+from .interpret import missed_guards
 from .loader import KernelCode, LoadedModule, call_flat
 from .result_pool import empty_results
 from .scratch import give_back, take
