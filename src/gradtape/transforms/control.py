@@ -7,18 +7,27 @@ turn to turn (`carries`), and this turn's elements. The body returns the next ca
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 
-from ..errors import NotDifferentiableError, ShapeError
+from ..errors import ShapeError
 from ..ir.body import Body
 from ..ir.builder import emit_all
 from ..ir.evaluate import compute_outputs
-from ..ir.graph import Node, Value
+from ..ir.graph import OPERATORS, Node, Value
 from ..ir.op import NDArray
 from ..ir.types import INT64, Aval, aval
 from ..kinds.control import Structured
+from .branches import pull_switch, push_switch
+from .control_jvp import push_loop
+from .control_pull import pull_loop
+from .draft import Carry, Draft, Given, Loop, Outcome, Parts, stand_in, substituted
+
+T = TypeVar("T")
+
+Policy: TypeAlias = str | int | tuple[str, int] | None
+"""What a scan keeps for its gradient: see `Scan`."""
 
 STACK: Final = aval((), np.dtype(object))
 """What a loop of unknown length leaves behind, or takes up: one element per turn, however many there are.
@@ -42,7 +51,7 @@ def element_of(stacked: Aval) -> Aval:
     return aval(stacked.shape[1:], stacked.dtype)
 
 
-class Scan(Structured):
+class Scan(Loop):
     """A loop of known length over the elements of arrays.
 
     Inputs: consts, initial carries, arrays with the loop's axis in front. Outputs: final carries, and what the turns left
@@ -58,6 +67,7 @@ class Scan(Structured):
         arrays: Sequence[Value],
         length: int,
         reverse: bool = False,
+        policy: Policy = None,
     ) -> tuple[Value, ...]:
         return emit_all(
             self,
@@ -65,6 +75,7 @@ class Scan(Structured):
             body=body,
             length=length,
             reverse=reverse,
+            policy=policy,
             consts=len(consts),
             carries=len(carries),
         )
@@ -94,15 +105,44 @@ class Scan(Structured):
         return (*carried, *left)
 
     def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
-        raise NotDifferentiableError("no rule yet", where=node.site)
+        return push_loop(self, node, tangents)
 
     def pull(
         self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
     ) -> Sequence[Value | None]:
-        raise NotDifferentiableError("no rule yet", where=node.site)
+        return pull_loop(self, node, cotangents, wanted)
+
+    def opened(self, node: Node) -> Draft:
+        params = {key: node.params[key] for key in ("length", "reverse", "policy")}
+        return _opened(self, node, params, node.inputs)
+
+    def assembled(self, draft: Draft, parts: Parts) -> Outcome:
+        params = draft.params
+        outs = self(
+            parts.body,
+            parts.consts,
+            parts.starts,
+            parts.elements,
+            params["length"],
+            params["reverse"],
+            params["policy"],
+        )
+        return Outcome(*self.parted(outs, len(parts.starts)))
+
+    def turned(self, draft: Draft, count: Value | None) -> Draft:
+        params = {**draft.params, "reverse": not draft.params["reverse"]}
+        return Draft(self, params, draft.index)
+
+    def arranged(
+        self, carries: Sequence[Value | None], left: Sequence[Value | None]
+    ) -> tuple[Value | None, ...]:
+        return (*carries, *left)
+
+    def parted(self, outs: Sequence[T], carries: int) -> tuple[Sequence[T], Sequence[T], T | None]:
+        return outs[:carries], outs[carries:], None
 
 
-class While(Structured):
+class While(Loop):
     """A loop that turns as long as a condition on its consts and carries holds, at most `limit` times where that is a number.
 
     Inputs: consts, initial carries. Outputs: final carries, the number of turns, and a stack for each thing that the turns left behind.
@@ -156,15 +196,38 @@ class While(Structured):
         return (*carried, np.asarray(turn), *map(_boxed, stacks))
 
     def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
-        raise NotDifferentiableError("no rule yet", where=node.site)
+        return push_loop(self, node, tangents)
 
     def pull(
         self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
     ) -> Sequence[Value | None]:
-        raise NotDifferentiableError("no rule yet", where=node.site)
+        return pull_loop(self, node, cotangents, wanted)
+
+    def opened(self, node: Node) -> Draft:
+        draft = _opened(self, node, {"limit": node.params["limit"]}, node.inputs)
+        condition: Body = node.params["condition"]
+        becomes = dict(zip(condition.inputs, node.params["body"].inputs, strict=True))
+        (draft.test,) = substituted(condition.outputs, becomes)
+        return draft
+
+    def assembled(self, draft: Draft, parts: Parts) -> Outcome:
+        assert parts.condition is not None
+        outs = self(parts.condition, parts.body, parts.consts, parts.starts, draft.params["limit"])
+        return Outcome(*self.parted(outs, len(parts.starts)))
+
+    def turned(self, draft: Draft, count: Value | None) -> Draft:
+        return Draft(repeat, {"reverse": True}, draft.index, count=count)
+
+    def arranged(
+        self, carries: Sequence[Value | None], left: Sequence[Value | None]
+    ) -> tuple[Value | None, ...]:
+        return (*carries, None, *left)
+
+    def parted(self, outs: Sequence[T], carries: int) -> tuple[Sequence[T], Sequence[T], T | None]:
+        return outs[:carries], outs[carries + 1 :], outs[carries]
 
 
-class Repeat(Structured):
+class Repeat(Loop):
     """A loop that turns a number of times known only when it runs, over the elements of stacks.
 
     Inputs: the number of turns, consts, initial carries, stacks. Outputs: final carries, and a stack for each thing that
@@ -214,12 +277,35 @@ class Repeat(Structured):
         return (*carried, *map(_boxed, left))
 
     def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
-        raise NotDifferentiableError("no rule yet", where=node.site)
+        return push_loop(self, node, tangents)
 
     def pull(
         self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
     ) -> Sequence[Value | None]:
-        raise NotDifferentiableError("no rule yet", where=node.site)
+        return pull_loop(self, node, cotangents, wanted)
+
+    def opened(self, node: Node) -> Draft:
+        draft = _opened(self, node, {"reverse": node.params["reverse"]}, node.inputs[1:])
+        draft.count = node.inputs[0]
+        return draft
+
+    def assembled(self, draft: Draft, parts: Parts) -> Outcome:
+        assert draft.count is not None
+        outs = self(
+            parts.body, draft.count, parts.consts, parts.starts, parts.elements, draft.params["reverse"]
+        )
+        return Outcome(*self.parted(outs, len(parts.starts)))
+
+    def turned(self, draft: Draft, count: Value | None) -> Draft:
+        return Draft(self, {"reverse": not draft.params["reverse"]}, draft.index, count=draft.count)
+
+    def arranged(
+        self, carries: Sequence[Value | None], left: Sequence[Value | None]
+    ) -> tuple[Value | None, ...]:
+        return (*carries, *left)
+
+    def parted(self, outs: Sequence[T], carries: int) -> tuple[Sequence[T], Sequence[T], T | None]:
+        return outs[:carries], outs[carries:], None
 
 
 class Switch(Structured):
@@ -244,12 +330,44 @@ class Switch(Structured):
         return tuple(compute_outputs(branch, arrays[1:]))
 
     def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
-        raise NotDifferentiableError("no rule yet", where=node.site)
+        return push_switch(node, tangents)
 
     def pull(
         self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
     ) -> Sequence[Value | None]:
-        raise NotDifferentiableError("no rule yet", where=node.site)
+        return pull_switch(node, cotangents, wanted)
+
+
+def _opened(op: Loop, node: Node, params: dict[str, Any], operands: Sequence[Value]) -> Draft:
+    """Return the draft of a loop with the operands that its body reads."""
+    body: Body = node.params["body"]
+    consts, carries = node.params["consts"], node.params["carries"]
+    given = [Given(*pair) for pair in zip(operands, body.inputs[1:], strict=True)]
+    carried = [
+        Carry(*start, after)
+        for start, after in zip(given[consts : consts + carries], body.outputs, strict=False)
+    ]
+    return Draft(
+        op,
+        params,
+        body.inputs[0],
+        given[:consts],
+        carried,
+        given[consts + carries :],
+        list(body.outputs[carries:]),
+    )
+
+
+def _added(a: Value, b: Value) -> Value:
+    """Return the sums of the elements of two stacks, the second of which a `repeat` left behind."""
+    assert b.node is not None and isinstance(b.node.op, Repeat)
+    element = b.node.params["body"].outputs[b.index]
+    x, y = stand_in(element), stand_in(element)
+    draft = Draft(repeat, {"reverse": False}, Value(aval((), INT64)), count=b.node.inputs[0])
+    draft.elements = [Given(a, x), Given(b, y)]
+    draft.left = [x + y]
+    (total,) = draft.emit().left
+    return total
 
 
 def _boxed(elements: list[Any]) -> NDArray:
@@ -263,3 +381,5 @@ scan = Scan("scan")
 while_loop = While("while_loop")
 repeat = Repeat("repeat")
 switch = Switch("switch")
+
+OPERATORS["add_stacks"] = _added
