@@ -18,6 +18,7 @@ from .memory import plan_memory
 from .modules import KERNEL, emit_module
 from .schedule import schedule
 from .split import split_rows
+from .stacks import DRAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,8 @@ class LoweredProgram:
         Routines to bind at load, named ``module.function``; see `gradtape.lower.symbols.address_of`.
     estimated_cost : float
         Seconds that one run may take, roughly.
+    drain : str or None
+        The function of the module that gives back the memory which it keeps between calls.
     explain : tuple of str
         What was fused and stored, and why.
     """
@@ -52,6 +55,7 @@ class LoweredProgram:
     workspace_bytes: int
     symbols: tuple[str, ...]
     estimated_cost: float
+    drain: str | None
     explain: tuple[str, ...]
 
 
@@ -82,6 +86,7 @@ def lower(graph: Graph) -> LoweredProgram:
         workspace,
         tuple(module.symbols),
         cost,
+        DRAIN if module.stacks else None,
         tuple(explain),
     )
 
@@ -98,5 +103,6 @@ def build_loops(graph: Graph) -> tuple[Program, list[str]]:
     builder = Builder(plan.by_value, plan.sources)
     builder.block(plan.top)
     collapse(builder.body)
-    program = Program(graph.name, plan.inputs, plan.outputs, plan.scratch, builder.body)
-    return split_rows(batch_rows(program)), plan.explain
+    scratch = [*plan.scratch, *builder.scratch]
+    program = Program(graph.name, plan.inputs, plan.outputs, scratch, builder.body)
+    return split_rows(batch_rows(program)), [*plan.explain, *builder.notes]

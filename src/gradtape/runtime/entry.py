@@ -21,7 +21,7 @@ import numpy.typing as npt
 from .callable import NativeHead, vectorcalled
 from .capi import addresses
 from .entry_ir import ACTIVE_WORD, CONSTANT_WORD, WORKSPACE_WORD, add_entry, in_arena
-from .loader import LoadedModule
+from .loader import LoadedModule, drain_all
 from .signature import ArraySpec, Signature
 
 __all__ = ["NativeFunction", "add_entry", "arena_bytes", "bind", "load", "trim"]
@@ -56,6 +56,7 @@ def load(
     entry: str = "entry",
     *,
     imports: Mapping[str, int] | None = None,
+    drain: str | None = None,
 ) -> LoadedModule:
     """Load object code whose module :func:`add_entry` completed.
 
@@ -69,6 +70,8 @@ def load(
         The names given to :func:`add_entry`.
     imports : mapping of str to int, optional
         Addresses of further names that the kernel uses, such as BLAS routines.
+    drain : str, optional
+        The kernel's own function that gives back what it keeps between calls.
 
     Returns
     -------
@@ -79,7 +82,7 @@ def load(
     found = addresses({spec.dtype for spec in specs if isinstance(spec, ArraySpec)})
     named = {f"gt.{name}": address for name, address in found.items()} | dict(imports or {})
     exports = (entry, f"{entry}.drain") if in_arena(signature) else (entry,)
-    return LoadedModule(object_code, kernel, exports=exports, imports=named)
+    return LoadedModule(object_code, kernel, exports=exports, imports=named, drain=drain)
 
 
 class _PythonNative(NativeHead):
@@ -252,3 +255,4 @@ def trim() -> None:
         living = [native._resources for native in _living]
     for resources in living:
         resources.drop_workspace()
+    drain_all()
