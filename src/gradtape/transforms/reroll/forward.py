@@ -37,6 +37,7 @@ def forwarded(nodes: Sequence[Node], ends: Sequence[Value]) -> tuple[Sequence[No
             for old, new in zip(node.outs, copy.outs, strict=True):
                 new.marks = old.marks
                 becomes[old] = new
+            copy.set_marks(node.marks)
             node = copy
         kept.append(node)
     return kept, [becomes.get(value, value) for value in ends]
@@ -72,7 +73,9 @@ def _read(node: Node, x: Value) -> Value | None:
 def _slice(node: Node, x: Value, starts: Shape) -> Value:
     with at(node.site):
         read = slice_row(x, starts=starts, shape=node.params["shape"], strides=node.params["strides"])
-    read.marks = node.out.marks
+    read.marks = node.marks
+    assert read.node is not None
+    read.node.set_marks(node.marks)
     return read
 
 
