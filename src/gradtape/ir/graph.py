@@ -7,6 +7,7 @@ there; nothing is ever rewritten in place.
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from threading import get_ident
@@ -242,6 +243,10 @@ class Site:
         return f"{self.filename}:{self.line} in {self.function}"
 
 
+next_serial: Final[Callable[[], int]] = itertools.count().__next__
+"""Numbers the nodes in the order in which they are made."""
+
+
 def _nobody() -> None:
     """Stand for a reference to a value that was not made yet."""
 
@@ -253,9 +258,10 @@ class Node:
     once, without waiting for Python's cycle collector.
     """
 
-    __slots__ = ("__weakref__", "_marks", "_outs", "_types", "inputs", "op", "params", "site")
+    __slots__ = ("__weakref__", "_marks", "_outs", "_types", "inputs", "op", "params", "serial", "site")
 
     def __init__(self, op: Op, inputs: tuple[Value, ...], params: dict[str, Any], site: Any = None) -> None:
+        self.serial = next_serial()
         self.op = op
         self.inputs = inputs
         self.params = params
@@ -285,6 +291,20 @@ class Node:
         self._outs = [_nobody] * len(types)
         self._types = types
         self._marks = ()
+
+    @property
+    def types(self) -> tuple[Aval, ...]:
+        """What the outputs are."""
+        return self._types
+
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        """Who followed the outputs when the node was made."""
+        return self._marks
+
+    def set_marks(self, marks: tuple[Mark, ...]) -> None:
+        """Say who follows the outputs."""
+        self._marks = marks
 
     def copy(self, inputs: tuple[Value, ...]) -> Node:
         """Return the same application of the op to other values of the same types."""

@@ -113,7 +113,9 @@ def recipe_of(inputs: Sequence[Value], results: Sequence[Value]) -> Recipe | Non
     for node in nodes:
         outs = node.outs
         places = [numbers[value] for value in node.inputs]
-        pick = None if not steps and places == list(range(len(numbers))) and len(outs) == 1 else _picker(places)
+        pick = (
+            None if not steps and places == list(range(len(numbers))) and len(outs) == 1 else _picker(places)
+        )
         types = node.op.infer([value.aval for value in node.inputs], node.params)
         steps.append(Step(node.op, pick, node.params, types, tuple([out.aval for out in outs])))
         for out in outs:

@@ -21,6 +21,7 @@ from .modules import KERNEL, emit_module
 from .nests import Nest, describe_nests
 from .schedule import Schedule, schedule
 from .split import split_rows
+from .stacks import DRAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,8 @@ class LoweredProgram:
         Routines to bind at load, named ``module.function``; see `gradtape.lower.symbols.address_of`.
     estimated_cost : float
         Seconds that one run may take, roughly.
+    drain : str or None
+        The function of the module that gives back the memory which it keeps between calls.
     explain : tuple of str
         What was fused and stored, and why.
     """
@@ -55,6 +58,7 @@ class LoweredProgram:
     workspace_bytes: int
     symbols: tuple[str, ...]
     estimated_cost: float
+    drain: str | None
     explain: tuple[str, ...]
 
 
@@ -85,6 +89,7 @@ def lower(graph: Graph) -> LoweredProgram:
         workspace,
         tuple(module.symbols),
         cost,
+        DRAIN if module.stacks else None,
         tuple(explain),
     )
 

@@ -288,6 +288,7 @@ def _compile(graph: Graph, form: CallForm | None) -> CachedObject:
         "heavy": heavy,
         "kernel": lowered.kernel_name,
         "symbols": list(lowered.symbols),
+        "drain": lowered.drain,
         "notes": list(lowered.explain),
     }
     return CachedObject(compile_object(text, lowered.kernel_name), metadata=facts)
@@ -298,9 +299,9 @@ def _loaded(graph: Graph, form: CallForm | None, found: CachedObject) -> Kernel:
     signature = _signature(graph, form, facts["workspace"], facts["heavy"])
     imports = addresses_of(facts["symbols"])
     if signature is None:
-        loaded = LoadedModule(found.code, facts["kernel"], imports=imports)
+        loaded = LoadedModule(found.code, facts["kernel"], imports=imports, drain=facts["drain"])
     else:
-        loaded = load(found.code, signature, kernel=facts["kernel"], imports=imports)
+        loaded = load(found.code, signature, kernel=facts["kernel"], imports=imports, drain=facts["drain"])
     return Kernel(loaded, signature, facts["workspace"], "", 0.0, tuple(facts["notes"]))
 
 

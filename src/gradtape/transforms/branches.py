@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from ..ir.body import Body
 from ..ir.graph import OPERATORS, Node, Value, extract
@@ -69,22 +70,25 @@ def _derived(
     ]
     if not any(found):
         return [None] * len(likes)
-    outs = iter(select(node, [*node.inputs[1:], *more], inputs, outputs))
+    outs = iter(select(node.op, node.inputs[0], [*node.inputs[1:], *more], inputs, outputs))
     return [next(outs) if flag else None for flag in found]
 
 
 def select(
-    node: Node,
+    op: Any,
+    index: Value,
     operands: Sequence[Value],
     inputs: Sequence[Sequence[Value]],
     outputs: Sequence[Sequence[Value]],
 ) -> tuple[Value, ...]:
-    """Append a switch like `node`; operands that no branch reads are not passed to it.
+    """Append a switch; operands that no branch reads are not passed to it.
 
     Parameters
     ----------
-    node : Node
-        The switch whose index decides.
+    op : Switch
+        The op.
+    index : Value
+        Decides.
     operands : sequence of Value
         What the branches read.
     inputs, outputs : sequence of sequences of Value
@@ -101,8 +105,8 @@ def select(
         close([*[stands[place] for place in used], *captured], results)
         for stands, results in zip(inputs, outputs, strict=True)
     ]
-    switch = node.op
-    return switch(bodies, node.inputs[0], [*[operands[place] for place in used], *captured])  # type: ignore[operator,no-any-return]
+    outs: tuple[Value, ...] = op(bodies, index, [*[operands[place] for place in used], *captured])
+    return outs
 
 
 def _typed(value: Value | None, like: Value) -> Value:

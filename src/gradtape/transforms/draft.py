@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ..errors import InternalError
 from ..ir.body import Body
+from ..ir.builder import at, emit_all
 from ..ir.graph import Node, Value, extract
 from ..ir.types import aval
 from ..kinds.control import Structured
@@ -206,6 +207,19 @@ def substituted(outputs: Sequence[Value], becomes: dict[Value, Value]) -> list[V
             copy = node.copy(inputs)
             for out, copied in zip(node.outs, copy.outs, strict=True):
                 known.setdefault(out, copied)
+    return [known.get(output, output) for output in outputs]
+
+
+def emitted(outputs: Sequence[Value], becomes: dict[Value, Value]) -> list[Value]:
+    """Do what `substituted` does with nodes that are followed like any others."""
+    nodes, _ = extract(outputs, becomes)
+    known = dict(becomes)
+    for node in nodes:
+        inputs = [known.get(value, value) for value in node.inputs]
+        with at(node.site):
+            outs = emit_all(node.op, inputs, **node.params)
+        for out, made in zip(node.outs, outs, strict=True):
+            known.setdefault(out, made)
     return [known.get(output, output) for output in outputs]
 
 
