@@ -164,6 +164,13 @@ def test_missing_tools_are_said(tmp_path: Path) -> None:
     assert "autograd is not installed" in (tmp_path / "table.md").read_text()
 
 
+def test_slow_tools_are_said(tmp_path: Path) -> None:
+    done = run(tmp_path, "--quick", "--works", "lse", "--tools", "numpy", "--timeout", "0.01")
+    assert done.returncode == 1
+    assert rows(tmp_path) == []
+    assert "lse 1000 numpy failed: it takes more than 0.01 s" in (tmp_path / "table.md").read_text()
+
+
 def test_missing_gcc_is_said(tmp_path: Path) -> None:
     done = run(tmp_path, "--quick", "--tools", "c", PATH="")
     assert done.returncode == 1
