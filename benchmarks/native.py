@@ -8,6 +8,7 @@ import math
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +27,6 @@ FLAGS = (
     # Rosenbrock's gradient is interchanged into scalar code otherwise.
     "-fno-loop-unroll-and-jam",
     "-fPIC",
-    "-shared",
 )
 WIDE = "-mprefer-vector-width=512"
 ALIGNMENT = 64
@@ -56,13 +56,21 @@ def build() -> Path:
     if library.exists():
         return library
     library.parent.mkdir(exist_ok=True)
-    fresh = library.with_suffix(f".{os.getpid()}")
-    command = [compiler, *flags, *map(str, sources), "-o", str(fresh), "-lm"]
+    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
+        objects = [Path(folder) / f"{source.stem}.o" for source in sources]
+        for source, target in zip(sources, objects, strict=True):
+            _run([compiler, *flags, "-c", str(source), "-o", str(target)])
+        # Linked without -ffast-math, which would have the library flush the subnormal numbers of the whole process.
+        fresh = Path(folder) / library.name
+        _run([compiler, "-shared", *map(str, objects), "-o", str(fresh), "-lm"])
+        fresh.replace(library)
+    return library
+
+
+def _run(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise BuildError(f"gcc could not build the limits:\n{' '.join(command)}\n{done.stderr}")
-    fresh.replace(library)
-    return library
 
 
 @dataclass(frozen=True)
