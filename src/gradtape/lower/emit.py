@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from ..kinds.elementwise import Instruction, Libm, SciPy
@@ -23,6 +23,7 @@ from ..loops.ir import (
     Store,
     Wrap,
 )
+from ..records import record
 from .instructions import (
     constant_text,
     conversion,
@@ -38,7 +39,7 @@ ONE_VECTOR: Final = 8
 """Turns that fill a vector register."""
 
 
-@dataclass(slots=True)
+@record
 class Module:
     """The text of a module as it grows."""
 

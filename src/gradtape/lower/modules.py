@@ -114,7 +114,7 @@ def _nest(module: Module, kernel: FunctionEmitter, statement: For, names: Free, 
         function.loop(statement)
     body = "\n".join(
         [
-            f"({', '.join(parameters)}) noinline nounwind {{",
+            f"({', '.join(parameters)}) noinline nounwind{' optsize' if statement.minor else ''} {{",
             "entry:",
             *function.entry,
             *function.lines,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from ..ir.graph import Node
@@ -23,6 +22,7 @@ from ..loops.ir import (
     Store,
     Wrap,
 )
+from ..records import value_record
 from .clock import clocked
 from .costs import cost_of
 from .roots import Root
@@ -33,7 +33,7 @@ _PASSING: Final = 0.5
 """What a load or store costs, in additions: it mostly finds a cache, and a free slot beside the arithmetic."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_record
 class Nest:
     """A nest of loops, or a routine, of a compiled program.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from ..ir.graph import Graph
@@ -13,6 +12,7 @@ from ..loops.ir import Program
 from ..passes.pipeline import optimise
 from ..passes.rewrite import closed
 from ..passes.split_complex import split_complex
+from ..records import value_record
 from .build import Builder
 from .clock import Clock
 from .counters import counted
@@ -23,7 +23,7 @@ from .schedule import Schedule, schedule
 from .split import split_rows
 
 
-@dataclass(frozen=True, slots=True)
+@value_record
 class LoweredProgram:
     """A kernel in LLVM's notation and what its caller needs to know.
 

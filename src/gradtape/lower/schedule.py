@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from math import prod
 from typing import Final
@@ -13,6 +12,7 @@ from ..kinds.contract import Contract
 from ..kinds.elementwise import Elementwise
 from ..loops.affine import Affine, Position
 from ..loops.ir import Buffer
+from ..records import record
 from .calls import is_call, prepare_call
 from .costs import REPEATED, STORED
 from .explore import Explorer
@@ -27,7 +27,7 @@ ROUNDS: Final = 3
 """Placements tried: each but the first stores what the one before computed twice."""
 
 
-@dataclass(slots=True)
+@record
 class Schedule:
     """Placed roots, ready to be built."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from ..kinds.elementwise import Instruction, Intrinsic, Libm, SciPy
@@ -29,6 +29,7 @@ from ..loops.ir import (
     Statement,
     Store,
 )
+from ..records import record
 from .monoids import COMBINE, identity
 
 WORTHWHILE: Final = 10_000_000
@@ -64,7 +65,7 @@ def split_rows(program: Program) -> Program:
     return Program(program.name, program.inputs, program.outputs, scratch, body)
 
 
-@dataclass(slots=True)
+@record
 class _Plan:
     """What is known of a loop over rows."""
 
@@ -312,7 +313,7 @@ def _remaining(plan: _Plan, start: int, scratch: list[Buffer]) -> For:
         own = Buffer(f"{buffer.name}_left", buffer.dtype, buffer.size, "scratch")
         scratch.append(own)
         moved[buffer] = (own, 0)
-    return For(rest, Copier({row: affine(rest)}, moved).block(plan.loop.body))
+    return For(rest, Copier({row: affine(rest)}, moved).block(plan.loop.body), minor=True)
 
 
 def _gathered(buffer: Buffer, parts: Buffer, blocks: int) -> For:
