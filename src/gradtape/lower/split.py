@@ -287,7 +287,7 @@ def _split(plan: _Plan, scratch: list[Buffer]) -> list[Statement]:
         read, sum_ = Register(f"{name}_one", total.dtype), Register(f"{name}_all", total.dtype)
         turn = Var(f"{name}_turn", 0, plan.blocks - 1)
         added = Compute(sum_, step.function, step.body, (total, read))
-        combine.append(For(turn, [Load(read, buffer, affine(turn)), added, Assign(total, sum_)]))
+        combine.append(For(turn, [Load(read, buffer, affine(turn)), added, Assign(total, sum_)], minor=True))
     for buffer in plan.sums:
         part_of = Buffer(f"p_{buffer.name}_{row.name}", buffer.dtype, buffer.size * plan.blocks, "scratch")
         scratch.append(part_of)
