@@ -12,8 +12,8 @@ C = TypeVar("C", bound=type)
 def record(cls: C) -> C:
     """Make a class with slots and an ``__init__`` of its annotated fields, compared by identity.
 
-    Fields may have defaults, or `dataclasses.field` with a default factory; they are not to be assigned to by anybody who did not
-    make the object. Measured: a dataclass with slots takes 110 microseconds, a frozen one 270, this 25.
+    Fields may have defaults, or `dataclasses.field` with a default factory. A class takes over the fields of a record that it is made
+    from, which must not have defaults. Measured: a dataclass with slots takes 110 microseconds, a frozen one 270, this 25.
 
     Examples
     --------
@@ -44,8 +44,9 @@ def value_record(cls: C) -> C:
 
 
 def _made(cls: C, *, by_value: bool) -> C:
-    names = tuple(cls.__annotations__)
-    namespace = {k: v for k, v in cls.__dict__.items() if k not in (*names, "__dict__", "__weakref__")}
+    own = tuple(cls.__annotations__)
+    names = (*[name for base in cls.__bases__ for name in getattr(base, "__match_args__", ())], *own)
+    namespace = {k: v for k, v in cls.__dict__.items() if k not in (*own, "__dict__", "__weakref__")}
     known: dict[str, Any] = {}
     parameters = ["self"]
     body = []
@@ -70,7 +71,7 @@ def _made(cls: C, *, by_value: bool) -> C:
         source += f"    return {mine} == {theirs} if self.__class__ is other.__class__ else NotImplemented"
     methods: dict[str, Any] = {}
     exec(source, known, methods)
-    common = {"__slots__": names, "__match_args__": names, "__repr__": _shown}
+    common = {"__slots__": own, "__match_args__": names, "__repr__": _shown}
     made: C = type(cls)(cls.__name__, cls.__bases__, {**common, **methods, **namespace})
     made.__qualname__ = cls.__qualname__
     return made

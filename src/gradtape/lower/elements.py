@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import product
+from itertools import count, product
 from math import prod
 from typing import Any, Final
 
@@ -56,7 +56,7 @@ class ElementBuilder(Walker[Number]):
         self.current: Root | None = None
         self.node: Node | None = None
         self.makers: dict[str, Node] = {}
-        self.count = 0
+        self.names = count(1)
 
     def recall(self, value: Value, index: Where) -> Number | None:
         key = (value, index)
@@ -190,14 +190,13 @@ class ElementBuilder(Walker[Number]):
 
     def fresh(self, prefix: str) -> str:
         """Return a name that is not in use."""
-        self.count += 1
-        name = f"{prefix}{self.count}"
+        name = f"{prefix}{next(self.names)}"
         maker = self.current.node if self.node is None and self.current is not None else self.node
         if maker is not None:
             self.makers[name] = maker
         return name
 
-    def _over(self, shape: tuple[int, ...], store: Callable[[Where], None], before: Where = ()) -> None:
+    def over(self, shape: tuple[int, ...], store: Callable[[Where], None], before: Where = ()) -> None:
         """Emit loops over a shape around what `store` emits at each position."""
         if 0 in shape:
             return
@@ -209,13 +208,13 @@ class ElementBuilder(Walker[Number]):
                 store((*before, *index))
             return
         if shape[0] == 1:
-            self._over(shape[1:], store, (*before, 0))
+            self.over(shape[1:], store, (*before, 0))
             return
         var = Var(self.fresh("i_"), 0, shape[0] - 1)
         self.depth_of[var.name] = len(self.scopes)
         statement = For(var)
         self.scopes.append(Scope(statement.body))
-        self._over(shape[1:], store, (*before, affine(var)))
+        self.over(shape[1:], store, (*before, affine(var)))
         self.scopes.pop()
         self.emit(statement)
 

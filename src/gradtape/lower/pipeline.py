@@ -21,6 +21,7 @@ from .modules import KERNEL, emit_module
 from .nests import Nest, describe_nests
 from .schedule import Schedule, schedule
 from .split import split_rows
+from .stacks import DRAIN
 
 
 @value_record
@@ -43,6 +44,8 @@ class LoweredProgram:
         Routines to bind at load, named ``module.function``; see `gradtape.lower.symbols.address_of`.
     estimated_cost : float
         Seconds that one run may take, roughly.
+    drain : str or None
+        The function of the module that gives back the memory which it keeps between calls.
     explain : tuple of str
         What was fused and stored, and why.
     """
@@ -55,6 +58,7 @@ class LoweredProgram:
     workspace_bytes: int
     symbols: tuple[str, ...]
     estimated_cost: float
+    drain: str | None
     explain: tuple[str, ...]
 
 
@@ -85,17 +89,29 @@ def lower(graph: Graph) -> LoweredProgram:
         workspace,
         tuple(module.symbols),
         cost,
+        DRAIN if module.stacks else None,
         tuple(explain),
     )
 
 
-def lower_clocked(graph: Graph) -> tuple[str, tuple[str, ...], list[Nest]]:
-    """Return the module of a kernel that times itself, the symbols to bind, and what is in the nests that are timed."""
+@value_record
+class ClockedProgram:
+    """A kernel that times itself, as `LoweredProgram`, and what is in the nests that are timed."""
+
+    ir_text: str
+    symbols: tuple[str, ...]
+    drain: str | None
+    nests: list[Nest]
+
+
+def lower_clocked(graph: Graph) -> ClockedProgram:
+    """Compile a graph as far as the LLVM of a kernel that times itself."""
     program, plan, builder = _built(graph)
     offsets, _ = plan_memory(program)
     module = emit_module(program, offsets, Clock(program).around)
     nests = describe_nests(program, builder.makers, plan.roots)
-    return counted(module.text(), KERNEL), tuple(module.symbols), nests
+    drain = DRAIN if module.stacks else None
+    return ClockedProgram(counted(module.text(), KERNEL), tuple(module.symbols), drain, nests)
 
 
 def schedule_of(graph: Graph) -> Program:
@@ -115,5 +131,7 @@ def _built(graph: Graph) -> tuple[Program, Schedule, Builder]:
     builder = Builder(plan.by_value, plan.sources)
     builder.block(plan.top)
     collapse(builder.body)
-    program = Program(graph.name, plan.inputs, plan.outputs, plan.scratch, builder.body)
+    scratch = [*plan.scratch, *builder.scratch]
+    program = Program(graph.name, plan.inputs, plan.outputs, scratch, builder.body)
+    plan.explain.extend(builder.notes)
     return split_rows(batch_rows(program)), plan, builder

@@ -20,6 +20,7 @@ from ..lower.counters import ENTRIES, ENTRY_TICKS, add
 from .callable import FALLBACK_OFFSET, STATE_OFFSET
 from .capi import scalar_holds_data
 from .llvm_writer import LIKELY, WORD, FunctionWriter
+from .result_pool import is_pooled
 from .signature import ArraySpec, ScalarSpec, Signature, StaticSpec, Structure
 
 __all__ = ["ACTIVE_WORD", "CONSTANT_WORD", "WORKSPACE_WORD", "add_entry", "in_arena"]
@@ -102,7 +103,7 @@ class _EntryWriter(FunctionWriter):
     def write(self) -> str:
         sources = self.check_arguments()
         self.count_calls("add")
-        targets = [self.make_output(spec) for spec in self.signature.outputs]
+        targets = self.make_outputs()
         self.run_kernel(sources, [pointer for pointer, _ in targets])
         for spec, (pointer, owner) in zip(self.signature.outputs, targets, strict=True):
             if spec.shape == ():
@@ -180,19 +181,38 @@ class _EntryWriter(FunctionWriter):
         self.require(self.let(f"icmp eq i32 {self.let(f'load i32, ptr {overflow}')}, 0"))
         return self.stored("i64", value)
 
-    def make_output(self, spec: ArraySpec) -> tuple[str, str]:
-        """Allocate one output; return where its data go, and the slot that owns the Python object."""
-        owner = self.owner()
-        if spec.shape == ():
-            return self.slot(f"[{spec.nbytes} x i8]"), owner
-        name = self.constant(f"{self.entry}.shape{len(self.owned)}", spec.shape)
+    def make_outputs(self) -> list[tuple[str, str]]:
+        """Allocate the outputs; return where the data of each go, and the slots that own the Python objects."""
+        specs = self.signature.outputs
+        owners = [self.owner() for _ in specs]
+        made: dict[int, str] = {}
+        if any(is_pooled(spec) for spec in specs):
+            # Nothing is checked before NumPy has its own allocator back.
+            former = self.call("PyDataMem_SetHandler", self.symbol("result_handler"))
+            self.require(self.let(f"icmp ne ptr {former}, null"), otherwise="failed")
+            for number, spec in enumerate(specs):
+                if is_pooled(spec):
+                    made[number] = self.make_array(spec, number)
+                    self.emit(f"store ptr {made[number]}, ptr {owners[number]}")
+            self.do("Py_DecRef", self.call("PyDataMem_SetHandler", former))
+            self.do("Py_DecRef", former)
+        targets = []
+        for number, (spec, owner) in enumerate(zip(specs, owners, strict=True)):
+            if spec.shape == ():
+                targets.append((self.slot(f"[{spec.nbytes} x i8]"), owner))
+                continue
+            array = made[number] if number in made else self.make_array(spec, number)
+            self.keep(array, owner)
+            targets.append((self.field("ptr", array, _DATA), owner))
+        return targets
+
+    def make_array(self, spec: ArraySpec, number: int) -> str:
+        name = self.constant(f"{self.entry}.shape{number}", spec.shape)
         dtype = self.symbol(f"dtype.{spec.dtype.name}")
         self.do("Py_IncRef", dtype)
         ndim = str(len(spec.shape))
         kind = self.symbol("PyArray_Type")
-        array = self.call("PyArray_NewFromDescr", kind, dtype, ndim, name, "null", "null", "0", "null")
-        self.keep(array, owner)
-        return self.field("ptr", array, _DATA), owner
+        return self.call("PyArray_NewFromDescr", kind, dtype, ndim, name, "null", "null", "0", "null")
 
     def run_kernel(self, sources: list[str], targets: list[str]) -> None:
         inputs, outputs = self.pointer_list(sources), self.pointer_list(targets)
