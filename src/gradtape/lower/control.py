@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 from ..errors import LoweringError
@@ -33,6 +33,7 @@ from ..loops.splice import Splicer
 from ..passes.pipeline import optimise
 from ..passes.rewrite import closed
 from ..passes.split_complex import split_complex
+from ..records import record
 from ..transforms.control import Repeat, Scan, Switch
 from ..transforms.control import While as WhileOp
 from .roots import Root, base_of_view, flat
@@ -51,7 +52,7 @@ def emit_control(builder: Builder, root: Root) -> None:
     _EMITTERS[type(root.node.op)](builder, root)
 
 
-@dataclass(slots=True)
+@record
 class _Carry:
     """What goes from turn to turn: a register, or memory.
 
@@ -74,7 +75,7 @@ class _Carry:
     copied: bool = False
 
 
-@dataclass(slots=True)
+@record
 class _Body:
     """The body of a loop, lowered for itself."""
 
@@ -252,7 +253,7 @@ def _finish_carries(builder: Builder, carries: Sequence[_Carry]) -> None:
             builder.made_number(carry.result, final)
 
 
-@dataclass(slots=True)
+@record
 class _Loop:
     """A loop whose body was lowered, with what it carries."""
 

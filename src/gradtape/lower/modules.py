@@ -17,7 +17,7 @@ from .free import Free, free_names
 from .instructions import memory_type, register_type
 from .stacks import with_stacks
 
-Nest: Final = For | Turns | While | Choose
+NEST: Final = For | Turns | While | Choose
 """What is a function of its own."""
 
 KERNEL: Final = "kernel"
@@ -46,8 +46,8 @@ def emit_module(program: Program, offsets: dict[Buffer, int], accompany: Accompa
     module = Module()
     pointers = {buffer: f"%{buffer.name}" for buffer in (*program.inputs, *program.outputs, *program.scratch)}
     kernel = FunctionEmitter(module, pointers)
-    nests = {statement: free_names([statement]) for statement in program.body if isinstance(statement, Nest)}
-    around = free_names([statement for statement in program.body if not isinstance(statement, Nest)])
+    nests = {statement: free_names([statement]) for statement in program.body if isinstance(statement, NEST)}
+    around = free_names([statement for statement in program.body if not isinstance(statement, NEST)])
     free = [around, *nests.values()]
     wraps = any(names.wraps for names in free)
     if wraps:
@@ -55,7 +55,7 @@ def emit_module(program: Program, offsets: dict[Buffer, int], accompany: Accompa
         kernel.entry.append("  store i1 false, ptr %bad.slot")
     for number, statement in enumerate(program.body):
         with accompany(kernel, statement):
-            if isinstance(statement, Nest):
+            if isinstance(statement, NEST):
                 _nest(module, kernel, statement, nests[statement], f"nest{number}")
             else:
                 kernel.statement(statement)
@@ -126,9 +126,10 @@ def _nest(module: Module, kernel: FunctionEmitter, statement: For | Control, nam
             function.statement(inner)
     else:
         function.statement(statement)
+    speed = " optsize" if isinstance(statement, For) and statement.minor else ""
     body = "\n".join(
         [
-            f"({', '.join(parameters)}) noinline nounwind {{",
+            f"({', '.join(parameters)}) noinline nounwind{speed} {{",
             "entry:",
             *function.entry,
             *function.lines,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from ..ir.graph import Graph
@@ -13,6 +12,7 @@ from ..loops.ir import Program
 from ..passes.pipeline import optimise
 from ..passes.rewrite import closed
 from ..passes.split_complex import split_complex
+from ..records import value_record
 from .build import Builder
 from .clock import Clock
 from .counters import counted
@@ -24,7 +24,7 @@ from .split import split_rows
 from .stacks import DRAIN
 
 
-@dataclass(frozen=True, slots=True)
+@value_record
 class LoweredProgram:
     """A kernel in LLVM's notation and what its caller needs to know.
 
@@ -94,13 +94,24 @@ def lower(graph: Graph) -> LoweredProgram:
     )
 
 
-def lower_clocked(graph: Graph) -> tuple[str, tuple[str, ...], list[Nest]]:
-    """Return the module of a kernel that times itself, the symbols to bind, and what is in the nests that are timed."""
+@value_record
+class ClockedProgram:
+    """A kernel that times itself, as `LoweredProgram`, and what is in the nests that are timed."""
+
+    ir_text: str
+    symbols: tuple[str, ...]
+    drain: str | None
+    nests: list[Nest]
+
+
+def lower_clocked(graph: Graph) -> ClockedProgram:
+    """Compile a graph as far as the LLVM of a kernel that times itself."""
     program, plan, builder = _built(graph)
     offsets, _ = plan_memory(program)
     module = emit_module(program, offsets, Clock(program).around)
     nests = describe_nests(program, builder.makers, plan.roots)
-    return counted(module.text(), KERNEL), tuple(module.symbols), nests
+    drain = DRAIN if module.stacks else None
+    return ClockedProgram(counted(module.text(), KERNEL), tuple(module.symbols), drain, nests)
 
 
 def schedule_of(graph: Graph) -> Program:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -239,7 +240,8 @@ def repeated_program(graph: Graph, *, at_once: Callable[[], bool]) -> Program | 
 
 def _kernel(graph: Graph, form: CallForm | None, key: str) -> Kernel:
     """Load a graph's machine code from the disk, or compile it; without either, the interpreter stands in."""
-    kernel = _found(graph, form, key)
+    with uncollected():
+        kernel = _found(graph, form, key)
     profiler = ACTIVE.profiler
     if profiler is not None:
         profiler.compiled(kernel.seconds)
@@ -273,7 +275,7 @@ def _found(graph: Graph, form: CallForm | None, key: str) -> Kernel:
 
 
 def _compile(graph: Graph, form: CallForm | None) -> CachedObject:
-    from ..lower.pipeline import lower  # late: a process that finds its kernels on disk starts 15 ms sooner
+    from ..lower.pipeline import lower  # late: a process that finds its kernels on disk starts 10 ms sooner
 
     lowered = lower(graph)
     heavy = lowered.estimated_cost > GIL_SECONDS
@@ -292,6 +294,18 @@ def _compile(graph: Graph, form: CallForm | None) -> CachedObject:
         "notes": list(lowered.explain),
     }
     return CachedObject(compile_object(text, lowered.kernel_name), metadata=facts)
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Keep Python from looking for cycles: in a young process a look takes 5 ms, and compiling would cause several."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _loaded(graph: Graph, form: CallForm | None, found: CachedObject) -> Kernel:
