@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 from ..ir.builder import at
@@ -31,6 +31,7 @@ from ..loops.ir import (
 )
 from ..loops.splice import Splicer
 from ..passes.rewrite import closed
+from ..records import record
 from ..transforms.call import inlined
 from ..transforms.control import Repeat, Scan, Switch
 from ..transforms.control import While as WhileOp
@@ -50,7 +51,7 @@ def emit_control(builder: Builder, root: Root) -> None:
     _EMITTERS[type(root.node.op)](builder, root)
 
 
-@dataclass(slots=True)
+@record
 class _Carry:
     """What goes from turn to turn: a register, or memory.
 
@@ -78,7 +79,7 @@ class _Carry:
         return _Carry(self.result, taken=self.register, now=self.initial)
 
 
-@dataclass(slots=True)
+@record
 class _Body:
     """The body of a loop, lowered for itself."""
 
@@ -254,7 +255,7 @@ def _finish_carries(builder: Builder, carries: Sequence[_Carry]) -> None:
             builder.made_number(carry.result, final)
 
 
-@dataclass(slots=True)
+@record
 class _Loop:
     """A loop whose body was lowered, with what it carries, and those of the carries that a turn replaces."""
 
@@ -291,6 +292,11 @@ class _Loop:
         frame.left.update(zip(self.body.outputs[more:], besides, strict=True))
         statements = frame.spliced(self.body.statements)
         return [*statements, *_tail(frame, self.after, after)], [made[-1] for made in besides]
+
+    def at_start(self) -> _Loop:
+        """Return the loop with the carries as they are before the first turn."""
+        carries = [carry.at_start() for carry in self.carries]
+        return _Loop(self.body, self.consts, carries, self.after, self.elements, self.left)
 
     def stacks(self) -> list[Buffer]:
         """Return the stacks that the loop leaves."""
@@ -401,7 +407,7 @@ def _while(builder: Builder, root: Root) -> None:
     statements, besides = loop.turn(builder, turn)
     if ahead:
         tested = Register(builder.fresh("r"), BOOL)
-        first = replace(loop, carries=[carry.at_start() for carry in loop.carries])
+        first = loop.at_start()
         statements_before, now = _tested(builder, first.frame(builder, 0, condition.inputs), condition)
         for statement in statements_before:
             builder.emit(statement)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from ..kinds.elementwise import Instruction, Libm, SciPy
@@ -25,6 +25,7 @@ from ..loops.ir import (
     Store,
     Wrap,
 )
+from ..records import record
 from .control_emit import emit_control
 from .instructions import (
     constant_text,
@@ -43,7 +44,7 @@ ONE_VECTOR: Final = 8
 """Turns that fill a vector register."""
 
 
-@dataclass(slots=True)
+@record
 class Module:
     """The text of a module as it grows."""
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Final, TypeAlias
 
 from ..loops.affine import affine, interval
 from ..loops.batch import walk
 from ..loops.control import Choose, Turns, While
-from ..loops.ir import Buffer, Call, Control, For, Load, Program, Store
+from ..loops.ir import Buffer, Call, Control, For, Load, Program, Statement, Store
 from .blocks import emit_blocks
 from .emit import FunctionEmitter, Module
 from .free import Free, free_names
@@ -18,7 +20,7 @@ from .stacks import with_stacks
 from .vector_plans import are_vectors, find_slots
 from .vectors import VectorWriter
 
-Nest: Final = For | Turns | While | Choose
+NEST: Final = For | Turns | While | Choose
 """What is a function of its own."""
 
 LARGE: Final = 4000.0
@@ -29,8 +31,14 @@ KERNEL: Final = "kernel"
 PROGRAM: Final = "program"
 """The function that a kernel with stacks calls."""
 
+Accompaniment: TypeAlias = Callable[[FunctionEmitter, Statement], AbstractContextManager[None]]
 
-def emit_module(program: Program, offsets: dict[Buffer, int]) -> Module:
+
+def _nothing(kernel: FunctionEmitter, statement: Statement) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+def emit_module(program: Program, offsets: dict[Buffer, int], accompany: Accompaniment = _nothing) -> Module:
     """Return the module whose function `kernel` runs the program.
 
     Parameters
@@ -39,22 +47,25 @@ def emit_module(program: Program, offsets: dict[Buffer, int]) -> Module:
         The loops.
     offsets : dict of Buffer to int
         Where the scratch buffers stand in the workspace.
+    accompany : callable, optional
+        Appends to the kernel what comes before and after each statement of the program.
     """
     module = Module(_outlined)
     pointers = {buffer: f"%{buffer.name}" for buffer in (*program.inputs, *program.outputs, *program.scratch)}
     kernel = FunctionEmitter(module, pointers)
-    nests = {statement: free_names([statement]) for statement in program.body if isinstance(statement, Nest)}
-    around = free_names([statement for statement in program.body if not isinstance(statement, Nest)])
+    nests = {statement: free_names([statement]) for statement in program.body if isinstance(statement, NEST)}
+    around = free_names([statement for statement in program.body if not isinstance(statement, NEST)])
     free = [around, *nests.values()]
     wraps = any(names.wraps for names in free)
     if wraps:
         kernel.entry.append("  %bad.slot = alloca i1")
         kernel.entry.append("  store i1 false, ptr %bad.slot")
     for statement in program.body:
-        if isinstance(statement, Nest):
-            _nest(kernel, statement, nests[statement])
-        else:
-            kernel.statement(statement)
+        with accompany(kernel, statement):
+            if isinstance(statement, NEST):
+                _nest(kernel, statement, nests[statement])
+            else:
+                kernel.statement(statement)
     if wraps:
         bad = kernel.bind("load i1, ptr %bad.slot")
         kernel.line(f"ret i32 {kernel.bind(f'select i1 {bad}, i32 -1, i32 0')}")
@@ -145,9 +156,10 @@ def _nest(kernel: FunctionEmitter, statement: For | Control, names: Free) -> Non
             function.wide = True
             restore = [*_keep_in_registers(function, statement, names), *restore]
         function.statement(statement)
+    speed = " optsize" if isinstance(statement, For) and statement.minor else ""
     body = "\n".join(
         [
-            f"({', '.join(parameters)}) noinline nounwind {{",
+            f"({', '.join(parameters)}) noinline nounwind{speed} {{",
             "entry:",
             *function.entry,
             *function.lines,

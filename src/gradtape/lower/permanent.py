@@ -1,4 +1,4 @@
-"""Routines that kernels call and that stay in memory: LLVM IR, compiled by llvmlite alone in 2 ms."""
+"""Routines in LLVM IR that a process loads once and keeps: llvmlite alone compiles them, in a few ms."""
 
 from __future__ import annotations
 
@@ -9,27 +9,36 @@ from typing import Any
 
 from .host import cpu_features, cpu_name, load_libraries
 
+__all__ = ["load_permanently"]
 
-def load_resident(
-    text: str, name: str, exports: Sequence[str], imports: Mapping[str, int] | None = None
-) -> Mapping[str, int]:
-    """Compile and load routines that are never unmapped: threads may sleep in them.
+
+def load_permanently(
+    text: str,
+    exported: Sequence[str],
+    name: str,
+    *,
+    effort: int = 2,
+    imported: Mapping[str, int] | None = None,
+) -> Any:
+    """Compile and load a module that stays as long as the process, since others hold addresses in it.
 
     Parameters
     ----------
     text : str
-        A module of LLVM IR.
+        The module, without triple and layout.
+    exported : sequence of str
+        The names whose addresses are wanted.
     name : str
-        What the linker calls it.
-    exports : sequence of str
-        The symbols whose addresses are wanted.
-    imports : mapping of str to int, optional
+        What the library is called.
+    effort : int, optional
+        How hard LLVM optimises, 0 to 3.
+    imported : mapping of str to int, optional
         Addresses of what the module names and the process's libraries do not export.
 
-    Examples
-    --------
-    >>> load_resident("define i32 @seven() { ret i32 7 }", "seven", ["seven"])["seven"] != 0
-    True
+    Returns
+    -------
+    mapping
+        Addresses by name.
     """
     import llvmlite.binding as llvm
 
@@ -37,18 +46,20 @@ def load_resident(
     llvm.initialize_native_asmprinter()
     load_libraries()
     target = llvm.Target.from_triple(llvm.get_process_triple())
-    machine = target.create_target_machine(cpu=cpu_name(), features=cpu_features(), reloc="pic", jit=True)
+    machine = target.create_target_machine(
+        cpu=cpu_name(), features=cpu_features(), opt=effort, reloc="pic", jit=True
+    )
     module = llvm.parse_assembly(text)
     module.triple = llvm.get_process_triple()
     module.data_layout = str(machine.target_data)
     module.verify()
     builder = llvm.JITLibraryBuilder().add_object_img(machine.emit_object(module)).add_current_process()
-    for symbol in exports:
+    for symbol in exported:
         builder.export_symbol(symbol)
-    for symbol, address in (imports or {}).items():
+    for symbol, address in (imported or {}).items():
         builder.import_symbol(symbol, address)
     linker = llvm.create_lljit_compiler(machine, use_jit_link=os.name != "nt")
-    tracker: Any = builder.link(linker, name)
+    tracker = builder.link(linker, name)
     for kept in (linker, tracker):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
-    return {symbol: tracker[symbol] for symbol in exports}
+    return tracker
