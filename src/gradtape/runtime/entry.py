@@ -58,6 +58,7 @@ def load(
     *,
     imports: Mapping[str, int] | None = None,
     drain: str | None = None,
+    needs: Sequence[LoadedModule] = (),
 ) -> LoadedModule:
     """Load object code whose module :func:`add_entry` completed.
 
@@ -73,6 +74,8 @@ def load(
         Addresses of further names that the kernel uses, such as BLAS routines.
     drain : str, optional
         The kernel's own function that gives back what it keeps between calls.
+    needs : sequence of LoadedModule, optional
+        Code that the kernel calls.
 
     Returns
     -------
@@ -85,7 +88,7 @@ def load(
     if any(is_pooled(spec) for spec in signature.outputs):
         named["gt.result_handler"] = id(result_handler())
     exports = (entry, f"{entry}.drain") if in_arena(signature) else (entry,)
-    return LoadedModule(object_code, kernel, exports=exports, imports=named, drain=drain)
+    return LoadedModule(object_code, kernel, exports=exports, imports=named, drain=drain, needs=needs)
 
 
 class _PythonNative(NativeHead):

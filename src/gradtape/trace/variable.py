@@ -25,8 +25,8 @@ from .guards import Abstract, Trace, mapped_by, trace_of
 from .handle import apart, plain
 from .scatter import How, fitting, scattered, updated
 from .sites import user_site
-from .views import Rearranged
 from .slices import IndexedSlices
+from .views import Rearranged
 
 _serials: Final = itertools.count()
 
