@@ -46,6 +46,7 @@ from .carries import (
 from .roots import Root
 from .schedule import schedule
 from .split import split_rows
+from .strips import by_strips
 
 if TYPE_CHECKING:
     from .build import Builder
@@ -227,7 +228,8 @@ def _scan(builder: Builder, root: Root) -> None:
         var = Var(builder.fresh("i_"), 0, length - 1)
         turn = length - 1 - affine(var) if root.node.params["reverse"] else affine(var)
         statements = [*head_of_turn(builder, loop.carries), *loop.turn(builder, turn)[0]]
-        builder.emit(Turns(var, statements, None, loop.pairs()))
+        for statement in by_strips(builder, Turns(var, statements, None, loop.pairs())):
+            builder.emit(statement)
     _describe(builder, root, f"{length} turns", loop)
     finish_carries(builder, loop.carries)
 
@@ -251,7 +253,8 @@ def _emit_turns(builder: Builder, loop: _Loop, count: Register, reverse: bool) -
     if reverse:
         turn = affine(Var(count.name, 0, FOREVER)) - 1 - turn
     statements = [*head_of_turn(builder, loop.carries), *loop.turn(builder, turn)[0]]
-    builder.emit(Turns(var, statements, count, loop.pairs()))
+    for statement in by_strips(builder, Turns(var, statements, count, loop.pairs())):
+        builder.emit(statement)
     finish_carries(builder, loop.carries)
 
 
