@@ -41,11 +41,6 @@ class Carry:
     spare: Place | None = None
     pair: Pair | None = None
     copied: bool = False
-    initial: Place | None = None
-
-    def at_start(self) -> Carry:
-        """Return the carry as it is before the first turn."""
-        return Carry(self.result, taken=self.register, now=self.initial)
 
 
 class Frame:
@@ -111,7 +106,6 @@ def begin_carry(builder: Builder, result: Root, initial: Value, in_place: bool, 
             landing = carry.home if odd is None and result.storage is not None else None
             carry.pair = Pair(now, following, first, second, landing)
             carry.now, carry.following = (now, 0), (following, 0)
-    carry.initial = target
     _copy(builder, target[0], initial)
     return carry
 

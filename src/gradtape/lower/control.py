@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
-from ..ir.builder import at
-from ..ir.graph import OPERATORS, Graph, Node, Value, extract, literal
+from ..ir.graph import Graph, Value, extract
 from ..ir.op import Op
 from ..ir.types import BOOL, INT64
 from ..loops.affine import Position, Var, affine
@@ -29,7 +28,6 @@ from ..loops.ir import (
 )
 from ..passes.rewrite import closed
 from ..records import record
-from ..transforms.call import inlined
 from ..transforms.control import Repeat, Scan, Switch
 from ..transforms.control import While as WhileOp
 from .apart import emit_apart, stands_apart
@@ -47,6 +45,7 @@ from .roots import Root
 from .schedule import schedule
 from .split import split_rows
 from .strips import by_strips
+from .tested import TestedWhile, test_ahead, tested_after
 
 if TYPE_CHECKING:
     from .build import Builder
@@ -82,7 +81,7 @@ def lower_body(builder: Builder, graph: Graph, carried: dict[int, int]) -> _Body
     """
     prefix = builder.fresh("b") + "_"
     traced = closed(graph)
-    plan = schedule(traced, traced, carried, prefix)
+    plan = schedule(test_ahead(traced), traced, carried, prefix)
     inner = builder.within(plan.by_value, plan.sources)
     inner.block(plan.top)
     collapse(inner.body)
@@ -136,11 +135,6 @@ class _Loop:
         statements = frame.spliced(self.body.statements)
         return [*statements, *tail_of_turn(frame, self.after, after)], [made[-1] for made in besides]
 
-    def at_start(self) -> _Loop:
-        """Return the loop with the carries as they are before the first turn."""
-        carries = [carry.at_start() for carry in self.carries]
-        return _Loop(self.body, self.consts, carries, self.after, self.elements, self.left)
-
     def stacks(self) -> list[Buffer]:
         """Return the stacks that the loop leaves."""
         return [root.storage for root in self.left if root.storage is not None]
@@ -177,7 +171,9 @@ def _loop(
     lowered = lower_body(builder, body, carried)
     initial = inputs[consts : consts + count]
     carries = [
-        begin_carry(builder, result, value, k not in live or 1 + consts + k in lowered.in_place, odd)
+        begin_carry(builder, result, value, 1 + consts + k in lowered.in_place, odd)
+        if k in live
+        else Carry(result)
         for k, (result, value) in enumerate(zip(root.results, initial, strict=False))
     ]
     after = [carries[k] for k in live]
@@ -201,6 +197,8 @@ def _describe(builder: Builder, root: Root, turns: str, loop: _Loop) -> None:
     first = 1 + len(loop.consts)
     kept: dict[str, list[str]] = {}
     for place, carry in enumerate(loop.carries):
+        if carry not in loop.after:
+            continue
         value = body.inputs[first + place]
         name = value.name or f"carry {place} of shape {value.shape}"
         where = "registers" if carry.register is not None else "memory that is written in place"
@@ -284,9 +282,9 @@ def _while(builder: Builder, root: Root) -> None:
     assert root.node is not None
     params = root.node.params
     carries, limit = params["carries"], params["limit"]
-    ahead = _tested_after(root.node) if _reads_arrays(params["condition"]) else []
-    loop = _loop(builder, root, root.node.inputs, root.results[carries + 1 :], None, ahead)
-    condition = lower_body(builder, params["condition"], {})
+    ahead = tested_after(root.node) if isinstance(root.node.op, TestedWhile) else []
+    inputs = root.node.inputs[: params["consts"] + carries]
+    loop = _loop(builder, root, inputs, root.results[carries + 1 :], None, ahead)
     var = Var(builder.fresh("i_"), 0, FOREVER if limit is None else max(limit, 0) - 1)
     turn = affine(var)
     turns, goes_on = Register(builder.fresh("r"), INT64), Register(builder.fresh("t"), BOOL)
@@ -297,14 +295,11 @@ def _while(builder: Builder, root: Root) -> None:
     statements, besides = loop.turn(builder, turn)
     if ahead:
         tested = Register(builder.fresh("r"), BOOL)
-        first = loop.at_start()
-        statements_before, now = _tested(builder, first.frame(builder, 0, condition.inputs), condition)
-        for statement in statements_before:
-            builder.emit(statement)
-        builder.emit(Declare(tested, now))
+        builder.emit(Declare(tested, builder.element(root.node.inputs[-1], ())))
         test: list[Statement] = [Compute(goes_on, "identity", None, (tested,))]
         body += [*head_of_turn(builder, loop.carries), *statements, Assign(tested, besides[0])]
     else:
+        condition = lower_body(builder, params["condition"], {})
         inside, now = _tested(builder, loop.frame(builder, turn, condition.inputs), condition)
         test = [*head_of_turn(builder, loop.carries), *inside, Compute(goes_on, "identity", None, (now,))]
         body += statements
@@ -323,22 +318,6 @@ def _tested(builder: Builder, frame: Frame, condition: _Body) -> tuple[list[Stat
     frame.left[condition.outputs[0]] = made
     statements = frame.spliced(condition.statements)
     return statements, made[-1]
-
-
-def _reads_arrays(condition: Graph) -> bool:
-    """Whether a condition takes long: what it needs of arrays is at hand where they are made."""
-    read = {value for node in condition.nodes for value in node.inputs}
-    return any(value.shape != () and value in read for value in condition.inputs)
-
-
-def _tested_after(node: Node) -> list[Value]:
-    """Return the condition on the carries that a turn leaves, as a value of the body."""
-    body, condition = node.params["body"], node.params["condition"]
-    consts, carries = node.params["consts"], node.params["carries"]
-    index, *inputs = body.inputs
-    with at(None):
-        following = OPERATORS["add"](index, literal(1, INT64))
-        return inlined(condition, [following, *inputs[:consts], *body.outputs[:carries]])
 
 
 def _switch(builder: Builder, root: Root) -> None:
@@ -380,5 +359,6 @@ _EMITTERS: Final[dict[type[Op], Callable[[Builder, Root], None]]] = {
     Scan: _scan,
     Repeat: _repeat,
     WhileOp: _while,
+    TestedWhile: _while,
     Switch: _switch,
 }

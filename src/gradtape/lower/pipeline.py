@@ -27,6 +27,7 @@ from .polls import set_polls
 from .schedule import Schedule, schedule
 from .split import split_rows
 from .stacks import DRAIN
+from .tested import test_ahead
 
 
 @value_record
@@ -170,7 +171,7 @@ def _built(graph: Graph, kernels: LoopKernels | None = None) -> tuple[Program, S
 def _finished(
     graph: Graph, traced: Graph, kernels: LoopKernels | None, count: Buffer | None
 ) -> tuple[Program, Schedule, Builder]:
-    plan = schedule(graph, traced, apart=kernels is not None)
+    plan = schedule(test_ahead(graph), traced, apart=kernels is not None)
     builder = Builder(plan.by_value, plan.sources)
     builder.kernels, builder.count = kernels, count
     builder.block(plan.top)
