@@ -16,7 +16,7 @@ from ..ir.graph import Graph, Literal, Node, Value, extract
 from ..ir.types import INT64, aval
 from ..loops.ir import Buffer, Call, Dtype, Load, Register, Store
 from ..transforms.control import Scan
-from .roots import Root, base_of_view
+from .roots import Root
 
 if TYPE_CHECKING:
     from .build import Builder
@@ -88,7 +88,7 @@ def emit_apart(builder: Builder, root: Root, kernels: LoopKernels) -> None:
             builder.emit(Store(number, 0, builder.element(value, ())))
             operands.append((number, 0))
         else:
-            operands.append((builder.memory_of(base_of_view(value)), 0))
+            operands.append(builder.place_of(value))
     numbers: list[tuple[Root, Buffer]] = []
     for k in used:
         result = root.results[k]

@@ -11,7 +11,7 @@ from ..loops.control import Pair, Place
 from ..loops.ir import Assign, Buffer, Compute, Declare, For, Index, Load, Number, Register, Statement, Store
 from ..loops.splice import Splicer
 from ..records import record
-from .roots import Root, base_of_view, flat
+from .roots import Root, flat
 
 if TYPE_CHECKING:
     from .build import Builder
@@ -57,11 +57,12 @@ class Frame:
         if value.shape == ():
             self.held[buffer] = self.builder.element(value, ())
         else:
-            self.moved[buffer] = (self.builder.memory_of(base_of_view(value)), 0)
+            self.moved[buffer] = self.builder.place_of(value)
 
     def element(self, buffer: Buffer, value: Value, turn: Position) -> None:
         """Let a body read this turn's element."""
-        self.moved[buffer] = (self.builder.memory_of(base_of_view(value)), turn * buffer.size)
+        whole, start = self.builder.place_of(value)
+        self.moved[buffer] = (whole, start + turn * buffer.size)
 
     def leaving(self, buffer: Buffer, result: Root, turn: Position) -> None:
         """Let a body write this turn's element of a result."""

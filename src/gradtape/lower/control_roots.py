@@ -10,7 +10,7 @@ from ..loops.affine import Position
 from ..loops.ir import Buffer
 from ..transforms.control import STACK, Repeat, Scan, While
 from .apart import outside_of, stands_apart
-from .roots import Root, base_of_view, check_dtype
+from .roots import Root, check_dtype, part_of
 from .storage import readers_of, reads_before
 
 
@@ -38,7 +38,7 @@ def operands_in_memory(graph: Graph, apart: bool) -> set[Value]:
     for node in graph.nodes:
         if isinstance(node.op, Structured):
             read = outside_of(node) if apart and stands_apart(node) else read_in_turns(node)
-            needed.update(base_of_view(value) for value in read if value.shape != ())
+            needed.update(part_of(value)[0] for value in read if value.shape != ())
     return {value for value in needed if value.node is not None and not isinstance(value, Literal)}
 
 
