@@ -27,8 +27,7 @@ from .draft import Carry, Draft, Given, Loop, Outcome, Parts, stand_in, substitu
 T = TypeVar("T")
 
 Policy: TypeAlias = str | int | tuple[str, int] | None
-"""Which of a loop's carries are kept for its gradient: all (None), every k-th, about the square root of their number ("sqrt"), or n at
-a time (("treeverse", n))."""
+"""What a scan keeps for its gradient: see `Scan`."""
 
 STACK: Final = aval((), np.dtype(object))
 """What a loop of unknown length leaves behind, or takes up: one element per turn, however many there are.
@@ -135,7 +134,7 @@ class Scan(Loop):
         return Draft(self, params, draft.index)
 
     def arranged(
-        self, carries: Sequence[Value | None], left: Sequence[Value | None]
+        self, carries: Sequence[Value | None], left: Sequence[Value | None], count: Value | None = None
     ) -> tuple[Value | None, ...]:
         return (*carries, *left)
 
@@ -220,9 +219,9 @@ class While(Loop):
         return Draft(repeat, {"reverse": True}, draft.index, count=count)
 
     def arranged(
-        self, carries: Sequence[Value | None], left: Sequence[Value | None]
+        self, carries: Sequence[Value | None], left: Sequence[Value | None], count: Value | None = None
     ) -> tuple[Value | None, ...]:
-        return (*carries, None, *left)
+        return (*carries, count, *left)
 
     def parted(self, outs: Sequence[T], carries: int) -> tuple[Sequence[T], Sequence[T], T | None]:
         return outs[:carries], outs[carries + 1 :], outs[carries]
@@ -301,7 +300,7 @@ class Repeat(Loop):
         return Draft(self, {"reverse": not draft.params["reverse"]}, draft.index, count=draft.count)
 
     def arranged(
-        self, carries: Sequence[Value | None], left: Sequence[Value | None]
+        self, carries: Sequence[Value | None], left: Sequence[Value | None], count: Value | None = None
     ) -> tuple[Value | None, ...]:
         return (*carries, *left)
 

@@ -168,15 +168,20 @@ class Loop(Structured):
     def turned(self, draft: Draft, count: Value | None) -> Draft:
         """Return the draft of an empty loop that makes the same turns in the opposite order; `count` is their number if it is a result."""
 
+    def outs(self, outcome: Outcome) -> list[Value]:
+        """Return the outputs in the order of a node's."""
+        arranged = self.arranged(outcome.carries, outcome.left, outcome.turns)
+        return [value for value in arranged if value is not None]
+
     @abstractmethod
     def parted(self, outs: Sequence[T], carries: int) -> tuple[Sequence[T], Sequence[T], T | None]:
         """Return one thing per output as those of the carries, of what is left behind, and of the number of turns."""
 
     @abstractmethod
     def arranged(
-        self, carries: Sequence[Value | None], left: Sequence[Value | None]
+        self, carries: Sequence[Value | None], left: Sequence[Value | None], count: Value | None = None
     ) -> tuple[Value | None, ...]:
-        """Return one thing per output of the node."""
+        """Return one thing per output of a node, from those of the carries, of what is left behind, and of the number of turns."""
 
 
 def close(inputs: Sequence[Value], outputs: Sequence[Value]) -> Body:
