@@ -168,6 +168,10 @@ class Loop(Structured):
     def turned(self, draft: Draft, count: Value | None) -> Draft:
         """Return the draft of an empty loop that makes the same turns in the opposite order; `count` is their number if it is a result."""
 
+    @abstractmethod
+    def helpers(self) -> tuple[Loop, Loop]:
+        """Return the ops of a loop of unknown length, and of one whose length is an operand."""
+
     def outs(self, outcome: Outcome) -> list[Value]:
         """Return the outputs in the order of a node's."""
         arranged = self.arranged(outcome.carries, outcome.left, outcome.turns)
