@@ -101,7 +101,7 @@ class Jacobians(ABC):
         here.site = user_site()
         request = _Request("jacobian", unconnected_gradients, parallel_iterations, experimental_use_pfor)
         y = _one_target(target, "jacobian")
-        leaves, spec = array_leaves(sources, "source", "jacobian")
+        leaves, nest = array_leaves(sources, "source", "jacobian")
         with self._differentiated("jacobian", y, leaves) as (mark, value, starts):
             basis = _Basis(
                 value.size,
@@ -119,7 +119,7 @@ class Jacobians(ABC):
             blocks = [Source((*value.shape, *begin.shape), begin.dtype, begin.values) for begin in starts]
             parts = _shaped(parts, blocks)
             found = completed(gathered(blocks, parts), blocks, request.choice, sources)
-        return unflatten(spec, shown(found, blocks))
+        return nest(shown(found, blocks))
 
     def batch_jacobian(
         self,

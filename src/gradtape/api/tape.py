@@ -347,15 +347,15 @@ class GradientTape(Jacobians):
         record = self._live("gradient")
         here.site = user_site()
         choice = unconnected_choice(unconnected_gradients, "gradient")
-        target_leaves = [target] if type(target) is Array else array_leaves(target, "target", "gradient")[0]
-        source_leaves, spec = array_leaves(sources, "source", "gradient")
+        target_leaves, _ = array_leaves(target, "target", "gradient")
+        source_leaves, nest = array_leaves(sources, "source", "gradient")
         targets = [_target_value(leaf, record) for leaf in target_leaves]
         starts = [_source(leaf, record) for leaf in source_leaves]
         seeds = None if output_gradients is None else seeds_for(output_gradients, targets, "gradient")
         with _Asked(self, record):
             parts = _pulled(record.mark, targets, seeds, starts, last=not self._persistent)
             found = completed(parts, starts, choice, sources)
-        return unflatten(spec, shown(found, starts))
+        return nest(shown(found, starts))
 
     @contextmanager
     def _differentiated(

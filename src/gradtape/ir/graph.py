@@ -280,6 +280,25 @@ class Node:
         self._types = tuple([out.aval for out in outs])
         self._marks = outs[0].marks if outs else ()
 
+    def living(self) -> list[Value]:
+        """Return those of the outputs that somebody holds."""
+        references = self._outs if type(self._outs) is list else [self._outs]
+        return [out for reference in references if (out := reference()) is not None]
+
+    def make_outs(self, types: tuple[Aval, ...], marks: tuple[Mark, ...]) -> list[Value]:
+        """Return new outputs of these types."""
+        outs = [Value(type_, self, index, None, marks) for index, type_ in enumerate(types)]
+        self._outs = [weakref.ref(out) for out in outs]
+        self._types = types
+        self._marks = marks
+        return outs
+
+    def take_as_out(self, value: Value, index: int) -> None:
+        """Let this node compute a value that another one was to compute."""
+        value.node, value.index = self, index
+        assert type(self._outs) is list
+        self._outs[index] = weakref.ref(value)
+
     def set_types(self, types: tuple[Aval, ...]) -> None:
         """Say what the outputs are; they are made when somebody asks for them."""
         self._outs = [_nobody] * len(types)

@@ -100,7 +100,7 @@ def begins(value: Value, mark: Mark) -> bool:
     if mark not in value.marks:
         return True
     node = value.node
-    return node is not None and all(mark not in operand.marks for operand in node.inputs)
+    return node is None or all([mark not in operand.marks for operand in node.inputs])
 
 
 def _differ(found: dict[str, Any], expected: dict[str, Any]) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from ..config import config
 from ..ir.builder import here
 from ..ir.fingerprint import structure
-from ..ir.graph import Graph, Literal, Mark, Value, extract, literal
+from ..ir.graph import Graph, Literal, Mark, Value, extract, literal, merge_marks
 from ..ir.op import NDArray
 from ..kinds.operands import broadcast_to
 from ..runtime.program import Program, program_for
@@ -49,12 +49,15 @@ class _Expected(NamedTuple):
         The record.
     sources : list of int
         The places of the sources in it; -1 for one that is not in it.
+    seeds : list of Aval
+        The types of the seeds; none where they are ones.
     template : Template
         What was built for it.
     """
 
     pattern: Pattern
     sources: list[int]
+    seeds: list[Any]
     template: Template
 
 
@@ -88,14 +91,20 @@ def gradients(
     last : bool
         Whether the tape's record is not needed again: then the targets are computed along with the gradients.
     """
-    if not config.jit or not targets or OBSERVERS or _is_recorded(targets):
+    if not config.jit or not targets or OBSERVERS.data or merge_marks(targets):
         return _pulled(targets, sources, seeds, mark)
     site = here.site
     line = id(site.code), site.instruction, seeds is None
     for expected in _expected.get(line, ()):
         values = expected.pattern.match(targets, mark)
-        if values is not None and _are_at(sources, values, expected.sources):
-            inputs = [*expected.pattern.leaves_of(values), *_arrays(seeds)]
+        if (
+            values is not None
+            and _are_at(sources, values, expected.sources)
+            and (seeds is None or _types(seeds) == expected.seeds)
+        ):
+            inputs = expected.pattern.leaves_of(values)
+            if seeds is not None:
+                inputs += seeds
             return _applied(expected.template, inputs, targets, last)
     nodes, leaves = extract(targets, (), lambda value: begins(value, mark))
     inputs = [*leaves, *_arrays(seeds)]
@@ -112,21 +121,19 @@ def gradients(
         if template is None:
             return pulled
     _templates.move_to_end(key)
-    if len(set(targets)) == len(targets) and not _literals(seeds):
-        _expect(line, Pattern(targets, nodes, leaves, mark), targets, sources, mark, template)
+    if len(set(targets)) == len(targets):
+        pattern = Pattern(targets, nodes, leaves, mark)
+        _expect(line, pattern, targets, sources, [] if seeds is None else _types(seeds), mark, template)
     return _applied(template, inputs, targets, last)
-
-
-def _is_recorded(targets: Sequence[Value]) -> bool:
-    return any([mark.recording for target in targets for mark in target.marks])
 
 
 def _arrays(seeds: Sequence[Value] | None) -> list[Value]:
     return [seed for seed in seeds or () if not isinstance(seed, Literal)]
 
 
-def _literals(seeds: Sequence[Value] | None) -> bool:
-    return any(isinstance(seed, Literal) for seed in seeds or ())
+def _types(seeds: Sequence[Value]) -> list[Any]:
+    """Return the types of arrays; a literal is of no type."""
+    return [None if isinstance(seed, Literal) else seed.aval for seed in seeds]
 
 
 def _expect(
@@ -134,6 +141,7 @@ def _expect(
     pattern: Pattern,
     targets: Sequence[Value],
     sources: Sequence[Value],
+    seeds: list[Any],
     mark: Mark,
     template: Template,
 ) -> None:
@@ -142,7 +150,7 @@ def _expect(
     if values is None:
         return
     places = {value: place for place, value in enumerate(values)}
-    found = _Expected(pattern, [places.get(source, -1) for source in sources], template)
+    found = _Expected(pattern, [places.get(source, -1) for source in sources], seeds, template)
     _expected[line] = [found, *_expected.get(line, ())][:AT_A_LINE]
     _expected.move_to_end(line)
     _limit(_expected)
@@ -150,12 +158,12 @@ def _expect(
 
 def _are_at(sources: Sequence[Value], values: Sequence[Value], places: Sequence[int]) -> bool:
     """Return whether sources stand at these places; at -1 for those that do not stand anywhere."""
-    return len(sources) == len(places) and all(
-        [
-            values[place] is source if place >= 0 else source not in values
-            for source, place in zip(sources, places, strict=True)
-        ]
-    )
+    if len(sources) != len(places):
+        return False
+    for source, place in zip(sources, places):  # noqa: B905 - just compared
+        if source in values if place < 0 else values[place] is not source:
+            return False
+    return True
 
 
 def _limit(table: OrderedDict[Any, Any]) -> None:
@@ -218,13 +226,13 @@ def _applied(
     node, outs = call.appended(inputs, here.site)
     # Nobody needs the record again (unless a gradient is missing and its absence is to be explained): from now on
     # the call computes the targets, and the old nodes can go.
-    if last and all(counts):
+    if last and 0 not in counts:
         for index, target in enumerate(targets):
             if target.data is None and target.node is not node:
-                target.node, target.index = node, index
-                outs[index] = target
-        node.outs = tuple(outs)
-    parts = iter(outs[len(targets) :])
-    return [
-        Rows(next(parts), next(parts)) if count == 2 else next(parts) if count else None for count in counts
-    ]
+                node.take_as_out(target, index)
+    found: list[Value | Rows | None] = []
+    place = len(targets)
+    for count in counts:
+        found.append(Rows(*outs[place : place + 2]) if count == 2 else outs[place] if count else None)
+        place += count
+    return found

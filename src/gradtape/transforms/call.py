@@ -35,10 +35,7 @@ class Call(Op):
     def appended(self, inputs: Sequence[Value], site: Any) -> tuple[Node, list[Value]]:
         """Append a call, and return its node and its outputs."""
         node = Node(self, tuple(inputs), NO_PARAMS, site)
-        marks = merge_marks(inputs)
-        outs = [Value(type_, node, index, None, marks) for index, type_ in enumerate(self._types)]
-        node.outs = tuple(outs)
-        return node, outs
+        return node, node.make_outs(self._types, merge_marks(inputs))
 
     def infer(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
         return self._types
