@@ -20,7 +20,7 @@ from ..kinds.operands import as_value
 from ..trace.array import Array
 from ..trace.contexts import Watcher, contexts
 from ..trace.log import note_watch
-from ..trace.replay import gradients
+from ..trace.replay import derivatives, gradients
 from ..trace.sites import user_site
 from ..trace.variable import Variable
 from ..transforms.rows import Rows
@@ -360,11 +360,11 @@ class GradientTape(Jacobians):
     @contextmanager
     def _differentiated(
         self, caller: str, target: Any, sources: Sequence[Any]
-    ) -> Iterator[tuple[Mark, Value, list[Source]]]:
+    ) -> Iterator[tuple[Mark, Value, list[Source], bool]]:
         record = self._live(caller)
         ends = _target_value(target, record), [_source(leaf, record) for leaf in sources]
         with _Asked(self, record):
-            yield record.mark, *ends
+            yield record.mark, *ends, not self._persistent
 
     def _live(self, caller: str) -> _Record:
         """Return the record that a call of `caller` is about."""
@@ -457,5 +457,5 @@ def _pulled(
         targets = list(compress(targets, chosen))
         seeds = None if seeds is None else list(compress(seeds, chosen))
     starts = [value for source in sources for value in source.values]
-    parts = gradients(targets, starts, seeds, mark, last=last)
+    parts = derivatives(gradients, "gradient", targets, starts, seeds, mark, last=last)
     return gathered(sources, parts)
