@@ -17,12 +17,13 @@ from ..ir.graph import Graph, Literal, Value, extract
 from ..ir.op import NDArray
 from ..kinds.operands import as_value
 from ..runtime.program import GuardMiss, Program, program_for
+from ..transforms.call import repeated
 from ..trees import TreeSpec, flatten
 from .array import Array
 from .contexts import Scope, inside
 from .force import force
 from .guards import Guard, Trace
-from .handle import Handle, is_recording
+from .handle import Handle, apart, is_recording
 from .instruments import RECORDING
 from .signature import EVERYTHING_TRACED, Call, NativeCall, StaticArguments, is_dynamic, native_call
 from .sites import user_site
@@ -99,6 +100,20 @@ class Specialisation:
             return array if array.ndim else array[()]
         return output()
 
+    @property
+    def can_be_recorded(self) -> bool:
+        """Whether its nodes say all that the function does: it did not look at numbers, and assigned to no variable."""
+        return not self.guards and not self.state.assigned
+
+    def recorded(self, arrays: list[NDArray]) -> Any:
+        """Append the nodes to the recordings that follow its variables, as the function itself would."""
+        given = [Value(value.aval, data=np.array(array)) for value, array in zip(self.graph.inputs, arrays)]  # noqa: B905 - the variables come behind
+        values = repeated(self.graph, [*given, *self.state.readings()])
+        results = [
+            Array(apart(values[output])) if isinstance(output, int) else output() for output in self.outputs
+        ]
+        return self.spec.unflatten(results)
+
     def valid(self) -> bool:
         """Return whether the captured arrays are still what was traced, nobody watches them, and the variables live."""
         for handle, value in self.captured:
@@ -143,6 +158,10 @@ class Branches:
     def followed(self) -> bool:
         """Return whether a tape or trace around would follow a variable of this function."""
         return any(specialisation.state.followed() for specialisation in self._by_outcomes.values())
+
+    def only(self) -> Specialisation | None:
+        """Return the specialisation, if there is just one."""
+        return self._by_outcomes[()] if self.count == 1 else None
 
     def all(self) -> list[Specialisation]:
         """Return every specialisation once."""
@@ -195,7 +214,10 @@ class CallSite:
                     del self.branches[next(iter(self.branches))]
             arrays = call.dynamic()
         if branches.followed():
-            return self.run_recorded(call, keep_arrays=True)
+            only = branches.only()
+            if only is None or not only.can_be_recorded:
+                return self.run_recorded(call, keep_arrays=True)
+            return only.recorded(arrays)
         found, result, missed = branches.run(arrays)
         if found:
             return result
