@@ -76,16 +76,13 @@ class Mark:
 def merge_marks(values: Iterable[Value]) -> tuple[Mark, ...]:
     """Return the marks that a node with these inputs hands on: those that are recording."""
     merged: tuple[Mark, ...] = ()
-    seen = merged
     for value in values:
         marks = value.marks
-        if marks is seen:  # along a record most values share one tuple
-            continue
-        seen = marks
-        for mark in marks:
-            thread = mark.recorded_by
-            if thread is not None and (thread == get_ident() or thread is ANY) and mark not in merged:
-                merged = (*merged, mark) if merged or len(marks) > 1 else marks
+        if marks is not merged:  # along a record most values share one tuple
+            for mark in marks:
+                thread = mark.recorded_by
+                if (thread == get_ident() or thread is ANY) and mark not in merged:
+                    merged = (*merged, mark) if merged or len(marks) > 1 else marks
     return merged
 
 

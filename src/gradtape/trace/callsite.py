@@ -233,6 +233,8 @@ class CallSite:
                 return self.run_recorded(call, keep_arrays=True)
             branches.add(specialisation)
         if specialisation.state.followed():
+            if specialisation.can_be_recorded:
+                return specialisation.recorded(arrays)
             return self.run_recorded(call, keep_arrays=True)
         result = specialisation.run(arrays)
         if self.on_new is not None:
