@@ -24,7 +24,7 @@ from .handle import Handle, apart, attend, plain
 from .instruments import CHECKS
 from .methods import VIEWING, Methods
 from .operators import Operators
-from .recall import picked
+from .recall import picked, run
 from .sites import user_site
 from .views import ImaginaryPart, Part, RealPart, Rearranged, stays_contiguous
 from .waiting import waiting
@@ -198,12 +198,12 @@ class Array(Operators, Methods, Handle):
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         known = KNOWN.get(function)
-        here.site = user_site(2, public_name(function) if known is None else known.via)
-        if function in VIEWING:
-            view = Methods.as_view(self, function, args, kwargs)
-            if view is not None:
-                return view
-        return wrapped(call_function(function, args, kwargs))
+        if known is not None and len(args) <= known.most and "out" not in kwargs and function not in VIEWING:
+            here.site = user_site(2, known.via)
+            return wrapped(run(known.rule, args, kwargs))
+        here.site = user_site(2, public_name(function))
+        view = Methods.as_view(self, function, args, kwargs)
+        return wrap(call_function(function, args, kwargs)) if view is None else view
 
     # Indexing
 
