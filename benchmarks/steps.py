@@ -200,7 +200,9 @@ OPERATIONS = {
 
 def many(expression: str, **names: Any) -> Callable[[int], Any]:
     """Return a function that evaluates an expression a number of times and keeps what comes out, as a tape does."""
-    text = f"def run(n, {', '.join(names)}):\n    kept = []\n    for _ in range(n): kept.append({expression})\n"
+    text = (
+        f"def run(n, {', '.join(names)}):\n    kept = []\n    for _ in range(n): kept.append({expression})\n"
+    )
     scope: dict[str, Any] = {}
     exec(text, scope)
     return lambda n: scope["run"](n, **names)

@@ -75,9 +75,7 @@ def test_the_third_call_does_what_the_first_did(key):
                 continue
             for ours, theirs in zip(found, flatten(expected) if found else (), strict=True):
                 assert ours.dtype == np.asarray(theirs).dtype
-                np.testing.assert_allclose(
-                    ours, theirs, rtol=TOLERANCE.get(ours.dtype.char, 1e-9), atol=1e-9
-                )
+                np.testing.assert_allclose(ours, theirs, rtol=TOLERANCE.get(ours.dtype.char, 1e-9), atol=1e-9)
         assert len(set(outcomes)) == 1
 
 
@@ -96,7 +94,9 @@ def test_equal_numbers_of_other_types_are_others():
     x = gt.constant(np.arange(4, dtype=np.int8).reshape(2, 2))
     for _ in range(3):
         dtypes = [np.where(x > 1, x, number).dtype for number in (True, 1, 1.0, 1j, np.float32(1))]
-        assert dtypes == [np.where(np.zeros((2, 2), bool), x.numpy(), n).dtype for n in (True, 1, 1.0, 1j, np.float32(1))]
+        assert dtypes == [
+            np.where(np.zeros((2, 2), bool), x.numpy(), n).dtype for n in (True, 1, 1.0, 1j, np.float32(1))
+        ]
         assert np.sum(x, 1).shape == (2,)
         assert np.sum(x, keepdims=True).shape == (1, 1)
 
@@ -206,7 +206,15 @@ def test_weights_of_targets_may_change_their_form():
             y = x * x
         return float(tape.gradient(y, x, output_gradients=weight))
 
-    weights = [gt.constant(2.0), gt.constant(3.0), gt.constant(4.0), 5.0, np.float64(6.0), np.array(7.0), None]
+    weights = [
+        gt.constant(2.0),
+        gt.constant(3.0),
+        gt.constant(4.0),
+        5.0,
+        np.float64(6.0),
+        np.array(7.0),
+        None,
+    ]
     assert [slope(weight) for weight in weights] == [12.0, 18.0, 24.0, 30.0, 36.0, 42.0, 6.0]
 
 
@@ -234,7 +242,14 @@ def test_a_gradient_of_ones_own_that_branches_is_asked_each_time():
             y = steep(x)
         return float(tape.gradient(y, x))
 
-    assert [slope(number) for number in (1.0, 2.0, 3.0, -1.0, 4.0, -2.0)] == [10.0, 10.0, 10.0, -10.0, 10.0, -10.0]
+    assert [slope(number) for number in (1.0, 2.0, 3.0, -1.0, 4.0, -2.0)] == [
+        10.0,
+        10.0,
+        10.0,
+        -10.0,
+        10.0,
+        -10.0,
+    ]
 
 
 def test_a_record_is_given_up_with_its_gradient():

@@ -29,7 +29,6 @@ from .sites import user_site
 from .views import ImaginaryPart, Part, RealPart, Rearranged, stays_contiguous
 from .waiting import waiting
 
-
 _make = object.__new__
 _reference = weakref.ref
 

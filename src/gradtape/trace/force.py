@@ -107,7 +107,9 @@ def _called(pending: Sequence[Value]) -> bool:
     program = _programs.get(key)
     if program is None:
         outputs = [node.op.graph.outputs[out.index] for out in kept]
-        program = _programs[key] = program_for(Graph(node.op.graph.inputs, node.op.graph.nodes, outputs, "tape"))
+        program = _programs[key] = program_for(
+            Graph(node.op.graph.inputs, node.op.graph.nodes, outputs, "tape")
+        )
         while len(_programs) > config.memory_cache:
             _programs.popitem(last=False)
     _programs.move_to_end(key)
@@ -149,7 +151,7 @@ def _release(values: Iterable[Value]) -> None:
     """Give back the history of computed values where nobody can ask for it: no tape, no trace, no `gradients` in a function."""
     if not scopes() and not CHECKS:
         for value in values:
-            if value.node is not None and all(mark.over for mark in value.marks):
+            if value.is_made and all(mark.over for mark in value.marks):
                 value.node, value.index = None, RELEASED
 
 

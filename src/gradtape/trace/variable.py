@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -27,6 +26,7 @@ from .handle import Handle, apart, plain
 from .scatter import How, fitting, scattered, updated
 from .sites import user_site
 from .slices import IndexedSlices
+from .views import Rearranged
 
 _serials: Final = itertools.count()
 

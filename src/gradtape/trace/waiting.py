@@ -68,7 +68,7 @@ def followers(nodes: Sequence[Node], asked: Sequence[Value]) -> list[Value]:
         if (handle := reference()) is not None and (value := handle.pending()) is not None
     ]
     waiting.handles = deque([reference for reference, _ in noted], MANY)
-    if len(noted) <= len(asked) and all([value in asked for _, value in noted]):
+    if len(noted) <= len(asked) and all(value in asked for _, value in noted):
         return []
     done = set(nodes)
     pending = dict.fromkeys([value for _, value in noted if value.node not in done])
