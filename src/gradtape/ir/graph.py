@@ -7,6 +7,7 @@ there; nothing is ever rewritten in place.
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -53,6 +54,7 @@ class Value:
         "_node",
         "_op",
         "_params",
+        "_serial",
         "_site",
         "_types",
         "aval",
@@ -65,6 +67,7 @@ class Value:
 
     _inputs: tuple[Value, ...]
     _params: dict[str, Any]
+    _serial: int
     _site: Any
     _types: tuple[Aval, ...]
 
@@ -89,7 +92,7 @@ class Value:
     def node(self) -> Node | None:
         node = self._node
         if node is None and self._op is not None:
-            node = self._node = Node(self._op, self._inputs, self._params, self._site)
+            node = self._node = Node(self._op, self._inputs, self._params, self._site, self._serial)
             node.adopt(self, self._types)
         return node
 
@@ -221,6 +224,10 @@ class Site:
         return f"{self.filename}:{self.line} in {self.function}"
 
 
+next_serial: Final[Callable[[], int]] = itertools.count().__next__
+"""Numbers the nodes in the order in which they are made."""
+
+
 def _nobody() -> None:
     """Stand for a reference to a value that was not made yet."""
 
@@ -232,9 +239,17 @@ class Node:
     once, without waiting for Python's cycle collector.
     """
 
-    __slots__ = ("__weakref__", "_marks", "_outs", "_types", "inputs", "op", "params", "site")
+    __slots__ = ("__weakref__", "_marks", "_outs", "_types", "inputs", "op", "params", "serial", "site")
 
-    def __init__(self, op: Op, inputs: tuple[Value, ...], params: dict[str, Any], site: Any = None) -> None:
+    def __init__(
+        self,
+        op: Op,
+        inputs: tuple[Value, ...],
+        params: dict[str, Any],
+        site: Any = None,
+        serial: int | None = None,
+    ) -> None:
+        self.serial = next_serial() if serial is None else serial
         self.op = op
         self.inputs = inputs
         self.params = params
@@ -290,6 +305,20 @@ class Node:
         self._types = types
         self._marks = ()
 
+    @property
+    def types(self) -> tuple[Aval, ...]:
+        """What the outputs are."""
+        return self._types
+
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        """Who followed the outputs when the node was made."""
+        return self._marks
+
+    def set_marks(self, marks: tuple[Mark, ...]) -> None:
+        """Say who follows the outputs."""
+        self._marks = marks
+
     def copy(self, inputs: tuple[Value, ...]) -> Node:
         """Return the same application of the op to other values of the same types."""
         copy = Node(self.op, inputs, self.params, self.site)
@@ -332,6 +361,7 @@ def single(
     out._op = op
     out._inputs = inputs
     out._params = params
+    out._serial = next_serial()
     out._site = site
     out._types = types
     out.aval = type_

@@ -80,3 +80,9 @@ PYTHON_DTYPES: Final[dict[type, np.dtype[Any]]] = {
 def is_inexact(dtype: np.dtype[Any]) -> bool:
     """Return whether values of this dtype carry derivatives."""
     return dtype.kind in "fc"
+
+
+@lru_cache(maxsize=256)
+def carries_derivatives(dtype: np.dtype[Any]) -> bool:
+    """Return whether a value of this dtype may have a tangent: floats, and the stacks that loops leave behind."""
+    return dtype.kind in "fcO"

@@ -19,6 +19,7 @@ from .ir import (
     Buffer,
     Call,
     Compute,
+    Control,
     Declare,
     For,
     Index,
@@ -87,6 +88,9 @@ def walk(statements: Sequence[Statement]) -> Iterator[Statement]:
         yield statement
         if isinstance(statement, For):
             yield from walk(statement.body)
+        elif isinstance(statement, Control):
+            for block in statement.blocks():
+                yield from walk(block)
 
 
 def _plan(loop: For, program: Program) -> _Plan | None:
@@ -164,6 +168,9 @@ def _separate_rows(plan: _Plan, inside: Sequence[Statement], program: Program) -
         if isinstance(statement, Call)
         for buffer, _ in statement.operands
     }
+    for statement in walk(program.body):
+        if isinstance(statement, Control):
+            called.update(buffer for buffer, _ in statement.places())
     for buffer in written:
         follows = [row in _variables(position) for position in places[buffer]]
         if any(follows):

@@ -3,6 +3,7 @@ accumulators."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -154,7 +155,33 @@ class Call:
     numbers: tuple[Any, ...]
 
 
-Statement: TypeAlias = Compute | Load | Store | Declare | Assign | Wrap | Guard | For | Call
+class Control(ABC):
+    """A statement that holds blocks and whose turns or branches stay in their order; see `loops.control`."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def blocks(self) -> tuple[list[Statement], ...]:
+        """Return the blocks that it holds, in the order in which they run."""
+
+    @abstractmethod
+    def numbers(self) -> tuple[Number, ...]:
+        """Return the numbers that it uses itself."""
+
+    @abstractmethod
+    def variables(self) -> tuple[Var, ...]:
+        """Return the loop variables that it defines."""
+
+    @abstractmethod
+    def places(self) -> tuple[tuple[Buffer, Position], ...]:
+        """Return the buffers that it touches itself, and where."""
+
+    @abstractmethod
+    def aliases(self) -> tuple[Buffer, ...]:
+        """Return the names that it gives to buffers, for its blocks."""
+
+
+Statement: TypeAlias = Compute | Load | Store | Declare | Assign | Wrap | Guard | For | Call | Control
 
 
 @dataclass(slots=True, eq=False)

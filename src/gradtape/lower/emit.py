@@ -12,6 +12,7 @@ from ..loops.ir import (
     Buffer,
     Compute,
     Const,
+    Control,
     Declare,
     Dtype,
     For,
@@ -23,6 +24,7 @@ from ..loops.ir import (
     Store,
     Wrap,
 )
+from .control_emit import emit_control
 from .instructions import (
     constant_text,
     conversion,
@@ -51,6 +53,7 @@ class Module:
     helpers: dict[str, str] = field(default_factory=dict)
     loops: list[str] = field(default_factory=list)
     tasks: list[str] = field(default_factory=list)
+    stacks: dict[str, int] = field(default_factory=dict)
 
     def text(self) -> str:
         """Return the module."""
@@ -97,6 +100,7 @@ class FunctionEmitter:
         self.positions: list[dict[Position | Atom, str]] = [{}]
         self.label = "entry"
         self.count = 0
+        self.wraps = False
 
     def fresh(self) -> str:
         self.count += 1
@@ -152,7 +156,7 @@ class FunctionEmitter:
     def atom(self, atom: Atom) -> str:
         """Return the operand for a variable, quotient, remainder or clamped position."""
         if isinstance(atom, Var):
-            return f"%{atom.name}"
+            return self.names.get(atom.name, f"%{atom.name}")
         for known in reversed(self.positions):
             if atom in known:
                 return known[atom]
@@ -216,6 +220,8 @@ class FunctionEmitter:
             self._wrap(statement)
         elif isinstance(statement, Guard):
             self._guard(statement)
+        elif isinstance(statement, Control):
+            emit_control(self, statement)
         else:
             emit_routine(self, statement)
 
@@ -295,6 +301,7 @@ class FunctionEmitter:
 
     def _wrap(self, statement: Wrap) -> None:
         """Count negatives from the end; note a bad index and read element 0 in its place."""
+        self.wraps = True
         value, dtype = self.number(statement.value), statement.value.dtype
         if dtype.itemsize < 8:
             value = self.bind(

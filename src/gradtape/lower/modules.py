@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Final, TypeAlias
 
 from ..loops.affine import affine, interval
 from ..loops.batch import walk
-from ..loops.ir import Buffer, Call, For, Load, Program, Store
+from ..loops.control import Choose, Turns, While
+from ..loops.ir import Buffer, Call, Control, For, Load, Program, Statement, Store
 from .blocks import emit_blocks
 from .emit import FunctionEmitter, Module
 from .free import Free, free_names
 from .instructions import memory_type, register_type
+from .stacks import with_stacks
+
+Nest: Final = For | Turns | While | Choose
+"""What is a function of its own."""
 
 KERNEL: Final = "kernel"
+PROGRAM: Final = "program"
+"""The function that a kernel with stacks calls."""
+
+Accompaniment: TypeAlias = Callable[[FunctionEmitter, Statement], AbstractContextManager[None]]
 
 
-def emit_module(program: Program, offsets: dict[Buffer, int]) -> Module:
+def _nothing(kernel: FunctionEmitter, statement: Statement) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+def emit_module(program: Program, offsets: dict[Buffer, int], accompany: Accompaniment = _nothing) -> Module:
     """Return the module whose function `kernel` runs the program.
 
     Parameters
@@ -25,31 +40,35 @@ def emit_module(program: Program, offsets: dict[Buffer, int]) -> Module:
         The loops.
     offsets : dict of Buffer to int
         Where the scratch buffers stand in the workspace.
+    accompany : callable, optional
+        Appends to the kernel what comes before and after each statement of the program.
     """
     module = Module()
     pointers = {buffer: f"%{buffer.name}" for buffer in (*program.inputs, *program.outputs, *program.scratch)}
     kernel = FunctionEmitter(module, pointers)
-    nests = {statement: free_names([statement]) for statement in program.body if isinstance(statement, For)}
-    around = free_names([statement for statement in program.body if not isinstance(statement, For)])
+    nests = {statement: free_names([statement]) for statement in program.body if isinstance(statement, Nest)}
+    around = free_names([statement for statement in program.body if not isinstance(statement, Nest)])
     free = [around, *nests.values()]
     wraps = any(names.wraps for names in free)
     if wraps:
         kernel.entry.append("  %bad.slot = alloca i1")
         kernel.entry.append("  store i1 false, ptr %bad.slot")
     for number, statement in enumerate(program.body):
-        if isinstance(statement, For):
-            _nest(module, kernel, statement, nests[statement], f"nest{number}")
-        else:
-            kernel.statement(statement)
+        with accompany(kernel, statement):
+            if isinstance(statement, Nest):
+                _nest(module, kernel, statement, nests[statement], f"nest{number}")
+            else:
+                kernel.statement(statement)
     if wraps:
         bad = kernel.bind("load i1, ptr %bad.slot")
         kernel.line(f"ret i32 {kernel.bind(f'select i1 {bad}, i32 -1, i32 0')}")
     else:
         kernel.line("ret i32 0")
     used = {buffer for names in free for buffer in names.buffers}
-    parameters = ", ".join(f"ptr noalias %{name}" for name in ("inputs", "outputs", "workspace"))
+    parameters = ["inputs", "outputs", "workspace", *["stacks"][: len(module.stacks)]]
+    name, linkage = (PROGRAM, "internal ") if module.stacks else (KERNEL, "")
     lines = [
-        f"define i32 @{KERNEL}({parameters}) nounwind {{",
+        f"define {linkage}i32 @{name}({', '.join(f'ptr noalias %{name}' for name in parameters)}) nounwind {{",
         "entry:",
     ]
     for table, buffers in (("inputs", program.inputs), ("outputs", program.outputs)):
@@ -65,14 +84,16 @@ def emit_module(program: Program, offsets: dict[Buffer, int]) -> Module:
         if buffer in used
     )
     module.functions.append("\n".join([*lines, *kernel.entry, *kernel.lines, "}"]))
+    if module.stacks:
+        module.functions.extend(with_stacks(module, KERNEL, PROGRAM))
     return module
 
 
-def _nest(module: Module, kernel: FunctionEmitter, statement: For, names: Free, name: str) -> None:
+def _nest(module: Module, kernel: FunctionEmitter, statement: For | Control, names: Free, name: str) -> None:
     """Call a nest as a function of its own: one that is there already where only names and places differ."""
     buffers = list(names.buffers)
     spans = _spans(statement)
-    shared_out = statement.private is not None
+    shared_out = isinstance(statement, For) and statement.private is not None
     function = FunctionEmitter(module, {buffer: f"%{buffer.name}" for buffer in buffers})
     parameters, arguments = [], []
     for buffer in buffers:
@@ -90,17 +111,21 @@ def _nest(module: Module, kernel: FunctionEmitter, statement: For, names: Free, 
         type_ = register_type(register.dtype)
         parameters.append(f"{type_} %{register.name}")
         arguments.append(f"{type_} {kernel.number(register)}")
-    for position_name in names.positions:
+    read = {register.name for register in names.read}
+    for position_name in [name for name in names.positions if name not in read]:
         parameters.append(f"i64 %{position_name}")
-        arguments.append(f"i64 %{position_name}")
+        arguments.append(f"i64 {kernel.names.get(position_name, f'%{position_name}')}")
     restore = _carry(function, kernel, names, parameters, arguments)
-    if shared_out:
+    if names.stacks:
+        parameters.append("ptr noalias nocapture %stacks")
+        arguments.append("ptr %stacks")
+    if isinstance(statement, For) and shared_out:
         parameters.append(f"i64 %{statement.var.name}")
         _move_to_block(function, statement)
         for inner in statement.body:
             function.statement(inner)
     else:
-        function.loop(statement)
+        function.statement(statement)
     body = "\n".join(
         [
             f"({', '.join(parameters)}) noinline nounwind {{",
@@ -108,16 +133,24 @@ def _nest(module: Module, kernel: FunctionEmitter, statement: For, names: Free, 
             *function.entry,
             *function.lines,
             *restore,
-            "  ret void",
+            "  ret i32 0" if names.stops else "  ret void",
             "}",
         ]
     )
     known = module.nests.setdefault(_without_names(body, module), name)
     if known == name:
-        module.functions.append(f"define internal void @{name}{body}")
-    if shared_out:
+        result = "i32" if names.stops else "void"
+        module.functions.append(f"define internal {result} @{name}{body}")
+    if isinstance(statement, For) and shared_out:
         firsts = {buffer: spans.get(buffer, (0, 0))[0] for buffer in buffers}
         emit_blocks(kernel, statement, known, parameters, arguments, firsts)
+    elif names.stops:
+        status = kernel.bind(f"call i32 @{known}({', '.join(arguments)})")
+        fine = kernel.bind(f"icmp eq i32 {status}, 0")
+        kernel.line(f"br i1 {fine}, label %{name}.over, label %{name}.stopped")
+        kernel.start_block(f"{name}.stopped")
+        kernel.line(f"ret i32 {status}")
+        kernel.start_block(f"{name}.over")
     else:
         kernel.line(f"call void @{known}({', '.join(arguments)})")
 
@@ -177,12 +210,12 @@ def _carry(
     return restore
 
 
-def _spans(nest: For) -> dict[Buffer, tuple[int, int]]:
+def _spans(nest: For | Control) -> dict[Buffer, tuple[int, int]]:
     """Return the first and the last element of each buffer that a nest can touch; none where it calls
     routines."""
     spans: dict[Buffer, tuple[int, int]] = {}
-    for statement in walk(nest.body):
-        if isinstance(statement, Call):
+    for statement in walk([nest]):
+        if isinstance(statement, Call) or (isinstance(statement, Control) and statement.places()):
             return {}
         if isinstance(statement, Load | Store):
             low, high = interval(statement.index)

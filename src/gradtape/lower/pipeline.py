@@ -14,10 +14,14 @@ from ..passes.pipeline import optimise
 from ..passes.rewrite import closed
 from ..passes.split_complex import split_complex
 from .build import Builder
+from .clock import Clock
+from .counters import counted
 from .memory import plan_memory
 from .modules import KERNEL, emit_module
-from .schedule import schedule
+from .nests import Nest, describe_nests
+from .schedule import Schedule, schedule
 from .split import split_rows
+from .stacks import DRAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,8 @@ class LoweredProgram:
         Routines to bind at load, named ``module.function``; see `gradtape.lower.symbols.address_of`.
     estimated_cost : float
         Seconds that one run may take, roughly.
+    drain : str or None
+        The function of the module that gives back the memory which it keeps between calls.
     explain : tuple of str
         What was fused and stored, and why.
     """
@@ -52,6 +58,7 @@ class LoweredProgram:
     workspace_bytes: int
     symbols: tuple[str, ...]
     estimated_cost: float
+    drain: str | None
     explain: tuple[str, ...]
 
 
@@ -82,8 +89,18 @@ def lower(graph: Graph) -> LoweredProgram:
         workspace,
         tuple(module.symbols),
         cost,
+        DRAIN if module.stacks else None,
         tuple(explain),
     )
+
+
+def lower_clocked(graph: Graph) -> tuple[str, tuple[str, ...], list[Nest]]:
+    """Return the module of a kernel that times itself, the symbols to bind, and what is in the nests that are timed."""
+    program, plan, builder = _built(graph)
+    offsets, _ = plan_memory(program)
+    module = emit_module(program, offsets, Clock(program).around)
+    nests = describe_nests(program, builder.makers, plan.roots)
+    return counted(module.text(), KERNEL), tuple(module.symbols), nests
 
 
 def schedule_of(graph: Graph) -> Program:
@@ -93,10 +110,17 @@ def schedule_of(graph: Graph) -> Program:
 
 def build_loops(graph: Graph) -> tuple[Program, list[str]]:
     """Return the loops that compute a graph, and the reasons for their form."""
+    program, plan, _ = _built(graph)
+    return program, plan.explain
+
+
+def _built(graph: Graph) -> tuple[Program, Schedule, Builder]:
     graph = split_complex(closed(graph))
     plan = schedule(optimise(graph), graph)
     builder = Builder(plan.by_value, plan.sources)
     builder.block(plan.top)
     collapse(builder.body)
-    program = Program(graph.name, plan.inputs, plan.outputs, plan.scratch, builder.body)
-    return split_rows(batch_rows(program)), plan.explain
+    scratch = [*plan.scratch, *builder.scratch]
+    program = Program(graph.name, plan.inputs, plan.outputs, scratch, builder.body)
+    plan.explain.extend(builder.notes)
+    return split_rows(batch_rows(program)), plan, builder

@@ -60,7 +60,8 @@ class Root:
         What is computed.
     kind : str
         ``each`` (elementwise), ``reduce``, ``argreduce``, ``contract``, ``scan``, ``scatter``, ``join``,
-        ``blas``, ``sort`` or ``guard``.
+        ``blas``, ``sort``, ``guard``, ``control`` (a loop over time or a branch), ``result`` (one of its
+        outputs) or ``held`` (what a loop carries, when a turn begins).
     axes : tuple of Axis
         The loops, outermost first.
     level_of : tuple of int
@@ -92,6 +93,9 @@ class Root:
     target: tuple[Position, ...] = ()
     base_index: tuple[Position, ...] = ()
     letters: dict[int, int] = field(default_factory=dict)
+    main: Root | None = None
+    results: tuple[Root, ...] = ()
+    following: Buffer | None = None
     """Attributes below `level_of` are filled in by the stages: exploring, placing, storing."""
 
     @property

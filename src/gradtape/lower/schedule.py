@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from math import prod
@@ -10,10 +10,12 @@ from typing import Final
 
 from ..ir.graph import Graph, Literal, Node, Value
 from ..kinds.contract import Contract
+from ..kinds.control import Structured
 from ..kinds.elementwise import Elementwise
 from ..loops.affine import Affine, Position
 from ..loops.ir import Buffer
 from .calls import is_call, prepare_call
+from .control_roots import control_roots, operands_in_memory, share_carry
 from .costs import REPEATED, STORED
 from .explore import Explorer
 from .placement import Block, Placement
@@ -41,7 +43,9 @@ class Schedule:
     explain: list[str]
 
 
-def schedule(graph: Graph, traced: Graph) -> Schedule:
+def schedule(
+    graph: Graph, traced: Graph, carried: Mapping[int, int] | None = None, prefix: str = ""
+) -> Schedule:
     """Decide what is computed in which loop, and what is stored.
 
     Parameters
@@ -50,6 +54,10 @@ def schedule(graph: Graph, traced: Graph) -> Schedule:
         Of primitive rows.
     traced : Graph
         What it was before the passes: its constants, in their order, follow the inputs.
+    carried : mapping of int to int, optional
+        For the body of a loop: the inputs that the next turn finds as these outputs have left them.
+    prefix : str, optional
+        What the names of buffers begin with.
 
     Raises
     ------
@@ -58,13 +66,17 @@ def schedule(graph: Graph, traced: Graph) -> Schedule:
     """
     for value in (*graph.inputs, *graph.outputs):
         check_dtype(value)
-    inputs, sources = _source_buffers(traced)
-    outputs = [Buffer(f"out{k}", value.dtype, value.size, "output") for k, value in enumerate(graph.outputs)]
+    carried = carried or {}
+    inputs, sources = _source_buffers(traced, prefix)
+    outputs = [
+        Buffer(f"{prefix}out{k}", value.dtype, value.size, "output") for k, value in enumerate(graph.outputs)
+    ]
     stored: set[Value] = set()
     uses = count_uses(graph)
     for turn in range(ROUNDS):
         explain: list[str] = []
-        roots, by_value = create_roots(graph, stored, outputs)
+        held = {graph.inputs[place]: outputs[output] for place, output in carried.items()}
+        roots, by_value = create_roots(graph, stored, outputs, held)
         costs: dict[Value, float] = {}
         explorer = Explorer(by_value, costs)
         for root in roots:
@@ -83,36 +95,48 @@ def schedule(graph: Graph, traced: Graph) -> Schedule:
         if not more:
             break
         stored |= more
-    scratch = assign_storage(roots, explain)
+    scratch = assign_storage(roots, explain, prefix)
     share_outputs(roots, explain)
+    for value in held:
+        share_carry(by_value[value], sources[value], roots)
     return Schedule(
         placement.top, roots, by_value, sources, inputs, outputs, scratch, [*placement.explain, *explain]
     )
 
 
-def _source_buffers(graph: Graph) -> tuple[list[Buffer], dict[Value, Buffer]]:
+def _source_buffers(graph: Graph, prefix: str) -> tuple[list[Buffer], dict[Value, Buffer]]:
     inputs: list[Buffer] = []
     sources: dict[Value, Buffer] = {}
     for k, value in enumerate(graph.inputs):
-        sources[value] = Buffer(f"x{k}", value.dtype, value.size, "input")
+        sources[value] = Buffer(f"{prefix}x{k}", value.dtype, value.size, "input")
         inputs.append(sources[value])
     for k, value in enumerate(graph.constants()):
         check_dtype(value)
-        sources[value] = Buffer(f"c{k}", value.dtype, value.size, "constant")
+        sources[value] = Buffer(f"{prefix}c{k}", value.dtype, value.size, "constant")
         inputs.append(sources[value])
     return inputs, sources
 
 
 def create_roots(
-    graph: Graph, stored: set[Value], outputs: Sequence[Buffer]
+    graph: Graph, stored: set[Value], outputs: Sequence[Buffer], held: Mapping[Value, Buffer]
 ) -> tuple[list[Root], dict[Value, Root]]:
     """Return the roots in topological order, and which of them makes which value."""
     claimed = _claim_outputs(graph, outputs)
     roots: list[Root] = []
     by_value: dict[Value, Root] = {}
+    for value, following in held.items():
+        _enter(Root(value, "held", (), (), None, following=following), roots, by_value)
     depth: dict[Value, int] = {}
-    operands_of_calls = prepare_call(graph) | _packed_operands(graph)
+    operands_of_calls = prepare_call(graph) | _packed_operands(graph) | operands_in_memory(graph)
     for node in graph.nodes:
+        if isinstance(node.op, Structured):
+            for part in control_roots(node):
+                part.order = len(roots)
+                roots.append(part)
+                if part.main is not None:
+                    by_value[part.value] = part
+                    part.output = claimed.get(part.value)
+            continue
         root = root_for(node)
         out = node.outs[0]
         if root is not None and is_call(node):

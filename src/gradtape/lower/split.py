@@ -20,6 +20,7 @@ from ..loops.ir import (
     Buffer,
     Call,
     Compute,
+    Control,
     Declare,
     For,
     Load,
@@ -248,6 +249,8 @@ def _touched(statements: Sequence[Statement]) -> set[Buffer]:
             touched.add(statement.buffer)
         elif isinstance(statement, Call):
             touched.update(buffer for buffer, _ in statement.operands)
+        elif isinstance(statement, Control):
+            touched.update(buffer for buffer, _ in statement.places())
     return touched
 
 

@@ -7,10 +7,14 @@ import ctypes
 import functools
 import importlib
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from ..errors import LoweringError
+from .stacks import RELEASE, RESIZE
 from .threads import RUN_BLOCKS, limit_blas, run_blocks_address
+
+_PYTHON: Final = {RESIZE: "PyMem_RawRealloc", RELEASE: "PyMem_RawFree"}
+"""Routines of Python, which need no interpreter lock."""
 
 
 @functools.cache
@@ -29,6 +33,8 @@ def address_of(symbol: str) -> int:
     """
     if symbol == RUN_BLOCKS:
         return run_blocks_address()
+    if symbol in _PYTHON:
+        return ctypes.cast(getattr(ctypes.pythonapi, _PYTHON[symbol]), ctypes.c_void_p).value or 0
     module, _, name = symbol.rpartition(".")
     library: Any = importlib.import_module(module)
     table: dict[str, Any] = library.__pyx_capi__

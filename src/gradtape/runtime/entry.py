@@ -21,7 +21,8 @@ import numpy.typing as npt
 from .callable import NativeHead, vectorcalled
 from .capi import addresses
 from .entry_ir import ACTIVE_WORD, CONSTANT_WORD, WORKSPACE_WORD, add_entry, in_arena
-from .loader import LoadedModule
+from .loader import LoadedModule, drain_all
+from .result_pool import is_pooled, result_handler, trim_results
 from .signature import ArraySpec, Signature
 
 __all__ = ["NativeFunction", "add_entry", "arena_bytes", "bind", "load", "trim"]
@@ -56,6 +57,7 @@ def load(
     entry: str = "entry",
     *,
     imports: Mapping[str, int] | None = None,
+    drain: str | None = None,
 ) -> LoadedModule:
     """Load object code whose module :func:`add_entry` completed.
 
@@ -69,6 +71,8 @@ def load(
         The names given to :func:`add_entry`.
     imports : mapping of str to int, optional
         Addresses of further names that the kernel uses, such as BLAS routines.
+    drain : str, optional
+        The kernel's own function that gives back what it keeps between calls.
 
     Returns
     -------
@@ -78,8 +82,10 @@ def load(
     specs = (*signature.arguments, *signature.outputs)
     found = addresses({spec.dtype for spec in specs if isinstance(spec, ArraySpec)})
     named = {f"gt.{name}": address for name, address in found.items()} | dict(imports or {})
+    if any(is_pooled(spec) for spec in signature.outputs):
+        named["gt.result_handler"] = id(result_handler())
     exports = (entry, f"{entry}.drain") if in_arena(signature) else (entry,)
-    return LoadedModule(object_code, kernel, exports=exports, imports=named)
+    return LoadedModule(object_code, kernel, exports=exports, imports=named, drain=drain)
 
 
 class _PythonNative(NativeHead):
@@ -239,7 +245,8 @@ def arena_bytes() -> int:
 
 
 def trim() -> None:
-    """Give the scratch memory of all compiled functions back; a later call allocates it anew.
+    """Give the scratch memory of all compiled functions back, and that of results that are gone; a later
+    call allocates it anew.
 
     Examples
     --------
@@ -252,3 +259,5 @@ def trim() -> None:
         living = [native._resources for native in _living]
     for resources in living:
         resources.drop_workspace()
+    trim_results()
+    drain_all()

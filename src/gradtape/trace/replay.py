@@ -263,7 +263,7 @@ def _applied(
     # the call computes the targets, and the old nodes can go.
     if last and 0 not in counts:
         for index, target in enumerate(targets):
-            if target.data is None and target.node is not node:
+            if target.data is None and targets.index(target) == index:
                 node.take_as_out(target, index)
     found: Derivatives = []
     place = len(targets)

@@ -21,7 +21,7 @@ from .array import Array
 from .content import Content, Reading
 from .contexts import Scope, Watcher, contexts, running_trace, trace_below
 from .force import force
-from .guards import Trace, mapped_by, trace_of
+from .guards import Abstract, Trace, mapped_by, trace_of
 from .handle import Handle, apart, plain
 from .scatter import How, fitting, scattered, updated
 from .sites import user_site
@@ -207,11 +207,19 @@ class Variable(Array):
             return self._content
         content = trace.contents.get(self.serial)
         if content is None:
-            (example,) = force([self._content_within(around).value])
-            begin = _leaf(example, self._name, (trace,))
+            begin = self._begin(trace, around)
             trace.inputs.append(begin)
             content = trace.contents[self.serial] = Content(weakref.ref(self), begin, begin)
         return content
+
+    def _begin(self, trace: Trace, around: int) -> Reading:
+        """Return what stands for the content before `trace`, which `around` contexts are around."""
+        if isinstance(trace, Abstract):
+            begin = CallableReading(aval(self.shape, self.dtype), marks=(trace,))
+            begin.name = self._name
+            return begin
+        (example,) = force([self._content_within(around).value])
+        return _leaf(example, self._name, (trace,))
 
     # A variable is no base of views: what is read of it stays as it was.
 

@@ -68,7 +68,7 @@ class Cotangents:
 
 
 def _sum(a: Cotangent, b: Cotangent) -> Cotangent:
-    add = OPERATORS["add"]
+    add = OPERATORS["add_stacks" if a.value.dtype.kind == "O" else "add"]
     if a.mask is b.mask:
         return Cotangent(add(a.value, b.value), a.mask)
     if a.mask is None or b.mask is None:
