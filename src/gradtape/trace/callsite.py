@@ -125,17 +125,18 @@ class Specialisation:
 
     @property
     def can_be_recorded(self) -> bool:
-        """Whether its nodes say all that the function does: it did not look at numbers, and assigned to no variable."""
-        return not self.guards and not self.state.assigned
+        """Whether its nodes say all that the function does: it looked at no numbers, assigned to no variable and returns arrays."""
+        return (
+            not self.guards
+            and not self.state.assigned
+            and all(isinstance(output, int) for output in self.outputs)
+        )
 
     def recorded(self, arrays: list[NDArray]) -> Any:
         """Append the nodes to the recordings that follow its variables, as the function itself would."""
         given = [Value(value.aval, data=np.array(array)) for value, array in zip(self.graph.inputs, arrays)]  # noqa: B905 - the variables come behind
         values = repeated(self.graph, [*given, *self.state.readings()])
-        results = [
-            Array(apart(values[output])) if isinstance(output, int) else output() for output in self.outputs
-        ]
-        return self.spec.unflatten(results)
+        return self.spec.unflatten([Array(apart(values[output])) for output in self.outputs])
 
     def valid(self) -> bool:
         """Return whether the captured arrays are still what was traced, nobody watches them, and the variables live."""

@@ -46,7 +46,7 @@ def left_alone() -> Iterator[None]:
 
 def others(node: Node) -> bool:
     """Return whether arrays wait that are not computed by this node."""
-    for reference in waiting.handles:
+    for reference in tuple(waiting.handles):  # a destructor may add to it
         handle = reference()
         if handle is not None and (value := handle.pending()) is not None and value.node is not node:
             return True
@@ -64,7 +64,7 @@ def followers(nodes: Sequence[Node], asked: Sequence[Value]) -> list[Value]:
         return []
     noted = [
         (reference, value)
-        for reference in waiting.handles
+        for reference in tuple(waiting.handles)
         if (handle := reference()) is not None and (value := handle.pending()) is not None
     ]
     waiting.handles = deque([reference for reference, _ in noted], MANY)
