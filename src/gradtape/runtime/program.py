@@ -126,11 +126,12 @@ class Program:
         Shared with other programs of the same fingerprint.
     """
 
-    __slots__ = ("_constants", "graph", "kernel")
+    __slots__ = ("_constants", "_results", "graph", "kernel")
 
     def __init__(self, graph: Graph, kernel: Kernel) -> None:
         self.graph = graph
         self.kernel = kernel
+        self._results = [(value.shape, value.dtype) for value in graph.outputs]
         self._constants: list[Any] = [np.ascontiguousarray(value.data) for value in graph.constants()]
 
     def run(self, arrays: Sequence[NDArray]) -> list[NDArray]:
@@ -159,7 +160,7 @@ class Program:
         kernel = self.kernel
         if loaded is None:
             return self._interpret(arrays)
-        outputs = empty_results([(value.shape, value.dtype) for value in self.graph.outputs])
+        outputs = empty_results(self._results)
         scratch = take(kernel.workspace)
         # What the interpreter computed may be a view.
         inputs = [array if array.flags.c_contiguous else np.ascontiguousarray(array) for array in arrays]

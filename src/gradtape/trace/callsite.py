@@ -18,13 +18,14 @@ from ..ir.graph import Graph, Literal, Value, extract
 from ..ir.op import NDArray
 from ..kinds.operands import as_value
 from ..runtime.program import ACTIVE, GuardMiss, Program, program_for
+from ..transforms.call import repeated
 from ..transforms.reroll.roll import Rolled
 from ..trees import TreeSpec, flatten
 from .array import Array
 from .contexts import Scope, inside
 from .force import force
 from .guards import Guard, Trace
-from .handle import Handle, is_recording
+from .handle import Handle, apart, is_recording
 from .instruments import RECORDING
 from .rolling import rolled_trace
 from .signature import EVERYTHING_TRACED, Call, NativeCall, StaticArguments, is_dynamic, native_call
@@ -122,6 +123,21 @@ class Specialisation:
             return array if array.ndim else array[()]
         return output()
 
+    @property
+    def can_be_recorded(self) -> bool:
+        """Whether its nodes say all that the function does: it looked at no numbers, assigned to no variable and returns arrays."""
+        return (
+            not self.guards
+            and not self.state.assigned
+            and all(isinstance(output, int) for output in self.outputs)
+        )
+
+    def recorded(self, arrays: list[NDArray]) -> Any:
+        """Append the nodes to the recordings that follow its variables, as the function itself would."""
+        given = [Value(value.aval, data=np.array(array)) for value, array in zip(self.graph.inputs, arrays)]  # noqa: B905 - the variables come behind
+        values = repeated(self.graph, [*given, *self.state.readings()])
+        return self.spec.unflatten([Array(apart(values[output])) for output in self.outputs])
+
     def valid(self) -> bool:
         """Return whether the captured arrays are still what was traced, nobody watches them, and the variables live."""
         for handle, value in self.captured:
@@ -179,6 +195,10 @@ class Branches:
         """Return whether a tape or trace around would follow a variable of this function."""
         return any(specialisation.state.followed() for specialisation in self.all())
 
+    def only(self) -> Specialisation | None:
+        """Return the specialisation, if there is just one."""
+        return self._root if self.count == 1 else None
+
     def all(self) -> list[Specialisation]:
         """Return every specialisation once."""
         found = [] if self._root is None else [self._root]
@@ -233,7 +253,10 @@ class CallSite:
                     del self.branches[next(iter(self.branches))]
             arrays = call.dynamic()
         if branches.followed():
-            return self.run_recorded(call, keep_arrays=True)
+            only = branches.only()
+            if only is None or not only.can_be_recorded:
+                return self.run_recorded(call, keep_arrays=True)
+            return only.recorded(arrays)
         found, result, missed = branches.run(arrays)
         if found:
             return result
@@ -249,6 +272,8 @@ class CallSite:
                 return self.run_recorded(call, keep_arrays=True)
             branches.add(specialisation, missed)
         if specialisation.state.followed():
+            if specialisation.can_be_recorded:
+                return specialisation.recorded(arrays)
             return self.run_recorded(call, keep_arrays=True)
         result = specialisation.run(arrays)
         if self.on_new is not None:
