@@ -156,22 +156,26 @@ class _Level:
             else:
                 parts = [(low, high)]
             for begin, end in parts:
-                for times in MULTIPLES:
-                    turn = period * times
-                    if not enough(turn, (end - begin) // turn):
-                        break
-                    runs = recording.runs(turn, begin, end)
-                    for start, trips in runs:
-                        claims.append((start, turn, trips))
-                        taken[start : start + trips * turn] = True
-                    if runs:
-                        break
-                else:
-                    runs = []
-                if not runs and enough(period, (end - begin) // period):
-                    node = recording.first_difference(period, begin, end)
-                    self.declined.append(Declined(node.site, f"{node.op.name} is wired differently from turn to turn"))
+                found = self._runs(recording, period, begin, end)
+                for start, turn, trips in found:
+                    taken[start : start + trips * turn] = True
+                claims += found
         return sorted(claims)
+
+    def _runs(self, recording: Recording, period: int, begin: int, end: int) -> list[tuple[int, int, int]]:
+        """Return ``(start, period, trips)`` of loops in a stretch whose ops repeat."""
+        for times in MULTIPLES:
+            turn = period * times
+            if not enough(turn, (end - begin) // turn):
+                break
+            runs = recording.runs(turn, begin, end)
+            if runs:
+                return [(start, turn, trips) for start, trips in runs]
+        if enough(period, (end - begin) // period):
+            node = recording.first_difference(period, begin, end)
+            reason = f"{node.op.name} takes what it did not take a turn before"
+            self.declined.append(Declined(node.site, reason))
+        return []
 
     def _rewrite(self, recording: Recording, claims: Sequence[tuple[int, int, int]]) -> None:
         world = World()
