@@ -20,6 +20,7 @@ from ..runtime.program import GuardMiss, Program, program_for
 from ..transforms.reroll.roll import Rolled
 from ..trees import TreeSpec, flatten
 from .array import Array
+from .collector import resting
 from .contexts import Scope, inside
 from .force import force
 from .guards import Guard, Trace
@@ -265,7 +266,7 @@ class CallSite:
         self.traces += 1
         trace = Trace(f"the jitted function {self.name!r}")
         leaves, trace.inputs = call.placeholders(trace)
-        with inside(trace, Scope()):
+        with inside(trace, Scope()), resting():
             try:
                 return self._specialise(call, trace, leaves), made_in(trace)
             finally:

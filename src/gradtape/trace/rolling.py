@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..config import config
-from ..ir.graph import Graph, Value, extract, next_serial
+from ..ir.graph import Graph, Value, next_serial
 from ..transforms.observers import OBSERVERS
 from ..transforms.reroll.periods import LEAST_SAVED
+from ..transforms.reroll.recording import reached
 from ..transforms.reroll.roll import Look, Rolled, rolled, rolled_graph
 from .contexts import contexts
 from .guards import Guard, Trace
@@ -49,12 +50,7 @@ def rolled_since(moment: int, values: Sequence[Value], starts: Sequence[Value]) 
     small = next_serial() - moment < LEAST_SAVED
     if small or not config.reroll or OBSERVERS or CHECKS:
         return list(values)
-    known = set(starts)
-
-    def outside(value: Value) -> bool:
-        return value.node is None or value.node.serial < moment or value in known
-
-    nodes, _ = extract(values, (), outside)
+    nodes = reached(values, starts, moment)
     own = set(nodes)
     traces = [
         context

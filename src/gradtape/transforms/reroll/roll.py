@@ -11,7 +11,7 @@ from ...ir.graph import Graph, Node, Value
 from .forward import forwarded
 from .loop import Loop, Seen, Summary
 from .periods import LEAST_SAVED, enough, regions
-from .recording import Recording, living
+from .recording import Recording, living, serial_of
 from .world import Irregular, World
 
 MOST_LEVELS: Final = 6
@@ -81,7 +81,7 @@ def rolled(
     """
     if len(nodes) < LEAST_SAVED:
         return None
-    ordered = sorted(nodes, key=_serial)
+    ordered = sorted(nodes, key=serial_of)
     if not _in_order(ordered):
         return None
     values = [*ends, *[look.value for look in looks]]
@@ -224,10 +224,6 @@ class _Level:
             (number, Look(value, look.expected))
             for (number, look), value in zip(self.looks, values[len(self.ends) :], strict=True)
         ]
-
-
-def _serial(node: Node) -> int:
-    return node.serial
 
 
 def _in_order(nodes: Sequence[Node]) -> bool:
