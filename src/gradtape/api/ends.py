@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from ..trace.array import Array
 from ..trace.handle import Handle, apart
 from ..trace.slices import IndexedSlices
 from ..transforms.rows import Rows, total
-from ..trees import TreeSpec, flatten_with_none, place_of_leaf
+from ..trees import flatten_with_none, place_of_leaf, unflatten
 from .convention import flipped
 
 
@@ -55,8 +55,7 @@ class UnconnectedGradients(enum.StrEnum):
 NUMBERS: Final = (np.ndarray, np.generic, int, float, complex)
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """What a derivative is asked in.
 
     Attributes
@@ -74,6 +73,8 @@ class Source:
 
 def unconnected_choice(given: Any, caller: str) -> UnconnectedGradients:
     """Return the choice that a string or member stands for."""
+    if type(given) is UnconnectedGradients:
+        return given
     try:
         return UnconnectedGradients(given)
     except ValueError:
@@ -84,8 +85,8 @@ def unconnected_choice(given: Any, caller: str) -> UnconnectedGradients:
         ) from None
 
 
-def array_leaves(tree: Any, role: str, caller: str) -> tuple[list[Any], TreeSpec]:
-    """Return the leaves of a nest of arrays, and its structure.
+def array_leaves(tree: Any, role: str, caller: str) -> tuple[list[Any], Callable[[list[Any]], Any]]:
+    """Return the leaves of a nest of arrays, and what makes such a nest of other leaves.
 
     Raises
     ------
@@ -94,6 +95,8 @@ def array_leaves(tree: Any, role: str, caller: str) -> tuple[list[Any], TreeSpec
     ArgumentError
         For ndarrays and numbers, which do not know where they came from.
     """
+    if isinstance(tree, Handle):
+        return [tree], _only
     leaves, spec = flatten_with_none(tree)
     for position, leaf in enumerate(leaves):
         if isinstance(leaf, Handle):
@@ -117,15 +120,17 @@ def array_leaves(tree: Any, role: str, caller: str) -> tuple[list[Any], TreeSpec
             where=here.site,
             remedy="pass Arrays or Variables, or nests of them",
         )
-    return leaves, spec
+    return leaves, partial(unflatten, spec)
+
+
+def _only(leaves: list[Any]) -> Any:
+    return leaves[0]
 
 
 def seeds_for(
     given: Any, targets: Sequence[Value], caller: str, argument: str = "output_gradients"
 ) -> list[Value]:
-    """Return one weight per target: ones where `given` is None, else its leaves by position."""
-    if given is None:
-        return [one_like(target) for target in targets]
+    """Return one weight per target: the leaves of `given` by position."""
     leaves, _ = flatten_with_none(given)
     if len(leaves) != len(targets):
         listed = isinstance(given, list | tuple) and len(targets) == 1
@@ -149,11 +154,6 @@ def seeds_for(
     return seeds
 
 
-def one_like(target: Value) -> Value:
-    """Return the weight of a target that is given none."""
-    return broadcast_to(literal(1, target.dtype), target.shape)
-
-
 def seed_for(given: Any, target: Value, caller: str, argument: str) -> Value:
     """Return the weight of one target, checked."""
     value = given.value if isinstance(given, Handle) else as_value(given, argument)
@@ -174,19 +174,25 @@ def seed_for(given: Any, target: Value, caller: str, argument: str) -> Value:
 
 def gathered(sources: Sequence[Source], parts: Sequence[Value | Rows | None]) -> list[Value | Rows | None]:
     """Return one gradient per source from one cotangent per value that stands for a source: they add up."""
-    rest = iter(parts)
-    gradients: list[Value | Rows | None] = []
+    found: list[Value | Rows | None] = []
+    place = 0
     for source in sources:
-        arrived = [part for _ in source.values if (part := next(rest)) is not None]
-        whole = total(arrived, source.shape) if arrived else None
-        gradients.append(
-            Rows(flipped(whole.values), whole.positions)
-            if isinstance(whole, Rows)
-            else None
-            if whole is None
-            else flipped(whole)
-        )
-    return gradients
+        count = len(source.values)
+        part = parts[place] if count == 1 else None
+        if isinstance(part, Value) and source.dtype.kind != "c":
+            found.append(part)
+        else:
+            found.append(_gathered(source, parts[place : place + count]))
+        place += count
+    return found
+
+
+def _gathered(source: Source, parts: Sequence[Value | Rows | None]) -> Value | Rows | None:
+    arrived = [part for part in parts if part is not None]
+    if not arrived:
+        return None
+    whole = total(arrived, source.shape) if len(arrived) > 1 else arrived[0]
+    return Rows(flipped(whole.values), whole.positions) if isinstance(whole, Rows) else flipped(whole)
 
 
 def completed(

@@ -16,6 +16,7 @@ from ..ops.cast import zeros_like
 from ..trace.array import Array
 from ..trace.contexts import scopes
 from ..trace.handle import Handle
+from ..trace.replay import one_like
 from ..trace.sites import user_site
 from ..trace.variable import Variable
 from ..transforms.rows import Rows, whole, with_rows
@@ -26,7 +27,6 @@ from .ends import (
     UnconnectedGradients,
     completed,
     gathered,
-    one_like,
     seed_for,
     shown,
     unconnected_choice,

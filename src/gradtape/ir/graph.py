@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from .op import Op
 
 
+ANY: Final = -1
+"""Stands for all threads."""
+
+
 class Mark:
     """Somebody who follows values: a tape or the trace of a jitted function.
 
@@ -35,23 +39,55 @@ class Mark:
     ----------
     over : bool
         Whether nobody will ask again how the marked values came to be.
+    log : object
+        What is remembered for explanations.
+    recorded_by : int or None
+        The thread whose nodes are followed now, `ANY` for all, None for none.
     """
 
-    __slots__ = ("__weakref__", "_active", "over", "thread")
+    __slots__ = ("__weakref__", "_active", "_thread", "log", "over", "recorded_by")
 
     def __init__(self, thread: int | None = None) -> None:
-        self._active = True
-        self.thread = thread
         self.over = False
+        self.log: Any = None
+        self._thread = thread
+        self.recording = True
 
     @property
     def recording(self) -> bool:
         """Whether nodes made on this thread now are followed."""
-        return self._active and (self.thread is None or self.thread == get_ident())
+        return self.recorded_by is ANY or self.recorded_by == get_ident()
 
     @recording.setter
     def recording(self, active: bool) -> None:
         self._active = active
+        self.recorded_by = None if not active else ANY if self._thread is None else self._thread
+
+    @property
+    def thread(self) -> int | None:
+        """The thread whose nodes are recorded; None for all."""
+        return self._thread
+
+    @thread.setter
+    def thread(self, thread: int | None) -> None:
+        self._thread = thread
+        self.recording = self._active
+
+
+def merge_marks(values: Iterable[Value]) -> tuple[Mark, ...]:
+    """Return the marks that a node with these inputs hands on: those that are recording."""
+    merged: tuple[Mark, ...] = ()
+    seen = merged
+    for value in values:
+        marks = value.marks
+        if marks is seen:  # along a record most values share one tuple
+            continue
+        seen = marks
+        for mark in marks:
+            thread = mark.recorded_by
+            if thread is not None and (thread == get_ident() or thread is ANY) and mark not in merged:
+                merged = (*merged, mark) if merged or len(marks) > 1 else marks
+    return merged
 
 
 RELEASED = -1
@@ -184,6 +220,9 @@ class Literal(Value):
     __slots__ = ()
 
 
+ARRAYS: set[type[Value]] = {Value}
+"""The classes of values of which only the type matters while nothing is computed; a literal counts by its number."""
+
 Operand = Value | int | float | bool | complex | np.generic
 
 OPERATORS: dict[str, Callable[..., Value]] = {}
@@ -227,12 +266,16 @@ class Node:
         self.inputs = inputs
         self.params = params
         self.site = site
-        self._outs: list[Callable[[], Value | None]] = []
+        self._outs: list[Callable[[], Value | None]] | weakref.ref[Value] = []
 
     @property
     def outs(self) -> tuple[Value, ...]:
         """The outputs; one that nobody holds is made anew."""
-        found = tuple([reference() for reference in self._outs])
+        references = self._outs
+        if type(references) is not list:
+            only = references()
+            return (self._remade(0) if only is None else only,)
+        found = tuple([reference() for reference in references])
         if None in found:
             found = tuple([self._remade(index) if out is None else out for index, out in enumerate(found)])
         return found  # type: ignore[return-value]
@@ -242,6 +285,25 @@ class Node:
         self._outs = [weakref.ref(out) for out in outs]
         self._types = tuple([out.aval for out in outs])
         self._marks = outs[0].marks if outs else ()
+
+    def living(self) -> list[Value]:
+        """Return those of the outputs that somebody holds."""
+        references = self._outs if type(self._outs) is list else [self._outs]
+        return [out for reference in references if (out := reference()) is not None]
+
+    def make_outs(self, types: tuple[Aval, ...], marks: tuple[Mark, ...]) -> list[Value]:
+        """Return new outputs of these types."""
+        outs = [Value(type_, self, index, None, marks) for index, type_ in enumerate(types)]
+        self._outs = [weakref.ref(out) for out in outs]
+        self._types = types
+        self._marks = marks
+        return outs
+
+    def take_as_out(self, value: Value, index: int) -> None:
+        """Let this node compute a value that another one was to compute."""
+        value.node, value.index = self, index
+        assert type(self._outs) is list
+        self._outs[index] = weakref.ref(value)
 
     def set_types(self, types: tuple[Aval, ...]) -> None:
         """Say what the outputs are; they are made when somebody asks for them."""
@@ -269,15 +331,12 @@ class Node:
         copy.set_types(self._types)
         return copy
 
-    def set_out(self, out: Value) -> None:
-        """Make `out` the only output: `outs`, quicker."""
-        self._outs = [weakref.ref(out)]
-        self._types = (out.aval,)
-        self._marks = out.marks
-
     def _remade(self, index: int) -> Value:
         out = Value(self._types[index], self, index, None, self._marks)
-        self._outs[index] = weakref.ref(out)
+        if type(self._outs) is list:
+            self._outs[index] = weakref.ref(out)
+        else:
+            self._outs = weakref.ref(out)
         return out
 
     @property
@@ -288,6 +347,38 @@ class Node:
 
     def __repr__(self) -> str:
         return f"<node {self.op.name} {', '.join(map(repr, self.inputs))}>"
+
+
+NO_PARAMS: Final[dict[str, Any]] = {}
+"""The parameters of a node that has none."""
+
+_make = object.__new__
+_reference = weakref.ref
+
+
+def single(
+    op: Op, inputs: tuple[Value, ...], params: dict[str, Any], site: Any, types: tuple[Aval, ...], type_: Aval
+) -> Value:
+    """Return the only output, of type `type_`, of a new node.
+
+    This is what recording consists of: it does what the constructors do, in half of their time.
+    """
+    node = _make(Node)
+    node.op = op
+    node.inputs = inputs
+    node.params = params
+    node.site = site
+    node._types = types
+    out = _make(Value)
+    out.aval = type_
+    out.node = node
+    out.index = 0
+    out.data = None
+    out.owner = None
+    out.name = None
+    out.marks = node._marks = merge_marks(inputs)
+    node._outs = _reference(out)
+    return out
 
 
 class Graph:
@@ -359,40 +450,33 @@ def extract(
     leaves : list of Value
         The values at which the walk stopped other than `inputs` and literals, in the order met.
     """
-    known = _has_data if stop is None else stop
     seen: set[Value] = set(inputs)
     leaves: list[Value] = []
     nodes: list[Node] = []
     done: set[Node] = set()
+    stack: list[Value | Node] = []
     for output in outputs:
-        stack: list[tuple[Value | None, Node | None]] = [(output, None)]
+        stack.append(output)
         while stack:
-            value, finished = stack.pop()
-            if finished is not None:
-                if finished not in done:
-                    done.add(finished)
-                    nodes.append(finished)
+            item = stack.pop()
+            if type(item) is Node:  # its inputs have been visited
+                if item not in done:
+                    done.add(item)
+                    nodes.append(item)
                 continue
-            assert value is not None
-            if value in seen:
+            assert isinstance(item, Value)
+            if item in seen:
                 continue
-            node = value.node
-            if node is None or known(value):
-                seen.add(value)
-                if not isinstance(value, Literal):
-                    leaves.append(value)
-                continue
-            seen.add(value)
-            if node in done:
-                continue
-            stack.append((None, node))
-            operands = node.inputs if follow is None else follow(node)
-            stack.extend([(operand, None) for operand in reversed(operands) if operand not in seen])
+            seen.add(item)
+            node = item.node
+            if node is None or (item.data is not None if stop is None else stop(item)):
+                if not isinstance(item, Literal):
+                    leaves.append(item)
+            elif node not in done:
+                stack.append(node)
+                operands = node.inputs if follow is None else follow(node)
+                stack.extend([operand for operand in reversed(operands) if operand not in seen])
     return nodes, leaves
-
-
-def _has_data(value: Value) -> bool:
-    return value.data is not None
 
 
 def literal(number: Any, dtype: np.dtype[Any] | None = None) -> Literal:

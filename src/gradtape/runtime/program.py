@@ -16,11 +16,13 @@ from ..ir.fingerprint import fingerprint, structure
 from ..ir.graph import Graph
 from ..ir.op import NDArray
 from ..lower.symbols import addresses_of
+from ..transforms.call import without_data
 from .cache import CachedObject, MemoryCache, cached_object
 from .engine import compile_object
 from .entry import NativeFunction, add_entry, bind, load
 from .interpret import missed_guards
 from .loader import LoadedModule, call_flat
+from .scratch import give_back, take
 from .signature import ArraySpec, ScalarSpec, Signature, StaticSpec, Structure
 
 GIL_SECONDS: Final = 5e-6
@@ -83,13 +85,12 @@ class Program:
         Shared with other programs of the same fingerprint.
     """
 
-    __slots__ = ("_constants", "_scratch", "graph", "kernel")
+    __slots__ = ("_constants", "graph", "kernel")
 
     def __init__(self, graph: Graph, kernel: Kernel) -> None:
         self.graph = graph
         self.kernel = kernel
         self._constants: list[Any] = [np.ascontiguousarray(value.data) for value in graph.constants()]
-        self._scratch: list[NDArray] = []
 
     def run(self, arrays: Sequence[NDArray]) -> list[NDArray]:
         """Compute the outputs.
@@ -113,12 +114,12 @@ class Program:
         if kernel.loaded is None:
             return self._interpret(arrays)
         outputs = [np.empty(value.shape, value.dtype) for value in self.graph.outputs]
-        scratch = self._scratch.pop() if self._scratch else _aligned(kernel.workspace)
+        scratch = take(kernel.workspace)
         # What the interpreter computed may be a view.
         inputs = [array if array.flags.c_contiguous else np.ascontiguousarray(array) for array in arrays]
         status = call_flat(kernel.loaded, [*inputs, *self._constants], outputs, scratch)
         missed = int(scratch[:8].view(np.int64)[0]) if status > 0 else 0
-        self._scratch.append(scratch)
+        give_back(scratch)
         if status > 0:
             raise GuardMiss(status - 1, missed)
         return outputs if status == 0 else self._interpret(arrays)
@@ -142,9 +143,9 @@ _kernels: Final[MemoryCache[Kernel]] = MemoryCache()
 
 
 class _Sighting(NamedTuple):
-    """A structure that a tape has computed: its kernel once it has come again."""
+    """A structure that a tape has computed: its program once it has come again."""
 
-    kernel: Kernel | None
+    program: Program | None
     precise: bool
 
 
@@ -166,28 +167,25 @@ def program_for(graph: Graph, form: CallForm | None = None) -> Program:
     return Program(graph, _kernels.get(key, lambda: _kernel(graph, form, key)))
 
 
-def repeated_program(graph: Graph, *, at_once: bool) -> Program | None:
+def repeated_program(graph: Graph, *, at_once: Callable[[], bool]) -> Program | None:
     """Return the program of a structure that has been seen before, or that is heavy; None for another one.
 
     Parameters
     ----------
     graph : Graph
-        A tape's pending work.
-    at_once : bool
+        A tape's pending work, without constants.
+    at_once : callable
         Whether it is heavy enough to be compiled at first sight.
     """
     key: Any = structure(graph.inputs, graph.nodes, graph.outputs) or fingerprint(graph)
-    known = _sightings.pop(key, None)
-    if known is None and not at_once:
-        kernel = None
-    elif known is None or known.kernel is None or known.precise != config.precise_math:
-        kernel = program_for(graph).kernel
-    else:
-        kernel = known.kernel
-    _sightings[key] = _Sighting(kernel, config.precise_math)
-    while len(_sightings) > config.memory_cache:
-        _sightings.popitem(last=False)
-    return None if kernel is None else Program(graph, kernel)
+    known = _sightings.get(key)
+    if known is None or known.program is None or known.precise != config.precise_math:
+        program = None if known is None and not at_once() else program_for(without_data(graph))
+        known = _sightings[key] = _Sighting(program, config.precise_math)
+        while len(_sightings) > config.memory_cache:
+            _sightings.popitem(last=False)
+    _sightings.move_to_end(key)
+    return known.program
 
 
 def _kernel(graph: Graph, form: CallForm | None, key: str) -> Kernel:
@@ -256,10 +254,3 @@ def _signature(graph: Graph, form: CallForm | None, workspace: int, heavy: bool)
     return Signature(
         form.arguments, form.outputs, form.structure, len(graph.constants()), max(workspace, 8), heavy
     )
-
-
-def _aligned(size: int) -> NDArray:
-    """Return bytes on a 64-byte boundary, room for a guard's number included."""
-    block = np.empty(max(size, 8) + 64, np.uint8)
-    skip = -block.ctypes.data % 64
-    return block[skip : skip + max(size, 8)]

@@ -1,106 +1,235 @@
-"""Gradients by structure: a record like one that was differentiated before becomes one call of what was built then."""
+"""Derivatives by structure: a record like one that was differentiated before becomes one call of what was built then."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from ..config import config
-from ..ir.builder import emit_all
+from ..ir.builder import here
 from ..ir.fingerprint import structure
-from ..ir.graph import Graph, Literal, Mark, Value, extract
+from ..ir.graph import Graph, Literal, Mark, Node, Value, extract, literal, merge_marks
 from ..ir.op import NDArray
+from ..kinds.operands import broadcast_to
 from ..runtime.program import Program, program_for
-from ..transforms.call import Call, inlined
+from ..transforms.call import Call, without_data
 from ..transforms.observers import OBSERVERS
 from ..transforms.rows import Rows, with_rows
 from ..transforms.vjp import vjp
+from .pattern import Pattern, begins
+
+Derivatives = list[Value | Rows | None]
+Stop = Callable[[Value], bool]
+Derive = Callable[[Sequence[Value], Sequence[Value], Sequence[Value] | None, Stop], Derivatives]
+"""``(targets, sources, seeds, stop) -> derivatives``, one per source; `stop` tells which values are not followed."""
 
 
 class Template(NamedTuple):
-    """A reverse sweep from leaves to gradients, with the targets themselves.
+    """Derivatives as a function of the leaves of a record, with the targets themselves.
 
     Attributes
     ----------
     call : Call
-        From the leaves and seeds to the targets and the gradients that exist.
+        From the leaves, the seeds and the constants to the targets and the derivatives that exist.
     counts : tuple of int
-        Per source, how many outputs make up its gradient: none, one, or two where it comes as rows.
+        Per source, how many outputs make up its derivative: none, one, or two where it comes as rows.
+    constants : tuple of Value
+        Arrays that the derivation made, such as the positions of unit vectors.
     """
 
     call: Call
     counts: tuple[int, ...]
+    constants: tuple[Value, ...]
 
 
 _templates: Final[OrderedDict[Any, Template | None]] = OrderedDict()
-"""By structure; None for one that has been seen once."""
+"""By structure; None for one that was derived once, or whose derivative depends on numbers."""
+
+_numerical: Final[set[Any]] = set()
+"""Those among the keys of templates whose derivative depends on numbers."""
+
+
+class _Expected(NamedTuple):
+    """What a line asked for before.
+
+    Attributes
+    ----------
+    pattern : Pattern
+        The record.
+    sources : list of int
+        The places of the sources in it; -1 for one that is not in it.
+    seeds : list of Aval
+        The types of the seeds; none where they are ones.
+    template : Template
+        What was built for it.
+    """
+
+    pattern: Pattern
+    sources: list[int]
+    seeds: list[Any]
+    template: Template
+
+
+_expected: Final[OrderedDict[Any, list[_Expected]]] = OrderedDict()
+"""By the line that asks."""
+
+AT_A_LINE: Final = 4
+"""Records that are expected at one line."""
 
 
 def gradients(
-    targets: Sequence[Value], sources: Sequence[Value], seeds: Sequence[Value], mark: Mark, *, last: bool
-) -> list[Value | Rows | None]:
-    """Return the gradients of marked targets, as `gradtape.transforms.vjp.vjp` does, at the cost of a look-up for known structures.
+    targets: Sequence[Value], sources: Sequence[Value], seeds: Sequence[Value] | None, stop: Stop
+) -> Derivatives:
+    """Return what `gradtape.transforms.vjp.vjp` does; a source that is only read by gathers of its rows has its gradient as rows.
 
-    The gradient of a source that is only read by gathers of its rows comes as rows.
+    Seeds may be None, for ones.
+    """
+    weights = [one_like(target) for target in targets] if seeds is None else seeds
+    return with_rows(vjp(targets, sources, weights, stop), sources, targets, stop)
+
+
+def one_like(target: Value) -> Value:
+    """Return the weight of a target that is given none."""
+    return broadcast_to(literal(1, target.dtype), target.shape)
+
+
+def derivatives(
+    derive: Derive,
+    what: str,
+    targets: Sequence[Value],
+    sources: Sequence[Value],
+    seeds: Sequence[Value] | None,
+    mark: Mark,
+    *,
+    last: bool,
+) -> Derivatives:
+    """Return what `derive` does of marked targets, at the cost of a look-up for known structures.
 
     Parameters
     ----------
+    derive : callable
+        Appends the derivatives to the record.
+    what : str
+        Its name.
     targets, sources, seeds : sequence of Value
-        As for vjp.
+        As for `derive`.
     mark : Mark
         The tape.
     last : bool
-        Whether the tape's record is not needed again: then the targets are computed along with the gradients.
+        Whether the tape's record is not needed again: then the targets are computed along with the derivatives.
     """
-    alone = not OBSERVERS and not any(other.recording for target in targets for other in target.marks)
-    if config.jit and targets and alone:
-        nodes, leaves = extract(targets, (), lambda value: _begins(value, mark))
-        inputs = [*leaves, *[seed for seed in seeds if not isinstance(seed, Literal)]]
-        key = structure(inputs, nodes, (*targets, *seeds, *sources))
-        if key is not None:
-            template = _templates.get(key)
-            if template is not None:
-                _templates.move_to_end(key)
-                return _applied(template, inputs, targets, last)
-            pulled = _pulled(targets, sources, seeds, mark)
-            seen_before = key in _templates
-            template = _templates[key] = _template(inputs, targets, pulled) if seen_before else None
-            while len(_templates) > config.memory_cache:
-                _templates.popitem(last=False)
-            return pulled if template is None else _applied(template, inputs, targets, last)
-    return _pulled(targets, sources, seeds, mark)
+    if not config.jit or not targets or OBSERVERS.data or merge_marks(targets):
+        return derive(targets, sources, seeds, lambda value: mark not in value.marks)
+    site = here.site
+    line = id(site.code), site.instruction, what, seeds is None
+    for expected in _expected.get(line, ()):
+        values = expected.pattern.match(targets, mark)
+        if (
+            values is not None
+            and _are_at(sources, values, expected.sources)
+            and (seeds is None or _types(seeds) == expected.seeds)
+        ):
+            return _applied(expected.template, expected.pattern.leaves_of(values), targets, seeds, last)
+    nodes, leaves = extract(targets, (), lambda value: begins(value, mark))
+    key: Any = structure([*leaves, *_arrays(seeds)], nodes, (*targets, *(seeds or ()), *sources))
+    if key is None:
+        return derive(targets, sources, seeds, lambda value: mark not in value.marks)
+    key = key, what, seeds is None
+    template = _templates.get(key)
+    if template is None and key in _templates and key not in _numerical:
+        template = _templates[key] = _template(derive, nodes, leaves, targets, sources, seeds, mark)
+        if template is None:
+            _numerical.add(key)
+    if template is None:
+        _templates.setdefault(key)
+        while len(_templates) > config.memory_cache:
+            _numerical.discard(_templates.popitem(last=False)[0])
+        return derive(targets, sources, seeds, lambda value: mark not in value.marks)
+    _templates.move_to_end(key)
+    _expect(line, Pattern(targets, nodes, leaves, mark), targets, sources, seeds, mark, template)
+    return _applied(template, leaves, targets, seeds, last)
 
 
-def _begins(value: Value, mark: Mark) -> bool:
-    """Return whether a record goes back to a value but not beyond: it is not followed, or was watched and made of nothing that is."""
-    if mark not in value.marks:
-        return True
-    node = value.node
-    return node is not None and all(mark not in operand.marks for operand in node.inputs)
+def _arrays(seeds: Sequence[Value] | None) -> list[Value]:
+    return [seed for seed in seeds or () if not isinstance(seed, Literal)]
 
 
-def _pulled(
-    targets: Sequence[Value], sources: Sequence[Value], seeds: Sequence[Value], mark: Mark
-) -> list[Value | Rows | None]:
-    def stop(value: Value) -> bool:
-        return mark not in value.marks
+def _types(seeds: Sequence[Value]) -> list[Any]:
+    """Return the types of arrays; a literal is of no type."""
+    return [None if isinstance(seed, Literal) else seed.aval for seed in seeds]
 
-    return with_rows(vjp(targets, sources, seeds, stop), sources, targets, stop)
+
+def _expect(
+    line: Any,
+    pattern: Pattern,
+    targets: Sequence[Value],
+    sources: Sequence[Value],
+    seeds: Sequence[Value] | None,
+    mark: Mark,
+    template: Template,
+) -> None:
+    """Remember what a line has asked for: most recent first."""
+    values = pattern.match(targets, mark)
+    types = [] if seeds is None else _types(seeds)
+    if values is None or None in types:
+        return
+    places = {value: place for place, value in enumerate(values)}
+    found = _Expected(pattern, [places.get(source, -1) for source in sources], types, template)
+    _expected[line] = [found, *_expected.get(line, ())][:AT_A_LINE]
+    _expected.move_to_end(line)
+    while len(_expected) > config.memory_cache:
+        _expected.popitem(last=False)
+
+
+def _are_at(sources: Sequence[Value], values: Sequence[Value], places: Sequence[int]) -> bool:
+    """Return whether sources stand at these places; at -1 for those that do not stand anywhere."""
+    if len(sources) != len(places):
+        return False
+    for source, place in zip(sources, places):  # noqa: B905 - just compared
+        if source in values if place < 0 else values[place] is not source:
+            return False
+    return True
 
 
 def _template(
-    inputs: Sequence[Value], targets: Sequence[Value], pulled: Sequence[Value | Rows | None]
-) -> Template:
-    parts = [_parts(gradient) for gradient in pulled]
-    outputs = [*targets, *[value for values in parts for value in values]]
-    nodes, _ = extract(outputs, inputs, lambda value: value.node is None)
-    fresh = [Value(value.aval) for value in inputs]
-    copies = inlined(Graph(inputs, nodes, outputs), fresh)
-    inner, _ = extract(copies, fresh, lambda value: value.node is None)
-    call = Call(graph := Graph(fresh, inner, copies, "gradient"), _Lazily(graph).run)
-    return Template(call, tuple(map(len, parts)))
+    derive: Derive,
+    nodes: Sequence[Node],
+    leaves: Sequence[Value],
+    targets: Sequence[Value],
+    sources: Sequence[Value],
+    seeds: Sequence[Value] | None,
+    mark: Mark,
+) -> Template | None:
+    """Derive a copy of a record that has no numbers: the result holds for all numbers. None where it depends on them."""
+    arrays = _arrays(seeds)
+    becomes: dict[Value, Value] = {value: Value(value.aval) for value in (*leaves, *arrays)}
+    inputs = list(becomes.values())
+    followed = {becomes[leaf] for leaf in leaves if mark in leaf.marks}
+    for node in nodes:
+        copy = node.copy(tuple([becomes.get(value, value) for value in node.inputs]))
+        for old, new in zip(node.outs, copy.outs, strict=True):
+            new.aval = old.aval
+            becomes[old] = new
+            followed.add(new)
+    ends = [becomes.get(target, target) for target in targets]
+    try:
+        derived = derive(
+            ends,
+            [becomes.get(source, source) for source in sources],
+            None if seeds is None else [becomes.get(seed, seed) for seed in seeds],
+            lambda value: value not in followed,
+        )
+    except Exception:  # somebody's own derivative looks at numbers: it will do so each time
+        return None
+    parts = [_parts(gradient) for gradient in derived]
+    outputs = [*ends, *[value for values in parts for value in values]]
+    inner, constants = extract(outputs, inputs, lambda value: value.node is None)
+    if any(value.data is None for value in constants):
+        return None
+    graph = without_data(Graph([*inputs, *constants], inner, outputs, "gradient"))
+    return Template(Call(graph, _Lazily(graph).run), tuple(map(len, parts)), tuple(constants))
 
 
 def _parts(gradient: Value | Rows | None) -> list[Value]:
@@ -124,23 +253,23 @@ class _Lazily:
 
 
 def _applied(
-    template: Template, inputs: Sequence[Value], targets: Sequence[Value], last: bool
-) -> list[Value | Rows | None]:
-    outs = emit_all(template.call, inputs)
-    node = outs[0].node
-    assert node is not None
-    parts = iter(outs[len(targets) :])
-    if last and all(template.counts):
-        # Nobody needs the record again (unless a gradient is missing and its absence is to be explained): from now on
-        # the call computes the targets, and the old nodes can go.
+    template: Template,
+    leaves: Sequence[Value],
+    targets: Sequence[Value],
+    seeds: Sequence[Value] | None,
+    last: bool,
+) -> Derivatives:
+    call, counts, constants = template
+    node, outs = call.appended([*leaves, *_arrays(seeds), *constants], here.site)
+    # Nobody needs the record again (unless a gradient is missing and its absence is to be explained): from now on
+    # the call computes the targets, and the old nodes can go.
+    if last and 0 not in counts:
         for index, target in enumerate(targets):
             if target.data is None and target.node is not node:
-                target.node, target.index = node, index
-        node.outs = tuple(
-            target if target.node is node and target.index == index else out
-            for index, (target, out) in enumerate(zip([*targets, *outs[len(targets) :]], outs, strict=True))
-        )
-    return [
-        Rows(next(parts), next(parts)) if count == 2 else next(parts) if count else None
-        for count in template.counts
-    ]
+                node.take_as_out(target, index)
+    found: Derivatives = []
+    place = len(targets)
+    for count in counts:
+        found.append(Rows(*outs[place : place + 2]) if count == 2 else outs[place] if count else None)
+        place += count
+    return found
