@@ -364,6 +364,7 @@ def single(
     This is what recording consists of: it does what the constructors do, in half of their time.
     """
     node = _make(Node)
+    node.serial = next_serial()
     node.op = op
     node.inputs = inputs
     node.params = params
