@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..config import config
 from ..ir.graph import Graph, Value, next_serial
@@ -10,6 +11,8 @@ from ..transforms.observers import OBSERVERS
 from ..transforms.reroll.periods import LEAST_SAVED
 from ..transforms.reroll.recording import reached
 from ..transforms.reroll.roll import Look, Rolled, rolled, rolled_graph
+from ..trees import flatten, unflatten
+from .array import Array
 from .contexts import contexts
 from .guards import Guard, Trace
 from .instruments import CHECKS
@@ -73,3 +76,17 @@ def rolled_since(moment: int, values: Sequence[Value], starts: Sequence[Value]) 
             if number in left or number not in looked
         ]
     return result.ends
+
+
+def with_loops(
+    moment: int, targets: Sequence[Value], aux: Any, starts: Sequence[Value]
+) -> tuple[list[Value], Any]:
+    """Return what a function computed, and what else it returned, as `rolled_since` does."""
+    leaves, spec = flatten(aux)
+    recorded = [leaf.value for leaf in leaves if type(leaf) is Array]
+    found = rolled_since(moment, [*targets, *recorded], starts)
+    ends, values = found[: len(targets)], found[len(targets) :]
+    if all(new is old for new, old in zip(values, recorded, strict=True)):
+        return ends, aux
+    rest = iter(values)
+    return ends, unflatten(spec, [Array(next(rest)) if type(leaf) is Array else leaf for leaf in leaves])
