@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
@@ -97,7 +97,11 @@ class Recording:
     def runs(self, period: int, low: int, high: int) -> list[tuple[int, int]]:
         """Return ``(start, trips)`` of the loops in a stretch whose tokens repeat, by how values flow."""
         start = self._best_start(period, low, high)
-        return self._regular(period, start, (high - start) // period)
+        return self._regular(period, start, (high - start) // period, enough)
+
+    def even(self, period: int, start: int, trips: int) -> list[tuple[int, int]]:
+        """Return ``(start, trips)`` of the parts of a stretch in which each turn is wired as the one before."""
+        return self._regular(period, start, trips, _two)
 
     def _best_start(self, period: int, low: int, high: int) -> int:
         """Return where to cut the stretch into turns so that few values pass from turn to turn."""
@@ -121,9 +125,11 @@ class Recording:
         lost = (high - low) // period - (high - low - np.arange(period)) // period
         return low + int(np.argmin(crossing + 2 * lost))
 
-    def _regular(self, period: int, start: int, trips: int, depth: int = 0) -> list[tuple[int, int]]:
+    def _regular(
+        self, period: int, start: int, trips: int, suffice: Callable[[int, int], bool], depth: int = 0
+    ) -> list[tuple[int, int]]:
         """Return the parts of ``[start, start + trips * period)`` in which each turn is wired as the one before."""
-        if not enough(period, trips) or depth > MOST_CUTS:
+        if not suffice(period, trips) or depth > MOST_CUTS:
             return []
         first = self.first
         step = int(first[start + period] - first[start])
@@ -144,7 +150,8 @@ class Recording:
         edges = [-1, *cuts.tolist(), trips - 1]
         found: list[tuple[int, int]] = []
         for one, other in pairwise(edges):
-            found += self._regular(period, start + (one + 1) * period, other - one, depth + 1)
+            start_ = start + (one + 1) * period
+            found += self._regular(period, start_, other - one, suffice, depth + 1)
         return found
 
     def first_difference(self, period: int, low: int, high: int) -> Node:
@@ -155,6 +162,10 @@ class Recording:
         odd = np.flatnonzero((before >= low) & (after != before + period) & (after != before))
         place = begin + shift + int(odd[0]) if odd.size else begin
         return self.nodes[int(np.searchsorted(self.first, place, "right")) - 1]
+
+
+def _two(period: int, trips: int) -> bool:
+    return trips >= 2
 
 
 def _includes(marks: tuple[Mark, ...], own: tuple[Mark, ...]) -> bool:
