@@ -31,6 +31,7 @@ from .signature import EVERYTHING_TRACED, Call, NativeCall, StaticArguments, is_
 from .sites import user_site
 from .state import State, any_alive, made_in, state_of
 from .variable import Variable
+from .ways_out import looked_at_again, open_form
 
 _tracing = threading.RLock()
 """Held while any function is traced: functions call each other in any order, and one lock cannot deadlock."""
@@ -61,7 +62,19 @@ class NestedEntry(NamedTuple):
 class Specialisation:
     """One trace of a function: its graph, what was seen on the way, how results are put together, and the compiled program."""
 
-    __slots__ = ("_program", "captured", "graph", "guards", "loops", "native", "outputs", "spec", "state", "ways")
+    __slots__ = (
+        "_program",
+        "captured",
+        "graph",
+        "guards",
+        "looks_again",
+        "loops",
+        "native",
+        "outputs",
+        "spec",
+        "state",
+        "ways",
+    )
 
     def __init__(
         self,
@@ -73,6 +86,7 @@ class Specialisation:
         state: State,
         native: NativeCall | None,
         loops: Rolled | None,
+        looks_again: bool,
     ) -> None:
         self.graph = graph
         self.guards = guards
@@ -82,6 +96,7 @@ class Specialisation:
         self.state = state
         self.native = native
         self.loops = loops
+        self.looks_again = looks_again
         self.ways: dict[tuple[int, int], Specialisation] = {}
         self._program: Program | None = None
 
@@ -103,6 +118,11 @@ class Specialisation:
             array = results[output]
             return array if array.ndim else array[()]
         return output()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there are loops that turn as often as they must in each call."""
+        return self.loops is not None and any(loop.trips is None for loop in self.loops.loops)
 
     def valid(self) -> bool:
         """Return whether the captured arrays are still what was traced, nobody watches them, and the variables live."""
@@ -130,10 +150,11 @@ class Branches:
     its guards hold, so that it does not matter whether others have the same guards: a loop checks all that its turns saw by one.
     """
 
-    __slots__ = ("_root", "count", "warned")
+    __slots__ = ("_open", "_root", "count", "warned")
 
     def __init__(self) -> None:
         self._root: Specialisation | None = None
+        self._open: dict[Any, tuple[int, ...]] = {}
         self.count = 0
         self.warned = False
 
@@ -144,6 +165,23 @@ class Branches:
             self._root = specialisation
         else:
             missed.specialisation.ways[missed.guard, missed.actual] = specialisation
+
+    def begins_anew(self, specialisation: Specialisation) -> bool:
+        """Take a specialisation whose loops turn as often as they must in place of all others, if it is known to hold.
+
+        It is where another call, in which the loops turned another number of times, was traced to the very same program: then nothing
+        behind the loops depends on these numbers.
+        """
+        one = specialisation
+        assert one.loops is not None
+        key = open_form(one.graph, one.guards, one.spec, one.outputs, one.state)
+        turns = tuple(loop.turns for loop in one.loops.loops)
+        before = self._open.setdefault(key, turns)
+        if before == turns:
+            return False
+        self._root = specialisation
+        self.count = 1
+        return True
 
     def run(self, arrays: list[NDArray]) -> tuple[bool, Any, Miss | None]:
         """Return (found, result, where the search ended)."""
@@ -226,10 +264,11 @@ class CallSite:
             if branches.count >= config.trace_limit:
                 self._warn(branches, missed)
                 return self.run_recorded(call)
-            specialisation = self.trace(call)
+            specialisation = self._open(call, branches, missed) or self.trace(call)
             if specialisation is None:
                 return self.run_recorded(call, keep_arrays=True)
-            branches.add(specialisation, missed)
+            if not specialisation.is_open:
+                branches.add(specialisation, missed)
         if specialisation.state.followed():
             return self.run_recorded(call, keep_arrays=True)
         result = specialisation.run(arrays)
@@ -243,15 +282,24 @@ class CallSite:
             if not all(specialisation.state.alive() for specialisation in branches.all()):
                 del self.branches[key]
 
-    def trace(self, call: Call) -> Specialisation | None:
+    def _open(self, call: Call, branches: Branches, missed: Miss | None) -> Specialisation | None:
+        """Trace a call with loops that turn as often as they must, if the search ended where such a loop may be."""
+        if missed is None or not missed.specialisation.looks_again or not config.reroll:
+            return None
+        specialisation = self.trace(call, until=True)
+        if specialisation is None or not specialisation.is_open or not branches.begins_anew(specialisation):
+            return None
+        return specialisation
+
+    def trace(self, call: Call, *, until: bool = False) -> Specialisation | None:
         """Trace one call; None where what it captures is being watched, so that the call belongs to a tape.
 
         A function may make its variables in its first call and keep them: then that trace knows them only as new, and another
         one is made.
         """
-        specialisation, made = self._trace(call)
+        specialisation, made = self._trace(call, until)
         if any_alive(made):
-            specialisation, made = self._trace(call)
+            specialisation, made = self._trace(call, until)
             if any_alive(made):
                 raise ArgumentError(
                     f"{self.name} makes variables in each call and keeps them",
@@ -261,10 +309,10 @@ class CallSite:
                 )
         return specialisation
 
-    def _trace(self, call: Call) -> tuple[Specialisation | None, list[weakref.ref[Any]]]:
+    def _trace(self, call: Call, until: bool) -> tuple[Specialisation | None, list[weakref.ref[Any]]]:
         """Trace one call; return also the variables that it made."""
         self.traces += 1
-        trace = Trace(f"the jitted function {self.name!r}")
+        trace = Trace(f"the jitted function {self.name!r}", until=until)
         leaves, trace.inputs = call.placeholders(trace)
         with inside(trace, Scope()), resting():
             try:
@@ -299,7 +347,7 @@ class CallSite:
         ]
         guards = [(guard.value, guard.expected) for guard in trace.guards]
         graph = Graph(trace.inputs, nodes, computed, self.name, guards)
-        graph, seen, loops = rolled_trace(graph, trace.guards)
+        graph, seen, loops = rolled_trace(graph, trace)
         plain = (
             not owners
             and len(trace.inputs) == len(call.dynamic())
@@ -307,7 +355,8 @@ class CallSite:
             and not any(isinstance(leaf, Variable) for leaf in call.leaves)
         )
         native = native_call(call, traced, spec, outputs) if plain else None
-        return Specialisation(graph, seen, spec, outputs, owners, state, native, loops)
+        again = looked_at_again(trace.sites)
+        return Specialisation(graph, seen, spec, outputs, owners, state, native, loops, again)
 
     def _result(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:

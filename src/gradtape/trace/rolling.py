@@ -16,13 +16,15 @@ from .array import Array
 from .contexts import contexts
 from .guards import Guard, Trace
 from .instruments import CHECKS
+from .ways_out import is_bounded, line_of
 
 
-def rolled_trace(graph: Graph, guards: list[Guard]) -> tuple[Graph, list[Guard], Rolled | None]:
+def rolled_trace(graph: Graph, trace: Trace) -> tuple[Graph, list[Guard], Rolled | None]:
     """Return the graph of a trace with loops, and the guards that are left."""
-    if not config.reroll or len(graph.nodes) < LEAST_SAVED:
+    guards = trace.guards
+    if not config.reroll or (len(graph.nodes) < LEAST_SAVED and not trace.until):
         return graph, guards, None
-    found = rolled_graph(graph)
+    found = rolled_graph(graph, _looks(guards, trace), until=trace.until)
     if found is None:
         return graph, guards, None
     whole, numbers, result = found
@@ -31,6 +33,15 @@ def rolled_trace(graph: Graph, guards: list[Guard]) -> tuple[Graph, list[Guard],
         for number, (value, expected) in zip(numbers, whole.guards, strict=True)
     ]
     return whole, left, result
+
+
+def _looks(guards: Sequence[Guard], trace: Trace | None) -> list[Look]:
+    if trace is None or not trace.until:
+        return [Look(guard.value, guard.expected) for guard in guards]
+    return [
+        Look(guard.value, guard.expected, line_of(guard.site), is_bounded(guard.site, trace.sites))
+        for guard in guards
+    ]
 
 
 def moment_now() -> int:
@@ -50,7 +61,8 @@ def rolled_since(moment: int, values: Sequence[Value], starts: Sequence[Value]) 
     starts : sequence of Value
         What they are made of: these stay.
     """
-    small = next_serial() - moment < LEAST_SAVED
+    until = any(isinstance(context, Trace) and context.until for context in contexts.stack)
+    small = next_serial() - moment < LEAST_SAVED and not until
     if small or not config.reroll or OBSERVERS or CHECKS:
         return list(values)
     nodes = reached(values, starts, moment)
@@ -64,7 +76,7 @@ def rolled_since(moment: int, values: Sequence[Value], starts: Sequence[Value]) 
         return list(values)
     guards = traces[0].guards if traces else []
     looked = {number: guard for number, guard in enumerate(guards) if guard.value.node in own}
-    result = rolled(nodes, values, [Look(guard.value, guard.expected) for guard in looked.values()])
+    result = rolled(nodes, values, _looks(list(looked.values()), traces[0] if traces else None), until=until)
     if result is None:
         return list(values)
     numbers = list(looked)

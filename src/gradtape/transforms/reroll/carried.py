@@ -34,12 +34,15 @@ class Summary(NamedTuple):
         A place in it.
     trips : int or None
         How often it turns; None where that is found out when it runs.
+    turns : int
+        How often it turned in the recording.
     nodes, carries, rows : int
         The size of the body, the values that pass from turn to turn, and the arrays of which each turn takes a row.
     """
 
     site: Any
     trips: int | None
+    turns: int
     nodes: int
     carries: int
     rows: int

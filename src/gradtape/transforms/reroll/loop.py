@@ -88,4 +88,4 @@ def roll(turn: Turn, seen: dict[tuple[int, int], Seen]) -> tuple[Summary, Checke
     if good is not None:
         gone = {look.number for looks in uses.looks.values() for look in looks}
         checked = Checked(gone, [(min(gone), outs[place_of_good], 1)])
-    return Summary(turn.template[0].site, turn.trips, count, len(carried.inputs), elements), checked
+    return Summary(turn.template[0].site, turn.trips, turn.trips, count, len(carried.inputs), elements), checked

@@ -173,7 +173,7 @@ def roll_until(
     left = [(min(gone), outs[k], 1) for k in places]
     if limits:
         left.append((way_out.numbers[-1], outs[place_of_going], 0))
-    summary = Summary(turn.template[0].site, None, len(nodes), len(carried.inputs), 0)
+    summary = Summary(turn.template[0].site, None, turn.trips, len(nodes), len(carried.inputs), 0)
     return summary, Checked(gone, left)
 
 
