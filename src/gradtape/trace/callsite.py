@@ -17,7 +17,6 @@ from ..ir.graph import Graph, Literal, Value, extract
 from ..ir.op import NDArray
 from ..kinds.operands import as_value
 from ..runtime.program import GuardMiss, Program, program_for
-from ..transforms.reroll.roll import Rolled
 from ..trees import TreeSpec, flatten
 from .array import Array
 from .collector import resting
@@ -65,6 +64,7 @@ class Specialisation:
     __slots__ = (
         "_program",
         "captured",
+        "declined",
         "graph",
         "guards",
         "looks_again",
@@ -85,8 +85,7 @@ class Specialisation:
         captured: list[tuple[weakref.ref[Handle], Value]],
         state: State,
         native: NativeCall | None,
-        loops: Rolled | None,
-        looks_again: bool,
+        trace: Trace,
     ) -> None:
         self.graph = graph
         self.guards = guards
@@ -95,8 +94,9 @@ class Specialisation:
         self.captured = captured
         self.state = state
         self.native = native
-        self.loops = loops
-        self.looks_again = looks_again
+        self.loops = trace.loops
+        self.declined = trace.declined
+        self.looks_again = looked_at_again(trace.sites)
         self.ways: dict[tuple[int, int], Specialisation] = {}
         self._program: Program | None = None
 
@@ -122,7 +122,7 @@ class Specialisation:
     @property
     def is_open(self) -> bool:
         """Whether there are loops that turn as often as they must in each call."""
-        return self.loops is not None and any(loop.trips is None for loop in self.loops.loops)
+        return any(loop.trips is None for loop in self.loops)
 
     def valid(self) -> bool:
         """Return whether the captured arrays are still what was traced, nobody watches them, and the variables live."""
@@ -173,9 +173,8 @@ class Branches:
         behind the loops depends on these numbers.
         """
         one = specialisation
-        assert one.loops is not None
         key = open_form(one.graph, one.guards, one.spec, one.outputs, one.state)
-        turns = tuple(loop.turns for loop in one.loops.loops)
+        turns = tuple(loop.turns for loop in one.loops)
         before = self._open.setdefault(key, turns)
         if before == turns:
             return False
@@ -347,7 +346,7 @@ class CallSite:
         ]
         guards = [(guard.value, guard.expected) for guard in trace.guards]
         graph = Graph(trace.inputs, nodes, computed, self.name, guards)
-        graph, seen, loops = rolled_trace(graph, trace)
+        graph, seen = rolled_trace(graph, trace)
         plain = (
             not owners
             and len(trace.inputs) == len(call.dynamic())
@@ -355,8 +354,7 @@ class CallSite:
             and not any(isinstance(leaf, Variable) for leaf in call.leaves)
         )
         native = native_call(call, traced, spec, outputs) if plain else None
-        again = looked_at_again(trace.sites)
-        return Specialisation(graph, seen, spec, outputs, owners, state, native, loops, again)
+        return Specialisation(graph, seen, spec, outputs, owners, state, native, trace)
 
     def _result(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:

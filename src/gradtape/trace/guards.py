@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..ir.graph import Mark, Value
+from ..transforms.reroll.carried import Summary
+from ..transforms.reroll.roll import Declined
 from .content import Content
 
 
@@ -32,7 +34,7 @@ class Trace(Mark):
         Whether loops that Python leaves because of what it sees are to turn as often as they must in each call.
     """
 
-    __slots__ = ("_seen", "contents", "described", "guards", "inputs", "remedy", "sites", "until")
+    __slots__ = ("_seen", "contents", "declined", "described", "guards", "inputs", "loops", "remedy", "sites", "until")
 
     def __init__(self, described: str, remedy: str = "", *, until: bool = False) -> None:
         super().__init__()
@@ -42,6 +44,8 @@ class Trace(Mark):
         self.inputs: list[Value] = []
         self.guards: list[Guard] = []
         self.sites: list[Any] = []
+        self.loops: list[Summary] = []
+        self.declined: list[Declined] = []
         self.contents: dict[int, Content] = {}
         self._seen: dict[Value, int] = {}
 

@@ -13,26 +13,37 @@ from ..transforms.reroll.recording import reached
 from ..transforms.reroll.roll import Look, Rolled, rolled, rolled_graph
 from ..trees import flatten, unflatten
 from .array import Array
-from .contexts import contexts
+from .contexts import contexts, running_trace
 from .guards import Guard, Trace
 from .instruments import CHECKS
 from .ways_out import is_bounded, line_of
 
 
-def rolled_trace(graph: Graph, trace: Trace) -> tuple[Graph, list[Guard], Rolled | None]:
+def rolled_trace(graph: Graph, trace: Trace) -> tuple[Graph, list[Guard]]:
     """Return the graph of a trace with loops, and the guards that are left."""
     guards = trace.guards
     if not config.reroll or (len(graph.nodes) < LEAST_SAVED and not trace.until):
-        return graph, guards, None
+        return graph, guards
     found = rolled_graph(graph, _looks(guards, trace), until=trace.until)
     if found is None:
-        return graph, guards, None
+        return graph, guards
     whole, numbers, result = found
+    _note(trace, result)
     left = [
         Guard(value, expected, guards[number].site)
         for number, (value, expected) in zip(numbers, whole.guards, strict=True)
     ]
-    return whole, left, result
+    return whole, left
+
+
+def _since(value: Value, moment: int) -> bool:
+    return value.node is not None and value.node.serial >= moment
+
+
+def _note(trace: Trace, result: Rolled) -> None:
+    """Remember, for explanations, what was made of a trace."""
+    trace.loops += result.loops
+    trace.declined += result.declined
 
 
 def _looks(guards: Sequence[Guard], trace: Trace | None) -> list[Look]:
@@ -65,20 +76,22 @@ def rolled_since(moment: int, values: Sequence[Value], starts: Sequence[Value]) 
     small = next_serial() - moment < LEAST_SAVED and not until
     if small or not config.reroll or OBSERVERS or CHECKS:
         return list(values)
-    nodes = reached(values, starts, moment)
-    own = set(nodes)
     traces = [
         context
         for context in contexts.stack
-        if isinstance(context, Trace) and any(guard.value.node in own for guard in context.guards)
+        if isinstance(context, Trace) and any(_since(guard.value, moment) for guard in context.guards)
     ]
     if len(traces) > 1:
         return list(values)
     guards = traces[0].guards if traces else []
-    looked = {number: guard for number, guard in enumerate(guards) if guard.value.node in own}
+    looked = {number: guard for number, guard in enumerate(guards) if _since(guard.value, moment)}
+    nodes = reached([*values, *[guard.value for guard in looked.values()]], starts, moment)
     result = rolled(nodes, values, _looks(list(looked.values()), traces[0] if traces else None), until=until)
     if result is None:
         return list(values)
+    running, _ = running_trace()
+    if running is not None:
+        _note(running, result)
     numbers = list(looked)
     left = {numbers[number]: look for number, look in result.looks}
     if traces:
