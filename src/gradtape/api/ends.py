@@ -15,7 +15,7 @@ from ..ir.graph import Literal, Value, literal
 from ..ir.types import Shape
 from ..kinds.operands import as_value, broadcast_to
 from ..ops.cast import convert
-from ..trace.array import Array
+from ..trace.array import Array, wrapped
 from ..trace.handle import Handle, apart
 from ..trace.slices import IndexedSlices
 from ..transforms.rows import Rows, total
@@ -225,7 +225,7 @@ def shown(gradients: Sequence[Value | Rows | None], sources: Sequence[Source]) -
         if isinstance(part, Rows)
         else None
         if part is None
-        else Array(unliteral(part))
+        else wrapped(unliteral(part) if isinstance(part, Literal) else part)
         for part, source in zip(gradients, sources, strict=True)
     ]
 

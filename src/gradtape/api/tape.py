@@ -441,11 +441,17 @@ def _target_value(leaf: Any, record: _Record) -> Value:
 
 
 def _source(leaf: Any, record: _Record) -> Source:
-    values = record.readings(leaf) if isinstance(leaf, Variable) else (leaf.value,)
-    followed = is_inexact(leaf.dtype)
-    return Source(
-        leaf.shape, leaf.dtype, tuple(value for value in values if followed and record.mark in value.marks)
-    )
+    mark = record.mark
+    if isinstance(leaf, Variable):
+        values = record.readings(leaf)
+        followed = is_inexact(leaf.dtype)
+        return Source(
+            leaf.shape, leaf.dtype, tuple([value for value in values if followed and mark in value.marks])
+        )
+    value: Value = leaf.value
+    type_ = value.aval
+    followed = mark in value.marks and is_inexact(type_.dtype)
+    return Source(type_.shape, type_.dtype, (value,) if followed else ())
 
 
 def _pulled(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Final, TypeAlias
 
 from ..loops.affine import affine, interval
 from ..loops.batch import walk
 from ..loops.control import Choose, Turns, While
-from ..loops.ir import Buffer, Call, Control, For, Load, Program, Store
+from ..loops.ir import Buffer, Call, Control, For, Load, Program, Statement, Store
 from .blocks import emit_blocks
 from .emit import FunctionEmitter, Module
 from .free import Free, free_names
@@ -22,8 +24,14 @@ KERNEL: Final = "kernel"
 PROGRAM: Final = "program"
 """The function that a kernel with stacks calls."""
 
+Accompaniment: TypeAlias = Callable[[FunctionEmitter, Statement], AbstractContextManager[None]]
 
-def emit_module(program: Program, offsets: dict[Buffer, int]) -> Module:
+
+def _nothing(kernel: FunctionEmitter, statement: Statement) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+def emit_module(program: Program, offsets: dict[Buffer, int], accompany: Accompaniment = _nothing) -> Module:
     """Return the module whose function `kernel` runs the program.
 
     Parameters
@@ -32,6 +40,8 @@ def emit_module(program: Program, offsets: dict[Buffer, int]) -> Module:
         The loops.
     offsets : dict of Buffer to int
         Where the scratch buffers stand in the workspace.
+    accompany : callable, optional
+        Appends to the kernel what comes before and after each statement of the program.
     """
     module = Module()
     pointers = {buffer: f"%{buffer.name}" for buffer in (*program.inputs, *program.outputs, *program.scratch)}
@@ -44,10 +54,11 @@ def emit_module(program: Program, offsets: dict[Buffer, int]) -> Module:
         kernel.entry.append("  %bad.slot = alloca i1")
         kernel.entry.append("  store i1 false, ptr %bad.slot")
     for number, statement in enumerate(program.body):
-        if isinstance(statement, Nest):
-            _nest(module, kernel, statement, nests[statement], f"nest{number}")
-        else:
-            kernel.statement(statement)
+        with accompany(kernel, statement):
+            if isinstance(statement, Nest):
+                _nest(module, kernel, statement, nests[statement], f"nest{number}")
+            else:
+                kernel.statement(statement)
     if wraps:
         bad = kernel.bind("load i1, ptr %bad.slot")
         kernel.line(f"ret i32 {kernel.bind(f'select i1 {bad}, i32 -1, i32 0')}")

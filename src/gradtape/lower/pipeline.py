@@ -14,9 +14,12 @@ from ..passes.pipeline import optimise
 from ..passes.rewrite import closed
 from ..passes.split_complex import split_complex
 from .build import Builder
+from .clock import Clock
+from .counters import counted
 from .memory import plan_memory
 from .modules import KERNEL, emit_module
-from .schedule import schedule
+from .nests import Nest, describe_nests
+from .schedule import Schedule, schedule
 from .split import split_rows
 from .stacks import DRAIN
 
@@ -91,6 +94,15 @@ def lower(graph: Graph) -> LoweredProgram:
     )
 
 
+def lower_clocked(graph: Graph) -> tuple[str, tuple[str, ...], list[Nest]]:
+    """Return the module of a kernel that times itself, the symbols to bind, and what is in the nests that are timed."""
+    program, plan, builder = _built(graph)
+    offsets, _ = plan_memory(program)
+    module = emit_module(program, offsets, Clock(program).around)
+    nests = describe_nests(program, builder.makers, plan.roots)
+    return counted(module.text(), KERNEL), tuple(module.symbols), nests
+
+
 def schedule_of(graph: Graph) -> Program:
     """Return the loops that compute a graph."""
     return build_loops(graph)[0]
@@ -98,6 +110,11 @@ def schedule_of(graph: Graph) -> Program:
 
 def build_loops(graph: Graph) -> tuple[Program, list[str]]:
     """Return the loops that compute a graph, and the reasons for their form."""
+    program, plan, _ = _built(graph)
+    return program, plan.explain
+
+
+def _built(graph: Graph) -> tuple[Program, Schedule, Builder]:
     graph = split_complex(closed(graph))
     plan = schedule(optimise(graph), graph)
     builder = Builder(plan.by_value, plan.sources)
@@ -105,4 +122,5 @@ def build_loops(graph: Graph) -> tuple[Program, list[str]]:
     collapse(builder.body)
     scratch = [*plan.scratch, *builder.scratch]
     program = Program(graph.name, plan.inputs, plan.outputs, scratch, builder.body)
-    return split_rows(batch_rows(program)), [*plan.explain, *builder.notes]
+    plan.explain.extend(builder.notes)
+    return split_rows(batch_rows(program)), plan, builder

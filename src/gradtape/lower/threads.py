@@ -15,7 +15,8 @@ import signal
 from typing import Any, Final
 
 from ..config import config, on_change
-from .host import cpu_features, cpu_name, has_symbol, load_libraries
+from .host import has_symbol
+from .permanent import load_permanently
 
 RUN_BLOCKS: Final = "gradtape.run_blocks"
 """The symbol of the routine ``void (void (*task)(context, block, scratch), context, blocks, scratch bytes)``."""
@@ -288,26 +289,8 @@ def limit_blas(library: str) -> bool:
 
 
 def _loaded_pool() -> Any:
-    """Compile and load the routines; they stay as long as the process, since threads sleep in them."""
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    load_libraries()
-    target = llvm.Target.from_triple(llvm.get_process_triple())
-    machine = target.create_target_machine(cpu=cpu_name(), features=cpu_features(), reloc="pic", jit=True)
+    """Load the routines; threads sleep in them."""
     text = _SERIAL
     if has_symbol("pthread_create"):
         text = _STATE + _ALONE + _POOL.replace("SETMASK", str(int(signal.SIG_SETMASK)))
-    module = llvm.parse_assembly(text)
-    module.triple = llvm.get_process_triple()
-    module.data_layout = str(machine.target_data)
-    module.verify()
-    builder = llvm.JITLibraryBuilder().add_object_img(machine.emit_object(module)).add_current_process()
-    for name in ("run_blocks", "reset", "threads"):
-        builder.export_symbol(name)
-    linker = llvm.create_lljit_compiler(machine, use_jit_link=os.name != "nt")
-    tracker = builder.link(linker, RUN_BLOCKS)
-    for kept in (linker, tracker):
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
-    return tracker
+    return load_permanently(text, ("run_blocks", "reset", "threads"), RUN_BLOCKS)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from contextlib import AbstractContextManager
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from ..config import config
 from ..errors import CompileWarning, LoweringError, warn
 from ..ir.evaluate import compute_values
 from ..ir.fingerprint import fingerprint, structure
-from ..ir.graph import Graph
+from ..ir.graph import Graph, Node
 from ..ir.op import NDArray
 from ..lower.symbols import addresses_of
 from ..transforms.call import without_data
@@ -21,9 +22,47 @@ from .cache import CachedObject, MemoryCache, cached_object
 from .engine import compile_object
 from .entry import NativeFunction, add_entry, bind, load
 from .interpret import missed_guards
-from .loader import LoadedModule, call_flat
+from .loader import KernelCode, LoadedModule, call_flat
+from .result_pool import empty_results
 from .scratch import give_back, take
 from .signature import ArraySpec, ScalarSpec, Signature, StaticSpec, Structure
+
+
+class Profiler(Protocol):
+    """What is told of programs while it is active."""
+
+    def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Answer a call of a jitted function that machine code did not take."""
+
+    def machine_code(self, site: Any, program: Program, *, nested: bool) -> LoadedModule | None:
+        """Return what is to be bound for a jitted function in place of a program's own machine code."""
+
+    def run(self, program: Program, arrays: Sequence[NDArray]) -> list[NDArray]:
+        """Run a program in its own way."""
+
+    def compiled(self, seconds: float) -> None:
+        """Take note that a kernel was compiled or loaded."""
+
+    def interpreting(self, nodes: Sequence[Node]) -> AbstractContextManager[None]:
+        """Take note of work on the interpreter."""
+
+    def tracing(self, site: Any) -> AbstractContextManager[None]:
+        """Take note of a trace of a jitted function."""
+
+    def forcing(self, place: Any) -> AbstractContextManager[None]:
+        """Take note that pending work is done now, because a line of the user's code asks for it."""
+
+
+class _Active:
+    """The profiler, if one is looking on."""
+
+    __slots__ = ("profiler",)
+
+    def __init__(self) -> None:
+        self.profiler: Profiler | None = None
+
+
+ACTIVE: Final = _Active()
 
 GIL_SECONDS: Final = 5e-6
 """Estimated time above which a kernel lets other threads run: taking the lock back costs about a tenth of it."""
@@ -85,11 +124,12 @@ class Program:
         Shared with other programs of the same fingerprint.
     """
 
-    __slots__ = ("_constants", "graph", "kernel")
+    __slots__ = ("_constants", "_results", "graph", "kernel")
 
     def __init__(self, graph: Graph, kernel: Kernel) -> None:
         self.graph = graph
         self.kernel = kernel
+        self._results = [(value.shape, value.dtype) for value in graph.outputs]
         self._constants: list[Any] = [np.ascontiguousarray(value.data) for value in graph.constants()]
 
     def run(self, arrays: Sequence[NDArray]) -> list[NDArray]:
@@ -110,14 +150,19 @@ class Program:
         GuardMiss
             Where a guard does not hold.
         """
+        profiler = ACTIVE.profiler
+        return self.compute(arrays, self.kernel.loaded) if profiler is None else profiler.run(self, arrays)
+
+    def compute(self, arrays: Sequence[NDArray], loaded: KernelCode | None) -> list[NDArray]:
+        """Do what `run` does with this machine code, or on the interpreter where it is None."""
         kernel = self.kernel
-        if kernel.loaded is None:
+        if loaded is None:
             return self._interpret(arrays)
-        outputs = [np.empty(value.shape, value.dtype) for value in self.graph.outputs]
+        outputs = empty_results(self._results)
         scratch = take(kernel.workspace)
         # What the interpreter computed may be a view.
         inputs = [array if array.flags.c_contiguous else np.ascontiguousarray(array) for array in arrays]
-        status = call_flat(kernel.loaded, [*inputs, *self._constants], outputs, scratch)
+        status = call_flat(loaded, [*inputs, *self._constants], outputs, scratch)
         missed = int(scratch[:8].view(np.int64)[0]) if status > 0 else 0
         give_back(scratch)
         if status > 0:
@@ -130,12 +175,17 @@ class Program:
             raise GuardMiss(guard, actual)
         return [np.array(computed.get(value, value.data)) for value in self.graph.outputs]
 
-    def bind(self, fallback: Callable[..., Any], statics: Sequence[object]) -> NativeFunction | None:
-        """Return a native callable that answers calls of the form it was compiled for and hands all others to `fallback`."""
+    def bind(
+        self, fallback: Callable[..., Any], statics: Sequence[object], loaded: LoadedModule | None = None
+    ) -> NativeFunction | None:
+        """Return a native callable that answers calls of the form it was compiled for and hands all others to `fallback`.
+
+        `loaded` is machine code to be used in place of the program's own.
+        """
         kernel = self.kernel
         if kernel.loaded is None or kernel.signature is None:
             return None
-        return bind(kernel.loaded, kernel.signature, fallback, self._constants, statics=statics)
+        return bind(loaded or kernel.loaded, kernel.signature, fallback, self._constants, statics=statics)
 
 
 _kernels: Final[MemoryCache[Kernel]] = MemoryCache()
@@ -190,6 +240,14 @@ def repeated_program(graph: Graph, *, at_once: Callable[[], bool]) -> Program | 
 
 def _kernel(graph: Graph, form: CallForm | None, key: str) -> Kernel:
     """Load a graph's machine code from the disk, or compile it; without either, the interpreter stands in."""
+    kernel = _found(graph, form, key)
+    profiler = ACTIVE.profiler
+    if profiler is not None:
+        profiler.compiled(kernel.seconds)
+    return kernel
+
+
+def _found(graph: Graph, form: CallForm | None, key: str) -> Kernel:
     begin = time.perf_counter()
     compiled = False
 

@@ -6,6 +6,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -16,14 +17,15 @@ from ..ir.builder import here
 from ..ir.graph import Graph, Literal, Value, extract
 from ..ir.op import NDArray
 from ..kinds.operands import as_value
-from ..runtime.program import GuardMiss, Program, program_for
+from ..runtime.program import ACTIVE, GuardMiss, Program, program_for
+from ..transforms.call import repeated
 from ..trees import TreeSpec, flatten
 from .array import Array
 from .collector import resting
 from .contexts import Scope, inside
 from .force import force
 from .guards import Guard, Trace
-from .handle import Handle, is_recording
+from .handle import Handle, apart, is_recording
 from .instruments import RECORDING
 from .rolling import rolled_trace
 from .signature import EVERYTHING_TRACED, Call, NativeCall, StaticArguments, is_dynamic, native_call
@@ -107,6 +109,13 @@ class Specialisation:
             self._program = program_for(self.graph, None if self.native is None else self.native.form)
         return self._program
 
+    @property
+    def is_native(self) -> bool:
+        """Return whether machine code can serve calls without Python, and has been made."""
+        return (
+            self.native is not None and self._program is not None and self._program.kernel.loaded is not None
+        )
+
     def run(self, arrays: list[NDArray]) -> Any:
         """Run the program; raise GuardMiss where Python would have seen something else."""
         results = self.state.run(self.program, arrays)
@@ -123,6 +132,21 @@ class Specialisation:
     def is_open(self) -> bool:
         """Whether there are loops that turn as often as they must in each call."""
         return any(loop.trips is None for loop in self.loops)
+
+    @property
+    def can_be_recorded(self) -> bool:
+        """Whether its nodes say all that the function does: it looked at no numbers, assigned to no variable and returns arrays."""
+        return (
+            not self.guards
+            and not self.state.assigned
+            and all(isinstance(output, int) for output in self.outputs)
+        )
+
+    def recorded(self, arrays: list[NDArray]) -> Any:
+        """Append the nodes to the recordings that follow its variables, as the function itself would."""
+        given = [Value(value.aval, data=np.array(array)) for value, array in zip(self.graph.inputs, arrays)]  # noqa: B905 - the variables come behind
+        values = repeated(self.graph, [*given, *self.state.readings()])
+        return self.spec.unflatten([Array(apart(values[output])) for output in self.outputs])
 
     def valid(self) -> bool:
         """Return whether the captured arrays are still what was traced, nobody watches them, and the variables live."""
@@ -198,6 +222,10 @@ class Branches:
         """Return whether a tape or trace around would follow a variable of this function."""
         return any(specialisation.state.followed() for specialisation in self.all())
 
+    def only(self) -> Specialisation | None:
+        """Return the specialisation, if there is just one."""
+        return self._root if self.count == 1 else None
+
     def all(self) -> list[Specialisation]:
         """Return every specialisation once."""
         found = [] if self._root is None else [self._root]
@@ -252,7 +280,10 @@ class CallSite:
                     del self.branches[next(iter(self.branches))]
             arrays = call.dynamic()
         if branches.followed():
-            return self.run_recorded(call, keep_arrays=True)
+            only = branches.only()
+            if only is None or not only.can_be_recorded:
+                return self.run_recorded(call, keep_arrays=True)
+            return only.recorded(arrays)
         found, result, missed = branches.run(arrays)
         if found:
             return result
@@ -269,6 +300,8 @@ class CallSite:
             if not specialisation.is_open:
                 branches.add(specialisation, missed)
         if specialisation.state.followed():
+            if specialisation.can_be_recorded:
+                return specialisation.recorded(arrays)
             return self.run_recorded(call, keep_arrays=True)
         result = specialisation.run(arrays)
         if self.on_new is not None:
@@ -313,7 +346,8 @@ class CallSite:
         self.traces += 1
         trace = Trace(f"the jitted function {self.name!r}", until=until)
         leaves, trace.inputs = call.placeholders(trace)
-        with inside(trace, Scope()), resting():
+        profiler = ACTIVE.profiler
+        with inside(trace, Scope()), resting(), nullcontext() if profiler is None else profiler.tracing(self):
             try:
                 return self._specialise(call, trace, leaves), made_in(trace)
             finally:

@@ -92,6 +92,13 @@ def as_ndarray(value: Value, dtype: Any) -> NDArray:
         )
     if instruction_at(frame) == "STORE_SUBSCR":
         return np.array(_stored(value, trace, frame), dtype)
+    if trace is not None and instruction_at(frame) == "BINARY_SUBSCR":
+        raise ConcretizationError(
+            f"an ndarray or list is indexed with a traced array of {trace.described}",
+            where=describe(frame),
+            why=UNKNOWN,
+            remedy="np.take(y, k, axis=0) for an ndarray y, or gt.constant(y)[k]; np.stack a list first",
+        )
     if trace is not None:
         raise ConcretizationError(
             f"a traced array of {trace.described} cannot be turned into an ndarray",

@@ -17,7 +17,7 @@ from ..ops.indexing import fit_for_write
 from .content import Reading
 from .contexts import scopes
 from .force import compute
-from .guards import mapped_by
+from .guards import abstract_of
 from .instruments import CHECKS, MADE
 from .views import View
 from .waiting import waiting
@@ -68,7 +68,7 @@ class Handle:
     def pending(self) -> Value | None:
         """Return the value if it was not computed yet."""
         value = self._current
-        return value if value.data is None and value.node is not None else None
+        return value if value.data is None and value.is_made else None
 
     def write_result(self, result: Value, what: str) -> None:
         """Take the result of an in-place operation, cast as NumPy casts (same kind)."""
@@ -107,7 +107,7 @@ class Handle:
 def attend(handle: Handle) -> None:
     """Do what debugging asks for when an array is made."""
     value = handle._current
-    if config.eager and mapped_by(value) is None:
+    if config.eager and abstract_of(value) is None:
         compute([value])
     if CHECKS:
         MADE.append(weakref.ref(handle))

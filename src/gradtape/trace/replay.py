@@ -120,7 +120,7 @@ def derivatives(
     last : bool
         Whether the tape's record is not needed again: then the targets are computed along with the derivatives.
     """
-    if not config.jit or not targets or OBSERVERS.data or merge_marks(targets):
+    if not config.jit or not targets or OBSERVERS or merge_marks(targets):
         return derive(targets, sources, seeds, lambda value: mark not in value.marks)
     site = here.site
     line = id(site.code), site.instruction, what, seeds is None
@@ -185,12 +185,10 @@ def _expect(
 
 def _are_at(sources: Sequence[Value], values: Sequence[Value], places: Sequence[int]) -> bool:
     """Return whether sources stand at these places; at -1 for those that do not stand anywhere."""
-    if len(sources) != len(places):
-        return False
-    for source, place in zip(sources, places):  # noqa: B905 - just compared
-        if source in values if place < 0 else values[place] is not source:
-            return False
-    return True
+    return len(sources) == len(places) and all(
+        values[place] is source if place >= 0 else source not in values
+        for source, place in zip(sources, places, strict=True)
+    )
 
 
 def _template(
@@ -265,7 +263,7 @@ def _applied(
     # the call computes the targets, and the old nodes can go.
     if last and 0 not in counts:
         for index, target in enumerate(targets):
-            if target.data is None and target.node is not node:
+            if target.data is None and targets.index(target) == index:
                 node.take_as_out(target, index)
     found: Derivatives = []
     place = len(targets)

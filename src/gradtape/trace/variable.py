@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from ..config import config
 from ..errors import ArgumentError, DtypeError, ShapeError
 from ..ir.builder import here
-from ..ir.graph import ARRAYS, Literal, Mark, Node, Value
+from ..ir.graph import ARRAYS, Literal, Mark, Node, Value, constant
 from ..ir.op import NDArray, Op
 from ..ir.types import aval
 from ..kinds.operands import as_value, check_dtype
@@ -22,11 +21,12 @@ from .array import Array
 from .content import Content, Reading
 from .contexts import Scope, Watcher, contexts, running_trace, trace_below
 from .force import force
-from .guards import Trace, mapped_by, trace_of
-from .handle import apart, plain
+from .guards import Abstract, Trace, mapped_by, trace_of
+from .handle import Handle, apart, plain
 from .scatter import How, fitting, scattered, updated
 from .sites import user_site
 from .slices import IndexedSlices
+from .views import Rearranged
 
 _serials: Final = itertools.count()
 
@@ -42,6 +42,9 @@ class CallableReading(Reading):
 
 
 ARRAYS.add(CallableReading)
+
+_ELSEWHERE: Final = Handle(constant(np.zeros(0)))
+"""Stands for the base of a variable, whose value is never the handle's own."""
 
 
 class Variable(Array):
@@ -113,6 +116,7 @@ class Variable(Array):
             inside = self._content.value if trace_of(initial) is None else _cut(initial, name)
             trace.contents[self.serial] = Content(me, inside)
         super().__init__(self._content.value)
+        self._base = _ELSEWHERE
         self._current = Value(aval(initial.shape, initial.dtype))
 
     # Identity
@@ -203,11 +207,19 @@ class Variable(Array):
             return self._content
         content = trace.contents.get(self.serial)
         if content is None:
-            (example,) = force([self._content_within(around).value])
-            begin = _leaf(example, self._name, (trace,))
+            begin = self._begin(trace, around)
             trace.inputs.append(begin)
             content = trace.contents[self.serial] = Content(weakref.ref(self), begin, begin)
         return content
+
+    def _begin(self, trace: Trace, around: int) -> Reading:
+        """Return what stands for the content before `trace`, which `around` contexts are around."""
+        if isinstance(trace, Abstract):
+            begin = CallableReading(aval(self.shape, self.dtype), marks=(trace,))
+            begin.name = self._name
+            return begin
+        (example,) = force([self._content_within(around).value])
+        return _leaf(example, self._name, (trace,))
 
     # A variable is no base of views: what is read of it stays as it was.
 

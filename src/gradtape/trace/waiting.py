@@ -46,7 +46,7 @@ def left_alone() -> Iterator[None]:
 
 def others(node: Node) -> bool:
     """Return whether arrays wait that are not computed by this node."""
-    for reference in waiting.handles:
+    for reference in tuple(waiting.handles):  # a destructor may add to it
         handle = reference()
         if handle is not None and (value := handle.pending()) is not None and value.node is not node:
             return True
@@ -64,11 +64,11 @@ def followers(nodes: Sequence[Node], asked: Sequence[Value]) -> list[Value]:
         return []
     noted = [
         (reference, value)
-        for reference in waiting.handles
+        for reference in tuple(waiting.handles)
         if (handle := reference()) is not None and (value := handle.pending()) is not None
     ]
     waiting.handles = deque([reference for reference, _ in noted], MANY)
-    if len(noted) <= len(asked) and all([value in asked for _, value in noted]):
+    if len(noted) <= len(asked) and all(value in asked for _, value in noted):
         return []
     done = set(nodes)
     pending = dict.fromkeys([value for _, value in noted if value.node not in done])

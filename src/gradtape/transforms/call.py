@@ -71,3 +71,14 @@ def without_data(graph: Graph) -> Graph:
     outputs = inlined(graph, fresh)
     nodes, _ = extract(outputs, fresh, lambda value: value.node is None)
     return Graph(fresh, nodes, outputs, graph.name)
+
+
+def repeated(graph: Graph, inputs: Sequence[Value]) -> list[Value]:
+    """Return what the outputs of a graph are for these inputs, by nodes that are recorded as if the graph's code ran again."""
+    becomes: dict[Value, Value] = dict(zip(graph.inputs, inputs, strict=True))
+    for node in graph.nodes:
+        operands = tuple([becomes.get(value, value) for value in node.inputs])
+        copy = Node(node.op, operands, node.params, node.site)
+        outs = copy.make_outs(tuple([out.aval for out in node.outs]), merge_marks(operands))
+        becomes.update(zip(node.outs, outs, strict=True))
+    return [becomes.get(value, value) for value in graph.outputs]

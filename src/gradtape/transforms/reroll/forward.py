@@ -29,7 +29,11 @@ def forwarded(nodes: Sequence[Node], ends: Sequence[Value]) -> tuple[Sequence[No
             instead = _read(node, inputs[0])
             if instead is not None:
                 becomes[node.out] = instead
-                if instead.node is not None and instead.node.op is slice_row and instead.node.site is node.site:
+                if (
+                    instead.node is not None
+                    and instead.node.op is slice_row
+                    and instead.node.site is node.site
+                ):
                     kept.append(instead.node)
                 continue
         if inputs is not node.inputs:

@@ -108,7 +108,9 @@ class Recording:
         middle = low + ((high - low) // period // 2) * period
         begin, end = int(self.first[middle]), int(self.first[middle + period])
         step = int(self.first[middle + period] - self.first[middle])
-        takers = np.repeat(np.arange(middle, middle + period), np.diff(self.first[middle : middle + period + 1]))
+        takers = np.repeat(
+            np.arange(middle, middle + period), np.diff(self.first[middle : middle + period + 1])
+        )
         source = self.source[begin:end]
         moves = (source >= low) & (self.source[begin + step : end + step] == source + period)
         reach: dict[int, int] = {}

@@ -283,7 +283,11 @@ def _follows(before: Element | None, after: Element | None) -> bool:
 
 def laid_out(x: Value) -> Value:
     """Return `x` as a join would make it: NumPy's sums depend on the order in memory."""
-    return x if not x.node or x.node.op is not permute_row else pad_row(x, shape=x.shape, starts=(0,) * x.ndim, strides=(1,) * x.ndim)
+    return (
+        x
+        if not x.node or x.node.op is not permute_row
+        else pad_row(x, shape=x.shape, starts=(0,) * x.ndim, strides=(1,) * x.ndim)
+    )
 
 
 def literal_array(value: Literal) -> Value:
