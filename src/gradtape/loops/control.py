@@ -42,12 +42,15 @@ class Turns(Control):
     ----------
     count : Number or None
         How many turns there are, where only the run knows: an int64, which may be 0 or less.
+    poll : int
+        After so many turns, a power of 2, the loop asks whether it shall go on; 0 for one that is soon over.
     """
 
     var: Var
     body: list[Statement] = field(default_factory=list)
     count: Number | None = None
     pairs: tuple[Pair, ...] = ()
+    poll: int = 0
 
     def blocks(self) -> tuple[list[Statement], ...]:
         return (self.body,)
@@ -77,6 +80,7 @@ class While(Control):
     condition: Number
     body: list[Statement]
     pairs: tuple[Pair, ...] = ()
+    poll: int = 0
 
     def blocks(self) -> tuple[list[Statement], ...]:
         return (self.test, self.body)

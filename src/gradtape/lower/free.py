@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import field
 
 from ..loops.affine import Position
-from ..loops.control import Grow, Open, Reserve
+from ..loops.control import Grow, Open, Reserve, Turns, While
 from ..loops.ir import (
     Assign,
     Buffer,
@@ -85,6 +85,8 @@ class Free:
         self._named.update(statement.aliases())
         self.stacks = self.stacks or isinstance(statement, Reserve | Grow | Open)
         self.stops = self.stops or self.stacks
+        if isinstance(statement, Turns | While) and statement.poll:
+            self.stops = True
         for block in statement.blocks():
             self.visit(block)
 

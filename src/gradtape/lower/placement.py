@@ -18,6 +18,9 @@ from .roots import Root
 CROWD: Final = 48
 """Roots in one loop above which registers and the compiler's time run out."""
 
+WHOLE: Final = ("held", "result")
+"""Kinds of roots that stand in memory although no loop of their own makes them."""
+
 SLACK: Final = 4
 """A loop that is this much shorter still shares a longer one, which is split."""
 
@@ -170,7 +173,7 @@ class Placement:
         """Whether sharing saves memory traffic: one makes what the other reads, or both read the same
         array."""
         for read in root.reads:
-            if read.axes and (read in loop.reads or loop in read.path):
+            if (read.axes or read.kind in WHOLE) and (read in loop.reads or loop in read.path):
                 return True
         return any(value.shape != () and value in loop.sources for value in root.sources)
 

@@ -81,8 +81,8 @@ def _plan(loop: For, program: Program) -> _Plan | None:
     inside = list(walk(loop.body))
     if not all(isinstance(s, For | Load | Store | Compute | Declare | Assign) for s in inside):
         return None
-    work = _work([loop])
-    if work < WORTHWHILE:
+    additions = work([loop])
+    if additions < WORTHWHILE:
         return None
     plan = _Plan(loop)
     steps = _Steps(inside)
@@ -93,20 +93,20 @@ def _plan(loop: For, program: Program) -> _Plan | None:
     elements = sum(buffer.size for buffer in plan.sums)
     plan.blocks = min(
         MOST_BLOCKS,
-        int(work / LEAST_BLOCK),
-        int(work / (OVERHEAD * max(elements, 1))),
+        int(additions / LEAST_BLOCK),
+        int(additions / (OVERHEAD * max(elements, 1))),
         PARTS // max(parts, 1),
         _turns(loop) // unit,
     )
     return plan if plan.blocks > 1 else None
 
 
-def _work(statements: Sequence[Statement]) -> float:
+def work(statements: Sequence[Statement]) -> float:
     """Return what statements cost, in additions."""
     total = 0.0
     for statement in statements:
         if isinstance(statement, For):
-            total += _turns(statement) * _work(statement.body)
+            total += _turns(statement) * work(statement.body)
         elif isinstance(statement, Compute):
             total += _cost(statement.body)
         else:

@@ -16,6 +16,7 @@ from ..ir.evaluate import compute_values
 from ..ir.fingerprint import fingerprint, structure
 from ..ir.graph import Graph, Node
 from ..ir.op import NDArray
+from ..lower.interrupts import INTERRUPTED, raise_interruption
 from ..lower.symbols import addresses_of
 from ..transforms.call import without_data
 from .cache import CachedObject, MemoryCache, cached_object
@@ -165,6 +166,8 @@ class Program:
         status = call_flat(loaded, [*inputs, *self._constants], outputs, scratch)
         missed = int(scratch[:8].view(np.int64)[0]) if status > 0 else 0
         give_back(scratch)
+        if status == INTERRUPTED:
+            raise_interruption()
         if status > 0:
             raise GuardMiss(status - 1, missed)
         return outputs if status == 0 else self._interpret(arrays)
@@ -279,7 +282,7 @@ def _compile(graph: Graph, form: CallForm | None) -> CachedObject:
 
     lowered = lower(graph)
     heavy = lowered.estimated_cost > GIL_SECONDS
-    signature = _signature(graph, form, lowered.workspace_bytes, heavy)
+    signature = _signature(graph, form, lowered.workspace_bytes, heavy, lowered.polls)
     text = (
         lowered.ir_text
         if signature is None
@@ -291,6 +294,7 @@ def _compile(graph: Graph, form: CallForm | None) -> CachedObject:
         "kernel": lowered.kernel_name,
         "symbols": list(lowered.symbols),
         "drain": lowered.drain,
+        "polls": lowered.polls,
         "notes": list(lowered.explain),
     }
     return CachedObject(compile_object(text, lowered.kernel_name), metadata=facts)
@@ -298,7 +302,7 @@ def _compile(graph: Graph, form: CallForm | None) -> CachedObject:
 
 def _loaded(graph: Graph, form: CallForm | None, found: CachedObject) -> Kernel:
     facts = found.metadata
-    signature = _signature(graph, form, facts["workspace"], facts["heavy"])
+    signature = _signature(graph, form, facts["workspace"], facts["heavy"], facts["polls"])
     imports = addresses_of(facts["symbols"])
     if signature is None:
         loaded = LoadedModule(found.code, facts["kernel"], imports=imports, drain=facts["drain"])
@@ -307,9 +311,11 @@ def _loaded(graph: Graph, form: CallForm | None, found: CachedObject) -> Kernel:
     return Kernel(loaded, signature, facts["workspace"], "", 0.0, tuple(facts["notes"]))
 
 
-def _signature(graph: Graph, form: CallForm | None, workspace: int, heavy: bool) -> Signature | None:
+def _signature(
+    graph: Graph, form: CallForm | None, workspace: int, heavy: bool, polls: bool
+) -> Signature | None:
     if form is None:
         return None
     return Signature(
-        form.arguments, form.outputs, form.structure, len(graph.constants()), max(workspace, 8), heavy
+        form.arguments, form.outputs, form.structure, len(graph.constants()), max(workspace, 8), heavy, polls
     )
