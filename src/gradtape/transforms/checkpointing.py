@@ -55,7 +55,7 @@ def _chunks(draft: Draft, starts: list[Value], count: int, chunk: int) -> tuple[
     elements = []
     for given in draft.elements:
         shape = (count, chunk, *given.inside.shape)
-        stacked = OPERATORS["reshape"](_cut(given.outside, 0, count * chunk), shape)
+        stacked = _reshaped(_cut(given.outside, 0, count * chunk), shape)
         elements.append(Given(stacked, _stacked(given.inside, chunk)))
     carried = [stand_in(carry.inside) for carry in draft.carries]
     inner = _shifted(draft, index * literal(chunk, INT64), chunk)
@@ -75,7 +75,7 @@ def _chunks(draft: Draft, starts: list[Value], count: int, chunk: int) -> tuple[
     ]
     outer.left = list(outcome.left)
     ends = outer.emit()
-    flat = [OPERATORS["reshape"](left, (count * chunk, *left.shape[2:])) for left in ends.left]
+    flat = [_reshaped(left, (count * chunk, *left.shape[2:])) for left in ends.left]
     return list(ends.carries), flat
 
 
@@ -100,6 +100,13 @@ def _shifted(draft: Draft, by: Value, length: int) -> Draft:
     loop.carries = [carry._replace(after=after) for carry, after in zip(draft.carries, ends, strict=False)]
     loop.left = ends[count:]
     return loop
+
+
+def _reshaped(x: Value, shape: tuple[int, ...]) -> Value:
+    """Return an array with another shape, by a node that stands on `x` itself: a gradient is asked for there."""
+    row: Any = ROWS["reshape"]
+    reshaped: Value = row(x, shape=shape)
+    return reshaped
 
 
 def _cut(array: Value, first: int, length: int) -> Value:
