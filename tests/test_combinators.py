@@ -244,6 +244,15 @@ def test_length_without_arrays() -> None:
     assert gt.scan(lambda c, x: (c + x, None), 0, np.arange(4), length=4)[0] == 6
 
 
+def test_lengths_and_options_may_be_arguments_of_a_compiled_function() -> None:
+    double = gt.jit(
+        lambda n, k: gt.scan(lambda c, x: (c * 2, None), 1.0, length=n, unroll=k, checkpoint=k)[0]
+    )
+    assert [float(double(n, k)) for n, k in ((3, 1), (4, 2), (3, 1))] == [8, 16, 8]
+    assert double.site.traces == 2
+    assert gt.scan(lambda c, x: (c * 2, None), 1.0, length=gt.constant(3))[0] == 8
+
+
 def test_extents_of_nothing() -> None:
     last, left = gt.scan(lambda c, x: (c + x, np.outer(x, x)), np.zeros(0), np.zeros((4, 0)))
     assert last.shape == (0,)
@@ -313,6 +322,17 @@ def test_recursion_while_tracing() -> None:
 
     for x in (0.3, 1.7, 5.0):
         np.testing.assert_allclose(gt.jit(lambda x: power(x, 4))(x), plain(x, 4))
+
+
+def test_results_that_do_not_depend_on_the_turn() -> None:
+    ones = np.ones(2)
+    last, left = gt.scan(lambda c, x: (ones, (c, ones * 2, 3)), np.zeros(2), COLUMN[:2])
+    assert last.tolist() == [1, 1]
+    assert [part.tolist() for part in left] == [[[0, 0], [1, 1]], [[2, 2], [2, 2]], [3, 3]]
+    assert gt.map(lambda x: None, ROWS) is None
+    assert gt.scan(lambda c, x: (None, None), None, ROWS) == (None, None)
+    assert gt.while_loop(lambda: False, lambda: (), ()) == ()
+    assert gt.cond(True, lambda: None, lambda: None) is None
 
 
 def test_in_place_code_in_a_body_writes_to_copies() -> None:

@@ -74,9 +74,7 @@ def enumeration(x: Any) -> Any:
 
 @entered(X)
 def zipped(x: Any) -> Any:
-    return sum(a * b for a, b in zip(x, x[1:], strict=False)) + sum(
-        a * w for a, w in zip(x, range(5), strict=True)
-    )
+    return sum(a * b for a, b in itertools.pairwise(x)) + sum(a * w for a, w in zip(x, range(5), strict=True))
 
 
 @entered(X)
@@ -115,7 +113,8 @@ def tools(x: Any) -> Any:
 def list_stacked(x: Any) -> Any:
     found = []
     for v in x:
-        found.append(v * np.exp(v))
+        product = v * np.exp(v)
+        found.append(product)
     return np.sum(np.stack(found) * np.arange(5))
 
 
@@ -322,3 +321,68 @@ def test_gradients(function: Function, x: Any) -> None:
     np.testing.assert_allclose(tape.gradient(y, watched).numpy(), wanted, atol=2e-7, rtol=1e-6)
     np.testing.assert_allclose(gt.grad(function)(x), wanted, atol=2e-7, rtol=1e-6)
     np.testing.assert_allclose(gt.jit(gt.grad(function))(x), wanted, atol=2e-7, rtol=1e-6)
+
+
+# Lists that become arrays
+
+
+def test_lists_of_followed_numbers_become_operations() -> None:
+    with gt.GradientTape() as tape:
+        x = tape.watch(X)
+        for made in (
+            np.array([x[0], 2.0]),
+            np.asarray((x[1], x[0])),
+            np.array([[x[0], 1], [2, x[1]]], dtype=np.float32),
+            np.array([x[:2], x[2:4]], ndmin=3),
+            np.array([x[0], x[1]], like=x),
+        ):
+            assert isinstance(made, gt.Array)
+        assert made.shape == (2,)
+
+
+def test_lists_without_followed_numbers_are_left_alone() -> None:
+    known = gt.constant(X)
+    with gt.GradientTape() as tape:
+        tape.watch(2.0)
+        assert type(np.array([known[0], 1.0])) is np.ndarray
+        assert type(np.array([1.0, 2.0])) is np.ndarray
+        assert type(np.array([X, X], like=X)) is np.ndarray
+        assert np.array([[1, 2], [3, 4]], dtype="i2", order="F").flags.f_contiguous
+        with pytest.raises(ValueError, match="inhomogeneous"):
+            np.array([[1, 2], [3]])
+        with pytest.raises(TypeError):
+            np.array()
+
+
+def test_ragged_lists_of_followed_numbers() -> None:
+    with pytest.raises(ValueError, match="inhomogeneous"):
+        gt.jit(lambda x: np.array([x[:2], x[:3]]))(X)
+
+
+def test_numpy_has_its_own_functions_when_nobody_records() -> None:
+    own = np.array, np.asarray
+    with gt.GradientTape(), gt.GradientTape():
+        assert np.array is not own[0]
+        assert np.array.__name__ == "array"
+    assert (np.array, np.asarray) == own
+    gt.grad(lambda x: np.sum(np.array([x, x * 2])))(1.0)
+    with pytest.raises(ZeroDivisionError), gt.GradientTape():
+        raise ZeroDivisionError
+    assert (np.array, np.asarray) == own
+
+
+def test_lists_in_transforms() -> None:
+    def pendulum(state: Any) -> Any:
+        angle, speed = state
+        return np.array([speed, -np.sin(angle)])
+
+    state = np.array([0.3, -0.2])
+    jacobian = np.array([[0.0, 1.0], [-np.cos(0.3), 0.0]])
+    np.testing.assert_allclose(gt.jacobian(pendulum)(state), jacobian)
+    np.testing.assert_allclose(gt.jacfwd(pendulum)(state), jacobian)
+    np.testing.assert_allclose(gt.vmap(pendulum)(np.stack([state, state]))[1], pendulum(state))
+    wanted = state
+    for _ in range(5):
+        wanted = wanted + 0.1 * pendulum(wanted)
+    found = gt.fori_loop(0, 5, lambda i, state: state + 0.1 * pendulum(state), state)
+    np.testing.assert_allclose(found, wanted)

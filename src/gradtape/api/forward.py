@@ -26,6 +26,7 @@ from ..trace.array import Array
 from ..trace.bodies import refuse_across
 from ..trace.contexts import Watcher, bodies_around, contexts
 from ..trace.handle import Handle
+from ..trace.lists import NAMES
 from ..trace.sites import user_site
 from ..trace.variable import Variable
 from ..transforms.jvp import jvp as push_forward
@@ -139,6 +140,7 @@ class ForwardAccumulator:
         self._directions.mark.recording = True
         self._around = bodies_around()
         contexts.stack.append(self._directions)
+        NAMES.enter()
         return self
 
     def __exit__(
@@ -147,6 +149,7 @@ class ForwardAccumulator:
         self._directions.mark.recording = False
         if self._directions in contexts.stack:
             contexts.stack.remove(self._directions)
+            NAMES.leave()
 
     def __repr__(self) -> str:
         return f"<ForwardAccumulator: {'recording' if self._directions.mark.recording else 'not recording'}>"

@@ -18,6 +18,7 @@ from ..trace.bodies import refuse_across
 from ..trace.contexts import scopes
 from ..trace.guards import InBody
 from ..trace.handle import Handle
+from ..trace.replay import one_like
 from ..trace.sites import user_site
 from ..trace.variable import Variable
 from ..transforms.rows import Rows, whole, with_rows
@@ -28,7 +29,6 @@ from .ends import (
     UnconnectedGradients,
     completed,
     gathered,
-    one_like,
     seed_for,
     shown,
     unconnected_choice,

@@ -6,6 +6,7 @@ import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from itertools import compress
 from types import TracebackType
 from typing import Any
 
@@ -20,6 +21,7 @@ from ..trace.array import Array
 from ..trace.bodies import refuse_across
 from ..trace.contexts import Watcher, bodies_around, contexts
 from ..trace.guards import InBody
+from ..trace.lists import NAMES
 from ..trace.log import note_watch
 from ..trace.replay import gradients
 from ..trace.sites import user_site
@@ -146,6 +148,7 @@ class GradientTape(Jacobians):
         self._record.mark.thread = threading.get_ident()
         self._record.mark.recording = True
         contexts.stack.append(self._record)
+        NAMES.enter()
         return self
 
     def __exit__(
@@ -156,6 +159,7 @@ class GradientTape(Jacobians):
             self._record.mark.recording = False
             if self._record in contexts.stack:
                 contexts.stack.remove(self._record)
+                NAMES.leave()
 
     def __del__(self) -> None:
         if self._record is not None:
@@ -360,13 +364,13 @@ class GradientTape(Jacobians):
         record = self._live("gradient")
         here.site = user_site()
         choice = unconnected_choice(unconnected_gradients, "gradient")
-        target_leaves, _ = array_leaves(target, "target", "gradient")
+        target_leaves = [target] if type(target) is Array else array_leaves(target, "target", "gradient")[0]
         source_leaves, spec = array_leaves(sources, "source", "gradient")
         targets = [_target_value(leaf, record) for leaf in target_leaves]
         self._refuse_across("gradient", targets)
         starts = [_source(leaf, record) for leaf in source_leaves]
-        seeds = seeds_for(output_gradients, targets, "gradient")
-        with self._asked(record):
+        seeds = None if output_gradients is None else seeds_for(output_gradients, targets, "gradient")
+        with _Asked(self, record):
             parts = _pulled(record.mark, targets, seeds, starts, last=not self._persistent)
             found = completed(parts, starts, choice, sources)
         return unflatten(spec, shown(found, starts))
@@ -378,24 +382,8 @@ class GradientTape(Jacobians):
         record = self._live(caller)
         self._refuse_across(caller, [target.value])
         ends = _target_value(target, record), [_source(leaf, record) for leaf in sources]
-        with self._asked(record):
+        with _Asked(self, record):
             yield record.mark, *ends
-
-    @contextmanager
-    def _asked(self, record: _Record) -> Iterator[None]:
-        """Let a one-shot tape give up its record, unless the asking fails."""
-        if self._persistent:
-            yield
-            return
-        recording = record.mark.recording
-        record.mark.recording = False
-        try:
-            yield
-        except BaseException:
-            record.mark.recording = recording
-            raise
-        self._used = True
-        record.close()
 
     def _live(self, caller: str) -> _Record:
         """Return the record that a call of `caller` is about."""
@@ -432,6 +420,30 @@ class GradientTape(Jacobians):
         )
 
 
+class _Asked:
+    """Lets a one-shot tape give up its record, unless the asking fails."""
+
+    __slots__ = ("_record", "_recording", "_tape")
+
+    def __init__(self, tape: GradientTape, record: _Record) -> None:
+        self._tape = tape
+        self._record = record
+        self._recording = record.mark.recording
+
+    def __enter__(self) -> None:
+        if not self._tape._persistent:
+            self._record.mark.recording = False
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._tape._persistent:
+            return
+        if kind is not None:
+            self._record.mark.recording = self._recording
+            return
+        self._tape._used = True
+        self._record.close()
+
+
 def _mark(array: Array, mark: Mark) -> None:
     """Let a tape follow an array from here on."""
     value = array.value
@@ -464,19 +476,13 @@ def _source(leaf: Any, record: _Record) -> Source:
 
 
 def _pulled(
-    mark: Mark, targets: list[Value], seeds: list[Value], sources: list[Source], *, last: bool
+    mark: Mark, targets: list[Value], seeds: list[Value] | None, sources: list[Source], *, last: bool
 ) -> list[Value | Rows | None]:
     """Return the gradient of the targets in each source, along values that carry `mark`."""
-    chosen = [
-        (value, seed)
-        for value, seed in zip(targets, seeds, strict=True)
-        if mark in value.marks and is_inexact(value.dtype)
-    ]
-    parts = gradients(
-        [value for value, _ in chosen],
-        [value for source in sources for value in source.values],
-        [seed for _, seed in chosen],
-        mark,
-        last=last,
-    )
+    chosen = [mark in value.marks and is_inexact(value.aval.dtype) for value in targets]
+    if not all(chosen):
+        targets = list(compress(targets, chosen))
+        seeds = None if seeds is None else list(compress(seeds, chosen))
+    starts = [value for source in sources for value in source.values]
+    parts = gradients(targets, starts, seeds, mark, last=last)
     return gathered(sources, parts)

@@ -64,6 +64,7 @@ class Builder(ElementBuilder):
         """Return a builder for the body of a loop, which shares the names."""
         inner = Builder(roots, buffers)
         inner.names = self.names
+        inner.makers = self.makers
         return inner
 
     # The tree
@@ -83,7 +84,9 @@ class Builder(ElementBuilder):
         for root in loop.roots:
             self.values.setdefault(root, [0] * len(root.axes))
             if root.first_reduced() == level:
+                before, self.current = self.current, root
                 self._begin(root, level)
+                self.current = before
             if root.kind == "scatter" and level == 0:
                 self._copy_base(root)
             if root.carries(level):
@@ -329,7 +332,9 @@ class Builder(ElementBuilder):
                 self.over(tuple(axis.extent for axis in kept), store)
 
     def _begin_partial(self, root: Root) -> None:
+        before, self.current = self.current, root
         register = Register(self.fresh("a"), root.value.dtype)
+        self.current = before
         self.emit(Declare(register, identity(monoid(root), root.value.dtype)))
         self.accumulators[root] = (register,)
 

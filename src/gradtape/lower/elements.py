@@ -54,6 +54,8 @@ class ElementBuilder(Walker[Number]):
         self.scopes = [Scope(self.body)]
         self.depth_of: dict[str, int] = {}
         self.current: Root | None = None
+        self.node: Node | None = None
+        self.makers: dict[str, Node] = {}
         self.names = count(1)
 
     def recall(self, value: Value, index: Where) -> Number | None:
@@ -95,7 +97,10 @@ class ElementBuilder(Walker[Number]):
 
     def apply(self, node: Node, args: list[Number], index: Where) -> Number:
         assert isinstance(node.op, Elementwise)
-        return self._computed(node.op.name, node.op.body, tuple(args), node.out.dtype)
+        self.node = node
+        result = self._computed(node.op.name, node.op.body, tuple(args), node.out.dtype)
+        self.node = None
+        return result
 
     def function(self, name: str, args: tuple[Number, ...], dtype: Dtype, *, here: bool = False) -> Number:
         """Apply a row to numbers; `here` keeps it in the innermost loop, for what accumulators make."""
@@ -185,7 +190,11 @@ class ElementBuilder(Walker[Number]):
 
     def fresh(self, prefix: str) -> str:
         """Return a name that is not in use."""
-        return f"{prefix}{next(self.names)}"
+        name = f"{prefix}{next(self.names)}"
+        maker = self.current.node if self.node is None and self.current is not None else self.node
+        if maker is not None:
+            self.makers[name] = maker
+        return name
 
     def over(self, shape: tuple[int, ...], store: Callable[[Where], None], before: Where = ()) -> None:
         """Emit loops over a shape around what `store` emits at each position."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from ..kinds.elementwise import Instruction, Libm, SciPy
@@ -25,6 +25,7 @@ from ..loops.ir import (
     Store,
     Wrap,
 )
+from ..records import record
 from .control_emit import emit_control
 from .instructions import (
     constant_text,
@@ -36,13 +37,14 @@ from .instructions import (
 )
 from .routines import emit_routine
 from .vecmath import c_name, vector_attribute, vector_lanes
+from .vector_plans import Slot
 from .vectors import emit_vectors
 
 ONE_VECTOR: Final = 8
 """Turns that fill a vector register."""
 
 
-@dataclass(slots=True)
+@record
 class Module:
     """The text of a module as it grows."""
 
@@ -106,6 +108,7 @@ class FunctionEmitter:
         self.count = 0
         self.wraps = False
         self.wide = False
+        self.slots: dict[tuple[Buffer, int], Slot] = {}
 
     def fresh(self) -> str:
         self.count += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ..loops.affine import Position
 from ..loops.control import Grow, Open, Reserve, Turns, While
@@ -24,9 +24,10 @@ from ..loops.ir import (
     Store,
     Wrap,
 )
+from ..records import record
 
 
-@dataclass(slots=True)
+@record
 class Free:
     """The buffers, registers and integer names that statements use and do not define."""
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Final, TypeAlias
 
 from ..loops.affine import affine, interval
 from ..loops.batch import walk
 from ..loops.control import Choose, Turns, While
-from ..loops.ir import Buffer, Call, Control, For, Load, Program, Store
+from ..loops.ir import Buffer, Call, Control, For, Load, Program, Statement, Store
 from .blocks import emit_blocks
 from .emit import FunctionEmitter, Module
 from .free import Free, free_names
 from .instructions import memory_type, register_type
 from .split import work
 from .stacks import with_stacks
+from .vector_plans import are_vectors, find_slots
+from .vectors import VectorWriter
 
-Nest: Final = For | Turns | While | Choose
+NEST: Final = For | Turns | While | Choose
 """What is a function of its own."""
 
 LARGE: Final = 4000.0
@@ -27,8 +31,14 @@ KERNEL: Final = "kernel"
 PROGRAM: Final = "program"
 """The function that a kernel with stacks calls."""
 
+Accompaniment: TypeAlias = Callable[[FunctionEmitter, Statement], AbstractContextManager[None]]
 
-def emit_module(program: Program, offsets: dict[Buffer, int]) -> Module:
+
+def _nothing(kernel: FunctionEmitter, statement: Statement) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+def emit_module(program: Program, offsets: dict[Buffer, int], accompany: Accompaniment = _nothing) -> Module:
     """Return the module whose function `kernel` runs the program.
 
     Parameters
@@ -37,22 +47,25 @@ def emit_module(program: Program, offsets: dict[Buffer, int]) -> Module:
         The loops.
     offsets : dict of Buffer to int
         Where the scratch buffers stand in the workspace.
+    accompany : callable, optional
+        Appends to the kernel what comes before and after each statement of the program.
     """
     module = Module(_outlined)
     pointers = {buffer: f"%{buffer.name}" for buffer in (*program.inputs, *program.outputs, *program.scratch)}
     kernel = FunctionEmitter(module, pointers)
-    nests = {statement: free_names([statement]) for statement in program.body if isinstance(statement, Nest)}
-    around = free_names([statement for statement in program.body if not isinstance(statement, Nest)])
+    nests = {statement: free_names([statement]) for statement in program.body if isinstance(statement, NEST)}
+    around = free_names([statement for statement in program.body if not isinstance(statement, NEST)])
     free = [around, *nests.values()]
     wraps = any(names.wraps for names in free)
     if wraps:
         kernel.entry.append("  %bad.slot = alloca i1")
         kernel.entry.append("  store i1 false, ptr %bad.slot")
     for statement in program.body:
-        if isinstance(statement, Nest):
-            _nest(kernel, statement, nests[statement])
-        else:
-            kernel.statement(statement)
+        with accompany(kernel, statement):
+            if isinstance(statement, NEST):
+                _nest(kernel, statement, nests[statement])
+            else:
+                kernel.statement(statement)
     if wraps:
         bad = kernel.bind("load i1, ptr %bad.slot")
         kernel.line(f"ret i32 {kernel.bind(f'select i1 {bad}, i32 -1, i32 0')}")
@@ -85,10 +98,19 @@ def emit_module(program: Program, offsets: dict[Buffer, int]) -> Module:
 
 def _outlined(kernel: FunctionEmitter, statement: For) -> bool:
     """Call a nest inside of a loop over time as a function of its own, if it is worth that."""
-    if work([statement]) < LARGE:
+    if not _is_large(statement):
         return False
     _nest(kernel, statement, free_names([statement]))
     return True
+
+
+def _is_large(nest: For) -> bool:
+    """Whether a nest inside of a loop over time takes long, and is not but vectors in straight lines."""
+    if work([nest]) < LARGE:
+        return False
+    loops = [nest, *[statement for statement in walk(nest.body) if isinstance(statement, For)]]
+    innermost = [loop for loop in loops if not any(isinstance(inner, For) for inner in loop.body)]
+    return not all(are_vectors(loop) for loop in innermost)
 
 
 def _nest(kernel: FunctionEmitter, statement: For | Control, names: Free) -> None:
@@ -130,11 +152,14 @@ def _nest(kernel: FunctionEmitter, statement: For | Control, names: Free) -> Non
         for inner in statement.body:
             function.statement(inner)
     else:
-        function.wide = isinstance(statement, Control)
+        if isinstance(statement, Control):
+            function.wide = True
+            restore = [*_keep_in_registers(function, statement, names), *restore]
         function.statement(statement)
+    speed = " optsize" if isinstance(statement, For) and statement.minor else ""
     body = "\n".join(
         [
-            f"({', '.join(parameters)}) noinline nounwind {{",
+            f"({', '.join(parameters)}) noinline nounwind{speed} {{",
             "entry:",
             *function.entry,
             *function.lines,
@@ -159,6 +184,30 @@ def _nest(kernel: FunctionEmitter, statement: For | Control, names: Free) -> Non
         kernel.start_block(f"{name}.over")
     else:
         kernel.line(f"call void @{known}({', '.join(arguments)})")
+
+
+def _keep_in_registers(function: FunctionEmitter, statement: Control, names: Free) -> list[str]:
+    """Let small arrays be in registers while a loop over time turns; return what puts them back at its end."""
+    function.slots = find_slots([statement], _is_large)
+    ahead = len(function.lines)
+    after: list[str] = []
+    for slot in function.slots.values():
+        writer = VectorWriter(function, slot.turns)
+        type_ = writer.type(memory_type(slot.buffer.dtype))
+        function.entry.extend(f"  {name} = alloca {type_}" for name in slot.pieces())
+        for name, piece in zip(slot.pieces(), writer.read(slot.buffer, slot.start), strict=True):
+            function.line(f"store {type_} {piece}, ptr {name}")
+    function.entry.extend(function.lines[ahead:])
+    del function.lines[ahead:]
+    for slot in function.slots.values():
+        if slot.buffer in names.written:
+            writer = VectorWriter(function, slot.turns)
+            type_ = writer.type(memory_type(slot.buffer.dtype))
+            pieces = [function.bind(f"load {type_}, ptr {name}") for name in slot.pieces()]
+            writer.write(slot.buffer, slot.start, pieces)
+    after.extend(function.lines[ahead:])
+    del function.lines[ahead:]
+    return after
 
 
 def _move_to_block(function: FunctionEmitter, loop: For) -> None:

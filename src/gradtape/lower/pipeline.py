@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from ..ir.body import bodies_of
@@ -14,18 +13,22 @@ from ..loops.ir import Program
 from ..passes.pipeline import optimise
 from ..passes.rewrite import closed
 from ..passes.split_complex import split_complex
+from ..records import value_record
 from ..transforms.control import Repeat, Scan, While
 from .build import Builder
+from .clock import Clock
+from .counters import counted
 from .interrupts import POLL
 from .memory import plan_memory
 from .modules import KERNEL, emit_module
+from .nests import Nest, describe_nests
 from .polls import set_polls
-from .schedule import schedule
+from .schedule import Schedule, schedule
 from .split import split_rows
 from .stacks import DRAIN
 
 
-@dataclass(frozen=True, slots=True)
+@value_record
 class LoweredProgram:
     """A kernel in LLVM's notation and what its caller needs to know.
 
@@ -100,6 +103,26 @@ def lower(graph: Graph) -> LoweredProgram:
     )
 
 
+@value_record
+class ClockedProgram:
+    """A kernel that times itself, as `LoweredProgram`, and what is in the nests that are timed."""
+
+    ir_text: str
+    symbols: tuple[str, ...]
+    drain: str | None
+    nests: list[Nest]
+
+
+def lower_clocked(graph: Graph) -> ClockedProgram:
+    """Compile a graph as far as the LLVM of a kernel that times itself."""
+    program, plan, builder = _built(graph)
+    offsets, _ = plan_memory(program)
+    module = emit_module(program, offsets, Clock(program).around)
+    nests = describe_nests(program, builder.makers, plan.roots)
+    drain = DRAIN if module.stacks else None
+    return ClockedProgram(counted(module.text(), KERNEL), tuple(module.symbols), drain, nests)
+
+
 def _seconds(graph: Graph) -> float:
     """Return what one run may take, roughly; a loop that a condition ends may take any time."""
     total = 0.0
@@ -119,6 +142,11 @@ def schedule_of(graph: Graph) -> Program:
 
 def build_loops(graph: Graph) -> tuple[Program, list[str]]:
     """Return the loops that compute a graph, and the reasons for their form."""
+    program, plan, _ = _built(graph)
+    return program, plan.explain
+
+
+def _built(graph: Graph) -> tuple[Program, Schedule, Builder]:
     graph = split_complex(closed(graph))
     plan = schedule(optimise(graph), graph)
     builder = Builder(plan.by_value, plan.sources)
@@ -128,4 +156,5 @@ def build_loops(graph: Graph) -> tuple[Program, list[str]]:
     program = Program(graph.name, plan.inputs, plan.outputs, scratch, builder.body)
     program = split_rows(batch_rows(program))
     set_polls(program.body)
-    return program, [*plan.explain, *builder.notes]
+    plan.explain.extend(builder.notes)
+    return program, plan, builder

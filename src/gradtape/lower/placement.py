@@ -7,10 +7,11 @@ loops followed by the roots that come `after` it. A root stands in the block of 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from ..ir.graph import Value
+from ..records import record
 from .explore import SEGMENTS
 from .roots import Root
 
@@ -24,7 +25,7 @@ SLACK: Final = 4
 """A loop that is this much shorter still shares a longer one, which is split."""
 
 
-@dataclass(slots=True, eq=False)
+@record
 class Block:
     """What runs in one turn of the enclosing loop."""
 
@@ -32,7 +33,7 @@ class Block:
     loops: list[Loop] = field(default_factory=list)
 
 
-@dataclass(slots=True, eq=False)
+@record
 class Loop:
     """A loop that one or more roots share.
 

@@ -11,7 +11,7 @@ from .host import cpu_features, cpu_name, load_libraries
 
 
 def load_resident(
-    text: str, name: str, exports: Sequence[str], imports: Mapping[str, int] | None = None
+    text: str, name: str, exports: Sequence[str], imports: Mapping[str, int] | None = None, *, effort: int = 2
 ) -> Mapping[str, int]:
     """Compile and load routines that are never unmapped: threads may sleep in them.
 
@@ -25,6 +25,8 @@ def load_resident(
         The symbols whose addresses are wanted.
     imports : mapping of str to int, optional
         Addresses of what the module names and the process's libraries do not export.
+    effort : int, optional
+        How hard LLVM optimises, 0 to 3.
 
     Examples
     --------
@@ -37,7 +39,9 @@ def load_resident(
     llvm.initialize_native_asmprinter()
     load_libraries()
     target = llvm.Target.from_triple(llvm.get_process_triple())
-    machine = target.create_target_machine(cpu=cpu_name(), features=cpu_features(), reloc="pic", jit=True)
+    machine = target.create_target_machine(
+        cpu=cpu_name(), features=cpu_features(), opt=effort, reloc="pic", jit=True
+    )
     module = llvm.parse_assembly(text)
     module.triple = llvm.get_process_triple()
     module.data_layout = str(machine.target_data)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from math import prod
 from typing import Final
@@ -14,6 +13,7 @@ from ..kinds.control import Structured
 from ..kinds.elementwise import Elementwise
 from ..loops.affine import Affine, Position
 from ..loops.ir import Buffer
+from ..records import record
 from .calls import is_call, prepare_call
 from .control_roots import control_roots, operands_in_memory, share_carry
 from .costs import REPEATED, STORED
@@ -29,7 +29,7 @@ ROUNDS: Final = 3
 """Placements tried: each but the first stores what the one before computed twice."""
 
 
-@dataclass(slots=True)
+@record
 class Schedule:
     """Placed roots, ready to be built."""
 

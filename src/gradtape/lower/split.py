@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from ..kinds.elementwise import Instruction, Intrinsic, Libm, SciPy
@@ -30,6 +30,7 @@ from ..loops.ir import (
     Statement,
     Store,
 )
+from ..records import record
 from .monoids import COMBINE, identity
 
 WORTHWHILE: Final = 10_000_000
@@ -65,7 +66,7 @@ def split_rows(program: Program) -> Program:
     return Program(program.name, program.inputs, program.outputs, scratch, body)
 
 
-@dataclass(slots=True)
+@record
 class _Plan:
     """What is known of a loop over rows."""
 
@@ -289,7 +290,7 @@ def _split(plan: _Plan, scratch: list[Buffer]) -> list[Statement]:
         read, sum_ = Register(f"{name}_one", total.dtype), Register(f"{name}_all", total.dtype)
         turn = Var(f"{name}_turn", 0, plan.blocks - 1)
         added = Compute(sum_, step.function, step.body, (total, read))
-        combine.append(For(turn, [Load(read, buffer, affine(turn)), added, Assign(total, sum_)]))
+        combine.append(For(turn, [Load(read, buffer, affine(turn)), added, Assign(total, sum_)], minor=True))
     for buffer in plan.sums:
         part_of = Buffer(f"p_{buffer.name}_{row.name}", buffer.dtype, buffer.size * plan.blocks, "scratch")
         scratch.append(part_of)
@@ -315,7 +316,7 @@ def _remaining(plan: _Plan, start: int, scratch: list[Buffer]) -> For:
         own = Buffer(f"{buffer.name}_left", buffer.dtype, buffer.size, "scratch")
         scratch.append(own)
         moved[buffer] = (own, 0)
-    return For(rest, Copier({row: affine(rest)}, moved).block(plan.loop.body))
+    return For(rest, Copier({row: affine(rest)}, moved).block(plan.loop.body), minor=True)
 
 
 def _gathered(buffer: Buffer, parts: Buffer, blocks: int) -> For:

@@ -61,6 +61,8 @@ def assign_storage(roots: Sequence[Root], explain: list[str], prefix: str = "") 
         if successor is not None:
             root.storage, root.stored_axes = successor.storage, tuple(range(root.value.ndim))
             continue
+        if root.kind == "result" and root not in readers and root.output is None:
+            continue
         if root.output is not None and root.value.aval is not STACK:
             root.storage, root.stored_axes = root.output, tuple(range(root.value.ndim))
             continue

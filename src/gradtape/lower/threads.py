@@ -1,7 +1,7 @@
 """Threads that help a kernel with its blocks: a few POSIX threads that sleep until there is work.
 
-The routine that kernels call is LLVM IR, compiled by llvmlite alone in 2 ms, so that a process which finds its
-kernels on disk needs neither Numba nor the interpreter lock to use several threads. Blocks are claimed one by
+The routine that kernels call is LLVM IR, compiled by llvmlite in 2 ms, so that a process which finds its
+kernels on disk needs no interpreter lock to use several threads. Blocks are claimed one by
 one: a thread whose core is busy elsewhere claims fewer. Nobody spins. Where another kernel has the threads
 already, or in a loop inside of a block, a kernel runs its blocks itself; the result is the same.
 """
@@ -290,6 +290,7 @@ def limit_blas(library: str) -> bool:
 
 
 def _loaded_pool() -> Mapping[str, int]:
+    """Load the routines; threads sleep in them."""
     text = _SERIAL
     if has_symbol("pthread_create"):
         text = _STATE + _ALONE + _POOL.replace("SETMASK", str(int(signal.SIG_SETMASK)))

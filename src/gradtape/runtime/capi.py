@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import numpy._core._multiarray_umath as _multiarray
 
-__all__ = ["addresses", "scalar_holds_data", "supports_dtype"]
+__all__ = ["addresses", "numpy_function", "scalar_holds_data", "supports_dtype"]
 
 _PYTHON_FUNCTIONS: Final = (
     "PyErr_NoMemory",
@@ -26,7 +26,7 @@ _PYTHON_FUNCTIONS: Final = (
     "Py_DecRef",
     "Py_IncRef",
 )
-_NUMPY_FUNCTIONS: Final = {"PyArray_Scalar": 60, "PyArray_NewFromDescr": 94}
+_NUMPY_FUNCTIONS: Final = {"PyArray_Scalar": 60, "PyArray_NewFromDescr": 94, "PyDataMem_SetHandler": 304}
 """Indices into NumPy's C API table, fixed by its ABI."""
 
 _OBJECTS: Final = {
@@ -65,15 +65,27 @@ def scalar_holds_data(dtype: np.dtype[Any]) -> bool:
     return content == np.asarray(example).tobytes()
 
 
+def numpy_function(name: str) -> int:
+    """Return the address of a function of NumPy's C API.
+
+    Examples
+    --------
+    >>> numpy_function("PyArray_Scalar") != 0
+    True
+    """
+    take = ctypes.pythonapi.PyCapsule_GetPointer
+    take.restype = ctypes.c_void_p
+    take.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    table = ctypes.cast(take(_multiarray._ARRAY_API, None), ctypes.POINTER(ctypes.c_void_p))
+    address: int = table[_NUMPY_FUNCTIONS[name]] or 0
+    return address
+
+
 @functools.cache
 def _fixed_addresses() -> dict[str, int]:
     python = ctypes.pythonapi
     found = {name: ctypes.cast(getattr(python, name), ctypes.c_void_p).value for name in _PYTHON_FUNCTIONS}
-    take = python.PyCapsule_GetPointer
-    take.restype = ctypes.c_void_p
-    take.argtypes = [ctypes.py_object, ctypes.c_char_p]
-    table = ctypes.cast(take(_multiarray._ARRAY_API, None), ctypes.POINTER(ctypes.c_void_p))
-    found.update((name, table[index]) for name, index in _NUMPY_FUNCTIONS.items())
+    found.update((name, numpy_function(name)) for name in _NUMPY_FUNCTIONS)
     found.update((name, id(thing)) for name, thing in _OBJECTS.items())
     return {name: address for name, address in found.items() if address}
 

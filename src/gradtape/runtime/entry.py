@@ -22,6 +22,7 @@ from .callable import NativeHead, vectorcalled
 from .capi import addresses
 from .entry_ir import ACTIVE_WORD, CONSTANT_WORD, WORKSPACE_WORD, add_entry, in_arena
 from .loader import LoadedModule, drain_all
+from .result_pool import is_pooled, result_handler, trim_results
 from .signature import ArraySpec, Signature
 
 __all__ = ["NativeFunction", "add_entry", "arena_bytes", "bind", "load", "trim"]
@@ -81,6 +82,8 @@ def load(
     specs = (*signature.arguments, *signature.outputs)
     found = addresses({spec.dtype for spec in specs if isinstance(spec, ArraySpec)})
     named = {f"gt.{name}": address for name, address in found.items()} | dict(imports or {})
+    if any(is_pooled(spec) for spec in signature.outputs):
+        named["gt.result_handler"] = id(result_handler())
     exports = (entry, f"{entry}.drain") if in_arena(signature) else (entry,)
     return LoadedModule(object_code, kernel, exports=exports, imports=named, drain=drain)
 
@@ -242,7 +245,8 @@ def arena_bytes() -> int:
 
 
 def trim() -> None:
-    """Give the scratch memory of all compiled functions back; a later call allocates it anew.
+    """Give the scratch memory of all compiled functions back, and that of results that are gone; a later
+    call allocates it anew.
 
     Examples
     --------
@@ -255,4 +259,5 @@ def trim() -> None:
         living = [native._resources for native in _living]
     for resources in living:
         resources.drop_workspace()
+    trim_results()
     drain_all()

@@ -16,10 +16,12 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
+from ..lower.counters import ENTRIES, ENTRY_TICKS, add
 from ..lower.interrupts import INTERRUPTED
 from .callable import FALLBACK_OFFSET, STATE_OFFSET
 from .capi import scalar_holds_data
 from .llvm_writer import LIKELY, WORD, FunctionWriter
+from .result_pool import is_pooled
 from .signature import ArraySpec, ScalarSpec, Signature, StaticSpec, Structure
 
 __all__ = ["ACTIVE_WORD", "CONSTANT_WORD", "WORKSPACE_WORD", "add_entry", "in_arena"]
@@ -51,7 +53,9 @@ def in_arena(signature: Signature) -> bool:
     return signature.workspace > STACK_WORKSPACE
 
 
-def add_entry(ir_text: str, signature: Signature, kernel: str = "kernel", entry: str = "entry") -> str:
+def add_entry(
+    ir_text: str, signature: Signature, kernel: str = "kernel", entry: str = "entry", *, clocked: bool = False
+) -> str:
     """Append the native entry for a kernel to the module that defines the kernel.
 
     Parameters
@@ -62,6 +66,8 @@ def add_entry(ir_text: str, signature: Signature, kernel: str = "kernel", entry:
         What the entry expects and returns.
     kernel, entry : str, optional
         The kernel's name and the entry's.
+    clocked : bool, optional
+        Whether the module is that of a kernel which times itself, so that the entry does the same.
 
     Returns
     -------
@@ -74,13 +80,13 @@ def add_entry(ir_text: str, signature: Signature, kernel: str = "kernel", entry:
     >>> "define ptr @entry(" in add_entry("", signature)
     True
     """
-    return f"{ir_text.rstrip()}\n\n{_EntryWriter(signature, kernel, entry).write()}\n"
+    return f"{ir_text.rstrip()}\n\n{_EntryWriter(signature, kernel, entry, clocked).write()}\n"
 
 
 class _EntryWriter(FunctionWriter):
     """Writes one entry from top to bottom; each method appends the instructions of one step."""
 
-    def __init__(self, signature: Signature, kernel: str, entry: str) -> None:
+    def __init__(self, signature: Signature, kernel: str, entry: str, clocked: bool) -> None:
         # Optimising the entry's straight line costs 8 ms for two arguments, 24 for ten, and gains nothing.
         super().__init__(
             f"define ptr @{entry}(ptr %self, ptr %args, i64 %nargsf, ptr %kwnames) noinline optnone"
@@ -92,11 +98,14 @@ class _EntryWriter(FunctionWriter):
         self.status = ""
         # Read once: another thread may install other machine code in the called object while the kernel runs.
         self.state_block = self.field("ptr", "%self", STATE_OFFSET)
+        self.clocked = clocked
+        self.begin = self.let("call i64 @now()") if clocked else ""
+        self.ticks = ""
 
     def write(self) -> str:
         sources = self.check_arguments()
         self.count_calls("add")
-        targets = [self.make_output(spec) for spec in self.signature.outputs]
+        targets = self.make_outputs()
         self.run_kernel(sources, [pointer for pointer, _ in targets])
         for spec, (pointer, owner) in zip(self.signature.outputs, targets, strict=True):
             if spec.shape == ():
@@ -174,19 +183,38 @@ class _EntryWriter(FunctionWriter):
         self.require(self.let(f"icmp eq i32 {self.let(f'load i32, ptr {overflow}')}, 0"))
         return self.stored("i64", value)
 
-    def make_output(self, spec: ArraySpec) -> tuple[str, str]:
-        """Allocate one output; return where its data go, and the slot that owns the Python object."""
-        owner = self.owner()
-        if spec.shape == ():
-            return self.slot(f"[{spec.nbytes} x i8]"), owner
-        name = self.constant(f"{self.entry}.shape{len(self.owned)}", spec.shape)
+    def make_outputs(self) -> list[tuple[str, str]]:
+        """Allocate the outputs; return where the data of each go, and the slots that own the Python objects."""
+        specs = self.signature.outputs
+        owners = [self.owner() for _ in specs]
+        made: dict[int, str] = {}
+        if any(is_pooled(spec) for spec in specs):
+            # Nothing is checked before NumPy has its own allocator back.
+            former = self.call("PyDataMem_SetHandler", self.symbol("result_handler"))
+            self.require(self.let(f"icmp ne ptr {former}, null"), otherwise="failed")
+            for number, spec in enumerate(specs):
+                if is_pooled(spec):
+                    made[number] = self.make_array(spec, number)
+                    self.emit(f"store ptr {made[number]}, ptr {owners[number]}")
+            self.do("Py_DecRef", self.call("PyDataMem_SetHandler", former))
+            self.do("Py_DecRef", former)
+        targets = []
+        for number, (spec, owner) in enumerate(zip(specs, owners, strict=True)):
+            if spec.shape == ():
+                targets.append((self.slot(f"[{spec.nbytes} x i8]"), owner))
+                continue
+            array = made[number] if number in made else self.make_array(spec, number)
+            self.keep(array, owner)
+            targets.append((self.field("ptr", array, _DATA), owner))
+        return targets
+
+    def make_array(self, spec: ArraySpec, number: int) -> str:
+        name = self.constant(f"{self.entry}.shape{number}", spec.shape)
         dtype = self.symbol(f"dtype.{spec.dtype.name}")
         self.do("Py_IncRef", dtype)
         ndim = str(len(spec.shape))
         kind = self.symbol("PyArray_Type")
-        array = self.call("PyArray_NewFromDescr", kind, dtype, ndim, name, "null", "null", "0", "null")
-        self.keep(array, owner)
-        return self.field("ptr", array, _DATA), owner
+        return self.call("PyArray_NewFromDescr", kind, dtype, ndim, name, "null", "null", "0", "null")
 
     def run_kernel(self, sources: list[str], targets: list[str]) -> None:
         inputs, outputs = self.pointer_list(sources), self.pointer_list(targets)
@@ -200,7 +228,11 @@ class _EntryWriter(FunctionWriter):
             padding = self.let(f"and i64 {self.let(f'sub i64 0, {address}')}, 63")
             workspace = self.let(f"getelementptr i8, ptr {block}, i64 {padding}")
         thread = self.call("PyEval_SaveThread") if self.signature.release_gil else ""
+        before = self.let("call i64 @now()") if self.clocked else ""
         status = self.let(f"call i32 @{self.kernel}(ptr {inputs}, ptr {outputs}, ptr {workspace})")
+        if self.clocked:
+            after = self.let("call i64 @now()")
+            self.ticks = self.let(f"sub i64 {after}, {before}")
         if thread:
             self.do("PyEval_RestoreThread", thread)
         if block != "null":
@@ -258,6 +290,7 @@ class _EntryWriter(FunctionWriter):
         for number in set(range(len(results))) - used:
             self.do("Py_DecRef", results[number])
         self.count_calls("sub")
+        self.read_clock(answered=1)
         self.emit(f"ret ptr {root}")
 
     def place(self, node: Structure, results: list[str], made: Iterator[str], used: set[int]) -> str:
@@ -285,6 +318,7 @@ class _EntryWriter(FunctionWriter):
         if self.signature.polls:
             self.require(self.let(f"icmp ne i32 {self.status}, {INTERRUPTED}"), otherwise="interrupted")
         self.give_up()
+        self.read_clock(answered=0)
         self.emit("br label %fallback")
         self.label("fallback")
         fallback = self.field("ptr", "%self", FALLBACK_OFFSET)
@@ -306,6 +340,16 @@ class _EntryWriter(FunctionWriter):
         for owner in self.owned:
             self.do("Py_DecRef", self.let(f"load ptr, ptr {owner}"))
         self.count_calls("sub")
+
+    def read_clock(self, answered: int) -> None:
+        """Add what the call has taken outside of the kernel to the counters."""
+        if not self.clocked:
+            return
+        whole = self.let(f"sub i64 {self.let('call i64 @now()')}, {self.begin}")
+        outside = self.let(f"sub i64 {whole}, {self.ticks}")
+        for word, amount in ((ENTRY_TICKS, outside), (ENTRIES, str(answered))):
+            for line in add(word, amount, outside):
+                self.emit(line)
 
     def drain(self) -> str:
         """A second function, which frees the workspace in one step that no other thread can come between."""

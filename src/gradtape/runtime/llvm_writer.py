@@ -12,6 +12,7 @@ LIKELY: Final = '!prof !{!"branch_weights", i32 2000, i32 1}'
 _FUNCTIONS: Final = {
     "PyArray_NewFromDescr": "ptr (ptr, ptr, i32, ptr, ptr, ptr, i32, ptr)",
     "PyArray_Scalar": "ptr (ptr, ptr, ptr)",
+    "PyDataMem_SetHandler": "ptr (ptr)",
     "PyErr_NoMemory": "ptr ()",
     "PyEval_RestoreThread": "void (ptr)",
     "PyEval_SaveThread": "ptr ()",

@@ -10,7 +10,7 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -115,7 +115,7 @@ class LoadedModule:
             builder.import_symbol(name, address)
         self._linker, name = linkers.take()
         self._tracker = builder.link(self._linker, name)
-        self._call = _KERNEL(self._tracker[kernel])
+        self._call: Callable[[bytes, bytes, int | None], int] = _KERNEL(self._tracker[kernel])
         self.size = len(object_code)
         self._give_back: Callable[[], None] | None = None
         if drain is not None:
@@ -132,6 +132,12 @@ class LoadedModule:
         """Return the address of an exported symbol, valid as long as this object lives."""
         address: int = self._tracker[symbol]
         return address
+
+
+class KernelCode(Protocol):
+    """What has a kernel that can be called from Python."""
+
+    _call: Callable[[bytes, bytes, int | None], int]
 
 
 _keeping: Final[weakref.WeakSet[LoadedModule]] = weakref.WeakSet()
@@ -154,7 +160,7 @@ def _pointer_list(length: int) -> struct.Struct:
 
 
 def call_flat(
-    loaded: LoadedModule,
+    loaded: KernelCode,
     inputs: Sequence[npt.NDArray[Any]],
     outputs: Sequence[npt.NDArray[Any]],
     workspace: npt.NDArray[Any] | None = None,
@@ -163,8 +169,8 @@ def call_flat(
 
     Parameters
     ----------
-    loaded : LoadedModule
-        The kernel.
+    loaded : KernelCode
+        The kernel, usually a `LoadedModule`.
     inputs, outputs : sequence of ndarray
         C-contiguous, aligned, native arrays of the kernel's dtypes and shapes, in the kernel's order. Nothing
         is checked.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import cmath
 import math
-import sys
 from types import FrameType
 from typing import Any
 
@@ -17,6 +16,7 @@ from ..ops.cast import convert
 from .force import force
 from .guards import Trace, abstract_of, trace_of
 from .handle import Handle, plain
+from .lists import asker
 from .log import note_exit
 from .sites import called_at, describe, instruction_at, user_frame, user_site
 
@@ -84,7 +84,7 @@ def as_ndarray(value: Value, dtype: Any) -> NDArray:
     """Answer NumPy's request for an ndarray: an error in jit, a warning where a tape loses the trail."""
     frame = user_frame(3)
     trace = trace_of(value)
-    if sys._getframe(2).f_globals.get("__name__") == "numpy.ma.core":
+    if asker(3) == "numpy.ma.core":
         raise ArraySubclassError(
             "a MaskedArray, a subclass of ndarray, meets a traced array",
             where=describe(frame),

@@ -11,6 +11,7 @@ from typing import Any
 from ..ir.graph import Mark, Value
 from .content import Content
 from .guards import InBody, Trace
+from .lists import NAMES
 
 
 class Watcher(ABC):
@@ -64,9 +65,11 @@ contexts = _Contexts()
 def inside(*added: Context) -> Iterator[None]:
     """Let contexts be in force."""
     contexts.stack.extend(added)
+    NAMES.enter()
     try:
         yield
     finally:
+        NAMES.leave()
         contexts.stack = [context for context in contexts.stack if context not in added]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +18,7 @@ from ..ir.op import NDArray
 from ..ir.types import FLOAT64, aval
 from ..kinds.control import Structured
 from ..kinds.registry import ROWS
-from ..runtime.program import repeated_program
+from ..runtime.program import ACTIVE, repeated_program
 from ..transforms.call import Call
 from .contexts import scopes
 from .guards import Abstract, abstract_of
@@ -58,22 +59,32 @@ def force(values: Sequence[Value]) -> list[NDArray]:
 
 def compute(values: Sequence[Value]) -> list[NDArray]:
     """Return what `force` returns, unchecked."""
+    profiler = ACTIVE.profiler
+    if profiler is None or all(value.data is not None for value in values):
+        return _computed(values)
+    with profiler.forcing(user_site()):
+        return _computed(values)
+
+
+def _computed(values: Sequence[Value]) -> list[NDArray]:
     pending = [value for value in values if value.data is None]
     if pending:
         nodes, leaves = extract(pending)
         for leaf in leaves:
             if leaf.data is None:
                 raise _without_number(leaf)
-        if not scopes() and (more := followers(nodes)):
+        if (more := followers(nodes, pending)) and not scopes():
             pending = [*pending, *more]
             nodes, leaves = extract(pending)
         kept = dict.fromkeys([*pending, *_needed_elsewhere(nodes)])
         graph = Graph(leaves, nodes, tuple(kept), "tape")
         arrays = [leaf.data for leaf in leaves]
         compiled = config.jit and not CHECKS
-        program = repeated_program(graph, at_once=_is_worth_it(nodes)) if compiled else None
+        program = repeated_program(graph, at_once=lambda: _is_worth_it(nodes)) if compiled else None
         if program is None:
-            _interpret(nodes)
+            profiler = ACTIVE.profiler
+            with nullcontext() if profiler is None else profiler.interpreting(nodes):
+                _interpret(nodes)
         else:
             for value, array in zip(kept, program.run(arrays), strict=True):  # type: ignore[arg-type]
                 value.data = array

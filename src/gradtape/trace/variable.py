@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from ..config import config
 from ..errors import ArgumentError, DtypeError, ShapeError
 from ..ir.builder import here
-from ..ir.graph import Literal, Mark, Node, Value
+from ..ir.graph import ARRAYS, Literal, Mark, Node, Value
 from ..ir.op import NDArray, Op
 from ..ir.types import aval
 from ..kinds.operands import as_value, check_dtype
@@ -39,6 +38,9 @@ class CallableReading(Reading):
     def __call__(self) -> Array:
         """Return the content as an `Array`, which later assignments do not change."""
         return Array(apart(self))
+
+
+ARRAYS.add(CallableReading)
 
 
 class Variable(Array):
@@ -219,8 +221,8 @@ class Variable(Array):
     def __getitem__(self, key: Any) -> Any:
         return _alone(Array(self.value)[key])
 
-    def rearranged(self, rearrange: Callable[[Value], Value], *, contiguous: bool) -> Array:
-        return _alone(Array(self.value).rearranged(rearrange, contiguous=contiguous))
+    def rearranged(self, view: Rearranged, *, contiguous: bool) -> Array:
+        return _alone(Array(self.value).rearranged(view, contiguous=contiguous))
 
     # Assigning
 
