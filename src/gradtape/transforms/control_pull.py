@@ -9,7 +9,8 @@ from ..ir.graph import OPERATORS, Literal, Node, Value, extract
 from ..ir.types import carries_derivatives
 from .draft import Carry, Draft, Given, Loop, nothing, stand_in
 from .residuals import kept
-from .vjp import depending_on, sweep_back
+from .shifts import depending_on
+from .vjp import sweep_back
 
 Some = Sequence[Value | None]
 
