@@ -43,17 +43,17 @@ hand, value and gradient. The works with loops have two wordings: the loop of th
 loop. *Gradient* is value and gradient together; of `jacmlp` the Jacobian and of `hesslr` the Hessian. *First
 gradient call* is tracing and compiling with an empty cache, and importing what that takes. *Peak MB* is the
 largest memory while a first gradient is compiled and called, above that of the process before, which holds
-the arguments and has done the same with a few elements. The limit `c` (`limits/`) is called through ctypes with all
-buffers made beforehand; the others return new arrays. `rosen` of 2 elements measures the call itself, in a
-plain Python loop. *Largest error* is relative to the largest entry of each array, against NumPy by hand.
-CPU/wall well below 1 means that the machine was busy: measure again.
+the arguments and has done the same with a few elements. The limit `c` (`limits/`) is called through ctypes
+with all buffers made beforehand; the others return new arrays. `rosen` of 2 elements measures the call
+itself, in a plain Python loop. *Largest error* is relative to the largest entry of each array, against NumPy
+by hand. CPU/wall well below 1 means that the machine was busy: measure again.
 """
 NOTES_AGAINST = """\
-gradtape / JAX, and the ratio; **bold** where a first gradient takes longer than JAX's, a later one is slower, or
-the peak is above a quarter of JAX's. *Compile* is the first gradient call in a process that has done the same
-with a few elements: nothing is imported any more. Beside a plain Python loop stands JAX's `lax.scan`: JAX would
-unroll the loop, and takes 8.4 s and 1 GB for the first gradient of 100 steps of the pendulum. JAX has no
-gradient of a `while_loop`.
+gradtape / JAX, and the ratio; **bold** where a first gradient takes longer than JAX's, a later one is slower,
+or the peak is above a quarter of JAX's. *Compile* is the first gradient call in a process that has done the
+same with a few elements: nothing is imported any more. Beside a plain Python loop stands JAX's `lax.scan`:
+JAX would unroll the loop, and takes 8.4 s and 1 GB for the first gradient of 100 steps of the pendulum. JAX
+has no gradient of a `while_loop`.
 """
 # How much of JAX's each may be.
 FIRST, GRADIENT, PEAK = 1.0, 1.0, 0.25

@@ -108,7 +108,7 @@ def _spread(out, want):
 def scanned(name, turn, consts=(), carries=(), elements=(), length=4, seed=0, **params):
     """Return a case: arrays are drawn for shapes, or taken as they are."""
     rng = np.random.default_rng(seed)
-    drawn = [_array(x, rng) for x in (*consts, *carries)]
+    drawn = [np.asarray(_array(x, rng)) for x in (*consts, *carries)]
     stacks = [_array(x, rng, length) for x in elements]
     types = [(x.shape, x.dtype) for x in drawn] + [(x.shape[1:], x.dtype) for x in stacks]
     inputs = [value((), INT64), *[value(*type_) for type_ in types]]
@@ -286,7 +286,7 @@ def whiles():
 
     def case(name, condition, turn, consts, carries, turns, limit=None, seed=1):
         rng = np.random.default_rng(seed)
-        drawn = [_array(x, rng) for x in (*consts, *carries)]
+        drawn = [np.asarray(_array(x, rng)) for x in (*consts, *carries)]
         inputs = [value((), INT64), *[value(x.shape, x.dtype) for x in drawn]]
         first = len(consts)
 

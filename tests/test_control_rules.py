@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
-from control_cases import all_cases, graph_of, total
+from control_cases import all_cases, graph_of, integers, looked_up, rnn, scanned, total
 
 from gradtape.ir.evaluate import compute_outputs
 from gradtape.ir.graph import OPERATORS, Value, constant
 from gradtape.ir.types import aval
 from gradtape.ir.verify import verify
+from gradtape.transforms import late_sums
+from gradtape.transforms.control import scan
 from gradtape.transforms.jvp import jvp
 from gradtape.transforms.vjp import vjp
 
@@ -100,3 +102,34 @@ def _inner(xs, ys):
         if x is not None and y is not None
     ]
     return sum(parts[1:], parts[0])
+
+
+@cases
+@pytest.mark.parametrize("orders", ["r", "rr", "fr"])
+def test_sums_over_turns_after_the_loop(case, orders, monkeypatch):
+    monkeypatch.setattr(late_sums, "MATRIX", 1)
+    test_derivatives_are_those_without_loops(case, orders)
+
+
+def test_a_matrix_is_summed_up_after_the_loop():
+    case = scanned("rnn", rnn, [(40, 40), (40,)], [(40,)], [(40,)], 6)
+    inputs = [Value(aval(x.shape, x.dtype)) for x in case.arrays]
+    outs = list(case.loop(*inputs))
+    graph = graph_of(pulled(outs, inputs), inputs)
+    carried = [out.shape for node in graph.nodes if node.op is scan for out in node.outs]
+    assert (40, 40) not in carried
+    for one, other in zip(
+        compute_outputs(graph, case.arrays), derived(case.plain, case.arrays, "r"), strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-11)
+
+
+def test_a_table_is_summed_up_after_the_loop():
+    case = scanned("looked-up", looked_up, [(100,), (3,)], [()], [integers(100)], 6)
+    inputs = [Value(aval(x.shape, x.dtype)) for x in case.arrays]
+    graph = graph_of(pulled(list(case.loop(*inputs)), inputs), inputs)
+    assert (100,) not in [out.shape for node in graph.nodes if node.op is scan for out in node.outs]
+    for one, other in zip(
+        compute_outputs(graph, case.arrays), derived(case.plain, case.arrays, "r"), strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-11)

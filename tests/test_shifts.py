@@ -337,7 +337,9 @@ def test_bodies_of_loops():
     arguments = (X[0, :4], X[:, :4], X[1:, :4])
     gradient = gt.grad(chain, argnums=(0, 1, 2))
     assert not differentiates_the_shift(gradient, *arguments)
-    for own, other in zip(gradient(*arguments), gt.grad(unrolled, argnums=(0, 1, 2))(*arguments), strict=True):
+    for own, other in zip(
+        gradient(*arguments), gt.grad(unrolled, argnums=(0, 1, 2))(*arguments), strict=True
+    ):
         np.testing.assert_allclose(own, other, rtol=1e-9, atol=1e-13)
 
 

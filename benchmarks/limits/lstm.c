@@ -1,7 +1,7 @@
 /* ADBench's character LSTM with diagonal weights: the loss and its gradient in the main and the extra parameters.
  *
  * Each layer is one time behind the one below it: none waits for another within a step, and their latencies overlap.
- * Going forward keeps what was squashed, so that going back has neither an exponential nor a division but the guess's. */
+ * Going forward keeps what was squashed, so that going back has no exponentials. */
 #include "vector.h"
 #include <string.h>
 

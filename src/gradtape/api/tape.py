@@ -18,7 +18,10 @@ from ..ir.graph import Literal, Mark, Value
 from ..ir.types import is_inexact
 from ..kinds.operands import as_value
 from ..trace.array import Array
-from ..trace.contexts import Watcher, contexts
+from ..trace.bodies import refuse_across
+from ..trace.contexts import Watcher, bodies_around, contexts
+from ..trace.guards import InBody
+from ..trace.lists import NAMES
 from ..trace.log import note_watch
 from ..trace.replay import gradients
 from ..trace.sites import user_site
@@ -128,6 +131,7 @@ class GradientTape(Jacobians):
         self._accessed = bool(watch_accessed_variables)
         self._active = False
         self._used = False
+        self._around: tuple[InBody, ...] = ()
 
     def __enter__(self) -> GradientTape:
         if self._active and not self._used:
@@ -140,9 +144,11 @@ class GradientTape(Jacobians):
             self._record = _Record(self._accessed)
             self._used = False
         self._active = True
+        self._around = bodies_around()
         self._record.mark.thread = threading.get_ident()
         self._record.mark.recording = True
         contexts.stack.append(self._record)
+        NAMES.enter()
         return self
 
     def __exit__(
@@ -153,6 +159,7 @@ class GradientTape(Jacobians):
             self._record.mark.recording = False
             if self._record in contexts.stack:
                 contexts.stack.remove(self._record)
+                NAMES.leave()
 
     def __del__(self) -> None:
         if self._record is not None:
@@ -217,6 +224,8 @@ class GradientTape(Jacobians):
                     remedy="pass an array, a variable, a number, or a nest of these",
                 )
             watched.append(leaf if isinstance(leaf, Array) else Array(unliteral(as_value(leaf, "x"))))
+        plain = [array.value for array in watched if not isinstance(array, Variable)]
+        refuse_across("watch", plain, self._around, "watch what goes in, or make a tape inside of it")
         for array in watched:
             if not is_inexact(array.dtype):
                 warn(
@@ -249,7 +258,7 @@ class GradientTape(Jacobians):
         Raises
         ------
         TapeError
-            If the tape was never entered, or its record has been used.
+            If the tape was never entered, or its record has been used; in the body of a loop or branch that the tape records.
         ArgumentError
             If it is not recording.
 
@@ -267,6 +276,14 @@ class GradientTape(Jacobians):
         record = self._live("stop_recording")
         if not record.mark.recording:
             raise self._not_recording("stop_recording")
+        for body in bodies_around():
+            if body not in self._around:
+                raise TapeError(
+                    f"stop_recording in {body.described}",
+                    where=user_site(),
+                    why="the body is recorded whole, as one operation",
+                    remedy="use gt.stop_gradient(x) for what is to count as constant",
+                )
         return self._stopped(record)
 
     @contextmanager
@@ -350,6 +367,7 @@ class GradientTape(Jacobians):
         target_leaves = [target] if type(target) is Array else array_leaves(target, "target", "gradient")[0]
         source_leaves, spec = array_leaves(sources, "source", "gradient")
         targets = [_target_value(leaf, record) for leaf in target_leaves]
+        self._refuse_across("gradient", targets)
         starts = [_source(leaf, record) for leaf in source_leaves]
         seeds = None if output_gradients is None else seeds_for(output_gradients, targets, "gradient")
         with _Asked(self, record):
@@ -362,6 +380,7 @@ class GradientTape(Jacobians):
         self, caller: str, target: Any, sources: Sequence[Any]
     ) -> Iterator[tuple[Mark, Value, list[Source]]]:
         record = self._live(caller)
+        self._refuse_across(caller, [target.value])
         ends = _target_value(target, record), [_source(leaf, record) for leaf in sources]
         with _Asked(self, record):
             yield record.mark, *ends
@@ -383,6 +402,14 @@ class GradientTape(Jacobians):
                 remedy="make it with gt.GradientTape(persistent=True) to ask for several gradients",
             )
         return self._record
+
+    def _refuse_across(self, caller: str, targets: Sequence[Value]) -> None:
+        refuse_across(
+            caller,
+            targets,
+            self._around,
+            "ask for it outside, of what comes out, or make a tape inside of it",
+        )
 
     @staticmethod
     def _not_recording(caller: str) -> ArgumentError:

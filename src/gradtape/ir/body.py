@@ -39,3 +39,11 @@ class Body(Graph):
     def __repr__(self) -> str:
         """Say all of it: fingerprints see a parameter by its repr."""
         return f"<{self.name}: {self.digest}>"
+
+
+def bodies_of(node: Node) -> list[Body]:
+    """Return the bodies that a node holds: a loop's body before its condition, branches in their order."""
+    params = node.params
+    if "branches" in params:
+        return list(params["branches"])
+    return [params[name] for name in ("body", "condition") if isinstance(params.get(name), Body)]

@@ -9,9 +9,10 @@ the block, and a sum over rows becomes a sum over the block.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from ..records import record
 from .affine import Affine, Atom, Position, Var, affine, substitute
 from .copies import Copier
 from .ir import (
@@ -68,7 +69,7 @@ def batch_rows(program: Program) -> Program:
     return Program(program.name, program.inputs, program.outputs, scratch, body)
 
 
-@dataclass(slots=True)
+@record
 class _Plan:
     """What is known of a loop over rows."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from ..records import record, value_record
 from .affine import Position, Var
 from .ir import Buffer, Control, Number, Statement
 
@@ -16,7 +17,7 @@ FOREVER: Final = 2**62
 """More turns than a loop makes."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_record
 class Pair:
     """Two buffers that take turns: in the first turn `now` is `first` and `following` is `second`, in the next one the other way.
 
@@ -33,7 +34,7 @@ class Pair:
     landing: Place | None = None
 
 
-@dataclass(slots=True, eq=False)
+@record
 class Turns(Control):
     """``for var in range(count)``, one turn after the other; without `count` over the variable's whole range.
 
@@ -41,12 +42,15 @@ class Turns(Control):
     ----------
     count : Number or None
         How many turns there are, where only the run knows: an int64, which may be 0 or less.
+    poll : int
+        After so many turns, a power of 2, the loop asks whether it shall go on; 0 for one that is soon over.
     """
 
     var: Var
     body: list[Statement] = field(default_factory=list)
     count: Number | None = None
     pairs: tuple[Pair, ...] = ()
+    poll: int = 0
 
     def blocks(self) -> tuple[list[Statement], ...]:
         return (self.body,)
@@ -64,7 +68,7 @@ class Turns(Control):
         return tuple([buffer for pair in self.pairs for buffer in (pair.now, pair.following)])
 
 
-@dataclass(slots=True, eq=False)
+@record
 class While(Control):
     """``while condition: body``; `test` computes the condition before each turn, and the variable counts the turns.
 
@@ -76,6 +80,7 @@ class While(Control):
     condition: Number
     body: list[Statement]
     pairs: tuple[Pair, ...] = ()
+    poll: int = 0
 
     def blocks(self) -> tuple[list[Statement], ...]:
         return (self.test, self.body)
@@ -93,7 +98,7 @@ class While(Control):
         return tuple([buffer for pair in self.pairs for buffer in (pair.now, pair.following)])
 
 
-@dataclass(slots=True, eq=False)
+@record
 class Choose(Control):
     """The branch whose number is `index`; the first for less than 0, the last for more than there are."""
 
@@ -116,7 +121,7 @@ class Choose(Control):
         return ()
 
 
-@dataclass(slots=True, eq=False)
+@record
 class _OfStack(Control):
     """What is done to a stack, memory that grows: a buffer of the role ``stack``, whose size is that of one element."""
 
@@ -138,7 +143,7 @@ class _OfStack(Control):
         return (self.stack,)
 
 
-@dataclass(slots=True, eq=False)
+@record
 class Reserve(_OfStack):
     """A stack begins, with room for `count` elements."""
 
@@ -148,7 +153,7 @@ class Reserve(_OfStack):
         return (self.count,)
 
 
-@dataclass(slots=True, eq=False)
+@record
 class Grow(_OfStack):
     """A stack of `turn` elements has room for one more."""
 
@@ -158,7 +163,7 @@ class Grow(_OfStack):
         return (self.turn,)
 
 
-@dataclass(slots=True, eq=False)
+@record
 class Open(_OfStack):
     """What follows reads a stack."""
 

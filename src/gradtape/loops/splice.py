@@ -40,8 +40,6 @@ class Splicer:
         Buffers of one element that are numbers there.
     left : mapping of Buffer to list of Number
         Buffers of one element whose stored number is wanted: the last one is appended.
-    dropped : collection of Buffer
-        Buffers that nobody reads.
     """
 
     def __init__(
@@ -49,12 +47,10 @@ class Splicer:
         moved: Mapping[Buffer, tuple[Buffer, Position]],
         held: Mapping[Buffer, Number],
         left: Mapping[Buffer, list[Number]],
-        dropped: Sequence[Buffer] = (),
     ) -> None:
         self._moved = moved
         self._held = held
         self._left = left
-        self._dropped = set(dropped)
         self._numbers: dict[str, Number] = {}
         self._values: dict[Atom, Position] = {}
         self._depth = 0
@@ -89,17 +85,20 @@ class Splicer:
             private = statement.private
             if private is not None:
                 private = tuple([self._moved.get(buffer, (buffer, 0))[0] for buffer in private])
-            return For(statement.var, self._inside(statement.body), statement.lanes, private)
+            body = self._inside(statement.body)
+            return For(statement.var, body, statement.lanes, private) if body else None
         if isinstance(statement, Call):
             operands = [self._place(buffer, position) for buffer, position in statement.operands]
             return replace(statement, operands=tuple(operands))
         if isinstance(statement, Turns):
             count = None if statement.count is None else self._number(statement.count)
-            return Turns(statement.var, self._inside(statement.body), count, self._pairs(statement.pairs))
+            body, pairs = self._inside(statement.body), self._pairs(statement.pairs)
+            return Turns(statement.var, body, count, pairs, statement.poll)
         if isinstance(statement, While):
             test = self._inside(statement.test)
             condition, body = self._number(statement.condition), self._inside(statement.body)
-            return While(statement.var, test, condition, body, self._pairs(statement.pairs))
+            pairs = self._pairs(statement.pairs)
+            return While(statement.var, test, condition, body, pairs, statement.poll)
         if isinstance(statement, Reserve):
             return Reserve(statement.stack, self._number(statement.count))
         if isinstance(statement, Grow):
@@ -138,8 +137,6 @@ class Splicer:
             if self._depth:
                 raise LoweringError(f"{statement.buffer.name} is computed inside of a loop")
             self._left[statement.buffer].append(value)
-            return None
-        if statement.buffer in self._dropped:
             return None
         return Store(*self._place(statement.buffer, statement.index), value)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ..ir.graph import Graph, Literal, Node, Value
@@ -15,6 +14,7 @@ from ..kinds.sort import Sort
 from ..loops.affine import Affine, Position, Var, affine
 from ..loops.ir import Call, For, Store, const
 from ..passes.transposes import LARGE
+from ..records import value_record
 from .roots import Root
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ THIN: Final = 8
 Letters = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value_record
 class Operand:
     """A matrix in memory: the value that is stored, and the stride of each letter in it."""
 
@@ -35,7 +35,7 @@ class Operand:
     strides: dict[int, int]
 
 
-@dataclass(frozen=True, slots=True)
+@value_record
 class Product:
     """A contraction as matrix products: letters that are looped over, and the three that BLAS sees."""
 

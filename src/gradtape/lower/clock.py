@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..loops.ir import Call, For, Program, Statement
+from ..loops.ir import Call, Program, Statement
 from .counters import FIRST_NEST, add
 from .emit import FunctionEmitter
+from .modules import NEST
 
 
 def clocked(program: Program) -> list[Statement]:
     """Return the statements of a program that are timed, in the order of their words."""
-    return [statement for statement in program.body if isinstance(statement, For | Call)]
+    return [statement for statement in program.body if isinstance(statement, NEST | Call)]
 
 
 class Clock:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
-from ..errors import LoweringError
-from ..ir.graph import Graph, Value
+from ..ir.builder import at
+from ..ir.graph import OPERATORS, Graph, Node, Value, extract, literal
 from ..ir.op import Op
 from ..ir.types import BOOL, INT64
 from ..loops.affine import Position, Var, affine
@@ -30,9 +30,9 @@ from ..loops.ir import (
     const,
 )
 from ..loops.splice import Splicer
-from ..passes.pipeline import optimise
 from ..passes.rewrite import closed
-from ..passes.split_complex import split_complex
+from ..records import record
+from ..transforms.call import inlined
 from ..transforms.control import Repeat, Scan, Switch
 from ..transforms.control import While as WhileOp
 from .roots import Root, base_of_view, flat
@@ -51,7 +51,7 @@ def emit_control(builder: Builder, root: Root) -> None:
     _EMITTERS[type(root.node.op)](builder, root)
 
 
-@dataclass(slots=True)
+@record
 class _Carry:
     """What goes from turn to turn: a register, or memory.
 
@@ -72,9 +72,14 @@ class _Carry:
     spare: Place | None = None
     pair: Pair | None = None
     copied: bool = False
+    initial: Place | None = None
+
+    def at_start(self) -> _Carry:
+        """Return the carry as it is before the first turn."""
+        return _Carry(self.result, taken=self.register, now=self.initial)
 
 
-@dataclass(slots=True)
+@record
 class _Body:
     """The body of a loop, lowered for itself."""
 
@@ -98,9 +103,7 @@ def lower_body(builder: Builder, graph: Graph, carried: dict[int, int]) -> _Body
     """
     prefix = builder.fresh("b") + "_"
     traced = closed(graph)
-    if split_complex(traced) is not traced:
-        raise LoweringError("complex numbers in the body of a loop cannot be compiled")
-    plan = schedule(optimise(traced), traced, carried, prefix)
+    plan = schedule(traced, traced, carried, prefix)
     inner = builder.within(plan.by_value, plan.sources)
     inner.block(plan.top)
     collapse(inner.body)
@@ -124,7 +127,6 @@ class _Frame:
         self.moved: dict[Buffer, Place] = {}
         self.held: dict[Buffer, Number] = {}
         self.left: dict[Buffer, list[Number]] = {}
-        self.dropped: list[Buffer] = []
 
     def constant(self, buffer: Buffer, value: Value) -> None:
         """Let a body read what is the same in each turn."""
@@ -140,13 +142,13 @@ class _Frame:
     def leaving(self, buffer: Buffer, result: Root, turn: Position) -> None:
         """Let a body write this turn's element of a result."""
         if result.storage is None:
-            self.dropped.append(buffer)
+            self.moved[buffer] = (_scratch(self.builder, "w", result.value), 0)
         else:
             self.moved[buffer] = (result.storage, turn * buffer.size)
 
     def spliced(self, statements: Sequence[Statement]) -> list[Statement]:
         """Return what a body does."""
-        return Splicer(self.moved, self.held, self.left, self.dropped).block(statements)
+        return Splicer(self.moved, self.held, self.left).block(statements)
 
 
 def _begin_carry(builder: Builder, result: Root, initial: Value, in_place: bool, odd: bool | None) -> _Carry:
@@ -157,7 +159,7 @@ def _begin_carry(builder: Builder, result: Root, initial: Value, in_place: bool,
     carry = _Carry(result)
     dtype = initial.dtype
     if initial.shape == ():
-        carry.register = Register(builder.fresh("c"), dtype)
+        carry.register = Register(builder.fresh("r"), dtype)
         builder.emit(Declare(carry.register, builder.element(initial, ())))
         carry.taken = Register(builder.fresh("t"), dtype)
         return carry
@@ -172,7 +174,7 @@ def _begin_carry(builder: Builder, result: Root, initial: Value, in_place: bool,
             carry.copied = True
             carry.now, carry.following, carry.spare = (spare, 0), carry.home, (spare, 0)
         else:
-            now, following = (Buffer(builder.fresh("p"), dtype, initial.size, "scratch") for _ in range(2))
+            now, following = (Buffer(builder.fresh("p"), dtype, initial.size, "pair") for _ in range(2))
             first, second = carry.home, (spare, 0)
             if odd:
                 first, second = second, first
@@ -180,6 +182,7 @@ def _begin_carry(builder: Builder, result: Root, initial: Value, in_place: bool,
             landing = carry.home if odd is None and result.storage is not None else None
             carry.pair = Pair(now, following, first, second, landing)
             carry.now, carry.following = (now, 0), (following, 0)
+    carry.initial = target
     _copy(builder, target[0], initial)
     return carry
 
@@ -252,13 +255,14 @@ def _finish_carries(builder: Builder, carries: Sequence[_Carry]) -> None:
             builder.made_number(carry.result, final)
 
 
-@dataclass(slots=True)
+@record
 class _Loop:
-    """A loop whose body was lowered, with what it carries."""
+    """A loop whose body was lowered, with what it carries, and those of the carries that a turn replaces."""
 
     body: _Body
     consts: Sequence[Value]
     carries: list[_Carry]
+    after: list[_Carry]
     elements: Sequence[Value]
     left: Sequence[Root]
 
@@ -275,14 +279,19 @@ class _Loop:
             frame.element(buffer, value, turn)
         return frame
 
-    def turn(self, builder: Builder, turn: Position) -> list[Statement]:
-        """Return what a turn does, once the carries are taken."""
+    def turn(self, builder: Builder, turn: Position) -> tuple[list[Statement], list[Number]]:
+        """Return what a turn does, once the carries are taken, and the numbers that it makes besides."""
         frame = self.frame(builder, turn, self.body.inputs)
-        after = self.body.outputs[: len(self.carries)]
-        _given(frame, self.carries, after)
-        for buffer, result in zip(self.body.outputs[len(self.carries) :], self.left, strict=True):
+        count = len(self.after)
+        after = self.body.outputs[:count]
+        _given(frame, self.after, after)
+        more = count + len(self.left)
+        for buffer, result in zip(self.body.outputs[count:more], self.left, strict=True):
             frame.leaving(buffer, result, turn)
-        return [*frame.spliced(self.body.statements), *_tail(frame, self.carries, after)]
+        besides: list[list[Number]] = [[] for _ in self.body.outputs[more:]]
+        frame.left.update(zip(self.body.outputs[more:], besides, strict=True))
+        statements = frame.spliced(self.body.statements)
+        return [*statements, *_tail(frame, self.after, after)], [made[-1] for made in besides]
 
     def stacks(self) -> list[Buffer]:
         """Return the stacks that the loop leaves."""
@@ -293,20 +302,48 @@ class _Loop:
 
 
 def _loop(
-    builder: Builder, root: Root, inputs: Sequence[Value], left: Sequence[Root], odd: bool | None
+    builder: Builder,
+    root: Root,
+    inputs: Sequence[Value],
+    left: Sequence[Root],
+    odd: bool | None,
+    besides: Sequence[Value] = (),
 ) -> _Loop:
-    """Lower a body and emit what is there before the first turn."""
+    """Lower a body and emit what is there before the first turn; `besides` it computes these."""
     node = root.node
     assert node is not None
     body, consts, count = node.params["body"], node.params["consts"], node.params["carries"]
-    carried = {1 + consts + k: k for k in range(count) if body.outputs[k].shape != ()}
+    read = [result for result in left if result.storage is not None]
+    if len(read) < len(left) or besides:
+        kept = [out for out, result in zip(body.outputs[count:], left, strict=True) if result in read]
+        outputs = [*body.outputs[:count], *kept, *besides]
+        nodes, _ = extract(outputs, body.inputs)
+        body = Graph(body.inputs, nodes, outputs, body.name)
+    live = list(range(count))
+    if besides:
+        idle = _idle_carries(body, root, consts, count)
+        live = [k for k in live if k not in idle]
+        outputs = [body.outputs[k] for k in live] + list(body.outputs[count:])
+        body = Graph(body.inputs, body.nodes, outputs, body.name)
+    carried = {1 + consts + k: place for place, k in enumerate(live) if body.outputs[place].shape != ()}
     lowered = lower_body(builder, body, carried)
     initial = inputs[consts : consts + count]
     carries = [
-        _begin_carry(builder, result, value, 1 + consts + k in lowered.in_place, odd)
+        _begin_carry(builder, result, value, k not in live or 1 + consts + k in lowered.in_place, odd)
         for k, (result, value) in enumerate(zip(root.results, initial, strict=False))
     ]
-    return _Loop(lowered, inputs[:consts], carries, inputs[consts + count :], left)
+    after = [carries[k] for k in live]
+    return _Loop(lowered, inputs[:consts], carries, after, inputs[consts + count :], read)
+
+
+def _idle_carries(body: Graph, root: Root, consts: int, count: int) -> set[int]:
+    """Return the arrays that only the condition reads, which is computed where they are made."""
+    read = {value for node in body.nodes for value in node.inputs}.union(body.outputs)
+    return {
+        k
+        for k, result in enumerate(root.results[:count])
+        if result.shape != () and result.storage is None and body.inputs[1 + consts + k] not in read
+    }
 
 
 def _scan(builder: Builder, root: Root) -> None:
@@ -316,7 +353,7 @@ def _scan(builder: Builder, root: Root) -> None:
     if length > 0:
         var = Var(builder.fresh("i_"), 0, length - 1)
         turn = length - 1 - affine(var) if root.node.params["reverse"] else affine(var)
-        statements = [*_head(builder, loop.carries), *loop.turn(builder, turn)]
+        statements = [*_head(builder, loop.carries), *loop.turn(builder, turn)[0]]
         builder.emit(Turns(var, statements, None, loop.pairs()))
     _finish_carries(builder, loop.carries)
 
@@ -334,7 +371,7 @@ def _repeat(builder: Builder, root: Root) -> None:
     turn: Position = affine(var)
     if root.node.params["reverse"]:
         turn = affine(Var(count.name, 0, FOREVER)) - 1 - turn
-    statements = [*_head(builder, loop.carries), *loop.turn(builder, turn)]
+    statements = [*_head(builder, loop.carries), *loop.turn(builder, turn)[0]]
     builder.emit(Turns(var, statements, count, loop.pairs()))
     _finish_carries(builder, loop.carries)
 
@@ -348,24 +385,35 @@ def _counted(builder: Builder, value: Value) -> Register:
 
 
 def _while(builder: Builder, root: Root) -> None:
+    """Where the condition reads arrays, each turn computes that of the next one while it has them at hand."""
     assert root.node is not None
     params = root.node.params
     carries, limit = params["carries"], params["limit"]
-    loop = _loop(builder, root, root.node.inputs, root.results[carries + 1 :], None)
+    ahead = _tested_after(root.node) if _reads_arrays(params["condition"]) else []
+    loop = _loop(builder, root, root.node.inputs, root.results[carries + 1 :], None, ahead)
     condition = lower_body(builder, params["condition"], {})
     var = Var(builder.fresh("i_"), 0, FOREVER if limit is None else max(limit, 0) - 1)
-    turns = Register(builder.fresh("c"), INT64)
+    turn = affine(var)
+    turns, goes_on = Register(builder.fresh("r"), INT64), Register(builder.fresh("t"), BOOL)
     builder.emit(Declare(turns, const(0, INT64)))
     for stack in loop.stacks():
         builder.emit(Reserve(stack, const(0, INT64)))
-    turn = affine(var)
-    frame = loop.frame(builder, turn, condition.inputs)
-    frame.left[condition.outputs[0]] = []
-    test = [*_head(builder, loop.carries), *frame.spliced(condition.statements)]
-    goes_on = Register(builder.fresh("t"), BOOL)
-    test.append(Compute(goes_on, "identity", None, (frame.left[condition.outputs[0]][-1],)))
     body: list[Statement] = [Grow(stack, Index(turn)) for stack in loop.stacks()]
-    body.extend(loop.turn(builder, turn))
+    statements, besides = loop.turn(builder, turn)
+    if ahead:
+        tested = Register(builder.fresh("r"), BOOL)
+        starts = [carry.at_start() for carry in loop.carries]
+        first = _Loop(loop.body, loop.consts, starts, loop.after, loop.elements, loop.left)
+        statements_before, now = _tested(builder, first.frame(builder, 0, condition.inputs), condition)
+        for statement in statements_before:
+            builder.emit(statement)
+        builder.emit(Declare(tested, now))
+        test: list[Statement] = [Compute(goes_on, "identity", None, (tested,))]
+        body += [*_head(builder, loop.carries), *statements, Assign(tested, besides[0])]
+    else:
+        inside, now = _tested(builder, loop.frame(builder, turn, condition.inputs), condition)
+        test = [*_head(builder, loop.carries), *inside, Compute(goes_on, "identity", None, (now,))]
+        body += statements
     body.append(Assign(turns, Index(turn + 1)))
     builder.emit(While(var, test, goes_on, body, loop.pairs()))
     _finish_carries(builder, loop.carries)
@@ -374,11 +422,35 @@ def _while(builder: Builder, root: Root) -> None:
     builder.made_number(root.results[carries], final)
 
 
+def _tested(builder: Builder, frame: _Frame, condition: _Body) -> tuple[list[Statement], Number]:
+    """Return what computes a condition, and its result."""
+    made: list[Number] = []
+    frame.left[condition.outputs[0]] = made
+    statements = frame.spliced(condition.statements)
+    return statements, made[-1]
+
+
+def _reads_arrays(condition: Graph) -> bool:
+    """Whether a condition takes long: what it needs of arrays is at hand where they are made."""
+    read = {value for node in condition.nodes for value in node.inputs}
+    return any(value.shape != () and value in read for value in condition.inputs)
+
+
+def _tested_after(node: Node) -> list[Value]:
+    """Return the condition on the carries that a turn leaves, as a value of the body."""
+    body, condition = node.params["body"], node.params["condition"]
+    consts, carries = node.params["consts"], node.params["carries"]
+    index, *inputs = body.inputs
+    with at(None):
+        following = OPERATORS["add"](index, literal(1, INT64))
+        return inlined(condition, [following, *inputs[:consts], *body.outputs[:carries]])
+
+
 def _switch(builder: Builder, root: Root) -> None:
     assert root.node is not None
     index, *operands = root.node.inputs
     registers = {
-        result: Register(builder.fresh("c"), result.value.dtype)
+        result: Register(builder.fresh("r"), result.value.dtype)
         for result in root.results
         if result.shape == ()
     }

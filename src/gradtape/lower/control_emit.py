@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ..loops.control import Choose, Grow, Open, Place, Reserve, Turns, While
-from ..loops.ir import Control, Statement
+from ..loops.ir import Control, For, Statement
+from .interrupts import POLL, RAISE
 from .stacks import emit_stack
 
 if TYPE_CHECKING:
     from .emit import FunctionEmitter
+
+
+RARELY: Final = '!prof !{!"branch_weights", i32 1, i32 2000}'
 
 
 def emit_control(emitter: FunctionEmitter, statement: Control) -> None:
@@ -86,6 +90,7 @@ def _turns(emitter: FunctionEmitter, statement: Turns) -> None:
         emitter.line(f"br i1 {some}, label %{head}, label %{end}")
     turning.begin(head)
     _block(emitter, statement.body)
+    _poll(emitter, statement)
     following = turning.following()
     latch = emitter.label
     done = emitter.bind(f"icmp eq i64 {following}, {bound}")
@@ -104,8 +109,7 @@ def _while(emitter: FunctionEmitter, statement: While) -> None:
     emitter.line(f"br i1 {more}, label %{test}, label %{end}")
     emitter.start_block(test)
     emitter.positions.append({})
-    for inner in statement.test:
-        emitter.statement(inner)
+    _statements(emitter, statement.test)
     goes_on = emitter.number(statement.condition)
     if emitter.wraps:
         # An index that was wrong has read another element: the condition may hold for ever.
@@ -113,13 +117,32 @@ def _while(emitter: FunctionEmitter, statement: While) -> None:
         goes_on = emitter.bind(f"and i1 {goes_on}, {emitter.bind(f'xor i1 {wrong}, true')}")
     emitter.line(f"br i1 {goes_on}, label %{body}, label %{end}")
     emitter.start_block(body)
-    for inner in statement.body:
-        emitter.statement(inner)
+    _statements(emitter, statement.body)
     emitter.positions.pop()
+    _poll(emitter, statement)
     turning.following()
     emitter.line(f"br label %{head}")
     emitter.start_block(end)
     turning.land(None)
+
+
+def _poll(emitter: FunctionEmitter, statement: Turns | While) -> None:
+    """Ask now and then whether the loop shall go on; leave the function if not."""
+    if not statement.poll:
+        return
+    module, name = emitter.module, statement.var.name
+    module.symbols[POLL] = module.symbols[RAISE] = None
+    module.declarations[f'declare i32 @"{POLL}"() cold nounwind'] = None
+    rest = emitter.bind(f"and i64 %{name}, {statement.poll - 1}")
+    due = emitter.bind(f"icmp eq i64 {rest}, {statement.poll - 1}")
+    emitter.line(f"br i1 {due}, label %{name}.poll, label %{name}.goes, {RARELY}")
+    emitter.start_block(f"{name}.poll")
+    answer = emitter.bind(f'call i32 @"{POLL}"()')
+    fine = emitter.bind(f"icmp eq i32 {answer}, 0")
+    emitter.line(f"br i1 {fine}, label %{name}.goes, label %{name}.stops")
+    emitter.start_block(f"{name}.stops")
+    emitter.line(f"ret i32 {answer}")
+    emitter.start_block(f"{name}.goes")
 
 
 def _choose(emitter: FunctionEmitter, statement: Choose) -> None:
@@ -140,9 +163,14 @@ def _choose(emitter: FunctionEmitter, statement: Choose) -> None:
 
 def _block(emitter: FunctionEmitter, statements: Sequence[Statement]) -> None:
     emitter.positions.append({})
-    for statement in statements:
-        emitter.statement(statement)
+    _statements(emitter, statements)
     emitter.positions.pop()
+
+
+def _statements(emitter: FunctionEmitter, statements: Sequence[Statement]) -> None:
+    for statement in statements:
+        if not isinstance(statement, For) or not emitter.module.outline(emitter, statement):
+            emitter.statement(statement)
 
 
 def _address(emitter: FunctionEmitter, place: Place) -> str:

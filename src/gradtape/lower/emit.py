@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import field
 from typing import Final
 
 from ..kinds.elementwise import Instruction, Libm, SciPy
@@ -24,6 +25,7 @@ from ..loops.ir import (
     Store,
     Wrap,
 )
+from ..records import record
 from .control_emit import emit_control
 from .instructions import (
     constant_text,
@@ -35,15 +37,18 @@ from .instructions import (
 )
 from .routines import emit_routine
 from .vecmath import c_name, vector_attribute, vector_lanes
+from .vector_plans import Slot
+from .vectors import emit_vectors
 
 ONE_VECTOR: Final = 8
 """Turns that fill a vector register."""
 
 
-@dataclass(slots=True)
+@record
 class Module:
     """The text of a module as it grows."""
 
+    outline: Callable[[FunctionEmitter, For], bool]
     functions: list[str] = field(default_factory=list)
     nests: dict[str, str] = field(default_factory=dict)
     declarations: dict[str, None] = field(default_factory=dict)
@@ -53,6 +58,7 @@ class Module:
     helpers: dict[str, str] = field(default_factory=dict)
     loops: list[str] = field(default_factory=list)
     tasks: list[str] = field(default_factory=list)
+    count: int = 0
     stacks: dict[str, int] = field(default_factory=dict)
 
     def text(self) -> str:
@@ -101,6 +107,8 @@ class FunctionEmitter:
         self.label = "entry"
         self.count = 0
         self.wraps = False
+        self.wide = False
+        self.slots: dict[tuple[Buffer, int], Slot] = {}
 
     def fresh(self) -> str:
         self.count += 1
@@ -250,6 +258,12 @@ class FunctionEmitter:
             text = self._declared(text, body, target.dtype)
         self.line(f"%{target.name} = {text}")
 
+    def combined(self, step: Compute, before: str, one: str) -> str:
+        """Append what combines two numbers, and return the name of the result."""
+        dtype = step.target.dtype
+        text = operation(step.body, (dtype, dtype), dtype, (before, one), step.reassociate)
+        return self.bind(self._declared(text, step.body, dtype) if text.startswith("call") else text)
+
     def _declared(self, text: str, body: object, dtype: Dtype) -> str:
         declaration = intrinsic_declaration(text)
         if isinstance(body, Libm):
@@ -333,6 +347,8 @@ class FunctionEmitter:
 
     def loop(self, statement: For) -> None:
         """Append a loop; it turns at least once."""
+        if self.wide and emit_vectors(self, statement):
+            return
         var = statement.var
         before, head = self.label, f"{var.name}.head"
         self.line(f"br label %{head}")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ..loops.affine import Position
-from ..loops.control import Grow, Open, Reserve
+from ..loops.control import Grow, Open, Reserve, Turns, While
 from ..loops.ir import (
     Assign,
     Buffer,
@@ -24,9 +24,10 @@ from ..loops.ir import (
     Store,
     Wrap,
 )
+from ..records import record
 
 
-@dataclass(slots=True)
+@record
 class Free:
     """The buffers, registers and integer names that statements use and do not define."""
 
@@ -84,6 +85,8 @@ class Free:
         self._named.update(statement.aliases())
         self.stacks = self.stacks or isinstance(statement, Reserve | Grow | Open)
         self.stops = self.stops or self.stacks
+        if isinstance(statement, Turns | While) and statement.poll:
+            self.stops = True
         for block in statement.blocks():
             self.visit(block)
 

@@ -15,10 +15,17 @@ from .blocks import emit_blocks
 from .emit import FunctionEmitter, Module
 from .free import Free, free_names
 from .instructions import memory_type, register_type
+from .split import work
 from .stacks import with_stacks
+from .vector_plans import are_vectors, find_slots
+from .vectors import VectorWriter
 
-Nest: Final = For | Turns | While | Choose
+NEST: Final = For | Turns | While | Choose
 """What is a function of its own."""
+
+LARGE: Final = 4000.0
+"""Additions in a nest inside of a loop over time from which it is a function of its own, whose pointers do not overlap: the
+vectoriser need not ask. A call costs 5 nanoseconds."""
 
 KERNEL: Final = "kernel"
 PROGRAM: Final = "program"
@@ -43,20 +50,20 @@ def emit_module(program: Program, offsets: dict[Buffer, int], accompany: Accompa
     accompany : callable, optional
         Appends to the kernel what comes before and after each statement of the program.
     """
-    module = Module()
+    module = Module(_outlined)
     pointers = {buffer: f"%{buffer.name}" for buffer in (*program.inputs, *program.outputs, *program.scratch)}
     kernel = FunctionEmitter(module, pointers)
-    nests = {statement: free_names([statement]) for statement in program.body if isinstance(statement, Nest)}
-    around = free_names([statement for statement in program.body if not isinstance(statement, Nest)])
+    nests = {statement: free_names([statement]) for statement in program.body if isinstance(statement, NEST)}
+    around = free_names([statement for statement in program.body if not isinstance(statement, NEST)])
     free = [around, *nests.values()]
     wraps = any(names.wraps for names in free)
     if wraps:
         kernel.entry.append("  %bad.slot = alloca i1")
         kernel.entry.append("  store i1 false, ptr %bad.slot")
-    for number, statement in enumerate(program.body):
+    for statement in program.body:
         with accompany(kernel, statement):
-            if isinstance(statement, Nest):
-                _nest(module, kernel, statement, nests[statement], f"nest{number}")
+            if isinstance(statement, NEST):
+                _nest(kernel, statement, nests[statement])
             else:
                 kernel.statement(statement)
     if wraps:
@@ -89,8 +96,28 @@ def emit_module(program: Program, offsets: dict[Buffer, int], accompany: Accompa
     return module
 
 
-def _nest(module: Module, kernel: FunctionEmitter, statement: For | Control, names: Free, name: str) -> None:
+def _outlined(kernel: FunctionEmitter, statement: For) -> bool:
+    """Call a nest inside of a loop over time as a function of its own, if it is worth that."""
+    if not _is_large(statement):
+        return False
+    _nest(kernel, statement, free_names([statement]))
+    return True
+
+
+def _is_large(nest: For) -> bool:
+    """Whether a nest inside of a loop over time takes long, and is not but vectors in straight lines."""
+    if work([nest]) < LARGE:
+        return False
+    loops = [nest, *[statement for statement in walk(nest.body) if isinstance(statement, For)]]
+    innermost = [loop for loop in loops if not any(isinstance(inner, For) for inner in loop.body)]
+    return not all(are_vectors(loop) for loop in innermost)
+
+
+def _nest(kernel: FunctionEmitter, statement: For | Control, names: Free) -> None:
     """Call a nest as a function of its own: one that is there already where only names and places differ."""
+    module = kernel.module
+    module.count += 1
+    name = f"nest{module.count}"
     buffers = list(names.buffers)
     spans = _spans(statement)
     shared_out = isinstance(statement, For) and statement.private is not None
@@ -125,10 +152,14 @@ def _nest(module: Module, kernel: FunctionEmitter, statement: For | Control, nam
         for inner in statement.body:
             function.statement(inner)
     else:
+        if isinstance(statement, Control):
+            function.wide = True
+            restore = [*_keep_in_registers(function, statement, names), *restore]
         function.statement(statement)
+    speed = " optsize" if isinstance(statement, For) and statement.minor else ""
     body = "\n".join(
         [
-            f"({', '.join(parameters)}) noinline nounwind {{",
+            f"({', '.join(parameters)}) noinline nounwind{speed} {{",
             "entry:",
             *function.entry,
             *function.lines,
@@ -153,6 +184,30 @@ def _nest(module: Module, kernel: FunctionEmitter, statement: For | Control, nam
         kernel.start_block(f"{name}.over")
     else:
         kernel.line(f"call void @{known}({', '.join(arguments)})")
+
+
+def _keep_in_registers(function: FunctionEmitter, statement: Control, names: Free) -> list[str]:
+    """Let small arrays be in registers while a loop over time turns; return what puts them back at its end."""
+    function.slots = find_slots([statement], _is_large)
+    ahead = len(function.lines)
+    after: list[str] = []
+    for slot in function.slots.values():
+        writer = VectorWriter(function, slot.turns)
+        type_ = writer.type(memory_type(slot.buffer.dtype))
+        function.entry.extend(f"  {name} = alloca {type_}" for name in slot.pieces())
+        for name, piece in zip(slot.pieces(), writer.read(slot.buffer, slot.start), strict=True):
+            function.line(f"store {type_} {piece}, ptr {name}")
+    function.entry.extend(function.lines[ahead:])
+    del function.lines[ahead:]
+    for slot in function.slots.values():
+        if slot.buffer in names.written:
+            writer = VectorWriter(function, slot.turns)
+            type_ = writer.type(memory_type(slot.buffer.dtype))
+            pieces = [function.bind(f"load {type_}, ptr {name}") for name in slot.pieces()]
+            writer.write(slot.buffer, slot.start, pieces)
+    after.extend(function.lines[ahead:])
+    del function.lines[ahead:]
+    return after
 
 
 def _move_to_block(function: FunctionEmitter, loop: For) -> None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from ..ir.graph import Node
 from ..loops.affine import interval
+from ..loops.control import Turns, While
 from ..loops.ir import (
     Assign,
     Buffer,
     Call,
     Compute,
+    Control,
     Declare,
     For,
     Load,
@@ -23,6 +24,7 @@ from ..loops.ir import (
     Store,
     Wrap,
 )
+from ..records import value_record
 from .clock import clocked
 from .costs import cost_of
 from .roots import Root
@@ -33,7 +35,7 @@ _PASSING: Final = 0.5
 """What a load or store costs, in additions: it mostly finds a cache, and a free slot beside the arithmetic."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_record
 class Nest:
     """A nest of loops, or a routine, of a compiled program.
 
@@ -42,7 +44,8 @@ class Nest:
     routine : str
         The name of the routine; empty for loops.
     extents : tuple of tuple of int
-        The turns of the loops, outermost first, for each chain of loops that ends in an innermost one.
+        The turns of the loops, outermost first, for each chain of loops that ends in an innermost one; 0 where only the run knows. What
+        is counted below counts one turn of these.
     blocks : int
         Into how many blocks, which threads may share out, the rows are cut; 0 where they are not.
     operations : float
@@ -137,24 +140,34 @@ def _cost(step: Statement, maker: Node) -> float:
 
 
 def _steps(statements: Sequence[Statement], turns: int) -> Iterator[tuple[Statement, int]]:
-    """Return all statements but loops, with how often each runs."""
+    """Return all statements but loops and branches, with how often each runs."""
     for statement in statements:
         if isinstance(statement, For):
             yield from _steps(statement.body, turns * _turns(statement))
+        elif isinstance(statement, Control):
+            for block in statement.blocks():
+                yield from _steps(block, turns * (_turns(statement) or 1))
         else:
             yield statement, turns
 
 
 def _extents(statements: Sequence[Statement], around: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     for statement in statements:
-        if isinstance(statement, For):
+        if isinstance(statement, For | Turns | While):
             inside = (*around, _turns(statement))
-            deeper = list(_extents(statement.body, inside))
+            blocks = (statement.body,) if isinstance(statement, For) else statement.blocks()
+            deeper = [chain for block in blocks for chain in _extents(block, inside)]
             yield from deeper or [inside]
+        elif isinstance(statement, Control):
+            for block in statement.blocks():
+                yield from _extents(block, around)
 
 
-def _turns(loop: For) -> int:
-    return loop.var.high - loop.var.low + 1
+def _turns(loop: Statement) -> int:
+    """Return how often a loop turns; 0 where only the run knows, and for branches."""
+    if isinstance(loop, For) or (isinstance(loop, Turns) and loop.count is None):
+        return loop.var.high - loop.var.low + 1
+    return 0
 
 
 def _routine_operations(call: Call) -> float:

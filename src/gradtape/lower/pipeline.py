@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from ..ir.body import bodies_of
 from ..ir.graph import Graph
 from ..ir.types import Aval
 from ..loops.batch import batch_rows
@@ -13,18 +13,22 @@ from ..loops.ir import Program
 from ..passes.pipeline import optimise
 from ..passes.rewrite import closed
 from ..passes.split_complex import split_complex
+from ..records import value_record
+from ..transforms.control import Repeat, Scan, While
 from .build import Builder
 from .clock import Clock
 from .counters import counted
+from .interrupts import POLL
 from .memory import plan_memory
 from .modules import KERNEL, emit_module
 from .nests import Nest, describe_nests
+from .polls import set_polls
 from .schedule import Schedule, schedule
 from .split import split_rows
 from .stacks import DRAIN
 
 
-@dataclass(frozen=True, slots=True)
+@value_record
 class LoweredProgram:
     """A kernel in LLVM's notation and what its caller needs to know.
 
@@ -46,6 +50,8 @@ class LoweredProgram:
         Seconds that one run may take, roughly.
     drain : str or None
         The function of the module that gives back the memory which it keeps between calls.
+    polls : bool
+        Whether a signal may end a run.
     explain : tuple of str
         What was fused and stored, and why.
     """
@@ -59,10 +65,14 @@ class LoweredProgram:
     symbols: tuple[str, ...]
     estimated_cost: float
     drain: str | None
+    polls: bool
     explain: tuple[str, ...]
 
 
 ELEMENTS_PER_SECOND: Final = 1e9
+
+ENDLESS: Final = 1.0
+"""Seconds that a loop takes which ends when it ends."""
 
 
 def lower(graph: Graph) -> LoweredProgram:
@@ -77,9 +87,7 @@ def lower(graph: Graph) -> LoweredProgram:
     program, explain = build_loops(graph)
     offsets, workspace = plan_memory(program)
     module = emit_module(program, offsets)
-    cost = (
-        sum(max((value.size for value in node.outs), default=0) for node in graph.nodes) / ELEMENTS_PER_SECOND
-    )
+    cost = _seconds(graph)
     return LoweredProgram(
         module.text(),
         KERNEL,
@@ -90,17 +98,41 @@ def lower(graph: Graph) -> LoweredProgram:
         tuple(module.symbols),
         cost,
         DRAIN if module.stacks else None,
+        POLL in module.symbols,
         tuple(explain),
     )
 
 
-def lower_clocked(graph: Graph) -> tuple[str, tuple[str, ...], list[Nest]]:
-    """Return the module of a kernel that times itself, the symbols to bind, and what is in the nests that are timed."""
+@value_record
+class ClockedProgram:
+    """A kernel that times itself, as `LoweredProgram`, and what is in the nests that are timed."""
+
+    ir_text: str
+    symbols: tuple[str, ...]
+    drain: str | None
+    nests: list[Nest]
+
+
+def lower_clocked(graph: Graph) -> ClockedProgram:
+    """Compile a graph as far as the LLVM of a kernel that times itself."""
     program, plan, builder = _built(graph)
     offsets, _ = plan_memory(program)
     module = emit_module(program, offsets, Clock(program).around)
     nests = describe_nests(program, builder.makers, plan.roots)
-    return counted(module.text(), KERNEL), tuple(module.symbols), nests
+    drain = DRAIN if module.stacks else None
+    return ClockedProgram(counted(module.text(), KERNEL), tuple(module.symbols), drain, nests)
+
+
+def _seconds(graph: Graph) -> float:
+    """Return what one run may take, roughly; a loop that a condition ends may take any time."""
+    total = 0.0
+    for node in graph.nodes:
+        if isinstance(node.op, While | Repeat):
+            return ENDLESS
+        turns = node.params["length"] if isinstance(node.op, Scan) else 1
+        total += sum(map(_seconds, bodies_of(node))) * turns
+        total += max((value.size for value in node.outs), default=0) / ELEMENTS_PER_SECOND
+    return total
 
 
 def schedule_of(graph: Graph) -> Program:
@@ -122,5 +154,7 @@ def _built(graph: Graph) -> tuple[Program, Schedule, Builder]:
     collapse(builder.body)
     scratch = [*plan.scratch, *builder.scratch]
     program = Program(graph.name, plan.inputs, plan.outputs, scratch, builder.body)
+    program = split_rows(batch_rows(program))
+    set_polls(program.body)
     plan.explain.extend(builder.notes)
-    return split_rows(batch_rows(program)), plan, builder
+    return program, plan, builder

@@ -3,7 +3,7 @@ it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from ..errors import LoweringError
@@ -20,6 +20,7 @@ from ..kinds.sort import Sort
 from ..loops.affine import Position, Var, affine
 from ..loops.ir import Buffer
 from ..passes.transposes import innermost_letter
+from ..records import record, value_record
 
 if TYPE_CHECKING:
     from .placement import Block, Loop
@@ -31,7 +32,7 @@ other."""
 SUPPORTED = frozenset("?bhilqBHILQfd")
 
 
-@dataclass(frozen=True, slots=True)
+@value_record
 class Axis:
     """One loop that a root needs.
 
@@ -50,7 +51,7 @@ class Axis:
     closed: bool = False
 
 
-@dataclass(slots=True, eq=False)
+@record
 class Root:
     """A value that a nest computes, with what is known of the nest.
 

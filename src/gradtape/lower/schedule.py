@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from math import prod
 from typing import Final
@@ -14,6 +13,7 @@ from ..kinds.control import Structured
 from ..kinds.elementwise import Elementwise
 from ..loops.affine import Affine, Position
 from ..loops.ir import Buffer
+from ..records import record
 from .calls import is_call, prepare_call
 from .control_roots import control_roots, operands_in_memory, share_carry
 from .costs import REPEATED, STORED
@@ -29,7 +29,7 @@ ROUNDS: Final = 3
 """Placements tried: each but the first stores what the one before computed twice."""
 
 
-@dataclass(slots=True)
+@record
 class Schedule:
     """Placed roots, ready to be built."""
 
@@ -96,9 +96,9 @@ def schedule(
             break
         stored |= more
     scratch = assign_storage(roots, explain, prefix)
-    share_outputs(roots, explain)
     for value in held:
         share_carry(by_value[value], sources[value], roots)
+    share_outputs(roots, explain)
     return Schedule(
         placement.top, roots, by_value, sources, inputs, outputs, scratch, [*placement.explain, *explain]
     )
@@ -167,11 +167,11 @@ def small_first(roots: Sequence[Root]) -> list[Root]:
     """Return a topological order in which what takes few turns comes as early as it can.
 
     Then what large loops need from small ones is there when the first large loop is placed, and the others
-    can share it.
+    can share it. What a turn leaves of a carry is copied first: the next carry may replace it then.
     """
     waiting = {root: len(root.reads) for root in roots}
     readers = readers_of(roots)
-    ready = [(prod(axis.extent for axis in root.axes), root.order, root) for root in roots if not root.reads]
+    ready = [_urgency(root) for root in roots if not root.reads]
     heapify(ready)
     order: list[Root] = []
     while ready:
@@ -180,8 +180,13 @@ def small_first(roots: Sequence[Root]) -> list[Root]:
         for reader in readers.get(root, ()):
             waiting[reader] -= 1
             if not waiting[reader]:
-                heappush(ready, (prod(axis.extent for axis in reader.axes), reader.order, reader))
+                heappush(ready, _urgency(reader))
     return order
+
+
+def _urgency(root: Root) -> tuple[int, bool, int, Root]:
+    copies = root.kind == "each" and root.node is None and any(read.kind == "held" for read in root.reads)
+    return prod(axis.extent for axis in root.axes), not copies, root.order, root
 
 
 def _packed_operands(graph: Graph) -> set[Value]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from ..kinds.elementwise import Instruction, Intrinsic, Libm, SciPy
@@ -30,6 +30,7 @@ from ..loops.ir import (
     Statement,
     Store,
 )
+from ..records import record
 from .monoids import COMBINE, identity
 
 WORTHWHILE: Final = 10_000_000
@@ -65,7 +66,7 @@ def split_rows(program: Program) -> Program:
     return Program(program.name, program.inputs, program.outputs, scratch, body)
 
 
-@dataclass(slots=True)
+@record
 class _Plan:
     """What is known of a loop over rows."""
 
@@ -80,8 +81,8 @@ def _plan(loop: For, program: Program) -> _Plan | None:
     inside = list(walk(loop.body))
     if not all(isinstance(s, For | Load | Store | Compute | Declare | Assign) for s in inside):
         return None
-    work = _work([loop])
-    if work < WORTHWHILE:
+    additions = work([loop])
+    if additions < WORTHWHILE:
         return None
     plan = _Plan(loop)
     steps = _Steps(inside)
@@ -92,20 +93,20 @@ def _plan(loop: For, program: Program) -> _Plan | None:
     elements = sum(buffer.size for buffer in plan.sums)
     plan.blocks = min(
         MOST_BLOCKS,
-        int(work / LEAST_BLOCK),
-        int(work / (OVERHEAD * max(elements, 1))),
+        int(additions / LEAST_BLOCK),
+        int(additions / (OVERHEAD * max(elements, 1))),
         PARTS // max(parts, 1),
         _turns(loop) // unit,
     )
     return plan if plan.blocks > 1 else None
 
 
-def _work(statements: Sequence[Statement]) -> float:
+def work(statements: Sequence[Statement]) -> float:
     """Return what statements cost, in additions."""
     total = 0.0
     for statement in statements:
         if isinstance(statement, For):
-            total += _turns(statement) * _work(statement.body)
+            total += _turns(statement) * work(statement.body)
         elif isinstance(statement, Compute):
             total += _cost(statement.body)
         else:
@@ -289,7 +290,7 @@ def _split(plan: _Plan, scratch: list[Buffer]) -> list[Statement]:
         read, sum_ = Register(f"{name}_one", total.dtype), Register(f"{name}_all", total.dtype)
         turn = Var(f"{name}_turn", 0, plan.blocks - 1)
         added = Compute(sum_, step.function, step.body, (total, read))
-        combine.append(For(turn, [Load(read, buffer, affine(turn)), added, Assign(total, sum_)]))
+        combine.append(For(turn, [Load(read, buffer, affine(turn)), added, Assign(total, sum_)], minor=True))
     for buffer in plan.sums:
         part_of = Buffer(f"p_{buffer.name}_{row.name}", buffer.dtype, buffer.size * plan.blocks, "scratch")
         scratch.append(part_of)
@@ -315,7 +316,7 @@ def _remaining(plan: _Plan, start: int, scratch: list[Buffer]) -> For:
         own = Buffer(f"{buffer.name}_left", buffer.dtype, buffer.size, "scratch")
         scratch.append(own)
         moved[buffer] = (own, 0)
-    return For(rest, Copier({row: affine(rest)}, moved).block(plan.loop.body))
+    return For(rest, Copier({row: affine(rest)}, moved).block(plan.loop.body), minor=True)
 
 
 def _gathered(buffer: Buffer, parts: Buffer, blocks: int) -> For:

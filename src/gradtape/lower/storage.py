@@ -61,6 +61,8 @@ def assign_storage(roots: Sequence[Root], explain: list[str], prefix: str = "") 
         if successor is not None:
             root.storage, root.stored_axes = successor.storage, tuple(range(root.value.ndim))
             continue
+        if root.kind == "result" and root not in readers and root.output is None:
+            continue
         if root.output is not None and root.value.aval is not STACK:
             root.storage, root.stored_axes = root.output, tuple(range(root.value.ndim))
             continue
@@ -90,7 +92,12 @@ def assign_storage(roots: Sequence[Root], explain: list[str], prefix: str = "") 
 def share_outputs(roots: Sequence[Root], explain: list[str]) -> None:
     """Let a value live in the memory of the one that is made of it, element by element, when nothing else
     needs it any more."""
-    heirs = [root for root in roots if root.kind == "each" and root.storage is not None and root.axes]
+    kept = {id(root.storage) for root in roots if root.kind == "held"}
+    heirs = [
+        root
+        for root in roots
+        if root.kind == "each" and root.storage is not None and root.axes and id(root.storage) not in kept
+    ]
     readers = readers_of(roots) if heirs else {}
     for heir in heirs:
         storage = heir.storage

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from ..errors import LoweringError
+from .interrupts import POLL, RAISE, poll_address, raise_address
 from .stacks import RELEASE, RESIZE
 from .threads import RUN_BLOCKS, limit_blas, run_blocks_address
 
@@ -31,6 +32,10 @@ def address_of(symbol: str) -> int:
     >>> address_of("scipy.linalg.cython_blas.dgemm") != 0
     True
     """
+    if symbol == POLL:
+        return poll_address()
+    if symbol == RAISE:
+        return raise_address()
     if symbol == RUN_BLOCKS:
         return run_blocks_address()
     if symbol in _PYTHON:

@@ -59,7 +59,8 @@ def clocked_kernel(graph: Graph, kernel: Kernel) -> ClockedKernel:
     kernel : Kernel
         The program's own kernel.
     """
-    text, symbols, nests = lower_clocked(graph)
+    lowered = lower_clocked(graph)
+    text, nests, drain = lowered.ir_text, lowered.nests, lowered.drain
     signature = kernel.signature
     key = f"{fingerprint(graph)}:{signature}:{config.precise_math}:clocked"
 
@@ -69,11 +70,11 @@ def clocked_kernel(graph: Graph, kernel: Kernel) -> ClockedKernel:
 
     found = clocked_objects.get(key, lambda: cached_object(key, build))
     counters = np.zeros(FIRST_NEST + len(nests) - 1, np.int64)
-    imports = {**addresses_of(symbols), COUNTERS: counters.ctypes.data}
+    imports = {**addresses_of(lowered.symbols), COUNTERS: counters.ctypes.data}
     if signature is None:
-        loaded = LoadedModule(found.code, KERNEL, imports=imports)
+        loaded = LoadedModule(found.code, KERNEL, imports=imports, drain=drain)
     else:
-        loaded = load(found.code, signature, kernel=KERNEL, imports=imports)
+        loaded = load(found.code, signature, kernel=KERNEL, imports=imports, drain=drain)
     return ClockedKernel(loaded, counters, nests)
 
 

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ..lower.counters import ENTRIES, ENTRY_TICKS, add
+from ..lower.interrupts import INTERRUPTED
 from .callable import FALLBACK_OFFSET, STATE_OFFSET
 from .capi import scalar_holds_data
 from .llvm_writer import LIKELY, WORD, FunctionWriter
@@ -94,6 +95,7 @@ class _EntryWriter(FunctionWriter):
         self.kernel = kernel
         self.entry = entry
         self.owned: list[str] = []
+        self.status = ""
         # Read once: another thread may install other machine code in the called object while the kernel runs.
         self.state_block = self.field("ptr", "%self", STATE_OFFSET)
         self.clocked = clocked
@@ -235,6 +237,7 @@ class _EntryWriter(FunctionWriter):
             self.do("PyEval_RestoreThread", thread)
         if block != "null":
             self.return_workspace(block)
+        self.status = status
         self.require(self.let(f"icmp eq i32 {status}, 0"), otherwise="missed")
 
     def take_workspace(self, size: int) -> str:
@@ -312,6 +315,8 @@ class _EntryWriter(FunctionWriter):
     def finish_early(self) -> None:
         """The ways out that return no result: wrong arguments, the kernel's own refusal, no memory."""
         self.label("missed")
+        if self.signature.polls:
+            self.require(self.let(f"icmp ne i32 {self.status}, {INTERRUPTED}"), otherwise="interrupted")
         self.give_up()
         self.read_clock(answered=0)
         self.emit("br label %fallback")
@@ -323,6 +328,10 @@ class _EntryWriter(FunctionWriter):
         self.label("nomemory")
         self.call("PyErr_NoMemory")
         self.emit("br label %failed")
+        if self.signature.polls:
+            self.label("interrupted")
+            self.call("raise")
+            self.emit("br label %failed")
         self.label("failed")
         self.give_up()
         self.emit("ret ptr null")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -16,6 +17,7 @@ from ..ir.evaluate import compute_values
 from ..ir.fingerprint import fingerprint, structure
 from ..ir.graph import Graph, Node
 from ..ir.op import NDArray
+from ..lower.interrupts import INTERRUPTED, raise_interruption
 from ..lower.symbols import addresses_of
 from ..transforms.call import without_data
 from .cache import CachedObject, MemoryCache, cached_object
@@ -164,6 +166,8 @@ class Program:
         status = call_flat(loaded, [*inputs, *self._constants], outputs, scratch)
         missed = int(scratch[:8].view(np.int64)[0]) if status > 0 else 0
         give_back(scratch)
+        if status == INTERRUPTED:
+            raise_interruption()
         if status > 0:
             raise GuardMiss(status - 1, missed)
         return outputs if status == 0 else self._interpret(arrays)
@@ -239,7 +243,8 @@ def repeated_program(graph: Graph, *, at_once: Callable[[], bool]) -> Program | 
 
 def _kernel(graph: Graph, form: CallForm | None, key: str) -> Kernel:
     """Load a graph's machine code from the disk, or compile it; without either, the interpreter stands in."""
-    kernel = _found(graph, form, key)
+    with uncollected():
+        kernel = _found(graph, form, key)
     profiler = ACTIVE.profiler
     if profiler is not None:
         profiler.compiled(kernel.seconds)
@@ -273,11 +278,11 @@ def _found(graph: Graph, form: CallForm | None, key: str) -> Kernel:
 
 
 def _compile(graph: Graph, form: CallForm | None) -> CachedObject:
-    from ..lower.pipeline import lower  # late: a process that finds its kernels on disk starts 15 ms sooner
+    from ..lower.pipeline import lower  # late: a process that finds its kernels on disk starts 10 ms sooner
 
     lowered = lower(graph)
     heavy = lowered.estimated_cost > GIL_SECONDS
-    signature = _signature(graph, form, lowered.workspace_bytes, heavy)
+    signature = _signature(graph, form, lowered.workspace_bytes, heavy, lowered.polls)
     text = (
         lowered.ir_text
         if signature is None
@@ -289,14 +294,27 @@ def _compile(graph: Graph, form: CallForm | None) -> CachedObject:
         "kernel": lowered.kernel_name,
         "symbols": list(lowered.symbols),
         "drain": lowered.drain,
+        "polls": lowered.polls,
         "notes": list(lowered.explain),
     }
     return CachedObject(compile_object(text, lowered.kernel_name), metadata=facts)
 
 
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Keep Python from looking for cycles: in a young process a look takes 5 ms, and compiling would cause several."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
 def _loaded(graph: Graph, form: CallForm | None, found: CachedObject) -> Kernel:
     facts = found.metadata
-    signature = _signature(graph, form, facts["workspace"], facts["heavy"])
+    signature = _signature(graph, form, facts["workspace"], facts["heavy"], facts["polls"])
     imports = addresses_of(facts["symbols"])
     if signature is None:
         loaded = LoadedModule(found.code, facts["kernel"], imports=imports, drain=facts["drain"])
@@ -305,9 +323,11 @@ def _loaded(graph: Graph, form: CallForm | None, found: CachedObject) -> Kernel:
     return Kernel(loaded, signature, facts["workspace"], "", 0.0, tuple(facts["notes"]))
 
 
-def _signature(graph: Graph, form: CallForm | None, workspace: int, heavy: bool) -> Signature | None:
+def _signature(
+    graph: Graph, form: CallForm | None, workspace: int, heavy: bool, polls: bool
+) -> Signature | None:
     if form is None:
         return None
     return Signature(
-        form.arguments, form.outputs, form.structure, len(graph.constants()), max(workspace, 8), heavy
+        form.arguments, form.outputs, form.structure, len(graph.constants()), max(workspace, 8), heavy, polls
     )

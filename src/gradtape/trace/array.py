@@ -22,6 +22,7 @@ from .force import force
 from .guards import trace_of
 from .handle import Handle, apart, attend, plain
 from .instruments import CHECKS
+from .lists import ask
 from .methods import VIEWING, Methods
 from .operators import Operators
 from .recall import picked
@@ -123,19 +124,19 @@ class Array(Operators, Methods, Handle):
         return concrete.array_of(self.value, "x.tolist()").tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        return concrete.as_ndarray(self.value, dtype)
+        return np.zeros(self.shape, self.dtype) if ask(self) else concrete.as_ndarray(self.value, dtype)
 
     def __float__(self) -> float:
-        return float(concrete.scalar_of(self.value, "float(x)"))
+        return 0.0 if ask(self) else float(concrete.scalar_of(self.value, "float(x)"))
 
     def __complex__(self) -> complex:
-        return complex(concrete.scalar_of(self.value, "complex(x)"))
+        return 0j if ask(self) else complex(concrete.scalar_of(self.value, "complex(x)"))
 
     def __bool__(self) -> bool:
-        return concrete.truth_of(self.value)
+        return False if ask(self) else concrete.truth_of(self.value)
 
     def __int__(self) -> int:
-        return concrete.integer_of(self.value)
+        return 0 if ask(self) else concrete.integer_of(self.value)
 
     def __round__(self, digits: int | None = None) -> Any:
         return int(np.round(self)) if digits is None else np.round(self, digits)

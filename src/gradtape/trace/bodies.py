@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ..errors import ArgumentError, ConcretizationError
+from ..errors import ArgumentError, ConcretizationError, GradtapeError, InPlaceError, TapeError
 from ..ir.body import Body
 from ..ir.builder import emit_all, here
 from ..ir.graph import Graph, Literal, Node, Site, Value, extract
 from ..ir.types import aval
 from ..trees import tree_map
 from .contexts import Scope, inside
-from .guards import Abstract
+from .guards import Abstract, InBody
+from .handle import Handle
+from .sites import without_internals
 from .state import any_alive, made_in
 from .variable import Variable
 
@@ -35,7 +38,12 @@ class Tracing:
             run.finish()
 
     def run(
-        self, function: Callable[..., Any], site: Any, mark: Abstract, starts: Sequence[Value], *args: Any
+        self,
+        function: Callable[..., Any],
+        written: Callable[..., Any],
+        mark: Abstract,
+        starts: Sequence[Value],
+        *args: Any,
     ) -> Traced:
         """Trace a call of a function.
 
@@ -43,8 +51,8 @@ class Tracing:
         ----------
         function : callable
             What to call.
-        site : object
-            Where the user wrote it, for errors.
+        written : callable
+            What the user wrote of it, for errors.
         mark : Abstract
             Follows what depends on `starts`.
         starts : sequence of Value
@@ -56,10 +64,22 @@ class Tracing:
         ------
         ArgumentError
             If it makes variables and keeps them.
+        InPlaceError
+            If it writes to an array from outside.
         """
-        traced = Traced(function, site, mark, starts)
+        traced = Traced(function, beginning(written), mark, starts)
         self._runs.append(traced)
+        outside = [(name, array, array.value) for name, array in _arrays_named_in(written)]
         traced.run(*args)
+        for name, array, before in outside:
+            if array.value is not before:
+                array.rebind(before)
+                raise InPlaceError(
+                    f"{mark.described} writes to {name!r}, an array from outside",
+                    where=traced.site,
+                    why=mark.why,
+                    remedy="let the array be one of its arguments, write to that, and return it",
+                )
         return traced
 
 
@@ -102,6 +122,17 @@ class Traced:
                 if isinstance(error.__cause__, ConcretizationError):
                     raise error.__cause__ from None
                 raise
+            except TypeError as error:
+                if isinstance(error, GradtapeError) or ", traced)" not in str(error):
+                    raise
+                # NumPy asked for an integer and hides why there is none.
+                raise ConcretizationError(
+                    f"a function needs a number, and gets an array in {self._mark.described}: {error}",
+                    where=_line_in(error),
+                    why=self._mark.why,
+                    remedy="shapes and other arguments that are part of the program must not depend on a turn: make what is largest, "
+                    "and choose by np.where",
+                ) from error
             finally:
                 here.site = before
         if any_alive(made_in(self._mark)):
@@ -184,6 +215,34 @@ class Traced:
         return Body(own, nodes, [becomes.get(end, end) for end in ends], name)
 
 
+def _arrays_named_in(function: Callable[..., Any]) -> list[tuple[str, Handle]]:
+    """Return the arrays that a function names and that are not its own; variables have contents of their own in a body."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return []
+    named = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
+    found: dict[str, Any] = {name: function.__globals__.get(name) for name in code.co_names}
+    for name, cell in named.items():
+        with contextlib.suppress(ValueError):  # a name that has no value yet
+            found[name] = cell.cell_contents
+    return [
+        (name, thing)
+        for name, thing in found.items()
+        if isinstance(thing, Handle) and not isinstance(thing, Variable)
+    ]
+
+
+def _line_in(error: Exception) -> Site | None:
+    """Return the last line of the user's that an error passed."""
+    trace = without_internals(error.__traceback__)
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return None
+    code = trace.tb_frame.f_code
+    return Site(code.co_filename, trace.tb_lineno, code.co_name)
+
+
 def _as_read(leaf: Any) -> Any:
     """Return what a variable holds now in its place."""
     return leaf.read_value() if isinstance(leaf, Variable) else leaf
@@ -216,3 +275,26 @@ def beginning(function: Callable[..., Any]) -> Any:
         function = function.func
     code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
     return here.site if code is None else Site(code.co_filename, code.co_firstlineno, code.co_name)
+
+
+def refuse_across(caller: str, values: Iterable[Value], around: Sequence[InBody], remedy: str) -> None:
+    """Raise TapeError where a derivative would go through the beginning of a body.
+
+    Parameters
+    ----------
+    caller, remedy : str
+        Who was asked, and what to do instead, for the error.
+    values : iterable of Value
+        What would be differentiated, or followed.
+    around : sequence of InBody
+        The bodies in which the question is a matter of the body alone.
+    """
+    for value in values:
+        for mark in value.marks:
+            if isinstance(mark, InBody) and mark.recording and mark not in around:
+                raise TapeError(
+                    f"{caller} reaches out of {mark.described}",
+                    where=here.site,
+                    why="what depends on its arguments has no history before them: the derivative would be of this part alone",
+                    remedy=remedy,
+                )

@@ -162,7 +162,7 @@ def _work(node: Node) -> int:
     work = sum(out.aval.size for out in node.outs)
     if isinstance(node.op, Structured):
         bodies = [body for param in node.params.values() for body in _bodies(param)]
-        turns = node.params.get("length", UNKNOWN_TURNS)
+        turns = 1 if "branches" in node.params else node.params.get("length", UNKNOWN_TURNS)
         work += turns * sum(max(_work(inner), ONE_NODE) for body in bodies for inner in body.nodes)
     return work
 

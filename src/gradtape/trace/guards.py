@@ -84,7 +84,13 @@ class Mapped(Abstract):
     instead = "use np.where(condition, a, b) in place of a branch, and index arrays in place of slices that depend on values"
 
 
-class Turn(Abstract):
+class InBody(Abstract):
+    """Follows what depends on the arguments of a function that becomes the body of a loop or a branch."""
+
+    __slots__ = ()
+
+
+class Turn(InBody):
     """Follows what depends on a turn of a loop: one stands for all turns.
 
     Parameters
@@ -100,7 +106,7 @@ class Turn(Abstract):
     why = "the body of a loop runs once in Python and stands for every turn, and these need not agree"
     instead = (
         "use np.where or gt.cond in place of a branch, gt.while_loop or gt.fori_loop in place of a loop that ends on such a "
-        "value, and index arrays in place of slices"
+        "value, `a & b` in place of `a and b`, gt.constant(np.stack(y))[k] for a list y, and index arrays in place of slices"
     )
     leak_why = (
         "the body of a loop runs once in Python: inside of it an array stands for the values of every turn"
@@ -111,7 +117,7 @@ class Turn(Abstract):
         self.leak_remedy = leak_remedy
 
 
-class Alternative(Abstract):
+class Alternative(InBody):
     """Follows what depends on the operands of a branch, of which it is not known whether it is taken."""
 
     __slots__ = ()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np

@@ -27,8 +27,7 @@ from .draft import Carry, Draft, Given, Loop, Outcome, Parts, stand_in, substitu
 T = TypeVar("T")
 
 Policy: TypeAlias = str | int | tuple[str, int] | None
-"""Which of a loop's carries are kept for its gradient: all (None), every k-th, about the square root of their number ("sqrt"), or n at
-a time (("treeverse", n))."""
+"""What a scan keeps for its gradient: see `Scan`."""
 
 STACK: Final = aval((), np.dtype(object))
 """What a loop of unknown length leaves behind, or takes up: one element per turn, however many there are.
@@ -134,8 +133,11 @@ class Scan(Loop):
         params = {**draft.params, "reverse": not draft.params["reverse"]}
         return Draft(self, params, draft.index)
 
+    def helpers(self) -> tuple[Loop, Loop]:
+        return while_loop, repeat
+
     def arranged(
-        self, carries: Sequence[Value | None], left: Sequence[Value | None]
+        self, carries: Sequence[Value | None], left: Sequence[Value | None], count: Value | None = None
     ) -> tuple[Value | None, ...]:
         return (*carries, *left)
 
@@ -219,10 +221,13 @@ class While(Loop):
     def turned(self, draft: Draft, count: Value | None) -> Draft:
         return Draft(repeat, {"reverse": True}, draft.index, count=count)
 
+    def helpers(self) -> tuple[Loop, Loop]:
+        return while_loop, repeat
+
     def arranged(
-        self, carries: Sequence[Value | None], left: Sequence[Value | None]
+        self, carries: Sequence[Value | None], left: Sequence[Value | None], count: Value | None = None
     ) -> tuple[Value | None, ...]:
-        return (*carries, None, *left)
+        return (*carries, count, *left)
 
     def parted(self, outs: Sequence[T], carries: int) -> tuple[Sequence[T], Sequence[T], T | None]:
         return outs[:carries], outs[carries + 1 :], outs[carries]
@@ -300,8 +305,11 @@ class Repeat(Loop):
     def turned(self, draft: Draft, count: Value | None) -> Draft:
         return Draft(self, {"reverse": not draft.params["reverse"]}, draft.index, count=draft.count)
 
+    def helpers(self) -> tuple[Loop, Loop]:
+        return while_loop, repeat
+
     def arranged(
-        self, carries: Sequence[Value | None], left: Sequence[Value | None]
+        self, carries: Sequence[Value | None], left: Sequence[Value | None], count: Value | None = None
     ) -> tuple[Value | None, ...]:
         return (*carries, *left)
 

@@ -169,14 +169,23 @@ class Loop(Structured):
         """Return the draft of an empty loop that makes the same turns in the opposite order; `count` is their number if it is a result."""
 
     @abstractmethod
+    def helpers(self) -> tuple[Loop, Loop]:
+        """Return the ops of a loop of unknown length, and of one whose length is an operand."""
+
+    def outs(self, outcome: Outcome) -> list[Value]:
+        """Return the outputs in the order of a node's."""
+        arranged = self.arranged(outcome.carries, outcome.left, outcome.turns)
+        return [value for value in arranged if value is not None]
+
+    @abstractmethod
     def parted(self, outs: Sequence[T], carries: int) -> tuple[Sequence[T], Sequence[T], T | None]:
         """Return one thing per output as those of the carries, of what is left behind, and of the number of turns."""
 
     @abstractmethod
     def arranged(
-        self, carries: Sequence[Value | None], left: Sequence[Value | None]
+        self, carries: Sequence[Value | None], left: Sequence[Value | None], count: Value | None = None
     ) -> tuple[Value | None, ...]:
-        """Return one thing per output of the node."""
+        """Return one thing per output of a node, from those of the carries, of what is left behind, and of the number of turns."""
 
 
 def close(inputs: Sequence[Value], outputs: Sequence[Value]) -> Body:

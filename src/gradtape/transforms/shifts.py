@@ -103,9 +103,7 @@ def depending_on(
     active = set(sources)
     for node in nodes:
         if any(operand in active for operand in followed(node)):
-            active.update(
-                out for out in node.outs if carries_derivatives(out.dtype) and out not in constant
-            )
+            active.update(out for out in node.outs if carries_derivatives(out.dtype) and out not in constant)
     return active
 
 
@@ -132,16 +130,14 @@ def _root(value: Value) -> Value:
     """Return what a value is a view or a multiple of."""
     while value.node is not None:
         node = value.node
-        if node.op.name not in VIEWS and node.op.name != "negative":
-            if node.op.name not in ("multiply", "divide") or _number(node.inputs[1]) is None:
-                break
+        multiple = node.op.name in ("multiply", "divide") and _number(node.inputs[1]) is not None
+        if not multiple and node.op.name not in VIEWS and node.op.name != "negative":
+            break
         value = node.inputs[0]
     return value
 
 
-def _cancels(
-    value: Value, nodes: Sequence[Node], readers: dict[Value, list[int]], ends: set[Value]
-) -> bool:
+def _cancels(value: Value, nodes: Sequence[Node], readers: dict[Value, list[int]], ends: set[Value]) -> bool:
     axes = tuple(None if extent == 1 else axis for axis, extent in enumerate(value.shape))
     moved: dict[Value, _Shift] = {value: _Shift("", 1, axes)}
     waiting = list(readers.get(value, ()))

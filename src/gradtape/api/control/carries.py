@@ -8,13 +8,14 @@ from typing import Any, Final
 import numpy as np
 
 from ...errors import DtypeError, ShapeError
-from ...ir.graph import Value
+from ...ir.graph import Value, number_of
 from ...ir.types import Aval, aval
 from ...kinds.elementwise import Elementwise
 from ...kinds.operands import broadcast_to
-from ...ops.cast import convert
+from ...ops.cast import convert, convert_row, identity
 from ...ops.shape import expand_row
 from ...trace.bodies import Traced
+from ...trace.handle import Handle
 from .nests import Nest, is_weak, type_of
 
 RANKS: Final = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
@@ -65,18 +66,21 @@ class Carried:
         values : list of Value
             What it carries on, in the types of `types`.
         """
-        # A number becomes strong, wider, or an array, at most once each in a round, and each round changes at least one.
+        # In each round a number becomes strong, wider, or an array, each of them once at most.
         for _ in range(1 + (len(RANKS) + 2) * len(self.types)):
             traced = trace(self.types)
             values = returned(traced)
             types = [self._met(traced, position, value) for position, value in enumerate(values)]
             if types == self.types:
-                break
+                types = self._spread(traced, values)
+                if types == self.types:
+                    break
+                self._check_same(traced, trace, returned, types)
             self.types = types
         return traced, [_promoted(value, type_) for value, type_ in zip(values, self.types, strict=True)]
 
     def _met(self, traced: Traced, position: int, value: Value) -> Aval:
-        """Return the type in which one carry is taken and returned."""
+        """Return the type in which one carry is taken and returned, but for the shape of a number that becomes an array."""
         own, new = self.types[position], value.aval
         if own == new:
             return own
@@ -87,22 +91,42 @@ class Carried:
             dtype = own.dtype if new.weak and not _wider(new, own) else new.dtype
             if not own.weak:
                 dtype = np.promote_types(own.dtype, dtype)
-            if own.shape == new.shape:
+            if own.shape in (new.shape, ()):
                 return aval(own.shape, dtype, own.weak and new.weak)
-            if own.shape == () and _spreads(traced, position):
-                return aval(new.shape, dtype)
         elif own.shape == new.shape and new.weak:
             return own
         raise self._changes(traced, position, value)
 
+    def _spread(self, traced: Traced, values: Sequence[Value]) -> list[Aval]:
+        """Return the types with arrays in place of the numbers that become arrays."""
+        types = []
+        for position, (own, value) in enumerate(zip(self.types, values, strict=True)):
+            if own.shape != value.shape and not _only_elementwise(traced, position):
+                raise self._changes(traced, position, value)
+            types.append(aval(value.shape, own.dtype, own.weak and own.shape == value.shape))
+        return types
+
+    def _check_same(
+        self,
+        before: Traced,
+        trace: Callable[[list[Aval]], Traced],
+        returned: Callable[[Traced], list[Value]],
+        types: list[Aval],
+    ) -> None:
+        """Raise ShapeError unless a body does the same with arrays of equal numbers as it did with the numbers."""
+        after = trace(types)
+        values = returned(after)
+        if _steps(before) != _steps(after):
+            for position, (own, type_) in enumerate(zip(self.types, types, strict=True)):
+                if own.shape != type_.shape:
+                    raise self._changes(before, position, values[position])
+
     def _changes(self, traced: Traced, position: int, value: Value) -> DtypeError | ShapeError:
         place, own = self.start.places()[position], self.types[position]
         where = traced.line_of(value)
-        began = (
-            f"the Python number {self.start.leaves[self.start.positions[position]]!r}"
-            if self._numbers[position]
-            else type_of(own)
-        )
+        leaf = self.start.leaves[self.start.positions[position]]
+        number = "a Python number" if isinstance(leaf, Handle) else f"the Python number {leaf!r}"
+        began = number if self._numbers[position] else type_of(own)
         what = f"{self.caller}: {place} starts as {began}, and the body returns {type_of(value)} for it"
         why = "what a loop carries has the same shape and dtype in each turn"
         if own.shape != value.shape:
@@ -123,13 +147,15 @@ def _wider(one: Aval, other: Aval) -> bool:
 
 
 def _promoted(value: Value, type_: Aval) -> Value:
+    if value.aval.weak and value.data is not None and value.dtype.kind == "i" and type_.dtype.kind in "iu":
+        np.array(value.data.item(), type_.dtype)  # raises OverflowError as NumPy does
     if value.dtype != type_.dtype or (value.aval.weak and not type_.weak):
         value = convert(value, type_.dtype)
     return value if value.shape == type_.shape else broadcast_to(value, type_.shape)
 
 
-def _spreads(traced: Traced, position: int) -> bool:
-    """Return whether a body does the same with an array of equal numbers as with the number: it only computes elementwise with it."""
+def _only_elementwise(traced: Traced, position: int) -> bool:
+    """Return whether a body only computes elementwise with a number."""
     reached = {traced.starts[1 + position]}
     for node in traced.nodes:
         if node.op is expand_row or not any(value in reached for value in node.inputs):
@@ -138,6 +164,15 @@ def _spreads(traced: Traced, position: int) -> bool:
             return False
         reached.update(node.outs)
     return True
+
+
+def _steps(traced: Traced) -> list[Any]:
+    """Return the ops of a body with the numbers in its text: equal for runs that do the same with numbers and with arrays of them."""
+    return [
+        (node.op, *[number_of(value) for value in node.inputs])
+        for node in traced.nodes
+        if node.op not in (expand_row, convert_row, identity)
+    ]
 
 
 def element_types(stacked: Sequence[Value]) -> list[Aval]:

@@ -81,7 +81,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def integer_of(given: Any, caller: str, argument: str, least: int, remedy: str) -> int:
-    """Return an integer argument that is part of the program.
+    """Return an integer argument that is part of the program; one that a compiled function is given is guarded.
 
     Raises
     ------
@@ -90,12 +90,13 @@ def integer_of(given: Any, caller: str, argument: str, least: int, remedy: str) 
     ArgumentError
         If it is less than `least`.
     """
-    if isinstance(given, bool | np.bool_ | Handle) or not _is_index(given):
-        got = (
-            f"an array {type_of(given.value)}"
-            if isinstance(given, Handle)
-            else f"{given!r} of type {type(given).__name__}"
-        )
+    if isinstance(given, Handle):
+        whole = not given.ndim and given.dtype.kind in "iu"
+        got = f"an array {type_of(given.value)}"
+    else:
+        whole = not isinstance(given, bool | np.bool_) and _is_index(given)
+        got = f"{given!r} of type {type(given).__name__}"
+    if not whole:
         raise DtypeError(f"{caller}: {argument} must be an int, got {got}", where=here.site, remedy=remedy)
     number = operator.index(given)
     if number < least:
@@ -136,7 +137,7 @@ def policy_of(given: Any, caller: str) -> Policy:
     """
     remedy = 'checkpoint="all", "sqrt", an int k for every k-th, or ("treeverse", n) for n at a time'
     if given is None or (isinstance(given, str) and given in ("all", "sqrt")):
-        return "sqrt" if given == "sqrt" else None
+        return given
     if isinstance(given, tuple | list) and len(given) == 2 and given[0] == "treeverse":
         return (
             "treeverse",

@@ -15,7 +15,6 @@ from ...kinds.elementwise import UFUNCS, Elementwise
 from ...kinds.operands import broadcast_to
 from ...ops.cast import convert
 from ...ops.indexing import gather_row, update_row
-from ...ops.shape import slice_row
 from ..control import scan
 from .recording import MOVING, Recording
 from .rows import (
