@@ -20,7 +20,7 @@ class Step(NamedTuple):
     op : Op
         What it applies.
     pick : callable or None
-        Takes the list of all values so far to the tuple of the node's inputs; None if these are all values so far.
+        Takes the list of all values so far to the tuple of the node's inputs; None if these are the recipe's own.
     params : dict
         Its parameters.
     types : tuple of Aval
@@ -73,7 +73,7 @@ class Recipe:
         values = [*inputs, *self._literals]
         site = here.site
         for op, pick, params, types, avals in self._steps:
-            operands = tuple(values) if pick is None else pick(values)
+            operands = tuple(inputs) if pick is None else pick(values)
             if len(avals) == 1:
                 values.append(single(op, operands, params, site, types, avals[0]))
             else:
@@ -105,7 +105,7 @@ def recipe_of(inputs: Sequence[Value], results: Sequence[Value]) -> Recipe | Non
         dict.fromkeys(
             value
             for value in (*[value for node in nodes for value in node.inputs], *results)
-            if isinstance(value, Literal)
+            if isinstance(value, Literal) and value not in inputs
         )
     )
     numbers = {value: place for place, value in enumerate((*inputs, *literals))}
@@ -113,9 +113,8 @@ def recipe_of(inputs: Sequence[Value], results: Sequence[Value]) -> Recipe | Non
     for node in nodes:
         outs = node.outs
         places = [numbers[value] for value in node.inputs]
-        pick = (
-            None if not steps and places == list(range(len(numbers))) and len(outs) == 1 else _picker(places)
-        )
+        direct = not steps and not literals and places == list(range(len(inputs))) and len(outs) == 1
+        pick = None if direct else _picker(places)
         types = node.op.infer([value.aval for value in node.inputs], node.params)
         steps.append(Step(node.op, pick, node.params, types, tuple([out.aval for out in outs])))
         for out in outs:
