@@ -92,9 +92,8 @@ def main() -> None:
                 sys.exit(f"The results differ from those expected by more than {TOLERANCE:.0e}.")
     begin = time.perf_counter()
     losses = train(weights, state, text, options.steps)
-    print(
-        f"{options.steps} steps in {time.perf_counter() - begin:.2f} s: loss {losses[0]:.4f} -> {losses[-1]:.4f}"
-    )
+    seconds = time.perf_counter() - begin
+    print(f"{options.steps} steps in {seconds:.2f} s: loss {losses[0]:.4f} -> {losses[-1]:.4f}")
 
 
 if __name__ == "__main__":

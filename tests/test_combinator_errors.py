@@ -13,8 +13,10 @@ from ways import expect
 import gradtape as gt
 from gradtape.errors import (
     ArgumentError,
+    ArraySubclassError,
     ConcretizationError,
     DtypeError,
+    InPlaceError,
     LeakedValueError,
     ShapeError,
     StructureError,
@@ -567,6 +569,54 @@ def test_values_that_leave_a_body_by_a_side_way(loop: Function, described: str, 
         return x + kept[0]
 
     expect(LeakedValueError, lambda: function(1.0), described)
+
+
+BUFFER = gt.constant(np.zeros(4))
+
+
+@pytest.mark.parametrize("where", ["module", "closure"])
+def test_a_body_does_not_write_to_arrays_from_outside(where: str) -> None:
+    buffer = gt.constant(np.zeros(4))
+
+    def global_one(i: Any, c: Any) -> Any:
+        BUFFER[0] = c
+        return c + 1
+
+    def local_one(i: Any, c: Any) -> Any:
+        buffer[1:] += 1
+        return c + buffer[1]
+
+    body, name = (global_one, "BUFFER") if where == "module" else (local_one, "buffer")
+    expect(
+        InPlaceError,
+        lambda: gt.fori_loop(0, 3, body, 0.0),
+        f"the body {body.__name__!r} of gt.fori_loop writes to {name!r}, an array from outside",
+        line_of(body, f"def {body.__name__}"),
+        "let the array be one of its arguments",
+    )
+    assert not BUFFER.numpy().any()
+    assert not buffer.numpy().any()
+    assert gt.fori_loop(0, 3, lambda i, c: c + buffer[0], 1.0) == 1
+
+
+def test_numbers_that_do_not_fit() -> None:
+    with pytest.raises(OverflowError, match="300 out of bounds for int8"):
+        gt.scan(lambda c, x: (c + x, None), 300, np.arange(3, dtype=np.int8))
+
+
+def test_arrays_that_nobody_follows() -> None:
+    masked, objects = np.ma.masked_array([1.0]), np.array([1, None])
+    expect(ArraySubclassError, lambda: gt.scan(same, {"m": masked}, XS), "init['m'] is a MaskedArray")
+    expect(DtypeError, lambda: gt.map(lambda x: x, (XS, objects)), "xs[1] has dtype object")
+    expect(
+        DtypeError, lambda: gt.cond(True, lambda x: x, lambda x: x, objects), "operands[0] has dtype object"
+    )
+    expect(
+        ShapeError,
+        lambda: gt.scan(same, 0.0, range(3)),
+        "xs is a range, which has no first axis",
+        "np.arange(n)",
+    )
 
 
 def test_values_that_leak_into_a_loop_around() -> None:

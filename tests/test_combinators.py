@@ -324,6 +324,17 @@ def test_recursion_while_tracing() -> None:
         np.testing.assert_allclose(gt.jit(lambda x: power(x, 4))(x), plain(x, 4))
 
 
+def test_results_that_do_not_depend_on_the_turn() -> None:
+    ones = np.ones(2)
+    last, left = gt.scan(lambda c, x: (ones, (c, ones * 2, 3)), np.zeros(2), COLUMN[:2])
+    assert last.tolist() == [1, 1]
+    assert [part.tolist() for part in left] == [[[0, 0], [1, 1]], [[2, 2], [2, 2]], [3, 3]]
+    assert gt.map(lambda x: None, ROWS) is None
+    assert gt.scan(lambda c, x: (None, None), None, ROWS) == (None, None)
+    assert gt.while_loop(lambda: False, lambda: (), ()) == ()
+    assert gt.cond(True, lambda: None, lambda: None) is None
+
+
 def test_in_place_code_in_a_body_writes_to_copies() -> None:
     start, rows = np.zeros(3), ROWS.copy()
 

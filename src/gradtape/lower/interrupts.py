@@ -14,7 +14,7 @@ import time
 from typing import Final
 
 from .host import has_symbol
-from .permanent import load_permanently
+from .resident import load_resident
 
 POLL: Final = "gradtape.poll"
 """The symbol of the routine ``int32_t (void)``: not zero if a handler has raised an exception."""
@@ -139,7 +139,7 @@ def _routines() -> dict[str, int]:
     python = {
         name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in _PYTHON
     }
-    found = load_permanently(text + _POLL, ("poll", "raise", "main"), POLL, imported=python)
+    found = load_resident(text + _POLL, POLL, ("poll", "raise", "main"), python)
     main = ctypes.c_int64.from_address(found["main"])
 
     def know_main() -> None:
@@ -148,7 +148,7 @@ def _routines() -> dict[str, int]:
     know_main()
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=know_main)
-    return {name: found[name] for name in ("poll", "raise")}
+    return dict(found)
 
 
 def poll_address() -> int:

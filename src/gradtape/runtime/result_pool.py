@@ -13,6 +13,7 @@ import functools
 import os
 import sys
 from collections.abc import Sequence
+from math import prod
 from typing import Any, Final
 
 import numpy as np
@@ -20,7 +21,7 @@ import numpy.typing as npt
 
 from ..config import config, on_change
 from ..lower.host import has_symbol
-from ..lower.permanent import load_permanently
+from ..lower.resident import load_resident
 from .capi import numpy_function
 from .signature import ArraySpec
 
@@ -308,7 +309,7 @@ class _Pool:
         }.items():
             text = text.replace(word, number)
         # Nothing in it is hot, and optimising takes 10 ms.
-        found = load_permanently(text, ("handler", "limit", "kept", "trim"), "gradtape.results", effort=0)
+        found = load_resident(text, "gradtape.results", ("handler", "limit", "kept", "trim"), effort=0)
         make = ctypes.pythonapi.PyCapsule_New
         make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
         self.handler = make(found["handler"], _CAPSULE, None)
@@ -358,7 +359,8 @@ def empty_results(specs: Sequence[tuple[tuple[int, ...], np.dtype[Any]]]) -> lis
     >>> large.flags.owndata, large.shape
     (True, (65536,))
     """
-    if not any(dtype.itemsize * int(np.prod(shape)) >= LARGE for shape, dtype in specs) or not _available():
+    small = [prod(shape, start=dtype.itemsize) < LARGE for shape, dtype in specs]
+    if all(small) or not _available():
         return [np.empty(shape, dtype) for shape, dtype in specs]
     pool = _pool()
     former = pool.set_handler(pool.handler)

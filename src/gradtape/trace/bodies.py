@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ..errors import ArgumentError, ConcretizationError, GradtapeError, TapeError
+from ..errors import ArgumentError, ConcretizationError, GradtapeError, InPlaceError, TapeError
 from ..ir.body import Body
 from ..ir.builder import emit_all, here
 from ..ir.graph import Graph, Literal, Node, Site, Value, extract
@@ -14,6 +15,7 @@ from ..ir.types import aval
 from ..trees import tree_map
 from .contexts import Scope, inside
 from .guards import Abstract, InBody
+from .handle import Handle
 from .sites import without_internals
 from .state import any_alive, made_in
 from .variable import Variable
@@ -36,7 +38,12 @@ class Tracing:
             run.finish()
 
     def run(
-        self, function: Callable[..., Any], site: Any, mark: Abstract, starts: Sequence[Value], *args: Any
+        self,
+        function: Callable[..., Any],
+        written: Callable[..., Any],
+        mark: Abstract,
+        starts: Sequence[Value],
+        *args: Any,
     ) -> Traced:
         """Trace a call of a function.
 
@@ -44,8 +51,8 @@ class Tracing:
         ----------
         function : callable
             What to call.
-        site : object
-            Where the user wrote it, for errors.
+        written : callable
+            What the user wrote of it, for errors.
         mark : Abstract
             Follows what depends on `starts`.
         starts : sequence of Value
@@ -57,10 +64,22 @@ class Tracing:
         ------
         ArgumentError
             If it makes variables and keeps them.
+        InPlaceError
+            If it writes to an array from outside.
         """
-        traced = Traced(function, site, mark, starts)
+        traced = Traced(function, beginning(written), mark, starts)
         self._runs.append(traced)
+        outside = [(name, array, array.value) for name, array in _arrays_named_in(written)]
         traced.run(*args)
+        for name, array, before in outside:
+            if array.value is not before:
+                array.rebind(before)
+                raise InPlaceError(
+                    f"{mark.described} writes to {name!r}, an array from outside",
+                    where=traced.site,
+                    why=mark.why,
+                    remedy="let the array be one of its arguments, write to that, and return it",
+                )
         return traced
 
 
@@ -194,6 +213,23 @@ class Traced:
         nodes = [_moved(node, becomes) for node in self.nodes]
         ends = [self._assigned.get(end, begins[end]) if isinstance(end, Variable) else end for end in outputs]
         return Body(own, nodes, [becomes.get(end, end) for end in ends], name)
+
+
+def _arrays_named_in(function: Callable[..., Any]) -> list[tuple[str, Handle]]:
+    """Return the arrays that a function names and that are not its own; variables have contents of their own in a body."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return []
+    named = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
+    found: dict[str, Any] = {name: function.__globals__.get(name) for name in code.co_names}
+    for name, cell in named.items():
+        with contextlib.suppress(ValueError):  # a name that has no value yet
+            found[name] = cell.cell_contents
+    return [
+        (name, thing)
+        for name, thing in found.items()
+        if isinstance(thing, Handle) and not isinstance(thing, Variable)
+    ]
 
 
 def _line_in(error: Exception) -> Site | None:

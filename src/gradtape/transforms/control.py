@@ -134,6 +134,9 @@ class Scan(Loop):
         params = {**draft.params, "reverse": not draft.params["reverse"]}
         return Draft(self, params, draft.index)
 
+    def helpers(self) -> tuple[Loop, Loop]:
+        return while_loop, repeat
+
     def arranged(
         self, carries: Sequence[Value | None], left: Sequence[Value | None], count: Value | None = None
     ) -> tuple[Value | None, ...]:
@@ -219,6 +222,9 @@ class While(Loop):
     def turned(self, draft: Draft, count: Value | None) -> Draft:
         return Draft(repeat, {"reverse": True}, draft.index, count=count)
 
+    def helpers(self) -> tuple[Loop, Loop]:
+        return while_loop, repeat
+
     def arranged(
         self, carries: Sequence[Value | None], left: Sequence[Value | None], count: Value | None = None
     ) -> tuple[Value | None, ...]:
@@ -299,6 +305,9 @@ class Repeat(Loop):
 
     def turned(self, draft: Draft, count: Value | None) -> Draft:
         return Draft(self, {"reverse": not draft.params["reverse"]}, draft.index, count=draft.count)
+
+    def helpers(self) -> tuple[Loop, Loop]:
+        return while_loop, repeat
 
     def arranged(
         self, carries: Sequence[Value | None], left: Sequence[Value | None], count: Value | None = None

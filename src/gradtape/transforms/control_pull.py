@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from ..ir.graph import OPERATORS, Literal, Node, Value, extract
 from ..ir.types import carries_derivatives
 from .checkpointing import ENTRIES, chunk_of, in_chunks
-from .draft import Carry, Draft, Given, Loop, nothing, stand_in
+from .draft import Carry, Draft, Given, Loop, nothing, stand_in, substituted
 from .hoist import hoisted
 from .late_sums import LateSums
 from .residuals import kept
 from .running_sums import continued
-from .vjp import depending_on, sweep_back
+from .shifts import depending_on
+from .treeverse import Treeverse
+from .vjp import sweep_back
 
 Some = Sequence[Value | None]
 
@@ -47,21 +49,46 @@ def pull_loop(op: Loop, node: Node, cotangents: Some, wanted: Sequence[bool]) ->
         return _pulled_through(op.outs(in_chunks(draft, chunk)), node, cotangents, wanted)
     carries, left, _ = op.parted(cotangents, len(draft.carries))
     turn = _turn_back(draft, carries, left, wanted)
-    stacks, count = _kept_forward(op, node, draft, turn)
-    back = op.turned(draft, count)
-    back.consts = list(draft.consts)
-    back.elements = [*draft.elements, *stacks]
+    more: list[Carry] = []
+    if isinstance(draft.params.get("policy"), tuple):
+        back, more = _run_again(op, draft, turn)
+    else:
+        stacks, count = _kept_forward(op, node, draft, turn)
+        back = op.turned(draft, count)
+        back.consts = list(draft.consts)
+        back.elements = [*draft.elements, *stacks]
     for place, seed in turn.left.items():
         cotangent = left[place]
         assert cotangent is not None
         back.elements.append(Given(cotangent, seed))
-    return _emitted_back(draft, turn, back, carries, wanted)
+    return _emitted_back(draft, turn, back, more, carries, wanted)
+
+
+def _run_again(op: Loop, draft: Draft, turn: _Turn) -> tuple[Draft, list[Carry]]:
+    """Return the loop backward of which each turn knows what it begins with by running forward, and what it carries for that."""
+    back = op.turned(draft, None)
+    back.consts = list(draft.consts)
+    _, count = draft.params["policy"]
+    # Bounds of a few turns are as good as none.
+    runs = Treeverse(draft, back, min(max(count, 1), max(draft.params["length"], 1)), *op.helpers())
+    back.elements = list(draft.elements)
+    changed = substituted(list(turn.pulled.values()), runs.entries)
+    turn.pulled = dict(zip(turn.pulled, changed, strict=True))
+    return back, runs.carries
 
 
 def _emitted_back(
-    draft: Draft, turn: _Turn, back: Draft, carries: Some, wanted: Sequence[bool]
+    draft: Draft,
+    turn: _Turn,
+    back: Draft,
+    more: Sequence[Carry],
+    carries: Some,
+    wanted: Sequence[bool],
 ) -> list[Value | None]:
-    """Append the loop backward, which reads all that it needs, and return what it comes to for each operand of the node."""
+    """Append the loop backward, which reads all that it needs, and return what it comes to for each operand of the node.
+
+    It carries `more` as well.
+    """
     starts: list[Value] = []
     for carry, cotangent in zip(draft.carries, carries, strict=True):
         seed = turn.carries.get(carry.inside)
@@ -76,8 +103,11 @@ def _emitted_back(
     late = _sum_consts(draft, turn, back, starts)
     if not back.carries and not back.left:
         return [None] * len(wanted)
+    back.carries += more
     outcome = back.emit()
-    found = dict(zip((*starts, *singles), (*outcome.carries, *outcome.left[:count]), strict=True))
+    found = dict(
+        zip((*starts, *singles), (*outcome.carries[: len(starts)], *outcome.left[:count]), strict=True)
+    )
     if late is not None:
         for const, total in late.totals(outcome.left).items():
             found[const] = OPERATORS["add"](found[const], total) if const in found else total

@@ -168,6 +168,10 @@ class Loop(Structured):
     def turned(self, draft: Draft, count: Value | None) -> Draft:
         """Return the draft of an empty loop that makes the same turns in the opposite order; `count` is their number if it is a result."""
 
+    @abstractmethod
+    def helpers(self) -> tuple[Loop, Loop]:
+        """Return the ops of a loop of unknown length, and of one whose length is an operand."""
+
     def outs(self, outcome: Outcome) -> list[Value]:
         """Return the outputs in the order of a node's."""
         arranged = self.arranged(outcome.carries, outcome.left, outcome.turns)
@@ -220,11 +224,12 @@ def emitted(outputs: Sequence[Value], becomes: dict[Value, Value]) -> list[Value
     nodes, _ = extract(outputs, becomes)
     known = dict(becomes)
     for node in nodes:
-        inputs = [known.get(value, value) for value in node.inputs]
-        with at(node.site):
-            outs = emit_all(node.op, inputs, **node.params)
-        for out, made in zip(node.outs, outs, strict=True):
-            known.setdefault(out, made)
+        inputs = tuple([known.get(value, value) for value in node.inputs])
+        if inputs != node.inputs:
+            with at(node.site):
+                outs = emit_all(node.op, inputs, **node.params)
+            for out, made in zip(node.outs, outs, strict=True):
+                known.setdefault(out, made)
     return [known.get(output, output) for output in outputs]
 
 

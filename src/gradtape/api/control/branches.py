@@ -13,7 +13,7 @@ from ...ir.graph import Value
 from ...ir.types import INT64, Aval, aval
 from ...kinds.operands import as_value
 from ...ops.cast import convert
-from ...trace.bodies import Traced, Tracing, beginning
+from ...trace.bodies import Traced, Tracing
 from ...trace.guards import Alternative
 from ...trace.handle import Handle
 from ...trace.sites import user_site
@@ -176,7 +176,7 @@ class _Branches:
             for f, role in zip(functions, roles, strict=True)
         ]
         self._names = [f"{role} {described(f)}" for f, role in zip(functions, roles, strict=True)]
-        self._sites = [beginning(f) for f in functions]
+        self._written = functions
         self._operands = Nest(operands, "operands")
         self._caller = caller
 
@@ -185,8 +185,8 @@ class _Branches:
         site = here.site
         with Tracing() as tracing:
             runs = [
-                self._trace(tracing, function, name, site)
-                for function, name, site in zip(self._functions, self._names, self._sites, strict=True)
+                self._trace(tracing, function, name, written)
+                for function, name, written in zip(self._functions, self._names, self._written, strict=True)
             ]
             spec = self._common_spec(runs)
             results = self._common_types(runs)
@@ -214,10 +214,10 @@ class _Branches:
         recorded = self._operands.recorded or isinstance(given, Handle)
         return self._filled(runs[0].result, spec, handed_back(outs[:count], recorded))
 
-    def _trace(self, tracing: Tracing, function: Callable[..., Any], name: str, site: Any) -> Traced:
+    def _trace(self, tracing: Tracing, function: Callable[..., Any], name: str, written: Any) -> Traced:
         mark = Alternative(f"{name} of gt.{self._caller}")
         starts = placeholders([value.aval for value in self._operands.values], mark)
-        return tracing.run(function, site, mark, starts, *self._operands.with_arrays(starts))
+        return tracing.run(function, written, mark, starts, *self._operands.with_arrays(starts))
 
     def _common_spec(self, runs: Sequence[Traced]) -> TreeSpec:
         """Return the containers that all return, with the same leaves that are part of the program."""

@@ -15,6 +15,7 @@ from ...kinds.operands import broadcast_to
 from ...ops.cast import convert, convert_row, identity
 from ...ops.shape import expand_row
 from ...trace.bodies import Traced
+from ...trace.handle import Handle
 from .nests import Nest, is_weak, type_of
 
 RANKS: Final = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
@@ -123,11 +124,9 @@ class Carried:
     def _changes(self, traced: Traced, position: int, value: Value) -> DtypeError | ShapeError:
         place, own = self.start.places()[position], self.types[position]
         where = traced.line_of(value)
-        began = (
-            f"the Python number {self.start.leaves[self.start.positions[position]]!r}"
-            if self._numbers[position]
-            else type_of(own)
-        )
+        leaf = self.start.leaves[self.start.positions[position]]
+        number = "a Python number" if isinstance(leaf, Handle) else f"the Python number {leaf!r}"
+        began = number if self._numbers[position] else type_of(own)
         what = f"{self.caller}: {place} starts as {began}, and the body returns {type_of(value)} for it"
         why = "what a loop carries has the same shape and dtype in each turn"
         if own.shape != value.shape:
@@ -148,6 +147,8 @@ def _wider(one: Aval, other: Aval) -> bool:
 
 
 def _promoted(value: Value, type_: Aval) -> Value:
+    if value.aval.weak and value.data is not None and value.dtype.kind == "i" and type_.dtype.kind in "iu":
+        np.array(value.data.item(), type_.dtype)  # raises OverflowError as NumPy does
     if value.dtype != type_.dtype or (value.aval.weak and not type_.weak):
         value = convert(value, type_.dtype)
     return value if value.shape == type_.shape else broadcast_to(value, type_.shape)

@@ -221,6 +221,7 @@ class _While:
     ) -> None:
         self._condition, self._turn, self._start, self._limit = condition, turn, start, limit
         self._names = tuple(described(function) for function in written)
+        self._written = written
         self._sites = tuple(beginning(function) for function in written)
         self._counted = counted
         self._caller = "fori_loop" if counted else "while_loop"
@@ -282,7 +283,7 @@ class _While:
         carries = placeholders(types, mark)
         carry = self._start.with_arrays(carries)
         given = (number, carry) if self._counted else (carry,)
-        return tracing.run(function, self._sites[role], mark, [number, *carries], *given)
+        return tracing.run(function, self._written[role], mark, [number, *carries], *given)
 
     def _carries(self, traced: Traced) -> list[Value]:
         what = f"{self._caller}: what {self._names[1]} returned"

@@ -167,7 +167,7 @@ class Loop:
         pair: bool,
     ) -> None:
         self.turn, self.start, self.elements, self.caller, self._pair = turn, start, elements, caller, pair
-        self.name, self.site = described(written), beginning(written)
+        self.name, self.site, self._written = described(written), beginning(written), written
         self.carried = Carried(start, caller)
         self._ys: Any = None
 
@@ -206,7 +206,7 @@ class Loop:
         elements = placeholders(element_types(self.elements.values), mark)
         carry = self.start.with_arrays(carries)
         given = (carry, self.elements.with_arrays(elements)) if self._pair else (turn, carry)
-        return tracing.run(self.turn, self.site, mark, [turn, *carries, *elements], *given)
+        return tracing.run(self.turn, self._written, mark, [turn, *carries, *elements], *given)
 
     def _carries(self, traced: Traced) -> list[Value]:
         """Return what a run of the body carries on."""
@@ -254,7 +254,7 @@ def _length(elements: Nest, length: Any, caller: str = "scan") -> int:
         raise ShapeError(
             f"{caller}: {elements.place(position)} is {kind_of(leaf)}, which has no first axis",
             where=here.site,
-            remedy="let f read it from outside",
+            remedy="np.arange(n) for a range, np.array(xs) for numbers; what is no array f can read from outside",
         )
     extents: dict[str, int] = {}
     for place, value in zip(elements.places(), elements.values, strict=True):
