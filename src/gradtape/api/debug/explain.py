@@ -211,7 +211,9 @@ def _explain_cut(cuts: list[Cut], log: Log) -> Explanation:
         return Explanation("not differentiable", text + more, site, name, remedy)
     if isinstance(node.op, Structured):
         text = f"no derivative leads through {name} from there to this result"
-        remedy = "look at what it is used for there: a condition, an index, the number of turns, or another result"
+        remedy = (
+            "look at what it is used for there: a condition, an index, the number of turns, or another result"
+        )
         return Explanation("not differentiable", text + more, site, name, remedy)
     return Explanation(
         "not differentiable",
