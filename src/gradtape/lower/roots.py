@@ -236,11 +236,12 @@ def check_dtype(value: Value, node: Node | None = None) -> None:
 
 
 def base_of_view(value: Value) -> Value:
-    """Return what a value is a reshaped view of."""
+    """Return the array that a value is a reshaped view of; a number may stand in a register, of which there is no view."""
     while (
         value.node is not None
         and value.node.op.name == "reshape"
         and not isinstance(value.node.inputs[0], Literal)
+        and value.node.inputs[0].shape != ()
     ):
         value = value.node.inputs[0]
     return value
