@@ -28,6 +28,7 @@ from .signature import ArraySpec, Signature
 __all__ = ["NativeFunction", "add_entry", "arena_bytes", "bind", "load", "trim"]
 
 _DRAIN = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
+_FREE = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(("PyMem_RawFree", ctypes.pythonapi))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,6 +44,12 @@ class _Resources:
     def drop_workspace(self) -> None:
         if self.drain is not None:
             self.drain(ctypes.addressof(self.words))
+
+    def free_workspace(self) -> None:
+        """Do the same where no call can come any more: the cycle collector may have unmapped the machine code by now."""
+        block = self.words[WORKSPACE_WORD]
+        self.words[WORKSPACE_WORD] = None
+        _FREE(block)
 
 
 _lock = threading.Lock()
@@ -117,7 +124,7 @@ class _PythonNative(NativeHead):
         if self._resources.words[ACTIVE_WORD]:
             _undead.append(self._resources)
         else:
-            self._resources.drop_workspace()
+            self._resources.free_workspace()
 
 
 if TYPE_CHECKING:
@@ -231,7 +238,7 @@ def _bury() -> None:
         if resources.words[ACTIVE_WORD]:
             _undead.append(resources)
         else:
-            resources.drop_workspace()
+            resources.free_workspace()
 
 
 def arena_bytes() -> int:
