@@ -107,6 +107,7 @@ class _Loop:
     after: list[Carry]
     elements: Sequence[Value]
     left: Sequence[Root]
+    fills: Sequence[Statement]
 
     def frame(self, builder: Builder, turn: Position, buffers: Sequence[Buffer]) -> Frame:
         """Return what a body reads in a turn."""
@@ -170,6 +171,7 @@ def _loop(
     carried = {1 + consts + k: place for place, k in enumerate(live) if body.outputs[place].shape != ()}
     lowered = lower_body(builder, body, carried)
     initial = inputs[consts : consts + count]
+    before = len(builder.scopes[-1].statements)
     carries = [
         begin_carry(builder, result, value, 1 + consts + k in lowered.in_place, odd)
         if k in live
@@ -177,7 +179,8 @@ def _loop(
         for k, (result, value) in enumerate(zip(root.results, initial, strict=False))
     ]
     after = [carries[k] for k in live]
-    return _Loop(lowered, inputs[:consts], carries, after, inputs[consts + count :], read)
+    fills = builder.scopes[-1].statements[before:]
+    return _Loop(lowered, inputs[:consts], carries, after, inputs[consts + count :], read, fills)
 
 
 def _idle_carries(body: Graph, root: Root, consts: int, count: int) -> set[int]:
@@ -226,7 +229,7 @@ def _scan(builder: Builder, root: Root) -> None:
         var = Var(builder.fresh("i_"), 0, length - 1)
         turn = length - 1 - affine(var) if root.node.params["reverse"] else affine(var)
         statements = [*head_of_turn(builder, loop.carries), *loop.turn(builder, turn)[0]]
-        for statement in by_strips(builder, Turns(var, statements, None, loop.pairs())):
+        for statement in by_strips(builder, Turns(var, statements, None, loop.pairs()), loop.fills):
             builder.emit(statement)
     _describe(builder, root, f"{length} turns", loop)
     finish_carries(builder, loop.carries)
@@ -251,7 +254,7 @@ def _emit_turns(builder: Builder, loop: _Loop, count: Register, reverse: bool) -
     if reverse:
         turn = affine(Var(count.name, 0, FOREVER)) - 1 - turn
     statements = [*head_of_turn(builder, loop.carries), *loop.turn(builder, turn)[0]]
-    for statement in by_strips(builder, Turns(var, statements, count, loop.pairs())):
+    for statement in by_strips(builder, Turns(var, statements, count, loop.pairs()), loop.fills):
         builder.emit(statement)
     finish_carries(builder, loop.carries)
 
