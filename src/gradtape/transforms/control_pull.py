@@ -11,6 +11,7 @@ from .checkpointing import ENTRIES, chunk_of, in_chunks
 from .draft import Carry, Draft, Given, Loop, nothing, stand_in, substituted
 from .hoist import hoisted
 from .late_sums import LateSums
+from .lift import lifted
 from .residuals import kept
 from .running_sums import continued
 from .shifts import depending_on
@@ -41,7 +42,7 @@ class _Turn:
 def pull_loop(op: Loop, node: Node, cotangents: Some, wanted: Sequence[bool]) -> list[Value | None]:
     """Return the cotangents of a loop's operands."""
     draft = op.opened(node)
-    better = hoisted(draft)
+    better = hoisted(draft) or lifted(draft)
     if better is not None:
         return _pulled_through(op.outs(better.emit()), node, cotangents, wanted)
     chunk = chunk_of(draft.params.get("length", 0), draft.params.get("policy"))
