@@ -511,3 +511,20 @@ def test_work_that_comes_again_is_not_described_again():
         count = calls_of(first.numpy, clear=False)
         assert second.value.data is not None
     assert count <= 66
+
+
+def test_what_is_given_by_name_is_not_what_is_given_by_position():
+    x = gt.constant(np.arange(6.0).reshape(2, 3))
+    for _ in range(3):
+        assert np.sum(x, 1).shape == (2,)
+        assert np.sum(x, axis=0).shape == (3,)
+        assert np.reshape(x, (3, 2)).shape == np.reshape(x, shape=(3, 2)).shape == (3, 2)
+        assert np.reshape(x, (3, 2), "F").value.node is not None
+        assert (
+            np.reshape(x, (3, 2), order="F").numpy().tolist() == np.reshape(x.numpy(), (3, 2), "F").tolist()
+        )
+        assert np.transpose(x, None).shape == x.T.shape == (3, 2)
+        with pytest.raises(TypeError):
+            x.reshape(2.0, 3)
+        with pytest.raises(TypeError):
+            np.sum(x, "axis", 1)
