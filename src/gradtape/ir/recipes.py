@@ -55,7 +55,8 @@ class Recipe:
         self._literals = tuple(literals)
         self._steps = tuple(steps)
         self._places = tuple(places)
-        self._only = steps[0] if len(steps) == 1 and steps[0].pick is None else None
+        alone = len(steps) == 1 and steps[0].pick is None and not literals
+        self._only = steps[0] if alone else None
 
     def __call__(self, *inputs: Value) -> Value:
         """Return the only result, computed from these inputs."""
