@@ -97,6 +97,7 @@ class Root:
     main: Root | None = None
     results: tuple[Root, ...] = ()
     following: Buffer | None = None
+    function: str = ""
     """Attributes below `level_of` are filled in by the stages: exploring, placing, storing."""
 
     @property

@@ -87,7 +87,7 @@ def schedule(
         explorer = Explorer(by_value, costs)
         for root in roots:
             explorer.explore(root)
-        placement = Placement()
+        placement = Placement(readers_of(roots))
         for root in small_first(roots):
             placement.place(root)
         more = _computed_twice(roots, costs, uses, by_value) if turn < ROUNDS - 1 else set()
