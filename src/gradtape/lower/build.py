@@ -92,7 +92,8 @@ class Builder(ElementBuilder):
     def _piece(self, loop: Loop, level: int, low: int, high: int) -> None:
         running = [root for root in loop.roots if low < root.axes[level].extent]
         for root in running:
-            if root.trailing_reduced() == level and root.first_reduced() < level and low == 0:
+            partial = root.first_reduced() < level == root.trailing_reduced() and low == 0
+            if partial and root.kind != "blas":
                 self._begin_partial(root)
         if high - low == 1:
             for root in loop.roots:
@@ -264,7 +265,7 @@ class Builder(ElementBuilder):
         self.current = before
 
     def _call(self, root: Root, values: Where) -> None:
-        emit_call(self, root)
+        emit_call(self, root, values)
 
     # Accumulators
 
@@ -278,6 +279,8 @@ class Builder(ElementBuilder):
             self.emit(Declare(best, least))
             self.emit(Declare(place, const(0, INT64)))
             self.accumulators[root] = (best, place)
+        elif root.kind == "blas":
+            self._clear(root, level)
         elif root.kind in ("reduce", "contract"):
             start = identity(monoid(root), root.value.dtype)
             if (
@@ -304,6 +307,21 @@ class Builder(ElementBuilder):
                     self.emit(Store(storage, self.address(root, tuple(index)), start))
 
                 self._over(tuple(axis.extent for axis in kept), store)
+
+    def _clear(self, root: Root, level: int) -> None:
+        """Set to zero what products in the loops from `level` on add to."""
+        assert root.storage is not None
+        storage = root.storage
+        outside = {axis.position for axis in root.axes[:level]}
+        index = list(root.result_index(tuple(self.values[root])))
+        inside = [k for k in range(root.value.ndim) if k not in outside]
+
+        def store(inner: Where) -> None:
+            for k, position in zip(inside, inner, strict=True):
+                index[k] = position
+            self.emit(Store(storage, self.address(root, tuple(index)), const(0, root.value.dtype)))
+
+        self._over(tuple(root.shape[k] for k in inside), store)
 
     def _begin_partial(self, root: Root) -> None:
         register = Register(self.fresh("a"), root.value.dtype)

@@ -92,6 +92,7 @@ class Root:
     target: tuple[Position, ...] = ()
     base_index: tuple[Position, ...] = ()
     letters: dict[int, int] = field(default_factory=dict)
+    prepares: bool = False
     """Attributes below `level_of` are filled in by the stages: exploring, placing, storing."""
 
     @property

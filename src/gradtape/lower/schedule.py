@@ -13,12 +13,12 @@ from ..kinds.contract import Contract
 from ..kinds.elementwise import Elementwise
 from ..loops.affine import Affine, Position
 from ..loops.ir import Buffer
-from .calls import is_call, prepare_call
+from .calls import call_root, is_call, prepare_call, transposed_leaves
 from .costs import REPEATED, STORED
 from .explore import Explorer
 from .placement import Block, Placement
 from .roots import Root, base_of_view, check_dtype, count_uses, parallel_axes, root_for
-from .storage import assign_storage, choose_in_place, readers_of, share_outputs
+from .storage import assign_storage, choose_in_place, share_outputs
 
 DEPTH: Final = 40
 """Elementwise nodes in a chain after which one becomes a root, so that the walks need not recurse deeper."""
@@ -111,18 +111,19 @@ def create_roots(
     roots: list[Root] = []
     by_value: dict[Value, Root] = {}
     depth: dict[Value, int] = {}
-    operands_of_calls = prepare_call(graph) | _packed_operands(graph)
+    operands_of_calls = prepare_call(graph) | _packed_operands(graph) | transposed_leaves(graph)
     for node in graph.nodes:
         root = root_for(node)
         out = node.outs[0]
         if root is not None and is_call(node):
-            root = Root(out, "sort" if root.kind == "sort" else "blas", (), (), node)
+            root = call_root(node)
         if root is None:
             deep = 1 + max([depth.get(value, 0) for value in node.inputs], default=0)
             depth[out] = deep
             wanted = out in claimed or out in stored or out in operands_of_calls
             if wanted or (deep > DEPTH and isinstance(node.op, Elementwise)):
                 root = Root(out, "each", parallel_axes(out.shape), (), node)
+                root.prepares = out in operands_of_calls and out not in claimed
                 depth[out] = 0
         if root is not None:
             _enter(root, roots, by_value)
@@ -140,24 +141,49 @@ def create_roots(
 
 
 def small_first(roots: Sequence[Root]) -> list[Root]:
-    """Return a topological order in which what takes few turns comes as early as it can.
+    """Return a topological order in which what takes few turns comes as early as it can, and what is made for
+    a call just before it.
 
     Then what large loops need from small ones is there when the first large loop is placed, and the others
     can share it.
     """
-    waiting = {root: len(root.reads) for root in roots}
-    readers = readers_of(roots)
-    ready = [(prod(axis.extent for axis in root.axes), root.order, root) for root in roots if not root.reads]
+    needs = {root: _needs(root) for root in roots if not root.prepares}
+    waiting = {root: len(needed) for root, needed in needs.items()}
+    readers: dict[Root, list[Root]] = {}
+    for root, needed in needs.items():
+        for read in needed:
+            readers.setdefault(read, []).append(root)
+    ready = [(_turns(root), root.order, root) for root, count in waiting.items() if not count]
     heapify(ready)
-    order: list[Root] = []
+    order: dict[Root, None] = {}
     while ready:
         root = heappop(ready)[-1]
-        order.append(root)
+        _prepare(root, order)
+        order[root] = None
         for reader in readers.get(root, ()):
             waiting[reader] -= 1
             if not waiting[reader]:
-                heappush(ready, (prod(axis.extent for axis in reader.axes), reader.order, reader))
-    return order
+                heappush(ready, (_turns(reader), reader.order, reader))
+    return list(order | dict.fromkeys(roots))
+
+
+def _turns(root: Root) -> int:
+    return prod(axis.extent for axis in root.axes)
+
+
+def _needs(root: Root) -> set[Root]:
+    """Return what must be placed before a root, but for what is made for it."""
+    found: set[Root] = set()
+    for read in root.reads:
+        found |= _needs(read) if read.prepares else {read}
+    return found
+
+
+def _prepare(root: Root, order: dict[Root, None]) -> None:
+    for read in root.reads:
+        if read.prepares and read not in order:
+            _prepare(read, order)
+            order[read] = None
 
 
 def _packed_operands(graph: Graph) -> set[Value]:

@@ -114,8 +114,10 @@ def _common_levels(root: Root, readers: Sequence[Root]) -> int | None:
         if root.kind in ("reduce", "contract", "argreduce", "each") and _in_registers(root, reader, levels):
             continue
         common = levels if common is None else min(common, levels)
-    if root.kind in ("scatter", "join", "blas", "sort"):
+    if root.kind in ("scatter", "join", "sort"):
         return 0
+    if root.kind == "blas":
+        return min(root.first_reduced(), root.first_reduced() if common is None else common)
     partly = root.first_reduced() < root.trailing_reduced() and root.kind != "argreduce"
     if partly:
         own = root.first_reduced()

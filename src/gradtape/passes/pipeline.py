@@ -15,8 +15,10 @@ from .expand_bodies import expand_bodies
 from .factors import hoist_factors
 from .fold import fold_numbers
 from .inline_calls import inline_calls
+from .operands import own_operands
 from .product_sums import sum_before_products
 from .rows_first import rows_first
+from .slabs import slab_by_slab
 from .transposes import absorb_transposes, pack_operands
 
 Pass = Callable[[Graph], Graph]
@@ -37,11 +39,13 @@ PASSES: Final[tuple[Pass, ...]] = (
     merge_equal,
     simplify,
     rows_first,
+    slab_by_slab,
     simplify,
     absorb_transposes,
     merge_equal,
     pack_operands,
     merge_equal,
+    own_operands,
     lift_barriers,
     drop_unused,
 )
