@@ -14,6 +14,7 @@ from typing import Final
 
 from .affine import Affine, Atom, Position, Var, affine, substitute
 from .copies import Copier
+from .gathers import copied_in
 from .ir import (
     Assign,
     Buffer,
@@ -58,6 +59,9 @@ def batch_rows(program: Program) -> Program:
         if plan is None:
             body.append(statement)
             continue
+        loop = copied_in(plan.loop, scratch)
+        others = [loop if other is statement else other for other in program.body]
+        plan = _plan(loop, Program(program.name, (), (), (), others)) or plan
         wide = {
             buffer: Buffer(buffer.name, buffer.dtype, buffer.size * plan.block, buffer.role)
             for buffer in plan.rows

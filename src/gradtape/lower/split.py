@@ -47,7 +47,7 @@ ALIGNED: Final = 64
 PARTS: Final = 2**21
 """Bytes that the blocks' own sums may take."""
 
-OVERHEAD: Final = 200
+OVERHEAD: Final = 800
 """Additions in all that there are to be for each of the sums of a block: zeros, and a trip through memory."""
 
 _FUNCTION: Final = 15.0
