@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Final
 
 from ..ir.graph import Graph, Literal, Node, Value
@@ -14,6 +15,7 @@ from ..kinds.join import Join
 from ..kinds.sort import Sort
 from ..loops.affine import Affine, Atom, Position, Var, affine, substitute
 from ..loops.ir import Buffer, Call, For
+from ..passes.slabs import LEAST_ROWS, PRODUCT
 from ..passes.transposes import LARGE, REUSED
 from .roots import Axis, Root, flat
 
@@ -137,6 +139,7 @@ def plan_product(node: Node) -> Product | None:
         for group, o in zip(groups, (first, second), strict=False)
     ]
     k = _merged(groups[2], extents, (first.strides, second.strides))
+    m, n, k = _in_pieces((m, n, k), extents)
     rest = tuple(s for group, kept in zip(groups, (m, n, k), strict=True) for s in group if s not in kept)
     looped = sorted((*batch, *rest), key=lambda s: -max(first.strides.get(s, 0), second.strides.get(s, 0)))
     product = Product(tuple(looped), m, n, k, extents, first, second, len(k) < len(groups[2]))
@@ -206,6 +209,21 @@ def _merged(group: Letters, extents: dict[int, int], strides: Sequence[dict[int,
             break
         run.insert(0, letter)
     return tuple(run)
+
+
+def _in_pieces(groups: tuple[Letters, Letters, Letters], extents: dict[int, int]) -> tuple[Letters, ...]:
+    """Leave the outer letters of the longest group to loops, where that makes products that BLAS computes without copying its
+    operands: others can share the loops."""
+    sizes = [prod([extents[letter] for letter in group]) for group in groups]
+    longest = max(range(3), key=lambda number: sizes[number])
+    others = prod(sizes) // sizes[longest]
+    letters = groups[longest]
+    while len(letters) > 1 and others * prod([extents[letter] for letter in letters]) > PRODUCT:
+        letters = letters[1:]
+    length = prod([extents[letter] for letter in letters])
+    if not LEAST_ROWS <= length <= PRODUCT // others:
+        return groups
+    return tuple(letters if number == longest else group for number, group in enumerate(groups))
 
 
 def _matrix(strides: dict[int, int], rows: Letters, columns: Letters) -> bool:

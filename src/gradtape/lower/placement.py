@@ -115,9 +115,11 @@ class Placement:
     def _shared_loop(self, block: Block, root: Root, level: int) -> Loop | None:
         if root.axes[level].closed:
             return None
-        earliest = max(self._earliest(block, root, level), 0)
+        users = _users(root, level)
+        earliest = max([self._earliest(block, user, level) for user in users])
         for loop in reversed(block.loops[earliest:]):
-            if not loop.closed and self._fits(loop, root, level) and self._related(loop, root):
+            related = any(self._related(loop, user) for user in users)
+            if not loop.closed and self._fits(loop, root, level) and related:
                 self.explain.append(f"{describe(root)} shares loop {level} with {describe(loop.roots[0])}")
                 return loop
         return None
@@ -178,6 +180,14 @@ class Placement:
         loop = Loop(axis.extent, len(block.loops), axis.closed)
         block.loops.append(loop)
         return loop
+
+
+def _users(root: Root, level: int) -> list[Root]:
+    """Return a root and what it is made for, which is to find it at hand: those that have a loop at this level."""
+    users = [root]
+    while (user := users[-1].made_for) is not None and level < len(user.axes):
+        users.append(user)
+    return users
 
 
 def describe(root: Root) -> str:

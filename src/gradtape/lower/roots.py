@@ -93,6 +93,7 @@ class Root:
     base_index: tuple[Position, ...] = ()
     letters: dict[int, int] = field(default_factory=dict)
     prepares: bool = False
+    made_for: Root | None = None
     """Attributes below `level_of` are filled in by the stages: exploring, placing, storing."""
 
     @property

@@ -182,6 +182,7 @@ def _needs(root: Root) -> set[Root]:
 def _prepare(root: Root, order: dict[Root, None]) -> None:
     for read in root.reads:
         if read.prepares and read not in order:
+            read.made_for = root
             _prepare(read, order)
             order[read] = None
 
