@@ -94,9 +94,10 @@ def schedule_of(graph: Graph) -> Program:
 def build_loops(graph: Graph) -> tuple[Program, list[str]]:
     """Return the loops that compute a graph, and the reasons for their form."""
     graph = split_complex(closed(graph))
-    plan = schedule(optimise(graph), graph)
+    notes: list[str] = []
+    plan = schedule(optimise(graph, notes=notes), graph)
     builder = Builder(plan.by_value, plan.sources)
     builder.block(plan.top)
     collapse(builder.body)
     program = Program(graph.name, plan.inputs, plan.outputs, plan.scratch, builder.body)
-    return split_rows(batch_rows(program)), plan.explain
+    return split_rows(batch_rows(program)), [*notes, *plan.explain]

@@ -58,9 +58,9 @@ def assign_storage(roots: Sequence[Root], explain: list[str]) -> list[Buffer]:
         for axis in root.stored_axes:
             size *= root.shape[axis]
         root.storage = Buffer(f"w{len(scratch)}", root.value.dtype, size, "scratch")
-        explain.append(
-            f"{describe(root)} is stored ({size} of {root.value.size} elements): it is read by another loop"
-        )
+        called = any(reader.kind in ("blas", "sort") for reader in readers.get(root, ()))
+        why = "a product or a sort reads it from memory" if called else "it is read by another loop"
+        explain.append(f"{describe(root)} is stored ({size} of {root.value.size} elements): {why}")
         scratch.append(root.storage)
     scratch.reverse()
     return scratch

@@ -18,7 +18,7 @@ from .inline_calls import inline_calls
 from .operands import own_operands
 from .product_sums import sum_before_products
 from .rows_first import rows_first
-from .slabs import slab_by_slab
+from .slabs import slab_by_slab, slab_notes
 from .transposes import absorb_transposes, pack_operands
 
 Pass = Callable[[Graph], Graph]
@@ -53,7 +53,11 @@ PASSES: Final[tuple[Pass, ...]] = (
 simple is simplified."""
 
 
-def optimise(graph: Graph, *, check: bool = False) -> Graph:
+NOTES: Final[dict[Pass, Callable[[Graph], list[str]]]] = {slab_by_slab: slab_notes}
+"""What says why a pass changes a graph."""
+
+
+def optimise(graph: Graph, *, check: bool = False, notes: list[str] | None = None) -> Graph:
     """Return an equivalent graph that consists of primitive rows.
 
     Parameters
@@ -62,6 +66,8 @@ def optimise(graph: Graph, *, check: bool = False) -> Graph:
         As traced.
     check : bool
         Verify the graph after each pass.
+    notes : list of str, optional
+        Receives what passes say about what they did.
 
     Raises
     ------
@@ -69,7 +75,10 @@ def optimise(graph: Graph, *, check: bool = False) -> Graph:
         Where a pass broke a rule; it is named.
     """
     for step in PASSES:
-        graph = step(graph)
+        before = graph
+        graph = step(before)
+        if notes is not None and graph is not before and step in NOTES:
+            notes.extend(NOTES[step](before))
         if check:
             verify(graph, step.__name__)
     return graph

@@ -46,13 +46,34 @@ def slab_by_slab(graph: Graph) -> Graph:
     return graph if plan is None else _Splitter(graph, plan).result()
 
 
+def slab_notes(graph: Graph) -> list[str]:
+    """Say what the pass does to a graph, and why.
+
+    Examples
+    --------
+    >>> slab_notes(Graph((), (), ()))
+    []
+    """
+    plan = _plan(graph)
+    if plan is None:
+        return []
+    slabs = plan.extent // plan.rows
+    per_slab = plan.moved // slabs
+    return [
+        f"{plan.extent} rows are walked in {slabs} slabs of {plan.rows}: the rows of {plan.products} products take "
+        f"{plan.moved / 1e6:.1f} MB, those of a slab {per_slab / 1e6:.1f} MB"
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """Where the rows' axis is in each value that has it, and how many rows a slab has."""
+    """Where the rows' axis is in each value that has it, how many rows a slab has, and what made it pay."""
 
     places: dict[Value, int]
     extent: int
     rows: int
+    products: int
+    moved: int
 
 
 def _plan(graph: Graph) -> _Plan | None:
@@ -62,32 +83,30 @@ def _plan(graph: Graph) -> _Plan | None:
     if len(products) < 2:
         return None
     for extent, places in AxisClasses(graph).places():
-        if extent >= 2 * LEAST_ROWS and (rows := _slab(extent, places, products)):
-            plan = _Plan(places, extent, rows)
-            if _is_possible(graph, plan):
-                return plan
+        plan = _slab(extent, places, products) if extent >= 2 * LEAST_ROWS else None
+        if plan is not None and _is_possible(graph, plan):
+            return plan
     return None
 
 
-def _slab(extent: int, places: dict[Value, int], products: Sequence[Node]) -> int:
-    """Return how many rows a slab of this axis has, or 0 where slabs do not pay."""
+def _slab(extent: int, places: dict[Value, int], products: Sequence[Node]) -> _Plan | None:
+    """Return how this axis would be split; None where slabs do not pay."""
     concerned = [node for node in products if any(value in places for value in (*node.inputs, node.out))]
-    if len(concerned) < 2:
-        return 0
-    multiplications = max(_one_row(node, places) for node in concerned)
-    if not multiplications:
-        return 0
+    multiplications = [_one_row(node, places) for node in concerned]
+    if len(concerned) < 2 or not max(multiplications):
+        return None
     values = {value for node in concerned for value in (*node.inputs, node.out)}
     moved = sum(_bytes(value) for value in values if value in places and value.node is not None)
     again = sum(_bytes(value) for value in values if value not in places)
     fitting = [
         rows
-        for rows in range(LEAST_ROWS, min(PRODUCT // multiplications, extent // 2) + 1)
-        if extent % rows == 0 and again <= SHARE * moved * rows / extent
+        for rows in range(LEAST_ROWS, min(PRODUCT // max(multiplications), extent // 2) + 1)
+        if extent % rows == 0 and again * extent <= SHARE * moved * rows
     ]
     if moved < WORTH or not fitting:
-        return 0
-    return max(fitting, key=lambda rows: (rows % VECTOR == 0, rows))
+        return None
+    rows = max(fitting, key=lambda rows: (rows % VECTOR == 0, rows))
+    return _Plan(places, extent, rows, len(concerned), moved)
 
 
 def _bytes(value: Value) -> int:
