@@ -18,7 +18,7 @@ from .costs import REPEATED, STORED
 from .explore import Explorer
 from .placement import Block, Placement
 from .roots import Root, base_of_view, check_dtype, count_uses, parallel_axes, root_for
-from .storage import assign_storage, choose_in_place, share_outputs
+from .storage import assign_storage, choose_in_place, readers_of, share_outputs
 
 DEPTH: Final = 40
 """Elementwise nodes in a chain after which one becomes a root, so that the walks need not recurse deeper."""
@@ -69,6 +69,7 @@ def schedule(graph: Graph, traced: Graph) -> Schedule:
         explorer = Explorer(by_value, costs)
         for root in roots:
             explorer.explore(root)
+        _find_prepared(roots)
         placement = Placement()
         for root in small_first(roots):
             placement.place(root)
@@ -111,7 +112,8 @@ def create_roots(
     roots: list[Root] = []
     by_value: dict[Value, Root] = {}
     depth: dict[Value, int] = {}
-    operands_of_calls = prepare_call(graph) | _packed_operands(graph) | transposed_leaves(graph)
+    for_calls = prepare_call(graph) | transposed_leaves(graph)
+    operands = for_calls | _packed_operands(graph)
     for node in graph.nodes:
         root = root_for(node)
         out = node.outs[0]
@@ -120,10 +122,10 @@ def create_roots(
         if root is None:
             deep = 1 + max([depth.get(value, 0) for value in node.inputs], default=0)
             depth[out] = deep
-            wanted = out in claimed or out in stored or out in operands_of_calls
+            wanted = out in claimed or out in stored or out in operands
             if wanted or (deep > DEPTH and isinstance(node.op, Elementwise)):
                 root = Root(out, "each", parallel_axes(out.shape), (), node)
-                root.prepares = out in operands_of_calls and out not in claimed
+                root.prepares = out in for_calls and out not in claimed
                 depth[out] = 0
         if root is not None:
             _enter(root, roots, by_value)
@@ -165,6 +167,18 @@ def small_first(roots: Sequence[Root]) -> list[Root]:
             if not waiting[reader]:
                 heappush(ready, (_turns(reader), reader.order, reader))
     return list(order | dict.fromkeys(roots))
+
+
+def _find_prepared(roots: Sequence[Root]) -> None:
+    """Keep as made for a call what can share the outermost loop of all that read it; the rest is better out of
+    the way early."""
+    for root, readers in readers_of(roots).items():
+        place = root.axes[0].position if root.axes else None
+        root.prepares &= place is not None and all(
+            bool(reader.axes)
+            and all(position[place] == reader.variables[0] for position in reader.reads[root])
+            for reader in readers
+        )
 
 
 def _turns(root: Root) -> int:
