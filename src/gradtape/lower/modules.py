@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ..loops.affine import affine, interval
+from ..loops.affine import Position, affine, interval
 from ..loops.batch import walk
-from ..loops.ir import Buffer, Call, For, Load, Program, Store
+from ..loops.ir import Buffer, Call, For, Load, Program, Statement, Store
+from .blas_threads import with_threads
 from .blocks import emit_blocks
 from .emit import FunctionEmitter, Module
 from .free import Free, free_names
@@ -37,10 +38,18 @@ def emit_module(program: Program, offsets: dict[Buffer, int]) -> Module:
         kernel.entry.append("  %bad.slot = alloca i1")
         kernel.entry.append("  store i1 false, ptr %bad.slot")
     for number, statement in enumerate(program.body):
-        if isinstance(statement, For):
-            _nest(module, kernel, statement, nests[statement], f"nest{number}")
+
+        def emit(number: int = number, statement: Statement = statement) -> None:
+            if isinstance(statement, For):
+                _nest(module, kernel, statement, nests[statement], f"nest{number}")
+            else:
+                kernel.statement(statement)
+
+        if any(isinstance(inner, Call) and inner.function == "gemm" for inner in walk([statement])):
+            alone = isinstance(statement, For) and statement.private is not None
+            with_threads(kernel, number, alone, emit)
         else:
-            kernel.statement(statement)
+            emit()
     if wraps:
         bad = kernel.bind("load i1, ptr %bad.slot")
         kernel.line(f"ret i32 {kernel.bind(f'select i1 {bad}, i32 -1, i32 0')}")
@@ -130,10 +139,14 @@ def _move_to_block(function: FunctionEmitter, loop: For) -> None:
     """
     steps: dict[Buffer, set[int]] = {}
     for statement in walk(loop.body):
+        touched: list[tuple[Buffer, Position]] = []
         if isinstance(statement, Load | Store):
-            position = statement.index
+            touched.append((statement.buffer, statement.index))
+        elif isinstance(statement, Call):
+            touched.extend(statement.operands)
+        for buffer, position in touched:
             factor = 0 if isinstance(position, int) else position.terms.get(loop.var, 0)
-            steps.setdefault(statement.buffer, set()).add(factor)
+            steps.setdefault(buffer, set()).add(factor)
     for buffer, factors in steps.items():
         (factor, *others) = factors
         if factor and not others:

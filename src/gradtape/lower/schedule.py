@@ -182,7 +182,7 @@ def _find_prepared(roots: Sequence[Root]) -> None:
 
 
 def _turns(root: Root) -> int:
-    return prod(axis.extent for axis in root.axes)
+    return root.value.size if root.kind == "blas" else prod(axis.extent for axis in root.axes)
 
 
 def _needs(root: Root) -> set[Root]:

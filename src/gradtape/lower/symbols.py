@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..errors import LoweringError
-from .threads import RUN_BLOCKS, limit_blas, run_blocks_address
+from .blas_threads import GET, SET, WANTED, blas_addresses
+from .threads import RUN_BLOCKS, run_blocks_address
 
 
 @functools.cache
@@ -29,11 +30,11 @@ def address_of(symbol: str) -> int:
     """
     if symbol == RUN_BLOCKS:
         return run_blocks_address()
+    if symbol in (GET, SET, WANTED):
+        return blas_addresses(importlib.import_module("scipy.linalg.cython_blas").__file__ or "")[symbol]
     module, _, name = symbol.rpartition(".")
     library: Any = importlib.import_module(module)
     table: dict[str, Any] = library.__pyx_capi__
-    if module == "scipy.linalg.cython_blas":
-        limit_blas(library.__file__)
     if name not in table:
         raise LoweringError(f"{module} has no routine {name}", remedy="install a current SciPy")
     capsule = table[name]

@@ -9,19 +9,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from math import prod
 from typing import Final
 
 from ..ir.graph import OPERATORS, Graph, Literal, Node, Value
 from ..kinds.contract import Contract
 from ..kinds.elementwise import Elementwise, Instruction
-from .axes import narrowest
+from .axes import letter_extents, narrowest
 from .rewrite import applied, rewrite
+from .transposes import copy_packed
 
 CHEAP: Final = 4
 """Operations for each element up to which computing again costs less than reading from memory."""
 
 LARGE_SIDE: Final = 32
 """Rows, columns and summands from which a product is BLAS's."""
+
+TURNED: Final = 2**12
+"""Elements of a matrix up to which BLAS multiplies without copying it, if it stands right: 64 by 64."""
+
+OFTEN: Final = 64
+"""Multiplications of each element from which turning it costs nothing beside them."""
 
 KEPT: Final = 2**17
 """Elements up to which an operand stays in the second cache, whoever reads it."""
@@ -40,20 +48,33 @@ def _own(node: Node, inputs: tuple[Value, ...], uses: Counter[Value]) -> Sequenc
     operands, params = list(inputs), dict(node.params)
     last = params["out"][-1]
     for position, name in enumerate(("x", "y")):
-        old, value, own = node.inputs[position], inputs[position], params[name]
-        if not isinstance(old.node, Node) or old.size <= KEPT or not _is_cheap(value):
-            continue
-        wanted = tuple(sorted(range(len(own)), key=lambda k: own[k] == last))
-        if _strided(value, wanted) > _strided(value, tuple(range(len(own)))):
-            wanted = tuple(range(len(own)))
-        if uses[old] > 1 or wanted != tuple(range(len(own))):
-            operands[position] = _Copy().turned(value, wanted)
+        value, own = inputs[position], params[name]
+        stays = tuple(range(len(own)))
+        wanted = tuple(sorted(stays, key=lambda k: own[k] == last))
+        if node.inputs[position].size > KEPT and _is_cheap(value):
+            if _strided(value, wanted) > _strided(value, stays):
+                wanted = stays
+            if uses[node.inputs[position]] > 1 or wanted != stays:
+                operands[position] = _Copy().turned(value, wanted)
+                params[name] = tuple(own[k] for k in wanted)
+        elif wanted != stays and _is_reused(node, position):
+            operands[position] = copy_packed(value, wanted)
             params[name] = tuple(own[k] for k in wanted)
     if operands == list(inputs):
         return None
     result = Node(node.op, tuple(operands), params, node.site)
     result.outs = (Value(node.out.aval, result),)
     return result.outs
+
+
+def _is_reused(node: Node, position: int) -> bool:
+    """Whether an operand is small and each of its elements is multiplied so often that a transposed copy costs nothing."""
+    own, other = (node.params["x"], node.params["y"])[:: 1 if position == 0 else -1]
+    extents = letter_extents(node)
+    batch = {letter for letter in node.params["out"] if letter in own and letter in other}
+    size = prod(extents[letter] for letter in own if letter not in batch)
+    reuse = prod(extents[letter] for letter in other if letter not in own)
+    return size <= TURNED and reuse >= OFTEN
 
 
 def _is_cheap(value: Value) -> bool:
