@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import byhand_loops
 import numpy as np
 from works import Work
 
 Result = tuple[Any, tuple[np.ndarray, ...]]
 
 
-def value_and_gradient(work: Work) -> Callable[..., Result]:
-    """The function of the work's arguments that returns its value and its gradients."""
-    if work.name == "rosen":
-        return rosen
-    if work.name == "lse":
-        return lse
-    if work.name == "bs":
-        return bs
-    return lambda *arguments: gmm(*arguments, **work.settings)
+def derivatives(work: Work) -> Callable[..., Any]:
+    """Of the work's arguments: value and gradients, or the Jacobian or Hessian alone."""
+    return partial(BY_HAND[work.name], **work.settings)
 
 
 def rosen(x: np.ndarray) -> Result:
@@ -100,3 +96,51 @@ def gmm(
     by_packed -= gamma**2 * packed
     by_q = by_packed[:, :d] * diagonal + weight[:, None] + m
     return value, (by_alpha, by_mu, by_q, by_packed[:, d:])
+
+
+def mlp(
+    w1: np.ndarray, b1: np.ndarray, w2: np.ndarray, b2: np.ndarray, x: np.ndarray, labels: np.ndarray
+) -> Result:
+    hidden = x @ w1
+    hidden += b1
+    np.tanh(hidden, out=hidden)
+    scores = hidden @ w2 + b2
+    share = np.exp(scores)
+    total = np.sum(share, axis=1)
+    value = (np.sum(np.log(total)) - np.vdot(scores, labels)) / len(x)
+    share /= total[:, None]
+    share -= labels
+    share /= len(x)
+    by_hidden = share @ w2.T
+    by_w2 = hidden.T @ share
+    np.multiply(hidden, hidden, out=hidden)
+    np.subtract(1.0, hidden, out=hidden)
+    by_hidden *= hidden
+    return value, (x.T @ by_hidden, np.sum(by_hidden, axis=0), by_w2, np.sum(share, axis=0))
+
+
+def jacmlp(x: np.ndarray, w1: np.ndarray, b1: np.ndarray, w2: np.ndarray, b2: np.ndarray) -> np.ndarray:
+    slope = 1.0 - np.tanh(x @ w1 + b1) ** 2
+    return (slope[:, None] * w2).T @ w1.T
+
+
+def hesslr(w: np.ndarray, rows: np.ndarray, signs: np.ndarray) -> np.ndarray:
+    """sigmoid(z) sigmoid(-z) = 1 / (2 + exp(z) + exp(-z)). NumPy knows X'X as symmetric and does half of it."""
+    raised = np.exp(rows @ w)
+    scaled = rows / np.sqrt(2.0 + raised + 1.0 / raised)[:, None]
+    return scaled.T @ scaled
+
+
+BY_HAND: dict[str, Callable[..., Any]] = {
+    "rosen": rosen,
+    "bs": bs,
+    "lse": lse,
+    "gmm": gmm,
+    "mlp": mlp,
+    "jacmlp": jacmlp,
+    "hesslr": hesslr,
+    "pendulum": byhand_loops.pendulum,
+    "lstm": byhand_loops.lstm,
+    "hmm": byhand_loops.hmm,
+    "newton": byhand_loops.newton,
+}

@@ -1,8 +1,12 @@
-"""Measures one tool on one work in this process, on one thread, and prints the result as a line of JSON."""
+"""Measures one tool on one work in this process, on one thread, and prints the result as a line of JSON.
+
+Either times, or the memory, whose measurement wants a process that has compiled before.
+"""
 
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import json
 import os
@@ -24,8 +28,10 @@ def main() -> None:
     parser.add_argument("tool")
     parser.add_argument("work")
     parser.add_argument("size")
+    parser.add_argument("--wording", help="one of the work's own")
     parser.add_argument("--modules", required=True, help="what to import, and to time, before all else")
     parser.add_argument("--seconds", type=float, required=True, help="spent on each of value and gradient")
+    parser.add_argument("--memory", action="store_true", help="instead of the times")
     parser.add_argument("--core", type=int)
     options = parser.parse_args()
     if options.core is not None:
@@ -34,30 +40,45 @@ def main() -> None:
     for module in options.modules.split(","):
         importlib.import_module(module)
     import_seconds = time.perf_counter() - started
-    print(json.dumps({"import_s": import_seconds} | measure(options)))
+    # Importing `tools` brings NumPy, so it waits until the tool is timed.
+    import tools
+    import works
+
+    tool = tools.TOOLS[options.tool]
+    job = works.work(options.work, options.size, options.wording)
+    if options.memory:
+        print(json.dumps(memory(tool, works.small(job), job)))
+    else:
+        print(json.dumps({"import_s": import_seconds} | times(tool, job, options.seconds)))
 
 
-def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """Times, memory and agreement. Importing `tools` brings NumPy, so it waits until the tool is timed."""
-    from tools import TOOLS
-    from works import work
-
-    job = work(options.work, options.size)
-    calls = TOOLS[options.tool].prepare(job)
+def times(tool: Any, job: Any, seconds: float) -> dict[str, Any]:
+    """Times, page faults and agreement."""
+    calls = tool.prepare(job)
     first_seconds, result = _timed(calls.gradient, calls.arguments, calls.finish, 1)
-    value_alone = float(calls.finish(calls.value(*calls.arguments)))
-    value = _sample(calls.value, calls.arguments, calls.finish, options.seconds)
-    gradient = _sample(calls.gradient, calls.arguments, calls.finish, options.seconds)
-    peak = _peak_memory()
+    value_alone = calls.finish(calls.value(*calls.arguments))
+    value = _sample(calls.value, calls.arguments, calls.finish, seconds)
+    gradient = _sample(calls.gradient, calls.arguments, calls.finish, seconds)
     return {
         "first_s": first_seconds,
         "value_s": value["median_s"],
         "gradient_s": gradient["median_s"],
         "faults": gradient["faults"],
         "cpu_share": min(value["cpu_share"], gradient["cpu_share"]),
-        "peak_mb": peak / 1e6,
-        "error": _largest_error(value_alone, *calls.read(result), job),
+        "error": _largest_error(value_alone, calls.read(result), job),
     }
+
+
+def memory(tool: Any, small: Any, job: Any) -> dict[str, float]:
+    """What a first gradient takes in a process that has computed one of smaller arrays and holds the arguments."""
+    calls = tool.prepare(small)
+    calls.finish(calls.gradient(*calls.arguments))
+    calls = tool.prepare(job)
+    gc.collect()
+    before = _forget_peak()
+    seconds, _ = _timed(calls.gradient, calls.arguments, calls.finish, 1)
+    peak = _memory("VmHWM:")
+    return {"later_first_s": seconds, "peak_mb": (peak - before) / 1e6}
 
 
 def _timed(
@@ -91,23 +112,33 @@ def _sample(
     }
 
 
-def _peak_memory() -> float:
-    """Bytes. Linux passes `ru_maxrss` of the parent on to a new process; the status file begins afresh."""
+def _forget_peak() -> float:
+    """The memory in use, in bytes; where the system can do that, the peak starts from it anew."""
+    if sys.platform == "linux":
+        Path("/proc/self/clear_refs").write_text("5")
+    return _memory("VmRSS:")
+
+
+def _memory(name: str) -> float:
+    """Bytes. Elsewhere than on Linux there is the peak alone."""
     if sys.platform == "linux":
         for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
+            if line.startswith(name):
                 return 1024.0 * float(line.split()[1])
     unit = 1 if sys.platform == "darwin" else 1024
     return float(unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
-def _largest_error(value_alone: float, value: float, gradients: list[Any], job: Any) -> float:
-    """Against the gradients derived by hand: the largest difference over the largest entry of its array."""
+def _largest_error(value_alone: Any, results: list[Any], job: Any) -> float:
+    """Against the derivatives by hand: the largest difference over the largest entry of its array."""
     import byhand
     import numpy as np
+    import tools
 
-    expected, expected_gradients = byhand.value_and_gradient(job)(*job.arguments)
-    pairs = [(value_alone, expected), (value, expected), *zip(gradients, expected_gradients, strict=True)]
+    expected = tools.read(byhand.derivatives(job)(*job.arguments))
+    pairs = list(zip(results, expected, strict=True))
+    if job.derivative == "gradient":
+        pairs.append((np.asarray(value_alone), expected[0]))
     for actual, wanted in pairs:
         if np.shape(actual) != np.shape(wanted):
             raise ValueError(f"A result has shape {np.shape(actual)} where {np.shape(wanted)} is right.")

@@ -8,6 +8,7 @@ import math
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +27,6 @@ FLAGS = (
     # Rosenbrock's gradient is interchanged into scalar code otherwise.
     "-fno-loop-unroll-and-jam",
     "-fPIC",
-    "-shared",
 )
 WIDE = "-mprefer-vector-width=512"
 ALIGNMENT = 64
@@ -50,19 +50,27 @@ def build() -> Path:
     ).stdout
     flags = (*FLAGS, WIDE) if b"__AVX512F__" in machine else FLAGS
     digest = hashlib.blake2b(machine + " ".join(flags).encode(), digest_size=8)
-    for source in sources:
+    for source in [*sources, LIMITS / "vector.h"]:
         digest.update(source.read_bytes())
     library = LIMITS / "build" / f"limits-{digest.hexdigest()}.so"
     if library.exists():
         return library
     library.parent.mkdir(exist_ok=True)
-    fresh = library.with_suffix(f".{os.getpid()}")
-    command = [compiler, *flags, *map(str, sources), "-o", str(fresh), "-lm"]
+    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
+        objects = [Path(folder) / f"{source.stem}.o" for source in sources]
+        for source, target in zip(sources, objects, strict=True):
+            _run([compiler, *flags, "-c", str(source), "-o", str(target)])
+        # Linked without -ffast-math, which would have the library flush the subnormal numbers of the whole process.
+        fresh = Path(folder) / library.name
+        _run([compiler, "-shared", *map(str, objects), "-o", str(fresh), "-lm"])
+        fresh.replace(library)
+    return library
+
+
+def _run(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise BuildError(f"gcc could not build the limits:\n{' '.join(command)}\n{done.stderr}")
-    fresh.replace(library)
-    return library
 
 
 @dataclass(frozen=True)
@@ -74,37 +82,86 @@ class Bound:
     outputs: tuple[np.ndarray, ...]
 
 
+# What value and gradient are called with, and the memory that only the gradient wants.
+Binding = tuple[list[Any], list[np.ndarray]]
+
+
 def bind(work: Work) -> Bound:
     library = ctypes.CDLL(str(build()))
-    inputs = [np.ascontiguousarray(argument) for argument in work.arguments]
-    outputs = tuple(np.empty_like(argument) for argument in inputs[: work.n_differentiated])
-    arguments, scratch = _mixture(library, work, inputs) if work.name == "gmm" else _vectors(work, inputs)
+    inputs = [np.asarray(argument, order="C") for argument in work.arguments]
+    if work.name == "pendulum":
+        # Together in an array, because ten pointers would take longer than a hundred steps.
+        inputs = [np.array(inputs)]
+        gradient = np.empty(work.n_differentiated)
+        outputs = tuple(part.reshape(()) for part in np.split(gradient, len(gradient)))
+        filled = [gradient]
+    else:
+        outputs = tuple(np.empty_like(argument) for argument in inputs[: work.n_differentiated])
+        filled = list(outputs)
+    arguments, scratch = BINDINGS[work.name](library, work, inputs)
     value, gradient = library[f"{work.name}_value"], library[f"{work.name}_gradient"]
     value.restype = gradient.restype = ctypes.c_double
     return Bound(
         partial(value, *arguments),
-        partial(gradient, *arguments, *map(_pointer, outputs), *map(_pointer, scratch)),
+        partial(gradient, *arguments, *map(_pointer, filled), *map(_pointer, scratch)),
         outputs,
     )
 
 
-def _vectors(work: Work, inputs: list[np.ndarray]) -> tuple[list[Any], list[np.ndarray]]:
+def _vectors(library: ctypes.CDLL, work: Work, inputs: list[np.ndarray]) -> Binding:
     n = inputs[0].size
     scratch = [np.empty(n // 1024 + 1)] if work.name == "lse" else []
     return [ctypes.c_int64(n), *map(_pointer, inputs)], scratch
 
 
-def _mixture(
-    library: ctypes.CDLL, work: Work, inputs: list[np.ndarray]
-) -> tuple[list[Any], list[np.ndarray]]:
+def _mixture(library: ctypes.CDLL, work: Work, inputs: list[np.ndarray]) -> Binding:
     _, mu, _, _, x = inputs
     k, d = mu.shape
     gamma, m = work.settings["gamma"], work.settings["m"]
-    shape = [ctypes.c_int64(size) for size in (d, k, len(x))]
     prior = [ctypes.c_double(number) for number in (gamma, m, wishart_constant(d, k, gamma, m))]
-    library.gmm_workspace.restype = ctypes.c_int64
-    workspace = _aligned(library.gmm_workspace(*shape[:2]))
-    return [*shape, *map(_pointer, inputs), *prior, _pointer(workspace)], []
+    shape, workspace = _workspace(library, "gmm", d, k)
+    return [*shape, ctypes.c_int64(len(x)), *map(_pointer, inputs), *prior, workspace], []
+
+
+def _pendulum(library: ctypes.CDLL, work: Work, inputs: list[np.ndarray]) -> Binding:
+    return [ctypes.c_int64(work.settings["steps"]), *map(_pointer, inputs)], []
+
+
+def _lstm(library: ctypes.CDLL, work: Work, inputs: list[np.ndarray]) -> Binding:
+    main, _, _, sequence = inputs
+    shape, workspace = _workspace(library, "lstm", len(main) // 2, *sequence.shape)
+    return [*shape, *map(_pointer, inputs), workspace], []
+
+
+def _hmm(library: ctypes.CDLL, work: Work, inputs: list[np.ndarray]) -> Binding:
+    _, _, emission, symbols = inputs
+    shape, workspace = _workspace(library, "hmm", *emission.shape, len(symbols))
+    return [*shape, *map(_pointer, inputs), workspace], []
+
+
+def _newton(library: ctypes.CDLL, work: Work, inputs: list[np.ndarray]) -> Binding:
+    arguments, scratch = _vectors(library, work, inputs)
+    return [*arguments, ctypes.c_double(work.settings["tolerance"])], scratch
+
+
+BINDINGS: dict[str, Callable[[ctypes.CDLL, Work, list[np.ndarray]], Binding]] = {
+    "rosen": _vectors,
+    "bs": _vectors,
+    "lse": _vectors,
+    "gmm": _mixture,
+    "pendulum": _pendulum,
+    "lstm": _lstm,
+    "hmm": _hmm,
+    "newton": _newton,
+}
+
+
+def _workspace(library: ctypes.CDLL, name: str, *shape: int) -> tuple[list[Any], Any]:
+    """The shape as C takes it, and memory for it."""
+    sizes = [ctypes.c_int64(size) for size in shape]
+    needed = library[f"{name}_workspace"]
+    needed.restype = ctypes.c_int64
+    return sizes, _pointer(_aligned(needed(*sizes)))
 
 
 def wishart_constant(d: int, k: int, gamma: float, m: int) -> float:

@@ -17,7 +17,7 @@ import native
 import report
 import startup
 from tools import TOOLS, Tool
-from works import QUICK_SIZES, SIZES, work
+from works import LOOPS, QUICK_SIZES, SIZES, work
 
 HERE = Path(__file__).resolve().parent
 PACKAGES = ("numpy", "scipy", "gradtape", "numba", "jax", "torch", "autograd")
@@ -42,8 +42,7 @@ def main() -> None:
         out = options.out or HERE / "STARTUP.md"
     else:
         rows, absences, failures = measure_all(options, core)
-        text = f"{report.NOTES}\n{report.results_table(rows)}"
-        text += "".join(f"\n{remark}\n" for remark in absences + failures)
+        text = report.results(rows, absences + failures)
         out = options.out or HERE / "RESULTS.md"
         if options.readme and not failures:
             write_readme(f"{report.speed_table(rows)}\n{report.machine(PACKAGES)}\n")
@@ -66,7 +65,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--works", type=chosen_of(SIZES), default=list(SIZES), help="of " + ",".join(SIZES))
     parser.add_argument("--tools", type=chosen_of(TOOLS), default=list(TOOLS), help="of " + ",".join(TOOLS))
     parser.add_argument("--sizes", type=lambda text: text.split(","), help="instead of each work's own sizes")
+    parser.add_argument(
+        "--wordings", type=chosen_of(LOOPS), default=list(LOOPS), help="of " + ",".join(LOOPS)
+    )
     parser.add_argument("--seconds", type=float, default=2.0, help="for each of value and gradient (2)")
+    parser.add_argument("--timeout", type=float, default=600.0, help="seconds for each process (600)")
     parser.add_argument("--readme", action="store_true", help="write the times into the README as well")
     parser.add_argument("--quick", action="store_true", help="small sizes and few repetitions")
     parser.add_argument("--startup", action="store_true", help="time from process start to first gradient")
@@ -95,6 +98,10 @@ def chosen_of(known: Any) -> Any:
 Row = dict[str, Any]
 
 
+class MeasureError(Exception):
+    """A tool failed on a work: the line that names the exception."""
+
+
 def measure_all(options: argparse.Namespace, core: int | None) -> tuple[list[Row], list[str], list[str]]:
     """The rows of the table, what to say about tools that are not installed, and about those that failed."""
     tools, absences, failures = [], [], []
@@ -113,32 +120,47 @@ def measure_all(options: argparse.Namespace, core: int | None) -> tuple[list[Row
     for name in options.works:
         for size in options.sizes or (QUICK_SIZES if options.quick else SIZES)[name]:
             work(name, size)
-            for tool in (tool for tool in tools if name in tool.works):
-                label = {"work": name, "size": size, "tool": tool.name}
-                print(*label.values(), file=sys.stderr)
-                row = measure_one(tool, name, size, options.seconds, core)
-                if isinstance(row, str):
-                    failures.append(f"{tool.name} failed on {name} {size}: {row}")
-                else:
-                    rows.append(row | label | {"by_hand": tool.by_hand})
+            for tool in tools:
+                chosen = ("", *options.wordings)
+                for wording in (w for w in tool.wordings_of(name, size) if w in chosen):
+                    label = {"work": name, "size": size, "tool": tool.name, "wording": wording}
+                    print(*label.values(), file=sys.stderr)
+                    try:
+                        row = measure_one(tool, name, size, wording, options, core)
+                    except MeasureError as error:
+                        failures.append(f"{' '.join(filter(None, label.values()))} failed: {error}")
+                    else:
+                        rows.append(row | label | {"by_hand": tool.by_hand})
     return rows, absences, failures
 
 
-def measure_one(tool: Tool, name: str, size: str, seconds: float, core: int | None) -> Row | str:
-    """In a fresh process with empty caches. If it fails: the line that names the exception."""
+def measure_one(
+    tool: Tool, name: str, size: str, wording: str, options: argparse.Namespace, core: int | None
+) -> Row:
+    """Times and memory, each in a fresh process with empty caches."""
     command = [sys.executable, str(HERE / "measure.py"), tool.name, name, size]
-    command += ["--modules", ",".join(tool.modules), "--seconds", str(seconds)]
+    command += ["--modules", ",".join(tool.modules), "--seconds", str(options.seconds)]
+    if wording:
+        command += ["--wording", wording]
     if core is not None:
         command += ["--core", str(core)]
+    times = measure_part(command, options.timeout)
+    return times | measure_part([*command, "--memory"], options.timeout)
+
+
+def measure_part(command: list[str], timeout: float) -> Row:
     with tempfile.TemporaryDirectory() as cache:
         environment = os.environ | THREADS | {"GRADTAPE_CACHE_DIR": cache}
-        done = subprocess.run(command, capture_output=True, text=True, env=environment)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=timeout)
+        except subprocess.TimeoutExpired:
+            raise MeasureError(f"it takes more than {timeout:g} s.") from None
     if done.returncode:
         print(done.stderr, file=sys.stderr)
         named = re.findall(r"^[\w.]+: .*$", done.stderr, re.MULTILINE)
-        return named[-1] if named else f"exit code {done.returncode}"
-    row: Row = json.loads(done.stdout.splitlines()[-1])
-    return row
+        raise MeasureError(named[-1] if named else f"exit code {done.returncode}")
+    part: Row = json.loads(done.stdout.splitlines()[-1])
+    return part
 
 
 if __name__ == "__main__":

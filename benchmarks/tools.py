@@ -8,9 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from works import Work
-
-Read = Callable[[Any], tuple[float, list[np.ndarray]]]
+from works import LOOPS, SIZES, Work, wordings
 
 
 @dataclass(frozen=True)
@@ -20,33 +18,60 @@ class Calls:
     value: Callable[..., Any]
     gradient: Callable[..., Any]
     arguments: tuple[Any, ...]
-    read: Read
+    read: Callable[[Any], list[np.ndarray]]
     finish: Callable[[Any], Any] = lambda result: result
 
 
 @dataclass(frozen=True)
 class Tool:
-    """`modules` are imported first, and timed; `prepare` must not import anything heavy beyond them."""
+    """`modules` are imported first, and timed; `prepare` must not import anything heavy beyond them.
+
+    A tool derived by hand is measured once for all wordings of a work.
+    """
 
     name: str
     modules: tuple[str, ...]
     prepare: Callable[[Work], Calls]
     by_hand: bool = False
-    works: tuple[str, ...] = ("rosen", "bs", "lse", "gmm")
+    works: tuple[str, ...] = tuple(SIZES)
+    wordings: tuple[str, ...] = ("",)
+    # Sizes that take this tool minutes or more.
+    too_large: tuple[tuple[str, str], ...] = ()
+
+    def wordings_of(self, name: str, size: str) -> tuple[str, ...]:
+        """Those in which the tool does the work; the empty string is the only one there is, or none."""
+        if name not in self.works or (name, size) in self.too_large:
+            return ()
+        if self.by_hand:
+            return ("",)
+        return tuple(wording for wording in wordings(name) if wording in self.wordings)
 
 
-def _read(result: Any) -> tuple[float, list[np.ndarray]]:
-    value, gradients = result
-    parts = gradients if isinstance(gradients, (tuple, list)) else (gradients,)
-    return float(value), [np.asarray(part) for part in parts]
+def read(result: Any) -> list[np.ndarray]:
+    """All arrays of a result in order: the value and the gradients, or the Jacobian."""
+    if isinstance(result, (tuple, list)):
+        return [array for part in result for array in read(part)]
+    return [np.asarray(result)]
+
+
+def _bind(work: Work, **names: Any) -> Callable[..., Any]:
+    """The function with the tool's own names in the module of its wording."""
+    module = work.module()
+    for name, bound in names.items():
+        if name in vars(module):
+            setattr(module, name, bound)
+    return work.function()
 
 
 def gradtape(work: Work) -> Calls:
     import gradtape as gt
 
-    function = work.function()
-    gradient = gt.value_and_grad(function, argnums=work.argnums)
-    return Calls(gt.jit(function), gradient, work.arguments, _read)
+    # A loop of gradtape's own is there for those works only that have a wording with it.
+    loops = {name: getattr(gt, name) for name in (work.wording,) if name in ("scan", "while_loop")}
+    function = _bind(work, **loops)
+    derivatives = {"gradient": gt.value_and_grad, "jacobian": gt.jacobian, "hessian": gt.hessian}
+    gradient = derivatives[work.derivative](function, argnums=work.argnums)
+    return Calls(gt.jit(function), gradient, work.arguments, read)
 
 
 def jax(work: Work) -> Calls:
@@ -54,28 +79,26 @@ def jax(work: Work) -> Calls:
     import jax.numpy as jnp
 
     jax.config.update("jax_enable_x64", True)
-    wording: Any = work.wording()
-    wording.np = jnp
-    if work.name == "bs":
-        wording.erf = jax.scipy.special.erf
-    function = work.function()
-    gradient = jax.jit(jax.value_and_grad(function, argnums=work.argnums))
+    function = _bind(work, np=jnp, erf=jax.scipy.special.erf, scan=jax.lax.scan)
+    derivatives = {"gradient": jax.value_and_grad, "jacobian": jax.jacrev, "hessian": jax.hessian}
+    gradient = jax.jit(derivatives[work.derivative](function, argnums=work.argnums))
     arguments = tuple(jnp.asarray(argument) for argument in work.arguments)
-    return Calls(jax.jit(function), gradient, arguments, _read, jax.block_until_ready)
+    return Calls(jax.jit(function), gradient, arguments, read, jax.block_until_ready)
 
 
 def autograd(work: Work) -> Calls:
     import autograd
     import autograd.numpy
+    from autograd.scipy.special import erf
 
-    wording: Any = work.wording()
-    wording.np = autograd.numpy
-    if work.name == "bs":
-        from autograd.scipy.special import erf
-
-        wording.erf = erf
-    function = work.function()
-    return Calls(function, autograd.value_and_grad(function, argnum=work.argnums), work.arguments, _read)
+    function = _bind(work, np=autograd.numpy, erf=erf)
+    derivatives = {
+        "gradient": autograd.value_and_grad,
+        "jacobian": autograd.jacobian,
+        "hessian": autograd.hessian,
+    }
+    gradient = derivatives[work.derivative](function, argnum=work.argnums)
+    return Calls(function, gradient, work.arguments, read)
 
 
 def torch(work: Work) -> Calls:
@@ -83,9 +106,7 @@ def torch(work: Work) -> Calls:
 
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64)
-    wording: Any = work.wording()
-    wording.np, wording.erf = _numpy_names(torch), torch.erf
-    function = work.function()
+    function = _bind(work, np=_numpy_names(torch), erf=torch.erf)
     n = work.n_differentiated
     arguments = tuple(
         torch.tensor(argument, requires_grad=i < n) for i, argument in enumerate(work.arguments)
@@ -99,44 +120,60 @@ def torch(work: Work) -> Calls:
         result = function(*arguments)
         return result.detach(), torch.autograd.grad(result, arguments[:n])
 
-    return Calls(value, gradient, arguments, _read)
+    return Calls(value, gradient, arguments, read)
 
 
 def _numpy_names(torch: Any) -> SimpleNamespace:
     """The few names that PyTorch spells otherwise."""
-    names = {name: getattr(torch, name) for name in ("exp", "log", "sqrt", "sum", "zeros", "concatenate")}
+    names = {
+        name: getattr(torch, name) for name in ("exp", "log", "sqrt", "sum", "tanh", "zeros", "concatenate")
+    }
     return SimpleNamespace(max=torch.amax, **names)
 
 
 def numpy(work: Work) -> Calls:
     import byhand
 
-    return Calls(work.function(), byhand.value_and_gradient(work), work.arguments, _read)
+    return Calls(work.function(), byhand.derivatives(work), work.arguments, read)
 
 
 def numba(work: Work) -> Calls:
     import byhand_numba
 
     value, gradient = byhand_numba.COMPILED[work.name]
-    return Calls(value, gradient, work.arguments, _read)
+    arguments = (*work.arguments, *work.settings.values())
+    return Calls(value, gradient, arguments, read)
 
 
 def c(work: Work) -> Calls:
     import native
 
     bound = native.bind(work)
-    return Calls(bound.value, bound.gradient, (), lambda value: (value, list(bound.outputs)))
+    return Calls(bound.value, bound.gradient, (), lambda value: read((value, bound.outputs)))
 
 
 TOOLS = {
     tool.name: tool
     for tool in (
-        Tool("c", ("numpy",), c, by_hand=True),
-        Tool("numba", ("numpy", "numba"), numba, by_hand=True, works=("rosen", "bs", "lse")),
+        Tool(
+            "c",
+            ("numpy",),
+            c,
+            by_hand=True,
+            works=("rosen", "bs", "lse", "gmm", "pendulum", "lstm", "hmm", "newton"),
+        ),
+        Tool("numba", ("numpy", "numba"), numba, by_hand=True, works=("rosen", "bs", "lse", "pendulum")),
         Tool("numpy", ("numpy",), numpy, by_hand=True),
-        Tool("gradtape", ("gradtape",), gradtape),
-        Tool("jax", ("jax", "jax.numpy"), jax),
-        Tool("torch", ("torch",), torch),
-        Tool("autograd", ("autograd", "autograd.numpy"), autograd),
+        Tool("gradtape", ("gradtape",), gradtape, wordings=("", *LOOPS)),
+        # Its while_loop has no gradient, and it unrolls Python's loops: minutes and gigabytes.
+        Tool("jax", ("jax", "jax.numpy"), jax, wordings=("", "scan")),
+        Tool("torch", ("torch",), torch, works=("rosen", "bs", "lse", "gmm", "mlp")),
+        Tool(
+            "autograd",
+            ("autograd", "autograd.numpy"),
+            autograd,
+            wordings=("", "loop"),
+            too_large=(("pendulum", "10000"),),
+        ),
     )
 }

@@ -55,7 +55,8 @@ class Compiled:
         self.graph = graph
         self.lowered: LoweredProgram = lower(graph)
         code = compile_object(self.lowered.ir_text, "test")
-        self._loaded = LoadedModule(code, imports=addresses_of(self.lowered.symbols))
+        imports = addresses_of(self.lowered.symbols)
+        self._loaded = LoadedModule(code, imports=imports, drain=self.lowered.drain)
         self._constants = [np.ascontiguousarray(value.data) for value in graph.constants()]
         block = np.zeros(self.lowered.workspace_bytes + 64, np.uint8)
         self._block = block

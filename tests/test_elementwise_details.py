@@ -13,12 +13,13 @@ from registry_cases import elementwise_rows, evaluate, graph_of, inputs_like
 from scipy.special import cython_special
 
 from gradtape.errors import DtypeError, LoweringError, NotDifferentiableError
+from gradtape.ir.evaluate import compute_values
 from gradtape.ir.graph import Value, constant
 from gradtape.kinds.elementwise import Libm, SciPy
 from gradtape.kinds.registry import ROWS, UFUNCS, UNSUPPORTED
 from gradtape.passes.expand_bodies import expand_bodies
 from gradtape.runtime.engine import has_symbol
-from gradtape.runtime.interpret import compute_values, interpret
+from gradtape.runtime.interpret import interpret
 from gradtape.transforms.jvp import jvp
 from gradtape.transforms.vjp import vjp
 

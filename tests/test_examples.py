@@ -17,11 +17,11 @@ EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 SMALL = EXAMPLES / "data" / "gmm_d2_K5_n1000.txt"
 
 
-def run(folder: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, *arguments: str | Path, script: str = "gmm.py") -> subprocess.CompletedProcess[str]:
     """Modules in `folder` hide those that are installed."""
     places = [folder, Path(gradtape.__file__).parents[1]]
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(map(str, places)))
-    command = [sys.executable, str(EXAMPLES / "gmm.py"), *map(str, arguments)]
+    command = [sys.executable, str(EXAMPLES / script), *map(str, arguments)]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
 
 
@@ -109,3 +109,56 @@ def test_plot_needs_two_dimensions(tmp_path: Path) -> None:
     done = run(tmp_path, "--plot", "fit.png", "--data", EXAMPLES / "data" / "gmm_d10_K25_n1000.txt")
     assert done.returncode == 2
     assert "has 10" in done.stderr
+
+
+@pytest.mark.parametrize("script", ["pendulum.py", "lstm.py", "greeks.py"])
+def test_programs_are_short(script: str) -> None:
+    assert len((EXAMPLES / script).read_text().splitlines()) <= 100
+
+
+def test_pendulum_finds_the_parameters(tmp_path: Path) -> None:
+    done = run(tmp_path, "--plot", "fit.png", script="pendulum.py")
+    assert done.returncode == 0, done.stderr
+    found = re.findall(r"^(\w+) +(\S+) \+- (\S+) +\(truth (\S+)\)$", done.stdout, re.MULTILINE)
+    assert [name for name, *_ in found] == ["angle", "speed", "damping", "stiffness", "drive"]
+    for _, value, error, truth in found:
+        assert abs(float(value) - float(truth)) < 4 * float(error)
+    (fit,) = re.findall(r"^chi squared per measurement: (\S+)$", done.stdout, re.MULTILINE)
+    assert 0.8 < float(fit) < 1.2
+    assert (tmp_path / "fit.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_lstm_has_adbenchs_gradient_and_learns(tmp_path: Path) -> None:
+    done = run(tmp_path, "--steps", "40", script="lstm.py")
+    assert done.returncode == 0, done.stderr
+    with np.load(EXAMPLES / "data" / "expected.npz") as expected:
+        wanted = float(expected["lstm_l2_c1024/value"])
+    (loss,) = re.findall(r"loss (\S+)$", done.stdout.splitlines()[0])
+    assert float(loss) == pytest.approx(wanted, rel=1e-10)
+    errors = re.findall(r"^gradient in (main|extra): relative error (\S+)$", done.stdout, re.MULTILINE)
+    assert [name for name, _ in errors] == ["main", "extra"]
+    assert all(float(error) < 1e-10 for _, error in errors)
+    ((before, after),) = re.findall(r"^40 steps in \S+ s: loss (\S+) -> (\S+)$", done.stdout, re.MULTILINE)
+    assert float(after) < float(before)
+
+
+def test_greeks_are_those_of_the_formula(tmp_path: Path) -> None:
+    done = run(tmp_path, "--days", "50", script="greeks.py")
+    assert done.returncode == 0, done.stderr
+    found = re.findall(r"^ +(\w+) +(\S+) \+- (\S+) +Black-Scholes +(\S+)$", done.stdout, re.MULTILINE)
+    assert [name for name, *_ in found] == ["price", "delta", "vega", "rho", "theta"]
+    for _, value, error, known in found:
+        assert abs(float(value) - float(known)) < 5 * float(error)
+    asian = done.stdout[done.stdout.index("Asian call") :]
+    assert float(re.findall(r"^ +price +(\S+)", asian, re.MULTILINE)[0]) > 0
+
+
+@pytest.mark.parametrize(
+    "script, arguments",
+    [("pendulum.py", ("--steps", "3")), ("pendulum.py", ("--noise", "0")), ("greeks.py", ("--batches", "1"))],
+)
+def test_useless_options_are_explained(tmp_path: Path, script: str, arguments: tuple[str, ...]) -> None:
+    done = run(tmp_path, *arguments, script=script)
+    assert done.returncode == 2
+    assert "must be at least" in done.stderr
+    assert "Traceback" not in done.stderr

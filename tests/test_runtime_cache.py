@@ -252,17 +252,10 @@ def test_keys_depend_on_all_that_code_depends_on(monkeypatch: pytest.MonkeyPatch
     assert object_key("f", 1) == object_key(b"f", 1) == key
     assert len({key, object_key("f", 2), object_key("g", 1), object_key("f"), object_key("f", 1, 1)}) == 5
     identity = keys.environment_identity()
-    for word in ("python", "numpy", "llvmlite", "numba", "gradtape", "abi"):
+    for word in ("python", "numpy", "llvmlite", "gradtape", "abi"):
         assert f"{word} " in identity
     monkeypatch.setattr(keys, "environment_identity", lambda: identity + "another machine")
     assert keys.object_key("f", 1) != key
-
-
-def test_numbas_version_is_known_without_importing_it() -> None:
-    import numba
-
-    assert keys.version_of("numba") == numba.__version__
-    assert keys.version_of("no_such_package") == "absent"
 
 
 # In memory
@@ -392,16 +385,14 @@ print("hits", disk.statistics.hits, "numba" in sys.modules, "scipy" in sys.modul
 """
 
 
-def test_a_process_that_finds_its_programs_on_disk_never_imports_numba(tmp_path: Path) -> None:
+def test_neither_compiling_nor_loading_imports_numba_or_scipy(tmp_path: Path) -> None:
     outputs = []
     for _ in range(2):
         process = run_python(COMPILES, tmp_path)
         output, errors = process.communicate(timeout=120)
         assert process.returncode == 0, errors
         outputs.append(output.split())
-    (hits, numba, _), (hits_again, numba_again, scipy_again) = (words[1:] for words in outputs)
-    assert (hits, numba) == ("0", "True")
-    assert (hits_again, numba_again, scipy_again) == ("1", "False", "False")
+    assert [words[1:] for words in outputs] == [["0", "False", "False"], ["1", "False", "False"]]
 
 
 def test_processes_may_fill_one_entry_at_once(tmp_path: Path) -> None:

@@ -309,7 +309,7 @@ def test_a_process_forked_while_other_threads_trace_and_compile() -> None:
     assert finished.returncode == 0, finished.stderr
 
 
-def test_numba_is_imported_by_the_compiler_alone() -> None:
+def test_llvmlite_is_imported_by_the_compiler_alone() -> None:
     finished = run_python(
         """
         import sys
@@ -317,7 +317,42 @@ def test_numba_is_imported_by_the_compiler_alone() -> None:
         assert not {"numba", "llvmlite", "scipy"} & set(sys.modules), "imported too early"
         from runtime_kernels import TWICE
         code = gradtape.runtime.engine.compile_object(TWICE, "twice")
-        assert "numba" in sys.modules
+        assert "llvmlite" in sys.modules and "numba" not in sys.modules
+        """
+    )
+    assert finished.returncode == 0, finished.stderr
+
+
+def test_numba_compiles_beside_and_calls_kernels() -> None:
+    finished = run_python(
+        """
+        import ctypes, threading
+        import numpy as np
+        from gradtape.runtime.engine import LoadedModule, compile_object
+        from runtime_kernels import SUM, TWICE
+
+        code = compile_object(TWICE, "twice")
+        others = []
+        worker = threading.Thread(target=lambda: others.extend(compile_object(SUM, "sum") for _ in range(20)))
+        worker.start()
+        import numba
+
+        loaded = LoadedModule(code)
+        pointer = ctypes.c_void_p
+        twice = ctypes.CFUNCTYPE(ctypes.c_int32, pointer, pointer, pointer)(loaded.address("kernel"))
+
+        @numba.njit
+        def four_times(x):
+            once, both = np.empty(3), np.empty(3)
+            places = np.array([x.ctypes.data, once.ctypes.data, both.ctypes.data])
+            twice(places[0:].ctypes.data, places[1:].ctypes.data, 0)
+            twice(places[1:].ctypes.data, places[2:].ctypes.data, 0)
+            return both
+
+        assert four_times(np.array([1.0, 2.0, 3.0])).tolist() == [4.0, 8.0, 12.0]
+        worker.join()
+        assert len(others) == 20 and len(set(others)) == 1
+        assert compile_object(TWICE, "twice") == code, "Numba changes what LLVM makes"
         """
     )
     assert finished.returncode == 0, finished.stderr

@@ -5,30 +5,10 @@
  *     weight_k = sum_i w,   first_k = sum_i w (x_i - mu_k),   second_k = sum_i w (x_i - mu_k)(x_i - mu_k)'
  * goes over the points: with y = Q (x - mu), sum_i w y (x - mu)' = Q second_k and sum_i w Q'y = Q'Q first_k are
  * products of d x d matrices, one for each component, and nothing of size d is stored for a point. */
-#include <math.h>
-#include <stdint.h>
+#include "vector.h"
 #include <string.h>
 
-#if defined(__AVX512F__)
-enum { VECTOR = 8 };
-#elif defined(__AVX__)
-enum { VECTOR = 4 };
-#else
-enum { VECTOR = 2 };
-#endif
 enum { TILE = 4, STRIP = TILE * VECTOR, PANEL = 1024, BLOCK = 64 };
-typedef double lanes __attribute__((vector_size(8 * VECTOR)));
-
-#define UNROLL _Pragma("GCC unroll 8")
-#define ALWAYS static inline __attribute__((always_inline))
-
-/* Keeps a value that is used several times in a register: GCC would read it from memory at each use, and two loads
-   a cycle are the limit here. */
-#ifdef __x86_64__
-#define HOLD(value) __asm__("" : "+v"(value))
-#else
-#define HOLD(value) (void)(value)
-#endif
 
 /* libmvec's exp leaves its vector path, five times slower, where the result is no normal number. */
 #define LOWEST_EXPONENT (-708.0)
@@ -54,14 +34,6 @@ typedef struct {
 typedef struct {
     double *alpha, *mu, *q, *l;
 } gradient;
-
-ALWAYS double total(lanes v)
-{
-    double sum = 0.0;
-    for (int j = 0; j < VECTOR; j++)
-        sum += v[j];
-    return sum;
-}
 
 ALWAYS int tiles_of(int d)
 {

@@ -33,6 +33,13 @@ if _typing.TYPE_CHECKING:
     from .api.check import check_grads as check_grads
     from .api.checkpoint import checkpoint as checkpoint
     from .api.checkpoint import recompute_grad as recompute_grad
+    from .api.control.branches import cond as cond
+    from .api.control.branches import switch as switch
+    from .api.control.loops import fori_loop as fori_loop
+    from .api.control.loops import while_loop as while_loop
+    from .api.control.prefixes import associative_scan as associative_scan
+    from .api.control.scanning import map as map
+    from .api.control.scanning import scan as scan
     from .api.custom import custom_gradient as custom_gradient
     from .api.custom import grad_pass_through as grad_pass_through
     from .api.custom_rules import custom_jvp as custom_jvp
@@ -60,6 +67,13 @@ _LATER = {
     "check_grads": "check",
     "checkpoint": "checkpoint",
     "recompute_grad": "checkpoint",
+    "cond": "control.branches",
+    "switch": "control.branches",
+    "fori_loop": "control.loops",
+    "while_loop": "control.loops",
+    "associative_scan": "control.prefixes",
+    "map": "control.scanning",
+    "scan": "control.scanning",
     "custom_gradient": "custom",
     "grad_pass_through": "custom",
     "custom_jvp": "custom_rules",

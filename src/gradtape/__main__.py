@@ -1,4 +1,4 @@
-"""``python -m gradtape``: what this installation is, and what its disk cache holds."""
+"""``python -m gradtape``: what this installation is, what its disk cache holds, and where a script's time goes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from .api.inspect.script import ORDERS, run_profiled
 from .config import config
 from .lower.host import cpu_name, vector_bytes, vector_functions
 from .runtime.cache import cache_clear, cache_info, cache_path
@@ -22,9 +23,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m gradtape",
-        description="Look at gradtape's installation and at its cache of compiled programs.",
+        description="Look at gradtape's installation and at its cache of compiled programs, and profile scripts.",
     )
-    commands = parser.add_subparsers(title="commands", metavar="{info,cache}", required=True)
+    commands = parser.add_subparsers(title="commands", metavar="{info,cache,profile}", required=True)
     commands.add_parser("info", help="versions, CPU, libraries, settings").set_defaults(run=_info)
     cache = commands.add_parser("cache", help="the compiled programs on disk")
     actions = cache.add_subparsers(title="actions", metavar="{info,clear,path}", required=True)
@@ -33,12 +34,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     actions.add_parser("clear", help="remove them all").set_defaults(run=_cache_clear)
     actions.add_parser("path", help="the folder that they are in").set_defaults(run=_cache_path)
-    run: Callable[[], None] = parser.parse_args(arguments).run
-    run()
-    return 0
+    _add_profile(
+        commands.add_parser(
+            "profile", help="run a script, and show where its compiled functions spend their time"
+        )
+    )
+    given = parser.parse_args(arguments)
+    run: Callable[[argparse.Namespace], int | None] = given.run
+    return run(given) or 0
 
 
-def _info() -> None:
+def _add_profile(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Run a script as Python would, and print where its compiled functions and tapes spent their time."
+    )
+    parser.add_argument("-m", dest="as_module", action="store_true", help="run a module, as python -m does")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    parser.add_argument(
+        "--sort", choices=tuple(ORDERS), default="total", help="by what functions are sorted (total)"
+    )
+    parser.add_argument("-o", "--output", metavar="FILE", help="write the profile to a file")
+    parser.add_argument("script", help="the script, or with -m the module")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
+    parser.set_defaults(run=_profile)
+
+
+def _profile(given: argparse.Namespace) -> int:
+    return run_profiled(
+        given.script,
+        given.arguments,
+        as_module=given.as_module,
+        order=given.sort,
+        as_json=given.json,
+        output=given.output,
+    )
+
+
+def _info(_: argparse.Namespace) -> None:
     cores = os.cpu_count() or 1
     width = vector_bytes()
     functions = vector_functions(width)
@@ -77,16 +109,16 @@ def _scipy_blas() -> str:
     return _blas(scipy)
 
 
-def _cache_info() -> None:
+def _cache_info(_: argparse.Namespace) -> None:
     print(cache_info())
 
 
-def _cache_clear() -> None:
+def _cache_clear(_: argparse.Namespace) -> None:
     count = cache_clear()
     print(f"removed {count} {'program' if count == 1 else 'programs'} from {cache_path()}")
 
 
-def _cache_path() -> None:
+def _cache_path(_: argparse.Namespace) -> None:
     print(cache_path())
 
 

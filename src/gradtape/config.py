@@ -44,6 +44,9 @@ _SETTINGS: Final[Mapping[str, _Setting]] = {
     "cache_size": _Setting(2**30, "bytes that the disk cache may take", minimum=0),
     "precise_math": _Setting(False, "use the scalar C library instead of vector functions of 4 ULP"),
     "trace_limit": _Setting(8, "traces that one call site may have before it is interpreted", minimum=1),
+    "reroll": _Setting(
+        True, "turn what Python's loops repeat into loops again; when False it stays unrolled"
+    ),
     "num_threads": _Setting(1, "threads that one kernel may use", minimum=1),
     "progress": _Setting(True, "show progress bars"),
     "full_traceback": _Setting(False, "keep the frames of gradtape itself in tracebacks"),
@@ -81,6 +84,7 @@ class Config:
     cache_size: int
     precise_math: bool
     trace_limit: int
+    reroll: bool
     num_threads: int
     progress: bool
     result_pool: int

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import TapeError
-from ..ir.builder import emit, here, merge_marks
-from ..ir.graph import Mark, Node, Value, extract
+from ..ir.builder import emit, here
+from ..ir.graph import Mark, Node, Value, extract, merge_marks
 from ..ir.types import Shape
 from ..kinds.control import Rule, barrier, custom_call, followed
 from ..ops.cast import identity

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -55,8 +54,7 @@ class UnconnectedGradients(enum.StrEnum):
 NUMBERS: Final = (np.ndarray, np.generic, int, float, complex)
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """What a derivative is asked in.
 
     Attributes
@@ -74,6 +72,8 @@ class Source:
 
 def unconnected_choice(given: Any, caller: str) -> UnconnectedGradients:
     """Return the choice that a string or member stands for."""
+    if type(given) is UnconnectedGradients:
+        return given
     try:
         return UnconnectedGradients(given)
     except ValueError:
@@ -123,9 +123,7 @@ def array_leaves(tree: Any, role: str, caller: str) -> tuple[list[Any], TreeSpec
 def seeds_for(
     given: Any, targets: Sequence[Value], caller: str, argument: str = "output_gradients"
 ) -> list[Value]:
-    """Return one weight per target: ones where `given` is None, else its leaves by position."""
-    if given is None:
-        return [one_like(target) for target in targets]
+    """Return one weight per target: the leaves of `given` by position."""
     leaves, _ = flatten_with_none(given)
     if len(leaves) != len(targets):
         listed = isinstance(given, list | tuple) and len(targets) == 1
@@ -149,11 +147,6 @@ def seeds_for(
     return seeds
 
 
-def one_like(target: Value) -> Value:
-    """Return the weight of a target that is given none."""
-    return broadcast_to(literal(1, target.dtype), target.shape)
-
-
 def seed_for(given: Any, target: Value, caller: str, argument: str) -> Value:
     """Return the weight of one target, checked."""
     value = given.value if isinstance(given, Handle) else as_value(given, argument)
@@ -175,18 +168,15 @@ def seed_for(given: Any, target: Value, caller: str, argument: str) -> Value:
 def gathered(sources: Sequence[Source], parts: Sequence[Value | Rows | None]) -> list[Value | Rows | None]:
     """Return one gradient per source from one cotangent per value that stands for a source: they add up."""
     rest = iter(parts)
-    gradients: list[Value | Rows | None] = []
-    for source in sources:
-        arrived = [part for _ in source.values if (part := next(rest)) is not None]
-        whole = total(arrived, source.shape) if arrived else None
-        gradients.append(
-            Rows(flipped(whole.values), whole.positions)
-            if isinstance(whole, Rows)
-            else None
-            if whole is None
-            else flipped(whole)
-        )
-    return gradients
+    return [_gathered(source, [next(rest) for _ in source.values]) for source in sources]
+
+
+def _gathered(source: Source, parts: Sequence[Value | Rows | None]) -> Value | Rows | None:
+    arrived = [part for part in parts if part is not None]
+    if not arrived:
+        return None
+    whole = total(arrived, source.shape) if len(arrived) > 1 else arrived[0]
+    return Rows(flipped(whole.values), whole.positions) if isinstance(whole, Rows) else flipped(whole)
 
 
 def completed(

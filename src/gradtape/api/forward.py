@@ -23,8 +23,10 @@ from ..ir.types import is_inexact
 from ..kinds.operands import as_value, broadcast_to
 from ..ops.cast import convert
 from ..trace.array import Array
-from ..trace.contexts import Watcher, contexts
+from ..trace.bodies import refuse_across
+from ..trace.contexts import Watcher, bodies_around, contexts
 from ..trace.handle import Handle
+from ..trace.lists import NAMES
 from ..trace.sites import user_site
 from ..trace.variable import Variable
 from ..transforms.jvp import jvp as push_forward
@@ -119,6 +121,7 @@ class ForwardAccumulator:
         primals_ = [_primal(leaf) for leaf in leaves]
         pairs = [(primal, _tangent(d, primal)) for primal, d in zip(primals_, directions, strict=True)]
         self._directions = _Directions()
+        self._around = bodies_around()
         for primal, tangent in pairs:
             self._directions.add(primal, tangent)
         # Nobody can ask for tangents any more when the accumulator is gone.
@@ -135,7 +138,9 @@ class ForwardAccumulator:
             )
         self._directions.mark.thread = threading.get_ident()
         self._directions.mark.recording = True
+        self._around = bodies_around()
         contexts.stack.append(self._directions)
+        NAMES.enter()
         return self
 
     def __exit__(
@@ -144,6 +149,7 @@ class ForwardAccumulator:
         self._directions.mark.recording = False
         if self._directions in contexts.stack:
             contexts.stack.remove(self._directions)
+            NAMES.leave()
 
     def __repr__(self) -> str:
         return f"<ForwardAccumulator: {'recording' if self._directions.mark.recording else 'not recording'}>"
@@ -181,6 +187,7 @@ class ForwardAccumulator:
             )
         leaves, spec = flatten(target)
         values = [_followed(leaf, "target").value for leaf in leaves]
+        refuse_across("jvp", values, self._around, "ask for it outside, of what comes out")
         mark, tangents = self._directions.mark, dict(self._directions.tangents)
         recording, mark.recording = mark.recording, False
         try:

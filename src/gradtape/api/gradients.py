@@ -14,8 +14,11 @@ from ..ir.graph import OPERATORS, Value, constant
 from ..ir.types import is_inexact
 from ..ops.cast import zeros_like
 from ..trace.array import Array
+from ..trace.bodies import refuse_across
 from ..trace.contexts import scopes
+from ..trace.guards import InBody
 from ..trace.handle import Handle
+from ..trace.replay import one_like
 from ..trace.sites import user_site
 from ..trace.variable import Variable
 from ..transforms.rows import Rows, whole, with_rows
@@ -26,7 +29,6 @@ from .ends import (
     UnconnectedGradients,
     completed,
     gathered,
-    one_like,
     seed_for,
     shown,
     unconnected_choice,
@@ -211,6 +213,11 @@ def _pulled(
     chosen = [(value, seed) for value, seed in zip(targets, seeds, strict=True) if is_inexact(value.dtype)]
     ends = [value for value, _ in chosen]
     begins = [value for source in sources for value in source.values]
+    for value in begins:
+        bodies = [mark for mark in value.marks if isinstance(mark, InBody)]
+        refuse_across(
+            "gt.gradients", ends, bodies, "ask for it outside, of what comes out, or use gt.grad inside"
+        )
 
     def stop(value: Value) -> bool:
         return False

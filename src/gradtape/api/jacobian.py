@@ -361,7 +361,7 @@ def _by_chunks(linear: LinearMap, basis: _Basis, chunks: Sequence[range]) -> lis
     rows = Value(aval((size,), INTP), marks=(follows,))
     outs = [out for out in linear.outs if out is not None]
     single, _ = extract(outs, [linear.seed], stop=lambda value: value.node is None)
-    before = {out for node in single for out in node.outs}
+    before = {out for node in single for out in node.outs if _is_array(out)}
     batched = [out for out in linear.at(basis.chosen(rows)) if out is not None]
     nodes, shared = extract(
         batched, [rows], stop=lambda value: value in before or value.data is not None or value.node is None
@@ -377,10 +377,17 @@ def _by_chunks(linear: LinearMap, basis: _Basis, chunks: Sequence[range]) -> lis
     return _in_place_of(linear.outs, results)
 
 
+def _is_array(value: Value) -> bool:
+    """Return whether a value can be passed from program to program: what a loop of unknown length leaves behind cannot."""
+    return value.dtype.kind != "O"
+
+
 def _one_by_one(linear: LinearMap, basis: _Basis) -> list[Value | None]:
     """Run one program, the pullback of a single cotangent, once per row."""
     outs = [out for out in linear.outs if out is not None]
-    nodes, shared = extract(outs, [linear.seed], stop=lambda value: linear.mark not in value.marks)
+    nodes, shared = extract(
+        outs, [linear.seed], stop=lambda value: linear.mark not in value.marks and _is_array(value)
+    )
     arrays = force(shared)
     run = _runner(Graph([linear.seed, *shared], nodes, outs, "jacobian"))
     results = [np.empty((basis.count, *out.shape), out.dtype) for out in outs]

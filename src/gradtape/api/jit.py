@@ -11,6 +11,7 @@ from ..config import config
 from ..errors import ArgumentError, DtypeError, InternalError
 from ..runtime.callable import FastCallable, vectorcalled
 from ..runtime.entry import NativeFunction
+from ..runtime.program import ACTIVE
 from ..trace.callsite import MISSED, MOST_NESTED, CallSite, NestedEntry, Specialisation
 from ..trace.instruments import RECORDING
 from ..trace.signature import StaticArguments
@@ -34,7 +35,8 @@ class Jitted(FastCallable):
 
         def answer(*args: Any, **kwargs: Any) -> Any:
             try:
-                return site.call(args, kwargs)
+                profiler = ACTIVE.profiler
+                return site.call(args, kwargs) if profiler is None else profiler.call(self, args, kwargs)
             except Exception as error:
                 if config.full_traceback or isinstance(error, InternalError):
                     raise
@@ -64,20 +66,24 @@ class Jitted(FastCallable):
         if specialisation.native is None or specialisation.program.kernel.loaded is None:
             return
         if specialisation.native.nested is not None:
-            arguments, results = specialisation.native.nested
-            nested = self.site.nested
-            if len(nested) >= MOST_NESTED:
-                nested.clear()
-            nested[arguments] = NestedEntry(_bound(specialisation, _missed), results)
+            self._install_nested(specialisation)
             return
         self._chain = [specialisation, *self._chain[: CHAIN_LENGTH - 1]]
         self._link()
 
+    def _install_nested(self, specialisation: Specialisation) -> None:
+        assert specialisation.native is not None and specialisation.native.nested is not None
+        arguments, results = specialisation.native.nested
+        nested = self.site.nested
+        if len(nested) >= MOST_NESTED:
+            nested.clear()
+        nested[arguments] = NestedEntry(_bound(self.site, specialisation, _missed), results)
+
     def _link(self) -> None:
         fallback: Any = self._answer
         for link in reversed(self._chain[1:]):
-            fallback = _bound(link, fallback)
-        self.install(_bound(self._chain[0], fallback))
+            fallback = _bound(self.site, link, fallback)
+        self.install(_bound(self.site, self._chain[0], fallback))
         self.fallback = fallback
 
     def suspend(self) -> None:
@@ -90,16 +96,40 @@ class Jitted(FastCallable):
         if self._chain:
             self._link()
 
+    def release(self) -> None:
+        """Let go of all bound machine code."""
+        self.suspend()
+        self.site.nested.clear()
+
+    def relink(self) -> None:
+        """Bind machine code anew: that of a profiler which looks on, or else the programs' own."""
+        self.release()
+        for branches in list(self.site.branches.values()):
+            for specialisation in branches.all():
+                native = specialisation.native
+                if specialisation.is_native and native is not None and native.nested is not None:
+                    self._install_nested(specialisation)
+        if not RECORDING.tools:
+            self.resume()
+
 
 def _missed(*leaves: Any) -> object:
     return MISSED
 
 
-def _bound(specialisation: Specialisation, fallback: Callable[..., Any]) -> NativeFunction:
-    assert specialisation.native is not None
-    native = specialisation.program.bind(fallback, specialisation.native.statics)
+def _bound(site: CallSite, specialisation: Specialisation, fallback: Callable[..., Any]) -> NativeFunction:
+    native_call, program, profiler = specialisation.native, specialisation.program, ACTIVE.profiler
+    assert native_call is not None
+    nested = native_call.nested is not None
+    code = None if profiler is None else profiler.machine_code(site, program, nested=nested)
+    native = program.bind(fallback, native_call.statics, code)
     assert native is not None
     return native
+
+
+def every_jitted() -> list[Jitted]:
+    """Return all functions that are alive."""
+    return list(_everyone)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from itertools import compress
 from types import TracebackType
 from typing import Any
 
@@ -17,7 +18,10 @@ from ..ir.graph import Literal, Mark, Value
 from ..ir.types import is_inexact
 from ..kinds.operands import as_value
 from ..trace.array import Array
-from ..trace.contexts import Watcher, contexts
+from ..trace.bodies import refuse_across
+from ..trace.contexts import Watcher, bodies_around, contexts
+from ..trace.guards import InBody
+from ..trace.lists import NAMES
 from ..trace.log import note_watch
 from ..trace.replay import gradients
 from ..trace.sites import user_site
@@ -127,6 +131,7 @@ class GradientTape(Jacobians):
         self._accessed = bool(watch_accessed_variables)
         self._active = False
         self._used = False
+        self._around: tuple[InBody, ...] = ()
 
     def __enter__(self) -> GradientTape:
         if self._active and not self._used:
@@ -139,9 +144,11 @@ class GradientTape(Jacobians):
             self._record = _Record(self._accessed)
             self._used = False
         self._active = True
+        self._around = bodies_around()
         self._record.mark.thread = threading.get_ident()
         self._record.mark.recording = True
         contexts.stack.append(self._record)
+        NAMES.enter()
         return self
 
     def __exit__(
@@ -152,6 +159,7 @@ class GradientTape(Jacobians):
             self._record.mark.recording = False
             if self._record in contexts.stack:
                 contexts.stack.remove(self._record)
+                NAMES.leave()
 
     def __del__(self) -> None:
         if self._record is not None:
@@ -216,6 +224,8 @@ class GradientTape(Jacobians):
                     remedy="pass an array, a variable, a number, or a nest of these",
                 )
             watched.append(leaf if isinstance(leaf, Array) else Array(unliteral(as_value(leaf, "x"))))
+        plain = [array.value for array in watched if not isinstance(array, Variable)]
+        refuse_across("watch", plain, self._around, "watch what goes in, or make a tape inside of it")
         for array in watched:
             if not is_inexact(array.dtype):
                 warn(
@@ -248,7 +258,7 @@ class GradientTape(Jacobians):
         Raises
         ------
         TapeError
-            If the tape was never entered, or its record has been used.
+            If the tape was never entered, or its record has been used; in the body of a loop or branch that the tape records.
         ArgumentError
             If it is not recording.
 
@@ -266,6 +276,14 @@ class GradientTape(Jacobians):
         record = self._live("stop_recording")
         if not record.mark.recording:
             raise self._not_recording("stop_recording")
+        for body in bodies_around():
+            if body not in self._around:
+                raise TapeError(
+                    f"stop_recording in {body.described}",
+                    where=user_site(),
+                    why="the body is recorded whole, as one operation",
+                    remedy="use gt.stop_gradient(x) for what is to count as constant",
+                )
         return self._stopped(record)
 
     @contextmanager
@@ -346,12 +364,13 @@ class GradientTape(Jacobians):
         record = self._live("gradient")
         here.site = user_site()
         choice = unconnected_choice(unconnected_gradients, "gradient")
-        target_leaves, _ = array_leaves(target, "target", "gradient")
+        target_leaves = [target] if type(target) is Array else array_leaves(target, "target", "gradient")[0]
         source_leaves, spec = array_leaves(sources, "source", "gradient")
         targets = [_target_value(leaf, record) for leaf in target_leaves]
+        self._refuse_across("gradient", targets)
         starts = [_source(leaf, record) for leaf in source_leaves]
-        seeds = seeds_for(output_gradients, targets, "gradient")
-        with self._asked(record):
+        seeds = None if output_gradients is None else seeds_for(output_gradients, targets, "gradient")
+        with _Asked(self, record):
             parts = _pulled(record.mark, targets, seeds, starts, last=not self._persistent)
             found = completed(parts, starts, choice, sources)
         return unflatten(spec, shown(found, starts))
@@ -361,25 +380,10 @@ class GradientTape(Jacobians):
         self, caller: str, target: Any, sources: Sequence[Any]
     ) -> Iterator[tuple[Mark, Value, list[Source]]]:
         record = self._live(caller)
+        self._refuse_across(caller, [target.value])
         ends = _target_value(target, record), [_source(leaf, record) for leaf in sources]
-        with self._asked(record):
+        with _Asked(self, record):
             yield record.mark, *ends
-
-    @contextmanager
-    def _asked(self, record: _Record) -> Iterator[None]:
-        """Let a one-shot tape give up its record, unless the asking fails."""
-        if self._persistent:
-            yield
-            return
-        recording = record.mark.recording
-        record.mark.recording = False
-        try:
-            yield
-        except BaseException:
-            record.mark.recording = recording
-            raise
-        self._used = True
-        record.close()
 
     def _live(self, caller: str) -> _Record:
         """Return the record that a call of `caller` is about."""
@@ -399,6 +403,14 @@ class GradientTape(Jacobians):
             )
         return self._record
 
+    def _refuse_across(self, caller: str, targets: Sequence[Value]) -> None:
+        refuse_across(
+            caller,
+            targets,
+            self._around,
+            "ask for it outside, of what comes out, or make a tape inside of it",
+        )
+
     @staticmethod
     def _not_recording(caller: str) -> ArgumentError:
         return ArgumentError(
@@ -406,6 +418,30 @@ class GradientTape(Jacobians):
             where=user_site(),
             remedy=f"call tape.{caller}() inside of the tape's with block",
         )
+
+
+class _Asked:
+    """Lets a one-shot tape give up its record, unless the asking fails."""
+
+    __slots__ = ("_record", "_recording", "_tape")
+
+    def __init__(self, tape: GradientTape, record: _Record) -> None:
+        self._tape = tape
+        self._record = record
+        self._recording = record.mark.recording
+
+    def __enter__(self) -> None:
+        if not self._tape._persistent:
+            self._record.mark.recording = False
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._tape._persistent:
+            return
+        if kind is not None:
+            self._record.mark.recording = self._recording
+            return
+        self._tape._used = True
+        self._record.close()
 
 
 def _mark(array: Array, mark: Mark) -> None:
@@ -440,19 +476,13 @@ def _source(leaf: Any, record: _Record) -> Source:
 
 
 def _pulled(
-    mark: Mark, targets: list[Value], seeds: list[Value], sources: list[Source], *, last: bool
+    mark: Mark, targets: list[Value], seeds: list[Value] | None, sources: list[Source], *, last: bool
 ) -> list[Value | Rows | None]:
     """Return the gradient of the targets in each source, along values that carry `mark`."""
-    chosen = [
-        (value, seed)
-        for value, seed in zip(targets, seeds, strict=True)
-        if mark in value.marks and is_inexact(value.dtype)
-    ]
-    parts = gradients(
-        [value for value, _ in chosen],
-        [value for source in sources for value in source.values],
-        [seed for _, seed in chosen],
-        mark,
-        last=last,
-    )
+    chosen = [mark in value.marks and is_inexact(value.aval.dtype) for value in targets]
+    if not all(chosen):
+        targets = list(compress(targets, chosen))
+        seeds = None if seeds is None else list(compress(seeds, chosen))
+    starts = [value for source in sources for value in source.values]
+    parts = gradients(targets, starts, seeds, mark, last=last)
     return gathered(sources, parts)

@@ -26,6 +26,7 @@ from ..trace.array import Array
 from ..trace.contexts import Scope, inside
 from ..trace.force import force
 from ..trace.handle import Handle
+from ..trace.rolling import moment_now, rolled_since
 from ..trace.signature import EVERYTHING_TRACED
 from ..trace.sites import user_site
 from ..transforms.jvp import jvp as push_forward
@@ -144,6 +145,7 @@ def _value_and_grad(
         mark = Mark()
         leaves, spec = flatten(chosen)
         starts = [start(leaf, mark, f"{caller}: an argument in argnums={argnums}") for leaf in leaves]
+        moment = moment_now()
         followed = unflatten(spec, [Array(value) for value in starts])
         arguments = list(args)
         for position, argument in zip(positions, followed, strict=True):
@@ -152,6 +154,7 @@ def _value_and_grad(
         value, aux = split_aux(result, caller) if has_aux else (result, None)
         mark.recording = False
         target = _scalar(value, caller, "c" if holomorphic else "f")
+        target, aux = _with_loops(moment, target, aux, starts)
         if holomorphic:
             check_holomorphic(target, starts, mark, caller)
         cotangents = pull_back([target], starts, [_one(target)], lambda v: mark not in v.marks)
@@ -171,6 +174,17 @@ def _value_and_grad(
         return ((value, aux) if has_aux else value), nested[0] if isinstance(argnums, int) else tuple(nested)
 
     return both
+
+
+def _with_loops(moment: int, target: Value, aux: Any, starts: Sequence[Value]) -> tuple[Value, Any]:
+    """Return what a function computed, by loops where its recording repeats itself."""
+    leaves, spec = flatten(aux)
+    recorded = [leaf.value for leaf in leaves if type(leaf) is Array]
+    target, *values = rolled_since(moment, [target, *recorded], starts)
+    if all(new is old for new, old in zip(values, recorded, strict=True)):
+        return target, aux
+    rest = iter(values)
+    return target, unflatten(spec, [Array(next(rest)) if type(leaf) is Array else leaf for leaf in leaves])
 
 
 def check_callable(function: Any, caller: str) -> None:
@@ -349,10 +363,11 @@ def vjp(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any
     leaves, spec = flatten(primals)
     recorded = any(isinstance(leaf, Handle) for leaf in leaves)
     starts = [start(leaf, mark, "vjp: a primal") for leaf in leaves]
+    moment = moment_now()
     result = inner(function)(*unflatten(spec, [Array(value) for value in starts]))
     mark.recording = False
     results, result_spec = flatten(result)
-    targets = [result_value(leaf) for leaf in results]
+    targets = rolled_since(moment, [result_value(leaf) for leaf in results], starts)
 
     def pullback(cotangent: Any) -> tuple[Any, ...]:
         here.site = user_site()
@@ -422,10 +437,11 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     seeds = [
         fitting(d, begin, "a tangent", "its primal") for d, begin in zip(directions, starts, strict=True)
     ]
+    moment = moment_now()
     result = inner(function)(*unflatten(spec, [Array(value) for value in starts]))
     mark.recording = False
     results, result_spec = flatten(result)
-    targets = [result_value(leaf) for leaf in results]
+    targets = rolled_since(moment, [result_value(leaf) for leaf in results], starts)
     pushed = push_forward(targets, starts, seeds, lambda v: mark not in v.marks)
     mark.over = True
     outgoing = [

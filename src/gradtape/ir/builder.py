@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from .graph import Mark, Node, Value
+from .graph import Node, Value, merge_marks, single
 from .op import Op
 
 
@@ -40,12 +40,10 @@ def emit_all(op: Op, inputs: Sequence[Value], **params: Any) -> tuple[Value, ...
     """
     operands = tuple(inputs)
     types = op.infer([operand.aval for operand in operands], params)
+    if len(types) == 1:
+        return (single(op, operands, params, here.site, types, types[0]),)
     node = Node(op, operands, params, here.site)
     marks = merge_marks(operands)
-    if len(types) == 1:
-        out = Value(types[0], node, 0, None, marks)
-        node.set_out(out)
-        return (out,)
     node.outs = outs = tuple([Value(type_, node, index, None, marks) for index, type_ in enumerate(types)])
     return outs
 
@@ -53,13 +51,3 @@ def emit_all(op: Op, inputs: Sequence[Value], **params: Any) -> tuple[Value, ...
 def emit(op: Op, inputs: Sequence[Value], **params: Any) -> Value:
     """Append a node with one output and return it (see `emit_all`)."""
     return emit_all(op, inputs, **params)[0]
-
-
-def merge_marks(values: Sequence[Value]) -> tuple[Mark, ...]:
-    """Return the marks that a node with these inputs hands on: those that are recording."""
-    marks: tuple[Mark, ...] = ()
-    for value in values:
-        for mark in value.marks:
-            if mark.recording and mark not in marks:
-                marks = (*marks, mark)
-    return marks

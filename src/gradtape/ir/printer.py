@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import keyword
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from .graph import Graph, Literal, Site, Value
+from .body import bodies_of
+from .graph import Graph, Literal, Node, Site, Value
 from .types import Aval, short_dtype
 
 
@@ -29,33 +31,116 @@ def print_graph(graph: Graph) -> str:
         return v0
     """
     names = _input_names(graph)
-    lines = []
     constants = graph.constants()
     for number, value in enumerate(constants):
         names[value] = f"c{number}"
     parameters = ", ".join(f"{names[value]}: {_type(value.aval)}" for value in graph.inputs)
     results = ", ".join(_type(value.aval) for value in graph.outputs)
-    lines.append(
+    lines = [
         f"def {identifier(graph.name)}({parameters}) -> {results if len(graph.outputs) == 1 else f'({results})'}:"
-    )
+    ]
     lines.extend(f"    {names[value]}: {_type(value.aval)} = constant(...)" for value in constants)
-    last = ""
-    count = 0
-    for node in graph.nodes:
-        place = _place(node.site)
-        if place and place != last:
-            lines.append(f"    # {place}")
-            last = place
-        for out in node.outs:
-            names[out] = _given(out, names) or f"v{count}"
-            count += 1
-        targets = ", ".join(f"{names[out]}: {_type(out.aval)}" for out in node.outs)
-        arguments = [_operand(value, names) for value in node.inputs]
-        arguments += [f"{name}={_param(value)}" for name, value in node.params.items()]
-        lines.append(f"    {targets} = {node.op.name}({', '.join(arguments)})")
+    writer = _Writer(lines)
+    writer.block(graph, names, "    ")
     lines.extend(f"    assert {_operand(value, names)} == {expected}" for value, expected in graph.guards)
     lines.append(f"    return {', '.join(_operand(value, names) for value in graph.outputs)}")
     return "\n".join(lines)
+
+
+class _Writer:
+    """Writes nodes line by line; values are counted through all bodies."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self._lines = lines
+        self._last = ""
+        self._values = 0
+        self._turns = 0
+
+    def block(self, graph: Graph, names: dict[Value, str], indent: str) -> None:
+        """Write the nodes of a graph, and enter the names of what they make."""
+        for node in graph.nodes:
+            place = _place(node.site)
+            if place and place != self._last:
+                self._lines.append(f"{indent}# {place}")
+                self._last = place
+            for out in node.outs:
+                names[out] = _given(out, names) or f"v{self._values}"
+                self._values += 1
+            if bodies_of(node):
+                self._structured(node, names, indent)
+                continue
+            targets = ", ".join(f"{names[out]}: {_type(out.aval)}" for out in node.outs)
+            self._lines.append(f"{indent}{targets} = {_call(node, names)}")
+
+    def _structured(self, node: Node, names: dict[Value, str], indent: str) -> None:
+        if "branches" in node.params:
+            self._branches(node, names, indent)
+        else:
+            self._loop(node, names, indent)
+
+    def _branches(self, node: Node, names: dict[Value, str], indent: str) -> None:
+        index, *operands = [_operand(value, names) for value in node.inputs]
+        targets = ", ".join(f"{names[out]}: {_type(out.aval)}" for out in node.outs)
+        self._lines.append(f"{indent}match {index}:  # {targets}")
+        branches = bodies_of(node)
+        for number, branch in enumerate(branches):
+            case = "_" if number == len(branches) - 1 else str(number)
+            self._lines.append(f"{indent}    case {case}:")
+            inner = dict(zip(branch.inputs, operands, strict=True))
+            self.block(branch, inner, indent + " " * 8)
+            self._assign([names[out] for out in node.outs], branch.outputs, inner, indent + " " * 8)
+
+    def _loop(self, node: Node, names: dict[Value, str], indent: str) -> None:
+        """Write a loop: what is carried has the names of the results from the beginning."""
+        params, outs = node.params, node.outs
+        body, *conditions = bodies_of(node)
+        carries: int = params["carries"]
+        operands = [_operand(value, names) for value in node.inputs]
+        turns = "" if "length" in params or conditions else operands.pop(0)
+        first, second = params["consts"], params["consts"] + carries
+        left = outs[len(outs) - len(body.outputs) + carries :]
+        for out, start in zip(outs, operands[first:second], strict=False):
+            self._lines.append(f"{indent}{names[out]}: {_type(out.aval)} = {start}")
+        for out in left:
+            empty = "[]" if out.dtype.kind == "O" else "empty()"
+            self._lines.append(f"{indent}{names[out]}: {_type(out.aval)} = {empty}")
+        turn = names[outs[carries]] if conditions else f"i{self._turns}"
+        self._turns += not conditions
+        carried = [names[out] for out in outs[:carries]]
+        elements = [f"{array}[{turn}]" for array in operands[second:]]
+        inner = dict(zip(body.inputs, [turn, *operands[:first], *carried, *elements], strict=True))
+        deeper = indent + "    "
+        if conditions:
+            self._lines.append(f"{indent}{turn}: {_type(outs[carries].aval)} = 0")
+            limit = "True" if params["limit"] is None else f"{turn} < {params['limit']}"
+            self._lines.append(f"{indent}while {limit}:")
+            (condition,) = conditions
+            test = dict(zip(condition.inputs, inner.values(), strict=True))
+            self.block(condition, test, deeper)
+            self._lines.append(f"{deeper}if not {_operand(condition.outputs[0], test)}: break")
+        else:
+            count = f"range({params.get('length', turns)})"
+            count = f"reversed({count})" if params["reverse"] else count
+            policy = params.get("policy")
+            note = "" if policy is None else f"  # policy {policy!r}"
+            self._lines.append(f"{indent}for {turn} in {count}:{note}")
+        self.block(body, inner, deeper)
+        targets = [*carried, *[f"{names[out]}[{turn}]" for out in left]]
+        self._assign(targets, body.outputs, inner, deeper)
+        if conditions:
+            self._lines.append(f"{deeper}{turn} += 1")
+
+    def _assign(
+        self, targets: Sequence[str], values: Sequence[Value], names: dict[Value, str], indent: str
+    ) -> None:
+        results = ", ".join(_operand(value, names) for value in values)
+        self._lines.append(f"{indent}{', '.join(targets)} = {results}" if targets else f"{indent}pass")
+
+
+def _call(node: Node, names: dict[Value, str]) -> str:
+    arguments = [_operand(value, names) for value in node.inputs]
+    arguments += [f"{name}={_param(value)}" for name, value in node.params.items()]
+    return f"{node.op.name}({', '.join(arguments)})"
 
 
 def identifier(name: str) -> str:
@@ -84,6 +169,8 @@ def _given(value: Value, names: dict[Value, str]) -> str:
 
 
 def _type(type_: Aval) -> str:
+    if type_.dtype.kind == "O":
+        return "stack"
     return f"{short_dtype(type_.dtype)}[{','.join(map(str, type_.shape))}]"
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from functools import lru_cache
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -12,6 +14,8 @@ Shape = tuple[int, ...]
 
 class Aval:
     """The shape, dtype and weakness of an array: all that a trace may depend on.
+
+    `aval` makes them, one for each: they are equal exactly if they are the same object, so that tables of them are quick.
 
     Parameters
     ----------
@@ -23,7 +27,7 @@ class Aval:
         True for what stems from Python numbers alone: such a value takes the dtype of what it meets (NEP 50).
     """
 
-    __slots__ = ("dtype", "ndim", "shape", "weak")
+    __slots__ = ("__weakref__", "dtype", "ndim", "shape", "weak")
 
     def __init__(self, shape: Shape, dtype: np.dtype[Any], weak: bool = False) -> None:
         self.shape: Final = shape
@@ -38,25 +42,19 @@ class Aval:
             size *= extent
         return size
 
-    def __eq__(self, other: object) -> bool:
-        return self is other or (
-            isinstance(other, Aval)
-            and self.shape == other.shape
-            and self.dtype == other.dtype
-            and self.weak == other.weak
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.shape, self.dtype, self.weak))
-
     def __repr__(self) -> str:
         return f"{short_dtype(self.dtype)}[{','.join(map(str, self.shape))}]{'*' if self.weak else ''}"
+
+
+_alive: Final[WeakValueDictionary[tuple[Shape, np.dtype[Any], bool], Aval]] = WeakValueDictionary()
+_making = threading.Lock()
 
 
 @lru_cache(maxsize=16384)
 def aval(shape: Shape, dtype: np.dtype[Any], weak: bool = False) -> Aval:
     """Return the one `Aval` with this shape, dtype and weakness."""
-    return Aval(shape, dtype, weak)
+    with _making:
+        return _alive.setdefault((shape, dtype, weak), Aval(shape, dtype, weak))
 
 
 @lru_cache(maxsize=256)
@@ -82,3 +80,9 @@ PYTHON_DTYPES: Final[dict[type, np.dtype[Any]]] = {
 def is_inexact(dtype: np.dtype[Any]) -> bool:
     """Return whether values of this dtype carry derivatives."""
     return dtype.kind in "fc"
+
+
+@lru_cache(maxsize=256)
+def carries_derivatives(dtype: np.dtype[Any]) -> bool:
+    """Return whether a value of this dtype may have a tangent: floats, and the stacks that loops leave behind."""
+    return dtype.kind in "fcO"

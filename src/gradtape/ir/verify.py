@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..errors import GradtapeError, VerifyError
+from .body import Body, bodies_of
 from .graph import Graph, Node, Value
 
 
@@ -31,6 +32,8 @@ def verify(graph: Graph, stage: str = "") -> None:
                     why=_after(stage),
                 )
         _check_types(node, stage)
+        for body in bodies_of(node):
+            _check_body(body, node, stage)
         for index, out in enumerate(node.outs):
             if out in defined:
                 raise VerifyError(f"{out!r} is defined twice", where=node.site, why=_after(stage))
@@ -43,6 +46,19 @@ def verify(graph: Graph, stage: str = "") -> None:
     for value, _ in graph.guards:
         if value.shape != () or value.dtype.kind not in "biu":
             raise VerifyError(f"guard {value!r} is not a boolean or integer", why=_after(stage))
+
+
+def _check_body(body: Body, node: Node, stage: str) -> None:
+    """Check the graph that a loop or a branch holds: it is closed."""
+    if any(value.node is not None or value.data is not None for value in body.inputs):
+        raise VerifyError(
+            f"an input of the body of {node.op.name} is known", where=node.site, why=_after(stage)
+        )
+    verify(body, stage)
+    if body.guards or body.constants():
+        raise VerifyError(
+            f"the body of {node.op.name} has guards or constants", where=node.site, why=_after(stage)
+        )
 
 
 def _check_types(node: Node, stage: str) -> None:

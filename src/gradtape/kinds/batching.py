@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import singledispatch
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,6 +28,12 @@ from .sort import Sort
 
 Operands = Sequence[Value]
 Flags = Sequence[bool]
+
+
+class Shared(NamedTuple):
+    """An output of a node that does not depend on the mapped axis although other outputs do: the same for all elements."""
+
+    value: Value
 
 
 def in_front(x: Value, size: int) -> Value:
@@ -55,7 +62,9 @@ def _permuted(x: Value, axes: tuple[int, ...]) -> Value:
 
 
 @singledispatch
-def batch_node(op: Op, node: Node, operands: Operands, mapped: Flags, size: int) -> tuple[Value, ...]:
+def batch_node(
+    op: Op, node: Node, operands: Operands, mapped: Flags, size: int
+) -> tuple[Value | Shared, ...]:
     """Return the outputs of a node for every element of the mapped axis; here, one element after another.
 
     Parameters

@@ -81,6 +81,22 @@ class Custom(Op):
         return (*(None,) * hidden, *rule.pull(node, cotangents, linear[hidden:]))
 
 
+class Structured(Op):
+    """A node that holds graphs: its derivative in reverse is a node of the same sort, and not the transpose of its jvp."""
+
+    @abstractmethod
+    def pull(
+        self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
+    ) -> Sequence[Value | None]:
+        """Return the cotangents of the inputs that are wanted, from one per output (None is zero)."""
+
+    def transpose(
+        self, node: Node, cotangents: Sequence[Value | None], linear: Sequence[bool]
+    ) -> tuple[Value | None, ...]:
+        """Do the same: in what a node is linear in, the derivative is the transpose."""
+        return tuple(self.pull(node, cotangents, linear))
+
+
 class Barrier(Op):
     """The first `kept` inputs, as if they were computed from all inputs.
 

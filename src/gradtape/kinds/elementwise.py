@@ -5,15 +5,16 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from ..errors import DtypeError, NotDifferentiableError
-from ..ir.builder import emit, here, merge_marks
-from ..ir.graph import OPERATORS, Literal, Node, Value, literal, number_of
+from ..ir.builder import emit, here
+from ..ir.graph import ARRAYS, NO_PARAMS, OPERATORS, Literal, Node, Value, literal, number_of, single
 from ..ir.op import NDArray, Op
-from ..ir.types import PYTHON_DTYPES, Aval, aval, is_inexact
+from ..ir.recipes import Recipe, recipe_of, stand_in
+from ..ir.types import FLOAT64, PYTHON_DTYPES, Aval, aval, is_inexact
 from .operands import as_value, broadcast_shapes, conform
 from .registry import UFUNCS, register
 
@@ -142,29 +143,84 @@ class Elementwise(Op):
     def __call__(self, *operands: Any, **params: Any) -> Value:
         if params:
             return self._emit(operands, params)
-        # Recording is mostly the same few combinations of types: a plan per combination makes it four times as fast.
-        key = tuple([id(x.aval) if type(x) is Value else type(x) for x in operands])
+        if len(operands) == 1:
+            return self.of_one(operands[0])
+        if len(operands) == 2:
+            return self.of_two(*operands)
+        key = tuple([_type(x) for x in operands])
+        plan = self._plans.get(key)
+        return self._first(key, operands) if plan is None else self._followed(plan, operands)
+
+    # Recording is mostly the same few combinations of types: a plan per combination makes it several times as fast.
+
+    def of_one(self, x: Any) -> Value:
+        """Return what a call with one operand returns."""
+        key = x.aval if type(x) is Value else _type(x)
         plan = self._plans.get(key)
         if plan is None:
-            if np.ndarray in key:
-                return self(*[as_value(x) if type(x) is np.ndarray else x for x in operands])
-            result = self._emit(operands, params)
-            if (made := _plan(result, operands)) is not None:
-                if len(self._plans) >= MOST_PLANS:
-                    self._plans.clear()
-                self._plans[key] = made
-            return result
+            return self._first(key, (x,))
+        if plan.recipe is not None:
+            return plan.recipe(x)
+        return single(self, (x,), NO_PARAMS, here.site, plan.types, plan.aval)
+
+    def of_two(self, x: Any, y: Any) -> Value:
+        """Return what a call with two operands returns."""
+        key = x.aval if type(x) is Value else _type(x), y.aval if type(y) is Value else _type(y)
+        plan = self._plans.get(key)
+        if plan is None:
+            return self._first(key, (x, y))
+        numbers, recipe = plan.numbers, plan.recipe
+        if numbers is not None:
+            first, second = numbers
+            if first is not None:
+                x = _number(x, first) if x else _number(x, first, str(x))
+            if second is not None:
+                y = _number(y, second) if y else _number(y, second, str(y))
+        if recipe is not None:
+            return recipe(x, y)
+        return single(self, (x, y), NO_PARAMS, here.site, plan.types, plan.aval)
+
+    def _followed(self, plan: _Plan, operands: tuple[Any, ...]) -> Value:
         if plan.numbers is not None:
             operands = tuple(
                 [
-                    x if dtype is None else _number(x, dtype) if x else conform(as_value(x), dtype, ())
+                    x if dtype is None else _number(x, dtype) if x else _number(x, dtype, str(x))
                     for x, dtype in zip(operands, plan.numbers, strict=True)
                 ]
             )
-        node = Node(self, operands, params, here.site)
-        result = Value(plan.aval, node, 0, None, merge_marks(operands))
-        node.set_out(result)
+        if plan.recipe is not None:
+            return plan.recipe(*operands)
+        return single(self, operands, NO_PARAMS, here.site, plan.types, plan.aval)
+
+    def _first(self, key: Any, operands: tuple[Any, ...]) -> Value:
+        """Record what has no plan yet, and make one for the next time if that can be."""
+        if any(type(x) is np.ndarray for x in operands):
+            return self(*[as_value(x) if type(x) is np.ndarray else x for x in operands])
+        result = self._emit(operands, {})
+        plan = self._plan(operands)
+        if plan is not None:
+            if len(self._plans) >= MOST_PLANS:
+                self._plans.clear()
+            self._plans[key] = plan
         return result
+
+    def _plan(self, operands: Sequence[Any]) -> _Plan | None:
+        """Return how operands like these are recorded."""
+        if not all(type(x) in ARRAYS or type(x) in NUMBERS for x in operands):
+            return None
+        given = [stand_in(x.aval) if type(x) in ARRAYS else x for x in operands]
+        result = self._emit(given, {})
+        node = result.node
+        if node is None or node.op is not self:
+            return None
+        numbers = [None if isinstance(x, Value) else y.dtype for x, y in zip(given, node.inputs, strict=True)]
+        inputs = [y if isinstance(y, Literal) else x for x, y in zip(given, node.inputs, strict=True)]
+        direct = all(x is y for x, y in zip(inputs, node.inputs, strict=True))
+        recipe = None if direct else recipe_of(inputs, [result])
+        if not direct and recipe is None:
+            return None
+        types = self.infer([value.aval for value in node.inputs], {})
+        return _Plan(result.aval, types, numbers if any(numbers) else None, recipe)
 
     def _emit(self, operands: Sequence[Any], params: dict[str, Any]) -> Value:
         values = [as_value(operand) for operand in operands]
@@ -249,34 +305,39 @@ def scaled(partial: Value, vector: Value) -> Value:
     return vector if number == 1 else OPERATORS["multiply"](partial, vector)
 
 
+NUMBERS: Final = frozenset({bool, int, float, complex, np.float64, np.float32, np.int64})
+"""The types of numbers that plans are made for: a plan knows the dtype that the number takes, not the number."""
+
+
+def _type(operand: Any) -> Any:
+    """Return what a plan depends on of an operand."""
+    return operand.aval if type(operand) in ARRAYS else type(operand)
+
+
 class _Plan(NamedTuple):
-    """How one combination of operand types is recorded: the result's type, and the dtypes of operands that are numbers."""
+    """How one combination of operand types is recorded.
+
+    Attributes
+    ----------
+    aval : Aval
+        What the result is.
+    types : tuple of Aval
+        What `Elementwise.infer` returns: without weakness.
+    numbers : sequence of dtype or None
+        The dtypes that numbers among the operands take; None if there are none.
+    recipe : Recipe or None
+        The nodes, where operands have to be converted or repeated first.
+    """
 
     aval: Aval
-    numbers: tuple[np.dtype[Any] | None, ...] | None
-    kept: tuple[Aval, ...]
-
-
-def _plan(result: Value, operands: Sequence[Any]) -> _Plan | None:
-    """Return the plan for operands like these, where they went into the node as they are, Python's numbers aside."""
-    node = result.node
-    if node is None or result.aval.weak:
-        return None
-    numbers: list[np.dtype[Any] | None] = []
-    for given, taken in zip(operands, node.inputs, strict=True):
-        if type(given) is float or type(given) is int:
-            numbers.append(taken.dtype)
-        elif given is taken and type(given) is Value and given.shape == result.shape:
-            numbers.append(None)
-        else:
-            return None
-    # The key names types by identity, so the plan keeps them alive.
-    some = tuple(numbers) if any(dtype is not None for dtype in numbers) else None
-    return _Plan(result.aval, some, tuple(operand.aval for operand in node.inputs))
+    types: tuple[Aval, ...]
+    numbers: Sequence[np.dtype[Any] | None] | None
+    recipe: Recipe | None
 
 
 @lru_cache(maxsize=4096, typed=True)
-def _number(number: float, dtype: np.dtype[Any]) -> Value:
+def _number(number: float, dtype: np.dtype[Any], zero: str = "") -> Value:
+    """Return a number as a literal; `zero` tells zeros from each other, which are equal whatever their signs."""
     return conform(as_value(number), dtype, ())
 
 
@@ -285,6 +346,9 @@ def promotion_type(type_: Aval) -> Any:
     if not type_.weak:
         return type_.dtype
     return {"b": type_.dtype, "i": int, "f": float, "c": complex}[type_.dtype.kind]
+
+
+_DOUBLES: Final = frozenset((FLOAT64, float, int))
 
 
 @lru_cache(maxsize=8192)
@@ -300,6 +364,9 @@ def resolve(
     """
     if op._dtypes is not None:
         return op._dtypes(*types, **params)
+    if isinstance(op._function, str) and FLOAT64 in types and _DOUBLES.issuperset(types):
+        # SciPy's functions take doubles; importing it to ask takes 0.15 s.
+        return (FLOAT64,) * len(types), FLOAT64
     return resolve_ufunc(op.function, types)
 
 

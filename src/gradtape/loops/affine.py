@@ -7,13 +7,14 @@ were integers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias, Union
+
+from ..records import value_record
 
 Position: TypeAlias = Union[int, "Affine"]
 
 
-@dataclass(frozen=True, slots=True)
+@value_record
 class Var:
     """A loop variable, or an integer read from memory, within ``[low, high]``."""
 
@@ -25,7 +26,7 @@ class Var:
         return self.name
 
 
-@dataclass(frozen=True, slots=True)
+@value_record
 class Quotient:
     """``whole // divisor`` where it does not simplify."""
 
@@ -38,7 +39,7 @@ class Quotient:
         return f"({self.whole}) // {self.divisor}"
 
 
-@dataclass(frozen=True, slots=True)
+@value_record
 class Remainder:
     """``whole % divisor`` where it does not simplify."""
 
@@ -51,7 +52,7 @@ class Remainder:
         return f"({self.whole}) % {self.divisor}"
 
 
-@dataclass(frozen=True, slots=True)
+@value_record
 class Clamped:
     """``min(max(whole, low), high)``: keeps an address inside of an array where the element is not used."""
 

@@ -9,9 +9,10 @@ the block, and a sum over rows becomes a sum over the block.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from ..records import record
 from .affine import Affine, Atom, Position, Var, affine, substitute
 from .copies import Copier
 from .gathers import copied_in
@@ -20,6 +21,7 @@ from .ir import (
     Buffer,
     Call,
     Compute,
+    Control,
     Declare,
     For,
     Index,
@@ -71,7 +73,7 @@ def batch_rows(program: Program) -> Program:
     return Program(program.name, program.inputs, program.outputs, scratch, body)
 
 
-@dataclass(slots=True)
+@record
 class _Plan:
     """What is known of a loop over rows."""
 
@@ -91,6 +93,9 @@ def walk(statements: Sequence[Statement]) -> Iterator[Statement]:
         yield statement
         if isinstance(statement, For):
             yield from walk(statement.body)
+        elif isinstance(statement, Control):
+            for block in statement.blocks():
+                yield from walk(block)
 
 
 def _plan(loop: For, program: Program) -> _Plan | None:
@@ -168,6 +173,9 @@ def _separate_rows(plan: _Plan, inside: Sequence[Statement], program: Program) -
         if isinstance(statement, Call)
         for buffer, _ in statement.operands
     }
+    for statement in walk(program.body):
+        if isinstance(statement, Control):
+            called.update(buffer for buffer, _ in statement.places())
     for buffer in written:
         follows = [row in _variables(position) for position in places[buffer]]
         if any(follows):

@@ -3,18 +3,20 @@ accumulators."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from ..records import record, value_record
 from .affine import Position, Var
 
 Dtype: TypeAlias = np.dtype[Any]
 
 
-@dataclass(frozen=True, slots=True)
+@value_record
 class Buffer:
     """A flat array: an input, a captured constant, an output, or scratch in the workspace."""
 
@@ -28,7 +30,7 @@ class Buffer:
         return self.size * self.dtype.itemsize
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class Register:
     """A named number."""
 
@@ -36,7 +38,7 @@ class Register:
     dtype: Dtype
 
 
-@dataclass(frozen=True, slots=True)
+@value_record
 class Const:
     """A number in the program text, held as its bits so that NaN and -0.0 compare as what they are."""
 
@@ -48,7 +50,7 @@ class Const:
         return np.frombuffer(self.bits, self.dtype)[0]
 
 
-@dataclass(frozen=True, slots=True)
+@value_record
 class Index:
     """A position used as an int64 number."""
 
@@ -67,7 +69,7 @@ def const(value: Any, dtype: Dtype) -> Const:
     return Const(np.asarray(value, dtype).tobytes(), dtype)
 
 
-@dataclass(slots=True, eq=False)
+@record
 class Compute:
     """``target = function(args)``; `body` says what the machine does."""
 
@@ -78,7 +80,7 @@ class Compute:
     reassociate: bool = False
 
 
-@dataclass(slots=True, eq=False)
+@record
 class Load:
     """``target = buffer[index]``."""
 
@@ -87,7 +89,7 @@ class Load:
     index: Position
 
 
-@dataclass(slots=True, eq=False)
+@record
 class Store:
     """``buffer[index] = value``."""
 
@@ -96,7 +98,7 @@ class Store:
     value: Number
 
 
-@dataclass(slots=True, eq=False)
+@record
 class Declare:
     """An accumulator begins with `value`."""
 
@@ -104,7 +106,7 @@ class Declare:
     value: Number
 
 
-@dataclass(slots=True, eq=False)
+@record
 class Assign:
     """An accumulator takes a new value."""
 
@@ -112,7 +114,7 @@ class Assign:
     value: Number
 
 
-@dataclass(slots=True, eq=False)
+@record
 class Wrap:
     """``target`` is an index read from memory: negatives count from the end, others outside of the extent
     are errors."""
@@ -122,7 +124,7 @@ class Wrap:
     extent: int
 
 
-@dataclass(slots=True, eq=False)
+@record
 class Guard:
     """The program goes on only if `value` is as expected."""
 
@@ -131,21 +133,23 @@ class Guard:
     expected: int
 
 
-@dataclass(slots=True, eq=False)
+@record
 class For:
     """``for var in range(var.low, var.high + 1)``; `lanes` says that its turns are the lanes of vectors,
     all at once.
 
-    Where `private` is not None, threads may share out the turns; it is the scratch of which each thread needs its own.
+    Where `private` is not None, threads may share out the turns; it is the scratch of which each thread needs its own. A `minor` loop
+    is over in no time beside the others, so that short code is better than fast code.
     """
 
     var: Var
     body: list[Statement] = field(default_factory=list)
     lanes: bool = False
     private: tuple[Buffer, ...] | None = None
+    minor: bool = False
 
 
-@dataclass(slots=True, eq=False)
+@record
 class Call:
     """A routine on whole buffers; each operand is a buffer and the position at which it starts."""
 
@@ -154,10 +158,36 @@ class Call:
     numbers: tuple[Any, ...]
 
 
-Statement: TypeAlias = Compute | Load | Store | Declare | Assign | Wrap | Guard | For | Call
+class Control(ABC):
+    """A statement that holds blocks and whose turns or branches stay in their order; see `loops.control`."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def blocks(self) -> tuple[list[Statement], ...]:
+        """Return the blocks that it holds, in the order in which they run."""
+
+    @abstractmethod
+    def numbers(self) -> tuple[Number, ...]:
+        """Return the numbers that it uses itself."""
+
+    @abstractmethod
+    def variables(self) -> tuple[Var, ...]:
+        """Return the loop variables that it defines."""
+
+    @abstractmethod
+    def places(self) -> tuple[tuple[Buffer, Position], ...]:
+        """Return the buffers that it touches itself, and where."""
+
+    @abstractmethod
+    def aliases(self) -> tuple[Buffer, ...]:
+        """Return the names that it gives to buffers, for its blocks."""
 
 
-@dataclass(slots=True, eq=False)
+Statement: TypeAlias = Compute | Load | Store | Declare | Assign | Wrap | Guard | For | Call | Control
+
+
+@record
 class Program:
     """Loops with their buffers."""
 

@@ -7,9 +7,10 @@ instructions in a mixture's second moments. With a place for each lane they are 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from ..records import record
 from .affine import Var, affine
 from .ir import (
     Assign,
@@ -32,7 +33,7 @@ ROOM: Final = 2**18
 """Bytes that the sums may take, so that they stay in the second cache."""
 
 
-@dataclass(slots=True)
+@record
 class LaneSums:
     """The buffers of sums, with what they became."""
 

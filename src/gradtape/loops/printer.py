@@ -10,6 +10,7 @@ import numpy as np
 
 from ..ir.printer import identifier
 from .affine import Position
+from .control import FOREVER, Choose, Grow, Open, Pair, Place, Reserve, Turns, While
 from .ir import (
     Assign,
     Buffer,
@@ -72,8 +73,86 @@ def _block(statements: Sequence[Statement], indent: str) -> Iterator[str]:
             bounds = f"{var.high + 1}" if var.low == 0 else f"{var.low}, {var.high + 1}"
             yield f"{indent}for {var.name} in range({bounds}):"
             yield from _block(statement.body, indent + "    ")
+        elif isinstance(statement, Turns):
+            yield from _pairs_before(statement.pairs, indent)
+            yield f"{indent}for {statement.var.name} in range({_turns(statement)}):"
+            yield from _turn(statement.body, statement.pairs, indent + "    ")
+            yield from _pairs_after(statement.pairs, indent)
+        elif isinstance(statement, While):
+            yield from _while(statement, indent)
+        elif isinstance(statement, Choose):
+            yield from _choose(statement, indent)
+        elif isinstance(statement, Reserve):
+            none = isinstance(statement.count, Const) and statement.count.value == 0
+            turns = f"[{_room(statement.stack)} for _ in range({_number(statement.count)})]"
+            yield f"{indent}{statement.stack.name} = {'[]' if none else turns}"
+        elif isinstance(statement, Grow):
+            yield f"{indent}{statement.stack.name}.append({_room(statement.stack)})"
+        elif isinstance(statement, Open):
+            continue
         else:
             yield indent + _line(statement)
+
+
+def _turns(statement: Turns) -> str:
+    if statement.count is not None:
+        return _number(statement.count)
+    return str(statement.var.high + 1)
+
+
+def _turn(body: Sequence[Statement], pairs: Sequence[Pair], indent: str) -> Iterator[str]:
+    lines = list(_block(body, indent))
+    lines.extend(
+        f"{indent}{pair.now.name}, {pair.following.name} = {pair.following.name}, {pair.now.name}"
+        for pair in pairs
+    )
+    yield from lines or [f"{indent}pass"]
+
+
+def _pairs_before(pairs: Sequence[Pair], indent: str) -> Iterator[str]:
+    for pair in pairs:
+        yield f"{indent}{pair.now.name}, {pair.following.name} = {_part(pair.first)}, {_part(pair.second)}"
+
+
+def _pairs_after(pairs: Sequence[Pair], indent: str) -> Iterator[str]:
+    for pair in pairs:
+        if pair.landing is not None:
+            yield f"{indent}{_part(pair.landing, pair.now.size)}[:] = {pair.now.name}[:{pair.now.size}]"
+
+
+def _while(statement: While, indent: str) -> Iterator[str]:
+    name, inner = statement.var.name, indent + "    "
+    yield from _pairs_before(statement.pairs, indent)
+    most = statement.var.high + 1
+    yield f"{indent}{name} = 0"
+    yield f"{indent}while {'True' if most > FOREVER else f'{name} < {most}'}:"
+    yield from _block(statement.test, inner)
+    yield f"{inner}if not {_number(statement.condition)}:"
+    yield f"{inner}    break"
+    yield from _turn(statement.body, statement.pairs, inner)
+    yield f"{inner}{name} += 1"
+    yield from _pairs_after(statement.pairs, indent)
+
+
+def _choose(statement: Choose, indent: str) -> Iterator[str]:
+    last = len(statement.branches) - 1
+    for number, branch in enumerate(statement.branches):
+        index = _number(statement.index)
+        if last == 0:
+            yield from _block(branch, indent)
+            return
+        if number == last:
+            yield f"{indent}else:"
+        else:
+            yield f"{indent}{'elif' if number else 'if'} {index} <= {number}:"
+        yield from list(_block(branch, indent + "    ")) or [f"{indent}    pass"]
+
+
+def _part(place: Place, size: int | None = None) -> str:
+    buffer, position = place
+    if buffer.role == "stack":
+        return f"{buffer.name}[{position // buffer.size}][{position % buffer.size}:]"
+    return f"{buffer.name}[{position}:{'' if size is None else position + size}]"
 
 
 def _line(statement: Statement) -> str:
@@ -90,7 +169,7 @@ def _line(statement: Statement) -> str:
     if isinstance(statement, Guard):
         return f"if {_number(statement.value)} != {statement.expected}: return {statement.number}"
     assert isinstance(statement, Call)
-    operands = [f"{buffer.name}[{position}:]" for buffer, position in statement.operands]
+    operands = [_part(place) for place in statement.operands]
     return f"{statement.function}({', '.join([*operands, *map(repr, statement.numbers)])})"
 
 
@@ -112,7 +191,13 @@ def _call(statement: Compute) -> str:
     return f"{name}({', '.join(args)})"
 
 
+def _room(buffer: Buffer) -> str:
+    return f"np.empty({buffer.size}, np.{_dtype_name(buffer)})"
+
+
 def _element(buffer: Buffer, index: Position) -> str:
+    if buffer.role == "stack":
+        return f"{buffer.name}[{index // buffer.size}][{index % buffer.size}]"
     return f"{buffer.name}[{index}]"
 
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from ..config import config, on_change
-from .permanent import load_permanently
+from .resident import load_resident
 
 if TYPE_CHECKING:
-    from .emit import FunctionEmitter
+    from .emit import FunctionEmitter, Module
 
 GET: Final = "gradtape.blas_get"
 SET: Final = "gradtape.blas_set"
@@ -33,42 +34,69 @@ define void @set(i32 %threads) nounwind {
 """
 
 
-def with_threads(kernel: FunctionEmitter, number: int, alone: bool, calls: Callable[[], None]) -> None:
-    """Append calls of BLAS between instructions that set its number of threads and set it back.
+def with_threads(module: Module, name: str, body: str, head: str) -> str:
+    """Return the function `name` that runs the function `body`, whose BLAS gets as many threads as a kernel.
 
     Parameters
     ----------
-    kernel : FunctionEmitter
-        Of the kernel.
-    number : int
-        Of the place in the kernel, for labels.
-    alone : bool
-        Whether threads of the kernel make the calls, each of which BLAS is to serve by itself.
-    calls : callable
-        Appends what calls BLAS.
+    module : Module
+        Receives the declarations.
+    name, body : str
+        Functions of the same parameters.
+    head : str
+        What stands before the name in its definition, and the parameters.
     """
-    module = kernel.module
+    _declare(module)
+    before, parameters = head.split("@", 1)
+    arguments = parameters.replace(" noalias", "")
+    lines = [
+        f"{before}@{name}{parameters} nounwind {{",
+        "entry:",
+        f'  %wanted = load i32, ptr @"{WANTED}"',
+        f'  %former = call i32 @"{GET}"()',
+        "  %same = icmp eq i32 %former, %wanted",
+        "  br i1 %same, label %run, label %limit",
+        "limit:",
+        f'  call void @"{SET}"(i32 %wanted)',
+        "  br label %run",
+        "run:",
+        f"  %status = call i32 @{body}{arguments}",
+        "  br i1 %same, label %over, label %restore",
+        "restore:",
+        f'  call void @"{SET}"(i32 %former)',
+        "  br label %over",
+        "over:",
+        "  ret i32 %status",
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+@contextmanager
+def one_thread_each(kernel: FunctionEmitter) -> Iterator[None]:
+    """Let BLAS serve by itself each of the threads that share out blocks."""
+    _declare(kernel.module)
+    name = kernel.fresh()[1:]
+    wanted = kernel.bind(f'load i32, ptr @"{WANTED}"')
+    alone = kernel.bind(f"icmp eq i32 {wanted}, 1")
+    kernel.line(f"br i1 {alone}, label %{name}.shared, label %{name}.several")
+    kernel.start_block(f"{name}.several")
+    kernel.line(f'call void @"{SET}"(i32 1)')
+    kernel.line(f"br label %{name}.shared")
+    kernel.start_block(f"{name}.shared")
+    yield
+    kernel.line(f"br i1 {alone}, label %{name}.after, label %{name}.again")
+    kernel.start_block(f"{name}.again")
+    kernel.line(f'call void @"{SET}"(i32 {wanted})')
+    kernel.line(f"br label %{name}.after")
+    kernel.start_block(f"{name}.after")
+
+
+def _declare(module: Module) -> None:
     module.declarations[f'declare i32 @"{GET}"()'] = None
     module.declarations[f'declare void @"{SET}"(i32)'] = None
-    module.symbols.update(dict.fromkeys((GET, SET)))
-    wanted = "1"
-    if not alone:
-        module.declarations[f'@"{WANTED}" = external global i32'] = None
-        module.symbols[WANTED] = None
-        wanted = kernel.bind(f'load i32, ptr @"{WANTED}"')
-    former = kernel.bind(f'call i32 @"{GET}"()')
-    same = kernel.bind(f"icmp eq i32 {former}, {wanted}")
-    kernel.line(f"br i1 {same}, label %blas{number}, label %limit{number}")
-    kernel.start_block(f"limit{number}")
-    kernel.line(f'call void @"{SET}"(i32 {wanted})')
-    kernel.line(f"br label %blas{number}")
-    kernel.start_block(f"blas{number}")
-    calls()
-    kernel.line(f"br i1 {same}, label %after{number}, label %restore{number}")
-    kernel.start_block(f"restore{number}")
-    kernel.line(f'call void @"{SET}"(i32 {former})')
-    kernel.line(f"br label %after{number}")
-    kernel.start_block(f"after{number}")
+    module.declarations[f'@"{WANTED}" = external global i32'] = None
+    module.symbols.update(dict.fromkeys((GET, SET, WANTED)))
 
 
 @functools.cache
@@ -94,7 +122,7 @@ def blas_addresses(library: str) -> dict[str, int]:
     on_change("num_threads", set_threads)
     found = _openblas(ctypes.CDLL(library))
     if not found:
-        nothing = load_permanently(_NOTHING, ("get", "set"), "gradtape.no_openblas", effort=0)
+        nothing = load_resident(_NOTHING, "gradtape.no_openblas", ("get", "set"))
         found = {GET: nothing["get"], SET: nothing["set"]}
     return {**found, WANTED: ctypes.addressof(threads)}
 

@@ -27,6 +27,7 @@ from ..loops.ir import (
     const,
 )
 from .calls import emit_call
+from .control import emit_control
 from .elements import ElementBuilder, Scope
 from .monoids import COMBINE, identity, monoid
 from .placement import Block, Loop
@@ -39,6 +40,8 @@ class Builder(ElementBuilder):
 
     def __init__(self, roots: dict[Value, Root], buffers: dict[Value, Buffer]) -> None:
         super().__init__(roots, buffers)
+        self.scratch: list[Buffer] = []
+        self.notes: list[str] = []
         self.values: dict[Root, list[Position]] = {}
         self.accumulators: dict[Root, tuple[Register, ...]] = {}
         self.emitters: dict[str, Callable[[Root, Where], None]] = {
@@ -52,7 +55,17 @@ class Builder(ElementBuilder):
             "guard": self._guard,
             "blas": self._call,
             "sort": self._call,
+            "control": self._control,
+            "result": self._nothing,
+            "held": self._nothing,
         }
+
+    def within(self, roots: dict[Value, Root], buffers: dict[Value, Buffer]) -> Builder:
+        """Return a builder for the body of a loop, which shares the names."""
+        inner = Builder(roots, buffers)
+        inner.names = self.names
+        inner.makers = self.makers
+        return inner
 
     # The tree
 
@@ -71,7 +84,9 @@ class Builder(ElementBuilder):
         for root in loop.roots:
             self.values.setdefault(root, [0] * len(root.axes))
             if root.first_reduced() == level:
+                before, self.current = self.current, root
                 self._begin(root, level)
+                self.current = before
             if root.kind == "scatter" and level == 0:
                 self._copy_base(root)
             if root.carries(level):
@@ -141,6 +156,11 @@ class Builder(ElementBuilder):
             self.emit(Store(root.storage, self.address(root, index), element))
         if self.roots.get(root.value) is root:
             self.scopes[-1].known[root.value, index] = element
+
+    def made_number(self, root: Root, number: Register) -> None:
+        """Take note of a number that a root has made for the whole program."""
+        self.depth_of[number.name] = 0
+        self._made(root, (), number)
 
     def _guard(self, root: Root, values: Where) -> None:
         assert root.guard is not None
@@ -245,7 +265,7 @@ class Builder(ElementBuilder):
                 place = tuple([p + start if k == axis else p for k, p in enumerate(index)])
                 self.emit(Store(storage, flat(place, root.shape), self.element(piece, index)))
 
-            self._over(piece.shape, store)
+            self.over(piece.shape, store)
 
         for piece, start in zip(root.node.inputs, starts(root.node), strict=True):
             copy(piece, start)
@@ -258,7 +278,7 @@ class Builder(ElementBuilder):
         base = root.node.inputs[0]
         storage = root.storage
         before, self.current = self.current, root
-        self._over(
+        self.over(
             base.shape,
             lambda index: self.emit(Store(storage, flat(index, base.shape), self.element(base, index))),
         )
@@ -266,6 +286,12 @@ class Builder(ElementBuilder):
 
     def _call(self, root: Root, values: Where) -> None:
         emit_call(self, root, values)
+
+    def _control(self, root: Root, values: Where) -> None:
+        emit_control(self, root)
+
+    def _nothing(self, root: Root, values: Where) -> None:
+        """What stands is made by another root."""
 
     # Accumulators
 
@@ -306,7 +332,7 @@ class Builder(ElementBuilder):
                         index[axis.position] = position
                     self.emit(Store(storage, self.address(root, tuple(index)), start))
 
-                self._over(tuple(axis.extent for axis in kept), store)
+                self.over(tuple(axis.extent for axis in kept), store)
 
     def _clear(self, root: Root, level: int) -> None:
         """Set to zero what products in the loops from `level` on add to."""
@@ -321,10 +347,12 @@ class Builder(ElementBuilder):
                 index[k] = position
             self.emit(Store(storage, self.address(root, tuple(index)), const(0, root.value.dtype)))
 
-        self._over(tuple(root.shape[k] for k in inside), store)
+        self.over(tuple(root.shape[k] for k in inside), store)
 
     def _begin_partial(self, root: Root) -> None:
+        before, self.current = self.current, root
         register = Register(self.fresh("a"), root.value.dtype)
+        self.current = before
         self.emit(Declare(register, identity(monoid(root), root.value.dtype)))
         self.accumulators[root] = (register,)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +16,7 @@ from ..loops.affine import Affine, Atom, Position, Var, affine, substitute
 from ..loops.ir import Buffer, Call, For
 from ..passes.slabs import LEAST_ROWS, PRODUCT
 from ..passes.transposes import LARGE, REUSED
+from ..records import value_record
 from .roots import Axis, Root, flat
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ THIN: Final = 8
 Letters = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value_record
 class Operand:
     """A matrix in memory: the value that is stored, its index for a position of each letter, and the stride of
     each letter."""
@@ -39,7 +39,7 @@ class Operand:
     strides: dict[int, int]
 
 
-@dataclass(frozen=True, slots=True)
+@value_record
 class Product:
     """A contraction as matrix products: letters that are looped over, the outermost first, and the three that
     BLAS sees."""
@@ -246,7 +246,7 @@ def emit_call(builder: Builder, root: Root, values: tuple[Position, ...]) -> Non
     builder.emit(_gemm(product, x, y, z))
 
 
-@dataclass(frozen=True, slots=True)
+@value_record
 class _Matrix:
     """An operand where it stands when the loops stand somewhere."""
 

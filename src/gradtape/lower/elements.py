@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import product
+from itertools import count, product
 from math import prod
 from typing import Any, Final
 
@@ -54,7 +54,9 @@ class ElementBuilder(Walker[Number]):
         self.scopes = [Scope(self.body)]
         self.depth_of: dict[str, int] = {}
         self.current: Root | None = None
-        self.count = 0
+        self.node: Node | None = None
+        self.makers: dict[str, Node] = {}
+        self.names = count(1)
 
     def recall(self, value: Value, index: Where) -> Number | None:
         key = (value, index)
@@ -95,7 +97,10 @@ class ElementBuilder(Walker[Number]):
 
     def apply(self, node: Node, args: list[Number], index: Where) -> Number:
         assert isinstance(node.op, Elementwise)
-        return self._computed(node.op.name, node.op.body, tuple(args), node.out.dtype)
+        self.node = node
+        result = self._computed(node.op.name, node.op.body, tuple(args), node.out.dtype)
+        self.node = None
+        return result
 
     def function(self, name: str, args: tuple[Number, ...], dtype: Dtype, *, here: bool = False) -> Number:
         """Apply a row to numbers; `here` keeps it in the innermost loop, for what accumulators make."""
@@ -185,10 +190,13 @@ class ElementBuilder(Walker[Number]):
 
     def fresh(self, prefix: str) -> str:
         """Return a name that is not in use."""
-        self.count += 1
-        return f"{prefix}{self.count}"
+        name = f"{prefix}{next(self.names)}"
+        maker = self.current.node if self.node is None and self.current is not None else self.node
+        if maker is not None:
+            self.makers[name] = maker
+        return name
 
-    def _over(self, shape: tuple[int, ...], store: Callable[[Where], None], before: Where = ()) -> None:
+    def over(self, shape: tuple[int, ...], store: Callable[[Where], None], before: Where = ()) -> None:
         """Emit loops over a shape around what `store` emits at each position."""
         if 0 in shape:
             return
@@ -200,13 +208,13 @@ class ElementBuilder(Walker[Number]):
                 store((*before, *index))
             return
         if shape[0] == 1:
-            self._over(shape[1:], store, (*before, 0))
+            self.over(shape[1:], store, (*before, 0))
             return
         var = Var(self.fresh("i_"), 0, shape[0] - 1)
         self.depth_of[var.name] = len(self.scopes)
         statement = For(var)
         self.scopes.append(Scope(statement.body))
-        self._over(shape[1:], store, (*before, affine(var)))
+        self.over(shape[1:], store, (*before, affine(var)))
         self.scopes.pop()
         self.emit(statement)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import field
 from typing import Final
 
 from ..kinds.elementwise import Instruction, Libm, SciPy
@@ -12,6 +13,7 @@ from ..loops.ir import (
     Buffer,
     Compute,
     Const,
+    Control,
     Declare,
     Dtype,
     For,
@@ -23,6 +25,8 @@ from ..loops.ir import (
     Store,
     Wrap,
 )
+from ..records import record
+from .control_emit import emit_control
 from .instructions import (
     constant_text,
     conversion,
@@ -33,15 +37,18 @@ from .instructions import (
 )
 from .routines import emit_routine
 from .vecmath import c_name, vector_attribute, vector_lanes
+from .vector_plans import Slot
+from .vectors import emit_vectors
 
 ONE_VECTOR: Final = 8
 """Turns that fill a vector register."""
 
 
-@dataclass(slots=True)
+@record
 class Module:
     """The text of a module as it grows."""
 
+    outline: Callable[[FunctionEmitter, For], bool]
     functions: list[str] = field(default_factory=list)
     nests: dict[str, str] = field(default_factory=dict)
     declarations: dict[str, None] = field(default_factory=dict)
@@ -51,6 +58,8 @@ class Module:
     helpers: dict[str, str] = field(default_factory=dict)
     loops: list[str] = field(default_factory=list)
     tasks: list[str] = field(default_factory=list)
+    count: int = 0
+    stacks: dict[str, int] = field(default_factory=dict)
 
     def text(self) -> str:
         """Return the module."""
@@ -97,6 +106,9 @@ class FunctionEmitter:
         self.positions: list[dict[Position | Atom, str]] = [{}]
         self.label = "entry"
         self.count = 0
+        self.wraps = False
+        self.wide = False
+        self.slots: dict[tuple[Buffer, int], Slot] = {}
 
     def fresh(self) -> str:
         self.count += 1
@@ -152,7 +164,7 @@ class FunctionEmitter:
     def atom(self, atom: Atom) -> str:
         """Return the operand for a variable, quotient, remainder or clamped position."""
         if isinstance(atom, Var):
-            return f"%{atom.name}"
+            return self.names.get(atom.name, f"%{atom.name}")
         for known in reversed(self.positions):
             if atom in known:
                 return known[atom]
@@ -216,6 +228,8 @@ class FunctionEmitter:
             self._wrap(statement)
         elif isinstance(statement, Guard):
             self._guard(statement)
+        elif isinstance(statement, Control):
+            emit_control(self, statement)
         else:
             emit_routine(self, statement)
 
@@ -243,6 +257,12 @@ class FunctionEmitter:
         if text.startswith("call"):
             text = self._declared(text, body, target.dtype)
         self.line(f"%{target.name} = {text}")
+
+    def combined(self, step: Compute, before: str, one: str) -> str:
+        """Append what combines two numbers, and return the name of the result."""
+        dtype = step.target.dtype
+        text = operation(step.body, (dtype, dtype), dtype, (before, one), step.reassociate)
+        return self.bind(self._declared(text, step.body, dtype) if text.startswith("call") else text)
 
     def _declared(self, text: str, body: object, dtype: Dtype) -> str:
         declaration = intrinsic_declaration(text)
@@ -295,6 +315,7 @@ class FunctionEmitter:
 
     def _wrap(self, statement: Wrap) -> None:
         """Count negatives from the end; note a bad index and read element 0 in its place."""
+        self.wraps = True
         value, dtype = self.number(statement.value), statement.value.dtype
         if dtype.itemsize < 8:
             value = self.bind(
@@ -326,6 +347,8 @@ class FunctionEmitter:
 
     def loop(self, statement: For) -> None:
         """Append a loop; it turns at least once."""
+        if self.wide and emit_vectors(self, statement):
+            return
         var = statement.var
         before, head = self.label, f"{var.name}.head"
         self.line(f"br label %{head}")

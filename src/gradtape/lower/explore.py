@@ -59,6 +59,11 @@ class Explorer(Walker[float]):
             else:
                 self.element(root.value, root.result_index(root.variables))
             return
+        if root.kind == "held":
+            return
+        if root.main is not None:
+            root.reads[root.main] = set()
+            return
         assert node is not None
         if root.kind in ("reduce", "argreduce"):
             self.element(node.inputs[0], index)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ..loops.affine import Position
+from ..loops.control import Grow, Open, Reserve, Turns, While
 from ..loops.ir import (
     Assign,
     Buffer,
     Call,
     Compute,
+    Control,
     Declare,
     For,
     Guard,
@@ -22,9 +24,10 @@ from ..loops.ir import (
     Store,
     Wrap,
 )
+from ..records import record
 
 
-@dataclass(slots=True)
+@record
 class Free:
     """The buffers, registers and integer names that statements use and do not define."""
 
@@ -34,7 +37,10 @@ class Free:
     assigned: dict[Register, None] = field(default_factory=dict)
     positions: dict[str, None] = field(default_factory=dict)
     wraps: bool = False
+    stacks: bool = False
+    stops: bool = False
     _defined: set[str] = field(default_factory=set)
+    _named: set[Buffer] = field(default_factory=set)
 
     def visit(self, statements: Iterable[Statement]) -> None:
         """Add what statements use."""
@@ -65,8 +71,24 @@ class Free:
                 self.wraps = True
             elif isinstance(statement, Guard):
                 self._numbers((statement.value,))
+            elif isinstance(statement, Control):
+                self._control(statement)
             else:
                 self._call(statement)
+
+    def _control(self, statement: Control) -> None:
+        self._numbers(statement.numbers())
+        self._defined.update(var.name for var in statement.variables())
+        for buffer, position in statement.places():
+            self._touch(buffer, position)
+            self.written.add(buffer)
+        self._named.update(statement.aliases())
+        self.stacks = self.stacks or isinstance(statement, Reserve | Grow | Open)
+        self.stops = self.stops or self.stacks
+        if isinstance(statement, Turns | While) and statement.poll:
+            self.stops = True
+        for block in statement.blocks():
+            self.visit(block)
 
     def _call(self, statement: Call) -> None:
         for buffer, position in statement.operands:
@@ -74,7 +96,8 @@ class Free:
             self.written.add(buffer)
 
     def _touch(self, buffer: Buffer, position: Position) -> None:
-        self.buffers[buffer] = None
+        if buffer not in self._named:
+            self.buffers[buffer] = None
         self._position(position)
 
     def _position(self, position: Position) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ..loops.ir import Buffer, Call, For, Load, Program, Store
+from ..loops.ir import Buffer, Call, Control, For, Load, Program, Store
 from .free import free_names
 
 ALIGNMENT: Final = 64
@@ -20,7 +20,7 @@ def plan_memory(program: Program) -> tuple[dict[Buffer, int], int]:
     for turn, statement in enumerate(program.body):
         if isinstance(statement, Load | Store):
             touched = {statement.buffer} & scratch
-        elif isinstance(statement, For | Call):
+        elif isinstance(statement, For | Call | Control):
             touched = scratch.intersection(free_names([statement]).buffers)
         else:
             continue

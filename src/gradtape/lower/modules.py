@@ -3,21 +3,46 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Final, TypeAlias
 
 from ..loops.affine import Position, affine, interval
 from ..loops.batch import walk
-from ..loops.ir import Buffer, Call, For, Load, Program, Statement, Store
-from .blas_threads import with_threads
+from ..loops.control import Choose, Turns, While
+from ..loops.ir import Buffer, Call, Control, For, Load, Program, Statement, Store
+from .blas_threads import one_thread_each, with_threads
 from .blocks import emit_blocks
 from .emit import FunctionEmitter, Module
 from .free import Free, free_names
 from .instructions import memory_type, register_type
+from .split import work
+from .stacks import with_stacks
+from .vector_plans import are_vectors, find_slots
+from .vectors import VectorWriter
+
+NEST: Final = For | Turns | While | Choose
+"""What is a function of its own."""
+
+LARGE: Final = 4000.0
+"""Additions in a nest inside of a loop over time from which it is a function of its own, whose pointers do not overlap: the
+vectoriser need not ask. A call costs 5 nanoseconds."""
 
 KERNEL: Final = "kernel"
+PROGRAM: Final = "program"
+"""The function that a kernel with stacks calls."""
+
+MULTIPLIES: Final = "multiplies"
+"""The function that a kernel with products calls."""
+
+Accompaniment: TypeAlias = Callable[[FunctionEmitter, Statement], AbstractContextManager[None]]
 
 
-def emit_module(program: Program, offsets: dict[Buffer, int]) -> Module:
+def _nothing(kernel: FunctionEmitter, statement: Statement) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+def emit_module(program: Program, offsets: dict[Buffer, int], accompany: Accompaniment = _nothing) -> Module:
     """Return the module whose function `kernel` runs the program.
 
     Parameters
@@ -26,41 +51,38 @@ def emit_module(program: Program, offsets: dict[Buffer, int]) -> Module:
         The loops.
     offsets : dict of Buffer to int
         Where the scratch buffers stand in the workspace.
+    accompany : callable, optional
+        Appends to the kernel what comes before and after each statement of the program.
     """
-    module = Module()
+    module = Module(_outlined)
     pointers = {buffer: f"%{buffer.name}" for buffer in (*program.inputs, *program.outputs, *program.scratch)}
     kernel = FunctionEmitter(module, pointers)
-    nests = {statement: free_names([statement]) for statement in program.body if isinstance(statement, For)}
-    around = free_names([statement for statement in program.body if not isinstance(statement, For)])
+    nests = {statement: free_names([statement]) for statement in program.body if isinstance(statement, NEST)}
+    around = free_names([statement for statement in program.body if not isinstance(statement, NEST)])
     free = [around, *nests.values()]
     wraps = any(names.wraps for names in free)
     if wraps:
         kernel.entry.append("  %bad.slot = alloca i1")
         kernel.entry.append("  store i1 false, ptr %bad.slot")
-    for number, statement in enumerate(program.body):
-
-        def emit(number: int = number, statement: Statement = statement) -> None:
-            if isinstance(statement, For):
-                _nest(module, kernel, statement, nests[statement], f"nest{number}")
+    for statement in program.body:
+        with accompany(kernel, statement):
+            if isinstance(statement, NEST):
+                _nest(kernel, statement, nests[statement])
             else:
                 kernel.statement(statement)
-
-        if any(isinstance(inner, Call) and inner.function == "gemm" for inner in walk([statement])):
-            alone = isinstance(statement, For) and statement.private is not None
-            with_threads(kernel, number, alone, emit)
-        else:
-            emit()
     if wraps:
         bad = kernel.bind("load i1, ptr %bad.slot")
         kernel.line(f"ret i32 {kernel.bind(f'select i1 {bad}, i32 -1, i32 0')}")
     else:
         kernel.line("ret i32 0")
     used = {buffer for names in free for buffer in names.buffers}
-    parameters = ", ".join(f"ptr noalias %{name}" for name in ("inputs", "outputs", "workspace"))
-    lines = [
-        f"define i32 @{KERNEL}({parameters}) nounwind {{",
-        "entry:",
-    ]
+    parameters = ["inputs", "outputs", "workspace", *["stacks"][: len(module.stacks)]]
+    name, linkage = (PROGRAM, "internal ") if module.stacks else (KERNEL, "")
+    head = f"define {linkage}i32 @({', '.join(f'ptr noalias %{parameter}' for parameter in parameters)})"
+    if _multiplies(program.body):
+        module.functions.append(with_threads(module, name, MULTIPLIES, head))
+        name, head = MULTIPLIES, f"define internal {head.removeprefix(f'define {linkage}')}"
+    lines = [f"{head.replace('@', f'@{name}')} nounwind {{", "entry:"]
     for table, buffers in (("inputs", program.inputs), ("outputs", program.outputs)):
         for position, buffer in enumerate(buffers):
             if buffer in used:
@@ -74,14 +96,40 @@ def emit_module(program: Program, offsets: dict[Buffer, int]) -> Module:
         if buffer in used
     )
     module.functions.append("\n".join([*lines, *kernel.entry, *kernel.lines, "}"]))
+    if module.stacks:
+        module.functions.extend(with_stacks(module, KERNEL, PROGRAM))
     return module
 
 
-def _nest(module: Module, kernel: FunctionEmitter, statement: For, names: Free, name: str) -> None:
+def _multiplies(statements: Sequence[Statement]) -> bool:
+    return any(isinstance(inner, Call) and inner.function == "gemm" for inner in walk(statements))
+
+
+def _outlined(kernel: FunctionEmitter, statement: For) -> bool:
+    """Call a nest inside of a loop over time as a function of its own, if it is worth that."""
+    if not _is_large(statement):
+        return False
+    _nest(kernel, statement, free_names([statement]))
+    return True
+
+
+def _is_large(nest: For) -> bool:
+    """Whether a nest inside of a loop over time takes long, and is not but vectors in straight lines."""
+    if work([nest]) < LARGE:
+        return False
+    loops = [nest, *[statement for statement in walk(nest.body) if isinstance(statement, For)]]
+    innermost = [loop for loop in loops if not any(isinstance(inner, For) for inner in loop.body)]
+    return not all(are_vectors(loop) for loop in innermost)
+
+
+def _nest(kernel: FunctionEmitter, statement: For | Control, names: Free) -> None:
     """Call a nest as a function of its own: one that is there already where only names and places differ."""
+    module = kernel.module
+    module.count += 1
+    name = f"nest{module.count}"
     buffers = list(names.buffers)
     spans = _spans(statement)
-    shared_out = statement.private is not None
+    shared_out = isinstance(statement, For) and statement.private is not None
     function = FunctionEmitter(module, {buffer: f"%{buffer.name}" for buffer in buffers})
     parameters, arguments = [], []
     for buffer in buffers:
@@ -99,36 +147,77 @@ def _nest(module: Module, kernel: FunctionEmitter, statement: For, names: Free, 
         type_ = register_type(register.dtype)
         parameters.append(f"{type_} %{register.name}")
         arguments.append(f"{type_} {kernel.number(register)}")
-    for position_name in names.positions:
+    read = {register.name for register in names.read}
+    for position_name in [name for name in names.positions if name not in read]:
         parameters.append(f"i64 %{position_name}")
-        arguments.append(f"i64 %{position_name}")
+        arguments.append(f"i64 {kernel.names.get(position_name, f'%{position_name}')}")
     restore = _carry(function, kernel, names, parameters, arguments)
-    if shared_out:
+    if names.stacks:
+        parameters.append("ptr noalias nocapture %stacks")
+        arguments.append("ptr %stacks")
+    if isinstance(statement, For) and shared_out:
         parameters.append(f"i64 %{statement.var.name}")
         _move_to_block(function, statement)
         for inner in statement.body:
             function.statement(inner)
     else:
-        function.loop(statement)
+        if isinstance(statement, Control):
+            function.wide = True
+            restore = [*_keep_in_registers(function, statement, names), *restore]
+        function.statement(statement)
+    speed = " optsize" if isinstance(statement, For) and statement.minor else ""
     body = "\n".join(
         [
-            f"({', '.join(parameters)}) noinline nounwind {{",
+            f"({', '.join(parameters)}) noinline nounwind{speed} {{",
             "entry:",
             *function.entry,
             *function.lines,
             *restore,
-            "  ret void",
+            "  ret i32 0" if names.stops else "  ret void",
             "}",
         ]
     )
     known = module.nests.setdefault(_without_names(body, module), name)
     if known == name:
-        module.functions.append(f"define internal void @{name}{body}")
-    if shared_out:
+        result = "i32" if names.stops else "void"
+        module.functions.append(f"define internal {result} @{name}{body}")
+    if isinstance(statement, For) and shared_out:
         firsts = {buffer: spans.get(buffer, (0, 0))[0] for buffer in buffers}
-        emit_blocks(kernel, statement, known, parameters, arguments, firsts)
+        with one_thread_each(kernel) if _multiplies([statement]) else nullcontext():
+            emit_blocks(kernel, statement, known, parameters, arguments, firsts)
+    elif names.stops:
+        status = kernel.bind(f"call i32 @{known}({', '.join(arguments)})")
+        fine = kernel.bind(f"icmp eq i32 {status}, 0")
+        kernel.line(f"br i1 {fine}, label %{name}.over, label %{name}.stopped")
+        kernel.start_block(f"{name}.stopped")
+        kernel.line(f"ret i32 {status}")
+        kernel.start_block(f"{name}.over")
     else:
         kernel.line(f"call void @{known}({', '.join(arguments)})")
+
+
+def _keep_in_registers(function: FunctionEmitter, statement: Control, names: Free) -> list[str]:
+    """Let small arrays be in registers while a loop over time turns; return what puts them back at its end."""
+    function.slots = find_slots([statement], _is_large)
+    ahead = len(function.lines)
+    after: list[str] = []
+    for slot in function.slots.values():
+        writer = VectorWriter(function, slot.turns)
+        type_ = writer.type(memory_type(slot.buffer.dtype))
+        function.entry.extend(f"  {name} = alloca {type_}" for name in slot.pieces())
+        for name, piece in zip(slot.pieces(), writer.read(slot.buffer, slot.start), strict=True):
+            function.line(f"store {type_} {piece}, ptr {name}")
+    function.entry.extend(function.lines[ahead:])
+    del function.lines[ahead:]
+    for slot in function.slots.values():
+        if slot.buffer in names.written:
+            writer = VectorWriter(function, slot.turns)
+            type_ = writer.type(memory_type(slot.buffer.dtype))
+            pieces = [function.bind(f"load {type_}, ptr {name}") for name in slot.pieces()]
+            writer.write(slot.buffer, slot.start, pieces)
+    after.extend(function.lines[ahead:])
+    del function.lines[ahead:]
+    return after
 
 
 def _move_to_block(function: FunctionEmitter, loop: For) -> None:
@@ -190,12 +279,12 @@ def _carry(
     return restore
 
 
-def _spans(nest: For) -> dict[Buffer, tuple[int, int]]:
+def _spans(nest: For | Control) -> dict[Buffer, tuple[int, int]]:
     """Return the first and the last element of each buffer that a nest can touch; none where it calls
     routines."""
     spans: dict[Buffer, tuple[int, int]] = {}
-    for statement in walk(nest.body):
-        if isinstance(statement, Call):
+    for statement in walk([nest]):
+        if isinstance(statement, Call) or (isinstance(statement, Control) and statement.places()):
             return {}
         if isinstance(statement, Load | Store):
             low, high = interval(statement.index)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from ..ir.body import bodies_of
 from ..ir.graph import Graph
 from ..ir.types import Aval
 from ..loops.batch import batch_rows
@@ -13,14 +13,22 @@ from ..loops.ir import Program
 from ..passes.pipeline import optimise
 from ..passes.rewrite import closed
 from ..passes.split_complex import split_complex
+from ..records import value_record
+from ..transforms.control import Repeat, Scan, While
 from .build import Builder
+from .clock import Clock
+from .counters import counted
+from .interrupts import POLL
 from .memory import plan_memory
 from .modules import KERNEL, emit_module
-from .schedule import schedule
+from .nests import Nest, describe_nests
+from .polls import set_polls
+from .schedule import Schedule, schedule
 from .split import split_rows
+from .stacks import DRAIN
 
 
-@dataclass(frozen=True, slots=True)
+@value_record
 class LoweredProgram:
     """A kernel in LLVM's notation and what its caller needs to know.
 
@@ -40,6 +48,10 @@ class LoweredProgram:
         Routines to bind at load, named ``module.function``; see `gradtape.lower.symbols.address_of`.
     estimated_cost : float
         Seconds that one run may take, roughly.
+    drain : str or None
+        The function of the module that gives back the memory which it keeps between calls.
+    polls : bool
+        Whether a signal may end a run.
     explain : tuple of str
         What was fused and stored, and why.
     """
@@ -52,10 +64,15 @@ class LoweredProgram:
     workspace_bytes: int
     symbols: tuple[str, ...]
     estimated_cost: float
+    drain: str | None
+    polls: bool
     explain: tuple[str, ...]
 
 
 ELEMENTS_PER_SECOND: Final = 1e9
+
+ENDLESS: Final = 1.0
+"""Seconds that a loop takes which ends when it ends."""
 
 
 def lower(graph: Graph) -> LoweredProgram:
@@ -70,9 +87,7 @@ def lower(graph: Graph) -> LoweredProgram:
     program, explain = build_loops(graph)
     offsets, workspace = plan_memory(program)
     module = emit_module(program, offsets)
-    cost = (
-        sum(max((value.size for value in node.outs), default=0) for node in graph.nodes) / ELEMENTS_PER_SECOND
-    )
+    cost = _seconds(graph)
     return LoweredProgram(
         module.text(),
         KERNEL,
@@ -82,8 +97,42 @@ def lower(graph: Graph) -> LoweredProgram:
         workspace,
         tuple(module.symbols),
         cost,
+        DRAIN if module.stacks else None,
+        POLL in module.symbols,
         tuple(explain),
     )
+
+
+@value_record
+class ClockedProgram:
+    """A kernel that times itself, as `LoweredProgram`, and what is in the nests that are timed."""
+
+    ir_text: str
+    symbols: tuple[str, ...]
+    drain: str | None
+    nests: list[Nest]
+
+
+def lower_clocked(graph: Graph) -> ClockedProgram:
+    """Compile a graph as far as the LLVM of a kernel that times itself."""
+    program, plan, builder = _built(graph)
+    offsets, _ = plan_memory(program)
+    module = emit_module(program, offsets, Clock(program).around)
+    nests = describe_nests(program, builder.makers, plan.roots)
+    drain = DRAIN if module.stacks else None
+    return ClockedProgram(counted(module.text(), KERNEL), tuple(module.symbols), drain, nests)
+
+
+def _seconds(graph: Graph) -> float:
+    """Return what one run may take, roughly; a loop that a condition ends may take any time."""
+    total = 0.0
+    for node in graph.nodes:
+        if isinstance(node.op, While | Repeat):
+            return ENDLESS
+        turns = node.params["length"] if isinstance(node.op, Scan) else 1
+        total += sum(map(_seconds, bodies_of(node))) * turns
+        total += max((value.size for value in node.outs), default=0) / ELEMENTS_PER_SECOND
+    return total
 
 
 def schedule_of(graph: Graph) -> Program:
@@ -93,11 +142,21 @@ def schedule_of(graph: Graph) -> Program:
 
 def build_loops(graph: Graph) -> tuple[Program, list[str]]:
     """Return the loops that compute a graph, and the reasons for their form."""
+    program, plan, _ = _built(graph)
+    return program, plan.explain
+
+
+def _built(graph: Graph) -> tuple[Program, Schedule, Builder]:
     graph = split_complex(closed(graph))
     notes: list[str] = []
     plan = schedule(optimise(graph, notes=notes), graph)
     builder = Builder(plan.by_value, plan.sources)
     builder.block(plan.top)
     collapse(builder.body)
-    program = Program(graph.name, plan.inputs, plan.outputs, plan.scratch, builder.body)
-    return split_rows(batch_rows(program)), [*notes, *plan.explain]
+    scratch = [*plan.scratch, *builder.scratch]
+    program = Program(graph.name, plan.inputs, plan.outputs, scratch, builder.body)
+    program = split_rows(batch_rows(program))
+    set_polls(program.body)
+    plan.explain[:0] = notes
+    plan.explain.extend(builder.notes)
+    return program, plan, builder

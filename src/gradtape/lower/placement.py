@@ -7,21 +7,25 @@ loops followed by the roots that come `after` it. A root stands in the block of 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from ..ir.graph import Value
+from ..records import record
 from .explore import SEGMENTS
 from .roots import Root
 
 CROWD: Final = 48
 """Roots in one loop above which registers and the compiler's time run out."""
 
+WHOLE: Final = ("held", "result")
+"""Kinds of roots that stand in memory although no loop of their own makes them."""
+
 SLACK: Final = 4
 """A loop that is this much shorter still shares a longer one, which is split."""
 
 
-@dataclass(slots=True, eq=False)
+@record
 class Block:
     """What runs in one turn of the enclosing loop."""
 
@@ -29,7 +33,7 @@ class Block:
     loops: list[Loop] = field(default_factory=list)
 
 
-@dataclass(slots=True, eq=False)
+@record
 class Loop:
     """A loop that one or more roots share.
 
@@ -171,7 +175,7 @@ class Placement:
         """Whether sharing saves memory traffic: one makes what the other reads, or both read the same
         array."""
         for read in root.reads:
-            if read.axes and (read in loop.reads or loop in read.path):
+            if (read.axes or read.kind in WHOLE) and (read in loop.reads or loop in read.path):
                 return True
         return any(value.shape != () and value in loop.sources for value in root.sources)
 

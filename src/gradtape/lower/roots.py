@@ -3,7 +3,7 @@ it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from ..errors import LoweringError
@@ -20,6 +20,7 @@ from ..kinds.sort import Sort
 from ..loops.affine import Position, Var, affine
 from ..loops.ir import Buffer
 from ..passes.transposes import innermost_letter
+from ..records import record, value_record
 
 if TYPE_CHECKING:
     from .placement import Block, Loop
@@ -31,7 +32,7 @@ other."""
 SUPPORTED = frozenset("?bhilqBHILQfd")
 
 
-@dataclass(frozen=True, slots=True)
+@value_record
 class Axis:
     """One loop that a root needs.
 
@@ -50,7 +51,7 @@ class Axis:
     closed: bool = False
 
 
-@dataclass(slots=True, eq=False)
+@record
 class Root:
     """A value that a nest computes, with what is known of the nest.
 
@@ -60,7 +61,8 @@ class Root:
         What is computed.
     kind : str
         ``each`` (elementwise), ``reduce``, ``argreduce``, ``contract``, ``scan``, ``scatter``, ``join``,
-        ``blas``, ``sort`` or ``guard``.
+        ``blas``, ``sort``, ``guard``, ``control`` (a loop over time or a branch), ``result`` (one of its
+        outputs) or ``held`` (what a loop carries, when a turn begins).
     axes : tuple of Axis
         The loops, outermost first.
     level_of : tuple of int
@@ -94,6 +96,9 @@ class Root:
     letters: dict[int, int] = field(default_factory=dict)
     prepares: bool = False
     made_for: Root | None = None
+    main: Root | None = None
+    results: tuple[Root, ...] = ()
+    following: Buffer | None = None
     """Attributes below `level_of` are filled in by the stages: exploring, placing, storing."""
 
     @property

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from math import prod
 from typing import Final
 
 from ..ir.graph import Graph, Literal, Node, Value
 from ..kinds.contract import Contract
+from ..kinds.control import Structured
 from ..kinds.elementwise import Elementwise
 from ..loops.affine import Affine, Position
 from ..loops.ir import Buffer
+from ..records import record
 from .calls import call_root, is_call, prepare_call, transposed_leaves
+from .control_roots import control_roots, operands_in_memory, share_carry
 from .costs import REPEATED, STORED
 from .explore import Explorer
 from .placement import Block, Placement
@@ -27,7 +29,7 @@ ROUNDS: Final = 3
 """Placements tried: each but the first stores what the one before computed twice."""
 
 
-@dataclass(slots=True)
+@record
 class Schedule:
     """Placed roots, ready to be built."""
 
@@ -41,7 +43,9 @@ class Schedule:
     explain: list[str]
 
 
-def schedule(graph: Graph, traced: Graph) -> Schedule:
+def schedule(
+    graph: Graph, traced: Graph, carried: Mapping[int, int] | None = None, prefix: str = ""
+) -> Schedule:
     """Decide what is computed in which loop, and what is stored.
 
     Parameters
@@ -50,6 +54,10 @@ def schedule(graph: Graph, traced: Graph) -> Schedule:
         Of primitive rows.
     traced : Graph
         What it was before the passes: its constants, in their order, follow the inputs.
+    carried : mapping of int to int, optional
+        For the body of a loop: the inputs that the next turn finds as these outputs have left them.
+    prefix : str, optional
+        What the names of buffers begin with.
 
     Raises
     ------
@@ -58,13 +66,17 @@ def schedule(graph: Graph, traced: Graph) -> Schedule:
     """
     for value in (*graph.inputs, *graph.outputs):
         check_dtype(value)
-    inputs, sources = _source_buffers(traced)
-    outputs = [Buffer(f"out{k}", value.dtype, value.size, "output") for k, value in enumerate(graph.outputs)]
+    carried = carried or {}
+    inputs, sources = _source_buffers(traced, prefix)
+    outputs = [
+        Buffer(f"{prefix}out{k}", value.dtype, value.size, "output") for k, value in enumerate(graph.outputs)
+    ]
     stored: set[Value] = set()
     uses = count_uses(graph)
     for turn in range(ROUNDS):
         explain: list[str] = []
-        roots, by_value = create_roots(graph, stored, outputs)
+        held = {graph.inputs[place]: outputs[output] for place, output in carried.items()}
+        roots, by_value = create_roots(graph, stored, outputs, held)
         costs: dict[Value, float] = {}
         explorer = Explorer(by_value, costs)
         for root in roots:
@@ -84,37 +96,49 @@ def schedule(graph: Graph, traced: Graph) -> Schedule:
         if not more:
             break
         stored |= more
-    scratch = assign_storage(roots, explain)
+    scratch = assign_storage(roots, explain, prefix)
+    for value in held:
+        share_carry(by_value[value], sources[value], roots)
     share_outputs(roots, explain)
     return Schedule(
         placement.top, roots, by_value, sources, inputs, outputs, scratch, [*placement.explain, *explain]
     )
 
 
-def _source_buffers(graph: Graph) -> tuple[list[Buffer], dict[Value, Buffer]]:
+def _source_buffers(graph: Graph, prefix: str) -> tuple[list[Buffer], dict[Value, Buffer]]:
     inputs: list[Buffer] = []
     sources: dict[Value, Buffer] = {}
     for k, value in enumerate(graph.inputs):
-        sources[value] = Buffer(f"x{k}", value.dtype, value.size, "input")
+        sources[value] = Buffer(f"{prefix}x{k}", value.dtype, value.size, "input")
         inputs.append(sources[value])
     for k, value in enumerate(graph.constants()):
         check_dtype(value)
-        sources[value] = Buffer(f"c{k}", value.dtype, value.size, "constant")
+        sources[value] = Buffer(f"{prefix}c{k}", value.dtype, value.size, "constant")
         inputs.append(sources[value])
     return inputs, sources
 
 
 def create_roots(
-    graph: Graph, stored: set[Value], outputs: Sequence[Buffer]
+    graph: Graph, stored: set[Value], outputs: Sequence[Buffer], held: Mapping[Value, Buffer]
 ) -> tuple[list[Root], dict[Value, Root]]:
     """Return the roots in topological order, and which of them makes which value."""
     claimed = _claim_outputs(graph, outputs)
     roots: list[Root] = []
     by_value: dict[Value, Root] = {}
+    for value, following in held.items():
+        _enter(Root(value, "held", (), (), None, following=following), roots, by_value)
     depth: dict[Value, int] = {}
     for_calls = prepare_call(graph) | transposed_leaves(graph)
-    operands = for_calls | _packed_operands(graph)
+    operands = for_calls | _packed_operands(graph) | operands_in_memory(graph)
     for node in graph.nodes:
+        if isinstance(node.op, Structured):
+            for part in control_roots(node):
+                part.order = len(roots)
+                roots.append(part)
+                if part.main is not None:
+                    by_value[part.value] = part
+                    part.output = claimed.get(part.value)
+            continue
         root = root_for(node)
         out = node.outs[0]
         if root is not None and is_call(node):
@@ -147,7 +171,7 @@ def small_first(roots: Sequence[Root]) -> list[Root]:
     a call just before it.
 
     Then what large loops need from small ones is there when the first large loop is placed, and the others
-    can share it.
+    can share it. What a turn leaves of a carry is copied first: the next carry may replace it then.
     """
     needs = {root: _needs(root) for root in roots if not root.prepares}
     waiting = {root: len(needed) for root, needed in needs.items()}
@@ -155,7 +179,7 @@ def small_first(roots: Sequence[Root]) -> list[Root]:
     for root, needed in needs.items():
         for read in needed:
             readers.setdefault(read, []).append(root)
-    ready = [(_turns(root), root.order, root) for root, count in waiting.items() if not count]
+    ready = [_urgency(root) for root, count in waiting.items() if not count]
     heapify(ready)
     order: dict[Root, None] = {}
     while ready:
@@ -165,7 +189,7 @@ def small_first(roots: Sequence[Root]) -> list[Root]:
         for reader in readers.get(root, ()):
             waiting[reader] -= 1
             if not waiting[reader]:
-                heappush(ready, (_turns(reader), reader.order, reader))
+                heappush(ready, _urgency(reader))
     return list(order | dict.fromkeys(roots))
 
 
@@ -199,6 +223,11 @@ def _prepare(root: Root, order: dict[Root, None]) -> None:
             read.made_for = root
             _prepare(read, order)
             order[read] = None
+
+
+def _urgency(root: Root) -> tuple[int, bool, int, Root]:
+    copies = root.kind == "each" and root.node is None and any(read.kind == "held" for read in root.reads)
+    return _turns(root), not copies, root.order, root
 
 
 def _packed_operands(graph: Graph) -> set[Value]:

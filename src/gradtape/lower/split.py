@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from ..kinds.elementwise import Instruction, Intrinsic, Libm, SciPy
@@ -20,6 +20,7 @@ from ..loops.ir import (
     Buffer,
     Call,
     Compute,
+    Control,
     Declare,
     For,
     Load,
@@ -29,6 +30,7 @@ from ..loops.ir import (
     Statement,
     Store,
 )
+from ..records import record
 from .monoids import COMBINE, identity
 from .products import Products, is_small, multiplications
 
@@ -65,7 +67,7 @@ def split_rows(program: Program) -> Program:
     return Program(program.name, program.inputs, program.outputs, scratch, body)
 
 
-@dataclass(slots=True)
+@record
 class _Plan:
     """What is known of a loop over rows."""
 
@@ -80,8 +82,8 @@ def _plan(loop: For, program: Program) -> _Plan | None:
     inside = list(walk(loop.body))
     if not all(isinstance(s, For | Load | Store | Compute | Declare | Assign) or is_small(s) for s in inside):
         return None
-    work = _work([loop])
-    if work < WORTHWHILE:
+    additions = work([loop])
+    if additions < WORTHWHILE:
         return None
     plan = _Plan(loop)
     steps = _Steps(inside)
@@ -92,8 +94,8 @@ def _plan(loop: For, program: Program) -> _Plan | None:
     elements = sum(buffer.size for buffer in plan.sums)
     plan.blocks = min(
         MOST_BLOCKS,
-        int(work / LEAST_BLOCK),
-        int(work / (OVERHEAD * max(elements, 1))),
+        int(additions / LEAST_BLOCK),
+        int(additions / (OVERHEAD * max(elements, 1))),
         PARTS // max(parts, 1),
         _turns(loop) // unit,
     )
@@ -107,12 +109,12 @@ def _even(turns: int, blocks: int) -> int:
     return next((count for count in range(blocks, blocks // 2, -1) if turns % count == 0), blocks)
 
 
-def _work(statements: Sequence[Statement]) -> float:
+def work(statements: Sequence[Statement]) -> float:
     """Return what statements cost, in additions."""
     total = 0.0
     for statement in statements:
         if isinstance(statement, For):
-            total += _turns(statement) * _work(statement.body)
+            total += _turns(statement) * work(statement.body)
         elif isinstance(statement, Compute):
             total += _cost(statement.body)
         elif isinstance(statement, Call):
@@ -264,6 +266,8 @@ def _touched(statements: Sequence[Statement]) -> set[Buffer]:
             touched.add(statement.buffer)
         elif isinstance(statement, Call):
             touched.update(buffer for buffer, _ in statement.operands)
+        elif isinstance(statement, Control):
+            touched.update(buffer for buffer, _ in statement.places())
     return touched
 
 
@@ -302,7 +306,7 @@ def _split(plan: _Plan, scratch: list[Buffer]) -> list[Statement]:
         read, sum_ = Register(f"{name}_one", total.dtype), Register(f"{name}_all", total.dtype)
         turn = Var(f"{name}_turn", 0, plan.blocks - 1)
         added = Compute(sum_, step.function, step.body, (total, read))
-        combine.append(For(turn, [Load(read, buffer, affine(turn)), added, Assign(total, sum_)]))
+        combine.append(For(turn, [Load(read, buffer, affine(turn)), added, Assign(total, sum_)], minor=True))
     for buffer in plan.sums:
         part_of = Buffer(f"p_{buffer.name}_{row.name}", buffer.dtype, buffer.size * plan.blocks, "scratch")
         scratch.append(part_of)
@@ -328,7 +332,7 @@ def _remaining(plan: _Plan, start: int, scratch: list[Buffer]) -> For:
         own = Buffer(f"{buffer.name}_left", buffer.dtype, buffer.size, "scratch")
         scratch.append(own)
         moved[buffer] = (own, 0)
-    return For(rest, Copier({row: affine(rest)}, moved).block(plan.loop.body))
+    return For(rest, Copier({row: affine(rest)}, moved).block(plan.loop.body), minor=True)
 
 
 def _gathered(buffer: Buffer, parts: Buffer, blocks: int) -> For:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from ..ir.graph import Value
 from ..loops.ir import Buffer
+from ..transforms.control import STACK
 from .placement import describe, shared_levels
 from .roots import Root
+
+IN_REGISTERS: Final = ("reduce", "contract", "argreduce", "each", "result")
+"""Kinds of roots whose elements may be read from registers."""
 
 
 def choose_in_place(roots: Sequence[Root], by_value: dict[Value, Root], explain: list[str]) -> None:
@@ -27,27 +32,45 @@ def choose_in_place(roots: Sequence[Root], by_value: dict[Value, Root], explain:
             explain.append(f"{describe(root)} writes into its base, which nothing reads later")
         else:
             explain.append(f"{describe(root)} copies its base: it is read later")
+    for root in scatters:
+        base = root.in_place_of
+        if base is not None and base.kind == "held" and _last(root, scatters).output is not base.following:
+            root.in_place_of = None
 
 
-def assign_storage(roots: Sequence[Root], explain: list[str]) -> list[Buffer]:
+def _last(root: Root, scatters: Sequence[Root]) -> Root:
+    """Return the last of scatters that write into the same memory one after the other."""
+    following = next((other for other in scatters if other.in_place_of is root), None)
+    return root if following is None else _last(following, scatters)
+
+
+def assign_storage(roots: Sequence[Root], explain: list[str], prefix: str = "") -> list[Buffer]:
     """Give each root that needs memory a buffer, and return the scratch buffers in the order of their
     first use."""
     scratch: list[Buffer] = []
     readers = readers_of(roots)
     for root in reversed(roots):
         successor = next((r for r in readers.get(root, ()) if r.in_place_of is root), None)
-        if root.kind == "guard":
+        if root.kind in ("guard", "control"):
             continue
         if root.kind == "sort":
             root.spare = Buffer(
-                f"w{len(scratch)}", root.value.dtype, root.shape[-1] if root.shape else 1, "scratch"
+                f"{prefix}w{len(scratch)}", root.value.dtype, root.shape[-1] if root.shape else 1, "scratch"
             )
             scratch.append(root.spare)
         if successor is not None:
             root.storage, root.stored_axes = successor.storage, tuple(range(root.value.ndim))
             continue
-        if root.output is not None:
+        if root.kind == "result" and root not in readers and root.output is None:
+            continue
+        if root.output is not None and root.value.aval is not STACK:
             root.storage, root.stored_axes = root.output, tuple(range(root.value.ndim))
+            continue
+        if root.kind == "held":
+            continue
+        if root.value.aval is STACK:
+            if root in readers:
+                root.storage = stack_of(root, prefix)
             continue
         common = _common_levels(root, readers.get(root, ()))
         if common is None:
@@ -57,7 +80,7 @@ def assign_storage(roots: Sequence[Root], explain: list[str]) -> list[Buffer]:
         size = 1
         for axis in root.stored_axes:
             size *= root.shape[axis]
-        root.storage = Buffer(f"w{len(scratch)}", root.value.dtype, size, "scratch")
+        root.storage = Buffer(f"{prefix}w{len(scratch)}", root.value.dtype, size, "scratch")
         called = any(reader.kind in ("blas", "sort") for reader in readers.get(root, ()))
         why = "a product or a sort reads it from memory" if called else "it is read by another loop"
         explain.append(f"{describe(root)} is stored ({size} of {root.value.size} elements): {why}")
@@ -69,7 +92,12 @@ def assign_storage(roots: Sequence[Root], explain: list[str]) -> list[Buffer]:
 def share_outputs(roots: Sequence[Root], explain: list[str]) -> None:
     """Let a value live in the memory of the one that is made of it, element by element, when nothing else
     needs it any more."""
-    heirs = [root for root in roots if root.kind == "each" and root.storage is not None and root.axes]
+    kept = {id(root.storage) for root in roots if root.kind == "held"}
+    heirs = [
+        root
+        for root in roots
+        if root.kind == "each" and root.storage is not None and root.axes and id(root.storage) not in kept
+    ]
     readers = readers_of(roots) if heirs else {}
     for heir in heirs:
         storage = heir.storage
@@ -89,7 +117,7 @@ def share_outputs(roots: Sequence[Root], explain: list[str]) -> None:
                 continue
             others = [reader for reader in readers[read] if reader is not heir]
             alone = not any(root is not read and root.storage is old for root in roots)
-            if alone and all(_reads_before(reader, read, heir) for reader in others):
+            if alone and all(reads_before(reader, read, heir) for reader in others):
                 explain.append(
                     f"{describe(read)} lives in the memory of {describe(heir)}, which is made of it"
                 )
@@ -97,7 +125,15 @@ def share_outputs(roots: Sequence[Root], explain: list[str]) -> None:
                 break
 
 
-def _reads_before(reader: Root, read: Root, heir: Root) -> bool:
+def stack_of(root: Root, prefix: str) -> Buffer:
+    """Return the memory of a stack: its size is that of one element."""
+    assert root.node is not None
+    body = root.node.params["body"]
+    element = body.outputs[root.value.index - len(root.node.outs) + len(body.outputs)]
+    return Buffer(f"{prefix}s{root.order}", element.dtype, element.size, "stack")
+
+
+def reads_before(reader: Root, read: Root, heir: Root) -> bool:
     """Whether a reader has read an element before its heir overwrites it."""
     if reader.turn != heir.turn:
         return reader.turn < heir.turn
@@ -111,10 +147,10 @@ def _common_levels(root: Root, readers: Sequence[Root]) -> int | None:
     common: int | None = None
     for reader in readers:
         levels = shared_levels(root, reader)
-        if root.kind in ("reduce", "contract", "argreduce", "each") and _in_registers(root, reader, levels):
+        if root.kind in IN_REGISTERS and _in_registers(root, reader, levels):
             continue
         common = levels if common is None else min(common, levels)
-    if root.kind in ("scatter", "join", "sort"):
+    if root.kind in ("scatter", "join", "sort") or (root.kind == "result" and root.shape != ()):
         return 0
     if root.kind == "blas":
         return min(root.first_reduced(), root.first_reduced() if common is None else common)

@@ -7,11 +7,16 @@ import ctypes
 import functools
 import importlib
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from ..errors import LoweringError
 from .blas_threads import GET, SET, WANTED, blas_addresses
+from .interrupts import POLL, RAISE, poll_address, raise_address
+from .stacks import RELEASE, RESIZE
 from .threads import RUN_BLOCKS, run_blocks_address
+
+_PYTHON: Final = {RESIZE: "PyMem_RawRealloc", RELEASE: "PyMem_RawFree"}
+"""Routines of Python, which need no interpreter lock."""
 
 
 @functools.cache
@@ -28,10 +33,16 @@ def address_of(symbol: str) -> int:
     >>> address_of("scipy.linalg.cython_blas.dgemm") != 0
     True
     """
+    if symbol == POLL:
+        return poll_address()
+    if symbol == RAISE:
+        return raise_address()
     if symbol == RUN_BLOCKS:
         return run_blocks_address()
     if symbol in (GET, SET, WANTED):
         return blas_addresses(importlib.import_module("scipy.linalg.cython_blas").__file__ or "")[symbol]
+    if symbol in _PYTHON:
+        return ctypes.cast(getattr(ctypes.pythonapi, _PYTHON[symbol]), ctypes.c_void_p).value or 0
     module, _, name = symbol.rpartition(".")
     library: Any = importlib.import_module(module)
     table: dict[str, Any] = library.__pyx_capi__

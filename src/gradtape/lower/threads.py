@@ -1,7 +1,7 @@
 """Threads that help a kernel with its blocks: a few POSIX threads that sleep until there is work.
 
-The routine that kernels call is LLVM IR, compiled by llvmlite alone in 2 ms, so that a process which finds its
-kernels on disk needs neither Numba nor the interpreter lock to use several threads. Blocks are claimed one by
+The routine that kernels call is LLVM IR, compiled by llvmlite in 2 ms, so that a process which finds its
+kernels on disk needs no interpreter lock to use several threads. Blocks are claimed one by
 one: a thread whose core is busy elsewhere claims fewer. Nobody spins. Where another kernel has the threads
 already, or in a loop inside of a block, a kernel runs its blocks itself; the result is the same.
 """
@@ -12,11 +12,12 @@ import ctypes
 import functools
 import os
 import signal
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
 from ..config import config, on_change
 from .host import has_symbol
-from .permanent import load_permanently
+from .resident import load_resident
 
 RUN_BLOCKS: Final = "gradtape.run_blocks"
 """The symbol of the routine ``void (void (*task)(context, block, scratch), context, blocks, scratch bytes)``."""
@@ -242,7 +243,7 @@ def run_blocks_address() -> int:
     True
     """
     pool = _loaded_pool()
-    address: int = pool["run_blocks"]
+    address = pool["run_blocks"]
     threads = ctypes.c_int64.from_address(pool["threads"])
 
     def set_threads(count: int) -> None:
@@ -258,9 +259,9 @@ def run_blocks_address() -> int:
     return address
 
 
-def _loaded_pool() -> Any:
+def _loaded_pool() -> Mapping[str, int]:
     """Load the routines; threads sleep in them."""
     text = _SERIAL
     if has_symbol("pthread_create"):
         text = _STATE + _ALONE + _POOL.replace("SETMASK", str(int(signal.SIG_SETMASK)))
-    return load_permanently(text, ("run_blocks", "reset", "threads"), RUN_BLOCKS)
+    return load_resident(text, RUN_BLOCKS, ("run_blocks", "reset", "threads"))

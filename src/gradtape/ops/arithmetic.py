@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..ir.graph import OPERATORS, Value
+from ..ir.graph import OPERATORS, Value, number_of
 from ..kinds.elementwise import Instruction, elementwise
 
 inf = np.inf
@@ -41,11 +41,18 @@ multiply = elementwise(
     edges=((0.0, 2.0), (inf, 2.0), (inf, 0.0)),
     dtype_samples=NUMBERS + "?",
 )
+
+
+def _by_divisor(z: Value, x: Value, y: Value) -> Value:
+    """Return the derivative of a quotient in its divisor; that of a reciprocal needs no other division."""
+    return -(z * z) if number_of(x) == 1 else -z / y
+
+
 divide = elementwise(
     "divide",
     np.divide,
     body=Instruction(real="fdiv"),
-    tangents=(lambda d, z, x, y: d / y, lambda d, z, x, y: (-z / y) * d),
+    tangents=(lambda d, z, x, y: d / y, lambda d, z, x, y: _by_divisor(z, x, y) * d),
     transpose=(lambda ct, x, y: ct / y, None),
     domain=((-3.0, 3.0), (0.5, 3.0)),
     edges=((1.0, 0.0), (0.0, 0.0), (1.0, inf), (inf, inf)),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
+from ..ir.body import Body
 from ..ir.graph import Graph
 from ..ir.verify import verify
 from .algebra import simplify
+from .bodies import holds_bodies, in_bodies
 from .control import lift_barriers, open_custom_calls
 from .cse import merge_equal
 from .dce import drop_unused
@@ -15,6 +18,9 @@ from .expand_bodies import expand_bodies
 from .factors import hoist_factors
 from .fold import fold_numbers
 from .inline_calls import inline_calls
+from .loop_merge import merge_loops
+from .loop_reform import reform_loops
+from .loop_trim import hoist_invariants, trim_loops
 from .operands import own_operands
 from .product_sums import sum_before_products
 from .rows_first import rows_first
@@ -27,6 +33,11 @@ PASSES: Final[tuple[Pass, ...]] = (
     inline_calls,
     open_custom_calls,
     drop_unused,
+    hoist_invariants,
+    reform_loops,
+    merge_equal,
+    merge_loops,
+    trim_loops,
     expand_bodies,
     fold_numbers,
     merge_equal,
@@ -46,11 +57,12 @@ PASSES: Final[tuple[Pass, ...]] = (
     pack_operands,
     merge_equal,
     own_operands,
-    lift_barriers,
-    drop_unused,
 )
 """In this order: formulas open up, numbers fold, and what is equal is merged before and after what is
 simple is simplified."""
+
+LAST: Final[tuple[Pass, ...]] = (lift_barriers, drop_unused)
+"""After these, no pass may merge equal computations."""
 
 
 NOTES: Final[dict[Pass, Callable[[Graph], list[str]]]] = {slab_by_slab: slab_notes}
@@ -74,11 +86,51 @@ def optimise(graph: Graph, *, check: bool = False, notes: list[str] | None = Non
     VerifyError
         Where a pass broke a rule; it is named.
     """
+    return _finished(_prepared(graph, check, notes), check)
+
+
+def _prepared(graph: Graph, check: bool, notes: list[str] | None = None) -> Graph:
+    """Run all passes but the last ones, also on the bodies of loops and branches."""
     for step in PASSES:
         before = graph
         graph = step(before)
         if notes is not None and graph is not before and step in NOTES:
             notes.extend(NOTES[step](before))
+        if step is trim_loops:
+            graph = _with_bodies(graph, check)
         if check:
             verify(graph, step.__name__)
     return graph
+
+
+def _with_bodies(graph: Graph, check: bool) -> Graph:
+    """Prepare the bodies; what is simpler may be trimmed again."""
+    while holds_bodies(graph):
+        before = graph
+        graph = trim_loops(in_bodies(graph, lambda body: _prepared_body(body, check)))
+        if graph is before:
+            break
+    return graph
+
+
+@lru_cache(maxsize=256)
+def _prepared_body(body: Body, check: bool) -> Body:
+    prepared = _prepared(body, check)
+    return Body(prepared.inputs, prepared.nodes, prepared.outputs, body.name)
+
+
+def _finished(graph: Graph, check: bool) -> Graph:
+    """Run the last passes, also on the bodies."""
+    if holds_bodies(graph):
+        graph = in_bodies(graph, lambda body: _finished_body(body, check))
+    for step in LAST:
+        graph = step(graph)
+        if check:
+            verify(graph, step.__name__)
+    return graph
+
+
+@lru_cache(maxsize=256)
+def _finished_body(body: Body, check: bool) -> Body:
+    finished = _finished(body, check)
+    return Body(finished.inputs, finished.nodes, finished.outputs, body.name)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from ..errors import LoweringError
-from ..ir.builder import at, emit
+from ..ir.body import Body, bodies_of
+from ..ir.builder import at, emit, emit_all
 from ..ir.graph import Graph, Literal, Node, Value, extract, literal
 from ..ir.types import aval
 from ..kinds.accumulate import Accumulate
@@ -20,6 +21,8 @@ from ..kinds.join import Join
 from ..kinds.operands import broadcast_to
 from ..ops.join import join
 from ..ops.shape import reshape, slice_
+from ..transforms.control import Switch, While
+from ..transforms.draft import close
 from .complex_formulas import FORMULAS, Parts, part_dtype
 from .complex_inverses import INVERSES
 from .complex_products import contracted
@@ -45,8 +48,7 @@ def split_complex(graph: Graph) -> Graph:
         For what has no formula in parts.
     """
     whole = open_custom_calls(inline_calls(graph))
-    made = [value for node in whole.nodes for value in node.outs]
-    if not any(map(is_complex, (*graph.inputs, *graph.constants(), *made, *whole.outputs))):
+    if not (any(map(is_complex, (*graph.constants(), *whole.outputs))) or _holds_complex(whole)):
         return graph
     split = _Split()
     inputs = [split.source(value) for value in (*graph.inputs, *graph.constants())]
@@ -59,6 +61,14 @@ def split_complex(graph: Graph) -> Graph:
         [*outputs, *[value for value, _ in guards]], inputs, stop=lambda value: value.node is None
     )
     return Graph(inputs, nodes, outputs, graph.name, guards)
+
+
+def _holds_complex(graph: Graph) -> bool:
+    """Return whether there are complex numbers in a graph or in the bodies that it holds."""
+    made = [value for node in graph.nodes for value in node.outs]
+    if any(map(is_complex, (*graph.inputs, *made))):
+        return True
+    return any(_holds_complex(body) for node in graph.nodes for body in bodies_of(node))
 
 
 def is_complex(value: Value) -> bool:
@@ -104,6 +114,9 @@ class _Split:
 
     def node(self, node: Node) -> None:
         """Enter what the outputs of a node become."""
+        if any(map(_holds_complex, bodies_of(node))):
+            self._structured(node)
+            return
         if not any(map(is_complex, (*node.inputs, *node.outs))):
             inputs = tuple([self.value(value) for value in node.inputs])
             if inputs != node.inputs:
@@ -118,6 +131,53 @@ class _Split:
             self._becomes[out] = _shaped(result, out)
         else:
             self._parts[out] = (_shaped(result[0], out), _shaped(result[1], out))
+
+    def _structured(self, node: Node) -> None:
+        """Split the bodies of a loop or a branch as well; carries of complex numbers become two carries."""
+        params = node.params
+        first = bodies_of(node)[0]
+        lead = len(node.inputs) - len(first.inputs) + (0 if isinstance(node.op, Switch) else 1)
+        inner = first.inputs[len(first.inputs) - len(node.inputs) + lead :]
+        flags = [*[False] * lead, *map(is_complex, inner)]
+        groups = [
+            self.parts(value) if flag else (self.value(value),)
+            for value, flag in zip(node.inputs, flags, strict=True)
+        ]
+        changed = {name: _split_param(param) for name, param in params.items()}
+        left = list(map(is_complex, first.outputs))
+        if not isinstance(node.op, Switch):
+            consts, carries = params["consts"], params["carries"]
+            counts = [len(group) for group in groups[lead:]]
+            changed["consts"] = sum(counts[:consts])
+            changed["carries"] = sum(counts[consts : consts + carries])
+            if isinstance(node.op, While):
+                left.insert(carries, False)
+        made = iter(emit_all(node.op, [value for group in groups for value in group], **changed))
+        for out, flag in zip(node.outs, left, strict=True):
+            if flag:
+                self._parts[out] = (next(made), next(made))
+            else:
+                self._becomes[out] = next(made)
+
+    def body(self, body: Body) -> Body:
+        """Return a body of the parts."""
+        inputs: list[Value] = []
+        for value in body.inputs:
+            if is_complex(value):
+                parts = tuple(Value(aval(value.shape, part_dtype(value.dtype))) for _ in range(2))
+                self._parts[value] = (parts[0], parts[1])
+                inputs += parts
+            else:
+                inputs.append(value)
+        whole = open_custom_calls(inline_calls(body))
+        for node in whole.nodes:
+            with at(node.site):
+                self.node(node)
+        outputs: list[Value] = []
+        for value in whole.outputs:
+            parts_ = self.parts(value) if is_complex(value) else (self.value(value),)
+            outputs += [_shaped(part, value) for part in parts_]
+        return close(inputs, outputs)
 
     def _barrier(self, node: Node) -> None:
         kept: int = node.params["kept"]
@@ -155,6 +215,14 @@ class _Split:
             self.parts(value)[which] if is_complex(value) else self.value(value) for value in node.inputs
         ]
         return emit(node.op, inputs, **node.params)
+
+
+def _split_param(param: Any) -> Any:
+    if isinstance(param, Body):
+        return _Split().body(param)
+    if isinstance(param, tuple) and param and isinstance(param[0], Body):
+        return tuple([_Split().body(body) for body in param])
+    return param
 
 
 def _part(flat: Value, which: int) -> Value:

@@ -1,11 +1,8 @@
 """Machine code: LLVM IR in, object code out, callable addresses back.
 
-Compiling is done by Numba's code generator (its target machine, its pass pipeline) and needs Numba; loading
-is done by llvmlite alone, so a process that finds its kernels in the disk cache never imports Numba. The same
-loader serves fresh object code and cached object code.
-
-Numba's just-in-time engine never frees a module. Its ahead-of-time library type hands the object code over
-instead, and ORC's JITLink loads it: dropping a :class:`LoadedModule` unmaps its machine code.
+Compiling is done with llvmlite, Numba's LLVM, with the target machine and the optimisations of Numba's code generator. Numba itself
+is not imported: that takes longer than compiling a small program. The same loader serves fresh object code and cached object code,
+and dropping a :class:`LoadedModule` unmaps its machine code.
 """
 
 from __future__ import annotations
@@ -48,7 +45,8 @@ Measured on 50 small loop nests: 200 ms with both, 95 ms with neither.
 """
 
 
-_import_lock: Final = threading.RLock()
+_lock: Final = threading.RLock()
+"""Held while a module is compiled; reentrant, since a finaliser may compile another one."""
 
 
 class _Pipeline(NamedTuple):
@@ -67,7 +65,7 @@ def compile_object(ir_text: str, name: str, *, opt: int = 3) -> bytes:
     ir_text : str
         A complete module; its target triple and data layout are set here.
     name : str
-        The name that Numba's code generator gives the library, for its diagnostics.
+        What error messages call the module.
     opt : int, optional
         LLVM's optimisation level, 0 to 3.
 
@@ -79,7 +77,7 @@ def compile_object(ir_text: str, name: str, *, opt: int = 3) -> bytes:
     Notes
     -----
     In the main thread the work is done by a helper thread, so that Ctrl-C is answered at once and never
-    leaves a lock of Numba's or llvmlite's half taken.
+    leaves a lock of llvmlite's half taken.
 
     Examples
     --------
@@ -87,7 +85,7 @@ def compile_object(ir_text: str, name: str, *, opt: int = 3) -> bytes:
     >>> call_flat(LoadedModule(code), [], [])
     7
     """
-    return _away_from_signals(lambda: _emit(ir_text, name, opt, _library_object))
+    return _away_from_signals(lambda: _emit(ir_text, name, opt, _object))
 
 
 def optimised_llvm(ir_text: str, *, opt: int = 3) -> str:
@@ -99,7 +97,7 @@ def optimised_llvm(ir_text: str, *, opt: int = 3) -> str:
     >>> "ret i32 7" in text
     True
     """
-    return _away_from_signals(lambda: _emit(ir_text, "inspection", opt, _library_llvm))
+    return _away_from_signals(lambda: _emit(ir_text, "inspection", opt, _text))
 
 
 def assembly(ir_text: str, *, opt: int = 3) -> str:
@@ -110,52 +108,66 @@ def assembly(ir_text: str, *, opt: int = 3) -> str:
     >>> "kernel:" in assembly("define i32 @kernel(ptr %i, ptr %o, ptr %w) { ret i32 7 }")
     True
     """
-    return _away_from_signals(lambda: _emit(ir_text, "inspection", opt, _library_assembly))
+    return _away_from_signals(lambda: _emit(ir_text, "inspection", opt, _assembly))
 
 
-def _library_object(library: Any) -> bytes:
-    code: bytes = library.emit_native_object()
+def _object(machine: Any, module: Any) -> bytes:
+    code: bytes = machine.emit_object(module)
     return code
 
 
-def _library_llvm(library: Any) -> str:
-    text: str = library.get_llvm_str()
+def _text(machine: Any, module: Any) -> str:
+    return str(module)
+
+
+def _assembly(machine: Any, module: Any) -> str:
+    text: str = machine.emit_assembly(module)
     return text
 
 
-def _library_assembly(library: Any) -> str:
-    text: str = library.get_asm_str()
-    return text
+def _emit(ir_text: str, name: str, opt: int, product: Callable[[Any, Any], T]) -> T:
+    """Parse and optimise a module, and return what `product` makes of the target machine and it."""
+    with _lock:
+        import llvmlite.binding as llvm
+
+        machine = _target_machine()
+        with llvm.create_context() as context, llvm.parse_assembly(ir_text, context) as module:
+            module.name = name
+            module.triple = llvm.get_process_triple()
+            module.data_layout = str(machine.target_data)
+            module.verify()
+            _optimise(machine, module, _choose_pipeline(ir_text, opt))
+            return product(machine, module)
 
 
-def _emit(ir_text: str, name: str, opt: int, product: Callable[[Any], T]) -> T:
+def _optimise(machine: Any, module: Any, pipeline: _Pipeline) -> None:
+    import llvmlite.binding as llvm
+    from llvmlite.binding.newpassmanagers import NewPassManager
+
+    options = llvm.create_pipeline_tuning_options(pipeline.opt)
+    options.loop_vectorization = True
+    options.slp_vectorization = pipeline.slp
+    options.loop_interleaving = options.loop_unrolling = not pipeline.lean
+    builder = llvm.create_pass_builder(machine, options)
+    manager = builder.getModulePassManager()
+    try:
+        manager.run(module, builder)
+    finally:
+        # A base class hides llvmlite's own disposal, and 140 KB would stay behind.
+        NewPassManager._dispose(manager)
+        manager.detach()
+
+
+@functools.cache
+def _target_machine() -> Any:
     import llvmlite.binding as llvm
 
-    with _numba_lock():
-        codegen = _codegen(_choose_pipeline(ir_text, opt))
-        try:
-            library = codegen.create_library(name)
-            module = llvm.parse_assembly(ir_text)
-            module.triple = llvm.get_process_triple()
-            module.data_layout = str(codegen.target_data)
-            module.verify()
-            library.add_llvm_module(module)
-            library.finalize()
-            return product(library)
-        finally:
-            codegen.dispose_pass_managers()
-
-
-def _numba_lock() -> Any:
-    """Import Numba and return its compiler lock.
-
-    Two threads must not import Numba at once: Python lets them see modules of an import cycle half made.
-    """
-    with _import_lock:
-        import numba.core.codegen
-        import numba.core.compiler_lock
-
-        return numba.core.compiler_lock.global_compiler_lock
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_triple(llvm.get_process_triple())
+    return target.create_target_machine(
+        cpu=cpu_name(), features=cpu_features(), opt=3, reloc="pic", codemodel="default"
+    )
 
 
 _paused: Final = contextlib.ExitStack()
@@ -166,11 +178,8 @@ def _pause() -> None:
 
     A forked process would inherit the locks, and nobody to release them.
     """
-    _paused.enter_context(_import_lock)
+    _paused.enter_context(_lock)
     _paused.enter_context(linkers.lock)
-    numba_lock = sys.modules.get("numba.core.compiler_lock")
-    if numba_lock is not None:
-        _paused.enter_context(numba_lock.global_compiler_lock)
     llvmlite_lock = sys.modules.get("llvmlite.binding.ffi")
     if llvmlite_lock is not None:
         _paused.enter_context(llvmlite_lock.lib._lock)
@@ -192,81 +201,12 @@ def _choose_pipeline(ir_text: str, opt: int) -> _Pipeline:
     return _Pipeline(opt, slp=largest <= SLP_BLOCK_LIMIT, lean=total > LEAN_MODULE_LIMIT)
 
 
-@functools.cache
-def _codegen(pipeline: _Pipeline) -> Any:
-    return _codegen_class()(pipeline)
-
-
-@functools.cache
-def _codegen_class() -> Any:
-    """Define the code generator at the first compile, because Numba is imported only then."""
-    import llvmlite.binding as llvm
-    from llvmlite.binding import ffi
-    from llvmlite.binding.newpassmanagers import NewPassManager
-    from numba.core import codegen
-
-    base: Any = codegen.CPUCodegen
-
-    class HostCodegen(base):  # type: ignore[misc]
-        """Numba's code generator, tuned to this very CPU and returning object code."""
-
-        _library_class = codegen.AOTCodeLibrary
-
-        def __init__(self, pipeline: _Pipeline) -> None:
-            self._pipeline = pipeline
-            self._pass_managers: list[Any] = []
-            super().__init__("gradtape")
-
-        def _customize_tm_features(self) -> str:
-            return cpu_features()
-
-        def _customize_tm_options(self, options: dict[str, Any]) -> None:
-            options.update(cpu=cpu_name(), features=cpu_features(), opt=3, reloc="pic", codemodel="default")
-
-        def _add_module(self, module: Any) -> None:
-            """Keep the module out of the engine, which would never free it."""
-
-        def _pass_builder(
-            self, *, opt: int | None = None, loop_vectorize: bool = True, slp_vectorize: bool = True
-        ) -> Any:
-            options = llvm.create_pipeline_tuning_options()
-            options.speed_level = self._pipeline.opt if opt is None else opt
-            options.loop_vectorization = loop_vectorize
-            options.slp_vectorization = slp_vectorize and self._pipeline.slp
-            options.loop_interleaving = options.loop_unrolling = not self._pipeline.lean
-            return llvm.create_pass_builder(self._tm, options)
-
-        def _module_pass_manager(self, **kwargs: Any) -> Any:
-            manager, builder = super()._module_pass_manager(**kwargs)
-            self._pass_managers.append(manager)
-            return manager, builder
-
-        def _function_pass_manager(self, **kwargs: Any) -> Any:
-            manager, builder = super()._function_pass_manager(**kwargs)
-            self._pass_managers.append(manager)
-            return manager, builder
-
-        def dispose_pass_managers(self) -> None:
-            """Free 140 KB of pass managers per compilation: a base class hides llvmlite's own disposal."""
-            for manager in self._pass_managers:
-                if type(manager)._dispose is ffi.ObjectRef._dispose:
-                    NewPassManager._dispose(manager)
-                    manager.detach()
-            self._pass_managers.clear()
-
-    return HostCodegen
-
-
 def _away_from_signals(work: Callable[[], T]) -> T:
     """Run `work` where a signal handler cannot interrupt it between two steps.
 
     Python raises `KeyboardInterrupt` in the main thread only, so a thread of its own always runs to its end.
-    A main thread that already holds Numba's compiler lock works in place, since a second thread would wait
-    for that lock for ever.
     """
-    numba_lock = sys.modules.get("numba.core.compiler_lock")
-    holds_lock = numba_lock is not None and numba_lock.global_compiler_lock.is_locked()
-    if holds_lock or threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread():
         return work()
     results: list[T] = []
     failures: list[BaseException] = []

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from .callable import NativeHead, vectorcalled
 from .capi import addresses
 from .entry_ir import ACTIVE_WORD, CONSTANT_WORD, WORKSPACE_WORD, add_entry, in_arena
-from .loader import LoadedModule
+from .loader import LoadedModule, drain_all
 from .result_pool import is_pooled, result_handler, trim_results
 from .signature import ArraySpec, Signature
 
@@ -57,6 +57,7 @@ def load(
     entry: str = "entry",
     *,
     imports: Mapping[str, int] | None = None,
+    drain: str | None = None,
 ) -> LoadedModule:
     """Load object code whose module :func:`add_entry` completed.
 
@@ -70,6 +71,8 @@ def load(
         The names given to :func:`add_entry`.
     imports : mapping of str to int, optional
         Addresses of further names that the kernel uses, such as BLAS routines.
+    drain : str, optional
+        The kernel's own function that gives back what it keeps between calls.
 
     Returns
     -------
@@ -82,7 +85,7 @@ def load(
     if any(is_pooled(spec) for spec in signature.outputs):
         named["gt.result_handler"] = id(result_handler())
     exports = (entry, f"{entry}.drain") if in_arena(signature) else (entry,)
-    return LoadedModule(object_code, kernel, exports=exports, imports=named)
+    return LoadedModule(object_code, kernel, exports=exports, imports=named, drain=drain)
 
 
 class _PythonNative(NativeHead):
@@ -257,3 +260,4 @@ def trim() -> None:
     for resources in living:
         resources.drop_workspace()
     trim_results()
+    drain_all()

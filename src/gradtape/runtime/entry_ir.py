@@ -16,6 +16,8 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
+from ..lower.counters import ENTRIES, ENTRY_TICKS, add
+from ..lower.interrupts import INTERRUPTED
 from .callable import FALLBACK_OFFSET, STATE_OFFSET
 from .capi import scalar_holds_data
 from .llvm_writer import LIKELY, WORD, FunctionWriter
@@ -51,7 +53,9 @@ def in_arena(signature: Signature) -> bool:
     return signature.workspace > STACK_WORKSPACE
 
 
-def add_entry(ir_text: str, signature: Signature, kernel: str = "kernel", entry: str = "entry") -> str:
+def add_entry(
+    ir_text: str, signature: Signature, kernel: str = "kernel", entry: str = "entry", *, clocked: bool = False
+) -> str:
     """Append the native entry for a kernel to the module that defines the kernel.
 
     Parameters
@@ -62,6 +66,8 @@ def add_entry(ir_text: str, signature: Signature, kernel: str = "kernel", entry:
         What the entry expects and returns.
     kernel, entry : str, optional
         The kernel's name and the entry's.
+    clocked : bool, optional
+        Whether the module is that of a kernel which times itself, so that the entry does the same.
 
     Returns
     -------
@@ -74,13 +80,13 @@ def add_entry(ir_text: str, signature: Signature, kernel: str = "kernel", entry:
     >>> "define ptr @entry(" in add_entry("", signature)
     True
     """
-    return f"{ir_text.rstrip()}\n\n{_EntryWriter(signature, kernel, entry).write()}\n"
+    return f"{ir_text.rstrip()}\n\n{_EntryWriter(signature, kernel, entry, clocked).write()}\n"
 
 
 class _EntryWriter(FunctionWriter):
     """Writes one entry from top to bottom; each method appends the instructions of one step."""
 
-    def __init__(self, signature: Signature, kernel: str, entry: str) -> None:
+    def __init__(self, signature: Signature, kernel: str, entry: str, clocked: bool) -> None:
         # Optimising the entry's straight line costs 8 ms for two arguments, 24 for ten, and gains nothing.
         super().__init__(
             f"define ptr @{entry}(ptr %self, ptr %args, i64 %nargsf, ptr %kwnames) noinline optnone"
@@ -89,8 +95,12 @@ class _EntryWriter(FunctionWriter):
         self.kernel = kernel
         self.entry = entry
         self.owned: list[str] = []
+        self.status = ""
         # Read once: another thread may install other machine code in the called object while the kernel runs.
         self.state_block = self.field("ptr", "%self", STATE_OFFSET)
+        self.clocked = clocked
+        self.begin = self.let("call i64 @now()") if clocked else ""
+        self.ticks = ""
 
     def write(self) -> str:
         sources = self.check_arguments()
@@ -218,11 +228,16 @@ class _EntryWriter(FunctionWriter):
             padding = self.let(f"and i64 {self.let(f'sub i64 0, {address}')}, 63")
             workspace = self.let(f"getelementptr i8, ptr {block}, i64 {padding}")
         thread = self.call("PyEval_SaveThread") if self.signature.release_gil else ""
+        before = self.let("call i64 @now()") if self.clocked else ""
         status = self.let(f"call i32 @{self.kernel}(ptr {inputs}, ptr {outputs}, ptr {workspace})")
+        if self.clocked:
+            after = self.let("call i64 @now()")
+            self.ticks = self.let(f"sub i64 {after}, {before}")
         if thread:
             self.do("PyEval_RestoreThread", thread)
         if block != "null":
             self.return_workspace(block)
+        self.status = status
         self.require(self.let(f"icmp eq i32 {status}, 0"), otherwise="missed")
 
     def take_workspace(self, size: int) -> str:
@@ -275,6 +290,7 @@ class _EntryWriter(FunctionWriter):
         for number in set(range(len(results))) - used:
             self.do("Py_DecRef", results[number])
         self.count_calls("sub")
+        self.read_clock(answered=1)
         self.emit(f"ret ptr {root}")
 
     def place(self, node: Structure, results: list[str], made: Iterator[str], used: set[int]) -> str:
@@ -299,7 +315,10 @@ class _EntryWriter(FunctionWriter):
     def finish_early(self) -> None:
         """The ways out that return no result: wrong arguments, the kernel's own refusal, no memory."""
         self.label("missed")
+        if self.signature.polls:
+            self.require(self.let(f"icmp ne i32 {self.status}, {INTERRUPTED}"), otherwise="interrupted")
         self.give_up()
+        self.read_clock(answered=0)
         self.emit("br label %fallback")
         self.label("fallback")
         fallback = self.field("ptr", "%self", FALLBACK_OFFSET)
@@ -309,6 +328,10 @@ class _EntryWriter(FunctionWriter):
         self.label("nomemory")
         self.call("PyErr_NoMemory")
         self.emit("br label %failed")
+        if self.signature.polls:
+            self.label("interrupted")
+            self.call("raise")
+            self.emit("br label %failed")
         self.label("failed")
         self.give_up()
         self.emit("ret ptr null")
@@ -317,6 +340,16 @@ class _EntryWriter(FunctionWriter):
         for owner in self.owned:
             self.do("Py_DecRef", self.let(f"load ptr, ptr {owner}"))
         self.count_calls("sub")
+
+    def read_clock(self, answered: int) -> None:
+        """Add what the call has taken outside of the kernel to the counters."""
+        if not self.clocked:
+            return
+        whole = self.let(f"sub i64 {self.let('call i64 @now()')}, {self.begin}")
+        outside = self.let(f"sub i64 {whole}, {self.ticks}")
+        for word, amount in ((ENTRY_TICKS, outside), (ENTRIES, str(answered))):
+            for line in add(word, amount, outside):
+                self.emit(line)
 
     def drain(self) -> str:
         """A second function, which frees the workspace in one step that no other thread can come between."""

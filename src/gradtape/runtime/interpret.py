@@ -4,10 +4,10 @@ without them."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from ..ir.evaluate import compute_values
 from ..ir.graph import Graph, Value
 from ..ir.op import NDArray
 
@@ -38,17 +38,6 @@ def interpret(graph: Graph, arrays: Sequence[NDArray]) -> list[NDArray]:
     """
     computed = compute_values(graph, arrays)
     return [np.array(computed.get(value, value.data)) for value in graph.outputs]
-
-
-def compute_values(graph: Graph, arrays: Sequence[NDArray]) -> dict[Value, NDArray]:
-    """Return what each value of the graph comes to."""
-    computed: dict[Value, NDArray] = dict(zip(graph.inputs, arrays, strict=True))
-    with np.errstate(all="ignore"):
-        for node in graph.nodes:
-            operands: list[Any] = [computed.get(v, v.data) for v in node.inputs]
-            for out, array in zip(node.outs, node.op.evaluate(operands, node.params), strict=True):
-                computed[out] = array if array.dtype == out.dtype else array.astype(out.dtype)
-    return computed
 
 
 def missed_guards(graph: Graph, computed: dict[Value, NDArray]) -> list[tuple[int, int]]:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.util
 import os
 import sys
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from ..lower.host import cpu_identity
 
-__all__ = ["ABI_VERSION", "environment_identity", "object_key", "version_of"]
+__all__ = ["ABI_VERSION", "environment_identity", "object_key"]
 
 ABI_VERSION: Final = 1
 """Raised whenever object code or its metadata change in a way that their readers must know."""
@@ -36,8 +34,8 @@ def object_key(fingerprint: str | bytes, *options: object) -> str:
     Returns
     -------
     str
-        64 hexadecimal digits. They also depend on the CPU and on the versions of Python, NumPy, llvmlite,
-        Numba and gradtape.
+        64 hexadecimal digits. They also depend on the CPU and on the versions of Python, NumPy, llvmlite and
+        gradtape.
 
     Examples
     --------
@@ -63,33 +61,10 @@ def environment_identity() -> str:
         f"python {sys.version} {getattr(sys, 'abiflags', '')} {object.__basicsize__} {tuple.__basicsize__}",
         f"numpy {np.__version__}",
         f"llvmlite {llvmlite.__version__}",
-        f"numba {version_of('numba')}",
         f"gradtape {_source_stamp()}",
         cpu_identity(),
     )
     return "\n".join(parts)
-
-
-@functools.cache
-def version_of(package: str) -> str:
-    """Version of a package that keeps versioneer's ``_version.py``, without importing it.
-
-    Reading the file takes 0.1 ms, `importlib.metadata` 10, the import of Numba 90.
-
-    Examples
-    --------
-    >>> version_of("numba")[0].isdigit()
-    True
-    """
-    spec = importlib.util.find_spec(package)
-    if spec is None or spec.origin is None:
-        return "absent"
-    try:
-        text = Path(spec.origin).with_name("_version.py").read_text("utf-8")
-    except OSError:
-        return f"unknown {os.stat(spec.origin).st_mtime_ns}"
-    _, _, rest = text.partition('"version": "')
-    return rest.partition('"')[0] or hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def _source_stamp() -> str:

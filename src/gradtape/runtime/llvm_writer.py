@@ -26,6 +26,7 @@ _FUNCTIONS: Final = {
     "Py_DecRef": "void (ptr)",
     "Py_IncRef": "void (ptr)",
     "allocate": "ptr (ptr, i64)",
+    "raise": "ptr ()",
 }
 """Result and parameter types of the C functions that an entry calls."""
 

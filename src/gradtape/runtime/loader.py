@@ -7,9 +7,10 @@ import functools
 import os
 import struct
 import threading
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ __all__ = ["LoadedModule", "call_flat"]
 
 # Lists of pointers are packed into bytes objects, which takes half the time that ctypes arrays take.
 _KERNEL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p)
+_DRAIN = ctypes.CFUNCTYPE(None)
 _DATA_OFFSET: Final = object.__basicsize__
 
 
@@ -82,6 +84,8 @@ class LoadedModule:
     imports : mapping of str to int, optional
         Addresses of functions and data that the code names but that the process's libraries do not export:
         BLAS routines found through SciPy, Python's and NumPy's types and C functions.
+    drain : str, optional
+        A symbol of the code: a function without arguments that gives back the memory which the code keeps between calls.
 
     Examples
     --------
@@ -91,7 +95,7 @@ class LoadedModule:
     True
     """
 
-    __slots__ = ("__weakref__", "_call", "_linker", "_tracker", "size")
+    __slots__ = ("__weakref__", "_call", "_give_back", "_linker", "_tracker", "size")
 
     def __init__(
         self,
@@ -100,23 +104,54 @@ class LoadedModule:
         *,
         exports: Sequence[str] = (),
         imports: Mapping[str, int] | None = None,
+        drain: str | None = None,
     ) -> None:
         import llvmlite.binding as llvm
 
         builder = llvm.JITLibraryBuilder().add_object_img(object_code).add_current_process()
-        for name in (kernel, *exports):
+        for name in (kernel, *exports, *[drain][: drain is not None]):
             builder.export_symbol(name)
         for name, address in (imports or {}).items():
             builder.import_symbol(name, address)
         self._linker, name = linkers.take()
         self._tracker = builder.link(self._linker, name)
-        self._call = _KERNEL(self._tracker[kernel])
+        self._call: Callable[[bytes, bytes, int | None], int] = _KERNEL(self._tracker[kernel])
         self.size = len(object_code)
+        self._give_back: Callable[[], None] | None = None
+        if drain is not None:
+            self._give_back = _DRAIN(self._tracker[drain])
+            weakref.finalize(self, _drained, self._give_back, self._tracker).atexit = False
+            _keeping.add(self)
+
+    def drain(self) -> None:
+        """Give back the memory that the code keeps between calls."""
+        if self._give_back is not None:
+            self._give_back()
 
     def address(self, symbol: str) -> int:
         """Return the address of an exported symbol, valid as long as this object lives."""
         address: int = self._tracker[symbol]
         return address
+
+
+class KernelCode(Protocol):
+    """What has a kernel that can be called from Python."""
+
+    _call: Callable[[bytes, bytes, int | None], int]
+
+
+_keeping: Final[weakref.WeakSet[LoadedModule]] = weakref.WeakSet()
+
+
+def _drained(give_back: Callable[[], None], code: object) -> None:
+    """Let dead code, which `code` keeps in memory so long, give back what it has kept."""
+    give_back()
+
+
+def drain_all() -> None:
+    """Give back the memory that all loaded code keeps between calls."""
+    for loaded in list(_keeping):
+        loaded.drain()
 
 
 @functools.cache
@@ -125,7 +160,7 @@ def _pointer_list(length: int) -> struct.Struct:
 
 
 def call_flat(
-    loaded: LoadedModule,
+    loaded: KernelCode,
     inputs: Sequence[npt.NDArray[Any]],
     outputs: Sequence[npt.NDArray[Any]],
     workspace: npt.NDArray[Any] | None = None,
@@ -134,8 +169,8 @@ def call_flat(
 
     Parameters
     ----------
-    loaded : LoadedModule
-        The kernel.
+    loaded : KernelCode
+        The kernel, usually a `LoadedModule`.
     inputs, outputs : sequence of ndarray
         C-contiguous, aligned, native arrays of the kernel's dtypes and shapes, in the kernel's order. Nothing
         is checked.

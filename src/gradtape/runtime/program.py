@@ -2,26 +2,69 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
 from ..config import config
 from ..errors import CompileWarning, LoweringError, warn
+from ..ir.evaluate import compute_values
 from ..ir.fingerprint import fingerprint, structure
-from ..ir.graph import Graph
+from ..ir.graph import Graph, Node
 from ..ir.op import NDArray
+from ..lower.interrupts import INTERRUPTED, raise_interruption
 from ..lower.symbols import addresses_of
+from ..transforms.call import without_data
 from .cache import CachedObject, MemoryCache, cached_object
 from .engine import compile_object
 from .entry import NativeFunction, add_entry, bind, load
-from .interpret import compute_values, missed_guards
-from .loader import LoadedModule, call_flat
+from .interpret import missed_guards
+from .loader import KernelCode, LoadedModule, call_flat
 from .result_pool import empty_results
+from .scratch import give_back, take
 from .signature import ArraySpec, ScalarSpec, Signature, StaticSpec, Structure
+
+
+class Profiler(Protocol):
+    """What is told of programs while it is active."""
+
+    def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Answer a call of a jitted function that machine code did not take."""
+
+    def machine_code(self, site: Any, program: Program, *, nested: bool) -> LoadedModule | None:
+        """Return what is to be bound for a jitted function in place of a program's own machine code."""
+
+    def run(self, program: Program, arrays: Sequence[NDArray]) -> list[NDArray]:
+        """Run a program in its own way."""
+
+    def compiled(self, seconds: float) -> None:
+        """Take note that a kernel was compiled or loaded."""
+
+    def interpreting(self, nodes: Sequence[Node]) -> AbstractContextManager[None]:
+        """Take note of work on the interpreter."""
+
+    def tracing(self, site: Any) -> AbstractContextManager[None]:
+        """Take note of a trace of a jitted function."""
+
+    def forcing(self, place: Any) -> AbstractContextManager[None]:
+        """Take note that pending work is done now, because a line of the user's code asks for it."""
+
+
+class _Active:
+    """The profiler, if one is looking on."""
+
+    __slots__ = ("profiler",)
+
+    def __init__(self) -> None:
+        self.profiler: Profiler | None = None
+
+
+ACTIVE: Final = _Active()
 
 GIL_SECONDS: Final = 5e-6
 """Estimated time above which a kernel lets other threads run: taking the lock back costs about a tenth of it."""
@@ -83,13 +126,12 @@ class Program:
         Shared with other programs of the same fingerprint.
     """
 
-    __slots__ = ("_constants", "_scratch", "graph", "kernel")
+    __slots__ = ("_constants", "graph", "kernel")
 
     def __init__(self, graph: Graph, kernel: Kernel) -> None:
         self.graph = graph
         self.kernel = kernel
         self._constants: list[Any] = [np.ascontiguousarray(value.data) for value in graph.constants()]
-        self._scratch: list[NDArray] = []
 
     def run(self, arrays: Sequence[NDArray]) -> list[NDArray]:
         """Compute the outputs.
@@ -109,16 +151,23 @@ class Program:
         GuardMiss
             Where a guard does not hold.
         """
+        profiler = ACTIVE.profiler
+        return self.compute(arrays, self.kernel.loaded) if profiler is None else profiler.run(self, arrays)
+
+    def compute(self, arrays: Sequence[NDArray], loaded: KernelCode | None) -> list[NDArray]:
+        """Do what `run` does with this machine code, or on the interpreter where it is None."""
         kernel = self.kernel
-        if kernel.loaded is None:
+        if loaded is None:
             return self._interpret(arrays)
         outputs = empty_results([(value.shape, value.dtype) for value in self.graph.outputs])
-        scratch = self._scratch.pop() if self._scratch else _aligned(kernel.workspace)
+        scratch = take(kernel.workspace)
         # What the interpreter computed may be a view.
         inputs = [array if array.flags.c_contiguous else np.ascontiguousarray(array) for array in arrays]
-        status = call_flat(kernel.loaded, [*inputs, *self._constants], outputs, scratch)
+        status = call_flat(loaded, [*inputs, *self._constants], outputs, scratch)
         missed = int(scratch[:8].view(np.int64)[0]) if status > 0 else 0
-        self._scratch.append(scratch)
+        give_back(scratch)
+        if status == INTERRUPTED:
+            raise_interruption()
         if status > 0:
             raise GuardMiss(status - 1, missed)
         return outputs if status == 0 else self._interpret(arrays)
@@ -129,12 +178,17 @@ class Program:
             raise GuardMiss(guard, actual)
         return [np.array(computed.get(value, value.data)) for value in self.graph.outputs]
 
-    def bind(self, fallback: Callable[..., Any], statics: Sequence[object]) -> NativeFunction | None:
-        """Return a native callable that answers calls of the form it was compiled for and hands all others to `fallback`."""
+    def bind(
+        self, fallback: Callable[..., Any], statics: Sequence[object], loaded: LoadedModule | None = None
+    ) -> NativeFunction | None:
+        """Return a native callable that answers calls of the form it was compiled for and hands all others to `fallback`.
+
+        `loaded` is machine code to be used in place of the program's own.
+        """
         kernel = self.kernel
         if kernel.loaded is None or kernel.signature is None:
             return None
-        return bind(kernel.loaded, kernel.signature, fallback, self._constants, statics=statics)
+        return bind(loaded or kernel.loaded, kernel.signature, fallback, self._constants, statics=statics)
 
 
 _kernels: Final[MemoryCache[Kernel]] = MemoryCache()
@@ -142,9 +196,9 @@ _kernels: Final[MemoryCache[Kernel]] = MemoryCache()
 
 
 class _Sighting(NamedTuple):
-    """A structure that a tape has computed: its kernel once it has come again."""
+    """A structure that a tape has computed: its program once it has come again."""
 
-    kernel: Kernel | None
+    program: Program | None
     precise: bool
 
 
@@ -166,32 +220,38 @@ def program_for(graph: Graph, form: CallForm | None = None) -> Program:
     return Program(graph, _kernels.get(key, lambda: _kernel(graph, form, key)))
 
 
-def repeated_program(graph: Graph, *, at_once: bool) -> Program | None:
+def repeated_program(graph: Graph, *, at_once: Callable[[], bool]) -> Program | None:
     """Return the program of a structure that has been seen before, or that is heavy; None for another one.
 
     Parameters
     ----------
     graph : Graph
-        A tape's pending work.
-    at_once : bool
+        A tape's pending work, without constants.
+    at_once : callable
         Whether it is heavy enough to be compiled at first sight.
     """
     key: Any = structure(graph.inputs, graph.nodes, graph.outputs) or fingerprint(graph)
-    known = _sightings.pop(key, None)
-    if known is None and not at_once:
-        kernel = None
-    elif known is None or known.kernel is None or known.precise != config.precise_math:
-        kernel = program_for(graph).kernel
-    else:
-        kernel = known.kernel
-    _sightings[key] = _Sighting(kernel, config.precise_math)
-    while len(_sightings) > config.memory_cache:
-        _sightings.popitem(last=False)
-    return None if kernel is None else Program(graph, kernel)
+    known = _sightings.get(key)
+    if known is None or known.program is None or known.precise != config.precise_math:
+        program = None if known is None and not at_once() else program_for(without_data(graph))
+        known = _sightings[key] = _Sighting(program, config.precise_math)
+        while len(_sightings) > config.memory_cache:
+            _sightings.popitem(last=False)
+    _sightings.move_to_end(key)
+    return known.program
 
 
 def _kernel(graph: Graph, form: CallForm | None, key: str) -> Kernel:
     """Load a graph's machine code from the disk, or compile it; without either, the interpreter stands in."""
+    with uncollected():
+        kernel = _found(graph, form, key)
+    profiler = ACTIVE.profiler
+    if profiler is not None:
+        profiler.compiled(kernel.seconds)
+    return kernel
+
+
+def _found(graph: Graph, form: CallForm | None, key: str) -> Kernel:
     begin = time.perf_counter()
     compiled = False
 
@@ -218,11 +278,11 @@ def _kernel(graph: Graph, form: CallForm | None, key: str) -> Kernel:
 
 
 def _compile(graph: Graph, form: CallForm | None) -> CachedObject:
-    from ..lower.pipeline import lower  # late: a process that finds its kernels on disk starts 15 ms sooner
+    from ..lower.pipeline import lower  # late: a process that finds its kernels on disk starts 10 ms sooner
 
     lowered = lower(graph)
     heavy = lowered.estimated_cost > GIL_SECONDS
-    signature = _signature(graph, form, lowered.workspace_bytes, heavy)
+    signature = _signature(graph, form, lowered.workspace_bytes, heavy, lowered.polls)
     text = (
         lowered.ir_text
         if signature is None
@@ -233,32 +293,41 @@ def _compile(graph: Graph, form: CallForm | None) -> CachedObject:
         "heavy": heavy,
         "kernel": lowered.kernel_name,
         "symbols": list(lowered.symbols),
+        "drain": lowered.drain,
+        "polls": lowered.polls,
         "notes": list(lowered.explain),
     }
     return CachedObject(compile_object(text, lowered.kernel_name), metadata=facts)
 
 
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Keep Python from looking for cycles: in a young process a look takes 5 ms, and compiling would cause several."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
 def _loaded(graph: Graph, form: CallForm | None, found: CachedObject) -> Kernel:
     facts = found.metadata
-    signature = _signature(graph, form, facts["workspace"], facts["heavy"])
+    signature = _signature(graph, form, facts["workspace"], facts["heavy"], facts["polls"])
     imports = addresses_of(facts["symbols"])
     if signature is None:
-        loaded = LoadedModule(found.code, facts["kernel"], imports=imports)
+        loaded = LoadedModule(found.code, facts["kernel"], imports=imports, drain=facts["drain"])
     else:
-        loaded = load(found.code, signature, kernel=facts["kernel"], imports=imports)
+        loaded = load(found.code, signature, kernel=facts["kernel"], imports=imports, drain=facts["drain"])
     return Kernel(loaded, signature, facts["workspace"], "", 0.0, tuple(facts["notes"]))
 
 
-def _signature(graph: Graph, form: CallForm | None, workspace: int, heavy: bool) -> Signature | None:
+def _signature(
+    graph: Graph, form: CallForm | None, workspace: int, heavy: bool, polls: bool
+) -> Signature | None:
     if form is None:
         return None
     return Signature(
-        form.arguments, form.outputs, form.structure, len(graph.constants()), max(workspace, 8), heavy
+        form.arguments, form.outputs, form.structure, len(graph.constants()), max(workspace, 8), heavy, polls
     )
-
-
-def _aligned(size: int) -> NDArray:
-    """Return bytes on a 64-byte boundary, room for a guard's number included."""
-    block = np.empty(max(size, 8) + 64, np.uint8)
-    skip = -block.ctypes.data % 64
-    return block[skip : skip + max(size, 8)]

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from ..config import config, on_change
 from ..lower.host import has_symbol
-from ..lower.permanent import load_permanently
+from ..lower.resident import load_resident
 from .capi import numpy_function
 from .signature import ArraySpec
 
@@ -308,7 +308,7 @@ class _Pool:
         }.items():
             text = text.replace(word, number)
         # Nothing in it is hot, and optimising takes 10 ms.
-        found = load_permanently(text, ("handler", "limit", "kept", "trim"), "gradtape.results", effort=0)
+        found = load_resident(text, "gradtape.results", ("handler", "limit", "kept", "trim"), effort=0)
         make = ctypes.pythonapi.PyCapsule_New
         make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
         self.handler = make(found["handler"], _CAPSULE, None)

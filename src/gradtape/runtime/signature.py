@@ -74,6 +74,8 @@ class Signature:
         Bytes of scratch memory that the kernel needs.
     release_gil : bool
         Let other Python threads run during the kernel; worth it above a few microseconds.
+    polls : bool
+        Whether a signal may end the kernel, with an exception that is then raised.
 
     Examples
     --------
@@ -88,6 +90,7 @@ class Signature:
     constants: int = 0
     workspace: int = 0
     release_gil: bool = False
+    polls: bool = False
 
     @property
     def inputs(self) -> int:

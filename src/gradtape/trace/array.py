@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
+from ..config import config
 from ..errors import ArgumentError
 from ..ir.builder import here
 from ..ir.graph import Value
@@ -15,14 +17,18 @@ from ..kinds.operands import COMPACT, as_value
 from ..kinds.registry import HOOKS
 from ..ops.indexing import Basic, parse_index, setitem
 from . import concrete
-from .dispatch import call_function, call_ufunc, qualified_name
+from .dispatch import KNOWN, OPERANDS, RULES, call_function, call_ufunc, public_name, strengthened
 from .force import force
 from .guards import trace_of
-from .handle import Handle, apart, plain
-from .methods import Methods
+from .handle import Handle, apart, attend, plain
+from .instruments import CHECKS
+from .lists import ask
+from .methods import VIEWING, Methods
 from .operators import Operators
+from .recall import picked
 from .sites import user_site
 from .views import ImaginaryPart, Part, RealPart, Rearranged, stays_contiguous
+from .waiting import waiting
 
 
 class Array(Operators, Methods, Handle):
@@ -49,7 +55,7 @@ class Array(Operators, Methods, Handle):
     __hash__ = None  # type: ignore[assignment]
 
     def wrapped(self, result: Any) -> Any:
-        return Array(apart(result)) if type(result) is Value else wrap(result)
+        return fresh(result) if type(result) is Value and result.owner is None else wrap(result)
 
     @property
     def itemsize(self) -> int:
@@ -118,19 +124,19 @@ class Array(Operators, Methods, Handle):
         return concrete.array_of(self.value, "x.tolist()").tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        return concrete.as_ndarray(self.value, dtype)
+        return np.zeros(self.shape, self.dtype) if ask(self) else concrete.as_ndarray(self.value, dtype)
 
     def __float__(self) -> float:
-        return float(concrete.scalar_of(self.value, "float(x)"))
+        return 0.0 if ask(self) else float(concrete.scalar_of(self.value, "float(x)"))
 
     def __complex__(self) -> complex:
-        return complex(concrete.scalar_of(self.value, "complex(x)"))
+        return 0j if ask(self) else complex(concrete.scalar_of(self.value, "complex(x)"))
 
     def __bool__(self) -> bool:
-        return concrete.truth_of(self.value)
+        return False if ask(self) else concrete.truth_of(self.value)
 
     def __int__(self) -> int:
-        return concrete.integer_of(self.value)
+        return 0 if ask(self) else concrete.integer_of(self.value)
 
     def __round__(self, digits: int | None = None) -> Any:
         return int(np.round(self)) if digits is None else np.round(self, digits)
@@ -156,27 +162,47 @@ class Array(Operators, Methods, Handle):
     # NumPy's protocols
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if not kwargs and method == "__call__":
+            rule = RULES.get(ufunc)
+            if rule is not None:
+                here.site = user_site()
+                if len(inputs) == 1:
+                    return self.wrapped(strengthened(rule(self.value)))
+                x, y = inputs
+                x = x.value if isinstance(x, Handle) else x if type(x) in OPERANDS else None
+                y = y.value if isinstance(y, Handle) else y if type(y) in OPERANDS else None
+                if x is not None and y is not None:
+                    return self.wrapped(strengthened(rule(x, y)))
         if not COMPACT.keys().isdisjoint(map(type, inputs)):
             return NotImplemented
         here.site = user_site()
         return wrap(call_ufunc(ufunc, method, inputs, kwargs))
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        here.site = user_site(via=qualified_name(function).replace("numpy.", "np.", 1))
-        view = Methods.as_view(self, function, args, kwargs)
-        return wrap(call_function(function, args, kwargs)) if view is None else view
+        known = KNOWN.get(function)
+        here.site = user_site(2, public_name(function) if known is None else known.via)
+        if function in VIEWING:
+            view = Methods.as_view(self, function, args, kwargs)
+            if view is not None:
+                return view
+        return self.wrapped(call_function(function, args, kwargs))
 
     # Indexing
 
     def __getitem__(self, key: Any) -> Any:
         here.site = user_site()
         value = self.value
+        known = picked(value.aval, key)
+        if known is not None:
+            view = Array(known.read(value), self, known.part)
+            view._contiguous = self._contiguous and known.contiguous
+            return view
         index = parse_index(value.shape, concrete.plain_key(key))
         if not isinstance(index, Basic):
             return Array(index.read_rows(value))
-        picked = Array(index.read(value), self, Part(index))
-        picked._contiguous = self._contiguous and stays_contiguous(index, value.shape)
-        return picked
+        view = Array(index.read(value), self, Part(index))
+        view._contiguous = self._contiguous and stays_contiguous(index, value.shape)
+        return view
 
     def __setitem__(self, key: Any, new: Any) -> None:
         here.site = user_site()
@@ -185,17 +211,35 @@ class Array(Operators, Methods, Handle):
     def __contains__(self, item: Any) -> bool:
         return bool(np.any(self == item))
 
-    def rearranged(self, rearrange: Callable[[Value], Value], *, contiguous: bool) -> Array:
+    def rearranged(self, view: Rearranged, *, contiguous: bool) -> Array:
         """Return a view with the elements in another order or shape."""
-        view = Array(rearrange(self.value), self, Rearranged(rearrange))
-        view._contiguous = contiguous
-        return view
+        rearranged = Array(view.read(self.value), self, view)
+        rearranged._contiguous = contiguous
+        return rearranged
 
     def seen_through(self, view: RealPart | ImaginaryPart) -> Array:
         """Return a view of one part of complex numbers."""
         part = Array(view.read(self.value), self, view)
         part._contiguous = False
         return part
+
+
+_make = object.__new__
+_reference = weakref.ref
+
+
+def fresh(value: Value) -> Array:
+    """Return an array of a value that was made just now: what the constructor does, quicker."""
+    array = _make(Array)
+    array._base = None
+    array._contiguous = True
+    array._current = value
+    value.owner = reference = _reference(array)
+    if value.data is None:
+        waiting.handles.append(reference)
+    if config.eager or CHECKS:
+        attend(array)
+    return array
 
 
 def wrap(result: Any) -> Any:

@@ -6,6 +6,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -16,7 +17,8 @@ from ..ir.builder import here
 from ..ir.graph import Graph, Literal, Value, extract
 from ..ir.op import NDArray
 from ..kinds.operands import as_value
-from ..runtime.program import GuardMiss, Program, program_for
+from ..runtime.program import ACTIVE, GuardMiss, Program, program_for
+from ..transforms.reroll.roll import Rolled
 from ..trees import TreeSpec, flatten
 from .array import Array
 from .contexts import Scope, inside
@@ -24,6 +26,7 @@ from .force import force
 from .guards import Guard, Trace
 from .handle import Handle, is_recording
 from .instruments import RECORDING
+from .rolling import rolled_trace
 from .signature import EVERYTHING_TRACED, Call, NativeCall, StaticArguments, is_dynamic, native_call
 from .sites import user_site
 from .state import State, any_alive, made_in, state_of
@@ -58,7 +61,18 @@ class NestedEntry(NamedTuple):
 class Specialisation:
     """One trace of a function: its graph, what was seen on the way, how results are put together, and the compiled program."""
 
-    __slots__ = ("_program", "captured", "graph", "guards", "native", "outcomes", "outputs", "spec", "state")
+    __slots__ = (
+        "_program",
+        "captured",
+        "graph",
+        "guards",
+        "loops",
+        "native",
+        "outputs",
+        "spec",
+        "state",
+        "ways",
+    )
 
     def __init__(
         self,
@@ -69,15 +83,17 @@ class Specialisation:
         captured: list[tuple[weakref.ref[Handle], Value]],
         state: State,
         native: NativeCall | None,
+        loops: Rolled | None,
     ) -> None:
         self.graph = graph
         self.guards = guards
-        self.outcomes = tuple(guard.expected for guard in guards)
         self.spec = spec
         self.outputs = outputs
         self.captured = captured
         self.state = state
         self.native = native
+        self.loops = loops
+        self.ways: dict[tuple[int, int], Specialisation] = {}
         self._program: Program | None = None
 
     @property
@@ -86,6 +102,13 @@ class Specialisation:
         if self._program is None:
             self._program = program_for(self.graph, None if self.native is None else self.native.form)
         return self._program
+
+    @property
+    def is_native(self) -> bool:
+        """Return whether machine code can serve calls without Python, and has been made."""
+        return (
+            self.native is not None and self._program is not None and self._program.kernel.loaded is not None
+        )
 
     def run(self, arrays: list[NDArray]) -> Any:
         """Run the program; raise GuardMiss where Python would have seen something else."""
@@ -110,43 +133,58 @@ class Specialisation:
         return self.state.alive()
 
 
-class Branches:
-    """The specialisations of one signature: a tree whose forks are guards."""
+class Miss(NamedTuple):
+    """Where a search for a specialisation ended: one that did not hold, its guard, and what stood there instead."""
 
-    __slots__ = ("_by_outcomes", "count", "warned")
+    specialisation: Specialisation
+    guard: int
+    actual: int
+
+
+class Branches:
+    """The specialisations of one signature: a tree whose forks are guards.
+
+    Each names, by the guard that missed and what was seen there, the one that was traced then. A specialisation is right wherever all of
+    its guards hold, so that it does not matter whether others have the same guards: a loop checks all that its turns saw by one.
+    """
+
+    __slots__ = ("_root", "count", "warned")
 
     def __init__(self) -> None:
-        self._by_outcomes: dict[tuple[int, ...], Specialisation] = {}
+        self._root: Specialisation | None = None
         self.count = 0
         self.warned = False
 
-    def add(self, specialisation: Specialisation) -> None:
-        """Enter a specialisation under every beginning of what it saw."""
+    def add(self, specialisation: Specialisation, missed: Miss | None) -> None:
+        """Enter a specialisation where the search for it ended."""
         self.count += 1
-        outcomes = specialisation.outcomes
-        for length in range(len(outcomes) + 1):
-            self._by_outcomes.setdefault(outcomes[:length], specialisation)
+        if missed is None:
+            self._root = specialisation
+        else:
+            missed.specialisation.ways[missed.guard, missed.actual] = specialisation
 
-    def run(self, arrays: list[NDArray]) -> tuple[bool, Any, Guard | None]:
-        """Return (found, result, the guard at which the search ended)."""
-        specialisation = self._by_outcomes.get(())
-        last: Guard | None = None
+    def run(self, arrays: list[NDArray]) -> tuple[bool, Any, Miss | None]:
+        """Return (found, result, where the search ended)."""
+        specialisation = self._root
+        last: Miss | None = None
         while specialisation is not None:
             try:
                 return True, specialisation.run(arrays), None
             except GuardMiss as miss:
-                last = specialisation.guards[miss.guard]
-                seen = (*specialisation.outcomes[: miss.guard], miss.actual)
-                specialisation = self._by_outcomes.get(seen)
+                last = Miss(specialisation, miss.guard, miss.actual)
+                specialisation = specialisation.ways.get((miss.guard, miss.actual))
         return False, None, last
 
     def followed(self) -> bool:
         """Return whether a tape or trace around would follow a variable of this function."""
-        return any(specialisation.state.followed() for specialisation in self._by_outcomes.values())
+        return any(specialisation.state.followed() for specialisation in self.all())
 
     def all(self) -> list[Specialisation]:
         """Return every specialisation once."""
-        return list(dict.fromkeys(self._by_outcomes.values()))
+        found = [] if self._root is None else [self._root]
+        for specialisation in found:
+            found.extend(specialisation.ways.values())
+        return found
 
 
 class CallSite:
@@ -209,7 +247,7 @@ class CallSite:
             specialisation = self.trace(call)
             if specialisation is None:
                 return self.run_recorded(call, keep_arrays=True)
-            branches.add(specialisation)
+            branches.add(specialisation, missed)
         if specialisation.state.followed():
             return self.run_recorded(call, keep_arrays=True)
         result = specialisation.run(arrays)
@@ -246,7 +284,8 @@ class CallSite:
         self.traces += 1
         trace = Trace(f"the jitted function {self.name!r}")
         leaves, trace.inputs = call.placeholders(trace)
-        with inside(trace, Scope()):
+        profiler = ACTIVE.profiler
+        with inside(trace, Scope()), nullcontext() if profiler is None else profiler.tracing(self):
             try:
                 return self._specialise(call, trace, leaves), made_in(trace)
             finally:
@@ -279,6 +318,7 @@ class CallSite:
         ]
         guards = [(guard.value, guard.expected) for guard in trace.guards]
         graph = Graph(trace.inputs, nodes, computed, self.name, guards)
+        graph, seen, loops = rolled_trace(graph, trace.guards)
         plain = (
             not owners
             and len(trace.inputs) == len(call.dynamic())
@@ -286,7 +326,7 @@ class CallSite:
             and not any(isinstance(leaf, Variable) for leaf in call.leaves)
         )
         native = native_call(call, traced, spec, outputs) if plain else None
-        return Specialisation(graph, trace.guards, spec, outputs, owners, state, native)
+        return Specialisation(graph, seen, spec, outputs, owners, state, native, loops)
 
     def _result(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
@@ -317,14 +357,14 @@ class CallSite:
         arrays = iter(force(handles))
         return spec.unflatten([_own(next(arrays)) if isinstance(leaf, Handle) else leaf for leaf in results])
 
-    def _warn(self, branches: Branches, missed: Guard | None) -> None:
+    def _warn(self, branches: Branches, missed: Miss | None) -> None:
         if branches.warned:
             return
         branches.warned = True
         warn(
             TraceLimitWarning,
             f"{self.name} has {branches.count} traces for one signature; calls that need another run on the interpreter",
-            where=None if missed is None else missed.site,
+            where=None if missed is None else missed.specialisation.guards[missed.guard].site,
             why="what Python sees there differs from call to call, and each way on is traced and compiled",
             remedy="use np.where in place of the branch, or raise gt.config.trace_limit",
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import cmath
 import math
-import sys
 from types import FrameType
 from typing import Any
 
@@ -15,8 +14,9 @@ from ..ir.graph import Value
 from ..ir.op import NDArray
 from ..ops.cast import convert
 from .force import force
-from .guards import Trace, trace_of
+from .guards import Trace, abstract_of, trace_of
 from .handle import Handle, plain
+from .lists import asker
 from .log import note_exit
 from .sites import called_at, describe, instruction_at, user_frame, user_site
 
@@ -42,10 +42,11 @@ def array_of(value: Value, what: str) -> NDArray:
     """Return the array of a value that does not depend on a running trace."""
     trace = trace_of(value)
     if trace is not None:
+        abstract = abstract_of(value)
         raise ConcretizationError(
-            f"{what} of a traced array in {trace.described}",
+            f"{what} of a traced array in {(abstract or trace).described}",
             where=user_site(),
-            why=CONSTANT,
+            why=CONSTANT if abstract is None else abstract.why,
             remedy="stay with arrays (np.sin(x) instead of math.sin(x), x * 2 instead of float(x) * 2), or return "
             f"the value and convert it outside{trace.remedy}",
         )
@@ -83,7 +84,7 @@ def as_ndarray(value: Value, dtype: Any) -> NDArray:
     """Answer NumPy's request for an ndarray: an error in jit, a warning where a tape loses the trail."""
     frame = user_frame(3)
     trace = trace_of(value)
-    if sys._getframe(2).f_globals.get("__name__") == "numpy.ma.core":
+    if asker(3) == "numpy.ma.core":
         raise ArraySubclassError(
             "a MaskedArray, a subclass of ndarray, meets a traced array",
             where=describe(frame),
@@ -92,6 +93,13 @@ def as_ndarray(value: Value, dtype: Any) -> NDArray:
         )
     if instruction_at(frame) == "STORE_SUBSCR":
         return np.array(_stored(value, trace, frame), dtype)
+    if trace is not None and instruction_at(frame) == "BINARY_SUBSCR":
+        raise ConcretizationError(
+            f"an ndarray or list is indexed with a traced array of {trace.described}",
+            where=describe(frame),
+            why=UNKNOWN,
+            remedy="gt.constant(y)[k] for an ndarray y; np.stack a list first",
+        )
     if trace is not None:
         raise ConcretizationError(
             f"a traced array of {trace.described} cannot be turned into an ndarray",
@@ -113,6 +121,8 @@ def as_ndarray(value: Value, dtype: Any) -> NDArray:
 
 def _instead_of(function: Any) -> str:
     """Return what to write in place of a call that asks for ndarrays."""
+    if function is np.take:
+        return "gt.constant(y)[k], or gt.gather(y, k), for an ndarray y"
     if function is np.full:
         return "np.full(n, a, like=a)"
     module = getattr(function, "__module__", None) or ""
@@ -204,12 +214,13 @@ def _plain_item(item: Any) -> Any:
         return plain(item)
     value = item.value
     if value.dtype.kind == "b":
-        if trace_of(value) is not None:
+        trace = trace_of(value)
+        if trace is not None:
             raise UnsupportedFunctionError(
-                f"x[mask] with a traced mask of shape {value.shape} in a jitted function",
+                f"x[mask] with a traced mask of shape {value.shape} in {trace.described}",
                 where=user_site(4),
                 why="the shape of the result would depend on values that are not known while tracing",
-                remedy="use np.where(mask, x, 0), np.sum(x, where=mask), or x[mask] outside of @gt.jit",
+                remedy="use np.where(mask, x, 0), np.sum(x, where=mask), or x[mask] outside of the traced function",
             )
         return force([value])[0]
     return value

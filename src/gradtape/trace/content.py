@@ -5,13 +5,16 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from ..ir.graph import Mark, Value
+from ..ir.graph import ARRAYS, Mark, Value
 
 
 class Reading(Value):
     """What was read of a variable; several handles may not share it."""
 
     __slots__ = ()
+
+
+ARRAYS.add(Reading)
 
 
 class Content:

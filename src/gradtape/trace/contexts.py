@@ -10,7 +10,8 @@ from typing import Any
 
 from ..ir.graph import Mark, Value
 from .content import Content
-from .guards import Trace
+from .guards import InBody, Trace
+from .lists import NAMES
 
 
 class Watcher(ABC):
@@ -64,9 +65,11 @@ contexts = _Contexts()
 def inside(*added: Context) -> Iterator[None]:
     """Let contexts be in force."""
     contexts.stack.extend(added)
+    NAMES.enter()
     try:
         yield
     finally:
+        NAMES.leave()
         contexts.stack = [context for context in contexts.stack if context not in added]
 
 
@@ -88,3 +91,8 @@ def trace_below(depth: int) -> tuple[Trace | None, int]:
         if isinstance(context, Trace):
             return context, place
     return None, 0
+
+
+def bodies_around() -> tuple[InBody, ...]:
+    """Return the bodies of loops and branches that are being traced on this thread, the outermost first."""
+    return tuple(context for context in contexts.stack if isinstance(context, InBody))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -15,11 +15,33 @@ from ..ir.graph import Value
 from ..ir.types import aval
 from ..kinds.elementwise import Elementwise
 from ..kinds.operands import as_value
-from ..kinds.registry import FUNCTIONS, UFUNCS, UNSUPPORTED, find_method, out_place
+from ..kinds.registry import FUNCTIONS, UFUNCS, UNSUPPORTED, WRITERS, find_method, out_place
 from ..ops.cast import convert
 from ..ops.select import where as where_row
 from .handle import Handle, plain
+from .recall import NUMBERS, run
 from .sites import instruction_at, user_frame
+
+RULES: Final[dict[Any, Callable[..., Any]]] = {}
+"""What runs in place of a ufunc of one or two operands, for those that were called before."""
+
+OPERANDS: Final = NUMBERS | {np.ndarray}
+"""The types of operands, besides arrays that are followed, that these take."""
+
+
+def quick(ufunc: Any) -> Callable[..., Any]:
+    """Return what runs in place of a ufunc that is followed, without a detour."""
+    row = UFUNCS[ufunc.__name__]
+    if isinstance(row, Elementwise):
+        return row.of_one if ufunc.nin == 1 else row.of_two
+    if ufunc.signature is None:
+        return row
+
+    def multiply(x: Any, y: Any) -> Any:
+        return run(row, (as_value(x), as_value(y)), {})
+
+    return multiply
+
 
 IGNORED = frozenset({"casting", "order", "subok", "signature"})
 """Arguments of ufuncs that change no value in the cases that gradtape follows."""
@@ -53,6 +75,8 @@ def _apply(ufunc: Any, operands: list[Any], kwargs: dict[str, Any], out: Any) ->
     row: Any = UFUNCS.get(ufunc.__name__)
     if row is None or (isinstance(row, Elementwise) and row.function is not ufunc and not _in_scipy(ufunc)):
         raise unsupported(qualified_name(ufunc))
+    if ufunc.nin <= 2:
+        RULES[ufunc] = quick(ufunc)
     keep = kwargs.pop("where", True)
     dtype = kwargs.pop("dtype", None)
     if dtype is not None:
@@ -69,6 +93,11 @@ def _in_scipy(ufunc: Any) -> bool:
     """Return whether SciPy has this ufunc: its log1p, expm1 and the like mean what NumPy's do."""
     special = sys.modules.get("scipy.special")
     return special is not None and getattr(special, ufunc.__name__, None) is ufunc
+
+
+def strengthened(result: Any) -> Any:
+    """Return results of a ufunc, if they are values as `strengthen` makes them."""
+    return strengthen(result) if isinstance(result, Value) else result
 
 
 def strengthen(value: Value) -> Value:
@@ -137,9 +166,10 @@ def call_function(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) ->
     UnsupportedFunctionError
         For functions that are not followed, with the reason.
     """
-    rule = FUNCTIONS.get(function)
-    if rule is None:
-        raise unsupported(qualified_name(function))
+    known = KNOWN.get(function) or _knowledge(function)
+    rule = known.rule
+    if len(args) <= known.most and not (kwargs and "out" in kwargs):
+        return run(rule, args, kwargs)
     out = kwargs.pop("out", None) if kwargs else None
     place = out_place(function)
     if place is not None and len(args) > place:
@@ -154,6 +184,37 @@ def call_function(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) ->
     return result if out is None else _deliver(result, args, out, getattr(function, "__name__", "function"))
 
 
+class Known(NamedTuple):
+    """What there is to know of a NumPy function that is followed.
+
+    Attributes
+    ----------
+    rule : callable
+        What runs in its place.
+    via : str
+        Its name, as one writes it.
+    most : int
+        With how many positional arguments it returns a result, and writes to none of them.
+    """
+
+    rule: Callable[..., Any]
+    via: str
+    most: int
+
+
+KNOWN: Final[dict[Any, Known]] = {}
+
+
+def _knowledge(function: Any) -> Known:
+    rule = FUNCTIONS.get(function)
+    if rule is None:
+        raise unsupported(qualified_name(function))
+    place = out_place(function)
+    most = -1 if function in WRITERS else sys.maxsize if place is None else place
+    known = KNOWN[function] = Known(rule, public_name(function), most)
+    return known
+
+
 IN_PLACE: dict[Any, str] = {
     np.copyto: "dst",
     np.put: "a",
@@ -163,6 +224,11 @@ IN_PLACE: dict[Any, str] = {
     np.fill_diagonal: "a",
 }
 """Functions that write into their first argument: their stand-ins return its new content."""
+
+
+def public_name(function: Any) -> str:
+    """Return a function's name as one writes it, such as ``np.linalg.eig``."""
+    return qualified_name(function).replace("numpy.", "np.", 1)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -5,20 +5,23 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from typing import Any, Final
 
 import numpy as np
 
 from ..config import config
 from ..errors import ConcretizationError, LeakedValueError
+from ..ir.body import Body
 from ..ir.graph import RELEASED, Graph, Node, Value, extract
 from ..ir.op import NDArray
 from ..ir.types import FLOAT64, aval
+from ..kinds.control import Structured
 from ..kinds.registry import ROWS
-from ..runtime.program import repeated_program
+from ..runtime.program import ACTIVE, repeated_program
 from ..transforms.call import Call
 from .contexts import scopes
-from .guards import mapped_by
+from .guards import Abstract, abstract_of
 from .instruments import CHECKS
 from .sites import user_site
 from .waiting import followers
@@ -26,6 +29,13 @@ from .waiting import followers
 SMALL_WORK = 200_000
 """Element operations below which a structure seen for the first time is interpreted: compiling costs some 20 ms, in which NumPy does
 about this many per op."""
+
+
+ONE_NODE = 20
+"""Element operations that take as long as NumPy takes to begin one: the interpreter begins them anew in each turn of a loop."""
+
+UNKNOWN_TURNS = 100
+"""How often a loop may turn that ends on a value."""
 
 
 def force(values: Sequence[Value]) -> list[NDArray]:
@@ -39,7 +49,7 @@ def force(values: Sequence[Value]) -> list[NDArray]:
     LeakedValueError
         For a value of a jitted function that has returned.
     ConcretizationError
-        For an element of an axis that `vmap` maps.
+        For an element of an axis that `vmap` maps, and in the body of a loop or branch.
     """
     arrays = compute(values)
     for check in CHECKS:
@@ -49,36 +59,32 @@ def force(values: Sequence[Value]) -> list[NDArray]:
 
 def compute(values: Sequence[Value]) -> list[NDArray]:
     """Return what `force` returns, unchecked."""
+    profiler = ACTIVE.profiler
+    if profiler is None or all(value.data is not None for value in values):
+        return _computed(values)
+    with profiler.forcing(user_site()):
+        return _computed(values)
+
+
+def _computed(values: Sequence[Value]) -> list[NDArray]:
     pending = [value for value in values if value.data is None]
     if pending:
         nodes, leaves = extract(pending)
         for leaf in leaves:
             if leaf.data is None:
-                mapped = mapped_by(leaf)
-                if mapped is not None:
-                    raise ConcretizationError(
-                        f"Python asked for the number of an array in {mapped.described}",
-                        where=user_site(),
-                        why="one element stands for all elements along the mapped axis, and they need not agree",
-                        remedy="use np.where(condition, a, b) in place of a branch, and index arrays in place of slices "
-                        f"that depend on values{mapped.remedy}",
-                    )
-                raise LeakedValueError(
-                    "a traced array was used after the jitted function that made it had returned",
-                    where=user_site(),
-                    why="inside @gt.jit an array stands for the values of every later call; it has none of its own",
-                    remedy="return it from the function instead of storing it outside",
-                )
-        if not scopes() and (more := followers(nodes)):
+                raise _without_number(leaf)
+        if (more := followers(nodes, pending)) and not scopes():
             pending = [*pending, *more]
             nodes, leaves = extract(pending)
         kept = dict.fromkeys([*pending, *_needed_elsewhere(nodes)])
         graph = Graph(leaves, nodes, tuple(kept), "tape")
         arrays = [leaf.data for leaf in leaves]
         compiled = config.jit and not CHECKS
-        program = repeated_program(graph, at_once=_is_worth_it(nodes)) if compiled else None
+        program = repeated_program(graph, at_once=lambda: _is_worth_it(nodes)) if compiled else None
         if program is None:
-            _interpret(nodes)
+            profiler = ACTIVE.profiler
+            with nullcontext() if profiler is None else profiler.interpreting(nodes):
+                _interpret(nodes)
         else:
             for value, array in zip(kept, program.run(arrays), strict=True):  # type: ignore[arg-type]
                 value.data = array
@@ -86,6 +92,32 @@ def compute(values: Sequence[Value]) -> list[NDArray]:
     else:
         _release(values)
     return [value.data for value in values]  # type: ignore[misc]
+
+
+def _without_number(leaf: Value) -> ConcretizationError | LeakedValueError:
+    """Return what is wrong where the number of a placeholder is wanted."""
+    abstract = abstract_of(leaf)
+    if abstract is not None:
+        return ConcretizationError(
+            f"Python asked for the number of an array in {abstract.described}",
+            where=user_site(),
+            why=abstract.why,
+            remedy=f"{abstract.instead}{abstract.remedy}",
+        )
+    for mark in leaf.marks:
+        if isinstance(mark, Abstract):
+            return LeakedValueError(
+                f"an array of {mark.described} was used after it had returned",
+                where=user_site(),
+                why=mark.leak_why,
+                remedy=mark.leak_remedy,
+            )
+    return LeakedValueError(
+        "a traced array was used after the jitted function that made it had returned",
+        where=user_site(),
+        why="inside @gt.jit an array stands for the values of every later call; it has none of its own",
+        remedy="return it from the function instead of storing it outside",
+    )
 
 
 def _needed_elsewhere(nodes: Sequence[Node]) -> list[Value]:
@@ -122,8 +154,23 @@ def _release(values: Iterable[Value]) -> None:
 
 def _is_worth_it(nodes: Sequence[Node]) -> bool:
     """Return whether to compile at first sight: heavy work, or a call, which stands for a record that has come before."""
-    work = sum(out.aval.size for node in nodes for out in node.outs)
-    return work > SMALL_WORK or any(isinstance(node.op, Call) for node in nodes)
+    return sum(map(_work, nodes)) > SMALL_WORK or any(isinstance(node.op, Call) for node in nodes)
+
+
+def _work(node: Node) -> int:
+    """Return about how many element operations a node takes, bodies counted as often as they run."""
+    work = sum(out.aval.size for out in node.outs)
+    if isinstance(node.op, Structured):
+        bodies = [body for param in node.params.values() for body in _bodies(param)]
+        turns = 1 if "branches" in node.params else node.params.get("length", UNKNOWN_TURNS)
+        work += turns * sum(max(_work(inner), ONE_NODE) for body in bodies for inner in body.nodes)
+    return work
+
+
+def _bodies(param: Any) -> Sequence[Body]:
+    if isinstance(param, Body):
+        return [param]
+    return [part for part in param if isinstance(part, Body)] if isinstance(param, tuple) else []
 
 
 def _interpret(nodes: Sequence[Node]) -> None:

@@ -56,10 +56,76 @@ class Trace(Mark):
             value.data = None
 
 
-class Mapped(Trace):
+class Abstract(Trace):
+    """Follows what has no numbers while Python code runs.
+
+    Parameters
+    ----------
+    described : str
+        What Python code that is, for errors.
+    remedy : str
+        What else can be done where Python asks for numbers.
+    """
+
+    __slots__ = ()
+
+    why = ""
+    instead = ""
+    leak_why = "inside of it an array stands for many; it has no numbers of its own"
+    leak_remedy = "return it from the function instead of storing it outside"
+
+
+class Mapped(Abstract):
     """Follows what depends on an element of a mapped axis: one stands for all of them, and has no numbers."""
 
     __slots__ = ()
+
+    why = "one element stands for all elements along the mapped axis, and they need not agree"
+    instead = "use np.where(condition, a, b) in place of a branch, and index arrays in place of slices that depend on values"
+
+
+class InBody(Abstract):
+    """Follows what depends on the arguments of a function that becomes the body of a loop or a branch."""
+
+    __slots__ = ()
+
+
+class Turn(InBody):
+    """Follows what depends on a turn of a loop: one stands for all turns.
+
+    Parameters
+    ----------
+    described : str
+        Which function is the loop's body.
+    leak_remedy : str
+        How a value is handed out of it.
+    """
+
+    __slots__ = ("leak_remedy",)
+
+    why = "the body of a loop runs once in Python and stands for every turn, and these need not agree"
+    instead = (
+        "use np.where or gt.cond in place of a branch, gt.while_loop or gt.fori_loop in place of a loop that ends on such a "
+        "value, `a & b` in place of `a and b`, gt.constant(np.stack(y))[k] for a list y, and index arrays in place of slices"
+    )
+    leak_why = (
+        "the body of a loop runs once in Python: inside of it an array stands for the values of every turn"
+    )
+
+    def __init__(self, described: str, leak_remedy: str) -> None:
+        super().__init__(described)
+        self.leak_remedy = leak_remedy
+
+
+class Alternative(InBody):
+    """Follows what depends on the operands of a branch, of which it is not known whether it is taken."""
+
+    __slots__ = ()
+
+    why = "each branch runs once in Python, before it is known which one is taken"
+    instead = "nest gt.cond or gt.switch in place of the branch, or use np.where"
+    leak_why = "each branch runs once in Python, taken or not: inside of it an array has no numbers"
+    leak_remedy = "return it from every branch"
 
 
 def mapped_by(value: Value) -> Mapped | None:
@@ -68,6 +134,15 @@ def mapped_by(value: Value) -> Mapped | None:
         if isinstance(mark, Mapped) and mark.recording:
             return mark
     return None
+
+
+def abstract_of(value: Value) -> Abstract | None:
+    """Return on what without numbers a value depends, if on anything: the innermost."""
+    found: Abstract | None = None
+    for mark in value.marks:
+        if isinstance(mark, Abstract) and mark.recording:
+            found = mark
+    return found
 
 
 def trace_of(value: Value) -> Trace | None:

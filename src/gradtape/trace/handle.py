@@ -17,10 +17,10 @@ from ..ops.indexing import fit_for_write
 from .content import Reading
 from .contexts import scopes
 from .force import compute
-from .guards import mapped_by
+from .guards import abstract_of
 from .instruments import CHECKS, MADE
 from .views import View
-from .waiting import note
+from .waiting import waiting
 
 
 class Handle:
@@ -30,21 +30,13 @@ class Handle:
 
     def __init__(self, value: Value, base: Handle | None = None, view: View | None = None) -> None:
         self._base = base
-        self._view = view
         self._contiguous = True
-        if base is None:  # what `_hold` does, without a call: this runs for every operation that is recorded
-            self._derived = None
-            self._current = value
-            value.owner = reference = weakref.ref(self)
-            if value.data is None:
-                note(reference)
-        else:
+        if base is not None:
+            self._view = view
             self._derived = base.value
-            self._hold(value)
-        if config.eager and mapped_by(value) is None:
-            compute([value])
-        if CHECKS:
-            MADE.append(weakref.ref(self))
+        self._hold(value)
+        if config.eager or CHECKS:
+            attend(self)
 
     @property
     def value(self) -> Value:
@@ -71,7 +63,7 @@ class Handle:
         if self._base is None or value is not self._base._current:
             value.owner = reference = weakref.ref(self)
             if value.data is None:
-                note(reference)
+                waiting.handles.append(reference)
 
     def pending(self) -> Value | None:
         """Return the value if it was not computed yet."""
@@ -110,6 +102,15 @@ class Handle:
     @property
     def size(self) -> int:
         return self._current.aval.size
+
+
+def attend(handle: Handle) -> None:
+    """Do what debugging asks for when an array is made."""
+    value = handle._current
+    if config.eager and abstract_of(value) is None:
+        compute([value])
+    if CHECKS:
+        MADE.append(weakref.ref(handle))
 
 
 def apart(value: Value) -> Value:

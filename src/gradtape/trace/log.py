@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ..ir.graph import Mark, Value
@@ -22,28 +22,42 @@ class Exit:
     site: Any
 
 
-@dataclass(frozen=True, slots=True)
 class Log:
-    """The record of one tape; it keeps no array alive."""
+    """The record of one tape; it keeps no array alive.
 
-    watched: weakref.WeakKeyDictionary[Value, Site] = field(default_factory=weakref.WeakKeyDictionary)
-    exits: deque[Exit] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+    Attributes
+    ----------
+    exits : deque of Exit
+        Where arrays left.
+    """
 
+    __slots__ = ("_watched", "exits")
 
-_logs: weakref.WeakKeyDictionary[Mark, Log] = weakref.WeakKeyDictionary()
+    def __init__(self) -> None:
+        self._watched: list[tuple[weakref.ref[Value], Site]] = []
+        self.exits: deque[Exit] = deque(maxlen=REMEMBERED)
+
+    @property
+    def watched(self) -> dict[Value, Site]:
+        """Where the tape began to follow the values that are left."""
+        return {value: site for reference, site in self._watched if (value := reference()) is not None}
+
+    def note(self, value: Value, site: Site) -> None:
+        """Remember where the tape began to follow a value."""
+        self._watched.append((weakref.ref(value), site))
 
 
 def log_of(mark: Mark) -> Log:
     """Return the log of a tape's mark."""
-    log = _logs.get(mark)
+    log: Log | None = mark.log
     if log is None:
-        log = _logs[mark] = Log()
+        log = mark.log = Log()
     return log
 
 
 def note_watch(value: Value, mark: Mark, site: Site) -> None:
     """Remember where a tape began to follow a value; what happens from now on happens afterwards."""
-    log_of(mark).watched[value] = site
+    log_of(mark).note(value, site)
     CLOCK.ticks += 1
 
 

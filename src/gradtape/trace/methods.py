@@ -11,11 +11,13 @@ from ..errors import DtypeError, InPlaceError
 from ..ir.builder import here
 from ..ir.graph import Value
 from ..kinds.operands import check_dtype
+from ..kinds.registry import FUNCTIONS
 from ..ops.cast import convert
 from .dispatch import call_function, call_ufunc, strengthen
 from .handle import Handle, plain
+from .recall import recall
 from .sites import user_site
-from .views import ImaginaryPart, RealPart
+from .views import ImaginaryPart, RealPart, Rearranged
 
 VIEWS = frozenset(
     {
@@ -46,10 +48,14 @@ ONLY_CONTIGUOUS = frozenset({np.reshape, np.ravel})
 PARTS = {np.real: "real", np.imag: "imag"}
 """Functions that return a part of complex numbers, with the property that is the view."""
 
+VIEWING = VIEWS | PARTS.keys()
+
 
 def _method(function: Any) -> Callable[..., Any]:
+    via = f"x.{function.__name__}"
+
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        here.site = user_site(via=f"x.{function.__name__}")
+        here.site = user_site(via=via)
         return self.wrapped(call_function(function, (self, *args), kwargs))
 
     call.__name__ = function.__name__
@@ -58,8 +64,10 @@ def _method(function: Any) -> Callable[..., Any]:
 
 
 def _view_method(function: Any) -> Callable[..., Any]:
+    via = f"x.{function.__name__}"
+
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        here.site = user_site(via=f"x.{function.__name__}")
+        here.site = user_site(via=via)
         return Methods.as_view(self, function, (self, *args), kwargs)
 
     call.__name__ = function.__name__
@@ -98,13 +106,17 @@ class Methods:
         source: Any = args[0]
         if function in ONLY_CONTIGUOUS and not source._contiguous:
             return None if function is not np.ravel else self.wrapped(call_function(function, args, kwargs))
+        contiguous = source._contiguous and function in KEEP_ORDER
+        call = recall(FUNCTIONS[function], args, kwargs, [])
+        if call is not None and call.view is not None:
+            return source.rearranged(call.view, contiguous=contiguous)
         rest = [plain(argument) for argument in args[1:]]
 
         def rearrange(value: Value) -> Value:
             result: Value = call_function(function, (value, *rest), dict(kwargs))
             return result
 
-        return source.rearranged(rearrange, contiguous=source._contiguous and function in KEEP_ORDER)
+        return source.rearranged(Rearranged(rearrange), contiguous=contiguous)
 
     def reshape(self: Any, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
         """Return the array with another shape: ``np.reshape``."""

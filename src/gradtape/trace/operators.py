@@ -9,7 +9,7 @@ import numpy as np
 
 from ..ir.builder import here
 from ..kinds.operands import COMPACT
-from ..kinds.registry import UFUNCS
+from .dispatch import OPERANDS, quick
 from .handle import Handle, plain
 from .sites import user_site
 
@@ -17,30 +17,38 @@ NUMBERS = (int, float, complex, np.generic, np.ndarray, list, tuple)
 
 
 def _binary(name: str) -> Callable[[Any, Any], Any]:
+    rule = quick(getattr(np, name))
+
     def operate(self: Any, other: Any) -> Any:
         if isinstance(other, Handle):
             right = other.value
+        elif type(other) in OPERANDS:
+            right = other
         elif isinstance(other, NUMBERS):
             right = plain(other)
         else:
             return NotImplemented
         here.site = user_site()
-        return self.wrapped(UFUNCS[name](self.value, right))
+        return self.wrapped(rule(self.value, right))
 
     return operate
 
 
 def _reflected(name: str) -> Callable[[Any, Any], Any]:
+    rule = quick(getattr(np, name))
+
     def operate(self: Any, other: Any) -> Any:
         if not isinstance(other, NUMBERS):
             return NotImplemented
         here.site = user_site()
-        return self.wrapped(UFUNCS[name](plain(other), self.value))
+        return self.wrapped(rule(plain(other), self.value))
 
     return operate
 
 
 def _in_place(name: str) -> Callable[[Any, Any], Any]:
+    rule = quick(getattr(np, name))
+
     def operate(self: Any, other: Any) -> Any:
         # Rank 0 behaves as NumPy's scalars, which are immutable: Python falls back on `x = x + y`.
         if not (self.ndim or self.scalar_in_place) or not (
@@ -48,16 +56,18 @@ def _in_place(name: str) -> Callable[[Any, Any], Any]:
         ):
             return NotImplemented
         here.site = user_site()
-        self.write_result(UFUNCS[name](self.value, plain(other)), f"np.{name}")
+        self.write_result(rule(self.value, plain(other)), f"np.{name}")
         return self
 
     return operate
 
 
 def _unary(name: str) -> Callable[[Any], Any]:
+    rule = quick(getattr(np, name))
+
     def operate(self: Any) -> Any:
         here.site = user_site()
-        return self.wrapped(UFUNCS[name](self.value))
+        return self.wrapped(rule(self.value))
 
     return operate
 

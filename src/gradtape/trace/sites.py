@@ -69,20 +69,29 @@ def user_frame(depth: int = 1) -> FrameType:
     return found
 
 
-_libraries: dict[str, bool] = {}
+_libraries: dict[Any, bool] = {}
 """Whether a module belongs to a library, by its name."""
+
+_frame = sys._getframe
+_make = object.__new__
 
 
 def user_site(depth: int = 2, via: str = "") -> Site:
     """Return the place in the user's code that called."""
-    frame = sys._getframe(depth)
-    name = frame.f_globals.get("__name__", "")
-    library = _libraries.get(name)
-    if library is None:
-        library = _libraries[name] = name.partition(".")[0] in LIBRARIES
-    if library:
-        frame = user_frame(depth + 1)
-    return Site(frame.f_code, frame.f_lasti, via)
+    frame = _frame(depth)
+    library = _libraries.get(frame.f_globals.get("__name__"))
+    if library is not False:
+        if library is None:
+            name = frame.f_globals.get("__name__", "")
+            library = _libraries[name] = name.partition(".")[0] in LIBRARIES
+        if library:
+            frame = user_frame(depth + 1)
+    site = _make(Site)  # what its constructor does, quicker: this runs for every operation that is recorded
+    site.code = frame.f_code
+    site.instruction = frame.f_lasti
+    site.via = via
+    site.tick = CLOCK.ticks
+    return site
 
 
 def instruction_at(frame: FrameType) -> str:

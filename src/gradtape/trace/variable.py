@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from ..config import config
 from ..errors import ArgumentError, DtypeError, ShapeError
 from ..ir.builder import here
-from ..ir.graph import Literal, Mark, Node, Value
+from ..ir.graph import ARRAYS, Literal, Mark, Node, Value
 from ..ir.op import NDArray, Op
 from ..ir.types import aval
 from ..kinds.operands import as_value, check_dtype
@@ -22,7 +21,7 @@ from .array import Array
 from .content import Content, Reading
 from .contexts import Scope, Watcher, contexts, running_trace, trace_below
 from .force import force
-from .guards import Trace, mapped_by, trace_of
+from .guards import Abstract, Trace, mapped_by, trace_of
 from .handle import apart, plain
 from .scatter import How, fitting, scattered, updated
 from .sites import user_site
@@ -39,6 +38,9 @@ class CallableReading(Reading):
     def __call__(self) -> Array:
         """Return the content as an `Array`, which later assignments do not change."""
         return Array(apart(self))
+
+
+ARRAYS.add(CallableReading)
 
 
 class Variable(Array):
@@ -200,19 +202,27 @@ class Variable(Array):
             return self._content
         content = trace.contents.get(self.serial)
         if content is None:
-            (example,) = force([self._content_within(around).value])
-            begin = _leaf(example, self._name, (trace,))
+            begin = self._begin(trace, around)
             trace.inputs.append(begin)
             content = trace.contents[self.serial] = Content(weakref.ref(self), begin, begin)
         return content
+
+    def _begin(self, trace: Trace, around: int) -> Reading:
+        """Return what stands for the content before `trace`, which `around` contexts are around."""
+        if isinstance(trace, Abstract):
+            begin = CallableReading(aval(self.shape, self.dtype), marks=(trace,))
+            begin.name = self._name
+            return begin
+        (example,) = force([self._content_within(around).value])
+        return _leaf(example, self._name, (trace,))
 
     # A variable is no base of views: what is read of it stays as it was.
 
     def __getitem__(self, key: Any) -> Any:
         return _alone(Array(self.value)[key])
 
-    def rearranged(self, rearrange: Callable[[Value], Value], *, contiguous: bool) -> Array:
-        return _alone(Array(self.value).rearranged(rearrange, contiguous=contiguous))
+    def rearranged(self, view: Rearranged, *, contiguous: bool) -> Array:
+        return _alone(Array(self.value).rearranged(view, contiguous=contiguous))
 
     # Assigning
 

@@ -6,17 +6,19 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ..errors import NotDifferentiableError
+from ..ir.body import bodies_of
 from ..ir.graph import Mark, Node, Value, extract
-from ..ir.types import is_inexact
+from ..ir.types import carries_derivatives, is_inexact
 from ..kinds.accumulate import Accumulate
 from ..kinds.contract import Contract
-from ..kinds.control import carried
+from ..kinds.control import Structured, carried
 from ..kinds.cumulative import Cumulative
 from ..kinds.elementwise import Elementwise
 from ..kinds.index_map import IndexMap
 from ..kinds.join import Join
 from ..kinds.reduction import Reduction
 from ..kinds.sort import Sort
+from .draft import Loop
 from .linear import Cotangent, pull_linear
 
 ADDITIVE: Final = {"add": (0, 1), "subtract": (0, 1), "where": (1, 2)}
@@ -93,6 +95,8 @@ def _not_linear(what: str, node: Node) -> NotDifferentiableError:
 def _is_linear(node: Node, flags: Sequence[bool]) -> bool:
     """Return whether a node is linear in the flagged inputs."""
     op = node.op
+    if isinstance(op, Structured):
+        return _are_linear(node, flags)
     if isinstance(op, Sort) or not all(is_inexact(out.dtype) for out in node.outs):
         return False
     if isinstance(op, Elementwise):
@@ -110,6 +114,52 @@ def _is_linear(node: Node, flags: Sequence[bool]) -> bool:
     if isinstance(op, Cumulative):
         return op.transpose_rule is not None and not any(flags[:-1])
     return True
+
+
+def _are_linear(node: Node, flags: Sequence[bool]) -> bool:
+    """Return whether what depends on the flagged inputs of a loop or a branch does so linearly: in each turn."""
+    moving = [
+        flag and carries_derivatives(operand.dtype) for flag, operand in zip(flags, node.inputs, strict=True)
+    ]
+    if not isinstance(node.op, Loop):
+        return all(
+            _linear_in(branch.nodes, _flagged(branch.inputs, moving[1:])) is not None
+            for branch in bodies_of(node)
+        )
+    draft = node.op.opened(node)
+    insides = draft.insides[1:]
+    started = _flagged(insides, moving[len(moving) - len(insides) :])
+    linear = set(started)
+    while True:
+        found = _linear_in(draft.nodes(), linear)
+        if found is None or draft.test in found:
+            return False
+        woken = {carry.inside for carry in draft.carries if carry.after in found} - linear
+        if not woken:
+            break
+        linear |= woken
+    # A carry that begins or goes on with something else than zero is affine.
+    return all(
+        (carry.inside in started or _is_zero(carry.start)) and (carry.after in found or _is_zero(carry.after))
+        for carry in draft.carries
+        if carry.inside in linear
+    )
+
+
+def _flagged(values: Sequence[Value], flags: Sequence[bool]) -> set[Value]:
+    return {value for value, flag in zip(values, flags, strict=True) if flag}
+
+
+def _linear_in(nodes: Sequence[Node], linear: set[Value]) -> set[Value] | None:
+    """Return what depends on linear values; None where something does not do so linearly."""
+    found = set(linear)
+    for node in nodes:
+        flags = [operand in found for operand in node.inputs]
+        if any(flags):
+            if not _is_linear(node, flags):
+                return None
+            found.update(node.outs)
+    return found
 
 
 def _is_linear_row(node: Node, op: Elementwise, flags: Sequence[bool]) -> bool:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ..ir.builder import at
+from ..ir.builder import at, emit_all
 from ..ir.graph import OPERATORS, Node, Value, extract
-from ..kinds.batching import all_in_front, batch_node, in_front
+from ..kinds.batching import Shared, all_in_front, batch_node, in_front
 from ..kinds.control import Barrier, Custom, Rule
 from . import one_hot
 from .call import Call, inlined
+from .control import Switch
+from .control_batch import batch_loop, batch_switch
+from .draft import Loop
 from .one_hot import OneHot
 
 
@@ -42,20 +45,46 @@ def batch(
     Nodes that do not depend on the mapped axis are used as they are, so what they compute is computed once. A. Agarwal and I. Ganichev,
     "Auto-Vectorizing TensorFlow Graphs: Jacobians, Auto-Batching and Beyond", 2019.
     """
-    found: dict[Value, Value | OneHot] = dict(mapped)
+    results = batch_or_share(outputs, mapped, size, stop)
+    return [
+        result
+        if isinstance(result, Value)
+        else None
+        if result.value is output
+        else in_front(result.value, size)
+        for result, output in zip(results, outputs, strict=True)
+    ]
+
+
+def batch_or_share(
+    outputs: Sequence[Value],
+    mapped: Mapping[Value, Value | OneHot],
+    size: int,
+    stop: Callable[[Value], bool],
+) -> list[Value | Shared]:
+    """Do the same, and return what does not depend on the mapped axis as it is computed beside the rest."""
+    found: dict[Value, Value | OneHot | Shared] = dict(mapped)
     nodes, _ = extract(outputs, mapped, stop=lambda value: stop(value) or value.node is None)
     for node in nodes:
-        flags = [operand in found for operand in node.inputs]
+        given = [found.get(operand, Shared(operand)) for operand in node.inputs]
+        flags = [not isinstance(operand, Shared) for operand in given]
+        operands = [operand.value if isinstance(operand, Shared) else operand for operand in given]
         if any(flags):
-            operands = [found.get(operand, operand) for operand in node.inputs]
             with at(node.site):
                 found.update(zip(node.outs, _outputs(node, operands, flags, size), strict=True))
-    return [_array(found[output]) if output in found else None for output in outputs]
+        elif any(map(found.__contains__, node.inputs)):
+            with at(node.site):
+                outs = emit_all(
+                    node.op, [operand for operand in operands if isinstance(operand, Value)], **node.params
+                )
+            found.update(zip(node.outs, map(Shared, outs), strict=True))
+    last = [found.get(output, Shared(output)) for output in outputs]
+    return [each if isinstance(each, Shared) else _array(each) for each in last]
 
 
 def _outputs(
     node: Node, operands: Sequence[Value | OneHot], flags: Sequence[bool], size: int
-) -> tuple[Value | OneHot, ...]:
+) -> tuple[Value | OneHot | Shared, ...]:
     if any(isinstance(operand, OneHot) for operand in operands):
         out = one_hot.apply(node, operands, flags)
         if out is not None:
@@ -65,6 +94,25 @@ def _outputs(
 
 def _array(operand: Value | OneHot) -> Value:
     return operand.dense() if isinstance(operand, OneHot) else operand
+
+
+def _inside(outputs: Sequence[Value], mapped: Mapping[Value, Value], size: int) -> list[Value | Shared]:
+    """Batch what a body computes."""
+    return batch_or_share(outputs, mapped, size, lambda value: False)
+
+
+@batch_node.register
+def _loop(
+    op: Loop, node: Node, operands: Sequence[Value], mapped: Sequence[bool], size: int
+) -> tuple[Value | Shared, ...]:
+    return batch_loop(op, node, operands, mapped, size, _inside)
+
+
+@batch_node.register
+def _switch(
+    op: Switch, node: Node, operands: Sequence[Value], mapped: Sequence[bool], size: int
+) -> tuple[Value | Shared, ...]:
+    return batch_switch(op, node, operands, mapped, size, _inside)
 
 
 @batch_node.register

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import NotDifferentiableError
 from ..ir.fingerprint import fingerprint
-from ..ir.graph import Graph, Node, Value
+from ..ir.graph import NO_PARAMS, Graph, Node, Value, extract, merge_marks
 from ..ir.op import NDArray, Op
 from ..ir.types import Aval
 from .jvp import jvp
@@ -31,6 +31,14 @@ class Call(Op):
         self.graph = graph
         self.run = run
         self._types = tuple(output.aval for output in graph.outputs)
+
+    def appended(self, inputs: Sequence[Value], site: Any) -> tuple[Node, list[Value]]:
+        """Append a call, and return its node and its outputs."""
+        node = Node(self, tuple(inputs), NO_PARAMS, site)
+        marks = merge_marks(inputs)
+        outs = [Value(type_, node, index, None, marks) for index, type_ in enumerate(self._types)]
+        node.outs = tuple(outs)
+        return node, outs
 
     def infer(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
         return self._types
@@ -58,3 +66,11 @@ def inlined(graph: Graph, inputs: Sequence[Value]) -> list[Value]:
         copy = node.copy(operands)
         becomes.update(zip(node.outs, copy.outs, strict=True))
     return [becomes.get(value, value) for value in graph.outputs]
+
+
+def without_data(graph: Graph) -> Graph:
+    """Return a copy of a graph that is not part of the record that the graph was taken from, and keeps nothing of it alive."""
+    fresh = [Value(value.aval) for value in graph.inputs]
+    outputs = inlined(graph, fresh)
+    nodes, _ = extract(outputs, fresh, lambda value: value.node is None)
+    return Graph(fresh, nodes, outputs, graph.name)

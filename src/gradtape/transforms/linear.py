@@ -59,8 +59,9 @@ class Cotangents:
         return self._kept.get(value) or self._found.get(value)
 
     def items(self) -> tuple[tuple[Value, Cotangent], ...]:
-        """Return all of them, in the order in which they were first met."""
-        return (*self._kept.items(), *self._found.items())
+        """Return all of them but those of stacks, in the order in which they were first met."""
+        met = (*self._kept.items(), *self._found.items())
+        return tuple([pair for pair in met if pair[0].dtype.kind != "O"])
 
     def of_outputs(self, node: Node) -> list[Cotangent | None]:
         """Return the cotangents of a node's outputs."""
@@ -68,7 +69,7 @@ class Cotangents:
 
 
 def _sum(a: Cotangent, b: Cotangent) -> Cotangent:
-    add = OPERATORS["add"]
+    add = OPERATORS["add_stacks" if a.value.dtype.kind == "O" else "add"]
     if a.mask is b.mask:
         return Cotangent(add(a.value, b.value), a.mask)
     if a.mask is None or b.mask is None:

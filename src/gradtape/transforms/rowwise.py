@@ -16,6 +16,7 @@ from ..kinds.index_map import IndexMap
 from ..kinds.join import Join
 from ..kinds.reduction import Reduction
 from ..kinds.sort import Sort
+from .control import Scan
 
 UNKNOWN: Final = -1
 """The rows may mix; any other number is the axis along which the rows stand."""
@@ -134,6 +135,14 @@ def _contract(node: Node, axes: Axes, rows: int) -> int:
     return params["out"].index(letter) if letter in params["out"] else UNKNOWN
 
 
+def _scan(node: Node, axes: Axes, rows: int) -> int:
+    """A scan that carries nothing does the same with each element."""
+    params = node.params
+    elements = axes[params["consts"] :]
+    alone = not params["carries"] and all(axis is None for axis in axes[: params["consts"]])
+    return 0 if alone and all(axis in (None, 0) for axis in elements) else UNKNOWN
+
+
 Rule = Callable[[Node, Axes, int], int]
 RULES: tuple[tuple[type[Op], Rule], ...] = (
     (Elementwise, _elementwise),
@@ -144,4 +153,5 @@ RULES: tuple[tuple[type[Op], Rule], ...] = (
     (Join, _cumulative),
     (Sort, _sort),
     (Contract, _contract),
+    (Scan, _scan),
 )

@@ -7,11 +7,13 @@ from collections.abc import Callable, Collection, Sequence
 from ..errors import InternalError
 from ..ir.builder import at
 from ..ir.graph import Mark, Node, Value, extract
-from ..ir.types import is_inexact
-from ..kinds.control import Custom, followed
+from ..ir.types import carries_derivatives
+from ..kinds.control import Custom, Structured, followed
 from ..kinds.elementwise import Elementwise, scaled
 from .linear import Cotangent, Cotangents, pull_linear
 from .observers import OBSERVERS, Sweep, derived
+
+Pull = Callable[[Node, Sequence[Value | None], Sequence[bool]], Sequence[Value | None]]
 
 
 def vjp(
@@ -66,7 +68,7 @@ def sweep_back(
         stop=lambda value: value.node is None or value in barriers or (stop(value) and value not in wanted),
         follow=followed,
     )
-    active = _depends_on(nodes, wanted)
+    active = depending_on(nodes, wanted)
     found = Cotangents(barriers)
     for target, cotangent in zip(targets, cotangents, strict=True):
         found.add(target, Cotangent(cotangent))
@@ -80,12 +82,12 @@ def sweep_back(
     return Sweep(tuple(targets), tuple(sources), tuple(results), found.items)
 
 
-def _depends_on(nodes: Sequence[Node], sources: set[Value]) -> set[Value]:
+def depending_on(nodes: Sequence[Node], sources: Collection[Value]) -> set[Value]:
     """Return the values with a differentiable path from a source."""
     active = set(sources)
     for node in nodes:
         if any(operand in active for operand in followed(node)):
-            active.update(out for out in node.outs if is_inexact(out.dtype))
+            active.update(out for out in node.outs if carries_derivatives(out.dtype))
     return active
 
 
@@ -102,7 +104,10 @@ def _pull_back(node: Node, active: set[Value], found: Cotangents) -> None:
                     found.add(operand, Cotangent(part, cotangent.mask))
             return
         if isinstance(op, Custom):
-            _pull_by_rule(node, active, found)
+            _pull_by_rule(node, node.params["rule"].pull, active, found)
+            return
+        if isinstance(op, Structured):
+            _pull_by_rule(node, op.pull, active, found)
             return
         mark = Mark()
         tangents: list[Value | None] = [
@@ -128,12 +133,12 @@ def _pull_back(node: Node, active: set[Value], found: Cotangents) -> None:
         mark.recording = False
 
 
-def _pull_by_rule(node: Node, active: set[Value], found: Cotangents) -> None:
+def _pull_by_rule(node: Node, rule: Pull, active: set[Value], found: Cotangents) -> None:
     cotangents = map(found.get, node.outs)
     applied = [None if cotangent is None else cotangent.applied() for cotangent in cotangents]
     operands = followed(node)
     wanted = [operand in active for operand in operands]
-    parts = node.params["rule"].pull(node, applied, wanted)
+    parts = rule(node, applied, wanted)
     for operand, part, chosen in zip(operands, parts, wanted, strict=True):
         if chosen and part is not None:
             found.add(operand, Cotangent(part))

@@ -14,7 +14,7 @@ from ...ir.builder import at, emit, here
 from ...ir.graph import Value
 from ...ops.cast import identity
 from ...trace.array import Array
-from ...trace.guards import trace_of
+from ...trace.guards import abstract_of, trace_of
 from ...trace.handle import Handle
 from ...trace.sites import user_site
 from ...transforms.linear import Cotangent
@@ -129,6 +129,14 @@ class GradientsDebugger(Observer):
         """
         value = as_handle(x, "identify_gradient").value
         here.site = user_site()
+        abstract = abstract_of(value)
+        if abstract is not None:
+            raise ConcretizationError(
+                f"identify_gradient in {abstract.described}",
+                where=here.site,
+                why=f"no single gradient arrives there: {abstract.why}",
+                remedy="identify what goes in or what comes out",
+            )
         if trace_of(value) is not None:
             raise ConcretizationError(
                 "identify_gradient in a jitted function that is being compiled",

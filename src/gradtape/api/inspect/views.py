@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import ArgumentError
-from ..ir.printer import print_graph
-from ..loops.printer import print_loops
-from ..lower.pipeline import lower, schedule_of
-from ..passes.pipeline import optimise
-from ..passes.split_complex import split_complex
-from ..runtime.engine import assembly, optimised_llvm
-from ..trace.callsite import Branches, Specialisation
-from ..trace.signature import Call
-from ..trace.variable import Variable
-from .jit import Jitted
+from ...errors import ArgumentError
+from ...ir.printer import print_graph
+from ...loops.printer import print_loops
+from ...lower.pipeline import lower, schedule_of
+from ...passes.pipeline import optimise
+from ...passes.split_complex import split_complex
+from ...runtime.engine import assembly, optimised_llvm
+from ...trace.callsite import Branches, Specialisation
+from ...trace.signature import Call
+from ...trace.variable import Variable
+from ..jit import Jitted
 
 
 class Text(str):

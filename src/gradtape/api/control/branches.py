@@ -1,0 +1,296 @@
+"""One of several functions, chosen by a value: `cond` and `switch`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...errors import ArgumentError, DtypeError, ShapeError, StructureError
+from ...ir.builder import here
+from ...ir.graph import Value
+from ...ir.types import INT64, Aval, aval
+from ...kinds.operands import as_value
+from ...ops.cast import convert
+from ...trace.bodies import Traced, Tracing
+from ...trace.guards import Alternative
+from ...trace.handle import Handle
+from ...trace.sites import user_site
+from ...transforms.control import switch as switch_node
+from ...trees import TreeSpec, flatten, place_of_leaf, unflatten
+from .carries import RANKS, placeholders
+from .checks import function_of
+from .nests import (
+    Nest,
+    as_value_of_rank,
+    described,
+    handed_back,
+    is_numeric,
+    kind_of,
+    result_value,
+    shown,
+    type_of,
+)
+from .variables import carry_on, contents, operand
+
+
+def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *operands: Any) -> Any:
+    """Call one of two functions.
+
+    Both run once in Python, to be recorded; only the one that is chosen is computed.
+
+    Parameters
+    ----------
+    pred : bool or bool scalar
+        Which one; in a compiled function it may depend on the arguments.
+    true_fn, false_fn : callable
+        NumPy code. Both return the same containers, shapes and dtypes.
+    *operands : array_like, or nests of them
+        Their arguments. What else they read from outside is seen as well.
+
+    Returns
+    -------
+    nest
+        What the chosen function returns: ndarrays, or Arrays where a recording is going on.
+
+    Raises
+    ------
+    DtypeError
+        If `pred` is not one bool.
+    ShapeError, DtypeError, StructureError
+        Where the functions return different types.
+
+    See Also
+    --------
+    switch : More than two.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> def root(x):
+    ...     return gt.cond(x > 0, np.sqrt, lambda x: 0.0, x)
+    >>> float(gt.grad(root)(4.0)), float(gt.grad(root)(-1.0))
+    (0.25, 0.0)
+    """
+    here.site = user_site()
+    given = _scalar(pred)
+    if given is None or given.dtype.kind != "b":
+        raise DtypeError(
+            f"cond: pred must be one bool, got {_shown(pred)}",
+            where=here.site,
+            remedy="x > 0 for a number; np.any(x > 0) or np.all(x > 0) for an array; np.where chooses for each element",
+        )
+    functions = (false_fn, true_fn)
+    return _Branches("cond", functions, ("false_fn", "true_fn"), operands).run(convert(given, INT64), pred)
+
+
+def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+    """Call one of several functions.
+
+    All run once in Python, to be recorded; only the one that is chosen is computed.
+
+    Parameters
+    ----------
+    index : int or integer scalar
+        Which one. What is less than 0 chooses the first, what is too large the last.
+    branches : sequence of callable
+        NumPy code. All return the same containers, shapes and dtypes.
+    *operands : array_like, or nests of them
+        Their arguments. What else they read from outside is seen as well.
+
+    Returns
+    -------
+    nest
+        What the chosen function returns: ndarrays, or Arrays where a recording is going on.
+
+    Raises
+    ------
+    ArgumentError
+        If there are no branches.
+    DtypeError
+        If `index` is not one integer.
+    ShapeError, DtypeError, StructureError
+        Where the functions return different types.
+
+    See Also
+    --------
+    cond : One of two.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> float(gt.switch(1, [np.sin, np.cos, np.tan], 0.0))
+    1.0
+    """
+    here.site = user_site()
+    if callable(branches) or not isinstance(branches, Sequence) or not branches:
+        got = "an empty one" if isinstance(branches, Sequence) else kind_of(branches)
+        raise ArgumentError(
+            f"switch: branches must be a list or tuple of functions, got {got}",
+            where=here.site,
+            remedy="gt.switch(index, [f, g], x)",
+        )
+    given = _scalar(index)
+    if given is None or given.dtype.kind not in "iu":
+        raise DtypeError(
+            f"switch: index must be one integer, got {_shown(index)}",
+            where=here.site,
+            remedy="gt.switch(2, ...), or x.astype(int) for a float; gt.cond chooses by a bool",
+        )
+    if isinstance(index, int):
+        given = as_value(min(max(index, 0), len(branches)))
+    names = [f"branches[{k}]" for k in range(len(branches))]
+    return _Branches("switch", tuple(branches), names, operands).run(convert(given, INT64), index)
+
+
+def _scalar(given: Any) -> Value | None:
+    """Return a scalar as a value; None for what is none."""
+    if not isinstance(given, Handle | np.ndarray | np.generic | int):
+        return None
+    value = as_value_of_rank(given, "the choice")
+    return None if value.ndim else value
+
+
+def _shown(given: Any) -> str:
+    if isinstance(given, Handle):
+        return f"an array {type_of(given.value)}"
+    if isinstance(given, np.ndarray):
+        return f"an ndarray of shape {given.shape} and dtype {given.dtype}"
+    return f"{given!r} of type {type(given).__name__}"
+
+
+class _Branches:
+    """Functions of which one is chosen, and which are being recorded."""
+
+    def __init__(
+        self,
+        caller: str,
+        functions: Sequence[Callable[..., Any]],
+        roles: Sequence[str],
+        operands: tuple[Any, ...],
+    ) -> None:
+        takes = ": the operands" if operands else ""
+        self._functions = [
+            function_of(f, caller, role, len(operands), takes)
+            for f, role in zip(functions, roles, strict=True)
+        ]
+        self._names = [f"{role} {described(f)}" for f, role in zip(functions, roles, strict=True)]
+        self._written = functions
+        self._operands = Nest(operands, "operands")
+        self._caller = caller
+
+    def run(self, index: Value, given: Any) -> Any:
+        """Record the choice, and return what the user gets of it."""
+        site = here.site
+        with Tracing() as tracing:
+            runs = [
+                self._trace(tracing, function, name, written)
+                for function, name, written in zip(self._functions, self._names, self._written, strict=True)
+            ]
+            spec = self._common_spec(runs)
+            results = self._common_types(runs)
+            for run, values in zip(runs, results, strict=True):
+                run.ending(values)
+            assigned = list(dict.fromkeys([variable for run in runs for variable in run.assigned]))
+            reads = [
+                place for run in runs for place in run.reads if not any(place is one for one in assigned)
+            ]
+            shared = [*dict.fromkeys(reads), *assigned]
+            bodies = [
+                run.closed([*shared, *run.starts], [*values, *assigned], f"{self._caller} {name}")
+                for run, values, name in zip(runs, results, self._names, strict=True)
+            ]
+        here.site = site
+        before = contents(assigned, self._caller)
+        passed = [operand(place) for place in shared[: len(shared) - len(assigned)]]
+        outs = (
+            switch_node(bodies, index, [*passed, *before, *self._operands.values])
+            if bodies[0].outputs
+            else ()
+        )
+        count = len(outs) - len(assigned)
+        carry_on(assigned, outs[count:])
+        recorded = self._operands.recorded or isinstance(given, Handle)
+        return self._filled(runs[0].result, spec, handed_back(outs[:count], recorded))
+
+    def _trace(self, tracing: Tracing, function: Callable[..., Any], name: str, written: Any) -> Traced:
+        mark = Alternative(f"{name} of gt.{self._caller}")
+        starts = placeholders([value.aval for value in self._operands.values], mark)
+        return tracing.run(function, written, mark, starts, *self._operands.with_arrays(starts))
+
+    def _common_spec(self, runs: Sequence[Traced]) -> TreeSpec:
+        """Return the containers that all return, with the same leaves that are part of the program."""
+        first_leaves, first = flatten(runs[0].result)
+        for run, name in zip(runs[1:], self._names[1:], strict=True):
+            leaves, spec = flatten(run.result)
+            if spec != first:
+                raise StructureError(
+                    f"{self._caller}: {name} returned the structure {shown(spec)}, and {self._names[0]} returned {shown(first)}",
+                    where=run.site,
+                    why="which one is taken is not known before the program runs",
+                    remedy="return the same containers from all",
+                )
+            for position, (leaf, other) in enumerate(zip(leaves, first_leaves, strict=True)):
+                if is_numeric(leaf) != is_numeric(other) or not (
+                    is_numeric(leaf) or leaf is other or leaf == other
+                ):
+                    place = place_of_leaf(run.result, position)
+                    raise DtypeError(
+                        f"{self._caller}: result{place} is {leaf!r} in {name} and {other!r} in {self._names[0]}",
+                        where=run.site,
+                        why="what is no array and no number is a part of the program and cannot depend on values",
+                        remedy="return numbers, or the same object from all",
+                    )
+        return first
+
+    def _common_types(self, runs: Sequence[Traced]) -> list[list[Value]]:
+        """Return the numeric results of each function, in the same types."""
+        rows = []
+        for run, name in zip(runs, self._names, strict=True):
+            leaves = [leaf for leaf in flatten(run.result)[0] if is_numeric(leaf)]
+            rows.append([result_value(leaf, f"{self._caller}: a result of {name}") for leaf in leaves])
+        numeric = [k for k, leaf in enumerate(flatten(runs[0].result)[0]) if is_numeric(leaf)]
+        for column, position in enumerate(numeric):
+            common = rows[0][column].aval
+            for row, run, name in zip(rows[1:], runs[1:], self._names[1:], strict=True):
+                joined = _joined(common, row[column].aval)
+                if joined is None:
+                    raise self._differs(run, position, row[column], name, common)
+                common = joined
+            for row in rows:
+                value = row[column]
+                if value.dtype != common.dtype or (value.aval.weak and not common.weak):
+                    row[column] = convert(value, common.dtype)
+        return rows
+
+    def _differs(
+        self, run: Traced, position: int, value: Value, name: str, common: Aval
+    ) -> DtypeError | ShapeError:
+        place = place_of_leaf(run.result, position)
+        kind = ShapeError if value.shape != common.shape else DtypeError
+        wide = max(value.shape, common.shape, key=len)
+        fix = f"np.broadcast_to(x, {wide})" if kind is ShapeError else f"x.astype({common.dtype})"
+        return kind(
+            f"{self._caller}: result{place} is {type_of(value)} in {name} and {type_of(common)} in {self._names[0]}",
+            where=run.line_of(value),
+            why="which one is taken is not known before the program runs",
+            remedy=f"return arrays of one shape and dtype from all: {fix}",
+        )
+
+    @staticmethod
+    def _filled(result: Any, spec: TreeSpec, values: Sequence[Any]) -> Any:
+        found = iter(values)
+        return unflatten(spec, [next(found) if is_numeric(leaf) else leaf for leaf in flatten(result)[0]])
+
+
+def _joined(one: Aval, other: Aval) -> Aval | None:
+    """Return the type in which both can stand; None if there is none."""
+    if one.shape != other.shape:
+        return None
+    if one.dtype == other.dtype:
+        return aval(one.shape, one.dtype, one.weak and other.weak)
+    for number, array in ((one, other), (other, one)):
+        if number.weak and RANKS[number.dtype.kind] <= RANKS[array.dtype.kind]:
+            return aval(array.shape, array.dtype, array.weak)
+    return None

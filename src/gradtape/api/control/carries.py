@@ -1,0 +1,185 @@
+"""What loops carry: the same type in each turn, found by tracing the body until what it returns is what it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from ...errors import DtypeError, ShapeError
+from ...ir.graph import Value, number_of
+from ...ir.types import Aval, aval
+from ...kinds.elementwise import Elementwise
+from ...kinds.operands import broadcast_to
+from ...ops.cast import convert, convert_row, identity
+from ...ops.shape import expand_row
+from ...trace.bodies import Traced
+from ...trace.handle import Handle
+from .nests import Nest, is_weak, type_of
+
+RANKS: Final = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
+"""Kinds of dtypes, from the narrowest to the widest; a number of Python's takes the kind of what it meets if that is no narrower."""
+
+
+class Carried:
+    """The types of what a loop carries.
+
+    Parameters
+    ----------
+    start : Nest
+        What it starts with.
+    caller : str
+        Who loops, for errors.
+
+    Attributes
+    ----------
+    types : list of Aval
+        The types, as far as they are known.
+    """
+
+    def __init__(self, start: Nest, caller: str) -> None:
+        self.start, self.caller = start, caller
+        self.types: list[Aval] = [value.aval for value in start.values]
+        self._numbers = [is_weak(start.leaves[position]) for position in start.positions]
+
+    def initial(self) -> list[Value]:
+        """Return what the loop starts with, in these types."""
+        return [_promoted(value, type_) for value, type_ in zip(self.start.values, self.types, strict=True)]
+
+    def settled(
+        self, trace: Callable[[list[Aval]], Traced], returned: Callable[[Traced], list[Value]]
+    ) -> tuple[Traced, list[Value]]:
+        """Trace a body until what it returns is what it takes.
+
+        Parameters
+        ----------
+        trace : callable
+            ``(types) -> Traced``: traces the body on placeholders; the first `starts` but one are those of the carries.
+        returned : callable
+            ``(traced) -> values``: what the body carries on.
+
+        Returns
+        -------
+        traced : Traced
+            The last run of the body.
+        values : list of Value
+            What it carries on, in the types of `types`.
+        """
+        # In each round a number becomes strong, wider, or an array, each of them once at most.
+        for _ in range(1 + (len(RANKS) + 2) * len(self.types)):
+            traced = trace(self.types)
+            values = returned(traced)
+            types = [self._met(traced, position, value) for position, value in enumerate(values)]
+            if types == self.types:
+                types = self._spread(traced, values)
+                if types == self.types:
+                    break
+                self._check_same(traced, trace, returned, types)
+            self.types = types
+        return traced, [_promoted(value, type_) for value, type_ in zip(values, self.types, strict=True)]
+
+    def _met(self, traced: Traced, position: int, value: Value) -> Aval:
+        """Return the type in which one carry is taken and returned, but for the shape of a number that becomes an array."""
+        own, new = self.types[position], value.aval
+        if own == new:
+            return own
+        if not self._numbers[position]:
+            if own.shape == new.shape and (own.dtype == new.dtype or (new.weak and not _wider(new, own))):
+                return own
+        elif not _wider(own, new):
+            dtype = own.dtype if new.weak and not _wider(new, own) else new.dtype
+            if not own.weak:
+                dtype = np.promote_types(own.dtype, dtype)
+            if own.shape in (new.shape, ()):
+                return aval(own.shape, dtype, own.weak and new.weak)
+        elif own.shape == new.shape and new.weak:
+            return own
+        raise self._changes(traced, position, value)
+
+    def _spread(self, traced: Traced, values: Sequence[Value]) -> list[Aval]:
+        """Return the types with arrays in place of the numbers that become arrays."""
+        types = []
+        for position, (own, value) in enumerate(zip(self.types, values, strict=True)):
+            if own.shape != value.shape and not _only_elementwise(traced, position):
+                raise self._changes(traced, position, value)
+            types.append(aval(value.shape, own.dtype, own.weak and own.shape == value.shape))
+        return types
+
+    def _check_same(
+        self,
+        before: Traced,
+        trace: Callable[[list[Aval]], Traced],
+        returned: Callable[[Traced], list[Value]],
+        types: list[Aval],
+    ) -> None:
+        """Raise ShapeError unless a body does the same with arrays of equal numbers as it did with the numbers."""
+        after = trace(types)
+        values = returned(after)
+        if _steps(before) != _steps(after):
+            for position, (own, type_) in enumerate(zip(self.types, types, strict=True)):
+                if own.shape != type_.shape:
+                    raise self._changes(before, position, values[position])
+
+    def _changes(self, traced: Traced, position: int, value: Value) -> DtypeError | ShapeError:
+        place, own = self.start.places()[position], self.types[position]
+        where = traced.line_of(value)
+        leaf = self.start.leaves[self.start.positions[position]]
+        number = "a Python number" if isinstance(leaf, Handle) else f"the Python number {leaf!r}"
+        began = number if self._numbers[position] else type_of(own)
+        what = f"{self.caller}: {place} starts as {began}, and the body returns {type_of(value)} for it"
+        why = "what a loop carries has the same shape and dtype in each turn"
+        if own.shape != value.shape:
+            start = f"np.full({value.shape}, ...)" if own.shape == () else f"an array of shape {value.shape}"
+            remedy = f"start with {start}, or return an array of shape {own.shape}"
+            return ShapeError(what, where=where, why=why, remedy=remedy)
+        return DtypeError(
+            what,
+            where=where,
+            why=why,
+            remedy=f"start with {value.dtype} (x.astype({value.dtype})), or return x.astype({own.dtype})",
+        )
+
+
+def _wider(one: Aval, other: Aval) -> bool:
+    """Return whether a number of one dtype cannot stand in another."""
+    return RANKS[one.dtype.kind] > RANKS[other.dtype.kind]
+
+
+def _promoted(value: Value, type_: Aval) -> Value:
+    if value.aval.weak and value.data is not None and value.dtype.kind == "i" and type_.dtype.kind in "iu":
+        np.array(value.data.item(), type_.dtype)  # raises OverflowError as NumPy does
+    if value.dtype != type_.dtype or (value.aval.weak and not type_.weak):
+        value = convert(value, type_.dtype)
+    return value if value.shape == type_.shape else broadcast_to(value, type_.shape)
+
+
+def _only_elementwise(traced: Traced, position: int) -> bool:
+    """Return whether a body only computes elementwise with a number."""
+    reached = {traced.starts[1 + position]}
+    for node in traced.nodes:
+        if node.op is expand_row or not any(value in reached for value in node.inputs):
+            continue
+        if not isinstance(node.op, Elementwise):
+            return False
+        reached.update(node.outs)
+    return True
+
+
+def _steps(traced: Traced) -> list[Any]:
+    """Return the ops of a body with the numbers in its text: equal for runs that do the same with numbers and with arrays of them."""
+    return [
+        (node.op, *[number_of(value) for value in node.inputs])
+        for node in traced.nodes
+        if node.op not in (expand_row, convert_row, identity)
+    ]
+
+
+def element_types(stacked: Sequence[Value]) -> list[Aval]:
+    """Return the types of elements along the leading axis."""
+    return [aval(value.shape[1:], value.dtype) for value in stacked]
+
+
+def placeholders(types: Sequence[Aval], mark: Any) -> list[Value]:
+    """Return values of these types without numbers, which a mark follows."""
+    return [Value(type_, marks=(mark,)) for type_ in types]

@@ -1,0 +1,157 @@
+"""Arguments of loops and branches, checked."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import operator
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from ...errors import ArgumentError, DtypeError, StructureError
+from ...ir.builder import here
+from ...trace.handle import Handle
+from ...transforms.control import Policy
+from ..transform import inner
+from .nests import kind_of, type_of
+
+POLICIES: Final = ("all", "sqrt", "treeverse")
+
+
+def function_of(
+    given: Any, caller: str, argument: str, count: int, takes: str = "", remedy: str = ""
+) -> Callable[..., Any]:
+    """Return a function of the user's, to be called in a recording.
+
+    Parameters
+    ----------
+    given : object
+        What was passed.
+    caller, argument : str
+        To whom, and as what.
+    count : int
+        With how many arguments it will be called.
+    takes : str
+        What these are.
+    remedy : str
+        What to do where it does not take so many.
+
+    Raises
+    ------
+    ArgumentError
+        If it cannot be called, or not with so many arguments.
+    """
+    if not callable(given):
+        raise ArgumentError(
+            f"{caller}: {argument} is {kind_of(given)}, which cannot be called",
+            where=here.site,
+            remedy=f"pass a function as {argument}",
+        )
+    if not _takes(given, count):
+        raise ArgumentError(
+            f"{caller}: {argument} is called with {counted(count, 'argument')}{takes}, which {signature_of(given)} does not take",
+            where=here.site,
+            remedy=remedy or f"write {argument} as a function of {counted(count, 'argument')}",
+        )
+    return inner(given)
+
+
+def _takes(function: Callable[..., Any], count: int) -> bool:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # builtins and ufuncs that do not tell
+        return True
+    try:
+        signature.bind(*[None] * count)
+    except TypeError:
+        return False
+    return True
+
+
+def signature_of(function: Callable[..., Any]) -> str:
+    """Return a function's name and parameters."""
+    return f"{getattr(function, '__name__', type(function).__name__)}{inspect.signature(function)}"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def integer_of(given: Any, caller: str, argument: str, least: int, remedy: str) -> int:
+    """Return an integer argument that is part of the program; one that a compiled function is given is guarded.
+
+    Raises
+    ------
+    DtypeError
+        If it is no integer.
+    ArgumentError
+        If it is less than `least`.
+    """
+    if isinstance(given, Handle):
+        whole = not given.ndim and given.dtype.kind in "iu"
+        got = f"an array {type_of(given.value)}"
+    else:
+        whole = not isinstance(given, bool | np.bool_) and _is_index(given)
+        got = f"{given!r} of type {type(given).__name__}"
+    if not whole:
+        raise DtypeError(f"{caller}: {argument} must be an int, got {got}", where=here.site, remedy=remedy)
+    number = operator.index(given)
+    if number < least:
+        raise ArgumentError(
+            f"{caller}: {argument} is {number}; it must be at least {least}", where=here.site, remedy=remedy
+        )
+    return number
+
+
+def _is_index(given: Any) -> bool:
+    try:
+        operator.index(given)
+    except TypeError:
+        return False
+    return True
+
+
+def flag_of(given: Any, caller: str, argument: str) -> bool:
+    """Return a flag; raise DtypeError for what is no bool."""
+    if not isinstance(given, bool | np.bool_):
+        raise DtypeError(
+            f"{caller}: {argument} must be a bool, got {kind_of(given)}",
+            where=here.site,
+            remedy=f"{argument}=True or {argument}=False",
+        )
+    return bool(given)
+
+
+def policy_of(given: Any, caller: str) -> Policy:
+    """Return which carries a loop keeps for its gradient.
+
+    Raises
+    ------
+    ArgumentError
+        For a policy that does not exist, or a number that is too small.
+    DtypeError
+        For what is no policy.
+    """
+    remedy = 'checkpoint="all", "sqrt", an int k for every k-th, or ("treeverse", n) for n at a time'
+    if given is None or (isinstance(given, str) and given in ("all", "sqrt")):
+        return given
+    if isinstance(given, tuple | list) and len(given) == 2 and given[0] == "treeverse":
+        return (
+            "treeverse",
+            integer_of(given[1], caller, "the number of checkpoints for treeverse", 1, remedy),
+        )
+    name = given[0] if isinstance(given, tuple | list) and given else given
+    if isinstance(name, str):
+        if name == "treeverse":
+            raise StructureError(
+                f"{caller}: checkpoint is {given!r}; treeverse needs the number of carries to keep at a time",
+                where=here.site,
+                remedy='checkpoint=("treeverse", 10)',
+            )
+        guesses = difflib.get_close_matches(name, POLICIES, n=1)
+        nearest = f"; did you mean {guesses[0]!r}?" if guesses else ""
+        raise ArgumentError(f"{caller}: checkpoint is {given!r}{nearest}", where=here.site, remedy=remedy)
+    return integer_of(given, caller, "checkpoint", 1, remedy)

@@ -1,0 +1,310 @@
+"""Loops that end on a value or count: `while_loop` and `fori_loop`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from ...errors import ArgumentError, DtypeError, ShapeError
+from ...ir.builder import here
+from ...ir.graph import Value
+from ...ir.types import INT64, Aval, aval
+from ...kinds.operands import as_value
+from ...ops.cast import convert
+from ...trace.array import Array
+from ...trace.bodies import Traced, Tracing, beginning
+from ...trace.concrete import index_of
+from ...trace.guards import Turn, trace_of
+from ...trace.handle import Handle
+from ...trace.sites import user_site
+from ...transforms.control import while_loop as while_node
+from ...trees import flatten
+from .carries import Carried, placeholders
+from .checks import function_of, integer_of
+from .nests import Nest, described, handed_back, kind_of, refuse_static, result_value, returned_nest, type_of
+from .scanning import Loop
+from .variables import carry_on, contents, operand
+
+ROLES: Final = ("condition", "body")
+
+
+def while_loop(
+    cond: Callable[..., Any], body: Callable[..., Any], loop_vars: Any, max_iterations: int | None = None
+) -> Any:
+    """Repeat a function as long as a condition holds.
+
+    The loop is one operation: `cond` and `body` run once in Python, however often it turns.
+
+    Parameters
+    ----------
+    cond : callable
+        ``cond(*loop_vars) -> bool``: whether there is another turn.
+    body : callable
+        ``body(*loop_vars) -> loop_vars``: NumPy code for one turn.
+    loop_vars : array_like, number, or nest of them
+        What the loop begins with. The entries of a tuple or list are passed one by one; anything else is one argument. Shapes and dtypes
+        stay as they are from turn to turn; Python numbers take those of what becomes of them.
+    max_iterations : int, optional
+        The most turns there may be; then the loop ends, whatever `cond` says.
+
+    Returns
+    -------
+    nest
+        The loop variables after the last turn, in the containers of `loop_vars`: ndarrays, or Arrays where a recording is going on.
+
+    Raises
+    ------
+    ShapeError, DtypeError, StructureError
+        Where what `body` returns is not like what it got, or `cond` does not return one bool.
+    ArgumentError
+        For arguments out of range.
+    ConcretizationError
+        Where the functions ask for the number of something that differs between turns: ``if x > 0``, ``float(x)``.
+
+    See Also
+    --------
+    scan, fori_loop
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> def unsettled(x, step):
+    ...     return np.abs(step) > 1e-12
+    >>> def newton(x, step):
+    ...     step = (x**2 - 2) / (2 * x)
+    ...     return x - step, step
+    >>> root, _ = gt.while_loop(unsettled, newton, (1.0, 1.0))
+    >>> bool(np.isclose(root, np.sqrt(2)))
+    True
+    """
+    here.site = user_site()
+    one_by_one = isinstance(loop_vars, tuple | list)
+    count = len(loop_vars) if one_by_one else 1
+    takes = ": the entries of loop_vars" if one_by_one else ": loop_vars"
+    remedy = (
+        "take the entries one by one, or pass loop_vars=(variables,) to take them as one"
+        if one_by_one
+        else ""
+    )
+    goes_on = function_of(cond, "while_loop", "cond", count, takes, remedy)
+    turn = function_of(body, "while_loop", "body", count, takes, remedy)
+    limit = None
+    if max_iterations is not None:
+        limit = integer_of(
+            max_iterations, "while_loop", "max_iterations", 0, "max_iterations=100, or None for no limit"
+        )
+
+    def spread(function: Callable[..., Any]) -> Callable[..., Any]:
+        return (lambda variables: function(*variables)) if one_by_one else function
+
+    def once(variables: Any) -> Any:
+        returned = spread(turn)(variables)
+        if not one_by_one:
+            return returned
+        if count == 1 and flatten(returned)[1] == flatten(loop_vars[0])[1] != flatten(loop_vars)[1]:
+            return (
+                type(loop_vars)([returned])
+                if type(loop_vars) in (tuple, list)
+                else loop_vars._make([returned])
+            )
+        if {type(returned), type(loop_vars)} == {tuple, list}:
+            return type(loop_vars)(returned)
+        return returned
+
+    return _While(spread(goes_on), once, Nest(loop_vars, "loop_vars"), (cond, body), limit).run()
+
+
+def fori_loop(lower: Any, upper: Any, body: Callable[[Any, Any], Any], init: Any) -> Any:
+    """Repeat a function for each integer of a range.
+
+    The loop is one operation: `body` runs once in Python, whatever the range.
+
+    Parameters
+    ----------
+    lower, upper : int or integer scalar
+        The first integer, and the one after the last. In a compiled function they may depend on its arguments: then the loop is a
+        `while_loop`.
+    body : callable
+        ``body(i, carry) -> carry``: NumPy code for one turn.
+    init : array_like, number, or nest of them
+        The first carry. Shapes and dtypes stay as they are from turn to turn; Python numbers take those of what becomes of them.
+
+    Returns
+    -------
+    nest
+        The last carry: ndarrays, or Arrays where a recording is going on.
+
+    Raises
+    ------
+    ShapeError, DtypeError, StructureError
+        Where what `body` returns is not like the carry that it got, or a bound is no integer.
+    ConcretizationError
+        Where `body` asks for the number of something that differs between turns: ``if x > 0``, ``range(i)``.
+
+    See Also
+    --------
+    scan, while_loop
+
+    Examples
+    --------
+    >>> import gradtape as gt
+    >>> int(gt.fori_loop(1, 6, lambda i, product: product * i, 1))
+    120
+    """
+    here.site = user_site()
+    turn = function_of(body, "fori_loop", "body", 2, ": the integer and the carry")
+    first, last = _bound(lower, "lower"), _bound(upper, "upper")
+    start = Nest(init, "init")
+    if isinstance(first, int) and isinstance(last, int):
+        loop = Loop(
+            lambda number, carry: turn(Array(number + first), carry),
+            body,
+            start,
+            Nest(None, "xs"),
+            "fori_loop",
+            pair=False,
+        )
+        loop.length = max(last - first, 0)
+        return loop.run()[0]
+    bounds = [as_value(bound) if isinstance(bound, int) else convert(bound, INT64) for bound in (first, last)]
+    count = Array(bounds[1] - bounds[0])
+    counting = _While(
+        lambda number, carry: Array(number) < count,
+        lambda number, carry: turn(Array(number + bounds[0]), carry),
+        start,
+        (body, body),
+        None,
+        counted=True,
+    )
+    return counting.run()
+
+
+def _bound(given: Any, argument: str) -> int | Value:
+    """Return a bound as an integer where it is known, and as a value in a trace."""
+    if isinstance(given, Handle):
+        if given.ndim or given.dtype.kind not in "iu":
+            raise DtypeError(
+                f"fori_loop: {argument} must be an integer scalar, got {type_of(given.value)}",
+                where=here.site,
+                remedy=f"{argument}=n, or x.astype(int) for a float scalar",
+            )
+        return given.value if trace_of(given.value) is not None else index_of(given.value)
+    return integer_of(given, "fori_loop", argument, -(2**63), "gt.fori_loop(0, n, body, init)")
+
+
+class _While:
+    """A loop that ends on a value, and is being recorded.
+
+    Parameters
+    ----------
+    condition, turn : callable
+        Functions of the carry; with `counted`, of the number of the turn and the carry.
+    start : Nest
+        The first carry.
+    written : tuple of callable
+        The user's condition and body, for errors.
+    limit : int or None
+        The most turns.
+    counted : bool
+        Whether it is a loop over integers.
+    """
+
+    def __init__(
+        self,
+        condition: Callable[..., Any],
+        turn: Callable[..., Any],
+        start: Nest,
+        written: tuple[Callable[..., Any], Callable[..., Any]],
+        limit: int | None,
+        *,
+        counted: bool = False,
+    ) -> None:
+        self._condition, self._turn, self._start, self._limit = condition, turn, start, limit
+        self._names = tuple(described(function) for function in written)
+        self._written = written
+        self._sites = tuple(beginning(function) for function in written)
+        self._counted = counted
+        self._caller = "fori_loop" if counted else "while_loop"
+        self._carried = Carried(start, self._caller)
+
+    def run(self) -> Any:
+        """Record the loop, and return what the user gets of it."""
+        site = here.site
+        with Tracing() as tracing:
+            traced, carries = self._carried.settled(
+                lambda types: self._trace(tracing, self._turn, 1, types), self._carries
+            )
+            traced.ending(carries)
+            asked = self._trace(tracing, self._condition, 0, self._carried.types)
+            truth = self._truth(asked)
+            asked.ending([truth])
+            if asked.assigned:
+                raise ArgumentError(
+                    f"{self._caller}: the condition {self._names[0]} assigns to a variable",
+                    where=self._sites[0],
+                    remedy="assign in the body, or carry the number",
+                )
+            assigned = traced.assigned
+            consts = list(
+                dict.fromkeys(
+                    [
+                        *traced.reads,
+                        *[place for place in asked.reads if not any(place is one for one in assigned)],
+                    ]
+                )
+            )
+            body = traced.closed(
+                [traced.starts[0], *consts, *traced.starts[1:], *assigned],
+                [*carries, *assigned],
+                f"{self._caller} {self._names[1]}",
+            )
+            condition = asked.closed(
+                [asked.starts[0], *consts, *asked.starts[1:], *assigned],
+                [truth],
+                f"{self._caller} {self._names[0]}",
+            )
+        here.site = site
+        outs = while_node(
+            condition,
+            body,
+            [operand(place) for place in consts],
+            [*self._carried.initial(), *contents(assigned, self._caller)],
+            self._limit,
+        )
+        carry_on(assigned, outs[len(carries) : len(carries) + len(assigned)])
+        return self._start.filled(handed_back(outs[: len(carries)], self._start.recorded))
+
+    def _trace(self, tracing: Tracing, function: Callable[..., Any], role: int, types: list[Aval]) -> Traced:
+        mark = Turn(
+            f"the {ROLES[role]} {self._names[role]} of gt.{self._caller}",
+            "make it one of the loop's variables, and return it",
+        )
+        number = Value(aval((), INT64, True), marks=(mark,))
+        carries = placeholders(types, mark)
+        carry = self._start.with_arrays(carries)
+        given = (number, carry) if self._counted else (carry,)
+        return tracing.run(function, self._written[role], mark, [number, *carries], *given)
+
+    def _carries(self, traced: Traced) -> list[Value]:
+        what = f"{self._caller}: what {self._names[1]} returned"
+        leaves = returned_nest(traced.result, self._start, what, self._sites[1])
+        values = [result_value(leaf, what) for leaf in leaves]
+        traced.ending(values)
+        return values
+
+    def _truth(self, asked: Traced) -> Value:
+        """Return what the condition says."""
+        leaves, _ = flatten(asked.result)
+        what = f"{self._caller}: the condition {self._names[0]} returned"
+        where = self._sites[0]
+        remedy = "return one bool: x > 0, or np.any(x > 0), np.all(x > 0) for an array"
+        if len(leaves) != 1 or leaves[0] is not asked.result:
+            raise DtypeError(f"{what} {kind_of(asked.result)}", where=where, remedy=remedy)
+        refuse_static(leaves[0], what, where)
+        truth = result_value(leaves[0], what)
+        if truth.ndim or truth.dtype.kind != "b":
+            kind = ShapeError if truth.ndim else DtypeError
+            raise kind(
+                f"{what} {type_of(truth)}, and not one bool", where=asked.line_of(truth), remedy=remedy
+            )
+        return truth

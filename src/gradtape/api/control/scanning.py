@@ -1,0 +1,291 @@
+"""Loops of known length: `scan` and `map`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...errors import ArgumentError, ShapeError, StructureError
+from ...ir.body import Body
+from ...ir.builder import here
+from ...ir.graph import Value, literal
+from ...ir.types import INT64, Aval, aval
+from ...kinds.operands import broadcast_to
+from ...trace.array import Array
+from ...trace.bodies import Place, Traced, Tracing, beginning
+from ...trace.guards import Turn
+from ...trace.sites import user_site
+from ...transforms.control import Policy
+from ...transforms.control import scan as scan_node
+from ...trees import flatten, place_of_leaf, unflatten
+from .carries import Carried, element_types, placeholders
+from .checks import flag_of, function_of, integer_of, policy_of
+from .nests import Nest, at, described, handed_back, kind_of, refuse_static, result_value, returned_nest
+from .unrolling import by_blocks
+from .variables import carry_on, contents, operand
+
+
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int = 1,
+    checkpoint: Any = None,
+) -> tuple[Any, Any]:
+    """Apply a function to the elements of arrays one after the other, and carry something on from each to the next.
+
+    The loop is one operation: `f` runs once in Python, whatever the length.
+
+    Parameters
+    ----------
+    f : callable
+        ``f(carry, x) -> (carry, y)``: NumPy code for one turn.
+    init : array_like, number, or nest of them
+        The first carry. Shapes and dtypes stay as they are from turn to turn; Python numbers take those of what becomes of them.
+    xs : array_like or nest of them, optional
+        One element along the first axis for each turn; without it, `x` is None.
+    length : int, optional
+        The number of turns, needed where there is no `xs`.
+    reverse : bool, default False
+        Whether to begin with the last element. What each turn leaves stands at its element's place.
+    unroll : int, default 1
+        How many turns to write out one after the other in each turn of the compiled loop.
+    checkpoint : None, "all", "sqrt", int or ("treeverse", int), optional
+        Which carries are kept for the gradient: all of them, about the square root of their number, every k-th, or so many at a
+        time. What is not kept is computed again.
+
+    Returns
+    -------
+    carry : nest
+        The last carry.
+    ys : nest
+        What `f` returned second, stacked along a new first axis. ndarrays, or Arrays where a recording is going on.
+
+    Raises
+    ------
+    ShapeError, DtypeError, StructureError
+        Where the carry that `f` returns is not like the one it got, or the arrays of `xs` differ in length.
+    ArgumentError
+        Where the length is not known, and for arguments out of range.
+    ConcretizationError
+        Where `f` asks for the number of something that differs between turns: ``if x > 0``, ``float(x)``.
+
+    See Also
+    --------
+    fori_loop, while_loop, associative_scan
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> def step(balance, payment):
+    ...     balance = 1.1 * balance + payment
+    ...     return balance, balance
+    >>> last, all_ = gt.scan(step, 0.0, np.array([100.0, 100.0, 100.0]))
+    >>> np.round(all_, 6)
+    array([100., 210., 331.])
+    """
+    here.site = user_site()
+    turn = function_of(f, "scan", "f", 2, ": the carry and an element of xs")
+    loop = Loop(turn, f, Nest(init, "init"), Nest(xs, "xs"), "scan", pair=True)
+    loop.length = _length(loop.elements, length)
+    loop.reverse = flag_of(reverse, "scan", "reverse")
+    loop.unroll = integer_of(unroll, "scan", "unroll", 1, "unroll=4 writes out four turns in one")
+    loop.policy = policy_of(checkpoint, "scan")
+    return loop.run()
+
+
+def map(f: Callable[[Any], Any], xs: Any) -> Any:
+    """Apply a function to the elements of arrays one after the other.
+
+    Parameters
+    ----------
+    f : callable
+        NumPy code for one element.
+    xs : array_like or nest of them
+        The elements, along the first axis.
+
+    Returns
+    -------
+    nest
+        What `f` returns, stacked along a new first axis: ndarrays, or Arrays where a recording is going on.
+
+    Raises
+    ------
+    ShapeError, ArgumentError
+        Where the arrays of `xs` differ in length, or there are none.
+
+    See Also
+    --------
+    vmap : All elements at once, which needs more memory and is faster where the work for one is small.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> gt.map(lambda x: x / np.sum(x), np.array([[1.0, 3.0], [1.0, 1.0]]))
+    array([[0.25, 0.75],
+           [0.5 , 0.5 ]])
+    """
+    here.site = user_site()
+    turn = function_of(f, "map", "f", 1, ": an element of xs")
+    loop = Loop(lambda _, x: (None, turn(x)), f, Nest(None, "init"), Nest(xs, "xs"), "map", pair=True)
+    loop.length = _length(loop.elements, None, "map")
+    return loop.run()[1]
+
+
+class Loop:
+    """A loop of known length that is being recorded.
+
+    Parameters
+    ----------
+    turn : callable
+        ``(carry, x) -> (carry, y)``; without `pair`, ``(number of the turn, carry) -> carry``.
+    written : callable
+        The user's function, for errors.
+    start, elements : Nest
+        The first carry, and the arrays.
+    caller : str
+        The user's loop, for errors.
+    pair : bool
+        Of which of the two sorts it is.
+    """
+
+    reverse = False
+    unroll = 1
+    policy: Policy = None
+    length = 0
+
+    def __init__(
+        self,
+        turn: Callable[..., Any],
+        written: Callable[..., Any],
+        start: Nest,
+        elements: Nest,
+        caller: str,
+        *,
+        pair: bool,
+    ) -> None:
+        self.turn, self.start, self.elements, self.caller, self._pair = turn, start, elements, caller, pair
+        self.name, self.site, self._written = described(written), beginning(written), written
+        self.carried = Carried(start, caller)
+        self._ys: Any = None
+
+    def run(self) -> tuple[Any, Any]:
+        """Record the loop, and return what the user gets of it."""
+        site = here.site
+        with Tracing() as tracing:
+            traced, carries = self.carried.settled(lambda types: self._trace(tracing, types), self._carries)
+            ys = self._left(traced)
+            traced.ending([*carries, *ys])
+            consts, assigned = traced.reads, traced.assigned
+            count = 1 + len(carries)
+            body = traced.closed(
+                [*traced.starts[:1], *consts, *traced.starts[1:count], *assigned, *traced.starts[count:]],
+                [*carries, *assigned, *ys],
+                f"{self.caller} {self.name}",
+            )
+        here.site = site
+        outs = self._emitted(body, consts, [*self.carried.initial(), *contents(assigned, self.caller)])
+        carry_on(assigned, outs[len(carries) : len(carries) + len(assigned)])
+        given = [*outs[: len(carries)], *outs[len(carries) + len(assigned) :]]
+        results = handed_back(given, self.start.recorded or self.elements.recorded)
+        spec = None if self._ys is None else flatten(self._ys)[1]
+        left = None if spec is None else unflatten(spec, results[len(carries) :])
+        return self.start.filled(results[: len(carries)]), left
+
+    def _trace(self, tracing: Tracing, types: list[Aval]) -> Traced:
+        mark = Turn(
+            f"the body {self.name} of gt.{self.caller}",
+            "return it as the second of the pair: it comes back stacked"
+            if self._pair
+            else "carry it, and return it",
+        )
+        turn = Value(aval((), INT64, True), marks=(mark,))
+        carries = placeholders(types, mark)
+        elements = placeholders(element_types(self.elements.values), mark)
+        carry = self.start.with_arrays(carries)
+        given = (carry, self.elements.with_arrays(elements)) if self._pair else (turn, carry)
+        return tracing.run(self.turn, self._written, mark, [turn, *carries, *elements], *given)
+
+    def _carries(self, traced: Traced) -> list[Value]:
+        """Return what a run of the body carries on."""
+        result = traced.result
+        if self._pair:
+            if not isinstance(result, tuple | list) or len(result) != 2:
+                got = kind_of(result)
+                raise StructureError(
+                    f"{self.caller}: {self.name} returned {got}, not a pair of the carry and what the turn leaves",
+                    where=self.site,
+                    remedy="return carry, y; with nothing to leave, return carry, None",
+                )
+            result, self._ys = result
+        what = f"{self.caller}: the carry that {self.name} returned"
+        leaves = returned_nest(result, self.start, what, self.site)
+        values = [result_value(leaf, what) for leaf in leaves]
+        traced.ending([*values, *[leaf.value for leaf in flatten(self._ys)[0] if isinstance(leaf, Array)]])
+        return values
+
+    def _left(self, traced: Traced) -> list[Value]:
+        """Return what a run of the body leaves behind."""
+        found = []
+        for position, leaf in enumerate(flatten(self._ys)[0]):
+            what = at(f"{self.caller}: what {self.name} leaves behind", place_of_leaf(self._ys, position))
+            refuse_static(leaf, what, self.site)
+            found.append(result_value(leaf, what))
+        return found
+
+    def _emitted(self, body: Body, consts: Sequence[Place], carries: list[Value]) -> list[Value]:
+        shared = [operand(place) for place in consts]
+        arrays = self.elements.values
+        if self.length == 0:
+            left = body.outputs[len(carries) :]
+            return [*carries, *[broadcast_to(literal(0, y.dtype), (0, *y.shape)) for y in left]]
+        if self.unroll > 1:
+            return by_blocks(
+                body, shared, carries, arrays, self.length, self.reverse, self.unroll, self.policy
+            )
+        return list(scan_node(body, shared, carries, arrays, self.length, self.reverse, self.policy))
+
+
+def _length(elements: Nest, length: Any, caller: str = "scan") -> int:
+    """Return the number of turns."""
+    for position, leaf in elements.statics():
+        raise ShapeError(
+            f"{caller}: {elements.place(position)} is {kind_of(leaf)}, which has no first axis",
+            where=here.site,
+            remedy="np.arange(n) for a range, np.array(xs) for numbers; what is no array f can read from outside",
+        )
+    extents: dict[str, int] = {}
+    for place, value in zip(elements.places(), elements.values, strict=True):
+        if not value.ndim:
+            raise ShapeError(
+                f"{caller}: {place} is a number; it has no first axis",
+                where=here.site,
+                why="each turn gets one element along the first axis of every array in xs (a list is a container, not an array)",
+                remedy="np.array(xs) makes an array of a list of numbers; what all turns share can be read from outside of f",
+            )
+        extents[place] = value.shape[0]
+    remedy = "length=10 for ten turns"
+    wanted = None if length is None else integer_of(length, caller, "length", 0, remedy)
+    if not extents:
+        if wanted is None:
+            raise ArgumentError(
+                f"{caller}: {'neither xs nor length is given' if caller == 'scan' else 'xs holds no array'}",
+                where=here.site,
+                why="the number of turns is not known",
+                remedy=f"pass arrays as xs{', or length=10 for ten turns' if caller == 'scan' else ''}",
+            )
+        return wanted
+    if len(set(extents.values())) > 1 or (wanted is not None and wanted not in extents.values()):
+        listed = "; ".join(f"{place} has {extent}" for place, extent in extents.items())
+        given = "" if wanted is None else f"; length is {wanted}"
+        raise ShapeError(
+            f"{caller}: the first axes of xs have different extents: {listed}{given}"
+            if len(set(extents.values())) > 1
+            else f"{caller}: length is {wanted}, but {listed} elements",
+            where=here.site,
+            remedy="cut the arrays to one length (x[:n])"
+            + ("" if wanted is None else ", or leave length away"),
+        )
+    return next(iter(extents.values()))

@@ -1,0 +1,99 @@
+"""Several turns of a loop written out in one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...ir.body import Body
+from ...ir.graph import OPERATORS, Value, extract
+from ...ir.types import aval
+from ...ops.indexing import parse_index
+from ...trace.bodies import applied
+from ...transforms.control import Policy, scan
+
+
+def by_blocks(
+    body: Body,
+    consts: Sequence[Value],
+    carries: Sequence[Value],
+    arrays: Sequence[Value],
+    length: int,
+    reverse: bool,
+    size: int,
+    policy: Policy,
+) -> list[Value]:
+    """Record a loop with `size` turns in one, and those that are left over after it; the parameters are those of `scan`."""
+    blocks, rest = divmod(length, size)
+    # The turns that are left over are the last: with `reverse`, those of the first elements.
+    first = rest if reverse else 0
+    chain = _Chain(body, consts, carries)
+    parts: list[list[Value]] = []
+    if blocks > 1:
+        whole = [_part(array, first, blocks * size) for array in arrays]
+        folded = [OPERATORS["reshape"](array, (blocks, size, *array.shape[1:])) for array in whole]
+        outs = scan(
+            _block(body, len(consts), len(carries), size, first, reverse),
+            consts,
+            carries,
+            folded,
+            blocks,
+            reverse,
+            policy,
+        )
+        chain.carries = list(outs[: len(carries)])
+        parts.append([OPERATORS["reshape"](y, (blocks * size, *y.shape[2:])) for y in outs[len(carries) :]])
+        places = range(rest) if reverse else range(length - rest, length)
+    else:
+        places = range(length)
+    if places:
+        order = reversed(places) if reverse else places
+        left = {
+            place: chain.turn(_number(place), [_element(array, place) for array in arrays]) for place in order
+        }
+        stacked = [OPERATORS["stack"](*ys) for ys in zip(*[left[place] for place in places], strict=True)]
+        parts.insert(0 if reverse else len(parts), stacked)
+    joined = [
+        ys[0] if len(ys) == 1 else OPERATORS["concatenate"](list(ys)) for ys in zip(*parts, strict=True)
+    ]
+    return [*chain.carries, *joined]
+
+
+class _Chain:
+    """Turns one after the other."""
+
+    def __init__(self, body: Body, consts: Sequence[Value], carries: Sequence[Value]) -> None:
+        self._body, self._consts, self.carries = body, consts, list(carries)
+
+    def turn(self, number: Value, elements: Sequence[Value]) -> list[Value]:
+        """Do a turn and return what it leaves behind."""
+        outs = applied(self._body, [number, *self._consts, *self.carries, *elements])
+        count = len(self.carries)
+        self.carries = outs[:count]
+        return outs[count:]
+
+
+def _block(body: Body, consts: int, carries: int, size: int, first: int, reverse: bool) -> Body:
+    """Return the body of the loop over blocks of elements."""
+    fresh = [Value(value.aval) for value in body.inputs[: 1 + consts + carries]]
+    blocks = [Value(aval((size, *value.shape), value.dtype)) for value in body.inputs[1 + consts + carries :]]
+    chain = _Chain(body, fresh[1 : 1 + consts], fresh[1 + consts :])
+    order = reversed(range(size)) if reverse else range(size)
+    left = {k: chain.turn(fresh[0] * size + (first + k), [_element(x, k) for x in blocks]) for k in order}
+    stacked = [OPERATORS["stack"](*ys) for ys in zip(*[left[k] for k in range(size)], strict=True)]
+    inputs, outputs = [*fresh, *blocks], [*chain.carries, *stacked]
+    nodes, _ = extract(outputs, inputs)
+    return Body(inputs, nodes, outputs, body.name)
+
+
+def _element(array: Value, place: int) -> Value:
+    return parse_index(array.shape, place).read(array)
+
+
+def _part(array: Value, start: int, count: int) -> Value:
+    return parse_index(array.shape, slice(start, start + count)).read(array)
+
+
+def _number(place: int) -> Value:
+    return Value(aval((), np.dtype(np.int64), True), data=np.asarray(place))

@@ -1,0 +1,46 @@
+"""Variables in bodies: what is read goes in, and what is assigned is carried on and assigned outside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...errors import ArgumentError
+from ...ir.builder import here
+from ...ir.graph import Value
+from ...trace.bodies import Place
+from ...trace.guards import Trace
+from ...trace.variable import Variable
+
+
+def operand(place: Place) -> Value:
+    """Return what is passed to a body for something that it reads from outside."""
+    return place.value if isinstance(place, Variable) else place
+
+
+def contents(variables: Sequence[Variable], caller: str) -> list[Value]:
+    """Return what variables hold that a body assigns to.
+
+    Raises
+    ------
+    ArgumentError
+        For a variable that a tape follows.
+    """
+    values = []
+    for variable in variables:
+        value = variable.value
+        if any(mark.recording and not isinstance(mark, Trace) for mark in value.marks):
+            name = "" if variable.name is None else f" {variable.name!r}"
+            raise ArgumentError(
+                f"{caller}: the body assigns to the variable{name}, which a tape follows",
+                where=here.site,
+                why="what is read after an assignment counts for the gradient of the variable, and a loop carries numbers only",
+                remedy="carry its content and assign it after the loop, or make it with trainable=False",
+            )
+        values.append(value)
+    return values
+
+
+def carry_on(variables: Sequence[Variable], values: Sequence[Value]) -> None:
+    """Assign what a loop or branch leaves in variables."""
+    for variable, value in zip(variables, values, strict=True):
+        variable.rebind(value)

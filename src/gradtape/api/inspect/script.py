@@ -1,0 +1,165 @@
+"""``python -m gradtape profile``: a script, run as Python would run it, with a profile at its end."""
+
+from __future__ import annotations
+
+import builtins
+import importlib.util
+import io
+import json
+import os
+import runpy
+import sys
+import threading
+import traceback
+import types
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ...errors import ArgumentError
+from .profiles import ORDERS, Order, Report
+
+__all__ = ["ORDERS", "run_profiled"]
+
+USAGE = 2
+"""The exit status of a command line that makes no sense."""
+
+
+def run_profiled(
+    target: str,
+    arguments: Sequence[str],
+    *,
+    as_module: bool = False,
+    order: Order = "total",
+    as_json: bool = False,
+    output: str | None = None,
+) -> int:
+    """Run a script, print the profile of what it did, and return its exit status.
+
+    Parameters
+    ----------
+    target : str
+        A file, or the name of a module.
+    arguments : sequence of str
+        What the script is to find in ``sys.argv``.
+    as_module : bool, default False
+        Whether `target` is a module, as for ``python -m``.
+    order : str, default "total"
+        By what the functions are sorted.
+    as_json : bool, default False
+        Print JSON in place of the table.
+    output : str, optional
+        A file that the profile is written to in place of the standard output.
+    """
+    try:
+        run = _module(target, arguments) if as_module else _script(target, arguments)
+        _check_output(output)
+    except ArgumentError as error:
+        print(error, file=sys.stderr)
+        return USAGE
+    profile = Report()
+    with profile:
+        status = _status_of(run)
+        _wait_for_threads()
+    text = json.dumps(profile.to_dict(), indent=2) if as_json else profile.text(order)
+    if output is None:
+        _print(text)
+    else:
+        Path(output).write_text(text + "\n", encoding="utf-8")
+    return status
+
+
+def _print(text: str) -> None:
+    """Print what a terminal can show of a text; nobody may be reading any more (``| head``)."""
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        print(text.encode(encoding, "replace").decode(encoding), flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _check_output(output: str | None) -> None:
+    """Find out before the script runs, perhaps for hours, that its profile could not be written."""
+    folder = None if output is None else Path(output).resolve().parent
+    if folder is not None and (not folder.is_dir() or Path(output or "").is_dir()):
+        raise ArgumentError(
+            f"the profile cannot be written to {output}", remedy="name a file in a folder that exists"
+        )
+
+
+def _script(target: str, arguments: Sequence[str]) -> Callable[[], None]:
+    path = Path(target)
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise ArgumentError(
+            f"there is no script to profile: {target} {what}",
+            remedy="python -m gradtape profile script.py [arguments]; for a module: python -m gradtape profile -m package.module",
+        )
+    with io.open_code(str(path.resolve())) as file:
+        source = file.read()
+    name = os.path.abspath(target)
+
+    def run() -> None:
+        module = types.ModuleType("__main__")
+        module.__dict__.update(__file__=name, __builtins__=builtins, __cached__=None)
+        # Not restored: what is left running at the end, and pickled objects, still need the script's names.
+        sys.modules["__main__"] = module
+        sys.argv[:] = [target, *arguments]
+        sys.path[0] = str(path.resolve().parent)
+        exec(compile(source, name, "exec", dont_inherit=True), module.__dict__)
+
+    return run
+
+
+def _module(target: str, arguments: Sequence[str]) -> Callable[[], None]:
+    try:
+        found = importlib.util.find_spec(target)
+    except (ImportError, ValueError):
+        found = None
+    if found is None:
+        raise ArgumentError(
+            f"there is no module to profile: {target} cannot be found",
+            remedy="name it as `python -m` would be given it",
+        )
+
+    def run() -> None:
+        sys.argv[:] = [target, *arguments]
+        sys.path[0] = os.getcwd()
+        runpy.run_module(target, run_name="__main__", alter_sys=True)
+
+    return run
+
+
+def _status_of(run: Callable[[], None]) -> int:
+    """Run a script to whatever end it comes to, and return what Python would exit with."""
+    try:
+        run()
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            return end.code or 0
+        print(end.code, file=sys.stderr)
+        return 1
+    except BaseException as error:
+        error.__traceback__ = _from_the_script_on(error.__traceback__)
+        sys.stdout.flush()
+        traceback.print_exception(error)
+        return 130 if isinstance(error, KeyboardInterrupt) else 1
+    return 0
+
+
+def _from_the_script_on(trace: types.TracebackType | None) -> types.TracebackType | None:
+    """Return a traceback without the frames that started the script."""
+    first = trace
+    while trace is not None and trace.tb_frame.f_code.co_filename in (
+        __file__,
+        runpy.__file__,
+        "<frozen runpy>",
+    ):
+        trace = trace.tb_next
+    return trace or first
+
+
+def _wait_for_threads() -> None:
+    """Wait for the threads that Python would wait for at the end of a script."""
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread() and not thread.daemon:
+            thread.join()

@@ -1,0 +1,152 @@
+"""Loops that make the same turns become one: what a gradient asks of a loop beside its results, say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..ir.builder import at
+from ..ir.graph import Graph, Node, Value, extract
+from ..kinds.control import Structured
+from ..transforms.branches import select
+from ..transforms.control import Repeat, Switch
+from ..transforms.draft import Carry, Draft, Given, Loop, stand_in, substituted
+from .loop_classes import Classes, United, source_key
+from .rewrite import with_outputs
+
+
+def merge_loops(graph: Graph) -> Graph:
+    """Return the graph in which loops with equal carries are one loop, and branches with equal indices one branch."""
+    refused: set[tuple[Node, Node]] = set()
+    while True:
+        merged = _merged_once(graph, refused)
+        if merged is None:
+            return graph
+        graph = merged
+
+
+def _merged_once(graph: Graph, refused: set[tuple[Node, Node]]) -> Graph | None:
+    groups: dict[Any, list[Node]] = {}
+    for node in graph.nodes:
+        if isinstance(node.op, Structured):
+            groups.setdefault(_turns_key(node), []).append(node)
+    for nodes in groups.values():
+        for place, second in enumerate(nodes):
+            for first in nodes[:place]:
+                if (first, second) in refused:
+                    continue
+                outs = _joined(first, second)
+                if outs is not None:
+                    return _replaced(graph, first, second, outs)
+                refused.add((first, second))
+    return None
+
+
+def _turns_key(node: Node) -> Any:
+    """Return what loops share that make the same turns, as far as that can be told from outside."""
+    params = node.params
+    if isinstance(node.op, Switch):
+        return node.op, node.inputs[0], len(params["branches"])
+    if isinstance(node.op, Repeat):
+        return node.op, node.inputs[0], params["reverse"]
+    return node.op, params.get("length"), params.get("reverse"), params.get("limit")
+
+
+def _joined(first: Node, second: Node) -> list[Value] | None:
+    """Return the outputs of both nodes from one; None where they cannot be one, or gain nothing."""
+    if isinstance(first.op, Switch):
+        return None if _depends(second, first) else _joined_branches(first, second)
+    op = first.op
+    assert isinstance(op, Loop)
+    a, b = op.opened(first), renamed(op.opened(second))
+    shared = {source_key(given.outside) for given in a.operands}
+    if not any(source_key(given.outside) in shared for given in b.operands) or _depends(second, first):
+        return None
+    both = _beside(a, b)
+    classes = Classes(both, [] if b.test is None else [b.test])
+    count = len(a.carries)
+    if a.test is not None and (b.test is None or classes.of(a.test) != classes.of(b.test)):
+        return None
+    common = set(classes.carries[:count]) & set(classes.carries[count:])
+    if not common and (a.carries or b.carries or not _share_work(a, b, classes)):
+        return None
+    united = United(both, classes)
+    with at(first.site):
+        outcome = united.draft.emit()
+    ends = [outcome.carries[place] for place in united.carries]
+    stacks = [outcome.left[place] for place in united.left]
+    turns = [] if outcome.turns is None else [outcome.turns]
+    lefts = len(a.left)
+    return [*ends[:count], *turns, *stacks[:lefts], *ends[count:], *turns, *stacks[lefts:]]
+
+
+def _share_work(a: Draft, b: Draft, classes: Classes) -> bool:
+    mine = {classes.of(out) for node in a.nodes() for out in node.outs}
+    return any(classes.of(out) in mine for node in b.nodes() for out in node.outs)
+
+
+def _depends(later: Node, earlier: Node) -> bool:
+    nodes, _ = extract(later.inputs)
+    return earlier in nodes
+
+
+def renamed(draft: Draft) -> Draft:
+    """Return the same loop with other values inside."""
+    becomes = {value: stand_in(value) for value in draft.insides}
+    new = Draft(draft.op, draft.params, becomes[draft.index], count=draft.count)
+    new.consts = [Given(given.outside, becomes[given.inside]) for given in draft.consts]
+    new.elements = [Given(given.outside, becomes[given.inside]) for given in draft.elements]
+    ends = substituted(draft.ends, becomes)
+    count = len(draft.carries)
+    new.carries = [
+        Carry(carry.start, becomes[carry.inside], after)
+        for carry, after in zip(draft.carries, ends, strict=False)
+    ]
+    new.left = ends[count : count + len(draft.left)]
+    new.test = None if draft.test is None else ends[-1]
+    return new
+
+
+def _beside(a: Draft, b: Draft) -> Draft:
+    """Return one loop that does what both do."""
+    index = {b.index: a.index}
+    both = Draft(a.op, a.params, a.index, test=a.test, count=a.count)
+    both.consts = [*a.consts, *b.consts]
+    both.elements = [*a.elements, *b.elements]
+    ends = substituted(b.ends, index)
+    count = len(b.carries)
+    both.carries = [
+        *a.carries,
+        *[carry._replace(after=after) for carry, after in zip(b.carries, ends, strict=False)],
+    ]
+    both.left = [*a.left, *ends[count : count + len(b.left)]]
+    b.test = None if b.test is None else ends[-1]
+    return both
+
+
+def _joined_branches(first: Node, second: Node) -> list[Value] | None:
+    """Return the outputs of two switches from one."""
+    inputs, outputs = [], []
+    operands = list(dict.fromkeys([*first.inputs[1:], *second.inputs[1:]]))
+    for one, other in zip(first.params["branches"], second.params["branches"], strict=True):
+        stands = {operand: stand_in(operand) for operand in operands}
+        ends: list[Value] = []
+        for body, node in ((one, first), (other, second)):
+            given = [stands[operand] for operand in node.inputs[1:]]
+            ends += substituted(body.outputs, dict(zip(body.inputs, given, strict=True)))
+        inputs.append(list(stands.values()))
+        outputs.append(ends)
+    with at(first.site):
+        return list(select(first.op, first.inputs[0], operands, inputs, outputs))
+
+
+def _replaced(graph: Graph, first: Node, second: Node, outs: Sequence[Value]) -> Graph:
+    """Return the graph in which the outputs of two nodes are others."""
+    becomes = dict(zip((*first.outs, *second.outs), outs, strict=True))
+    for node in graph.nodes:
+        if node in (first, second):
+            continue
+        inputs = tuple([becomes.get(value, value) for value in node.inputs])
+        if inputs != node.inputs:
+            becomes.update(zip(node.outs, node.copy(inputs).outs, strict=True))
+    return with_outputs(graph, becomes)

@@ -1,0 +1,113 @@
+"""Keeping less of a loop for its gradient: chunks that are run again on the way back."""
+
+from __future__ import annotations
+
+from math import isqrt
+from typing import Any, Final
+
+from ..ir.graph import OPERATORS, Value, literal
+from ..ir.types import INT64
+from ..kinds.registry import ROWS
+from .draft import Carry, Draft, Given, Outcome, stand_in, substituted
+
+ENTRIES: Final = 1
+"""The policy of a loop of which only the carries are kept, of each turn: the rest of the turn is run again."""
+
+
+def chunk_of(length: int, policy: Any) -> int | None:
+    """Return how many turns are run again together; None where a policy is not about chunks.
+
+    With about as many chunks as turns in a chunk, what is kept grows with the root of the length, and each turn is run twice: A. Griewank,
+    "Achieving logarithmic growth of temporal and spatial complexity in reverse automatic differentiation", 1992, section 3.
+    """
+    if policy == "sqrt":
+        return max(isqrt(max(length - 1, 0)) + 1, 2)
+    return policy if isinstance(policy, int) and policy > ENTRIES else None
+
+
+def in_chunks(draft: Draft, chunk: int) -> Outcome:
+    """Append the same loop as a loop over loops of `chunk` turns, and one for the turns that are left over."""
+    length, reverse = draft.params["length"], draft.params["reverse"]
+    count = length // chunk
+    whole = count * chunk
+    starts = [carry.start for carry in draft.carries]
+    if reverse:
+        ends, tail = _rest(draft, starts, whole)
+        ends, head = _chunks(draft, ends, count, chunk)
+    else:
+        ends, head = _chunks(draft, starts, count, chunk)
+        ends, tail = _rest(draft, ends, whole)
+    join = ROWS["join"]
+    left = [
+        first if whole == length else last if not whole else join(first, last, axis=0)  # type: ignore[operator]
+        for first, last in zip(head, tail, strict=True)
+    ]
+    return Outcome(ends, left, None)
+
+
+def _chunks(draft: Draft, starts: list[Value], count: int, chunk: int) -> tuple[list[Value], list[Value]]:
+    """Append the loop over chunks."""
+    index = stand_in(draft.index)
+    outer = Draft(draft.op, {**draft.params, "length": count, "policy": ENTRIES}, index)
+    consts = [Given(given.outside, stand_in(given.inside)) for given in draft.consts]
+    elements = []
+    for given in draft.elements:
+        shape = (count, chunk, *given.inside.shape)
+        stacked = OPERATORS["reshape"](_cut(given.outside, 0, count * chunk), shape)
+        elements.append(Given(stacked, _stacked(given.inside, chunk)))
+    carried = [stand_in(carry.inside) for carry in draft.carries]
+    inner = _shifted(draft, index * literal(chunk, INT64), chunk)
+    inner.consts = [
+        *[Given(given.inside, old.inside) for given, old in zip(consts, draft.consts, strict=True)],
+        *inner.consts,
+    ]
+    inner.carries = [carry._replace(start=start) for carry, start in zip(inner.carries, carried, strict=True)]
+    inner.elements = [
+        Given(given.inside, old.inside) for given, old in zip(elements, draft.elements, strict=True)
+    ]
+    outcome = inner.emit()
+    outer.consts, outer.elements = consts, elements
+    outer.carries = [
+        Carry(start, inside, after)
+        for start, inside, after in zip(starts, carried, outcome.carries, strict=True)
+    ]
+    outer.left = list(outcome.left)
+    ends = outer.emit()
+    flat = [OPERATORS["reshape"](left, (count * chunk, *left.shape[2:])) for left in ends.left]
+    return list(ends.carries), flat
+
+
+def _rest(draft: Draft, starts: list[Value], first: int) -> tuple[list[Value], list[Value]]:
+    """Append the loop over the turns behind the last whole chunk."""
+    length = draft.params["length"] - first
+    loop = _shifted(draft, literal(first, INT64), length)
+    loop.consts = [*draft.consts, *loop.consts]
+    loop.carries = [carry._replace(start=start) for carry, start in zip(loop.carries, starts, strict=True)]
+    loop.elements = [Given(_cut(given.outside, first, length), given.inside) for given in draft.elements]
+    outcome = loop.emit()
+    return list(outcome.carries), list(outcome.left)
+
+
+def _shifted(draft: Draft, by: Value, length: int) -> Draft:
+    """Return a loop of some turns whose numbers begin with `by`; without what it reads, but for `by`."""
+    index, base = stand_in(draft.index), stand_in(draft.index)
+    loop = Draft(draft.op, {**draft.params, "length": length, "policy": "all"}, index)
+    loop.consts = [Given(by, base)]
+    ends = substituted(draft.ends, {draft.index: index + base})
+    count = len(draft.carries)
+    loop.carries = [carry._replace(after=after) for carry, after in zip(draft.carries, ends, strict=False)]
+    loop.left = ends[count:]
+    return loop
+
+
+def _cut(array: Value, first: int, length: int) -> Value:
+    if length == array.shape[0]:
+        return array
+    rank = array.ndim - 1
+    starts, strides = (first, *(0,) * rank), (1,) * array.ndim
+    cut: Value = OPERATORS["slice"](array, starts, (length, *array.shape[1:]), strides)
+    return cut
+
+
+def _stacked(element: Value, length: int) -> Value:
+    return stand_in(OPERATORS["expand"](element, (length, *element.shape), tuple(range(1, element.ndim + 1))))

@@ -1,0 +1,261 @@
+"""Reverse mode through loops: a loop forward that leaves what is needed of each turn, and one backward over that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..ir.graph import OPERATORS, Literal, Node, Value, extract
+from ..ir.types import carries_derivatives
+from .checkpointing import ENTRIES, chunk_of, in_chunks
+from .draft import Carry, Draft, Given, Loop, nothing, stand_in, substituted
+from .hoist import hoisted
+from .late_sums import LateSums
+from .residuals import kept
+from .running_sums import continued
+from .treeverse import Treeverse
+from .vjp import depending_on, sweep_back
+
+Some = Sequence[Value | None]
+
+
+@dataclass(slots=True)
+class _Turn:
+    """One turn in reverse.
+
+    Attributes
+    ----------
+    carries, left : dict of Value to Value
+        What stands for the cotangent of a carry after the turn, by what stands for the carry before it; for that of something
+        left behind, by its place.
+    pulled : dict of Value to Value
+        The cotangents of what the turn starts from.
+    """
+
+    carries: dict[Value, Value]
+    left: dict[int, Value]
+    pulled: dict[Value, Value]
+
+
+def pull_loop(op: Loop, node: Node, cotangents: Some, wanted: Sequence[bool]) -> list[Value | None]:
+    """Return the cotangents of a loop's operands."""
+    draft = op.opened(node)
+    better = hoisted(draft)
+    if better is not None:
+        return _pulled_through(op.outs(better.emit()), node, cotangents, wanted)
+    chunk = chunk_of(draft.params.get("length", 0), draft.params.get("policy"))
+    if chunk is not None:
+        return _pulled_through(op.outs(in_chunks(draft, chunk)), node, cotangents, wanted)
+    carries, left, _ = op.parted(cotangents, len(draft.carries))
+    turn = _turn_back(draft, carries, left, wanted)
+    more: list[Carry] = []
+    if isinstance(draft.params.get("policy"), tuple):
+        back, more = _run_again(op, draft, turn)
+    else:
+        stacks, count = _kept_forward(op, node, draft, turn)
+        back = op.turned(draft, count)
+        back.consts = list(draft.consts)
+        back.elements = [*draft.elements, *stacks]
+    for place, seed in turn.left.items():
+        cotangent = left[place]
+        assert cotangent is not None
+        back.elements.append(Given(cotangent, seed))
+    return _emitted_back(draft, turn, back, more, carries, wanted)
+
+
+def _run_again(op: Loop, draft: Draft, turn: _Turn) -> tuple[Draft, list[Carry]]:
+    """Return the loop backward of which each turn knows what it begins with by running forward, and what it carries for that."""
+    back = op.turned(draft, None)
+    back.consts = list(draft.consts)
+    _, count = draft.params["policy"]
+    # Bounds of a few turns are as good as none.
+    runs = Treeverse(draft, back, min(max(count, 1), max(draft.params["length"], 1)), *op.helpers())
+    back.elements = list(draft.elements)
+    changed = substituted(list(turn.pulled.values()), runs.entries)
+    turn.pulled = dict(zip(turn.pulled, changed, strict=True))
+    return back, runs.carries
+
+
+def _emitted_back(
+    draft: Draft,
+    turn: _Turn,
+    back: Draft,
+    more: Sequence[Carry],
+    carries: Some,
+    wanted: Sequence[bool],
+) -> list[Value | None]:
+    """Append the loop backward, which reads all that it needs, and return what it comes to for each operand of the node.
+
+    It carries `more` as well.
+    """
+    starts: list[Value] = []
+    for carry, cotangent in zip(draft.carries, carries, strict=True):
+        seed = turn.carries.get(carry.inside)
+        if seed is not None:
+            start = OPERATORS["zeros_like"](carry.start) if cotangent is None else cotangent
+            after = turn.pulled.get(carry.inside)
+            back.carries.append(Carry(start, seed, OPERATORS["zeros_like"](seed) if after is None else after))
+            starts.append(carry.inside)
+    singles = [element.inside for element in draft.elements if element.inside in turn.pulled]
+    back.left = [turn.pulled[inside] for inside in singles]
+    count = len(back.left)
+    late = _sum_consts(draft, turn, back, starts)
+    if not back.carries and not back.left:
+        return [None] * len(wanted)
+    back.carries += more
+    outcome = back.emit()
+    found = dict(
+        zip((*starts, *singles), (*outcome.carries[: len(starts)], *outcome.left[:count]), strict=True)
+    )
+    if late is not None:
+        for const, total in late.totals(outcome.left).items():
+            found[const] = OPERATORS["add"](found[const], total) if const in found else total
+    insides = draft.insides[1:]
+    lead: list[Value | None] = [None] * (len(wanted) - len(insides))
+    flags = wanted[len(lead) :]
+    return [
+        *lead,
+        *[found.get(inside) if flag else None for inside, flag in zip(insides, flags, strict=True)],
+    ]
+
+
+def _sum_consts(draft: Draft, turn: _Turn, back: Draft, starts: list[Value]) -> LateSums | None:
+    """Let the turns backward sum up the cotangents of what is the same in each, or leave them behind to be summed up."""
+    # With a policy memory counts, and a result must not depend on which it is.
+    late = LateSums(back) if "length" in back.params and back.params["policy"] is None else None
+    parts: dict[Given, Value] = {}
+    for const in draft.consts:
+        part = turn.pulled.get(const.inside)
+        if part is not None and late is not None:
+            part = late.take(const, part)
+        if part is not None:
+            parts[const] = part
+    sums = [stand_in(const.inside) for const in parts]
+    totals = [OPERATORS["add"](so_far, part) for so_far, part in zip(sums, parts.values(), strict=True)]
+    afters = [carry.after for carry in back.carries]
+    changed = [value for value in continued([*totals, *afters, *back.left]) if value is not None]
+    count = len(totals)
+    back.carries = [
+        carry._replace(after=after) for carry, after in zip(back.carries, changed[count:], strict=False)
+    ]
+    back.left = changed[count + len(afters) :]
+    for const, so_far, total in zip(parts, sums, changed, strict=False):
+        back.carries.append(Carry(OPERATORS["zeros_like"](const.outside), so_far, total))
+        starts.append(const.inside)
+    return late
+
+
+def _pulled_through(
+    outs: Sequence[Value], node: Node, cotangents: Some, wanted: Sequence[bool]
+) -> list[Value | None]:
+    """Return the cotangents of a node's operands by way of other nodes that compute the same from these."""
+    sources = dict.fromkeys(value for value, flag in zip(node.inputs, wanted, strict=True) if flag)
+    pairs = [
+        (out, cotangent) for out, cotangent in zip(outs, cotangents, strict=True) if cotangent is not None
+    ]
+    results = sweep_back(
+        [out for out, _ in pairs],
+        list(sources),
+        [cotangent for _, cotangent in pairs],
+        set(node.inputs).__contains__,
+        set(sources),
+    ).results
+    found = dict(zip(sources, continued(results), strict=True))
+    # An operand that is passed twice has its cotangent once.
+    return [found.pop(value, None) if flag else None for value, flag in zip(node.inputs, wanted, strict=True)]
+
+
+def _turn_back(draft: Draft, carries: Some, left: Some, wanted: Sequence[bool]) -> _Turn:
+    """Pull back through a turn, as often as it takes to know which carries have cotangents."""
+    sources = _reached(draft, wanted)
+    active = depending_on(draft.nodes(), sources)
+    seeds = {
+        carry.inside: stand_in(carry.inside)
+        for carry, cotangent in zip(draft.carries, carries, strict=True)
+        if cotangent is not None and carry.inside in sources
+    }
+    seeded = {
+        place: stand_in(value)
+        for place, (value, cotangent) in enumerate(zip(draft.left, left, strict=True))
+        if cotangent is not None and value in active
+    }
+    while True:
+        targets = [carry for carry in draft.carries if carry.inside in seeds]
+        results = sweep_back(
+            [*[carry.after for carry in targets], *[draft.left[place] for place in seeded]],
+            list(sources),
+            [*[seeds[carry.inside] for carry in targets], *seeded.values()],
+            nothing,
+        ).results
+        pulled = {
+            source: _typed(result, source)
+            for source, result in zip(sources, results, strict=True)
+            if result is not None
+        }
+        woken = [
+            carry.inside for carry in draft.carries if carry.inside in pulled and carry.inside not in seeds
+        ]
+        if not woken:
+            return _Turn(seeds, seeded, pulled)
+        seeds.update({inside: stand_in(inside) for inside in woken})
+
+
+def _reached(draft: Draft, wanted: Sequence[bool]) -> dict[Value, None]:
+    """Return what derivatives follow of what a turn starts from: a carry as well where an earlier turn makes it so."""
+    flags = [flag for group in draft.split(wanted) for flag in group]
+    found: dict[Value, None] = {
+        inside: None
+        for inside, flag in zip(draft.insides[1:], flags, strict=True)
+        if flag and carries_derivatives(inside.dtype)
+    }
+    nodes = draft.nodes()
+    while True:
+        active = depending_on(nodes, found)
+        woken = [
+            carry.inside
+            for carry in draft.carries
+            if carry.after in active and carry.inside not in found and carries_derivatives(carry.inside.dtype)
+        ]
+        if not woken:
+            return found
+        found.update(dict.fromkeys(woken))
+
+
+def _kept_forward(op: Loop, node: Node, draft: Draft, turn: _Turn) -> tuple[list[Given], Value | None]:
+    """Return what is kept of the turns, stacked, and their number where the loop tells it."""
+    reads, early = _read_back(draft, turn)
+    entries = {carry.inside for carry in draft.carries}
+    if draft.params.get("policy") == ENTRIES:
+        needed = set(reads).union(*[each.inputs for each in early])
+        stored = [carry.inside for carry in draft.carries if carry.inside in needed]
+    else:
+        stored = kept(entries, reads, early, set(draft.nodes()), draft.left)
+    _, left, count = op.parted(node.outs, len(draft.carries))
+    stacks = {value: stack for value, stack in zip(draft.left, left, strict=True) if value in stored}
+    more = [value for value in stored if value not in stacks]
+    if more:
+        outcome = draft.with_left(more).emit()
+        count = outcome.turns
+        stacks.update(zip(more, outcome.left, strict=True))
+    return [Given(stacks[value], value) for value in stored], count
+
+
+def _read_back(draft: Draft, turn: _Turn) -> tuple[dict[Value, None], list[Node]]:
+    """Return what the way back reads of the way forward, and the nodes that no cotangent reaches."""
+    moving = {*turn.carries.values(), *turn.left.values()}
+    results = list(turn.pulled.values())
+    nodes, _ = extract(results, [*draft.insides, *moving])
+    early: list[Node] = []
+    late: list[Value] = []
+    for node in nodes:
+        if any(value in moving for value in node.inputs):
+            moving.update(node.outs)
+            late.extend(node.inputs)
+        else:
+            early.append(node)
+    known = (value for value in (*late, *results) if value not in moving)
+    return {v: None for v in known if not isinstance(v, Literal) and v.data is None}, early
+
+
+def _typed(part: Value, like: Value) -> Value:
+    return part if part.dtype == like.dtype else OPERATORS["convert"](part, like.dtype)

@@ -1,0 +1,61 @@
+"""What a loop computes anew in each turn although it is the same each time, taken out of it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..ir.graph import Literal, Node, Value
+from ..kinds.accumulate import Accumulate
+from ..kinds.control import Barrier, Structured
+from ..kinds.index_map import IndexMap
+from .draft import Draft, Given, emitted
+
+FREE: Final = ("expand", "permute")
+"""Rows that only say how another value is read: outside they would fill memory."""
+
+
+def hoisted(draft: Draft) -> Draft | None:
+    """Return the loop that is given what is the same in each turn; None where nothing is.
+
+    A small sum of cotangents is left of a large one: the derivative of a slice of a const is put into place once, after the loop.
+    """
+    same: set[Value] = {given.inside for given in draft.consts}
+    wanted: dict[Value, None] = {}
+    for node in draft.nodes():
+        if _may_move(node, draft) and all(
+            value in same or isinstance(value, Literal) for value in node.inputs
+        ):
+            same.update(node.outs)
+        else:
+            wanted.update(dict.fromkeys(node.inputs))
+    wanted.update(dict.fromkeys(draft.ends))
+    given = {const.inside for const in draft.consts}
+    moved: dict[Value, None] = {}
+    pending = [value for value in wanted if value in same]
+    while pending:
+        value = pending.pop(0)
+        if value in given or value.node is None or isinstance(value, Literal):
+            continue
+        if value.node.op.name in FREE or all(isinstance(each, Literal) for each in value.node.inputs):
+            pending.extend(value.node.inputs)
+        else:
+            moved[value] = None
+    if not moved:
+        return None
+    outside = emitted(list(moved), {const.inside: const.outside for const in draft.consts})
+    changed = draft.with_left(draft.left)
+    changed.consts = [*draft.consts, *map(Given, outside, moved)]
+    return changed
+
+
+def _may_move(node: Node, draft: Draft) -> bool:
+    """Return whether a node may be computed even if the loop makes no turn."""
+    op = node.op
+    if isinstance(op, Barrier):
+        return False
+    if isinstance(op, Structured):
+        return all(out.dtype.kind != "O" for out in node.outs)
+    looks_up = isinstance(op, IndexMap | Accumulate) and len(node.inputs) > (
+        1 if isinstance(op, IndexMap) else 2
+    )
+    return not looks_up or draft.params.get("length", 0) > 0

@@ -1,0 +1,1 @@
+"""Rolling up loops that Python unrolled while a recording was made."""

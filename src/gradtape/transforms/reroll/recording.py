@@ -1,0 +1,185 @@
+"""A list of nodes as arrays of integers: what each node is, and where its inputs come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+
+from ...ir.graph import Node, Value
+from ...ops.indexing import update_row
+from ...ops.shape import slice_row
+from .periods import Tokens, enough
+
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
+
+MOVING = frozenset({slice_row, update_row})
+"""Ops whose starts may differ from turn to turn."""
+
+
+MOST_CUTS: Final = 6
+"""How often a stretch is cut where its turns are wired differently."""
+
+
+class Recording:
+    """Nodes in the order in which they were recorded.
+
+    Attributes
+    ----------
+    nodes : list of Node
+        Those of which an end is made.
+    tokens : ndarray
+        Equal numbers for nodes of the same op, parameters (starts aside) and types.
+    first : ndarray
+        Where the inputs of each node begin among all inputs; one more for the end.
+    operands : list of Value
+        All inputs of all nodes.
+    source, output : ndarray
+        For each of them, which node computes it (-1 for what comes from outside), and which of its outputs it is.
+    last_use : ndarray
+        The last node that takes something of each; the number of nodes where an end does.
+    """
+
+    __slots__ = ("first", "last_use", "nodes", "operands", "output", "place", "source", "tokens", "used")
+
+    def __init__(self, nodes: Sequence[Node], ends: Iterable[Value], pinned: frozenset[Node]) -> None:
+        self.nodes = nodes
+        self.place = place = {node: k for k, node in enumerate(nodes)}
+        operands: list[Value] = []
+        counts: list[int] = [0]
+        codes: dict[Any, int] = {}
+        tokens: list[int] = []
+        several: set[int] = set()
+        for k, node in enumerate(nodes):
+            inputs = node.inputs
+            operands += inputs
+            counts.append(len(inputs))
+            types = node.types
+            params = node.params
+            key: Any = (node.op, types, len(inputs), _skeleton(node) if params else None)
+            if node in pinned or not followed_as_recorded(node):
+                key = node
+            if len(types) > 1:
+                several.add(k)
+            tokens.append(codes.setdefault(key, len(codes)))
+        self.operands = operands
+        self.tokens: Tokens = np.array(tokens, np.int64)
+        self.first: Numbers = np.cumsum(counts)
+        find = place.get
+        self.source: Numbers = np.array([find(value.node, -1) for value in operands], np.int64)  # type: ignore[call-overload]
+        self.output: Numbers = np.array([value.index for value in operands], np.int64)
+        self.last_use: Numbers = np.full(len(nodes), -1, np.int64)
+        takers = np.repeat(np.arange(len(nodes)), np.diff(self.first))
+        inner = self.source >= 0
+        self.last_use[self.source[inner]] = takers[inner]  # the takers come in order: the last stays
+        self.used: set[tuple[int, int]] = set()
+        if several:
+            pairs = zip(self.source.tolist(), self.output.tolist(), strict=True)
+            self.used = {pair for pair in pairs if pair[0] in several}
+        for value in ends:
+            found = find(value.node, -1)  # type: ignore[call-overload]
+            if found >= 0:
+                self.last_use[found] = len(nodes)
+                self.used.add((found, value.index))
+
+    def runs(self, period: int, low: int, high: int) -> list[tuple[int, int]]:
+        """Return ``(start, trips)`` of the loops in a stretch whose tokens repeat, by how values flow."""
+        start = self._best_start(period, low, high)
+        return self._regular(period, start, (high - start) // period)
+
+    def _best_start(self, period: int, low: int, high: int) -> int:
+        """Return where to cut the stretch into turns so that few values pass from turn to turn."""
+        middle = low + ((high - low) // period // 2) * period
+        begin, end = int(self.first[middle]), int(self.first[middle + period])
+        step = int(self.first[middle + period] - self.first[middle])
+        takers = np.repeat(
+            np.arange(middle, middle + period), np.diff(self.first[middle : middle + period + 1])
+        )
+        source = self.source[begin:end]
+        moves = (source >= low) & (self.source[begin + step : end + step] == source + period)
+        reach: dict[int, int] = {}
+        for origin, taker in zip(source[moves].tolist(), takers[moves].tolist(), strict=True):
+            slot = (origin - low) % period
+            reach[slot] = max(reach.get(slot, 0), taker - origin)
+        crossing = np.zeros(period, np.int64)
+        for slot, length in reach.items():
+            whole, rest = divmod(length, period)
+            crossing += whole
+            end = slot + rest + 1
+            crossing[slot + 1 : min(end, period)] += 1
+            crossing[: max(end - period, 0)] += 1
+        lost = (high - low) // period - (high - low - np.arange(period)) // period
+        return low + int(np.argmin(crossing + 2 * lost))
+
+    def _regular(self, period: int, start: int, trips: int, depth: int = 0) -> list[tuple[int, int]]:
+        """Return the parts of ``[start, start + trips * period)`` in which each turn is wired as the one before."""
+        if not enough(period, trips) or depth > MOST_CUTS:
+            return []
+        first = self.first
+        step = int(first[start + period] - first[start])
+        begin, end = int(first[start]), int(first[start]) + (trips - 1) * step
+        before, after = self.source[begin:end], self.source[begin + step : end + step]
+        same_output = self.output[begin:end] == self.output[begin + step : end + step]
+        outside = before < start
+        shifted = ~outside & (after == before + period) & same_output
+        enters = outside & (after >= start) & (after < start + period)
+        stays = outside & (after < start)
+        # What a turn made and all later ones read comes from outside of these.
+        fixed = ~outside & (after == before) & same_output
+        broken = np.flatnonzero(~(shifted | enters | stays | fixed)) // max(step, 1)
+        made = (before[fixed] - start) // period
+        cuts = np.unique(np.concatenate([broken, made]))
+        if not cuts.size:
+            return [(start, trips)]
+        edges = [-1, *cuts.tolist(), trips - 1]
+        found: list[tuple[int, int]] = []
+        for one, other in pairwise(edges):
+            found += self._regular(period, start + (one + 1) * period, other - one, depth + 1)
+        return found
+
+    def first_difference(self, period: int, low: int, high: int) -> Node:
+        """Return the first node of a stretch that is not wired as the one a turn before."""
+        begin, end = int(self.first[low]), int(self.first[high - period])
+        shift = int(self.first[low + period] - self.first[low])
+        before, after = self.source[begin:end], self.source[begin + shift : end + shift]
+        odd = np.flatnonzero((before >= low) & (after != before + period) & (after != before))
+        place = begin + shift + int(odd[0]) if odd.size else begin
+        return self.nodes[int(np.searchsorted(self.first, place, "right")) - 1]
+
+
+def followed_as_recorded(node: Node) -> bool:
+    """Return whether everybody who follows an input follows the outputs: not so where a tape had stopped."""
+    marks = node.marks
+    for value in node.inputs:
+        own = value.marks
+        if own and own is not marks and any(mark not in marks and not mark.over for mark in own):
+            return False
+    return True
+
+
+def _skeleton(node: Node) -> Any:
+    """Return the parameters that must be the same in each turn."""
+    params = node.params
+    if node.op in MOVING:
+        return params.get("shape"), params["strides"]
+    key = tuple(params.items())
+    try:
+        hash(key)
+    except TypeError:  # an array, or the rule of one call
+        return tuple([(name, id(value)) for name, value in params.items()])
+    return key
+
+
+def living(nodes: Sequence[Node], ends: Iterable[Value]) -> list[Node]:
+    """Return the nodes that ends are made of, in the same order."""
+    needed: set[Node | None] = {value.node for value in ends}
+    kept = []
+    for node in reversed(nodes):
+        if node in needed:
+            kept.append(node)
+            for value in node.inputs:
+                needed.add(value.node)
+    kept.reverse()
+    return kept
