@@ -1,9 +1,13 @@
 """Training steps in a Python loop: a tape against compiled functions and against other eager tools.
 
     python benchmarks/steps.py
+    python benchmarks/steps.py --operations
 
 `mlp`: a 784-256-10 tanh network, softmax cross-entropy, batch 128, gradient step on all weights. `small`: 20 operations on arrays of 10
 elements, and their gradient. One process for each tool, one thread, medians; prints a Markdown table.
+
+With `--operations`: what one operation on a tape takes until the next line of Python runs, beside the same operation of PyTorch, which
+computes it, and a call of an empty Python function. All in one process, in turns, minima.
 """
 
 from __future__ import annotations
@@ -173,15 +177,90 @@ def measure(tool: str, name: str, seconds: float) -> dict[str, float]:
     return {"us": statistics.median(times) * 1e6}
 
 
+OPERATIONS = {
+    "x * y": "x * y",
+    "x + 1.5": "x + 1.5",
+    "x > y": "x > y",
+    "x + m": "x + m",
+    "np.sin(x)": "torch.sin(x)",
+    "np.maximum(x, y)": "torch.maximum(x, y)",
+    "np.sum(x)": "torch.sum(x)",
+    "x.sum()": "x.sum()",
+    "np.mean(m, axis=1)": "torch.mean(m, dim=1)",
+    "np.where(c, x, y)": "torch.where(c, x, y)",
+    "x[3]": "x[3]",
+    "x[1:]": "x[1:]",
+    "x.reshape(2, 5)": "x.reshape(2, 5)",
+    "m.T": "m.T",
+    "m @ x": "m @ x",
+    "np.concatenate((x, y))": "torch.cat((x, y))",
+}
+"""Operations on vectors x and y, a condition c and a matrix m, in NumPy's words and in PyTorch's."""
+
+
+def many(expression: str, **names: Any) -> Callable[[int], Any]:
+    """Return a function that evaluates an expression a number of times and keeps what comes out, as a tape does."""
+    text = (
+        f"def run(n, {', '.join(names)}):\n    kept = []\n    for _ in range(n): kept.append({expression})\n"
+    )
+    scope: dict[str, Any] = {}
+    exec(text, scope)
+    return lambda n: scope["run"](n, **names)
+
+
+def best_of(functions: dict[str, Callable[[int], Any]], rounds: int = 60, n: int = 100) -> dict[str, float]:
+    """Return the least microseconds that each takes for one evaluation; they take turns."""
+    best = dict.fromkeys(functions, float("inf"))
+    for _ in range(rounds):
+        for name, function in functions.items():
+            start = time.perf_counter()
+            function(n)
+            best[name] = min(best[name], (time.perf_counter() - start) / n * 1e6)
+    return best
+
+
+def operations(rounds: int) -> str:
+    """Return the table of single operations."""
+    import gradtape as gt
+
+    arrays = {"x": SMALL[0], "y": SMALL[1], "m": rng.normal(size=(4, 10)), "c": SMALL[0] > 0}
+    others = None
+    if importlib.util.find_spec("torch") is not None:
+        import torch
+
+        torch.set_num_threads(1)
+        others = {name: torch.tensor(array) for name, array in arrays.items()}
+        for name in "xym":
+            others[name].requires_grad_()
+    lines = []
+    for ours, theirs in OPERATIONS.items():
+        with gt.GradientTape() as tape:
+            watched = {name: gt.constant(array) for name, array in arrays.items()}
+            tape.watch([watched[name] for name in "xym"])
+            functions = {"call": many("f()", f=lambda: None), "tape": many(ours, np=np, **watched)}
+            if others is not None:
+                functions["torch"] = many(theirs, torch=torch, **others)
+            found = best_of(functions, rounds)
+        cells = [found.get(name) for name in ("tape", "torch", "call")]
+        lines.append([f"`{ours}`", *["" if cell is None else f"{cell:.2f}" for cell in cells]])
+    return table(("operation", "recorded us", "by PyTorch us", "empty call us"), 1, lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seconds", type=float, default=2.0, help="for each tool and work (2)")
+    parser.add_argument("--operations", action="store_true", help="single operations instead of steps")
+    parser.add_argument("--rounds", type=int, default=60, help="turns for each operation (60)")
     parser.add_argument("--one", nargs=2, metavar=("TOOL", "WORK"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         print(json.dumps(measure(*options.one, options.seconds)))
+        return
+    if options.operations:
+        print(operations(options.rounds))
+        print(machine(("numpy", "gradtape", "torch")))
         return
     lines = []
     for tool, (_, package) in TOOLS.items():

@@ -206,3 +206,12 @@ def test_gradients_by_hand_are_those_of_adbench(
         for block, gradient in zip(blocks, gradients, strict=True):
             wanted = expected[f"{work}_{size}/{block}"]
             np.testing.assert_allclose(gradient, wanted, rtol=0, atol=1e-13 * np.max(np.abs(wanted)))
+
+
+def test_single_operations_are_listed() -> None:
+    environment = dict(os.environ, PYTHONPATH=str(Path(gradtape.__file__).parents[1]))
+    command = [sys.executable, str(BENCHMARKS / "steps.py"), "--operations", "--rounds", "1"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "| `x * y` |" in done.stdout
+    assert "| `np.concatenate((x, y))` |" in done.stdout

@@ -12,6 +12,8 @@ from ..ir.graph import Literal, Value
 from ..kinds.operands import as_value, check_dtype
 from ..ops import cast
 from ..trace.array import Array
+from ..trace.contexts import scopes
+from ..trace.guards import trace_of
 from ..trace.handle import Handle, plain
 from ..trace.sites import user_site
 from ..trace.variable import Variable
@@ -76,7 +78,11 @@ def constant(a: Any, dtype: Any = None) -> Array:
         raise ArgumentError("constant got None", remedy="pass an array or a number")
     if isinstance(a, Handle):
         here.site = user_site()
-        return Array(cast.stop_gradient(a.value))
+        value = a.value
+        value = value if dtype is None else cast.convert(value, check_dtype(np.dtype(dtype), "dtype"))
+        if value.data is not None and not scopes() and not (value.aval.weak or trace_of(value)):
+            return Array(Value(value.aval, data=value.data))
+        return Array(cast.stop_gradient(value))
     return Array(_leaf(as_value(np.array(a, dtype), "a")))
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -14,11 +15,11 @@ from ..ir.graph import Literal, Value, literal
 from ..ir.types import Shape
 from ..kinds.operands import as_value, broadcast_to
 from ..ops.cast import convert
-from ..trace.array import Array
+from ..trace.array import Array, wrapped
 from ..trace.handle import Handle, apart
 from ..trace.slices import IndexedSlices
 from ..transforms.rows import Rows, total
-from ..trees import TreeSpec, flatten_with_none, place_of_leaf
+from ..trees import flatten_with_none, place_of_leaf, unflatten
 from .convention import flipped
 
 
@@ -84,8 +85,8 @@ def unconnected_choice(given: Any, caller: str) -> UnconnectedGradients:
         ) from None
 
 
-def array_leaves(tree: Any, role: str, caller: str) -> tuple[list[Any], TreeSpec]:
-    """Return the leaves of a nest of arrays, and its structure.
+def array_leaves(tree: Any, role: str, caller: str) -> tuple[list[Any], Callable[[list[Any]], Any]]:
+    """Return the leaves of a nest of arrays, and what makes such a nest of other leaves.
 
     Raises
     ------
@@ -94,6 +95,8 @@ def array_leaves(tree: Any, role: str, caller: str) -> tuple[list[Any], TreeSpec
     ArgumentError
         For ndarrays and numbers, which do not know where they came from.
     """
+    if isinstance(tree, Handle):
+        return [tree], _only
     leaves, spec = flatten_with_none(tree)
     for position, leaf in enumerate(leaves):
         if isinstance(leaf, Handle):
@@ -117,7 +120,11 @@ def array_leaves(tree: Any, role: str, caller: str) -> tuple[list[Any], TreeSpec
             where=here.site,
             remedy="pass Arrays or Variables, or nests of them",
         )
-    return leaves, spec
+    return leaves, partial(unflatten, spec)
+
+
+def _only(leaves: list[Any]) -> Any:
+    return leaves[0]
 
 
 def seeds_for(
@@ -167,8 +174,17 @@ def seed_for(given: Any, target: Value, caller: str, argument: str) -> Value:
 
 def gathered(sources: Sequence[Source], parts: Sequence[Value | Rows | None]) -> list[Value | Rows | None]:
     """Return one gradient per source from one cotangent per value that stands for a source: they add up."""
-    rest = iter(parts)
-    return [_gathered(source, [next(rest) for _ in source.values]) for source in sources]
+    found: list[Value | Rows | None] = []
+    place = 0
+    for source in sources:
+        count = len(source.values)
+        part = parts[place] if count == 1 else None
+        if isinstance(part, Value) and source.dtype.kind != "c":
+            found.append(part)
+        else:
+            found.append(_gathered(source, parts[place : place + count]))
+        place += count
+    return found
 
 
 def _gathered(source: Source, parts: Sequence[Value | Rows | None]) -> Value | Rows | None:
@@ -209,7 +225,7 @@ def shown(gradients: Sequence[Value | Rows | None], sources: Sequence[Source]) -
         if isinstance(part, Rows)
         else None
         if part is None
-        else Array(unliteral(part))
+        else wrapped(unliteral(part) if isinstance(part, Literal) else part)
         for part, source in zip(gradients, sources, strict=True)
     ]
 

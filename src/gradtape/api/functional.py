@@ -18,6 +18,7 @@ from ..kinds.operands import broadcast_to
 from ..trace.array import Array
 from ..trace.handle import Handle
 from ..trace.signature import EVERYTHING_TRACED
+from ..trace.rolling import moment_now, with_loops
 from ..trace.sites import user_site
 from ..transforms.basis import columns, rows
 from ..trees import flatten, unflatten
@@ -266,6 +267,7 @@ def _jacobian(
         mark = Mark()
         leaves, spec = flatten(chosen)
         starts = [start(leaf, mark, f"{caller}: an argument in argnums={argnums}") for leaf in leaves]
+        moment = moment_now()
         followed = unflatten(spec, [Array(value) for value in starts])
         arguments = list(args)
         for position, argument in zip(positions, followed, strict=True):
@@ -275,6 +277,7 @@ def _jacobian(
         results, result_spec = flatten(result)
         targets = [_target(leaf, caller) for leaf in results]
         mark.recording = False
+        targets, aux = with_loops(moment, targets, aux, starts)
         blocks = _blocks(targets, starts, mark, mode, caller)
         mark.over = True
         nested = []

@@ -24,12 +24,12 @@ from ..runtime.program import program_for
 from ..trace.force import force
 from ..trace.guards import Mapped
 from ..trace.handle import Handle
+from ..trace.replay import Derivatives, Derive, Stop, derivatives
 from ..trace.sites import user_site
 from ..transforms.basis import LinearMap, chosen_unit_vectors, pullback, unit_rows, unit_vectors
 from ..transforms.one_hot import OneHot
 from ..transforms.rowwise import UNKNOWN, row_axis
 from ..transforms.vjp import vjp
-from ..trees import unflatten
 from .ends import Source, UnconnectedGradients, array_leaves, completed, gathered, shown, unconnected_choice
 from .mixing import check_rows
 from .progress import progress
@@ -41,9 +41,9 @@ class Jacobians(ABC):
     @abstractmethod
     def _differentiated(
         self, caller: str, target: Handle, sources: Sequence[Handle]
-    ) -> AbstractContextManager[tuple[Mark, Value, list[Source]]]:
-        """Return a context that uses up the record of a one-shot tape unless it fails, with the tape's mark and what target and
-        sources stand for in the record."""
+    ) -> AbstractContextManager[tuple[Mark, Value, list[Source], bool]]:
+        """Return a context that uses up the record of a one-shot tape unless it fails, with the tape's mark, what target and
+        sources stand for in the record, and whether it is used up."""
 
     def jacobian(
         self,
@@ -101,25 +101,24 @@ class Jacobians(ABC):
         here.site = user_site()
         request = _Request("jacobian", unconnected_gradients, parallel_iterations, experimental_use_pfor)
         y = _one_target(target, "jacobian")
-        leaves, spec = array_leaves(sources, "source", "jacobian")
-        with self._differentiated("jacobian", y, leaves) as (mark, value, starts):
-            basis = _Basis(
-                value.size,
-                value,
-                lambda rows: chosen_unit_vectors(value, rows),
-                lambda: unit_vectors(value),
-                _unit,
-            )
+        leaves, nest = array_leaves(sources, "source", "jacobian")
+        with self._differentiated("jacobian", y, leaves) as (mark, value, starts, last):
+            begins = [begin for source in starts for begin in source.values]
+
+            def derive(targets: Sequence[Value], sources: Sequence[Value], _: Any, stop: Stop) -> Derivatives:
+                (y,) = targets
+                return [*_applied(_pulled(y, sources, stop, "jacobian"), _all_units(y), request)]
+
             try:
-                parts = _applied(_pulled(mark, value, starts, "jacobian"), basis, request)
+                parts = _found(derive, "jacobian", request, value, begins, mark, last)
             except ConcretizationError:
                 if not request.sequential:
                     raise
-                parts = _row_by_row(mark, value, starts, basis)
+                parts = _row_by_row(mark, value, starts, _all_units(value))
             blocks = [Source((*value.shape, *begin.shape), begin.dtype, begin.values) for begin in starts]
             parts = _shaped(parts, blocks)
             found = completed(gathered(blocks, parts), blocks, request.choice, sources)
-        return unflatten(spec, shown(found, blocks))
+        return nest(shown(found, blocks))
 
     def batch_jacobian(
         self,
@@ -173,24 +172,22 @@ class Jacobians(ABC):
         y = _one_target(target, caller)
         x = _one_source(source, caller)
         _check_batches(y, x, caller)
-        with self._differentiated(caller, y, [x]) as (mark, value, (begin,)):
-            linear = _pulled(mark, value, [begin], caller)
-            for start, out in zip(begin.values, linear.outs, strict=True):
-                if out is not None and row_axis(value, start, lambda v: mark not in v.marks) == UNKNOWN:
-                    check_rows(LinearMap(linear.seed, (out,), linear.mark), caller)
-            inner = prod(value.shape[1:])
-            whole = constant(np.arange(inner, dtype=INTP))
-            basis = _Basis(
-                inner,
-                value,
-                lambda rows: unit_rows(value, rows),
-                lambda: unit_rows(value, whole),
-                _unit_in_each_row,
-            )
-            parts = [
-                None if part is None else OPERATORS["permute"](part, (1, 0, *range(2, part.ndim)))
-                for part in _applied(linear, basis, request)
-            ]
+        with self._differentiated(caller, y, [x]) as (mark, value, (begin,), last):
+
+            def derive(targets: Sequence[Value], sources: Sequence[Value], _: Any, stop: Stop) -> Derivatives:
+                (y,) = targets
+                linear = _pulled(y, sources, stop, caller)
+                for start, out in zip(sources, linear.outs, strict=True):
+                    if out is not None and row_axis(y, start, stop) == UNKNOWN:
+                        if y is not value:  # a copy of the record
+                            raise ConcretizationError("whether rows mix depends on numbers")
+                        check_rows(LinearMap(linear.seed, (out,), linear.mark), caller)
+                return [
+                    None if part is None else OPERATORS["permute"](part, (1, 0, *range(2, part.ndim)))
+                    for part in _applied(linear, _units_of_rows(y), request)
+                ]
+
+            parts = _found(derive, caller, request, value, begin.values, mark, last)
             blocks = [Source((*value.shape, *begin.shape[1:]), begin.dtype, begin.values)]
             found = completed(gathered(blocks, _shaped(parts, blocks)), blocks, request.choice, source)
         return shown(found, blocks)[0]
@@ -285,6 +282,24 @@ class _Basis:
     single: Callable[[NDArray, int], None]
 
 
+def _all_units(value: Value) -> _Basis:
+    return _Basis(
+        value.size, value, lambda rows: chosen_unit_vectors(value, rows), lambda: unit_vectors(value), _unit
+    )
+
+
+def _units_of_rows(value: Value) -> _Basis:
+    inner = prod(value.shape[1:])
+    whole = constant(np.arange(inner, dtype=INTP))
+    return _Basis(
+        inner,
+        value,
+        lambda rows: unit_rows(value, rows),
+        lambda: unit_rows(value, whole),
+        _unit_in_each_row,
+    )
+
+
 def _unit(zeros: NDArray, position: int) -> None:
     zeros.reshape(-1)[position] = 1
 
@@ -298,13 +313,21 @@ def one_of_many(caller: str, remedy: str = "") -> Mapped:
     return Mapped(f"a derivative that {caller} computes for all rows or columns at once", remedy)
 
 
-def _pulled(mark: Mark, y: Value, sources: Sequence[Source], caller: str) -> LinearMap:
-    """Return the pullback to every value that stands for a source; only what the tape has followed, and only floats, have a path."""
-    starts = [start for source in sources for start in source.values]
+def _found(
+    derive: Derive, caller: str, request: _Request, y: Value, starts: Sequence[Value], mark: Mark, last: bool
+) -> list[Any]:
+    """Return the rows for every value that stands for a source; only what the tape has followed, and only floats, have a path."""
     if mark not in y.marks or not is_inexact(y.dtype):
-        return LinearMap(Value(y.aval), (None,) * len(starts), Mark())
+        return [None] * len(starts)
+    count = prod(y.shape[1:]) if caller == "batch_jacobian" else y.size
+    if len(_chunks(request, count)) > 1:
+        return derive([y], starts, None, lambda value: mark not in value.marks)
+    return derivatives(derive, caller, [y], starts, None, mark, last=last)
+
+
+def _pulled(y: Value, starts: Sequence[Value], stop: Stop, caller: str) -> LinearMap:
     follower = one_of_many(caller, "; experimental_use_pfor=False computes row after row")
-    return pullback(y, starts, lambda value: mark not in value.marks, follower)
+    return pullback(y, starts, stop, follower)
 
 
 def _row_by_row(mark: Mark, y: Value, sources: Sequence[Source], basis: _Basis) -> list[Value | None]:
@@ -336,13 +359,18 @@ def _applied(linear: LinearMap, basis: _Basis, request: _Request) -> list[Value 
     """Return the pullback of the basis: along a leading axis, or None where there is no path."""
     if all(out is None for out in linear.outs):
         return list(linear.outs)
-    size = 1 if request.sequential else request.parallel_iterations or max(basis.count, 1)
-    chunks = [range(start, min(start + size, basis.count)) for start in range(0, basis.count, size)]
+    chunks = _chunks(request, basis.count)
     if len(chunks) <= 1 or not basis.target.size:
         return linear.at(basis.whole())
     if any(each.recording for out in linear.outs if out is not None for each in out.marks):
         return _recorded(linear, basis, chunks)
     return _one_by_one(linear, basis) if request.sequential else _by_chunks(linear, basis, chunks)
+
+
+def _chunks(request: _Request, count: int) -> list[range]:
+    """Return the rows that are computed at once."""
+    size = 1 if request.sequential else request.parallel_iterations or max(count, 1)
+    return [range(start, min(start + size, count)) for start in range(0, count, size)]
 
 
 def _recorded(linear: LinearMap, basis: _Basis, chunks: Sequence[range]) -> list[Value | None]:

@@ -23,7 +23,7 @@ from ..trace.contexts import Watcher, bodies_around, contexts
 from ..trace.guards import InBody
 from ..trace.lists import NAMES
 from ..trace.log import note_watch
-from ..trace.replay import gradients
+from ..trace.replay import derivatives, gradients
 from ..trace.sites import user_site
 from ..trace.variable import Variable
 from ..transforms.rows import Rows
@@ -364,8 +364,8 @@ class GradientTape(Jacobians):
         record = self._live("gradient")
         here.site = user_site()
         choice = unconnected_choice(unconnected_gradients, "gradient")
-        target_leaves = [target] if type(target) is Array else array_leaves(target, "target", "gradient")[0]
-        source_leaves, spec = array_leaves(sources, "source", "gradient")
+        target_leaves, _ = array_leaves(target, "target", "gradient")
+        source_leaves, nest = array_leaves(sources, "source", "gradient")
         targets = [_target_value(leaf, record) for leaf in target_leaves]
         self._refuse_across("gradient", targets)
         starts = [_source(leaf, record) for leaf in source_leaves]
@@ -373,17 +373,17 @@ class GradientTape(Jacobians):
         with _Asked(self, record):
             parts = _pulled(record.mark, targets, seeds, starts, last=not self._persistent)
             found = completed(parts, starts, choice, sources)
-        return unflatten(spec, shown(found, starts))
+        return nest(shown(found, starts))
 
     @contextmanager
     def _differentiated(
         self, caller: str, target: Any, sources: Sequence[Any]
-    ) -> Iterator[tuple[Mark, Value, list[Source]]]:
+    ) -> Iterator[tuple[Mark, Value, list[Source], bool]]:
         record = self._live(caller)
         self._refuse_across(caller, [target.value])
         ends = _target_value(target, record), [_source(leaf, record) for leaf in sources]
         with _Asked(self, record):
-            yield record.mark, *ends
+            yield record.mark, *ends, not self._persistent
 
     def _live(self, caller: str) -> _Record:
         """Return the record that a call of `caller` is about."""
@@ -468,11 +468,17 @@ def _target_value(leaf: Any, record: _Record) -> Value:
 
 
 def _source(leaf: Any, record: _Record) -> Source:
-    values = record.readings(leaf) if isinstance(leaf, Variable) else (leaf.value,)
-    followed = is_inexact(leaf.dtype)
-    return Source(
-        leaf.shape, leaf.dtype, tuple(value for value in values if followed and record.mark in value.marks)
-    )
+    mark = record.mark
+    if isinstance(leaf, Variable):
+        values = record.readings(leaf)
+        followed = is_inexact(leaf.dtype)
+        return Source(
+            leaf.shape, leaf.dtype, tuple([value for value in values if followed and mark in value.marks])
+        )
+    value: Value = leaf.value
+    type_ = value.aval
+    followed = mark in value.marks and is_inexact(type_.dtype)
+    return Source(type_.shape, type_.dtype, (value,) if followed else ())
 
 
 def _pulled(
@@ -484,5 +490,5 @@ def _pulled(
         targets = list(compress(targets, chosen))
         seeds = None if seeds is None else list(compress(seeds, chosen))
     starts = [value for source in sources for value in source.values]
-    parts = gradients(targets, starts, seeds, mark, last=last)
+    parts = derivatives(gradients, "gradient", targets, starts, seeds, mark, last=last)
     return gathered(sources, parts)

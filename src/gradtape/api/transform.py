@@ -26,7 +26,7 @@ from ..trace.array import Array
 from ..trace.contexts import Scope, inside
 from ..trace.force import force
 from ..trace.handle import Handle
-from ..trace.rolling import moment_now, rolled_since
+from ..trace.rolling import moment_now, rolled_since, with_loops
 from ..trace.signature import EVERYTHING_TRACED
 from ..trace.sites import user_site
 from ..transforms.jvp import jvp as push_forward
@@ -154,7 +154,7 @@ def _value_and_grad(
         value, aux = split_aux(result, caller) if has_aux else (result, None)
         mark.recording = False
         target = _scalar(value, caller, "c" if holomorphic else "f")
-        target, aux = _with_loops(moment, target, aux, starts)
+        (target,), aux = with_loops(moment, [target], aux, starts)
         if holomorphic:
             check_holomorphic(target, starts, mark, caller)
         cotangents = pull_back([target], starts, [_one(target)], lambda v: mark not in v.marks)
@@ -174,17 +174,6 @@ def _value_and_grad(
         return ((value, aux) if has_aux else value), nested[0] if isinstance(argnums, int) else tuple(nested)
 
     return both
-
-
-def _with_loops(moment: int, target: Value, aux: Any, starts: Sequence[Value]) -> tuple[Value, Any]:
-    """Return what a function computed, by loops where its recording repeats itself."""
-    leaves, spec = flatten(aux)
-    recorded = [leaf.value for leaf in leaves if type(leaf) is Array]
-    target, *values = rolled_since(moment, [target, *recorded], starts)
-    if all(new is old for new, old in zip(values, recorded, strict=True)):
-        return target, aux
-    rest = iter(values)
-    return target, unflatten(spec, [Array(next(rest)) if type(leaf) is Array else leaf for leaf in leaves])
 
 
 def check_callable(function: Any, caller: str) -> None:

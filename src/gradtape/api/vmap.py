@@ -18,6 +18,7 @@ from ..trace.force import force
 from ..trace.guards import Mapped
 from ..trace.handle import Handle
 from ..trace.signature import EVERYTHING_TRACED
+from ..trace.rolling import moment_now, rolled_since
 from ..trace.sites import user_site
 from ..transforms.batch import batch
 from ..trees import flatten, flatten_with_none, place_of_leaf, spread_prefix, unflatten
@@ -145,10 +146,14 @@ class _Mapping:
         singles = {k: Value(aval(w.shape[1:], w.dtype), marks=(mark,)) for k, w in wholes.items()}
         given = [Array(singles[k]) if k in singles else leaf for k, leaf in enumerate(leaves)]
         arguments, keywords = unflatten(spec, given)
+        moment = moment_now()
         try:
             results = inner(self._function)(*arguments, **keywords)
             outs, out_spec = flatten_with_none(results)
             values = [None if leaf is None else _result(leaf, self._caller) for leaf in outs]
+            known = [value for value in values if value is not None]
+            rolled = iter(rolled_since(moment, known, list(singles.values())))
+            values = [None if value is None else next(rolled) for value in values]
         finally:
             mark.finish()
         substituted = {single: wholes[k] for k, single in singles.items()}

@@ -43,9 +43,7 @@ def emit_all(op: Op, inputs: Sequence[Value], **params: Any) -> tuple[Value, ...
     if len(types) == 1:
         return (single(op, operands, params, here.site, types, types[0]),)
     node = Node(op, operands, params, here.site)
-    marks = merge_marks(operands)
-    node.outs = outs = tuple([Value(type_, node, index, None, marks) for index, type_ in enumerate(types)])
-    return outs
+    return tuple(node.make_outs(types, merge_marks(operands)))
 
 
 def emit(op: Op, inputs: Sequence[Value], **params: Any) -> Value:

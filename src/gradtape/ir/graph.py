@@ -10,84 +10,16 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from .marks import Mark as Mark
+from .marks import merge_marks as merge_marks
 from .types import PYTHON_DTYPES, Aval, Shape, aval
 
 if TYPE_CHECKING:
     from .op import Op
-
-
-ANY: Final = -1
-"""Stands for all threads."""
-
-
-class Mark:
-    """Somebody who follows values: a tape or the trace of a jitted function.
-
-    The outputs of a node carry those marks of its inputs that are recording while the node is made.
-
-    Parameters
-    ----------
-    thread : int, optional
-        The thread whose nodes are recorded; by default all.
-
-    Attributes
-    ----------
-    over : bool
-        Whether nobody will ask again how the marked values came to be.
-    log : object
-        What is remembered for explanations.
-    recorded_by : int or None
-        The thread whose nodes are followed now, `ANY` for all, None for none.
-    """
-
-    __slots__ = ("__weakref__", "_active", "_thread", "log", "over", "recorded_by")
-
-    def __init__(self, thread: int | None = None) -> None:
-        self.over = False
-        self.log: Any = None
-        self._thread = thread
-        self.recording = True
-
-    @property
-    def recording(self) -> bool:
-        """Whether nodes made on this thread now are followed."""
-        return self.recorded_by is ANY or self.recorded_by == get_ident()
-
-    @recording.setter
-    def recording(self, active: bool) -> None:
-        self._active = active
-        self.recorded_by = None if not active else ANY if self._thread is None else self._thread
-
-    @property
-    def thread(self) -> int | None:
-        """The thread whose nodes are recorded; None for all."""
-        return self._thread
-
-    @thread.setter
-    def thread(self, thread: int | None) -> None:
-        self._thread = thread
-        self.recording = self._active
-
-
-def merge_marks(values: Iterable[Value]) -> tuple[Mark, ...]:
-    """Return the marks that a node with these inputs hands on: those that are recording."""
-    merged: tuple[Mark, ...] = ()
-    seen = merged
-    for value in values:
-        marks = value.marks
-        if marks is seen:  # along a record most values share one tuple
-            continue
-        seen = marks
-        for mark in marks:
-            thread = mark.recorded_by
-            if thread is not None and (thread == get_ident() or thread is ANY) and mark not in merged:
-                merged = (*merged, mark) if merged or len(marks) > 1 else marks
-    return merged
 
 
 RELEASED = -1
@@ -102,7 +34,8 @@ class Value:
     aval : Aval
         Shape, dtype and weakness.
     node : Node or None
-        What computes it; None for inputs and constants.
+        What computes it; None for inputs and constants. What an op with one output makes has its node put together when
+        it is asked for: recording makes half as many objects then.
     index : int
         Which of the node's outputs it is.
     data : numpy.ndarray or None
@@ -115,7 +48,28 @@ class Value:
         The name that the user gave.
     """
 
-    __slots__ = ("__weakref__", "aval", "data", "index", "marks", "name", "node", "owner")
+    __slots__ = (
+        "__weakref__",
+        "_inputs",
+        "_node",
+        "_op",
+        "_params",
+        "_serial",
+        "_site",
+        "_types",
+        "aval",
+        "data",
+        "index",
+        "marks",
+        "name",
+        "owner",
+    )
+
+    _inputs: tuple[Value, ...]
+    _params: dict[str, Any]
+    _serial: int
+    _site: Any
+    _types: tuple[Aval, ...]
 
     def __init__(
         self,
@@ -126,12 +80,39 @@ class Value:
         marks: tuple[Mark, ...] = (),
     ) -> None:
         self.aval = aval
-        self.node = node
+        self._node = node
+        self._op: Op | None = None
         self.index = index
         self.data = data
         self.marks = marks
         self.owner: weakref.ref[Any] | None = None
         self.name: str | None = None
+
+    @property
+    def node(self) -> Node | None:
+        node = self._node
+        if node is None and self._op is not None:
+            node = self._node = Node(self._op, self._inputs, self._params, self._site, self._serial)
+            node.adopt(self, self._types)
+        return node
+
+    @node.setter
+    def node(self, node: Node | None) -> None:
+        self._node = node
+        self._op = None
+        self._inputs = ()
+
+    def maker(self) -> tuple[Op, tuple[Value, ...], dict[str, Any]] | None:
+        """Return the op, the inputs and the parameters of the node, if there is one, without putting it together."""
+        if self._op is not None:
+            return self._op, self._inputs, self._params
+        node = self._node
+        return None if node is None else (node.op, node.inputs, node.params)
+
+    @property
+    def is_made(self) -> bool:
+        """Whether there is a node."""
+        return self._node is not None or self._op is not None
 
     @property
     def shape(self) -> Shape:
@@ -260,8 +241,15 @@ class Node:
 
     __slots__ = ("__weakref__", "_marks", "_outs", "_types", "inputs", "op", "params", "serial", "site")
 
-    def __init__(self, op: Op, inputs: tuple[Value, ...], params: dict[str, Any], site: Any = None) -> None:
-        self.serial = next_serial()
+    def __init__(
+        self,
+        op: Op,
+        inputs: tuple[Value, ...],
+        params: dict[str, Any],
+        site: Any = None,
+        serial: int | None = None,
+    ) -> None:
+        self.serial = next_serial() if serial is None else serial
         self.op = op
         self.inputs = inputs
         self.params = params
@@ -272,7 +260,7 @@ class Node:
     def outs(self) -> tuple[Value, ...]:
         """The outputs; one that nobody holds is made anew."""
         references = self._outs
-        if type(references) is not list:
+        if isinstance(references, weakref.ref):
             only = references()
             return (self._remade(0) if only is None else only,)
         found = tuple([reference() for reference in references])
@@ -285,6 +273,31 @@ class Node:
         self._outs = [weakref.ref(out) for out in outs]
         self._types = tuple([out.aval for out in outs])
         self._marks = outs[0].marks if outs else ()
+
+    def adopt(self, out: Value, types: tuple[Aval, ...]) -> None:
+        """Take a value as the only output."""
+        self._outs = weakref.ref(out)
+        self._types = types
+        self._marks = out.marks
+
+    def living(self) -> list[Value]:
+        """Return those of the outputs that somebody holds."""
+        references = [self._outs] if isinstance(self._outs, weakref.ref) else self._outs
+        return [out for reference in references if (out := reference()) is not None]
+
+    def make_outs(self, types: tuple[Aval, ...], marks: tuple[Mark, ...]) -> list[Value]:
+        """Return new outputs of these types."""
+        outs = [Value(type_, self, index, None, marks) for index, type_ in enumerate(types)]
+        self._outs = [weakref.ref(out) for out in outs]
+        self._types = types
+        self._marks = marks
+        return outs
+
+    def take_as_out(self, value: Value, index: int) -> None:
+        """Let this node compute a value that another one was to compute."""
+        value.node, value.index = self, index
+        assert isinstance(self._outs, list)
+        self._outs[index] = weakref.ref(value)
 
     def set_types(self, types: tuple[Aval, ...]) -> None:
         """Say what the outputs are; they are made when somebody asks for them."""
@@ -314,10 +327,10 @@ class Node:
 
     def _remade(self, index: int) -> Value:
         out = Value(self._types[index], self, index, None, self._marks)
-        if type(self._outs) is list:
-            self._outs[index] = weakref.ref(out)
-        else:
+        if isinstance(self._outs, weakref.ref):
             self._outs = weakref.ref(out)
+        else:
+            self._outs[index] = weakref.ref(out)
         return out
 
     @property
@@ -334,7 +347,6 @@ NO_PARAMS: Final[dict[str, Any]] = {}
 """The parameters of a node that has none."""
 
 _make = object.__new__
-_reference = weakref.ref
 
 
 def single(
@@ -344,22 +356,20 @@ def single(
 
     This is what recording consists of: it does what the constructors do, in half of their time.
     """
-    node = _make(Node)
-    node.serial = next_serial()
-    node.op = op
-    node.inputs = inputs
-    node.params = params
-    node.site = site
-    node._types = types
     out = _make(Value)
+    out._node = None
+    out._op = op
+    out._inputs = inputs
+    out._params = params
+    out._serial = next_serial()
+    out._site = site
+    out._types = types
     out.aval = type_
-    out.node = node
     out.index = 0
     out.data = None
-    out.owner = None
+    out.marks = merge_marks(inputs)
     out.name = None
-    out.marks = node._marks = merge_marks(inputs)
-    node._outs = _reference(out)
+    out.owner = None
     return out
 
 
@@ -450,11 +460,13 @@ def extract(
             if item in seen:
                 continue
             seen.add(item)
-            node = item.node
-            if node is None or (item.data is not None if stop is None else stop(item)):
+            if not item.is_made or (item.data is not None if stop is None else stop(item)):
                 if not isinstance(item, Literal):
                     leaves.append(item)
-            elif node not in done:
+                continue
+            node = item.node
+            assert node is not None
+            if node not in done:
                 stack.append(node)
                 operands = node.inputs if follow is None else follow(node)
                 stack.extend([operand for operand in reversed(operands) if operand not in seen])

@@ -20,7 +20,7 @@ class Step(NamedTuple):
     op : Op
         What it applies.
     pick : callable or None
-        Takes the list of all values so far to the tuple of the node's inputs; None if these are all values so far.
+        Takes the list of all values so far to the tuple of the node's inputs; None if these are the recipe's own.
     params : dict
         Its parameters.
     types : tuple of Aval
@@ -55,7 +55,8 @@ class Recipe:
         self._literals = tuple(literals)
         self._steps = tuple(steps)
         self._places = tuple(places)
-        self._only = steps[0] if len(steps) == 1 and steps[0].pick is None else None
+        alone = len(steps) == 1 and steps[0].pick is None and not literals
+        self._only = steps[0] if alone else None
 
     def __call__(self, *inputs: Value) -> Value:
         """Return the only result, computed from these inputs."""
@@ -73,7 +74,7 @@ class Recipe:
         values = [*inputs, *self._literals]
         site = here.site
         for op, pick, params, types, avals in self._steps:
-            operands = tuple(values) if pick is None else pick(values)
+            operands = tuple(inputs) if pick is None else pick(values)
             if len(avals) == 1:
                 values.append(single(op, operands, params, site, types, avals[0]))
             else:
@@ -105,7 +106,7 @@ def recipe_of(inputs: Sequence[Value], results: Sequence[Value]) -> Recipe | Non
         dict.fromkeys(
             value
             for value in (*[value for node in nodes for value in node.inputs], *results)
-            if isinstance(value, Literal)
+            if isinstance(value, Literal) and value not in inputs
         )
     )
     numbers = {value: place for place, value in enumerate((*inputs, *literals))}
@@ -113,9 +114,8 @@ def recipe_of(inputs: Sequence[Value], results: Sequence[Value]) -> Recipe | Non
     for node in nodes:
         outs = node.outs
         places = [numbers[value] for value in node.inputs]
-        pick = (
-            None if not steps and places == list(range(len(numbers))) and len(outs) == 1 else _picker(places)
-        )
+        direct = not steps and not literals and places == list(range(len(inputs))) and len(outs) == 1
+        pick = None if direct else _picker(places)
         types = node.op.infer([value.aval for value in node.inputs], node.params)
         steps.append(Step(node.op, pick, node.params, types, tuple([out.aval for out in outs])))
         for out in outs:

@@ -35,6 +35,9 @@ class Aval:
         self.weak: Final = weak
         self.ndim: Final = len(shape)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return aval, (self.shape, self.dtype, self.weak)
+
     @property
     def size(self) -> int:
         size = 1

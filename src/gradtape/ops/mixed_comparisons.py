@@ -23,6 +23,8 @@ def _comparing(row: Elementwise, mirrored: Elementwise) -> Callable[[Any, Any], 
     """Return the row for operands of any types; `mirrored` says the same with its operands exchanged."""
 
     def compare(x: Any, y: Any) -> Value:
+        if type(x) is Value and (type(y) is float or (type(y) is Value and x.aval is y.aval)):
+            return row.of_two(x, y)
         if type(x) is int or type(y) is int:
             if type(y) is int and (side := _beyond(x, y)):
                 return _everywhere(row.function(0, side), x)

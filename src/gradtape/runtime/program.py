@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -21,6 +20,7 @@ from ..lower.interrupts import INTERRUPTED, raise_interruption
 from ..lower.symbols import addresses_of
 from ..transforms.call import without_data
 from .cache import CachedObject, MemoryCache, cached_object
+from .collector import uncollected
 from .engine import compile_object
 from .entry import NativeFunction, add_entry, bind, load
 from .interpret import missed_guards
@@ -126,11 +126,12 @@ class Program:
         Shared with other programs of the same fingerprint.
     """
 
-    __slots__ = ("_constants", "graph", "kernel")
+    __slots__ = ("_constants", "_results", "graph", "kernel")
 
     def __init__(self, graph: Graph, kernel: Kernel) -> None:
         self.graph = graph
         self.kernel = kernel
+        self._results = [(value.shape, value.dtype) for value in graph.outputs]
         self._constants: list[Any] = [np.ascontiguousarray(value.data) for value in graph.constants()]
 
     def run(self, arrays: Sequence[NDArray]) -> list[NDArray]:
@@ -159,7 +160,7 @@ class Program:
         kernel = self.kernel
         if loaded is None:
             return self._interpret(arrays)
-        outputs = empty_results([(value.shape, value.dtype) for value in self.graph.outputs])
+        outputs = empty_results(self._results)
         scratch = take(kernel.workspace)
         # What the interpreter computed may be a view.
         inputs = [array if array.flags.c_contiguous else np.ascontiguousarray(array) for array in arrays]
@@ -298,18 +299,6 @@ def _compile(graph: Graph, form: CallForm | None) -> CachedObject:
         "notes": list(lowered.explain),
     }
     return CachedObject(compile_object(text, lowered.kernel_name), metadata=facts)
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Keep Python from looking for cycles: in a young process a look takes 5 ms, and compiling would cause several."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def _loaded(graph: Graph, form: CallForm | None, found: CachedObject) -> Kernel:

@@ -13,6 +13,7 @@ import functools
 import os
 import sys
 from collections.abc import Sequence
+from math import prod
 from typing import Any, Final
 
 import numpy as np
@@ -358,7 +359,8 @@ def empty_results(specs: Sequence[tuple[tuple[int, ...], np.dtype[Any]]]) -> lis
     >>> large.flags.owndata, large.shape
     (True, (65536,))
     """
-    if not any(dtype.itemsize * int(np.prod(shape)) >= LARGE for shape, dtype in specs) or not _available():
+    small = [prod(shape, start=dtype.itemsize) < LARGE for shape, dtype in specs]
+    if all(small) or not _available():
         return [np.empty(shape, dtype) for shape, dtype in specs]
     pool = _pool()
     former = pool.set_handler(pool.handler)

@@ -18,19 +18,21 @@ from ..ir.graph import Graph, Literal, Value, extract
 from ..ir.op import NDArray
 from ..kinds.operands import as_value
 from ..runtime.program import ACTIVE, GuardMiss, Program, program_for
-from ..transforms.reroll.roll import Rolled
+from ..transforms.call import repeated
 from ..trees import TreeSpec, flatten
 from .array import Array
+from .collector import resting
 from .contexts import Scope, inside
 from .force import force
 from .guards import Guard, Trace
-from .handle import Handle, is_recording
+from .handle import Handle, apart, is_recording
 from .instruments import RECORDING
 from .rolling import rolled_trace
 from .signature import EVERYTHING_TRACED, Call, NativeCall, StaticArguments, is_dynamic, native_call
 from .sites import user_site
 from .state import State, any_alive, made_in, state_of
 from .variable import Variable
+from .ways_out import looked_at_again, open_form
 
 _tracing = threading.RLock()
 """Held while any function is traced: functions call each other in any order, and one lock cannot deadlock."""
@@ -64,8 +66,10 @@ class Specialisation:
     __slots__ = (
         "_program",
         "captured",
+        "declined",
         "graph",
         "guards",
+        "looks_again",
         "loops",
         "native",
         "outputs",
@@ -83,7 +87,7 @@ class Specialisation:
         captured: list[tuple[weakref.ref[Handle], Value]],
         state: State,
         native: NativeCall | None,
-        loops: Rolled | None,
+        trace: Trace,
     ) -> None:
         self.graph = graph
         self.guards = guards
@@ -92,7 +96,9 @@ class Specialisation:
         self.captured = captured
         self.state = state
         self.native = native
-        self.loops = loops
+        self.loops = trace.loops
+        self.declined = trace.declined
+        self.looks_again = looked_at_again(trace.sites)
         self.ways: dict[tuple[int, int], Specialisation] = {}
         self._program: Program | None = None
 
@@ -122,6 +128,26 @@ class Specialisation:
             return array if array.ndim else array[()]
         return output()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there are loops that turn as often as they must in each call."""
+        return any(loop.trips is None for loop in self.loops)
+
+    @property
+    def can_be_recorded(self) -> bool:
+        """Whether its nodes say all that the function does: it looked at no numbers, assigned to no variable and returns arrays."""
+        return (
+            not self.guards
+            and not self.state.assigned
+            and all(isinstance(output, int) for output in self.outputs)
+        )
+
+    def recorded(self, arrays: list[NDArray]) -> Any:
+        """Append the nodes to the recordings that follow its variables, as the function itself would."""
+        given = [Value(value.aval, data=np.array(array)) for value, array in zip(self.graph.inputs, arrays)]  # noqa: B905 - the variables come behind
+        values = repeated(self.graph, [*given, *self.state.readings()])
+        return self.spec.unflatten([Array(apart(values[output])) for output in self.outputs])
+
     def valid(self) -> bool:
         """Return whether the captured arrays are still what was traced, nobody watches them, and the variables live."""
         for handle, value in self.captured:
@@ -148,10 +174,11 @@ class Branches:
     its guards hold, so that it does not matter whether others have the same guards: a loop checks all that its turns saw by one.
     """
 
-    __slots__ = ("_root", "count", "warned")
+    __slots__ = ("_open", "_root", "count", "warned")
 
     def __init__(self) -> None:
         self._root: Specialisation | None = None
+        self._open: dict[Any, tuple[int, ...]] = {}
         self.count = 0
         self.warned = False
 
@@ -162,6 +189,22 @@ class Branches:
             self._root = specialisation
         else:
             missed.specialisation.ways[missed.guard, missed.actual] = specialisation
+
+    def begins_anew(self, specialisation: Specialisation) -> bool:
+        """Take a specialisation whose loops turn as often as they must in place of all others, if it is known to hold.
+
+        It is where another call, in which the loops turned another number of times, was traced to the very same program: then nothing
+        behind the loops depends on these numbers.
+        """
+        one = specialisation
+        key = open_form(one.graph, one.guards, one.spec, one.outputs, one.state)
+        turns = tuple(loop.turns for loop in one.loops)
+        before = self._open.setdefault(key, turns)
+        if before == turns:
+            return False
+        self._root = specialisation
+        self.count = 1
+        return True
 
     def run(self, arrays: list[NDArray]) -> tuple[bool, Any, Miss | None]:
         """Return (found, result, where the search ended)."""
@@ -178,6 +221,10 @@ class Branches:
     def followed(self) -> bool:
         """Return whether a tape or trace around would follow a variable of this function."""
         return any(specialisation.state.followed() for specialisation in self.all())
+
+    def only(self) -> Specialisation | None:
+        """Return the specialisation, if there is just one."""
+        return self._root if self.count == 1 else None
 
     def all(self) -> list[Specialisation]:
         """Return every specialisation once."""
@@ -233,7 +280,10 @@ class CallSite:
                     del self.branches[next(iter(self.branches))]
             arrays = call.dynamic()
         if branches.followed():
-            return self.run_recorded(call, keep_arrays=True)
+            only = branches.only()
+            if only is None or not only.can_be_recorded:
+                return self.run_recorded(call, keep_arrays=True)
+            return only.recorded(arrays)
         found, result, missed = branches.run(arrays)
         if found:
             return result
@@ -244,11 +294,14 @@ class CallSite:
             if branches.count >= config.trace_limit:
                 self._warn(branches, missed)
                 return self.run_recorded(call)
-            specialisation = self.trace(call)
+            specialisation = self._open(call, branches, missed) or self.trace(call)
             if specialisation is None:
                 return self.run_recorded(call, keep_arrays=True)
-            branches.add(specialisation, missed)
+            if not specialisation.is_open:
+                branches.add(specialisation, missed)
         if specialisation.state.followed():
+            if specialisation.can_be_recorded:
+                return specialisation.recorded(arrays)
             return self.run_recorded(call, keep_arrays=True)
         result = specialisation.run(arrays)
         if self.on_new is not None:
@@ -261,15 +314,24 @@ class CallSite:
             if not all(specialisation.state.alive() for specialisation in branches.all()):
                 del self.branches[key]
 
-    def trace(self, call: Call) -> Specialisation | None:
+    def _open(self, call: Call, branches: Branches, missed: Miss | None) -> Specialisation | None:
+        """Trace a call with loops that turn as often as they must, if the search ended where such a loop may be."""
+        if missed is None or not missed.specialisation.looks_again or not config.reroll:
+            return None
+        specialisation = self.trace(call, until=True)
+        if specialisation is None or not specialisation.is_open or not branches.begins_anew(specialisation):
+            return None
+        return specialisation
+
+    def trace(self, call: Call, *, until: bool = False) -> Specialisation | None:
         """Trace one call; None where what it captures is being watched, so that the call belongs to a tape.
 
         A function may make its variables in its first call and keep them: then that trace knows them only as new, and another
         one is made.
         """
-        specialisation, made = self._trace(call)
+        specialisation, made = self._trace(call, until)
         if any_alive(made):
-            specialisation, made = self._trace(call)
+            specialisation, made = self._trace(call, until)
             if any_alive(made):
                 raise ArgumentError(
                     f"{self.name} makes variables in each call and keeps them",
@@ -279,13 +341,13 @@ class CallSite:
                 )
         return specialisation
 
-    def _trace(self, call: Call) -> tuple[Specialisation | None, list[weakref.ref[Any]]]:
+    def _trace(self, call: Call, until: bool) -> tuple[Specialisation | None, list[weakref.ref[Any]]]:
         """Trace one call; return also the variables that it made."""
         self.traces += 1
-        trace = Trace(f"the jitted function {self.name!r}")
+        trace = Trace(f"the jitted function {self.name!r}", until=until)
         leaves, trace.inputs = call.placeholders(trace)
         profiler = ACTIVE.profiler
-        with inside(trace, Scope()), nullcontext() if profiler is None else profiler.tracing(self):
+        with inside(trace, Scope()), resting(), nullcontext() if profiler is None else profiler.tracing(self):
             try:
                 return self._specialise(call, trace, leaves), made_in(trace)
             finally:
@@ -318,7 +380,7 @@ class CallSite:
         ]
         guards = [(guard.value, guard.expected) for guard in trace.guards]
         graph = Graph(trace.inputs, nodes, computed, self.name, guards)
-        graph, seen, loops = rolled_trace(graph, trace.guards)
+        graph, seen = rolled_trace(graph, trace)
         plain = (
             not owners
             and len(trace.inputs) == len(call.dynamic())
@@ -326,7 +388,7 @@ class CallSite:
             and not any(isinstance(leaf, Variable) for leaf in call.leaves)
         )
         native = native_call(call, traced, spec, outputs) if plain else None
-        return Specialisation(graph, seen, spec, outputs, owners, state, native, loops)
+        return Specialisation(graph, seen, spec, outputs, owners, state, native, trace)
 
     def _result(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:

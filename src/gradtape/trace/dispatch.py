@@ -168,7 +168,7 @@ def call_function(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) ->
     """
     known = KNOWN.get(function) or _knowledge(function)
     rule = known.rule
-    if len(args) <= known.most and not (kwargs and "out" in kwargs):
+    if len(args) <= known.most and "out" not in kwargs:
         return run(rule, args, kwargs)
     out = kwargs.pop("out", None) if kwargs else None
     place = out_place(function)

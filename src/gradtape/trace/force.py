@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any, Final
@@ -18,13 +18,13 @@ from ..ir.op import NDArray
 from ..ir.types import FLOAT64, aval
 from ..kinds.control import Structured
 from ..kinds.registry import ROWS
-from ..runtime.program import ACTIVE, repeated_program
+from ..runtime.program import ACTIVE, Program, program_for, repeated_program
 from ..transforms.call import Call
 from .contexts import scopes
 from .guards import Abstract, abstract_of
 from .instruments import CHECKS
 from .sites import user_site
-from .waiting import followers
+from .waiting import followers, others, waiting
 
 SMALL_WORK = 200_000
 """Element operations below which a structure seen for the first time is interpreted: compiling costs some 20 ms, in which NumPy does
@@ -68,7 +68,7 @@ def compute(values: Sequence[Value]) -> list[NDArray]:
 
 def _computed(values: Sequence[Value]) -> list[NDArray]:
     pending = [value for value in values if value.data is None]
-    if pending:
+    if pending and not _called(pending):
         nodes, leaves = extract(pending)
         for leaf in leaves:
             if leaf.data is None:
@@ -89,9 +89,44 @@ def _computed(values: Sequence[Value]) -> list[NDArray]:
             for value, array in zip(kept, program.run(arrays), strict=True):  # type: ignore[arg-type]
                 value.data = array
         _release(kept)
-    else:
+    elif not pending:
         _release(values)
     return [value.data for value in values]  # type: ignore[misc]
+
+
+def _called(pending: Sequence[Value]) -> bool:
+    """Compute values that one call computes, if there is nothing else to do, and return whether that is so."""
+    node = pending[0].node
+    if node is None or type(node.op) is not Call or not config.jit or CHECKS or waiting.left_alone:
+        return False
+    arrays = [value.data for value in node.inputs]
+    for array in arrays:
+        if array is None:
+            return False
+    for value in pending:
+        if value.node is not node:
+            return False
+    if others(node):
+        return False
+    kept = node.living()
+    key = node.op, tuple([out.index for out in kept]), config.precise_math
+    program = _programs.get(key)
+    if program is None:
+        outputs = [node.op.graph.outputs[out.index] for out in kept]
+        program = _programs[key] = program_for(
+            Graph(node.op.graph.inputs, node.op.graph.nodes, outputs, "tape")
+        )
+        while len(_programs) > config.memory_cache:
+            _programs.popitem(last=False)
+    _programs.move_to_end(key)
+    for value, array in zip(kept, program.run(arrays), strict=True):  # type: ignore[arg-type]
+        value.data = array
+    _release(kept)
+    return True
+
+
+_programs: Final[OrderedDict[tuple[Call, tuple[int, ...], bool], Program]] = OrderedDict()
+"""Of calls of which some outputs are wanted."""
 
 
 def _without_number(leaf: Value) -> ConcretizationError | LeakedValueError:
@@ -148,7 +183,7 @@ def _release(values: Iterable[Value]) -> None:
     """Give back the history of computed values where nobody can ask for it: no tape, no trace, no `gradients` in a function."""
     if not scopes() and not CHECKS:
         for value in values:
-            if value.node is not None and all(mark.over for mark in value.marks):
+            if value.is_made and all(mark.over for mark in value.marks):
                 value.node, value.index = None, RELEASED
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..ir.graph import Mark, Value
+from ..transforms.reroll.carried import Summary
+from ..transforms.reroll.roll import Declined
 from .content import Content
 
 
@@ -28,16 +30,22 @@ class Trace(Mark):
         Which function is traced, for errors.
     remedy : str
         What else can be done where Python asks for numbers.
+    until : bool
+        Whether loops that Python leaves because of what it sees are to turn as often as they must in each call.
     """
 
-    __slots__ = ("_seen", "contents", "described", "guards", "inputs", "remedy")
+    __slots__ = ("_seen", "contents", "declined", "described", "guards", "inputs", "loops", "remedy", "sites", "until")
 
-    def __init__(self, described: str, remedy: str = "") -> None:
+    def __init__(self, described: str, remedy: str = "", *, until: bool = False) -> None:
         super().__init__()
+        self.until = until
         self.described = described
         self.remedy = remedy
         self.inputs: list[Value] = []
         self.guards: list[Guard] = []
+        self.sites: list[Any] = []
+        self.loops: list[Summary] = []
+        self.declined: list[Declined] = []
         self.contents: dict[int, Content] = {}
         self._seen: dict[Value, int] = {}
 
@@ -46,6 +54,7 @@ class Trace(Mark):
         if value not in self._seen:
             self._seen[value] = expected
             self.guards.append(Guard(value, expected, site))
+            self.sites.append(site)
         return self._seen[value]
 
     def finish(self) -> None:

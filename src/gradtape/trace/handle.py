@@ -68,7 +68,7 @@ class Handle:
     def pending(self) -> Value | None:
         """Return the value if it was not computed yet."""
         value = self._current
-        return value if value.data is None and value.node is not None else None
+        return value if value.data is None and value.is_made else None
 
     def write_result(self, result: Value, what: str) -> None:
         """Take the result of an in-place operation, cast as NumPy casts (same kind)."""

@@ -15,7 +15,7 @@ from ..kinds.registry import FUNCTIONS
 from ..ops.cast import convert
 from .dispatch import call_function, call_ufunc, strengthen
 from .handle import Handle, plain
-from .recall import recall
+from .recall import recall, reshaped
 from .sites import user_site
 from .views import ImaginaryPart, RealPart, Rearranged
 
@@ -122,6 +122,8 @@ class Methods:
         """Return the array with another shape: ``np.reshape``."""
         here.site = user_site(via="x.reshape")
         wanted = shape[0] if len(shape) == 1 else shape
+        if order == "C" and self._contiguous and (known := reshaped(self.value.aval, wanted)) is not None:
+            return self.rearranged(known, contiguous=True)
         args, kwargs = (self, wanted), {"order": order}
         view = Methods.as_view(self, np.reshape, args, kwargs)
         return self.wrapped(call_function(np.reshape, args, kwargs)) if view is None else view

@@ -21,7 +21,7 @@ def _binary(name: str) -> Callable[[Any, Any], Any]:
 
     def operate(self: Any, other: Any) -> Any:
         if isinstance(other, Handle):
-            right = other.value
+            right = other._current if other._base is None else other.value
         elif type(other) in OPERANDS:
             right = other
         elif isinstance(other, NUMBERS):
@@ -29,7 +29,7 @@ def _binary(name: str) -> Callable[[Any, Any], Any]:
         else:
             return NotImplemented
         here.site = user_site()
-        return self.wrapped(rule(self.value, right))
+        return self.wrapped(rule(self._current if self._base is None else self.value, right))
 
     return operate
 

@@ -16,7 +16,7 @@ class _Step(NamedTuple):
     place: int
     op: Op
     params: dict[str, Any]
-    index: int
+    output: int
     operands: tuple[int, ...]
 
 
@@ -69,14 +69,14 @@ class Pattern:
         if len(ends) != self._count:
             return None
         values: list[Any] = [*ends, *self._blank]
-        for place, op, params, index, operands in self._steps:
+        for place, op, params, output, operands in self._steps:
             value = values[place]
-            node = value.node
-            if node is None or node.op is not op or value.index != index or mark not in value.marks:
+            found = value.maker()
+            if found is None or found[0] is not op or value.index != output or mark not in value.marks:
                 return None
-            if node.params is not params and _differ(node.params, params):
+            _, inputs, given = found
+            if given is not params and _differ(given, params):
                 return None
-            inputs = node.inputs
             if len(inputs) != len(operands):
                 return None
             for at, operand in zip(operands, inputs):  # noqa: B905 - as long, and asked for at each node
@@ -100,7 +100,7 @@ def begins(value: Value, mark: Mark) -> bool:
     if mark not in value.marks:
         return True
     node = value.node
-    return node is not None and all(mark not in operand.marks for operand in node.inputs)
+    return node is None or all(mark not in operand.marks for operand in node.inputs)
 
 
 def _differ(found: dict[str, Any], expected: dict[str, Any]) -> bool:

@@ -18,6 +18,8 @@ from ..ir.recipes import Recipe, recipe_of, stand_in
 from ..ir.types import Aval
 from ..kinds.arguments import NO_VALUE
 from ..ops.indexing import Basic, parse_index
+from ..ops.np_shape import complete_shape
+from ..ops.shape import reshape
 from .handle import Handle, plain
 from .views import Part, Rearranged, stays_contiguous
 
@@ -25,6 +27,7 @@ MOST: Final = 4096
 """Calls that are remembered: a program whose shapes or numbers never repeat would otherwise fill the memory."""
 
 NUMBERS: Final = frozenset({bool, int, float, complex, np.float64, np.float32, np.int64, np.int32, np.bool_})
+INTEGERS: Final = frozenset({int})
 SEQUENCES: Final = frozenset({tuple, list})
 
 
@@ -102,7 +105,7 @@ def recall(
 def _encode(argument: Any, code: list[Any], values: list[Value]) -> bool:
     """Append what a result depends on of an argument to `code`, and values to `values`; return whether that is possible."""
     kind = type(argument)
-    if kind in ARRAYS or isinstance(argument, Handle):
+    if isinstance(argument, Handle) or kind in ARRAYS:
         value = argument if kind in ARRAYS else argument.value
         type_ = value.aval
         if type(value) not in ARRAYS or type_.weak:
@@ -113,9 +116,14 @@ def _encode(argument: Any, code: list[Any], values: list[Value]) -> bool:
         code.append(kind)
         code.append(argument or str(argument))
     elif kind in SEQUENCES:
+        if kind is tuple and INTEGERS.issuperset(map(type, argument)):
+            code.append(argument)
+            return True
         code.append(kind)
         code.append(len(argument))
-        return all([_encode(item, code, values) for item in argument])
+        for item in argument:
+            if not _encode(item, code, values):
+                return False
     elif argument is None or kind is str or argument is NO_VALUE or isinstance(argument, np.dtype | type):
         code.append(argument)
     else:
@@ -197,6 +205,21 @@ def picked(type_: Aval, key: Any) -> Picked | None:
             return None
         code.append(item)
     return _picked(type_, tuple(code))
+
+
+def reshaped(type_: Aval, shape: Any) -> Rearranged | None:
+    """Return the view of another shape of contiguous arrays of a type; None where the shape is not made of integers."""
+    if type(shape) is tuple:
+        return _reshaped(type_, shape) if INTEGERS.issuperset(map(type, shape)) else None
+    return _reshaped(type_, (shape,)) if type(shape) is int else None
+
+
+@lru_cache(maxsize=8192)
+def _reshaped(type_: Aval, shape: tuple[int, ...]) -> Rearranged:
+    start = stand_in(type_)
+    recipe = recipe_of([start], [reshape(start, complete_shape(shape, start.size))])
+    assert recipe is not None
+    return Rearranged(recipe)
 
 
 PLAIN: Final = frozenset({int, type(None), type(Ellipsis)})

@@ -1,16 +1,16 @@
-"""Gradients by structure: a record like one that was differentiated before becomes one call of what was built then."""
+"""Derivatives by structure: a record like one that was differentiated before becomes one call of what was built then."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from ..config import config
 from ..ir.builder import here
 from ..ir.fingerprint import structure
-from ..ir.graph import Graph, Literal, Mark, Value, extract, literal
+from ..ir.graph import Graph, Literal, Mark, Node, Value, extract, literal, merge_marks
 from ..ir.op import NDArray
 from ..kinds.operands import broadcast_to
 from ..runtime.program import Program, program_for
@@ -20,24 +20,35 @@ from ..transforms.rows import Rows, with_rows
 from ..transforms.vjp import vjp
 from .pattern import Pattern, begins
 
+Derivatives = list[Value | Rows | None]
+Stop = Callable[[Value], bool]
+Derive = Callable[[Sequence[Value], Sequence[Value], Sequence[Value] | None, Stop], Derivatives]
+"""``(targets, sources, seeds, stop) -> derivatives``, one per source; `stop` tells which values are not followed."""
+
 
 class Template(NamedTuple):
-    """A reverse sweep from leaves to gradients, with the targets themselves.
+    """Derivatives as a function of the leaves of a record, with the targets themselves.
 
     Attributes
     ----------
     call : Call
-        From the leaves and seeds to the targets and the gradients that exist.
+        From the leaves, the seeds and the constants to the targets and the derivatives that exist.
     counts : tuple of int
-        Per source, how many outputs make up its gradient: none, one, or two where it comes as rows.
+        Per source, how many outputs make up its derivative: none, one, or two where it comes as rows.
+    constants : tuple of Value
+        Arrays that the derivation made, such as the positions of unit vectors.
     """
 
     call: Call
     counts: tuple[int, ...]
+    constants: tuple[Value, ...]
 
 
 _templates: Final[OrderedDict[Any, Template | None]] = OrderedDict()
-"""By structure; None for one that has been seen once."""
+"""By structure; None for one that was derived once, or whose derivative depends on numbers."""
+
+_numerical: Final[set[Any]] = set()
+"""Those among the keys of templates whose derivative depends on numbers."""
 
 
 class _Expected(NamedTuple):
@@ -49,12 +60,15 @@ class _Expected(NamedTuple):
         The record.
     sources : list of int
         The places of the sources in it; -1 for one that is not in it.
+    seeds : list of Aval
+        The types of the seeds; none where they are ones.
     template : Template
         What was built for it.
     """
 
     pattern: Pattern
     sources: list[int]
+    seeds: list[Any]
     template: Template
 
 
@@ -66,67 +80,85 @@ AT_A_LINE: Final = 4
 
 
 def gradients(
+    targets: Sequence[Value], sources: Sequence[Value], seeds: Sequence[Value] | None, stop: Stop
+) -> Derivatives:
+    """Return what `gradtape.transforms.vjp.vjp` does; a source that is only read by gathers of its rows has its gradient as rows.
+
+    Seeds may be None, for ones.
+    """
+    weights = [one_like(target) for target in targets] if seeds is None else seeds
+    return with_rows(vjp(targets, sources, weights, stop), sources, targets, stop)
+
+
+def one_like(target: Value) -> Value:
+    """Return the weight of a target that is given none."""
+    return broadcast_to(literal(1, target.dtype), target.shape)
+
+
+def derivatives(
+    derive: Derive,
+    what: str,
     targets: Sequence[Value],
     sources: Sequence[Value],
     seeds: Sequence[Value] | None,
     mark: Mark,
     *,
     last: bool,
-) -> list[Value | Rows | None]:
-    """Return the gradients of marked targets, as `gradtape.transforms.vjp.vjp` does, at the cost of a look-up for known structures.
-
-    The gradient of a source that is only read by gathers of its rows comes as rows.
+) -> Derivatives:
+    """Return what `derive` does of marked targets, at the cost of a look-up for known structures.
 
     Parameters
     ----------
-    targets, sources : sequence of Value
-        As for vjp.
-    seeds : sequence of Value or None
-        The cotangents of the targets; None stands for ones.
+    derive : callable
+        Appends the derivatives to the record.
+    what : str
+        Its name.
+    targets, sources, seeds : sequence of Value
+        As for `derive`.
     mark : Mark
         The tape.
     last : bool
-        Whether the tape's record is not needed again: then the targets are computed along with the gradients.
+        Whether the tape's record is not needed again: then the targets are computed along with the derivatives.
     """
-    if not config.jit or not targets or OBSERVERS or _is_recorded(targets):
-        return _pulled(targets, sources, seeds, mark)
+    if not config.jit or not targets or OBSERVERS or merge_marks(targets):
+        return derive(targets, sources, seeds, lambda value: mark not in value.marks)
     site = here.site
-    line = id(site.code), site.instruction, seeds is None
+    line = id(site.code), site.instruction, what, seeds is None
     for expected in _expected.get(line, ()):
         values = expected.pattern.match(targets, mark)
-        if values is not None and _are_at(sources, values, expected.sources):
-            inputs = [*expected.pattern.leaves_of(values), *_arrays(seeds)]
-            return _applied(expected.template, inputs, targets, last)
+        if (
+            values is not None
+            and _are_at(sources, values, expected.sources)
+            and (seeds is None or _types(seeds) == expected.seeds)
+        ):
+            return _applied(expected.template, expected.pattern.leaves_of(values), targets, seeds, last)
     nodes, leaves = extract(targets, (), lambda value: begins(value, mark))
-    inputs = [*leaves, *_arrays(seeds)]
-    key = structure(inputs, nodes, (*targets, *([] if seeds is None else seeds), *sources))
+    key: Any = structure([*leaves, *_arrays(seeds)], nodes, (*targets, *(seeds or ()), *sources))
     if key is None:
-        return _pulled(targets, sources, seeds, mark)
-    key = key, seeds is None
+        return derive(targets, sources, seeds, lambda value: mark not in value.marks)
+    key = key, what, seeds is None
     template = _templates.get(key)
-    if template is None:
-        pulled = _pulled(targets, sources, seeds, mark)
-        seen_before = key in _templates
-        template = _templates[key] = _template(inputs, targets, pulled) if seen_before else None
-        _limit(_templates)
+    if template is None and key in _templates and key not in _numerical:
+        template = _templates[key] = _template(derive, nodes, leaves, targets, sources, seeds, mark)
         if template is None:
-            return pulled
+            _numerical.add(key)
+    if template is None:
+        _templates.setdefault(key)
+        while len(_templates) > config.memory_cache:
+            _numerical.discard(_templates.popitem(last=False)[0])
+        return derive(targets, sources, seeds, lambda value: mark not in value.marks)
     _templates.move_to_end(key)
-    if len(set(targets)) == len(targets) and not _literals(seeds):
-        _expect(line, Pattern(targets, nodes, leaves, mark), targets, sources, mark, template)
-    return _applied(template, inputs, targets, last)
-
-
-def _is_recorded(targets: Sequence[Value]) -> bool:
-    return any([mark.recording for target in targets for mark in target.marks])
+    _expect(line, Pattern(targets, nodes, leaves, mark), targets, sources, seeds, mark, template)
+    return _applied(template, leaves, targets, seeds, last)
 
 
 def _arrays(seeds: Sequence[Value] | None) -> list[Value]:
     return [seed for seed in seeds or () if not isinstance(seed, Literal)]
 
 
-def _literals(seeds: Sequence[Value] | None) -> bool:
-    return any(isinstance(seed, Literal) for seed in seeds or ())
+def _types(seeds: Sequence[Value]) -> list[Any]:
+    """Return the types of arrays; a literal is of no type."""
+    return [None if isinstance(seed, Literal) else seed.aval for seed in seeds]
 
 
 def _expect(
@@ -134,56 +166,68 @@ def _expect(
     pattern: Pattern,
     targets: Sequence[Value],
     sources: Sequence[Value],
+    seeds: Sequence[Value] | None,
     mark: Mark,
     template: Template,
 ) -> None:
     """Remember what a line has asked for: most recent first."""
     values = pattern.match(targets, mark)
-    if values is None:
+    types = [] if seeds is None else _types(seeds)
+    if values is None or None in types:
         return
     places = {value: place for place, value in enumerate(values)}
-    found = _Expected(pattern, [places.get(source, -1) for source in sources], template)
+    found = _Expected(pattern, [places.get(source, -1) for source in sources], types, template)
     _expected[line] = [found, *_expected.get(line, ())][:AT_A_LINE]
     _expected.move_to_end(line)
-    _limit(_expected)
+    while len(_expected) > config.memory_cache:
+        _expected.popitem(last=False)
 
 
 def _are_at(sources: Sequence[Value], values: Sequence[Value], places: Sequence[int]) -> bool:
     """Return whether sources stand at these places; at -1 for those that do not stand anywhere."""
     return len(sources) == len(places) and all(
-        [
-            values[place] is source if place >= 0 else source not in values
-            for source, place in zip(sources, places, strict=True)
-        ]
+        values[place] is source if place >= 0 else source not in values
+        for source, place in zip(sources, places, strict=True)
     )
 
 
-def _limit(table: OrderedDict[Any, Any]) -> None:
-    while len(table) > config.memory_cache:
-        table.popitem(last=False)
-
-
-def _pulled(
-    targets: Sequence[Value], sources: Sequence[Value], seeds: Sequence[Value] | None, mark: Mark
-) -> list[Value | Rows | None]:
-    if seeds is None:
-        seeds = [one_like(target) for target in targets]
-
-    def stop(value: Value) -> bool:
-        return mark not in value.marks
-
-    return with_rows(vjp(targets, sources, seeds, stop), sources, targets, stop)
-
-
 def _template(
-    inputs: Sequence[Value], targets: Sequence[Value], pulled: Sequence[Value | Rows | None]
-) -> Template:
-    parts = [_parts(gradient) for gradient in pulled]
-    outputs = [*targets, *[value for values in parts for value in values]]
-    nodes, _ = extract(outputs, inputs, lambda value: value.node is None)
-    graph = without_data(Graph(inputs, nodes, outputs, "gradient"))
-    call = Call(graph, _Lazily(graph).run)
-    return Template(call, tuple(map(len, parts)))
+    derive: Derive,
+    nodes: Sequence[Node],
+    leaves: Sequence[Value],
+    targets: Sequence[Value],
+    sources: Sequence[Value],
+    seeds: Sequence[Value] | None,
+    mark: Mark,
+) -> Template | None:
+    """Derive a copy of a record that has no numbers: the result holds for all numbers. None where it depends on them."""
+    arrays = _arrays(seeds)
+    becomes: dict[Value, Value] = {value: Value(value.aval) for value in (*leaves, *arrays)}
+    inputs = list(becomes.values())
+    followed = {becomes[leaf] for leaf in leaves if mark in leaf.marks}
+    for node in nodes:
+        copy = node.copy(tuple([becomes.get(value, value) for value in node.inputs]))
+        for old, new in zip(node.outs, copy.outs, strict=True):
+            new.aval = old.aval
+            becomes[old] = new
+            followed.add(new)
+    ends = [becomes.get(target, target) for target in targets]
+    try:
+        derived = derive(
+            ends,
+            [becomes.get(source, source) for source in sources],
+            None if seeds is None else [becomes.get(seed, seed) for seed in seeds],
+            lambda value: value not in followed,
+        )
+    except Exception:  # somebody's own derivative looks at numbers: it will do so each time
+        return None
+    parts = [_parts(gradient) for gradient in derived]
+    outputs = [*ends, *[value for values in parts for value in values]]
+    inner, constants = extract(outputs, inputs, lambda value: value.node is None)
+    if any(value.data is None for value in constants):
+        return None
+    graph = without_data(Graph([*inputs, *constants], inner, outputs, "gradient"))
+    return Template(Call(graph, _Lazily(graph).run), tuple(map(len, parts)), tuple(constants))
 
 
 def _parts(gradient: Value | Rows | None) -> list[Value]:
@@ -206,25 +250,24 @@ class _Lazily:
         return self._program.run(arrays)
 
 
-def one_like(target: Value) -> Value:
-    """Return the weight of a target that is given none."""
-    return broadcast_to(literal(1, target.dtype), target.shape)
-
-
 def _applied(
-    template: Template, inputs: Sequence[Value], targets: Sequence[Value], last: bool
-) -> list[Value | Rows | None]:
-    call, counts = template
-    node, outs = call.appended(inputs, here.site)
+    template: Template,
+    leaves: Sequence[Value],
+    targets: Sequence[Value],
+    seeds: Sequence[Value] | None,
+    last: bool,
+) -> Derivatives:
+    call, counts, constants = template
+    node, outs = call.appended([*leaves, *_arrays(seeds), *constants], here.site)
     # Nobody needs the record again (unless a gradient is missing and its absence is to be explained): from now on
     # the call computes the targets, and the old nodes can go.
-    if last and all(counts):
+    if last and 0 not in counts:
         for index, target in enumerate(targets):
-            if target.data is None and target.node is not node:
-                target.node, target.index = node, index
-                outs[index] = target
-        node.outs = tuple(outs)
-    parts = iter(outs[len(targets) :])
-    return [
-        Rows(next(parts), next(parts)) if count == 2 else next(parts) if count else None for count in counts
-    ]
+            if target.data is None and targets.index(target) == index:
+                node.take_as_out(target, index)
+    found: Derivatives = []
+    place = len(targets)
+    for count in counts:
+        found.append(Rows(*outs[place : place + 2]) if count == 2 else outs[place] if count else None)
+        place += count
+    return found

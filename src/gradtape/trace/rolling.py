@@ -3,30 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..config import config
-from ..ir.graph import Graph, Value, extract, next_serial
+from ..ir.graph import Graph, Value, next_serial
 from ..transforms.observers import OBSERVERS
 from ..transforms.reroll.periods import LEAST_SAVED
+from ..transforms.reroll.recording import reached
 from ..transforms.reroll.roll import Look, Rolled, rolled, rolled_graph
-from .contexts import contexts
+from ..trees import flatten, unflatten
+from .array import Array
+from .contexts import contexts, running_trace
 from .guards import Guard, Trace
 from .instruments import CHECKS
+from .ways_out import is_bounded, line_of
 
 
-def rolled_trace(graph: Graph, guards: list[Guard]) -> tuple[Graph, list[Guard], Rolled | None]:
+def rolled_trace(graph: Graph, trace: Trace) -> tuple[Graph, list[Guard]]:
     """Return the graph of a trace with loops, and the guards that are left."""
-    if not config.reroll or len(graph.nodes) < LEAST_SAVED:
-        return graph, guards, None
-    found = rolled_graph(graph)
+    guards = trace.guards
+    if not config.reroll or (len(graph.nodes) < LEAST_SAVED and not trace.until):
+        return graph, guards
+    found = rolled_graph(graph, _looks(guards, trace), until=trace.until)
     if found is None:
-        return graph, guards, None
+        return graph, guards
     whole, numbers, result = found
+    _note(trace, result)
     left = [
         Guard(value, expected, guards[number].site)
         for number, (value, expected) in zip(numbers, whole.guards, strict=True)
     ]
-    return whole, left, result
+    return whole, left
+
+
+def _since(value: Value, moment: int) -> bool:
+    return value.node is not None and value.node.serial >= moment
+
+
+def _note(trace: Trace, result: Rolled) -> None:
+    """Remember, for explanations, what was made of a trace."""
+    trace.loops += result.loops
+    trace.declined += result.declined
+
+
+def _looks(guards: Sequence[Guard], trace: Trace | None) -> list[Look]:
+    if trace is None or not trace.until:
+        return [Look(guard.value, guard.expected) for guard in guards]
+    return [
+        Look(guard.value, guard.expected, line_of(guard.site), is_bounded(guard.site, trace.sites))
+        for guard in guards
+    ]
 
 
 def moment_now() -> int:
@@ -46,28 +72,26 @@ def rolled_since(moment: int, values: Sequence[Value], starts: Sequence[Value]) 
     starts : sequence of Value
         What they are made of: these stay.
     """
-    small = next_serial() - moment < LEAST_SAVED
+    until = any(isinstance(context, Trace) and context.until for context in contexts.stack)
+    small = next_serial() - moment < LEAST_SAVED and not until
     if small or not config.reroll or OBSERVERS or CHECKS:
         return list(values)
-    known = set(starts)
-
-    def outside(value: Value) -> bool:
-        return value.node is None or value.node.serial < moment or value in known
-
-    nodes, _ = extract(values, (), outside)
-    own = set(nodes)
     traces = [
         context
         for context in contexts.stack
-        if isinstance(context, Trace) and any(guard.value.node in own for guard in context.guards)
+        if isinstance(context, Trace) and any(_since(guard.value, moment) for guard in context.guards)
     ]
     if len(traces) > 1:
         return list(values)
     guards = traces[0].guards if traces else []
-    looked = {number: guard for number, guard in enumerate(guards) if guard.value.node in own}
-    result = rolled(nodes, values, [Look(guard.value, guard.expected) for guard in looked.values()])
+    looked = {number: guard for number, guard in enumerate(guards) if _since(guard.value, moment)}
+    nodes = reached([*values, *[guard.value for guard in looked.values()]], starts, moment)
+    result = rolled(nodes, values, _looks(list(looked.values()), traces[0] if traces else None), until=until)
     if result is None:
         return list(values)
+    running, _ = running_trace()
+    if running is not None:
+        _note(running, result)
     numbers = list(looked)
     left = {numbers[number]: look for number, look in result.looks}
     if traces:
@@ -77,3 +101,17 @@ def rolled_since(moment: int, values: Sequence[Value], starts: Sequence[Value]) 
             if number in left or number not in looked
         ]
     return result.ends
+
+
+def with_loops(
+    moment: int, targets: Sequence[Value], aux: Any, starts: Sequence[Value]
+) -> tuple[list[Value], Any]:
+    """Return what a function computed, and what else it returned, as `rolled_since` does."""
+    leaves, spec = flatten(aux)
+    recorded = [leaf.value for leaf in leaves if type(leaf) is Array]
+    found = rolled_since(moment, [*targets, *recorded], starts)
+    ends, values = found[: len(targets)], found[len(targets) :]
+    if all(new is old for new, old in zip(values, recorded, strict=True)):
+        return ends, aux
+    rest = iter(values)
+    return ends, unflatten(spec, [Array(next(rest)) if type(leaf) is Array else leaf for leaf in leaves])

@@ -88,6 +88,10 @@ class State:
             assignment.carry_out(own)
         return outputs
 
+    def readings(self) -> list[Value]:
+        """Return what the variables hold, as whoever follows them sees it."""
+        return [variable.value for variable in _living(self.read)]
+
     def alive(self) -> bool:
         """Return whether all of the variables still exist."""
         return all(variable() is not None for variable in self.read)

@@ -11,7 +11,7 @@ import numpy as np
 from ..config import config
 from ..errors import ArgumentError, DtypeError, ShapeError
 from ..ir.builder import here
-from ..ir.graph import ARRAYS, Literal, Mark, Node, Value
+from ..ir.graph import ARRAYS, Literal, Mark, Node, Value, constant
 from ..ir.op import NDArray, Op
 from ..ir.types import aval
 from ..kinds.operands import as_value, check_dtype
@@ -22,10 +22,11 @@ from .content import Content, Reading
 from .contexts import Scope, Watcher, contexts, running_trace, trace_below
 from .force import force
 from .guards import Abstract, Trace, mapped_by, trace_of
-from .handle import apart, plain
+from .handle import Handle, apart, plain
 from .scatter import How, fitting, scattered, updated
 from .sites import user_site
 from .slices import IndexedSlices
+from .views import Rearranged
 
 _serials: Final = itertools.count()
 
@@ -41,6 +42,9 @@ class CallableReading(Reading):
 
 
 ARRAYS.add(CallableReading)
+
+_ELSEWHERE: Final = Handle(constant(np.zeros(0)))
+"""Stands for the base of a variable, whose value is never the handle's own."""
 
 
 class Variable(Array):
@@ -112,6 +116,7 @@ class Variable(Array):
             inside = self._content.value if trace_of(initial) is None else _cut(initial, name)
             trace.contents[self.serial] = Content(me, inside)
         super().__init__(self._content.value)
+        self._base = _ELSEWHERE
         self._current = Value(aval(initial.shape, initial.dtype))
 
     # Identity

@@ -44,6 +44,16 @@ def left_alone() -> Iterator[None]:
         waiting.left_alone = before
 
 
+def others(node: Node) -> bool:
+    """Return whether arrays wait that are not computed by this node."""
+    for reference in tuple(waiting.handles):  # a destructor may add to it
+        handle = reference()
+        if handle is not None and (value := handle.pending()) is not None and value.node is not node:
+            return True
+    waiting.handles.clear()
+    return False
+
+
 def followers(nodes: Sequence[Node], asked: Sequence[Value]) -> list[Value]:
     """Return the waiting values, other than those asked for, that are computed from what `nodes` compute, if they can be computed now.
 
@@ -54,11 +64,14 @@ def followers(nodes: Sequence[Node], asked: Sequence[Value]) -> list[Value]:
         return []
     noted = [
         (reference, value)
-        for reference in waiting.handles
+        for reference in tuple(waiting.handles)
         if (handle := reference()) is not None and (value := handle.pending()) is not None
     ]
     waiting.handles = deque([reference for reference, _ in noted], MANY)
-    pending = dict.fromkeys([value for _, value in noted if value not in asked])
+    if len(noted) <= len(asked) and all(value in asked for _, value in noted):
+        return []
+    done = set(nodes)
+    pending = dict.fromkeys([value for _, value in noted if value.node not in done])
     if not pending:
         return []
     reached = {out for node in nodes for out in node.outs}
@@ -69,4 +82,4 @@ def followers(nodes: Sequence[Node], asked: Sequence[Value]) -> list[Value]:
     for node in more:
         if any(value in reached for value in node.inputs):
             reached.update(node.outs)
-    return [value for value in pending if value in reached and value not in own]
+    return [value for value in pending if value in reached]

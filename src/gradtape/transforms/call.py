@@ -35,10 +35,7 @@ class Call(Op):
     def appended(self, inputs: Sequence[Value], site: Any) -> tuple[Node, list[Value]]:
         """Append a call, and return its node and its outputs."""
         node = Node(self, tuple(inputs), NO_PARAMS, site)
-        marks = merge_marks(inputs)
-        outs = [Value(type_, node, index, None, marks) for index, type_ in enumerate(self._types)]
-        node.outs = tuple(outs)
-        return node, outs
+        return node, node.make_outs(self._types, merge_marks(inputs))
 
     def infer(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
         return self._types
@@ -74,3 +71,14 @@ def without_data(graph: Graph) -> Graph:
     outputs = inlined(graph, fresh)
     nodes, _ = extract(outputs, fresh, lambda value: value.node is None)
     return Graph(fresh, nodes, outputs, graph.name)
+
+
+def repeated(graph: Graph, inputs: Sequence[Value]) -> list[Value]:
+    """Return what the outputs of a graph are for these inputs, by nodes that are recorded as if the graph's code ran again."""
+    becomes: dict[Value, Value] = dict(zip(graph.inputs, inputs, strict=True))
+    for node in graph.nodes:
+        operands = tuple([becomes.get(value, value) for value in node.inputs])
+        copy = Node(node.op, operands, node.params, node.site)
+        outs = copy.make_outs(tuple([out.aval for out in node.outs]), merge_marks(operands))
+        becomes.update(zip(node.outs, outs, strict=True))
+    return [becomes.get(value, value) for value in graph.outputs]

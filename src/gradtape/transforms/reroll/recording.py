@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 
-from ...ir.graph import Node, Value
+from ...ir.graph import Mark, Node, Value
 from ...ops.indexing import update_row
 from ...ops.shape import slice_row
 from .periods import Tokens, enough
@@ -57,13 +57,23 @@ class Recording:
             operands += inputs
             counts.append(len(inputs))
             types = node.types
-            params = node.params
-            key: Any = (node.op, types, len(inputs), _skeleton(node) if params else None)
-            if node in pinned or not followed_as_recorded(node):
-                key = node
-            if len(types) > 1:
+            marks = node.marks
+            key: Any
+            if len(types) == 1:
+                key = node.op, id(types[0]), _skeleton(node) if node.params else len(inputs)
+            else:
+                key = node.op, types, _skeleton(node), len(inputs)
                 several.add(k)
-            tokens.append(codes.setdefault(key, len(codes)))
+            for value in inputs:
+                own = value.marks
+                if own and own != marks and not _includes(marks, own):
+                    key = node
+            if pinned and node in pinned:
+                key = node
+            code = codes.get(key)
+            if code is None:
+                code = codes[key] = len(codes)
+            tokens.append(code)
         self.operands = operands
         self.tokens: Tokens = np.array(tokens, np.int64)
         self.first: Numbers = np.cumsum(counts)
@@ -87,7 +97,11 @@ class Recording:
     def runs(self, period: int, low: int, high: int) -> list[tuple[int, int]]:
         """Return ``(start, trips)`` of the loops in a stretch whose tokens repeat, by how values flow."""
         start = self._best_start(period, low, high)
-        return self._regular(period, start, (high - start) // period)
+        return self._regular(period, start, (high - start) // period, enough)
+
+    def even(self, period: int, start: int, trips: int) -> list[tuple[int, int]]:
+        """Return ``(start, trips)`` of the parts of a stretch in which each turn is wired as the one before."""
+        return self._regular(period, start, trips, _two)
 
     def _best_start(self, period: int, low: int, high: int) -> int:
         """Return where to cut the stretch into turns so that few values pass from turn to turn."""
@@ -113,9 +127,11 @@ class Recording:
         lost = (high - low) // period - (high - low - np.arange(period)) // period
         return low + int(np.argmin(crossing + 2 * lost))
 
-    def _regular(self, period: int, start: int, trips: int, depth: int = 0) -> list[tuple[int, int]]:
+    def _regular(
+        self, period: int, start: int, trips: int, suffice: Callable[[int, int], bool], depth: int = 0
+    ) -> list[tuple[int, int]]:
         """Return the parts of ``[start, start + trips * period)`` in which each turn is wired as the one before."""
-        if not enough(period, trips) or depth > MOST_CUTS:
+        if not suffice(period, trips) or depth > MOST_CUTS:
             return []
         first = self.first
         step = int(first[start + period] - first[start])
@@ -136,7 +152,8 @@ class Recording:
         edges = [-1, *cuts.tolist(), trips - 1]
         found: list[tuple[int, int]] = []
         for one, other in pairwise(edges):
-            found += self._regular(period, start + (one + 1) * period, other - one, depth + 1)
+            start_ = start + (one + 1) * period
+            found += self._regular(period, start_, other - one, suffice, depth + 1)
         return found
 
     def first_difference(self, period: int, low: int, high: int) -> Node:
@@ -149,14 +166,13 @@ class Recording:
         return self.nodes[int(np.searchsorted(self.first, place, "right")) - 1]
 
 
-def followed_as_recorded(node: Node) -> bool:
+def _two(period: int, trips: int) -> bool:
+    return trips >= 2
+
+
+def _includes(marks: tuple[Mark, ...], own: tuple[Mark, ...]) -> bool:
     """Return whether everybody who follows an input follows the outputs: not so where a tape had stopped."""
-    marks = node.marks
-    for value in node.inputs:
-        own = value.marks
-        if own and own is not marks and any(mark not in marks and not mark.over for mark in own):
-            return False
-    return True
+    return all(mark in marks or mark.over for mark in own)
 
 
 def _skeleton(node: Node) -> Any:
@@ -164,12 +180,32 @@ def _skeleton(node: Node) -> Any:
     params = node.params
     if node.op in MOVING:
         return params.get("shape"), params["strides"]
-    key = tuple(params.items())
+    key = (len(node.inputs), *params.items())
     try:
         hash(key)
     except TypeError:  # an array, or the rule of one call
         return tuple([(name, id(value)) for name, value in params.items()])
     return key
+
+
+def reached(ends: Iterable[Value], starts: Iterable[Value], moment: int) -> list[Node]:
+    """Return the nodes made since a moment that ends are made of, in the order in which they were made."""
+    stops = set(starts)
+    found: set[Node] = set()
+    stack = list(ends)
+    while stack:
+        value = stack.pop()
+        node = value.node
+        if node is None or node in found or node.serial < moment or value in stops:
+            continue
+        found.add(node)
+        stack += node.inputs
+    return sorted(found, key=serial_of)
+
+
+def serial_of(node: Node) -> int:
+    """Return when a node was made."""
+    return node.serial
 
 
 def living(nodes: Sequence[Node], ends: Iterable[Value]) -> list[Node]:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from ...ir.graph import Graph, Node, Value
+from ...kinds.elementwise import UFUNCS
 from .forward import forwarded
-from .loop import Loop, Seen, Summary
+from .carried import Seen, Summary, test
+from .loop import Checked, roll
 from .periods import LEAST_SAVED, enough, regions
-from .recording import Recording, living
+from .recording import Recording, living, serial_of
+from .turn import Turn
+from .whiles import Exit, exits, roll_until
 from .world import Irregular, World
 
 MOST_LEVELS: Final = 6
@@ -25,10 +29,24 @@ MULTIPLES: Final = (1, 2, 3, 4, 6)
 
 
 class Look(NamedTuple):
-    """A guard: what Python saw of a value."""
+    """A guard: what Python saw of a value.
+
+    Attributes
+    ----------
+    value : Value
+        What it looked at.
+    expected : int
+        What it saw.
+    line : object
+        Where; None where nobody knows.
+    bounded : bool
+        If that is the condition of a loop: whether Python can leave the loop in another way too.
+    """
 
     value: Value
     expected: int
+    line: Any = None
+    bounded: bool = True
 
 
 class Declined(NamedTuple):
@@ -65,6 +83,8 @@ def rolled(
     ends: Sequence[Value],
     looks: Sequence[Look] = (),
     pinned: frozenset[Node] = frozenset(),
+    *,
+    until: bool = False,
 ) -> Rolled | None:
     """Return a recording with loops in the place of nodes that repeat; None where there are none.
 
@@ -78,10 +98,12 @@ def rolled(
         Guards.
     pinned : frozenset of Node
         Nodes that must stay.
+    until : bool
+        Whether loops that Python left because of what it saw are to turn as often as they must.
     """
-    if len(nodes) < LEAST_SAVED:
+    if len(nodes) < LEAST_SAVED and not until:
         return None
-    ordered = sorted(nodes, key=_serial)
+    ordered = sorted(nodes, key=serial_of)
     if not _in_order(ordered):
         return None
     values = [*ends, *[look.value for look in looks]]
@@ -92,10 +114,10 @@ def rolled(
     for _ in range(MOST_LEVELS):
         current = living(current, values)
         numbered = [
-            (number, Look(value, look.expected))
+            (number, look._replace(value=value))
             for (number, look), value in zip(numbered, values[len(ends) :], strict=True)
         ]
-        level = _Level(current, values[: len(ends)], numbered, pinned)
+        level = _Level(current, values[: len(ends)], numbered, pinned, until)
         declined = [*declined, *level.declined]
         if not level.loops:
             break
@@ -107,10 +129,16 @@ def rolled(
     return Rolled(living(current, values), values[: len(ends)], numbered, loops, declined)
 
 
-def rolled_graph(graph: Graph) -> tuple[Graph, list[int], Rolled] | None:
-    """Return a graph with loops, and for each of its guards the number of the first that it stands for; None where there are none."""
-    looks = [Look(value, expected) for value, expected in graph.guards]
-    result = rolled(graph.nodes, graph.outputs, looks)
+def rolled_graph(
+    graph: Graph, looks: Sequence[Look] | None = None, *, until: bool = False
+) -> tuple[Graph, list[int], Rolled] | None:
+    """Return a graph with loops, and for each of its guards the number of the first that it stands for; None where there are none.
+
+    The guards are those of the graph unless `looks` tells more of them; `until` as for `rolled`.
+    """
+    if looks is None:
+        looks = [Look(value, expected) for value, expected in graph.guards]
+    result = rolled(graph.nodes, graph.outputs, looks, until=until)
     if result is None:
         return None
     guards = [(look.value, look.expected) for _, look in result.looks]
@@ -127,28 +155,41 @@ class _Level:
         ends: Sequence[Value],
         looks: Sequence[tuple[int, Look]],
         pinned: frozenset[Node],
+        until: bool,
     ) -> None:
         self.declined: list[Declined] = []
         self.loops: list[Summary] = []
         self.nodes: Sequence[Node] = nodes
         self.ends: list[Value] = list(ends)
         self.looks = list(looks)
-        if len(nodes) < LEAST_SAVED:
+        if len(nodes) < LEAST_SAVED and not until:
             return
-        recording = Recording(nodes, ends, pinned)
-        claims = self._claims(recording)
-        if not claims:
+        self._recording = recording = Recording(nodes, ends, pinned)
+        ways_out = exits(recording, looks) if until else []
+        claims = self._claims(ways_out)
+        if not claims and not ways_out:
             return
         self._seen = {}
         for number, look in looks:
             place = recording.place.get(look.value.node, -1)  # type: ignore[arg-type]
             if place >= 0:
                 self._seen[place, look.value.index] = Seen(number, look.expected)
-        self._rewrite(recording, claims)
+        self._left: dict[int, tuple[Value, int]] = {}
+        self._gone: set[int] = set()
+        self._enters: dict[int, Value] = {}
+        if claims:
+            self._rewrite([(start, start + period * trips, (period, trips)) for start, period, trips in claims])
+        else:
+            self._rewrite([(one.start, one.start + one.period * one.trips, one) for one in _apart(ways_out)])
 
-    def _claims(self, recording: Recording) -> list[tuple[int, int, int]]:
-        """Return ``(start, period, trips)`` of loops that do not overlap, in order."""
+    def _claims(self, ways_out: Sequence[Exit]) -> list[tuple[int, int, int]]:
+        """Return ``(start, period, trips)`` of loops that do not overlap, in order; loops with a way out wait."""
+        recording = self._recording
         taken = np.zeros(len(recording.nodes), bool)
+        ends = np.zeros(len(recording.nodes) + 1, np.int64)
+        for one in ways_out:
+            ends[one.start + one.period : one.start + one.period * one.trips + 1 : one.period] = 1
+        before = np.cumsum(ends)
         claims = []
         for period, low, high in regions(recording.tokens):
             if taken[low:high].any():
@@ -156,76 +197,130 @@ class _Level:
             else:
                 parts = [(low, high)]
             for begin, end in parts:
-                for times in MULTIPLES:
-                    turn = period * times
-                    if not enough(turn, (end - begin) // turn):
-                        break
-                    runs = recording.runs(turn, begin, end)
-                    for start, trips in runs:
+                found = self._runs(recording, period, begin, end)
+                for start, turn, trips in found:
+                    stop = start + trips * turn
+                    if before[stop] - before[start] < 2:
+                        taken[start:stop] = True
                         claims.append((start, turn, trips))
-                        taken[start : start + trips * turn] = True
-                    if runs:
-                        break
-                else:
-                    runs = []
-                if not runs and enough(period, (end - begin) // period):
-                    node = recording.first_difference(period, begin, end)
-                    self.declined.append(
-                        Declined(node.site, f"{node.op.name} is wired differently from turn to turn")
-                    )
         return sorted(claims)
 
-    def _rewrite(self, recording: Recording, claims: Sequence[tuple[int, int, int]]) -> None:
+    def _runs(self, recording: Recording, period: int, begin: int, end: int) -> list[tuple[int, int, int]]:
+        """Return ``(start, period, trips)`` of loops in a stretch whose ops repeat."""
+        for times in MULTIPLES:
+            turn = period * times
+            if not enough(turn, (end - begin) // turn):
+                break
+            runs = recording.runs(turn, begin, end)
+            if runs:
+                return [(start, turn, trips) for start, trips in runs]
+        if enough(period, (end - begin) // period):
+            node = recording.first_difference(period, begin, end)
+            reason = f"{node.op.name} takes what it did not take a turn before"
+            self.declined.append(Declined(node.site, reason))
+        return []
+
+    def _rewrite(self, claims: Sequence[tuple[int, int, tuple[int, int] | Exit]]) -> None:
+        recording = self._recording
         world = World()
         outside = (recording.source < 0).nonzero()[0].tolist()
         world.begin([recording.operands[k] for k in outside])
-        nodes = recording.nodes
-        guards: dict[int, tuple[Value, int]] = {}
-        gone: set[int] = set()
         place = 0
-        for start, period, trips in claims:
-            for node in nodes[place:start]:
+        for start, stop, how in claims:
+            for node in recording.nodes[place:start]:
                 world.keep(node)
-            place = start
-            for peeled in range(MOST_PEELED + 1):
-                begin, left = start + peeled * period, trips - peeled
-                if not enough(period, left):
-                    break
-                for node in nodes[place:begin]:
-                    world.keep(node)
-                place = begin
-                loop = Loop(recording, world, begin, period, left, self._seen)
-                try:
-                    summary, looks = loop.roll()
-                except Irregular as reason:
-                    self.declined.append(Declined(reason.node.site, reason.reason))
-                    if not reason.starts_late:
-                        break
-                    continue
-                self.loops.append(summary)
-                for number, value, expected in looks:
-                    guards[number] = value, expected
-                gone |= loop.checked
-                place = begin + left * period
-                break
-        for node in nodes[place:]:
+            if isinstance(how, Exit):
+                place = stop if self._roll_until(world, how) else start
+            else:
+                place = self._roll(world, start, *how)
+        for node in recording.nodes[place:]:
             world.keep(node)
         self.looks = [
-            (number, Look(*guards[number]) if number in guards else look)
+            (number, look._replace(value=value, expected=expected))
             for number, look in self.looks
-            if number in guards or number not in gone
+            for value, expected in self._now(number, look)
         ]
         values = world.spelt_out([*self.ends, *[look.value for _, look in self.looks]])
         self.nodes = world.nodes
         self.ends = values[: len(self.ends)]
         self.looks = [
-            (number, Look(value, look.expected))
+            (number, look._replace(value=value))
             for (number, look), value in zip(self.looks, values[len(self.ends) :], strict=True)
         ]
 
+    def _now(self, number: int, look: Look) -> list[tuple[Value, int]]:
+        """Return what has become of a guard: nothing, where a loop has taken it over."""
+        if number in self._left:
+            return [self._left[number]]
+        return [] if number in self._gone else [(look.value, look.expected)]
 
-def _serial(node: Node) -> int:
-    return node.serial
+    def _roll(self, world: World, start: int, period: int, trips: int) -> int:
+        """Put a loop in the place of nodes; return where the nodes go on."""
+        place = start
+        for peeled in range(MOST_PEELED + 1):
+            begin, left = start + peeled * period, trips - peeled
+            if not enough(period, left):
+                break
+            for node in self._recording.nodes[place:begin]:
+                world.keep(node)
+            place = begin
+            try:
+                turn = Turn(self._recording, world, begin, period, left, counted=False)
+                summary, checked = roll(turn, self._seen)
+            except Irregular as reason:
+                self.declined.append(Declined(reason.node.site, reason.reason))
+                if not reason.starts_late:
+                    break
+                continue
+            self._note(summary, checked)
+            return begin + left * period
+        return place
+
+    def _roll_until(self, world: World, way_out: Exit) -> bool:
+        try:
+            turn = Turn(
+                self._recording, world, way_out.start, way_out.period, way_out.trips, counted=True
+            )
+            enters = self._entrance(world, way_out)
+            summary, checked = roll_until(turn, self._seen, way_out, enters)
+        except Irregular as reason:
+            self.declined.append(Declined(reason.node.site, reason.reason))
+            return False
+        self._note(summary, checked)
+        return True
+
+    def _entrance(self, world: World, way_out: Exit) -> Value:
+        """Return whether a loop is to turn at all: a call that Python would have led elsewhere might turn for ever."""
+        enters: Value | None = None
+        for number, look in self.looks:
+            if number > way_out.first:
+                break
+            known = self._enters.get(number)
+            if known is None:
+                parts = [test(world.actual(world.of(value)), expected) for value, expected in self._now(number, look)]
+                for part in parts:
+                    known = part if enters is None else UFUNCS["logical_and"](enters, part)
+                    world.place([known])
+                if known is not None:
+                    self._enters[number] = known
+            enters = enters if known is None else known
+        assert enters is not None
+        return enters
+
+    def _note(self, summary: Summary, checked: Checked) -> None:
+        self.loops.append(summary)
+        self._gone |= checked.gone
+        for number, value, expected in checked.left:
+            self._left[number] = value, expected
+
+
+def _apart(ways_out: Sequence[Exit]) -> list[Exit]:
+    """Return those of the loops that do not overlap one before."""
+    found: list[Exit] = []
+    for one in ways_out:
+        if not found or found[-1].start + found[-1].period * found[-1].trips <= one.start:
+            found.append(one)
+    return found
 
 
 def _in_order(nodes: Sequence[Node]) -> bool:

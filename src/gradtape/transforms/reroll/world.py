@@ -23,6 +23,10 @@ MOST_PIECES: Final = 8
 """Pieces of which the elements of a loop may be joined where they are not the rows of one array."""
 
 
+MOST_WAYS: Final = 8
+"""Arrays whose rows may take turns in a list."""
+
+
 class Irregular(Exception):
     """A loop cannot be rolled for this reason."""
 
@@ -80,7 +84,7 @@ class World:
             return value
         found = self._read.get(value)
         if found is None:
-            found = self._read[value] = element.read()
+            found = self._read[value] = Element(self.of(element.rows), element.turn).read()
             self.place([found])
         return found
 
@@ -184,61 +188,97 @@ class World:
         """Return arrays whose rows are these values: as few as there are."""
         pieces: list[Value] = []
         numbers: list[Any] = []
-        rows: Value | None = None
-        turns: list[int] = []
-
-        def flush() -> None:
-            nonlocal numbers, rows, turns
+        for place, rows in self._runs(values):
+            if rows is None and _is_number(values[place]):
+                numbers.append(values[place].data)
+                continue
             if numbers:
                 pieces.append(self.number(np.stack(numbers)))
-            if rows is not None:
-                pieces.append(picked_rows(rows, turns))
-            numbers, rows, turns = [], None, []
-
-        for value in values:
-            element = self._elements.get(value)
-            if element is not None:
-                if rows is not element.rows:
-                    flush()
-                    rows = element.rows
-                turns.append(element.turn)
-            elif _is_number(value):
-                if not numbers:
-                    flush()
-                numbers.append(value.data)
-            else:
-                flush()
+                numbers = []
+            if rows is None:
+                value = values[place]
                 whole = literal_array(value) if isinstance(value, Literal) else value
-                pieces.append(reshape(whole, (1, *value.shape)))
-        flush()
+                rows = reshape(whole, (1, *value.shape))
+            pieces.append(rows)
+        if numbers:
+            pieces.append(self.number(np.stack(numbers)))
         return pieces
+
+    def _runs(self, values: Sequence[Value]) -> list[tuple[int, Value | None]]:
+        """Return the places where rows begin, with as many of them as follow each other; and the places of other values."""
+        found: list[tuple[int, Value | None]] = []
+        elements = [self._elements.get(value) for value in values]
+        place = 0
+        while place < len(elements):
+            element = elements[place]
+            if element is None:
+                found.append((place, None))
+                place += 1
+                continue
+            ways = self._ways(elements, place)
+            if ways == 1:
+                last = place
+                while last < len(elements) and _rows_at(elements, last) is element.rows:
+                    last += 1
+                turns = [one.turn for one in elements[place:last] if one is not None]
+                found.append((place, picked_rows(element.rows, turns)))
+            else:
+                last = place + ways
+                while last < len(elements) and _follows(elements[last - ways], elements[last]):
+                    last += 1
+                last -= (last - place) % ways
+                columns = []
+                for offset in range(ways):
+                    own = elements[place + offset : last : ways]
+                    rows = picked_rows(own[0].rows, [one.turn for one in own if one is not None])  # type: ignore[union-attr]
+                    columns.append(reshape(rows, (rows.shape[0], 1, *rows.shape[1:])))
+                whole = join(columns, 1)
+                found.append((place, reshape(whole, (last - place, *whole.shape[2:]))))
+            place = last
+        return found
+
+    @staticmethod
+    def _ways(elements: Sequence[Element | None], place: int) -> int:
+        """Return how many arrays take turns in a sequence of rows; 1 also where they do so without order."""
+        first = elements[place]
+        for ways in range(1, MOST_WAYS + 1):
+            after = elements[place + ways] if place + ways < len(elements) else None
+            if after is None:
+                return 1
+            if first is not None and after.rows is first.rows:
+                return ways if _follows(first, after) else 1
+        return 1
 
     def _joined(self, inputs: Sequence[Value], axis: int) -> Value | None:
         """Return what a join of rows comes to without taking them apart, if they are rows."""
         pieces: list[Value] = []
-        k = 0
         changed = False
-        while k < len(inputs):
-            element = self._elements.get(inputs[k])
-            if element is None:
-                pieces.append(inputs[k])
-                k += 1
+        for place, rows in self._runs(inputs):
+            if rows is None:
+                pieces.append(inputs[place])
                 continue
-            turns = []
-            while k < len(inputs) and (other := self._elements.get(inputs[k])) is not None:
-                if other.rows is not element.rows:
-                    break
-                turns.append(other.turn)
-                k += 1
-            rows = picked_rows(element.rows, turns)
             shape = rows.shape[1:]
             front = laid_out(permute(rows, (*range(1, axis + 1), 0, *range(axis + 1, rows.ndim))))
-            extent = len(turns) * shape[axis]
-            pieces.append(reshape(front, (*shape[:axis], extent, *shape[axis + 1 :])))
+            pieces.append(reshape(front, (*shape[:axis], rows.shape[0] * shape[axis], *shape[axis + 1 :])))
             changed = True
         if not changed:
             return None
         return pieces[0] if len(pieces) == 1 else join(pieces, axis)
+
+
+def _rows_at(elements: Sequence[Element | None], place: int) -> Value | None:
+    element = elements[place]
+    return None if element is None else element.rows
+
+
+def _follows(before: Element | None, after: Element | None) -> bool:
+    """Return whether one is the row after another."""
+    return (
+        before is not None
+        and after is not None
+        and after.rows is before.rows
+        and after.turn == before.turn + 1
+    )
 
 
 def laid_out(x: Value) -> Value:
