@@ -61,9 +61,7 @@ def batch_rows(program: Program) -> Program:
         if plan is None:
             body.append(statement)
             continue
-        loop = copied_in(plan.loop, scratch)
-        others = [loop if other is statement else other for other in program.body]
-        plan = _plan(loop, Program(program.name, (), (), (), others)) or plan
+        plan = _plan(*copied_in(plan.loop, program, scratch)) or plan
         wide = {
             buffer: Buffer(buffer.name, buffer.dtype, buffer.size * plan.block, buffer.role)
             for buffer in plan.rows

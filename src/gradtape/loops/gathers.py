@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from .affine import Affine, Position, Var, affine, interval
-from .ir import Buffer, For, Load, Register, Statement, Store
+from .ir import Buffer, For, Load, Program, Register, Statement, Store
 
 AGAIN: Final = 4
 """Reads of an element from which a copy pays."""
@@ -19,15 +19,22 @@ LARGEST: Final = 512
 """Elements of a row that are copied at most: a block of 32 such rows takes an eighth of the second cache."""
 
 
-def copied_in(loop: For, scratch: list[Buffer]) -> For:
-    """Return a loop over rows that begins by copying what each row reads repeatedly; the same loop where there
-    is no such thing."""
+def copied_in(loop: For, program: Program, scratch: list[Buffer]) -> tuple[For, Program]:
+    """Let a loop over rows begin by copying what each row reads repeatedly.
+
+    Returns
+    -------
+    tuple of For and Program
+        The loop and the program with it, the same ones where there is no such thing. `scratch` receives the copies.
+    """
     copier = _Copier(loop)
     body = copier.block(loop.body, ())
     if not copier.copies:
-        return loop
+        return loop, program
     scratch.extend(copier.copies.values())
-    return For(loop.var, [*copier.prologue(), *body])
+    copying = For(loop.var, [*copier.prologue(), *body])
+    statements = [copying if statement is loop else statement for statement in program.body]
+    return copying, Program(program.name, program.inputs, program.outputs, scratch, statements)
 
 
 class _Copier:
