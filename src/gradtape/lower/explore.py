@@ -77,6 +77,19 @@ class Explorer(Walker[float]):
         elif root.kind == "contract":
             for value, letters in zip(node.inputs, (node.params["x"], node.params["y"]), strict=True):
                 self.element(value, tuple([root.variables[root.letters[letter]] for letter in letters]))
+        elif root.kind == "blas":
+            for value, letters in zip(node.inputs, (node.params["x"], node.params["y"]), strict=True):
+                anywhere = whole(value)
+                places = [root.letters.get(letter) for letter in letters]
+                self.element(
+                    value,
+                    tuple(
+                        [
+                            anywhere[k] if level is None else root.variables[level]
+                            for k, level in enumerate(places)
+                        ]
+                    ),
+                )
         elif root.kind == "join":
             self._whole(node.inputs)
         elif root.kind == "scatter":

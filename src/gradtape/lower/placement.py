@@ -131,9 +131,11 @@ class Placement:
     def _shared_loop(self, block: Block, root: Root, level: int) -> Loop | None:
         if root.axes[level].closed:
             return None
-        earliest = max(self._earliest(block, root, level), 0)
+        users = _users(root, level)
+        earliest = max([self._earliest(block, user, level) for user in users])
         for loop in reversed(block.loops[earliest:]):
-            if loop.closed or not self._fits(loop, root, level) or not self._related(loop, root):
+            related = any(self._related(loop, user) for user in users)
+            if loop.closed or not related or not self._fits(loop, root, level):
                 continue
             caller = self._slowed(loop, root, level)
             if caller is not None:
@@ -230,6 +232,14 @@ class Placement:
 def _is_around(root: Root, level: int) -> bool:
     """Whether inside of this loop a root has a long one."""
     return any(axis.extent >= LONG for axis in root.axes[level + 1 :])
+
+
+def _users(root: Root, level: int) -> list[Root]:
+    """Return a root and what it is made for, which is to find it at hand: those that have a loop at this level."""
+    users = [root]
+    while (user := users[-1].made_for) is not None and level < len(user.axes):
+        users.append(user)
+    return users
 
 
 def describe(root: Root) -> str:

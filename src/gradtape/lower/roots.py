@@ -94,6 +94,8 @@ class Root:
     target: tuple[Position, ...] = ()
     base_index: tuple[Position, ...] = ()
     letters: dict[int, int] = field(default_factory=dict)
+    prepares: bool = False
+    made_for: Root | None = None
     main: Root | None = None
     results: tuple[Root, ...] = ()
     following: Buffer | None = None
