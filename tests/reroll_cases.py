@@ -7,12 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+import gradtape as gt
 from gradtape.ir.evaluate import compute_values
 from gradtape.ir.graph import Graph
 from gradtape.trace.signature import Call
 from gradtape.transforms.reroll.roll import Rolled, rolled_graph
-
-import gradtape as gt
 
 
 class Case(NamedTuple):

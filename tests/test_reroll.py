@@ -32,7 +32,9 @@ def test_the_same_bits_and_few_nodes(case: Case) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", [case for case in CASES if case.name != "array_looked_at_in_each_turn"], ids=lambda case: case.name
+    "case",
+    [case for case in CASES if case.name != "array_looked_at_in_each_turn"],
+    ids=lambda case: case.name,
 )
 def test_the_body_does_not_depend_on_the_number_of_turns(case: Case) -> None:
     found = []

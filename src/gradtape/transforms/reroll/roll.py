@@ -9,8 +9,8 @@ import numpy as np
 
 from ...ir.graph import Graph, Node, Value
 from ...kinds.elementwise import UFUNCS
-from .forward import forwarded
 from .carried import Seen, Summary, test
+from .forward import forwarded
 from .loop import Checked, roll
 from .periods import LEAST_SAVED, enough, regions
 from .recording import Recording, living, serial_of
