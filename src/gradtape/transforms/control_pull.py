@@ -228,7 +228,7 @@ def _kept_forward(
 ) -> tuple[list[Given], list[Carry], Value | None]:
     """Return what is kept of the turns, stacked; what the way back carries besides; and the number of turns where the loop tells it."""
     reads, early = _read_back(draft, turn)
-    entries = {carry.inside for carry in draft.carries}
+    entries = [carry.inside for carry in draft.carries]
     if draft.params.get("policy") == ENTRIES:
         needed = set(reads).union(*[each.inputs for each in early])
         stored = [carry.inside for carry in draft.carries if carry.inside in needed]
