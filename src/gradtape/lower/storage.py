@@ -118,9 +118,9 @@ def assign_storage(roots: Sequence[Root], explain: list[str], prefix: str = "") 
         for axis in root.stored_axes:
             size *= root.shape[axis]
         root.storage = Buffer(f"{prefix}w{len(scratch)}", root.value.dtype, size, "scratch")
-        explain.append(
-            f"{describe(root)} is stored ({size} of {root.value.size} elements): it is read by another loop"
-        )
+        called = any(reader.kind in ("blas", "sort") for reader in readers.get(root, ()))
+        why = "a product or a sort reads it from memory" if called else "it is read by another loop"
+        explain.append(f"{describe(root)} is stored ({size} of {root.value.size} elements): {why}")
         scratch.append(root.storage)
     scratch.reverse()
     return scratch
@@ -187,8 +187,10 @@ def _common_levels(root: Root, readers: Sequence[Root]) -> int | None:
         if root.kind in IN_REGISTERS and _in_registers(root, reader, levels):
             continue
         common = levels if common is None else min(common, levels)
-    if root.kind in ("scatter", "join", "blas", "sort") or (root.kind == "result" and root.shape != ()):
+    if root.kind in ("scatter", "join", "sort") or (root.kind == "result" and root.shape != ()):
         return 0
+    if root.kind == "blas":
+        return min(root.first_reduced(), root.first_reduced() if common is None else common)
     partly = root.first_reduced() < root.trailing_reduced() and root.kind != "argreduce"
     if partly:
         own = root.first_reduced()
