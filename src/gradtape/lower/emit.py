@@ -27,6 +27,7 @@ from ..loops.ir import (
 )
 from ..records import record
 from .control_emit import emit_control
+from .inline_math import SINE, can_inline_sine, sine_function
 from .instructions import (
     constant_text,
     conversion,
@@ -108,6 +109,7 @@ class FunctionEmitter:
         self.count = 0
         self.wraps = False
         self.wide = False
+        self.nests = 0
         self.slots: dict[tuple[Buffer, int], Slot] = {}
 
     def fresh(self) -> str:
@@ -256,6 +258,12 @@ class FunctionEmitter:
         text = operation(body, dtypes, target.dtype, operands, statement.reassociate)
         if text.startswith("call"):
             text = self._declared(text, body, target.dtype)
+        if self.wide and not self.nests and text.startswith("call double @sin(") and can_inline_sine():
+            self.module.helpers.setdefault(SINE, sine_function())
+            for name, count in (("fabs", 1), ("fma", 3)):
+                types = ", ".join(["double"] * count)
+                self.module.declarations[f"declare double @llvm.{name}.f64({types})"] = None
+            text = f"call double @{SINE}(double {operands[0]})"
         self.line(f"%{target.name} = {text}")
 
     def combined(self, step: Compute, before: str, one: str) -> str:
@@ -355,8 +363,10 @@ class FunctionEmitter:
         self.start_block(head)
         at = len(self.lines)
         self.positions.append({})
+        self.nests += 1
         for inner in statement.body:
             self.statement(inner)
+        self.nests -= 1
         self.positions.pop()
         following = self.bind(f"add nuw nsw i64 %{var.name}, 1")
         self.lines.insert(
