@@ -7,7 +7,7 @@ from typing import Final
 
 from ..ir.graph import Literal, Node, Value
 from ..loops.affine import Position, Var, affine, interval
-from .costs import GATHER, LOAD, REPEATED, cost_of
+from .costs import GATHER, LOAD, REPEATED, calls_vector_function, cost_of
 from .roots import Root, fresh_variables
 from .walk import Test, Walker, Where
 
@@ -41,6 +41,7 @@ class Explorer(Walker[float]):
         root.split = split
         root.variables = fresh_variables(root)
         root.reads, root.sources, root.breaks, root.sites = {}, set(), {}, {}
+        root.function = ""
         self.levels = {}
         for level, variable in enumerate(root.variables):
             if not isinstance(variable, int):
@@ -130,6 +131,9 @@ class Explorer(Walker[float]):
         return LOAD if index else 0.0
 
     def apply(self, node: Node, args: list[float], index: Where) -> float:
+        assert self.root is not None
+        if not self.root.function and calls_vector_function(node):
+            self.root.function = node.op.name
         return self._noted(node, cost_of(node) + sum(args), index)
 
     def _noted(self, node: Node, cost: float, index: Where) -> float:
