@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+import gradtape as gt
 from gradtape.ir.evaluate import compute_values
 from gradtape.ir.graph import Graph
 from gradtape.trace.signature import Call
 from gradtape.transforms.reroll.roll import Rolled, rolled_graph
-
-import gradtape as gt
 
 
 class Case(NamedTuple):
@@ -313,7 +313,7 @@ def two_lists(turns):
             both.append(h * 2)
             both.append(h * 3)
         total = 0.0
-        for before, after in zip(hs, hs[1:], strict=False):
+        for before, after in itertools.pairwise(hs):
             total = total + np.sum(before * after) * np.cos(total)
         return total + np.sum(np.stack(both))
 

@@ -78,7 +78,10 @@ def program(chance: random.Random, turns: int) -> str:
             "    for t in range(len(left) - 1):",
             "        s[1] = s[1] * left[t] * 0.1 + np.sin(left[t + 1])",
         ]
-    lines += ["    outs = [s[0], s[2], buf]", f"    if left: outs.append(np.stack(left, axis={chance.randint(0, 1)}))"]
+    lines += [
+        "    outs = [s[0], s[2], buf]",
+        f"    if left: outs.append(np.stack(left, axis={chance.randint(0, 1)}))",
+    ]
     if chance.random() < 0.4:
         lines.append("    if left: outs += [left[len(left) // 2], sum(left[1:])]")
     return "\n".join([*lines, "    if sums: outs.append(np.stack(sums))", "    return tuple(outs)"])

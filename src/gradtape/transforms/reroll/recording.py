@@ -46,7 +46,7 @@ class Recording:
 
     def __init__(self, nodes: Sequence[Node], ends: Iterable[Value], pinned: frozenset[Node]) -> None:
         self.nodes = nodes
-        self.place = place = {node: k for k, node in enumerate(nodes)}
+        self.place = place = dict[Node | None, int]({node: k for k, node in enumerate(nodes)})
         operands: list[Value] = []
         counts: list[int] = [0]
         codes: dict[Any, int] = {}
@@ -78,7 +78,7 @@ class Recording:
         self.tokens: Tokens = np.array(tokens, np.int64)
         self.first: Numbers = np.cumsum(counts)
         find = place.get
-        self.source: Numbers = np.array([find(value.node, -1) for value in operands], np.int64)  # type: ignore[call-overload]
+        self.source: Numbers = np.array([find(value.node, -1) for value in operands], np.int64)
         self.output: Numbers = np.array([value.index for value in operands], np.int64)
         self.last_use: Numbers = np.full(len(nodes), -1, np.int64)
         takers = np.repeat(np.arange(len(nodes)), np.diff(self.first))
@@ -89,7 +89,7 @@ class Recording:
             pairs = zip(self.source.tolist(), self.output.tolist(), strict=True)
             self.used = {pair for pair in pairs if pair[0] in several}
         for value in ends:
-            found = find(value.node, -1)  # type: ignore[call-overload]
+            found = find(value.node, -1)
             if found >= 0:
                 self.last_use[found] = len(nodes)
                 self.used.add((found, value.index))

@@ -10,8 +10,9 @@ import numpy as np
 from ...ir.builder import at
 from ...ir.graph import Literal, Node, Value
 from ...ir.types import INT64, INTP, aval
-from ...kinds.elementwise import UFUNCS, Elementwise
+from ...kinds.elementwise import Elementwise
 from ...kinds.operands import broadcast_to
+from ...kinds.registry import UFUNCS
 from ...ops.cast import convert
 from ...ops.indexing import gather_row, update_row
 from .recording import MOVING, Recording
@@ -173,7 +174,9 @@ class Turn:
         for turn in range(distance):
             value = self.world.of(edges[self._edge + turn * self._step + column])
             if not isinstance(value, Literal) and (value.shape != type_.shape or value.dtype != type_.dtype):
-                raise Irregular(f"a carried value is {value.aval!r} at first and {type_!r} later", node, starts_late=True)
+                raise Irregular(
+                    f"a carried value is {value.aval!r} at first and {type_!r} later", node, starts_late=True
+                )
             inits[distance - turn] = value
         chains = self.chains.setdefault(key, [])
         for chain in chains:
@@ -230,7 +233,9 @@ class Turn:
         for output, operand in enumerate(ahead):
             self.slots[slot, output] = operand
 
-    def _ahead(self, node: Node, operands: Sequence[Operand], starts: Starts | None) -> Sequence[Operand] | None:
+    def _ahead(
+        self, node: Node, operands: Sequence[Operand], starts: Starts | None
+    ) -> Sequence[Operand] | None:
         """Return what a node comes to where that is known ahead of the loop."""
         op, params = node.op, node.params
         x = operands[0] if operands else None
@@ -243,7 +248,7 @@ class Turn:
             copy = node.copy(tuple([operand.value for operand in operands]))
             return [Fixed(value) for value in copy.outs]
         if op in REARRANGING and isinstance(x, Rows):
-            return [Rows(op(x.value, **op.lead(self.trips, **params)))]  # type: ignore[attr-defined, operator]
+            return [Rows(op(x.value, **op.lead(self.trips, **params)))]
         if op is gather_row and isinstance(x, Fixed) and all(isinstance(k, Rows) for k in operands[1:]):
             size = self.trips * node.types[0].size
             if size <= max(MOST_ELEMENTS, 2 * x.value.size):
@@ -315,6 +320,7 @@ class Turn:
         ]
         indices = self._indices(x, starts, moving, shape, strides)
         self.slots[slot, 0] = Inner(write_at(x, self.inside(v), indices, moving))
+
 
 def _same(one: Value, other: Value) -> bool:
     if one is other:

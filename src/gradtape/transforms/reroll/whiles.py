@@ -11,7 +11,7 @@ from ...ir.body import Body
 from ...ir.builder import at
 from ...ir.graph import Value, extract, literal
 from ...ir.types import aval
-from ...kinds.elementwise import UFUNCS
+from ...kinds.registry import UFUNCS
 from ..control import while_loop
 from .carried import Carried, Seen, Summary, held, new_chain, test, uses_of
 from .loop import Checked
@@ -107,7 +107,14 @@ def _exit(recording: Recording, group: Sequence[tuple[int, int, Any]]) -> Exit |
     numbers = [number for _, number, _ in group]
     last = group[-1][2]
     return Exit(
-        start, period, left, numbers[-left:], numbers[-1 - left], last.value.index, last.expected, last.bounded
+        start,
+        period,
+        left,
+        numbers[-left:],
+        numbers[-1 - left],
+        last.value.index,
+        last.expected,
+        last.bounded,
     )
 
 
@@ -183,6 +190,8 @@ def _keep_last(turn: Turn, key: tuple[int, int], turns: Sequence[int]) -> None:
     if back > 1:
         chains = turn.chains.get(key, [])
         if not any(max(chain.inits) >= back for chain in chains):
-            raise Irregular("values of many turns are used, and the number of turns is not known", turn.template[key[0]])
+            raise Irregular(
+                "values of many turns are used, and the number of turns is not known", turn.template[key[0]]
+            )
     elif key not in turn.chains:
         new_chain(turn, key)
