@@ -256,7 +256,7 @@ def guarded_alike(turns):
         for i in range(turns):
             size = np.sum(x[i] ** 2)
             if size >= 0:
-                total = total + size * np.cos(total)
+                total = total + 0.01 * size * np.cos(total)
         return total
 
     return f
