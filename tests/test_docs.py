@@ -27,6 +27,7 @@ from registry_cases import SHAPES, Case
 
 import gradtape as gt
 from gradtape.kinds.registry import ROWS, UFUNCS
+from gradtape.trace.dispatch import RULES
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
@@ -113,7 +114,7 @@ def examine(test: doctest.DocTest, namespace: dict[str, Any]) -> None:
 @pytest.fixture
 def registry() -> Iterator[None]:
     """Take out again what a page enters."""
-    before = [(table, table.copy()) for table in (ROWS, UFUNCS)]
+    before = [(table, table.copy()) for table in (ROWS, UFUNCS, RULES)]
     yield
     for table, content in before:
         table.clear()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 from html.parser import HTMLParser
 from pathlib import Path
@@ -238,6 +236,33 @@ def test_rows_side_by_side_keep_their_lines() -> None:
     } == places
 
 
+def test_loops_of_the_user_are_nests_with_the_lines_of_their_bodies() -> None:
+    def run(x: Any) -> Any:
+        def step(carry: Any, row: Any) -> Any:
+            carry = np.tanh(carry + row)  # step
+            return carry, carry
+
+        return np.sum(gt.scan(step, np.zeros(6), x)[1])
+
+    nests = kernel_of(gt.inspect.profile(gt.jit(run), np.ones((31, 6))).functions[0]).nests
+    (turns,) = [nest for nest in nests if any("tanh" in line.ops for line in nest.lines)]
+    assert turns.extents == ((31, 6),) and turns.operations >= 2 * 31 * 6
+    assert [line.line for line in turns.lines if "tanh" in line.ops] == [line_of("step")]
+
+
+def test_loops_that_a_condition_ends_count_one_turn() -> None:
+    def halve(x: Any) -> Any:
+        return gt.while_loop(lambda v: np.max(v) > 1, lambda v: np.sqrt(v), x)
+
+    report = gt.inspect.profile(gt.jit(halve), np.full(50, 1e6))
+    (turns,) = [
+        nest
+        for nest in kernel_of(report.functions[0]).nests
+        if nest.kind == "loop" and nest.extents[0][0] == 0
+    ]
+    assert (0, 50) in turns.extents and "loop ? x 50" in str(report)
+
+
 # Tapes
 
 
@@ -433,76 +458,3 @@ def test_numbers_are_short() -> None:
         "█" * 20,
         " " * 20,
     )
-
-
-# The command
-
-SCRIPT = """
-import sys, threading, numpy as np, gradtape as gt
-
-f = gt.value_and_grad(lambda x: np.sum(np.sin(x) * x))
-
-def main():
-    print("arguments", sys.argv[1:])
-    f(np.ones(1000))
-    threading.Thread(target=lambda: [f(np.ones(1000)) for _ in range(3)]).start()
-    if "raise" in sys.argv:
-        raise ValueError("as asked")
-    sys.exit("stopped" if "exit" in sys.argv else 0)
-
-if __name__ == "__main__":
-    main()
-"""
-
-
-def command(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gradtape", "profile", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=100)
-
-
-@pytest.fixture
-def script(tmp_path: Path) -> Path:
-    (tmp_path / "work.py").write_text(SCRIPT)
-    return tmp_path
-
-
-def test_the_command_profiles_a_script(script: Path) -> None:
-    done = command("work.py", "--json", "-o", "x", cwd=script)
-    assert done.returncode == 0 and done.stderr == ""
-    assert done.stdout.startswith("arguments ['--json', '-o', 'x']\nprofile of ")
-    assert "value_and_grad(<lambda>)  work.py:4" in done.stdout and "np.sum(np.sin(x) * x)" in done.stdout
-    assert "4 runs of" in done.stdout
-
-
-def test_the_command_writes_json(script: Path) -> None:
-    done = command("--json", "--sort", "calls", "-o", "out.json", "-m", "work", "raise", cwd=script)
-    assert done.returncode == 1 and done.stdout == "arguments ['raise']\n"
-    assert done.stderr.startswith("Traceback") and done.stderr.endswith("ValueError: as asked\n")
-    assert "gradtape" not in done.stderr
-    found = json.loads((script / "out.json").read_text())
-    assert [(f["name"], f["calls"]) for f in found["functions"]] == [("value_and_grad(<lambda>)", 4)]
-
-
-def test_the_command_ends_as_the_script_does(script: Path) -> None:
-    done = command("work.py", "exit", cwd=script)
-    assert done.returncode == 1 and done.stderr == "stopped\n" and "4 runs of" in done.stdout
-    done = command("work.py", "raise", cwd=script)
-    assert done.returncode == 1 and "4 runs of" in done.stdout
-    assert "runpy" not in done.stderr and "gradtape" not in done.stderr and "main()" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("nowhere.py",), "nowhere.py does not exist"),
-        (("folder",), "folder is a folder"),
-        (("-m", "no.such.module"), "no.such.module cannot be found"),
-        (("-o", "nowhere/x", "work.py"), "cannot be written to nowhere/x"),
-        (("--sort", "size", "work.py"), "invalid choice"),
-        ((), "required: script"),
-    ],
-)
-def test_the_command_says_what_is_wrong(script: Path, arguments: tuple[str, ...], message: str) -> None:
-    (script / "folder").mkdir()
-    done = command(*arguments, cwd=script)
-    assert done.returncode == 2 and message in done.stderr and done.stdout == ""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import sys
 import warnings
 import weakref
@@ -321,6 +323,49 @@ def test_a_jitted_function_of_variables_runs_once():
         np.testing.assert_allclose(slope, t + (1 - t**2) * x * w.numpy())
         w.assign_add(np.array([0.1, -0.1]))
     assert len(runs) == 1
+
+
+def test_a_jitted_function_that_looks_or_assigns_runs_each_time():
+    w, calls = gt.Variable(1.0), gt.Variable(0.0, trainable=False)
+
+    @gt.jit
+    def looking(x):
+        return np.sum(x * w) if np.sum(x) * w > 0 else np.sum(x * -w)
+
+    @gt.jit
+    def counting(x):
+        calls.assign_add(1.0)
+        return np.sum(x * w * calls)
+
+    def slope(function, x):
+        with gt.GradientTape() as tape:
+            y = function(np.array(x))
+        return float(tape.gradient(y, w))
+
+    assert [slope(looking, [x]) for x in (1.0, 2.0, -3.0, 4.0, -5.0)] == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert [slope(counting, [1.0]) for _ in range(4)] == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_types_of_arrays_are_interned():
+    type_ = aval((2, 3), FLOAT64)
+    assert aval((2, 3), np.dtype("f8")) is type_
+    assert copy.deepcopy(type_) is type_
+    assert pickle.loads(pickle.dumps(type_)) is type_
+    assert aval((2, 3), FLOAT64, True) != type_
+
+
+def test_a_node_is_put_together_once_and_keeps_its_place():
+    x = gt.constant([1.0, 2.0])
+    first = (x * 2.0).value
+    second = (x * 3.0).value
+    late, early = second.node, first.node
+    assert early.serial < late.serial
+    assert first.node is early
+    assert early.out is first
+    assert (early.op.name, early.inputs[0]) == ("multiply", x.value)
+    first.node = None
+    assert not first.is_made
+    assert first.node is None
 
 
 def test_scratch_memory_is_shared_and_limited():

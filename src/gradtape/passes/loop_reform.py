@@ -22,7 +22,7 @@ def _reformed(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
     if isinstance(node.op, Scan):
         length, policy = node.params["length"], node.params["policy"]
         chunk = chunk_of(length, policy)
-        if length > 0 and chunk is not None:
+        if chunk is not None:
             return node.op.outs(in_chunks(node.op.opened(node.copy(inputs)), chunk))
         return _few_turns(node, inputs) if length == 0 or (length == 1 and policy is None) else None
     if isinstance(node.op, Switch):

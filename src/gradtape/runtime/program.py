@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -22,6 +21,7 @@ from ..lower.symbols import addresses_of
 from ..transforms.call import without_data
 from ..transforms.reroll.roll import without_data_rolled
 from .cache import CachedObject, MemoryCache, cached_object
+from .collector import uncollected
 from .engine import compile_object
 from .entry import NativeFunction, add_entry, bind, load
 from .interpret import missed_guards
@@ -305,18 +305,6 @@ def _compile(graph: Graph, form: CallForm | None) -> CachedObject:
         "notes": list(lowered.explain),
     }
     return CachedObject(compile_object(text, lowered.kernel_name), metadata=facts)
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Keep Python from looking for cycles: in a young process a look takes 5 ms, and compiling would cause several."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def _loaded(graph: Graph, form: CallForm | None, found: CachedObject) -> Kernel:

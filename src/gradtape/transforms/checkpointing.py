@@ -20,8 +20,10 @@ def chunk_of(length: int, policy: Any) -> int | None:
     With about as many chunks as turns in a chunk, what is kept grows with the root of the length, and each turn is run twice: A. Griewank,
     "Achieving logarithmic growth of temporal and spatial complexity in reverse automatic differentiation", 1992, section 3.
     """
+    if not length:
+        return None
     if policy == "sqrt":
-        return max(isqrt(max(length - 1, 0)) + 1, 2)
+        return max(isqrt(length - 1) + 1, 2)
     return policy if isinstance(policy, int) and policy > ENTRIES else None
 
 
@@ -30,19 +32,19 @@ def in_chunks(draft: Draft, chunk: int) -> Outcome:
     length, reverse = draft.params["length"], draft.params["reverse"]
     count = length // chunk
     whole = count * chunk
-    starts = [carry.start for carry in draft.carries]
-    if reverse:
-        ends, tail = _rest(draft, starts, whole)
-        ends, head = _chunks(draft, ends, count, chunk)
-    else:
-        ends, head = _chunks(draft, starts, count, chunk)
-        ends, tail = _rest(draft, ends, whole)
-    join = ROWS["join"]
-    left = [
-        first if whole == length else last if not whole else join(first, last, axis=0)  # type: ignore[operator]
-        for first, last in zip(head, tail, strict=True)
-    ]
-    return Outcome(ends, left, None)
+    ends = [carry.start for carry in draft.carries]
+    # In the order in which they run; the rest always stands last.
+    pieces: list[list[Value]] = []
+    for is_rest in (True, False) if reverse else (False, True):
+        if is_rest and whole < length:
+            ends, left = _rest(draft, ends, whole)
+            pieces.append(left)
+        elif not is_rest and count:
+            ends, left = _chunks(draft, ends, count, chunk)
+            pieces.insert(0, left)
+    join: Any = ROWS["join"]
+    stacks = [parts[0] if len(parts) == 1 else join(*parts, axis=0) for parts in zip(*pieces, strict=True)]
+    return Outcome(ends, stacks, None)
 
 
 def _chunks(draft: Draft, starts: list[Value], count: int, chunk: int) -> tuple[list[Value], list[Value]]:
@@ -53,7 +55,7 @@ def _chunks(draft: Draft, starts: list[Value], count: int, chunk: int) -> tuple[
     elements = []
     for given in draft.elements:
         shape = (count, chunk, *given.inside.shape)
-        stacked = OPERATORS["reshape"](_cut(given.outside, 0, count * chunk), shape)
+        stacked = _reshaped(_cut(given.outside, 0, count * chunk), shape)
         elements.append(Given(stacked, _stacked(given.inside, chunk)))
     carried = [stand_in(carry.inside) for carry in draft.carries]
     inner = _shifted(draft, index * literal(chunk, INT64), chunk)
@@ -73,7 +75,7 @@ def _chunks(draft: Draft, starts: list[Value], count: int, chunk: int) -> tuple[
     ]
     outer.left = list(outcome.left)
     ends = outer.emit()
-    flat = [OPERATORS["reshape"](left, (count * chunk, *left.shape[2:])) for left in ends.left]
+    flat = [_reshaped(left, (count * chunk, *left.shape[2:])) for left in ends.left]
     return list(ends.carries), flat
 
 
@@ -98,6 +100,13 @@ def _shifted(draft: Draft, by: Value, length: int) -> Draft:
     loop.carries = [carry._replace(after=after) for carry, after in zip(draft.carries, ends, strict=False)]
     loop.left = ends[count:]
     return loop
+
+
+def _reshaped(x: Value, shape: tuple[int, ...]) -> Value:
+    """Return an array with another shape, by a node that stands on `x` itself: a gradient is asked for there."""
+    row: Any = ROWS["reshape"]
+    reshaped: Value = row(x, shape=shape)
+    return reshaped
 
 
 def _cut(array: Value, first: int, length: int) -> Value:

@@ -13,8 +13,9 @@ from .hoist import hoisted
 from .late_sums import LateSums
 from .residuals import kept
 from .running_sums import continued
+from .shifts import depending_on
 from .treeverse import Treeverse
-from .vjp import depending_on, sweep_back
+from .vjp import sweep_back
 
 Some = Sequence[Value | None]
 

@@ -224,11 +224,12 @@ def emitted(outputs: Sequence[Value], becomes: dict[Value, Value]) -> list[Value
     nodes, _ = extract(outputs, becomes)
     known = dict(becomes)
     for node in nodes:
-        inputs = [known.get(value, value) for value in node.inputs]
-        with at(node.site):
-            outs = emit_all(node.op, inputs, **node.params)
-        for out, made in zip(node.outs, outs, strict=True):
-            known.setdefault(out, made)
+        inputs = tuple([known.get(value, value) for value in node.inputs])
+        if inputs != node.inputs:
+            with at(node.site):
+                outs = emit_all(node.op, inputs, **node.params)
+            for out, made in zip(node.outs, outs, strict=True):
+                known.setdefault(out, made)
     return [known.get(output, output) for output in outputs]
 
 

@@ -8,6 +8,7 @@ from ..ir.builder import at
 from ..ir.graph import Value, extract
 from ..kinds.control import followed
 from .observers import derived
+from .shifts import cancelling_shifts
 
 
 def jvp(
@@ -36,7 +37,10 @@ def jvp(
     nodes, _ = extract(
         targets, sources, stop=lambda value: stop(value) or value.node is None, follow=followed
     )
+    constant = cancelling_shifts(nodes, targets, sources)
     for node in nodes:
+        if constant and not constant.isdisjoint(node.outs):
+            continue
         incoming = [pushed.get(operand) for operand in node.inputs]
         if any(tangent is not None for tangent in incoming):
             with at(derived(node, backward=False)):

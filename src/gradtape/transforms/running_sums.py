@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from ..ir.body import Body
@@ -18,7 +19,16 @@ def continued(totals: Sequence[Value | None]) -> list[Value | None]:
     """
     found = list(totals)
     while True:
-        sums = {place: parts for place, total in enumerate(found) if (parts := _parts(total)) is not None}
+        there = [total for total in found if total is not None]
+        uses = Counter(value for node in extract(there)[0] for value in node.inputs)
+        uses.update(there)
+        sums = {
+            place: parts
+            for place, total in enumerate(found)
+            if total is not None
+            and (parts := _parts(total)) is not None
+            and uses[parts[0]] == uses[total] == 1
+        }
         if not sums:
             return found
         node = next(iter(sums.values()))[0].node
@@ -41,9 +51,9 @@ def continued(totals: Sequence[Value | None]) -> list[Value | None]:
             found[place] = value
 
 
-def _parts(total: Value | None) -> tuple[Value, Value] | None:
+def _parts(total: Value) -> tuple[Value, Value] | None:
     """Return what a loop sums up, and what that is added to."""
-    if total is None or total.node is None or total.node.op.name != "add":
+    if total.node is None or total.node.op.name != "add":
         return None
     a, b = total.node.inputs
     for ours, other in ((b, a), (a, b)):

@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Sequence
 from ..errors import InternalError
 from ..ir.builder import at
 from ..ir.graph import Mark, Node, Value, extract
-from ..ir.types import carries_derivatives
 from ..kinds.control import Custom, Structured, followed
 from ..kinds.elementwise import Elementwise, scaled
 from .linear import Cotangent, Cotangents, pull_linear
 from .observers import OBSERVERS, Sweep, derived
+from .shifts import cancelling_shifts, depending_on
 
 Pull = Callable[[Node, Sequence[Value | None], Sequence[bool]], Sequence[Value | None]]
 
@@ -68,7 +68,7 @@ def sweep_back(
         stop=lambda value: value.node is None or value in barriers or (stop(value) and value not in wanted),
         follow=followed,
     )
-    active = depending_on(nodes, wanted)
+    active = depending_on(nodes, wanted, cancelling_shifts(nodes, targets, wanted))
     found = Cotangents(barriers)
     for target, cotangent in zip(targets, cotangents, strict=True):
         found.add(target, Cotangent(cotangent))
@@ -80,15 +80,6 @@ def sweep_back(
         arrived = found.arrived(source)
         results.append(None if arrived is None else arrived.applied())
     return Sweep(tuple(targets), tuple(sources), tuple(results), found.items)
-
-
-def depending_on(nodes: Sequence[Node], sources: Collection[Value]) -> set[Value]:
-    """Return the values with a differentiable path from a source."""
-    active = set(sources)
-    for node in nodes:
-        if any(operand in active for operand in followed(node)):
-            active.update(out for out in node.outs if carries_derivatives(out.dtype))
-    return active
 
 
 def _pull_back(node: Node, active: set[Value], found: Cotangents) -> None:
