@@ -38,11 +38,13 @@ class Recording:
         All inputs of all nodes.
     source, output : ndarray
         For each of them, which node computes it (-1 for what comes from outside), and which of its outputs it is.
+    in_order : bool
+        Whether each node comes after what it takes.
     last_use : ndarray
         The last node that takes something of each; the number of nodes where an end does.
     """
 
-    __slots__ = ("first", "last_use", "nodes", "operands", "output", "place", "source", "tokens", "used")
+    __slots__ = ("first", "in_order", "last_use", "nodes", "operands", "output", "place", "source", "tokens", "used")
 
     def __init__(self, nodes: Sequence[Node], ends: Iterable[Value], pinned: frozenset[Node]) -> None:
         self.nodes = nodes
@@ -83,6 +85,8 @@ class Recording:
         self.last_use: Numbers = np.full(len(nodes), -1, np.int64)
         takers = np.repeat(np.arange(len(nodes)), np.diff(self.first))
         inner = self.source >= 0
+        # Not so where a value was given another history.
+        self.in_order = bool((self.source < takers).all())
         self.last_use[self.source[inner]] = takers[inner]  # the takers come in order: the last stays
         self.used: set[tuple[int, int]] = set()
         if several:

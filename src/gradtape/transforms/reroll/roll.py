@@ -111,16 +111,16 @@ def rolled(
     """
     if len(nodes) < LEAST_SAVED and not until:
         return None
-    ordered = sorted(nodes, key=serial_of)
-    if not _in_order(ordered):
-        return None
+    ordered: Sequence[Node] = sorted(nodes, key=serial_of)
     values = [*ends, *[look.value for look in looks]]
     current, values = forwarded(ordered, values)
     numbered = list(enumerate(looks))
     loops: list[Summary] = []
     stacks: list[tuple[Value, Sequence[Value]]] = []
+    tidy = current is ordered
     for _ in range(MOST_LEVELS):
-        current = living(current, values)
+        if not tidy:
+            current, tidy = living(current, values), True
         numbered = [
             (number, look._replace(value=value))
             for (number, look), value in zip(numbered, values[len(ends) :], strict=True)
@@ -131,11 +131,11 @@ def rolled(
         if not level.loops:
             break
         loops += level.loops
-        current, numbered = level.nodes, level.looks
+        current, numbered, tidy = level.nodes, level.looks, False
         values = [*level.ends, *[look.value for _, look in numbered]]
     if not loops:
         return None
-    left = living(current, values)
+    left = current if tidy else living(current, values)
     if len(left) >= len(nodes) and not until:
         return None
     return Rolled(left, values[: len(ends)], numbered, loops, stacks)
@@ -198,6 +198,8 @@ class _Level:
         if len(nodes) < LEAST_SAVED and not until:
             return
         self._recording = recording = Recording(nodes, ends, pinned)
+        if not recording.in_order:
+            return
         ways_out = exits(recording, looks) if until else []
         claims = self._claims(ways_out)
         if not claims and not ways_out:

@@ -153,7 +153,9 @@ def roll_until(
     needed = {value for node in nodes for value in node.inputs} | set(carried.following)
     consts = {outer: value for outer, value in turn.consts.items() if value in needed}
     inputs = [turn.number, *consts.values(), *carried.inputs]
-    limits = [*([turn.trips] if way_out.bounded else []), *([turn.most] if turn.most is not None else [])]
+    # What Python counted on its side may count differently in turns that were never seen.
+    bounded = way_out.bounded or turn.number in needed
+    limits = [*([turn.trips] if bounded else []), *([turn.most] if turn.most is not None else [])]
     with at(turn.template[0].site):
         outs = while_loop(
             Body(inputs, [], [going]),
