@@ -202,6 +202,31 @@ def tiles(turns):
 
 
 @case(8, rows)
+def written_by_two_indices(turns):
+    def f(x):
+        y = np.zeros((turns, 4), like=x)
+        for i in range(turns):
+            for j in range(4):
+                y[i, j] = np.sin(x[i, j]) * i + j
+        return np.sum(y * x)
+
+    return f
+
+
+@case(9, line)
+def written_in_some_order(turns):
+    places = [int(k) for k in np.random.default_rng(5).permutation(turns)]
+
+    def f(x):
+        y = np.ones(turns + 3, like=x)
+        for i, k in enumerate(places):
+            y[k + 1] = np.sin(x[i]) * i
+        return np.sum(y[1:] * y[:-1])
+
+    return f
+
+
+@case(8, rows)
 def backwards(turns):
     def f(x):
         h = np.ones(4)

@@ -44,7 +44,18 @@ class Recording:
         The last node that takes something of each; the number of nodes where an end does.
     """
 
-    __slots__ = ("first", "in_order", "last_use", "nodes", "operands", "output", "place", "source", "tokens", "used")
+    __slots__ = (
+        "first",
+        "in_order",
+        "last_use",
+        "nodes",
+        "operands",
+        "output",
+        "place",
+        "source",
+        "tokens",
+        "used",
+    )
 
     def __init__(self, nodes: Sequence[Node], ends: Iterable[Value], pinned: frozenset[Node]) -> None:
         self.nodes = nodes

@@ -24,7 +24,7 @@ MOST_LEVELS: Final = 6
 MOST_PEELED: Final = 3
 """First turns that may differ from the others and stay in front of the loop."""
 
-MULTIPLES: Final = (1, 2, 3, 4, 6)
+MULTIPLES: Final = range(1, 13)
 """How many repeats of the same ops one turn may consist of: two arrays that change places repeat every second time."""
 
 
