@@ -14,6 +14,7 @@ from ..kinds.elementwise import Elementwise
 from ..loops.affine import Affine, Position
 from ..loops.ir import Buffer
 from ..records import record
+from .apart import functions_of_rows
 from .calls import is_call, prepare_call
 from .control_roots import control_roots, operands_in_memory, share_carry
 from .costs import REPEATED, STORED
@@ -85,6 +86,8 @@ def schedule(
         for root in small_first(roots):
             placement.place(root)
         more = _computed_twice(roots, costs, uses, by_value) if turn < ROUNDS - 1 else set()
+        if turn == 0:
+            more |= functions_of_rows(roots)
         choose_in_place(roots, by_value, explain)
         exposed = _read_while_written(roots, by_value)
         if turn == ROUNDS - 1:

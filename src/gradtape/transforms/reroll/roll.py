@@ -178,7 +178,9 @@ class _Level:
         self._gone: set[int] = set()
         self._enters: dict[int, Value] = {}
         if claims:
-            self._rewrite([(start, start + period * trips, (period, trips)) for start, period, trips in claims])
+            self._rewrite(
+                [(start, start + period * trips, (period, trips)) for start, period, trips in claims]
+            )
         else:
             self._rewrite([(one.start, one.start + one.period * one.trips, one) for one in _apart(ways_out)])
 
@@ -278,9 +280,7 @@ class _Level:
 
     def _roll_until(self, world: World, way_out: Exit) -> bool:
         try:
-            turn = Turn(
-                self._recording, world, way_out.start, way_out.period, way_out.trips, counted=True
-            )
+            turn = Turn(self._recording, world, way_out.start, way_out.period, way_out.trips, counted=True)
             enters = self._entrance(world, way_out)
             summary, checked = roll_until(turn, self._seen, way_out, enters)
         except Irregular as reason:
@@ -297,7 +297,10 @@ class _Level:
                 break
             known = self._enters.get(number)
             if known is None:
-                parts = [test(world.actual(world.of(value)), expected) for value, expected in self._now(number, look)]
+                parts = [
+                    test(world.actual(world.of(value)), expected)
+                    for value, expected in self._now(number, look)
+                ]
                 for part in parts:
                     known = part if enters is None else UFUNCS["logical_and"](enters, part)
                     world.place([known])
