@@ -24,6 +24,7 @@ from .loop_trim import hoist_invariants, trim_loops
 from .product_sums import sum_before_products
 from .rows_first import rows_first
 from .transposes import absorb_transposes, pack_operands
+from .turned import turn_operands
 
 Pass = Callable[[Graph], Graph]
 
@@ -49,6 +50,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     simplify,
     rows_first,
     simplify,
+    turn_operands,
     absorb_transposes,
     merge_equal,
     pack_operands,
