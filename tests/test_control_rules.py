@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
-from control_cases import all_cases, graph_of, integers, looked_up, rnn, scanned, total
+from control_cases import all_cases, graph_of, integers, looked_up, pendulum, rnn, scanned, total
 
+import gradtape as gt
+from gradtape.errors import NotDifferentiableError
 from gradtape.ir.evaluate import compute_outputs
 from gradtape.ir.graph import OPERATORS, Value, constant
 from gradtape.ir.types import aval
@@ -133,3 +135,41 @@ def test_a_table_is_summed_up_after_the_loop():
         compute_outputs(graph, case.arrays), derived(case.plain, case.arrays, "r"), strict=True
     ):
         np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("conjugates", [False, True])
+def test_holomorphic_derivatives_look_into_bodies(conjugates):
+    def function(z):
+        def step(carry, x):
+            w, size = carry
+            w = w * z + x
+            return ((np.conj(w) * z if conjugates else w), size + np.abs(w)), None
+
+        (w, _), _ = gt.scan(step, (z, 0.0), np.arange(3.0))
+        return w
+
+    if conjugates:
+        with pytest.raises(NotDifferentiableError, match="conjugate"):
+            gt.grad(function, holomorphic=True)(0.3 + 0.2j)
+    else:
+        z = 0.3 + 0.2j
+        np.testing.assert_allclose(gt.grad(function, holomorphic=True)(z), 4 * z**3 + 1)
+
+
+def test_a_carry_is_kept_once():
+    """Before the next turn it is what it was after this one."""
+    case = scanned("rnn", lambda *given: rnn(*given)[:1], [(3, 3), (3,)], [(3,)], [(3,)], 6)
+    inputs = [Value(aval(x.shape, x.dtype)) for x in case.arrays]
+    graph = graph_of(pulled(list(case.loop(*inputs)), inputs), inputs)
+    forward = next(node for node in graph.nodes if node.op is scan)
+    assert [out.shape for out in forward.outs] == [(3,), (6, 3)]
+
+
+def test_a_pendulum_keeps_its_state_and_its_sines():
+    case = scanned("pendulum", lambda *given: pendulum(*given)[:2], [()], [(), ()], [], 6)
+    inputs = [Value(aval(x.shape, x.dtype)) for x in case.arrays]
+    graph = graph_of(pulled(list(case.loop(*inputs)), inputs), inputs)
+    forward, backward = [node for node in graph.nodes if node.op is scan]
+    assert [out.shape for out in forward.outs] == [(), (), *[(6,)] * 6]
+    ops = [node.op.name for node in backward.params["body"].nodes]
+    assert ops.count("cos") == 4 and "sin" not in ops

@@ -7,9 +7,9 @@ from typing import Final
 
 from ..ir.graph import Literal, Node, Value
 from ..loops.affine import Affine, Position, Var, affine, interval
-from .apart import is_around
 from .costs import GATHER, LOAD, REPEATED, calls_vector_function, cost_of
 from .roots import Root, fresh_variables
+from .row_functions import is_around
 from .walk import Test, Walker, Where
 
 SEGMENTS: Final = 6
@@ -78,6 +78,19 @@ class Explorer(Walker[float]):
         elif root.kind == "contract":
             for value, letters in zip(node.inputs, (node.params["x"], node.params["y"]), strict=True):
                 self.element(value, tuple([root.variables[root.letters[letter]] for letter in letters]))
+        elif root.kind == "blas":
+            for value, letters in zip(node.inputs, (node.params["x"], node.params["y"]), strict=True):
+                anywhere = whole(value)
+                places = [root.letters.get(letter) for letter in letters]
+                self.element(
+                    value,
+                    tuple(
+                        [
+                            anywhere[k] if level is None else root.variables[level]
+                            for k, level in enumerate(places)
+                        ]
+                    ),
+                )
         elif root.kind == "join":
             self._whole(node.inputs)
         elif root.kind == "scatter":

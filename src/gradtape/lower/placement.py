@@ -12,9 +12,9 @@ from typing import Final
 
 from ..ir.graph import Value
 from ..records import record
-from .apart import LONG, is_around, reads_again_soon
 from .explore import SEGMENTS
 from .roots import Root
+from .row_functions import LONG, is_around, reads_again_soon
 
 CROWD: Final = 48
 """Roots in one loop above which registers and the compiler's time run out."""
@@ -127,9 +127,11 @@ class Placement:
     def _shared_loop(self, block: Block, root: Root, level: int) -> Loop | None:
         if root.axes[level].closed:
             return None
-        earliest = max(self._earliest(block, root, level), 0)
+        users = _users(root, level)
+        earliest = max([self._earliest(block, user, level) for user in users])
         for loop in reversed(block.loops[earliest:]):
-            if loop.closed or not self._fits(loop, root, level) or not self._related(loop, root):
+            related = any(self._related(loop, user) for user in users)
+            if loop.closed or not related or not self._fits(loop, root, level):
                 continue
             caller = self._slowed(loop, root, level)
             if caller is not None:
@@ -221,6 +223,14 @@ class Placement:
         loop = Loop(axis.extent, len(block.loops), axis.closed)
         block.loops.append(loop)
         return loop
+
+
+def _users(root: Root, level: int) -> list[Root]:
+    """Return a root and what it is made for, which is to find it at hand: those that have a loop at this level."""
+    users = [root]
+    while (user := users[-1].made_for) is not None and level < len(user.axes):
+        users.append(user)
+    return users
 
 
 def describe(root: Root) -> str:

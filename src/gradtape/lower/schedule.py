@@ -14,13 +14,13 @@ from ..kinds.elementwise import Elementwise
 from ..loops.affine import Affine, Position
 from ..loops.ir import Buffer
 from ..records import record
-from .apart import functions_of_rows
-from .calls import is_call, prepare_call
+from .calls import call_root, is_call, prepare_call, transposed_leaves
 from .control_roots import control_roots, operands_in_memory, share_carry
 from .costs import REPEATED, STORED
 from .explore import Explorer
 from .placement import Block, Placement
 from .roots import Root, base_of_view, check_dtype, count_uses, parallel_axes, root_for
+from .row_functions import functions_of_rows
 from .storage import assign_storage, choose_in_place, readers_of, share_outputs
 
 DEPTH: Final = 40
@@ -45,7 +45,11 @@ class Schedule:
 
 
 def schedule(
-    graph: Graph, traced: Graph, carried: Mapping[int, int] | None = None, prefix: str = ""
+    graph: Graph,
+    traced: Graph,
+    carried: Mapping[int, int] | None = None,
+    prefix: str = "",
+    apart: bool = False,
 ) -> Schedule:
     """Decide what is computed in which loop, and what is stored.
 
@@ -59,6 +63,8 @@ def schedule(
         For the body of a loop: the inputs that the next turn finds as these outputs have left them.
     prefix : str, optional
         What the names of buffers begin with.
+    apart : bool
+        Whether loops are kernels of their own, which find all that they read in memory.
 
     Raises
     ------
@@ -77,18 +83,19 @@ def schedule(
     for turn in range(ROUNDS):
         explain: list[str] = []
         held = {graph.inputs[place]: outputs[output] for place, output in carried.items()}
-        roots, by_value = create_roots(graph, stored, outputs, held)
+        roots, by_value = create_roots(graph, stored, outputs, held, apart)
         costs: dict[Value, float] = {}
         explorer = Explorer(by_value, costs)
         for root in roots:
             explorer.explore(root)
+        _find_prepared(roots)
         placement = Placement(readers_of(roots))
         for root in small_first(roots):
             placement.place(root)
         more = _computed_twice(roots, costs, uses, by_value) if turn < ROUNDS - 1 else set()
         if turn == 0:
             more |= functions_of_rows(roots)
-        choose_in_place(roots, by_value, explain)
+        choose_in_place(roots, by_value, explain, apart)
         exposed = _read_while_written(roots, by_value)
         if turn == ROUNDS - 1:
             for root in exposed:
@@ -121,7 +128,7 @@ def _source_buffers(graph: Graph, prefix: str) -> tuple[list[Buffer], dict[Value
 
 
 def create_roots(
-    graph: Graph, stored: set[Value], outputs: Sequence[Buffer], held: Mapping[Value, Buffer]
+    graph: Graph, stored: set[Value], outputs: Sequence[Buffer], held: Mapping[Value, Buffer], apart: bool
 ) -> tuple[list[Root], dict[Value, Root]]:
     """Return the roots in topological order, and which of them makes which value."""
     claimed = _claim_outputs(graph, outputs)
@@ -130,7 +137,8 @@ def create_roots(
     for value, following in held.items():
         _enter(Root(value, "held", (), (), None, following=following), roots, by_value)
     depth: dict[Value, int] = {}
-    operands_of_calls = prepare_call(graph) | _packed_operands(graph) | operands_in_memory(graph)
+    for_calls = prepare_call(graph) | transposed_leaves(graph)
+    operands = for_calls | _packed_operands(graph) | operands_in_memory(graph, apart)
     for node in graph.nodes:
         if isinstance(node.op, Structured):
             for part in control_roots(node):
@@ -143,13 +151,14 @@ def create_roots(
         root = root_for(node)
         out = node.outs[0]
         if root is not None and is_call(node):
-            root = Root(out, "sort" if root.kind == "sort" else "blas", (), (), node)
+            root = call_root(node)
         if root is None:
             deep = 1 + max([depth.get(value, 0) for value in node.inputs], default=0)
             depth[out] = deep
-            wanted = out in claimed or out in stored or out in operands_of_calls
+            wanted = out in claimed or out in stored or out in operands
             if wanted or (deep > DEPTH and isinstance(node.op, Elementwise)):
                 root = Root(out, "each", parallel_axes(out.shape), (), node)
+                root.prepares = out in for_calls and out not in claimed
                 depth[out] = 0
         if root is not None:
             _enter(root, roots, by_value)
@@ -167,29 +176,67 @@ def create_roots(
 
 
 def small_first(roots: Sequence[Root]) -> list[Root]:
-    """Return a topological order in which what takes few turns comes as early as it can.
+    """Return a topological order in which what takes few turns comes as early as it can, and what is made for
+    a call just before it.
 
     Then what large loops need from small ones is there when the first large loop is placed, and the others
     can share it. What a turn leaves of a carry is copied first: the next carry may replace it then.
     """
-    waiting = {root: len(root.reads) for root in roots}
-    readers = readers_of(roots)
-    ready = [_urgency(root) for root in roots if not root.reads]
+    needs = {root: _needs(root) for root in roots if not root.prepares}
+    waiting = {root: len(needed) for root, needed in needs.items()}
+    readers: dict[Root, list[Root]] = {}
+    for root, needed in needs.items():
+        for read in needed:
+            readers.setdefault(read, []).append(root)
+    ready = [_urgency(root) for root, count in waiting.items() if not count]
     heapify(ready)
-    order: list[Root] = []
+    order: dict[Root, None] = {}
     while ready:
         root = heappop(ready)[-1]
-        order.append(root)
+        _prepare(root, order)
+        order[root] = None
         for reader in readers.get(root, ()):
             waiting[reader] -= 1
             if not waiting[reader]:
                 heappush(ready, _urgency(reader))
-    return order
+    return list(order | dict.fromkeys(roots))
+
+
+def _find_prepared(roots: Sequence[Root]) -> None:
+    """Keep as made for a call what can share the outermost loop of all that read it; the rest is better out of
+    the way early."""
+    for root, readers in readers_of(roots).items():
+        place = root.axes[0].position if root.axes else None
+        root.prepares &= place is not None and all(
+            bool(reader.axes)
+            and all(position[place] == reader.variables[0] for position in reader.reads[root])
+            for reader in readers
+        )
+
+
+def _turns(root: Root) -> int:
+    return root.value.size if root.kind == "blas" else prod(axis.extent for axis in root.axes)
+
+
+def _needs(root: Root) -> set[Root]:
+    """Return what must be placed before a root, but for what is made for it."""
+    found: set[Root] = set()
+    for read in root.reads:
+        found |= _needs(read) if read.prepares else {read}
+    return found
+
+
+def _prepare(root: Root, order: dict[Root, None]) -> None:
+    for read in root.reads:
+        if read.prepares and read not in order:
+            read.made_for = root
+            _prepare(read, order)
+            order[read] = None
 
 
 def _urgency(root: Root) -> tuple[int, bool, int, Root]:
     copies = root.kind == "each" and root.node is None and any(read.kind == "held" for read in root.reads)
-    return prod(axis.extent for axis in root.axes), not copies, root.order, root
+    return _turns(root), not copies, root.order, root
 
 
 def _packed_operands(graph: Graph) -> set[Value]:
@@ -306,9 +353,14 @@ def _read_while_written(roots: Sequence[Root], by_value: dict[Value, Root]) -> l
             root.in_place_of = None
             continue
         bases.add(root.in_place_of)
-        if root.node.inputs[1] not in by_value and root.reads[root.in_place_of] - {
-            root.base_index,
-            root.target,
-        }:
+        if (
+            root.kind == "scatter"
+            and root.node.inputs[1] not in by_value
+            and root.reads[root.in_place_of]
+            - {
+                root.base_index,
+                root.target,
+            }
+        ):
             found.append(root)
     return found

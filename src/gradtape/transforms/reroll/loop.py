@@ -9,8 +9,8 @@ from ...ir.builder import at
 from ...ir.graph import Value, extract, literal
 from ..control import scan
 from .carried import Carried, Seen, Summary, final_chain, held, uses_of
-from .turn import Fixed, Inner, Rows, Turn
 from .rows import written_rows
+from .turn import Fixed, Inner, Rows, Turn
 from .world import spread_number
 
 
