@@ -99,7 +99,8 @@ class Root:
     main: Root | None = None
     results: tuple[Root, ...] = ()
     following: Buffer | None = None
-    function: str = ""
+    functions: list[str] = field(default_factory=list)
+    outside: dict[Value, int] = field(default_factory=dict)
     """Attributes below `level_of` are filled in by the stages: exploring, placing, storing."""
 
     @property
