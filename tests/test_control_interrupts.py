@@ -1,8 +1,106 @@
-"""Ctrl-C in loops of kernels."""
+"""Ctrl-C in loops of kernels: a handler's exception ends them, and they can be run again."""
 
-HEAD = """
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
 import os, signal, threading, time
 import numpy as np
 import gradtape as gt
-from gradtape.api.jit import jit
+
+def endless(x):
+    return gt.while_loop(lambda a, n: a > -1.0, lambda a, n: (a * 0.5 + 1.0, n + 1), (x, 0), max_iterations=10**12)[0]
+
+def finite(x, n):
+    return gt.while_loop(lambda a, k: k < n, lambda a, k: (a * 0.5 + 1.0, k + 1), (x, 0))[0]
+
+compiled, short = gt.jit(endless), gt.jit(finite)
+
+def interrupted(call, number=signal.SIGINT):
+    def fire():
+        time.sleep(0.3)
+        os.kill(os.getpid(), number)
+    threading.Thread(target=fire).start()
+    begin = time.perf_counter()
+    try:
+        call()
+    except BaseException as error:
+        assert time.perf_counter() - begin < 60.0
+        return type(error).__name__
 """
+
+WAYS = {
+    "jit": "compiled(1.0)",
+    "native entry": "compiled(np.float64(1.0))",
+    "plain": "endless(1.0)",
+    "nested": "gt.jit(lambda x: compiled(x) * 2.0)(1.0)",
+    "gradient": "gt.grad(endless)(1.0)",
+    "scan": "gt.jit(lambda x: gt.scan(lambda s, _: (np.sin(s), None), x, None, length=10**11)[0])(1.0)",
+}
+
+
+def ran(body):
+    process = subprocess.run(
+        [sys.executable, "-c", PROGRAM + body], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert process.returncode == 0, process.stderr
+    return process.stdout.split()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_ctrl_c_ends_a_loop_that_can_then_be_run_again(way):
+    body = f"""
+for _ in range(2):
+    print(interrupted(lambda: {WAYS[way]}))
+print(float(short(1.0, 10)))
+"""
+    assert ran(body) == ["KeyboardInterrupt", "KeyboardInterrupt", "1.9990234375"]
+
+
+def test_the_exception_is_that_of_the_handler():
+    body = """
+class Enough(Exception):
+    pass
+
+def handle(number, frame):
+    raise Enough
+
+signal.signal(signal.SIGUSR1, handle)
+print(interrupted(lambda: compiled(1.0), signal.SIGUSR1))
+seen = []
+signal.signal(signal.SIGUSR1, lambda number, frame: seen.append(number))
+threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+print(interrupted(lambda: compiled(1.0)), len(seen))
+"""
+    assert ran(body) == ["Enough", "KeyboardInterrupt", "1"]
+
+
+def test_on_a_tape():
+    body = """
+def taped():
+    x = gt.Variable(1.0)
+    with gt.GradientTape() as tape:
+        print(float(endless(x)))
+print(interrupted(taped), float(short(1.0, 10)))
+"""
+    assert ran(body) == ["KeyboardInterrupt", "1.9990234375"]
+
+
+def test_other_threads_run_meanwhile():
+    body = """
+count = 0
+over = False
+def work():
+    global count
+    while not over:
+        count += 1
+        time.sleep(0.001)
+thread = threading.Thread(target=work)
+thread.start()
+print(interrupted(lambda: compiled(1.0)), count > 20)
+over = True
+thread.join()
+"""
+    assert ran(body) == ["KeyboardInterrupt", "True"]

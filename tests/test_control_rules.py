@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from control_cases import all_cases, graph_of, integers, looked_up, rnn, scanned, total
 
+import gradtape as gt
+from gradtape.errors import NotDifferentiableError
 from gradtape.ir.evaluate import compute_outputs
 from gradtape.ir.graph import OPERATORS, Value, constant
 from gradtape.ir.types import aval
@@ -133,3 +135,22 @@ def test_a_table_is_summed_up_after_the_loop():
         compute_outputs(graph, case.arrays), derived(case.plain, case.arrays, "r"), strict=True
     ):
         np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("conjugates", [False, True])
+def test_holomorphic_derivatives_look_into_bodies(conjugates):
+    def function(z):
+        def step(carry, x):
+            w, size = carry
+            w = w * z + x
+            return ((np.conj(w) * z if conjugates else w), size + np.abs(w)), None
+
+        (w, _), _ = gt.scan(step, (z, 0.0), np.arange(3.0))
+        return w
+
+    if conjugates:
+        with pytest.raises(NotDifferentiableError, match="conjugate"):
+            gt.grad(function, holomorphic=True)(0.3 + 0.2j)
+    else:
+        z = 0.3 + 0.2j
+        np.testing.assert_allclose(gt.grad(function, holomorphic=True)(z), 4 * z**3 + 1)

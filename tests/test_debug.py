@@ -454,3 +454,39 @@ def test_a_tape_log_keeps_nothing_alive() -> None:
 def test_wrong_arguments_are_blamed_on_the_users_line() -> None:
     with pytest.raises(gt.errors.DtypeError, match=r"test_debug\.py"):
         explain_gradient(None, PAIR, PAIR)  # type: ignore[arg-type]
+
+
+# Loops and branches
+
+
+def explained(turn: Any) -> gt.debug.Explanation:
+    with gt.GradientTape(persistent=True) as tape:
+        w = tape.watch(1.5)
+        y, _ = gt.scan(lambda c, x: turn(w, c, x), 1.0, np.array([1.0, 2.0]))
+    assert tape.gradient(y, w) is None
+    return gt.debug.explain_gradient(tape, y, w)
+
+
+def test_a_path_that_ends_in_a_body() -> None:
+    for turn, kind, op in (
+        (lambda w, c, x: ((c * w).astype(int) * 1.0, None), "integer", "convert"),
+        (lambda w, c, x: (c + x * gt.stop_gradient(w), None), "stop_gradient", "stop_gradient"),
+        (lambda w, c, x: (np.where(w > c, c + x, c), None), "not differentiable", "greater"),
+        (
+            lambda w, c, x: (gt.cond(x > 1, lambda: (w * 2).astype(int) * 1.0, lambda: c), None),
+            "integer",
+            "convert",
+        ),
+        (lambda w, c, x: (c + x, w * c), "not differentiable", "scan"),
+    ):
+        found = explained(turn)
+        assert (found.reason, found.op) == (kind, op)
+        assert __file__ in str(found)
+
+
+def test_a_path_that_ends_in_a_condition() -> None:
+    with gt.GradientTape(persistent=True) as tape:
+        w = tape.watch(1.5)
+        y = gt.while_loop(lambda x: x < w * 10, lambda x: x + 1.0, 0.0)
+    assert tape.gradient(y, w) is None
+    assert "no derivative leads through while_loop" in str(gt.debug.explain_gradient(tape, y, w))

@@ -285,3 +285,69 @@ def test_sparklines() -> None:
     assert sparkline([0.0, 0.0]) == "▁▁"
     assert len(sparkline([1.0] * 1000)) <= 16
     assert sparkline([float("inf"), 1.0, 100.0]) == "!▁█"
+
+
+# Loops and branches
+
+
+def falling(c: Any, x: Any) -> Any:
+    c = c - x
+    return np.log(c), c
+
+
+FALL = np.array([1.0, 2.0, 3.0, 0.5])
+BAD_LOOPS: dict[str, tuple[Callable[[], Any], str]] = {
+    "carry": (lambda: gt.scan(falling, 30.0, FALL)[0], "log gave nan as its result, in turn 2 of scan"),
+    "jit": (
+        lambda: gt.jit(lambda x: gt.scan(falling, 30.0, x)[0])(FALL),
+        "log gave nan as its result, in turn 2 of scan",
+    ),
+    "left behind": (
+        lambda: gt.scan(lambda c, x: (c - x, np.sqrt(np.stack([c, c - 2]))), 4.0, FALL)[1],
+        "sqrt gave nan at [1], in turn 2 of scan",
+    ),
+    "backward": (
+        lambda: gt.scan(lambda c, x: (c - x, np.sqrt(c)), 4.0, FALL, reverse=True)[1],
+        "sqrt gave nan as its result, in turn 0 of scan",
+    ),
+    "while": (
+        lambda: gt.while_loop(lambda x, i: i < 6, lambda x, i: (np.log(x), i + 1), (3.0, 0))[0],
+        "log gave nan as its result, in turn 3 of while_loop",
+    ),
+    "branch": (lambda: gt.cond(True, np.log, lambda x: x, -1.0), "log gave nan as its result"),
+    "loop in a loop": (
+        lambda: gt.scan(lambda c, x: (gt.scan(lambda d, y: (np.log(d), None), c, FALL)[0], None), 20.0, FALL)[
+            0
+        ],
+        "log gave nan as its result, in turn 0 of scan, in turn 1 of scan",
+    ),
+    "derivative": (
+        lambda: gt.grad(lambda w: gt.scan(lambda c, x: (np.sqrt(c * w), None), 0.0, FALL)[0])(2.0),
+        "divide gave inf as its result, in the derivative of sqrt, in turn 3 of scan",
+    ),
+    "derivative of a while": (
+        lambda: gt.grad(
+            lambda w: gt.while_loop(lambda x, i: i < 3, lambda x, i: (np.sqrt(x * w), i + 1), (0.0, 0))[0]
+        )(2.0),
+        "in the derivative of sqrt, in turn 2 of",
+    ),
+}
+
+
+@pytest.mark.parametrize(("loop", "message"), BAD_LOOPS.values(), ids=list(BAD_LOOPS))
+def test_the_turn_of_a_loop_is_found(loop: Callable[[], Any], message: str) -> None:
+    with pytest.raises(NumericsError) as caught, gt.debug.check_numerics():
+        loop()
+    assert message in str(caught.value)
+    assert __file__ in str(caught.value)
+
+
+def test_what_comes_into_a_loop_is_found() -> None:
+    with (
+        pytest.raises(NumericsError, match=r"that was not computed under the check has nan at \[1\]"),
+        gt.debug.check_numerics(),
+    ):
+        gt.scan(lambda c, x: (c + x, None), 0.0, np.array([1.0, np.nan, 2.0]))
+    # A branch that is not taken is no alarm.
+    with gt.debug.check_numerics():
+        gt.scan(lambda c, x: (gt.cond(x > 0, lambda: c, lambda: np.log(-c)), None), 20.0, FALL)

@@ -14,7 +14,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from ..errors import ArgumentError, DtypeError, NonScalarOutputError, NotDifferentiableError
-from ..ir.graph import Literal, Mark, Value, extract, literal
+from ..ir.body import bodies_of
+from ..ir.graph import Literal, Mark, Node, Value, extract, literal
 from ..ir.types import is_inexact
 from ..kinds.control import followed
 from ..ops.complex_parts import conjugate
@@ -94,11 +95,30 @@ def check_holomorphic(target: Value, starts: Sequence[Value], mark: Mark, caller
         outs = needed.intersection(node.outs)
         if not outs or reached.isdisjoint(followed(node)):
             continue
-        if any(out.dtype.kind != "c" for out in outs) or node.op.name == "conjugate":
+        met = (
+            node
+            if any(out.dtype.kind != "c" for out in outs) or node.op.name == "conjugate"
+            else _inside(node)
+        )
+        if met is not None:
             raise NotDifferentiableError(
-                f"{caller} with holomorphic=True met {node.op.name}, which is not holomorphic",
-                where=node.site,
+                f"{caller} with holomorphic=True met {met.op.name}, which is not holomorphic",
+                where=met.site,
                 why="the difference quotient has another limit for each direction in the complex plane",
                 remedy="leave holomorphic away and differentiate a real result, or write the function without conjugates and parts",
             )
         reached.update(outs)
+
+
+def _inside(node: Node) -> Node | None:
+    """Return a node in the bodies of a loop or a branch that makes its complex results depend on conjugates."""
+    for body in bodies_of(node):
+        ends = [out for out in body.outputs if out.dtype.kind == "c"]
+        for inner in extract(ends, body.inputs)[0]:
+            parts = inner.op.name == "conjugate" or any(out.dtype.kind == "f" for out in inner.outs)
+            if parts and any(value.dtype.kind == "c" for value in inner.inputs) and not bodies_of(inner):
+                return inner
+            found = _inside(inner)
+            if found is not None:
+                return found
+    return None

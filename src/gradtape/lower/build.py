@@ -26,6 +26,7 @@ from ..loops.ir import (
     Store,
     const,
 )
+from .apart import LoopKernels
 from .calls import emit_call
 from .control import emit_control
 from .elements import ElementBuilder, Scope
@@ -41,6 +42,8 @@ class Builder(ElementBuilder):
     def __init__(self, roots: dict[Value, Root], buffers: dict[Value, Buffer]) -> None:
         super().__init__(roots, buffers)
         self.scratch: list[Buffer] = []
+        self.kernels: LoopKernels | None = None
+        self.count: Buffer | None = None
         self.notes: list[str] = []
         self.values: dict[Root, list[Position]] = {}
         self.accumulators: dict[Root, tuple[Register, ...]] = {}

@@ -6,77 +6,55 @@ from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
-from ..ir.builder import at
-from ..ir.graph import OPERATORS, Graph, Node, Value, extract, literal
+from ..ir.graph import Graph, Value, extract
 from ..ir.op import Op
 from ..ir.types import BOOL, INT64
 from ..loops.affine import Position, Var, affine
 from ..loops.batch import batch_rows
 from ..loops.collapse import collapse
-from ..loops.control import FOREVER, Choose, Grow, Open, Pair, Place, Reserve, Turns, While
+from ..loops.control import FOREVER, Choose, Grow, Open, Pair, Reserve, Turns, While
 from ..loops.ir import (
     Assign,
     Buffer,
     Compute,
     Declare,
-    For,
     Index,
     Load,
     Number,
     Program,
     Register,
     Statement,
-    Store,
     const,
 )
-from ..loops.splice import Splicer
 from ..passes.rewrite import closed
 from ..records import record
-from ..transforms.call import inlined
 from ..transforms.control import Repeat, Scan, Switch
 from ..transforms.control import While as WhileOp
-from .roots import Root, base_of_view, flat
+from .apart import emit_apart, stands_apart
+from .carries import (
+    Carry,
+    Frame,
+    begin_carry,
+    finish_carries,
+    head_of_turn,
+    let_give,
+    let_take,
+    tail_of_turn,
+)
+from .roots import Root
 from .schedule import schedule
+from .split import split_rows
+from .strips import by_strips
+from .tested import TestedWhile, test_ahead, tested_after
 
 if TYPE_CHECKING:
     from .build import Builder
-
-SMALL: Final = 512
-"""Bytes up to which what is carried is copied in each turn rather than that two buffers take turns: a few vectors."""
 
 
 def emit_control(builder: Builder, root: Root) -> None:
     """Emit the loop or the branch of a root, with what it leaves in its results."""
     assert root.node is not None
     _EMITTERS[type(root.node.op)](builder, root)
-
-
-@record
-class _Carry:
-    """What goes from turn to turn: a register, or memory.
-
-    Attributes
-    ----------
-    taken : Number or None
-        The number at the beginning of a turn.
-    now, following : Place or None
-        The memory that a turn reads, and the one that it writes.
-    """
-
-    result: Root
-    register: Register | None = None
-    taken: Register | None = None
-    now: Place | None = None
-    following: Place | None = None
-    home: Place | None = None
-    spare: Place | None = None
-    pair: Pair | None = None
-    copied: bool = False
-    initial: Place | None = None
-
-    def at_start(self) -> _Carry:
-        """Return the carry as it is before the first turn."""
-        return _Carry(self.result, taken=self.register, now=self.initial)
 
 
 @record
@@ -103,12 +81,12 @@ def lower_body(builder: Builder, graph: Graph, carried: dict[int, int]) -> _Body
     """
     prefix = builder.fresh("b") + "_"
     traced = closed(graph)
-    plan = schedule(traced, traced, carried, prefix)
+    plan = schedule(test_ahead(traced), traced, carried, prefix)
     inner = builder.within(plan.by_value, plan.sources)
     inner.block(plan.top)
     collapse(inner.body)
     scratch = [*plan.scratch, *inner.scratch]
-    program = batch_rows(Program(graph.name, plan.inputs, plan.outputs, scratch, inner.body))
+    program = split_rows(batch_rows(Program(graph.name, plan.inputs, plan.outputs, scratch, inner.body)))
     builder.scratch.extend(program.scratch)
     builder.notes.extend(f"in a turn: {note}" for note in (*plan.explain, *inner.notes))
     in_place = {
@@ -119,162 +97,26 @@ def lower_body(builder: Builder, graph: Graph, carried: dict[int, int]) -> _Body
     return _Body(program.inputs, program.outputs, program.body, in_place)
 
 
-class _Frame:
-    """What the bodies of one node read and write, in terms of the program around it."""
-
-    def __init__(self, builder: Builder) -> None:
-        self.builder = builder
-        self.moved: dict[Buffer, Place] = {}
-        self.held: dict[Buffer, Number] = {}
-        self.left: dict[Buffer, list[Number]] = {}
-
-    def constant(self, buffer: Buffer, value: Value) -> None:
-        """Let a body read what is the same in each turn."""
-        if value.shape == ():
-            self.held[buffer] = self.builder.element(value, ())
-        else:
-            self.moved[buffer] = (self.builder.memory_of(base_of_view(value)), 0)
-
-    def element(self, buffer: Buffer, value: Value, turn: Position) -> None:
-        """Let a body read this turn's element."""
-        self.moved[buffer] = (self.builder.memory_of(base_of_view(value)), turn * buffer.size)
-
-    def leaving(self, buffer: Buffer, result: Root, turn: Position) -> None:
-        """Let a body write this turn's element of a result."""
-        if result.storage is None:
-            self.moved[buffer] = (_scratch(self.builder, "w", result.value), 0)
-        else:
-            self.moved[buffer] = (result.storage, turn * buffer.size)
-
-    def spliced(self, statements: Sequence[Statement]) -> list[Statement]:
-        """Return what a body does."""
-        return Splicer(self.moved, self.held, self.left).block(statements)
-
-
-def _begin_carry(builder: Builder, result: Root, initial: Value, in_place: bool, odd: bool | None) -> _Carry:
-    """Emit what is there before the first turn.
-
-    `odd` says whether the number of turns is, if that is known.
-    """
-    carry = _Carry(result)
-    dtype = initial.dtype
-    if initial.shape == ():
-        carry.register = Register(builder.fresh("r"), dtype)
-        builder.emit(Declare(carry.register, builder.element(initial, ())))
-        carry.taken = Register(builder.fresh("t"), dtype)
-        return carry
-    home = result.storage or _scratch(builder, "w", initial)
-    carry.home = (home, 0)
-    target: Place = carry.home
-    if in_place:
-        carry.now = carry.following = carry.home
-    else:
-        spare = _scratch(builder, "w", initial)
-        if home.nbytes <= SMALL:
-            carry.copied = True
-            carry.now, carry.following, carry.spare = (spare, 0), carry.home, (spare, 0)
-        else:
-            now, following = (Buffer(builder.fresh("p"), dtype, initial.size, "pair") for _ in range(2))
-            first, second = carry.home, (spare, 0)
-            if odd:
-                first, second = second, first
-            target = first
-            landing = carry.home if odd is None and result.storage is not None else None
-            carry.pair = Pair(now, following, first, second, landing)
-            carry.now, carry.following = (now, 0), (following, 0)
-    carry.initial = target
-    _copy(builder, target[0], initial)
-    return carry
-
-
-def _scratch(builder: Builder, prefix: str, value: Value) -> Buffer:
-    buffer = Buffer(builder.fresh(prefix), value.dtype, value.size, "scratch")
-    builder.scratch.append(buffer)
-    return buffer
-
-
-def _copy(builder: Builder, buffer: Buffer, value: Value) -> None:
-    """Emit the loops that put the elements of a value into a buffer."""
-    builder.over(
-        value.shape,
-        lambda index: builder.emit(Store(buffer, flat(index, value.shape), builder.element(value, index))),
-    )
-
-
-def _head(builder: Builder, carries: Sequence[_Carry]) -> list[Statement]:
-    """Return what takes the carries at the beginning of a turn."""
-    made: list[Statement] = []
-    for carry in carries:
-        if carry.register is not None and carry.taken is not None:
-            made.append(Compute(carry.taken, "identity", None, (carry.register,)))
-        elif carry.copied and carry.now is not None and carry.following is not None:
-            source, target = carry.following[0], carry.now[0]
-            var = Var(builder.fresh("i_"), 0, source.size - 1)
-            one = Register(builder.fresh("t"), source.dtype)
-            made.append(
-                For(var, [Load(one, source, affine(var)), Store(target, affine(var), one)])
-                if source.size
-                else Compute(one, "identity", None, (Index(0),))
-            )
-    return made
-
-
-def _taken(frame: _Frame, carries: Sequence[_Carry], buffers: Sequence[Buffer]) -> None:
-    """Let a body read the carries."""
-    for carry, buffer in zip(carries, buffers, strict=True):
-        if carry.taken is not None:
-            frame.held[buffer] = carry.taken
-        elif carry.now is not None:
-            frame.moved[buffer] = carry.now
-
-
-def _given(frame: _Frame, carries: Sequence[_Carry], buffers: Sequence[Buffer]) -> None:
-    """Let a body write the next carries."""
-    for carry, buffer in zip(carries, buffers, strict=True):
-        if carry.register is not None:
-            frame.left[buffer] = []
-        elif carry.following is not None:
-            frame.moved[buffer] = carry.following
-
-
-def _tail(frame: _Frame, carries: Sequence[_Carry], buffers: Sequence[Buffer]) -> list[Statement]:
-    """Return what hands the carries on at the end of a turn."""
-    return [
-        Assign(carry.register, frame.left[buffer][-1])
-        for carry, buffer in zip(carries, buffers, strict=True)
-        if carry.register is not None
-    ]
-
-
-def _finish_carries(builder: Builder, carries: Sequence[_Carry]) -> None:
-    """Let the program read numbers that were carried."""
-    for carry in carries:
-        if carry.register is not None:
-            final = Register(builder.fresh("t"), carry.register.dtype)
-            builder.emit(Compute(final, "identity", None, (carry.register,)))
-            builder.made_number(carry.result, final)
-
-
 @record
 class _Loop:
     """A loop whose body was lowered, with what it carries, and those of the carries that a turn replaces."""
 
     body: _Body
     consts: Sequence[Value]
-    carries: list[_Carry]
-    after: list[_Carry]
+    carries: list[Carry]
+    after: list[Carry]
     elements: Sequence[Value]
     left: Sequence[Root]
 
-    def frame(self, builder: Builder, turn: Position, buffers: Sequence[Buffer]) -> _Frame:
+    def frame(self, builder: Builder, turn: Position, buffers: Sequence[Buffer]) -> Frame:
         """Return what a body reads in a turn."""
-        frame = _Frame(builder)
+        frame = Frame(builder)
         index, *inputs = buffers
         frame.held[index] = Index(turn)
         for buffer, value in zip(inputs, self.consts, strict=False):
             frame.constant(buffer, value)
         first = len(self.consts)
-        _taken(frame, self.carries, inputs[first : first + len(self.carries)])
+        let_take(frame, self.carries, inputs[first : first + len(self.carries)])
         for buffer, value in zip(inputs[first + len(self.carries) :], self.elements, strict=False):
             frame.element(buffer, value, turn)
         return frame
@@ -284,14 +126,14 @@ class _Loop:
         frame = self.frame(builder, turn, self.body.inputs)
         count = len(self.after)
         after = self.body.outputs[:count]
-        _given(frame, self.after, after)
+        let_give(frame, self.after, after)
         more = count + len(self.left)
         for buffer, result in zip(self.body.outputs[count:more], self.left, strict=True):
             frame.leaving(buffer, result, turn)
         besides: list[list[Number]] = [[] for _ in self.body.outputs[more:]]
         frame.left.update(zip(self.body.outputs[more:], besides, strict=True))
         statements = frame.spliced(self.body.statements)
-        return [*statements, *_tail(frame, self.after, after)], [made[-1] for made in besides]
+        return [*statements, *tail_of_turn(frame, self.after, after)], [made[-1] for made in besides]
 
     def stacks(self) -> list[Buffer]:
         """Return the stacks that the loop leaves."""
@@ -329,7 +171,9 @@ def _loop(
     lowered = lower_body(builder, body, carried)
     initial = inputs[consts : consts + count]
     carries = [
-        _begin_carry(builder, result, value, k not in live or 1 + consts + k in lowered.in_place, odd)
+        begin_carry(builder, result, value, 1 + consts + k in lowered.in_place, odd)
+        if k in live
+        else Carry(result)
         for k, (result, value) in enumerate(zip(root.results, initial, strict=False))
     ]
     after = [carries[k] for k in live]
@@ -346,16 +190,70 @@ def _idle_carries(body: Graph, root: Root, consts: int, count: int) -> set[int]:
     }
 
 
+def _describe(builder: Builder, root: Root, turns: str, loop: _Loop) -> None:
+    """Say how a loop keeps what it carries and what it leaves."""
+    assert root.node is not None
+    body: Graph = root.node.params["body"]
+    first = 1 + len(loop.consts)
+    kept: dict[str, list[str]] = {}
+    for place, carry in enumerate(loop.carries):
+        if carry not in loop.after:
+            continue
+        value = body.inputs[first + place]
+        name = value.name or f"carry {place} of shape {value.shape}"
+        where = "registers" if carry.register is not None else "memory that is written in place"
+        if carry.pair is not None:
+            where = "two buffers by turns"
+        elif carry.copied:
+            where = "memory, copied in each turn"
+        kept.setdefault(where, []).append(name)
+    carries = "; ".join(f"carries in {where}: {', '.join(names)}" for where, names in kept.items())
+    left = f"leaves {len(loop.left)} results of each turn" if loop.left else "leaves nothing of its turns"
+    builder.notes.append(f"loop over {turns}: {carries or 'carries nothing'}; {left}")
+
+
 def _scan(builder: Builder, root: Root) -> None:
     assert root.node is not None
     length, count = root.node.params["length"], root.node.params["carries"]
+    if builder.kernels is not None and stands_apart(root.node):
+        emit_apart(builder, root, builder.kernels)
+        return
+    if builder.count is not None:
+        _counted_scan(builder, root, builder.count)
+        return
     loop = _loop(builder, root, root.node.inputs, root.results[count:], length % 2 == 1)
     if length > 0:
         var = Var(builder.fresh("i_"), 0, length - 1)
         turn = length - 1 - affine(var) if root.node.params["reverse"] else affine(var)
-        statements = [*_head(builder, loop.carries), *loop.turn(builder, turn)[0]]
-        builder.emit(Turns(var, statements, None, loop.pairs()))
-    _finish_carries(builder, loop.carries)
+        statements = [*head_of_turn(builder, loop.carries), *loop.turn(builder, turn)[0]]
+        for statement in by_strips(builder, Turns(var, statements, None, loop.pairs())):
+            builder.emit(statement)
+    _describe(builder, root, f"{length} turns", loop)
+    finish_carries(builder, loop.carries)
+
+
+def _counted_scan(builder: Builder, root: Root, turns: Buffer) -> None:
+    """Emit a loop that is a kernel of its own: the number of turns is in memory."""
+    assert root.node is not None
+    count = Register(builder.fresh("k"), INT64)
+    builder.emit(Load(count, turns, 0))
+    builder.depth_of[count.name] = 0
+    carries = root.node.params["carries"]
+    loop = _loop(builder, root, root.node.inputs, root.results[carries:], None)
+    _describe(builder, root, "as many turns as it is told", loop)
+    _emit_turns(builder, loop, count, root.node.params["reverse"])
+
+
+def _emit_turns(builder: Builder, loop: _Loop, count: Register, reverse: bool) -> None:
+    """Emit as many turns as a register says."""
+    var = Var(builder.fresh("i_"), 0, FOREVER)
+    turn: Position = affine(var)
+    if reverse:
+        turn = affine(Var(count.name, 0, FOREVER)) - 1 - turn
+    statements = [*head_of_turn(builder, loop.carries), *loop.turn(builder, turn)[0]]
+    for statement in by_strips(builder, Turns(var, statements, count, loop.pairs())):
+        builder.emit(statement)
+    finish_carries(builder, loop.carries)
 
 
 def _repeat(builder: Builder, root: Root) -> None:
@@ -367,13 +265,8 @@ def _repeat(builder: Builder, root: Root) -> None:
         builder.emit(Reserve(stack, count))
     for value in loop.elements:
         builder.emit(Open(builder.memory_of(value)))
-    var = Var(builder.fresh("i_"), 0, FOREVER)
-    turn: Position = affine(var)
-    if root.node.params["reverse"]:
-        turn = affine(Var(count.name, 0, FOREVER)) - 1 - turn
-    statements = [*_head(builder, loop.carries), *loop.turn(builder, turn)[0]]
-    builder.emit(Turns(var, statements, count, loop.pairs()))
-    _finish_carries(builder, loop.carries)
+    _describe(builder, root, "as many turns as it is told", loop)
+    _emit_turns(builder, loop, count, root.node.params["reverse"])
 
 
 def _counted(builder: Builder, value: Value) -> Register:
@@ -389,9 +282,9 @@ def _while(builder: Builder, root: Root) -> None:
     assert root.node is not None
     params = root.node.params
     carries, limit = params["carries"], params["limit"]
-    ahead = _tested_after(root.node) if _reads_arrays(params["condition"]) else []
-    loop = _loop(builder, root, root.node.inputs, root.results[carries + 1 :], None, ahead)
-    condition = lower_body(builder, params["condition"], {})
+    ahead = tested_after(root.node) if isinstance(root.node.op, TestedWhile) else []
+    inputs = root.node.inputs[: params["consts"] + carries]
+    loop = _loop(builder, root, inputs, root.results[carries + 1 :], None, ahead)
     var = Var(builder.fresh("i_"), 0, FOREVER if limit is None else max(limit, 0) - 1)
     turn = affine(var)
     turns, goes_on = Register(builder.fresh("r"), INT64), Register(builder.fresh("t"), BOOL)
@@ -402,48 +295,29 @@ def _while(builder: Builder, root: Root) -> None:
     statements, besides = loop.turn(builder, turn)
     if ahead:
         tested = Register(builder.fresh("r"), BOOL)
-        starts = [carry.at_start() for carry in loop.carries]
-        first = _Loop(loop.body, loop.consts, starts, loop.after, loop.elements, loop.left)
-        statements_before, now = _tested(builder, first.frame(builder, 0, condition.inputs), condition)
-        for statement in statements_before:
-            builder.emit(statement)
-        builder.emit(Declare(tested, now))
+        builder.emit(Declare(tested, builder.element(root.node.inputs[-1], ())))
         test: list[Statement] = [Compute(goes_on, "identity", None, (tested,))]
-        body += [*_head(builder, loop.carries), *statements, Assign(tested, besides[0])]
+        body += [*head_of_turn(builder, loop.carries), *statements, Assign(tested, besides[0])]
     else:
+        condition = lower_body(builder, params["condition"], {})
         inside, now = _tested(builder, loop.frame(builder, turn, condition.inputs), condition)
-        test = [*_head(builder, loop.carries), *inside, Compute(goes_on, "identity", None, (now,))]
+        test = [*head_of_turn(builder, loop.carries), *inside, Compute(goes_on, "identity", None, (now,))]
         body += statements
     body.append(Assign(turns, Index(turn + 1)))
     builder.emit(While(var, test, goes_on, body, loop.pairs()))
-    _finish_carries(builder, loop.carries)
+    _describe(builder, root, "as many turns as its condition wants", loop)
+    finish_carries(builder, loop.carries)
     final = Register(builder.fresh("t"), INT64)
     builder.emit(Compute(final, "identity", None, (turns,)))
     builder.made_number(root.results[carries], final)
 
 
-def _tested(builder: Builder, frame: _Frame, condition: _Body) -> tuple[list[Statement], Number]:
+def _tested(builder: Builder, frame: Frame, condition: _Body) -> tuple[list[Statement], Number]:
     """Return what computes a condition, and its result."""
     made: list[Number] = []
     frame.left[condition.outputs[0]] = made
     statements = frame.spliced(condition.statements)
     return statements, made[-1]
-
-
-def _reads_arrays(condition: Graph) -> bool:
-    """Whether a condition takes long: what it needs of arrays is at hand where they are made."""
-    read = {value for node in condition.nodes for value in node.inputs}
-    return any(value.shape != () and value in read for value in condition.inputs)
-
-
-def _tested_after(node: Node) -> list[Value]:
-    """Return the condition on the carries that a turn leaves, as a value of the body."""
-    body, condition = node.params["body"], node.params["condition"]
-    consts, carries = node.params["consts"], node.params["carries"]
-    index, *inputs = body.inputs
-    with at(None):
-        following = OPERATORS["add"](index, literal(1, INT64))
-        return inlined(condition, [following, *inputs[:consts], *body.outputs[:carries]])
 
 
 def _switch(builder: Builder, root: Root) -> None:
@@ -459,7 +333,7 @@ def _switch(builder: Builder, root: Root) -> None:
     branches = []
     for graph in root.node.params["branches"]:
         lowered = lower_body(builder, graph, {})
-        frame = _Frame(builder)
+        frame = Frame(builder)
         for buffer, value in zip(lowered.inputs, operands, strict=False):
             frame.constant(buffer, value)
         for buffer, result in zip(lowered.outputs, root.results, strict=True):
@@ -485,5 +359,6 @@ _EMITTERS: Final[dict[type[Op], Callable[[Builder, Root], None]]] = {
     Scan: _scan,
     Repeat: _repeat,
     WhileOp: _while,
+    TestedWhile: _while,
     Switch: _switch,
 }

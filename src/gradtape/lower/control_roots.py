@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from ..ir.graph import Graph, Literal, Node, Value
 from ..kinds.control import Structured
+from ..loops.affine import Position
 from ..loops.ir import Buffer
 from ..transforms.control import STACK, Repeat, Scan, While
-from .roots import Root, base_of_view, check_dtype
+from .apart import outside_of, stands_apart
+from .roots import Root, check_dtype, part_of
 from .storage import readers_of, reads_before
 
 
@@ -27,12 +29,16 @@ def control_roots(node: Node) -> list[Root]:
     return [main, *results]
 
 
-def operands_in_memory(graph: Graph) -> set[Value]:
-    """Return the arrays that loops and branches read turn by turn, and that must be in memory for it."""
+def operands_in_memory(graph: Graph, apart: bool) -> set[Value]:
+    """Return the arrays that loops and branches read turn by turn, and that must be in memory for it.
+
+    Loops `apart` read all in kernels of their own.
+    """
     needed: set[Value] = set()
     for node in graph.nodes:
         if isinstance(node.op, Structured):
-            needed.update(base_of_view(value) for value in read_in_turns(node) if value.shape != ())
+            read = outside_of(node) if apart and stands_apart(node) else read_in_turns(node)
+            needed.update(part_of(value)[0] for value in read if value.shape != ())
     return {value for value in needed if value.node is not None and not isinstance(value, Literal)}
 
 
@@ -66,13 +72,27 @@ def _keeps(reader: Root, held: Root, writer: Root, readers: Sequence[Root]) -> b
     """
     if reader is not writer and reads_before(reader, held, writer):
         return True
-    if reader.block is not writer.block or not _in_step(reader, held):
+    if reader.block is not writer.block or not _in_step(reader, held, writer):
         return False
     return any(
-        other.block is writer.block and other.rank <= writer.rank and _in_step(other, held)
+        other.block is writer.block and other.rank <= writer.rank and _in_step(other, held, writer)
         for other in readers
     )
 
 
-def _in_step(reader: Root, held: Root) -> bool:
-    return reader.kind == "each" and reader.reads[held] == {reader.result_index(reader.variables)}
+def _in_step(reader: Root, held: Root, writer: Root) -> bool:
+    """Whether a root reads in each turn of the loops that it shares the element that the writer replaces in this turn."""
+    if writer.kind != "each" or reader.kind not in ("each", "reduce") or reader.path != writer.path:
+        return False
+    own = _levels(writer.result_index(writer.variables), writer)
+    return all(_levels(position, reader) == own for position in reader.reads[held])
+
+
+def _levels(index: tuple[Position, ...], root: Root) -> list[tuple[str, int | Position]]:
+    """Return which loop each position of an index follows; for one that follows none, itself."""
+    levels: list[tuple[str, int | Position]] = []
+    for position in index:
+        found = [k for k, variable in enumerate(root.variables) if position == variable]
+        follows = bool(found) and not isinstance(position, int)
+        levels.append(("loop", found[0]) if follows else ("position", position))
+    return levels

@@ -27,7 +27,7 @@ from ..loops.ir import (
     const,
 )
 from .placement import shared_levels
-from .roots import Root, flat
+from .roots import Root, flat, part_of
 from .walk import Test, Walker, Where
 
 UNROLLED: Final = 8
@@ -176,6 +176,11 @@ class ElementBuilder(Walker[Number]):
             return self.buffers[value]
         assert root.storage is not None
         return root.storage
+
+    def place_of(self, value: Value) -> tuple[Buffer, int]:
+        """Return the buffer in which a value stands as a whole, alone or among others, and where it begins."""
+        base, start = part_of(value)
+        return self.memory_of(base), start
 
     def address(self, root: Root, index: Where) -> Position:
         """Return where an element of a root stands in its storage."""

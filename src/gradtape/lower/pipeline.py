@@ -9,16 +9,17 @@ from ..ir.graph import Graph
 from ..ir.types import Aval
 from ..loops.batch import batch_rows
 from ..loops.collapse import collapse
-from ..loops.ir import Program
+from ..loops.ir import Buffer, Program
 from ..passes.pipeline import optimise
 from ..passes.rewrite import closed
 from ..passes.split_complex import split_complex
 from ..records import value_record
 from ..transforms.control import Repeat, Scan, While
+from .apart import COUNT, LoopKernels
 from .build import Builder
 from .clock import Clock
 from .counters import counted
-from .interrupts import POLL
+from .interrupts import RAISE
 from .memory import plan_memory
 from .modules import KERNEL, emit_module
 from .nests import Nest, describe_nests
@@ -26,6 +27,7 @@ from .polls import set_polls
 from .schedule import Schedule, schedule
 from .split import split_rows
 from .stacks import DRAIN
+from .tested import test_ahead
 
 
 @value_record
@@ -75,16 +77,31 @@ ENDLESS: Final = 1.0
 """Seconds that a loop takes which ends when it ends."""
 
 
-def lower(graph: Graph) -> LoweredProgram:
+def lower(graph: Graph, kernels: LoopKernels | None = None) -> LoweredProgram:
     """Compile a graph as far as LLVM's notation.
+
+    Parameters
+    ----------
+    graph : Graph
+        What to compute.
+    kernels : callable, optional
+        Says where the kernels of loops are, which are not part of the program then.
 
     Raises
     ------
     LoweringError
         For ops and dtypes that kernels do not know; the interpreter runs such graphs.
     """
-    constants = graph.constants()
-    program, explain = build_loops(graph)
+    return _lowered(graph, *_built(graph, kernels)[:2])
+
+
+def lower_loop(graph: Graph) -> LoweredProgram:
+    """Compile the graph of a loop alone, for any number of turns; see `gradtape.lower.apart`."""
+    program, plan, _ = _finished(graph, graph, None, COUNT)
+    return _lowered(graph, program, plan)
+
+
+def _lowered(graph: Graph, program: Program, plan: Schedule) -> LoweredProgram:
     offsets, workspace = plan_memory(program)
     module = emit_module(program, offsets)
     cost = _seconds(graph)
@@ -93,14 +110,26 @@ def lower(graph: Graph) -> LoweredProgram:
         KERNEL,
         tuple(value.aval for value in graph.inputs),
         tuple(value.aval for value in graph.outputs),
-        len(constants),
+        len(graph.constants()),
         workspace,
         tuple(module.symbols),
         cost,
         DRAIN if module.stacks else None,
-        POLL in module.symbols,
-        tuple(explain),
+        RAISE in module.symbols,
+        tuple(plan.explain),
     )
+
+
+def _seconds(graph: Graph) -> float:
+    """Return what one run may take, roughly; a loop that a condition ends may take any time."""
+    total = 0.0
+    for node in graph.nodes:
+        if isinstance(node.op, While | Repeat):
+            return ENDLESS
+        turns = node.params["length"] if isinstance(node.op, Scan) else 1
+        total += sum(map(_seconds, bodies_of(node))) * turns
+        total += max((value.size for value in node.outs), default=0) / ELEMENTS_PER_SECOND
+    return total
 
 
 @value_record
@@ -123,18 +152,6 @@ def lower_clocked(graph: Graph) -> ClockedProgram:
     return ClockedProgram(counted(module.text(), KERNEL), tuple(module.symbols), drain, nests)
 
 
-def _seconds(graph: Graph) -> float:
-    """Return what one run may take, roughly; a loop that a condition ends may take any time."""
-    total = 0.0
-    for node in graph.nodes:
-        if isinstance(node.op, While | Repeat):
-            return ENDLESS
-        turns = node.params["length"] if isinstance(node.op, Scan) else 1
-        total += sum(map(_seconds, bodies_of(node))) * turns
-        total += max((value.size for value in node.outs), default=0) / ELEMENTS_PER_SECOND
-    return total
-
-
 def schedule_of(graph: Graph) -> Program:
     """Return the loops that compute a graph."""
     return build_loops(graph)[0]
@@ -146,14 +163,22 @@ def build_loops(graph: Graph) -> tuple[Program, list[str]]:
     return program, plan.explain
 
 
-def _built(graph: Graph) -> tuple[Program, Schedule, Builder]:
+def _built(graph: Graph, kernels: LoopKernels | None = None) -> tuple[Program, Schedule, Builder]:
     graph = split_complex(closed(graph))
-    plan = schedule(optimise(graph), graph)
+    return _finished(optimise(graph), graph, kernels, None)
+
+
+def _finished(
+    graph: Graph, traced: Graph, kernels: LoopKernels | None, count: Buffer | None
+) -> tuple[Program, Schedule, Builder]:
+    plan = schedule(test_ahead(graph), traced, apart=kernels is not None)
     builder = Builder(plan.by_value, plan.sources)
+    builder.kernels, builder.count = kernels, count
     builder.block(plan.top)
     collapse(builder.body)
     scratch = [*plan.scratch, *builder.scratch]
-    program = Program(graph.name, plan.inputs, plan.outputs, scratch, builder.body)
+    inputs = plan.inputs if count is None else [*plan.inputs, count]
+    program = Program(graph.name, inputs, plan.outputs, scratch, builder.body)
     program = split_rows(batch_rows(program))
     set_polls(program.body)
     plan.explain.extend(builder.notes)

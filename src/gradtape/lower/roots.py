@@ -236,14 +236,40 @@ def check_dtype(value: Value, node: Node | None = None) -> None:
 
 
 def base_of_view(value: Value) -> Value:
-    """Return what a value is a reshaped view of."""
+    """Return the array that a value is a reshaped view of; a number may stand in a register, of which there is no view."""
     while (
         value.node is not None
         and value.node.op.name == "reshape"
         and not isinstance(value.node.inputs[0], Literal)
+        and value.node.inputs[0].shape != ()
     ):
         value = value.node.inputs[0]
     return value
+
+
+def part_of(value: Value) -> tuple[Value, int]:
+    """Return the value in whose memory all of a value stands one after the other, and the element at which it begins."""
+    offset = 0
+    while value.node is not None and not isinstance(value.node.inputs[0], Literal):
+        node, whole = value.node, value.node.inputs[0]
+        if node.op.name == "slice" and _is_run(node):
+            stride = 1
+            for start, extent in zip(reversed(node.params["starts"]), reversed(whole.shape), strict=True):
+                offset += start * stride
+                stride *= extent
+        elif node.op.name != "reshape":
+            break
+        value = whole
+    return value, offset
+
+
+def _is_run(node: Node) -> bool:
+    """Whether a slice takes elements that stand one after the other."""
+    shape, whole = node.params["shape"], node.inputs[0].shape
+    if any(stride != 1 for stride in node.params["strides"]) or 0 in shape:
+        return False
+    cut = [axis for axis, (extent, all_) in enumerate(zip(shape, whole, strict=True)) if extent != all_]
+    return not cut or all(extent == 1 for extent in shape[: cut[-1]])
 
 
 def count_uses(graph: Graph) -> dict[Value, int]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ..loops.ir import Call
+from .interrupts import RAISE
 from .sorting import argsort_function, less_function, search_function
 
 if TYPE_CHECKING:
@@ -68,6 +69,31 @@ def _gemm(emitter: FunctionEmitter, call: Call) -> None:
     emitter.line(f'call void @"{symbol}"({", ".join(f"ptr {argument}" for argument in arguments)})')
 
 
+def _loop(emitter: FunctionEmitter, call: Call) -> None:
+    """Run the kernel of a loop: its inputs, the number of turns, its outputs, its workspace."""
+    symbol, inputs, turns = call.numbers
+    module = emitter.module
+    module.symbols[symbol] = module.symbols[RAISE] = None
+    module.declarations[f'declare i32 @"{symbol}"(ptr, ptr, ptr)'] = None
+    module.declarations[f"@turns.{turns} = internal constant i64 {turns}"] = None
+    pointers = [emitter.pointer(buffer, position) for buffer, position in call.operands]
+    name = emitter.fresh()[1:]
+    tables = []
+    for what, held in (("in", [*pointers[:inputs], f"@turns.{turns}"]), ("out", pointers[inputs:-1])):
+        tables.append(f"%{name}.{what}")
+        emitter.entry.append(f"  {tables[-1]} = alloca [{max(len(held), 1)} x ptr]")
+        for place, pointer in enumerate(held):
+            slot = emitter.bind(f"getelementptr inbounds ptr, ptr {tables[-1]}, i64 {place}")
+            emitter.line(f"store ptr {pointer}, ptr {slot}")
+    operands = ", ".join(f"ptr {pointer}" for pointer in (*tables, pointers[-1]))
+    status = emitter.bind(f'call i32 @"{symbol}"({operands})')
+    fine = emitter.bind(f"icmp eq i32 {status}, 0")
+    emitter.line(f"br i1 {fine}, label %{name}.over, label %{name}.stopped")
+    emitter.start_block(f"{name}.stopped")
+    emitter.line(f"ret i32 {status}")
+    emitter.start_block(f"{name}.over")
+
+
 def _global(emitter: FunctionEmitter, type_: str, value: float) -> str:
     name = f"@{type_}.{int(value)}"
     emitter.module.declarations[f"{name} = internal constant {type_} {float(value)}"] = None
@@ -86,6 +112,7 @@ def _character(emitter: FunctionEmitter, value: str) -> str:
 
 ROUTINES: Final[dict[str, Callable[[FunctionEmitter, Call], None]]] = {
     "gemm": _gemm,
+    "loop": _loop,
     "argsort": _argsort,
     "searchsorted": _searchsorted,
 }

@@ -44,7 +44,11 @@ class Schedule:
 
 
 def schedule(
-    graph: Graph, traced: Graph, carried: Mapping[int, int] | None = None, prefix: str = ""
+    graph: Graph,
+    traced: Graph,
+    carried: Mapping[int, int] | None = None,
+    prefix: str = "",
+    apart: bool = False,
 ) -> Schedule:
     """Decide what is computed in which loop, and what is stored.
 
@@ -58,6 +62,8 @@ def schedule(
         For the body of a loop: the inputs that the next turn finds as these outputs have left them.
     prefix : str, optional
         What the names of buffers begin with.
+    apart : bool
+        Whether loops are kernels of their own, which find all that they read in memory.
 
     Raises
     ------
@@ -76,7 +82,7 @@ def schedule(
     for turn in range(ROUNDS):
         explain: list[str] = []
         held = {graph.inputs[place]: outputs[output] for place, output in carried.items()}
-        roots, by_value = create_roots(graph, stored, outputs, held)
+        roots, by_value = create_roots(graph, stored, outputs, held, apart)
         costs: dict[Value, float] = {}
         explorer = Explorer(by_value, costs)
         for root in roots:
@@ -85,7 +91,7 @@ def schedule(
         for root in small_first(roots):
             placement.place(root)
         more = _computed_twice(roots, costs, uses, by_value) if turn < ROUNDS - 1 else set()
-        choose_in_place(roots, by_value, explain)
+        choose_in_place(roots, by_value, explain, apart)
         exposed = _read_while_written(roots, by_value)
         if turn == ROUNDS - 1:
             for root in exposed:
@@ -118,7 +124,7 @@ def _source_buffers(graph: Graph, prefix: str) -> tuple[list[Buffer], dict[Value
 
 
 def create_roots(
-    graph: Graph, stored: set[Value], outputs: Sequence[Buffer], held: Mapping[Value, Buffer]
+    graph: Graph, stored: set[Value], outputs: Sequence[Buffer], held: Mapping[Value, Buffer], apart: bool
 ) -> tuple[list[Root], dict[Value, Root]]:
     """Return the roots in topological order, and which of them makes which value."""
     claimed = _claim_outputs(graph, outputs)
@@ -127,7 +133,7 @@ def create_roots(
     for value, following in held.items():
         _enter(Root(value, "held", (), (), None, following=following), roots, by_value)
     depth: dict[Value, int] = {}
-    operands_of_calls = prepare_call(graph) | _packed_operands(graph) | operands_in_memory(graph)
+    operands_of_calls = prepare_call(graph) | _packed_operands(graph) | operands_in_memory(graph, apart)
     for node in graph.nodes:
         if isinstance(node.op, Structured):
             for part in control_roots(node):
@@ -303,9 +309,14 @@ def _read_while_written(roots: Sequence[Root], by_value: dict[Value, Root]) -> l
             root.in_place_of = None
             continue
         bases.add(root.in_place_of)
-        if root.node.inputs[1] not in by_value and root.reads[root.in_place_of] - {
-            root.base_index,
-            root.target,
-        }:
+        if (
+            root.kind == "scatter"
+            and root.node.inputs[1] not in by_value
+            and root.reads[root.in_place_of]
+            - {
+                root.base_index,
+                root.target,
+            }
+        ):
             found.append(root)
     return found

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..ir.builder import at
-from ..ir.graph import Graph, Node, Value, extract
+from ..ir.graph import Graph, Node, Value
 from ..kinds.control import Structured
 from ..transforms.branches import select
 from ..transforms.control import Repeat, Switch
@@ -26,13 +26,17 @@ def merge_loops(graph: Graph) -> Graph:
 
 
 def _merged_once(graph: Graph, refused: set[tuple[Node, Node]]) -> Graph | None:
+    above = _loops_above(graph)
     groups: dict[Any, list[Node]] = {}
-    for node in graph.nodes:
-        if isinstance(node.op, Structured):
-            groups.setdefault(_turns_key(node), []).append(node)
+    for node in above:
+        groups.setdefault(_turns_key(node), []).append(node)
+    bits = {node: 1 << place for place, node in enumerate(above)}
     for nodes in groups.values():
+        begins = {node: _begins(node) for node in nodes}
         for place, second in enumerate(nodes):
             for first in nodes[:place]:
+                if above[second] & bits[first] or begins[first].isdisjoint(begins[second]):
+                    continue
                 if (first, second) in refused:
                     continue
                 outs = _joined(first, second)
@@ -40,6 +44,33 @@ def _merged_once(graph: Graph, refused: set[tuple[Node, Node]]) -> Graph | None:
                     return _replaced(graph, first, second, outs)
                 refused.add((first, second))
     return None
+
+
+def _loops_above(graph: Graph) -> dict[Node, int]:
+    """Return for each loop and branch which others it depends on, as bits in the order of the result."""
+    found: dict[Node, int] = {}
+    reached: dict[Value, int] = {}
+    for node in graph.nodes:
+        mask = 0
+        for value in node.inputs:
+            mask |= reached.get(value, 0)
+        if isinstance(node.op, Structured):
+            found[node] = mask
+            mask |= 1 << (len(found) - 1)
+        if mask:
+            reached.update(dict.fromkeys(node.outs, mask))
+    return found
+
+
+def _begins(node: Node) -> set[Any]:
+    """Return what loops that can be one have in common: something that carries begin with, or something that is read."""
+    inputs = node.inputs
+    if isinstance(node.op, Switch):
+        return {inputs[0]}
+    if node.params["carries"]:
+        first = node.params["consts"] + isinstance(node.op, Repeat)
+        inputs = inputs[first : first + node.params["carries"]]
+    return set(map(source_key, inputs))
 
 
 def _turns_key(node: Node) -> Any:
@@ -55,13 +86,10 @@ def _turns_key(node: Node) -> Any:
 def _joined(first: Node, second: Node) -> list[Value] | None:
     """Return the outputs of both nodes from one; None where they cannot be one, or gain nothing."""
     if isinstance(first.op, Switch):
-        return None if _depends(second, first) else _joined_branches(first, second)
+        return _joined_branches(first, second)
     op = first.op
     assert isinstance(op, Loop)
     a, b = op.opened(first), renamed(op.opened(second))
-    shared = {source_key(given.outside) for given in a.operands}
-    if not any(source_key(given.outside) in shared for given in b.operands) or _depends(second, first):
-        return None
     both = _beside(a, b)
     classes = Classes(both, [] if b.test is None else [b.test])
     count = len(a.carries)
@@ -83,11 +111,6 @@ def _joined(first: Node, second: Node) -> list[Value] | None:
 def _share_work(a: Draft, b: Draft, classes: Classes) -> bool:
     mine = {classes.of(out) for node in a.nodes() for out in node.outs}
     return any(classes.of(out) in mine for node in b.nodes() for out in node.outs)
-
-
-def _depends(later: Node, earlier: Node) -> bool:
-    nodes, _ = extract(later.inputs)
-    return earlier in nodes
 
 
 def renamed(draft: Draft) -> Draft:

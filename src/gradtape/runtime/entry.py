@@ -28,6 +28,7 @@ from .signature import ArraySpec, Signature
 __all__ = ["NativeFunction", "add_entry", "arena_bytes", "bind", "load", "trim"]
 
 _DRAIN = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
+_FREE = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(("PyMem_RawFree", ctypes.pythonapi))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,6 +45,12 @@ class _Resources:
         if self.drain is not None:
             self.drain(ctypes.addressof(self.words))
 
+    def free_workspace(self) -> None:
+        """Do the same where no call can come any more: the cycle collector may have unmapped the machine code by now."""
+        block = self.words[WORKSPACE_WORD]
+        self.words[WORKSPACE_WORD] = None
+        _FREE(block)
+
 
 _lock = threading.Lock()
 _undead: Final[list[_Resources]] = []
@@ -58,6 +65,7 @@ def load(
     *,
     imports: Mapping[str, int] | None = None,
     drain: str | None = None,
+    needs: Sequence[LoadedModule] = (),
 ) -> LoadedModule:
     """Load object code whose module :func:`add_entry` completed.
 
@@ -73,6 +81,8 @@ def load(
         Addresses of further names that the kernel uses, such as BLAS routines.
     drain : str, optional
         The kernel's own function that gives back what it keeps between calls.
+    needs : sequence of LoadedModule, optional
+        Code that the kernel calls.
 
     Returns
     -------
@@ -85,7 +95,7 @@ def load(
     if any(is_pooled(spec) for spec in signature.outputs):
         named["gt.result_handler"] = id(result_handler())
     exports = (entry, f"{entry}.drain") if in_arena(signature) else (entry,)
-    return LoadedModule(object_code, kernel, exports=exports, imports=named, drain=drain)
+    return LoadedModule(object_code, kernel, exports=exports, imports=named, drain=drain, needs=needs)
 
 
 class _PythonNative(NativeHead):
@@ -114,7 +124,7 @@ class _PythonNative(NativeHead):
         if self._resources.words[ACTIVE_WORD]:
             _undead.append(self._resources)
         else:
-            self._resources.drop_workspace()
+            self._resources.free_workspace()
 
 
 if TYPE_CHECKING:
@@ -228,7 +238,7 @@ def _bury() -> None:
         if resources.words[ACTIVE_WORD]:
             _undead.append(resources)
         else:
-            resources.drop_workspace()
+            resources.free_workspace()
 
 
 def arena_bytes() -> int:

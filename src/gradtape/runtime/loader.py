@@ -86,6 +86,8 @@ class LoadedModule:
         BLAS routines found through SciPy, Python's and NumPy's types and C functions.
     drain : str, optional
         A symbol of the code: a function without arguments that gives back the memory which the code keeps between calls.
+    needs : sequence of LoadedModule, optional
+        Code that this code calls, and keeps in memory.
 
     Examples
     --------
@@ -95,7 +97,7 @@ class LoadedModule:
     True
     """
 
-    __slots__ = ("__weakref__", "_call", "_give_back", "_linker", "_tracker", "size")
+    __slots__ = ("__weakref__", "_call", "_give_back", "_linker", "_needs", "_tracker", "size")
 
     def __init__(
         self,
@@ -105,6 +107,7 @@ class LoadedModule:
         exports: Sequence[str] = (),
         imports: Mapping[str, int] | None = None,
         drain: str | None = None,
+        needs: Sequence[LoadedModule] = (),
     ) -> None:
         import llvmlite.binding as llvm
 
@@ -117,6 +120,7 @@ class LoadedModule:
         self._tracker = builder.link(self._linker, name)
         self._call: Callable[[bytes, bytes, int | None], int] = _KERNEL(self._tracker[kernel])
         self.size = len(object_code)
+        self._needs = tuple(needs)
         self._give_back: Callable[[], None] | None = None
         if drain is not None:
             self._give_back = _DRAIN(self._tracker[drain])

@@ -6,6 +6,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -65,6 +66,12 @@ class _Active:
 
 
 ACTIVE: Final = _Active()
+
+LOOP: Final = "gradtape.loop."
+"""What the symbols of loops' kernels begin with."""
+
+KERNEL: Final = "kernel"
+"""The function of a loop's kernel."""
 
 GIL_SECONDS: Final = 5e-6
 """Estimated time above which a kernel lets other threads run: taking the lock back costs about a tenth of it."""
@@ -245,31 +252,36 @@ def repeated_program(graph: Graph, *, at_once: Callable[[], bool]) -> Program | 
 def _kernel(graph: Graph, form: CallForm | None, key: str) -> Kernel:
     """Load a graph's machine code from the disk, or compile it; without either, the interpreter stands in."""
     with uncollected():
-        kernel = _found(graph, form, key)
+        kernel = _found(lambda: graph, form, key, _compile)
     profiler = ACTIVE.profiler
     if profiler is not None:
         profiler.compiled(kernel.seconds)
     return kernel
 
 
-def _found(graph: Graph, form: CallForm | None, key: str) -> Kernel:
+def _found(
+    graph_of: Callable[[], Graph],
+    form: CallForm | None,
+    key: str,
+    compile_: Callable[[Graph, CallForm | None], CachedObject],
+) -> Kernel:
     begin = time.perf_counter()
     compiled = False
 
     def build() -> CachedObject:
         nonlocal compiled
         compiled = True
-        return _compile(graph, form)
+        return compile_(graph_of(), form)
 
     try:
         found = cached_object(key, build)
-        kernel = _loaded(graph, form, found)
+        kernel = _loaded(graph_of, form, found)
     except LoweringError as error:
         return Kernel(None, None, 0, "interpreter", time.perf_counter() - begin, (), error.what)
     except RuntimeError as error:  # what LLVM says of a module that it cannot compile or link
         warn(
             CompileWarning,
-            f"{graph.name} could not be compiled and runs on the interpreter",
+            f"{graph_of().name} could not be compiled and runs on the interpreter",
             why=str(error),
             remedy="nothing, if the speed does not matter; please report it",
         )
@@ -281,7 +293,19 @@ def _found(graph: Graph, form: CallForm | None, key: str) -> Kernel:
 def _compile(graph: Graph, form: CallForm | None) -> CachedObject:
     from ..lower.pipeline import lower  # late: a process that finds its kernels on disk starts 10 ms sooner
 
-    lowered = lower(graph)
+    loops: dict[str, None] = {}
+    notes: list[str] = []
+
+    def kernel_of(loop: Graph) -> tuple[str, int]:
+        symbol = f"{LOOP}{fingerprint(loop)}"
+        loops[symbol] = None
+        kernel = _loop_kernel(symbol, lambda: loop)
+        if kernel.loaded is None:
+            raise LoweringError(kernel.reason)
+        notes.extend(kernel.notes)
+        return symbol, kernel.workspace
+
+    lowered = lower(graph, kernel_of)
     heavy = lowered.estimated_cost > GIL_SECONDS
     signature = _signature(graph, form, lowered.workspace_bytes, heavy, lowered.polls)
     text = (
@@ -293,22 +317,73 @@ def _compile(graph: Graph, form: CallForm | None) -> CachedObject:
         "workspace": lowered.workspace_bytes,
         "heavy": heavy,
         "kernel": lowered.kernel_name,
-        "symbols": list(lowered.symbols),
+        "symbols": [symbol for symbol in lowered.symbols if symbol not in loops],
+        "loops": list(loops),
         "drain": lowered.drain,
         "polls": lowered.polls,
-        "notes": list(lowered.explain),
+        "notes": [*lowered.explain, *notes],
     }
     return CachedObject(compile_object(text, lowered.kernel_name), metadata=facts)
 
 
-def _loaded(graph: Graph, form: CallForm | None, found: CachedObject) -> Kernel:
+def _loop_kernel(symbol: str, graph_of: Callable[[], Graph]) -> Kernel:
+    """Return the kernel of a loop alone, for any number of turns: from memory, from the disk, or compiled now."""
+    key = f"{symbol}:{config.precise_math}"
+    return _kernels.get(key, lambda: _found(graph_of, None, key, _compile_loop))
+
+
+def _compile_loop(graph: Graph, form: CallForm | None) -> CachedObject:
+    from ..lower.pipeline import lower_loop
+
+    lowered = lower_loop(graph)
+    facts = {
+        "workspace": lowered.workspace_bytes,
+        "heavy": True,
+        "kernel": lowered.kernel_name,
+        "symbols": list(lowered.symbols),
+        "loops": [],
+        "drain": lowered.drain,
+        "polls": lowered.polls,
+        "notes": list(lowered.explain),
+    }
+    return CachedObject(compile_object(lowered.ir_text, "loop"), metadata=facts)
+
+
+def _loop_of(graph_of: Callable[[], Graph], wanted: str) -> Graph:
+    """Return the graph of a loop that a program calls: for a program that is on the disk without its loops."""
+    from ..lower.pipeline import lower
+
+    found: dict[str, Graph] = {}
+
+    def note(loop: Graph) -> tuple[str, int]:
+        symbol = f"{LOOP}{fingerprint(loop)}"
+        found[symbol] = loop
+        return symbol, 0
+
+    lower(graph_of(), note)
+    return found[wanted]
+
+
+def _loaded(graph_of: Callable[[], Graph], form: CallForm | None, found: CachedObject) -> Kernel:
     facts = found.metadata
-    signature = _signature(graph, form, facts["workspace"], facts["heavy"], facts["polls"])
+    signature = (
+        None
+        if form is None
+        else _signature(graph_of(), form, facts["workspace"], facts["heavy"], facts["polls"])
+    )
     imports = addresses_of(facts["symbols"])
+    needs = []
+    for symbol in facts["loops"]:
+        code = _loop_kernel(symbol, partial(_loop_of, graph_of, symbol)).loaded
+        if code is None:
+            raise LoweringError("a loop of the program cannot be compiled")
+        needs.append(code)
+        imports[symbol] = code.address(KERNEL)
+    drain, kernel = facts["drain"], facts["kernel"]
     if signature is None:
-        loaded = LoadedModule(found.code, facts["kernel"], imports=imports, drain=facts["drain"])
+        loaded = LoadedModule(found.code, kernel, imports=imports, drain=drain, needs=needs)
     else:
-        loaded = load(found.code, signature, kernel=facts["kernel"], imports=imports, drain=facts["drain"])
+        loaded = load(found.code, signature, kernel=kernel, imports=imports, drain=drain, needs=needs)
     return Kernel(loaded, signature, facts["workspace"], "", 0.0, tuple(facts["notes"]))
 
 

@@ -27,7 +27,8 @@ from .draft import Carry, Draft, Given, Loop, Outcome, Parts, stand_in, substitu
 T = TypeVar("T")
 
 Policy: TypeAlias = str | int | tuple[str, int] | None
-"""What a scan keeps for its gradient: see `Scan`."""
+"""Which of a loop's carries are kept for its gradient: all (None), every k-th, about the square root of their number ("sqrt"), or n at
+a time (("treeverse", n))."""
 
 STACK: Final = aval((), np.dtype(object))
 """What a loop of unknown length leaves behind, or takes up: one element per turn, however many there are.

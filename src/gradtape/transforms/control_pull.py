@@ -225,7 +225,7 @@ def _reached(draft: Draft, wanted: Sequence[bool]) -> dict[Value, None]:
 def _kept_forward(op: Loop, node: Node, draft: Draft, turn: _Turn) -> tuple[list[Given], Value | None]:
     """Return what is kept of the turns, stacked, and their number where the loop tells it."""
     reads, early = _read_back(draft, turn)
-    entries = {carry.inside for carry in draft.carries}
+    entries = [carry.inside for carry in draft.carries]
     if draft.params.get("policy") == ENTRIES:
         needed = set(reads).union(*[each.inputs for each in early])
         stored = [carry.inside for carry in draft.carries if carry.inside in needed]

@@ -29,6 +29,10 @@ SMALL: Final = 256
 SLOW: Final = frozenset({"fdiv", "frem", "sdiv", "udiv", "srem", "urem"})
 """Instructions that take longer than a store and a load."""
 
+STREAMED: Final = 4096
+"""Elements from which a turn's results do not stay in the first cache: a vector of quotients takes less time than its way to memory and
+back."""
+
 QUICK_POWERS: Final = (1, 2, 3, 4, -1)
 """Exponents that are products."""
 
@@ -109,6 +113,8 @@ def _is_dear_row(node: Node, op: Elementwise) -> bool:
     if op.name == "power":
         number = number_of(node.inputs[1])
         return number not in QUICK_POWERS
+    if op.name == "divide" and node.outs[0].size >= STREAMED:
+        return False
     return _is_dear_elementwise(op, tuple(value.dtype for value in node.inputs), tuple(node.params.items()))
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from ...errors import DtypeError
 from ...ir.graph import RELEASED, Mark, Node, Value
 from ...ir.types import is_inexact
+from ...kinds.control import Structured
 from ...trace.handle import Handle
 from ...trace.log import Exit, Log, log_of
 from ...trace.sites import Site, user_site
@@ -206,6 +207,12 @@ def _explain_cut(cuts: list[Cut], log: Log) -> Explanation:
         text = f"{name} gives integers ({node.outs[0].dtype}): they jump, and have no derivative"
         remedy = (
             "use the values in place of the positions (np.max for np.argmax), or a smooth stand-in (softmax)"
+        )
+        return Explanation("not differentiable", text + more, site, name, remedy)
+    if isinstance(node.op, Structured):
+        text = f"no derivative leads through {name} from there to this result"
+        remedy = (
+            "look at what it is used for there: a condition, an index, the number of turns, or another result"
         )
         return Explanation("not differentiable", text + more, site, name, remedy)
     return Explanation(

@@ -163,8 +163,9 @@ def _error(finding: Finding) -> NumericsError:
             finding=finding,
         )
     backward = "" if finding.derivative_of is None else f", in the derivative of {finding.derivative_of}"
+    turns = "".join([f", in turn {turn} of {loop}" for loop, turn in finding.turns])
     return NumericsError(
-        f"{finding.op} gave {shown} {place}{backward}",
+        f"{finding.op} gave {shown} {place}{backward}{turns}",
         where=finding.site,
         why=_reason(finding),
         remedy=REMEDIES.get(finding.derivative_of or finding.op, REMEDY),

@@ -10,10 +10,12 @@ import numpy as np
 
 from ...ir.graph import Node, Value
 from ...ir.op import NDArray
+from ...kinds.control import Structured
 from ...kinds.elementwise import Elementwise
 from ...trace.force import compute
 from ...transforms.call import Call, inlined
 from ...transforms.observers import Derived
+from .turns import WrittenOut
 
 Place = tuple[int, ...]
 
@@ -51,6 +53,8 @@ class Finding:
         How many elements it made bad.
     name : str or None
         What the user called the value.
+    turns : tuple of (str, int)
+        Of which loops, and in which turns, the innermost first.
     """
 
     op: str
@@ -61,6 +65,7 @@ class Finding:
     samples: tuple[Sample, ...]
     count: int
     name: str | None
+    turns: tuple[tuple[str, int], ...] = ()
 
 
 def first_bad(array: Any) -> Place | None:
@@ -78,17 +83,25 @@ def origin(value: Value, place: Place) -> Finding:
 
     The walk follows single elements, so that what a selection leaves behind, an index passes over or a comparison swallows is not blamed.
     """
+    loops = WrittenOut()
     while True:
         node = value.node
+        if node is not None and isinstance(node.op, Structured):
+            value, place = loops.result(node, value.index, place)
+            continue
+        earlier = loops.continued(value, place)
+        if earlier is not None:
+            value, place = earlier
+            continue
         if node is not None and isinstance(node.op, Call):
             value = inlined(node.op.graph, node.inputs)[value.index]
             compute([value])
             continue
         if node is None or any(operand.data is None for operand in node.inputs):
-            return _finding(value, None, place)
+            return _finding(value, None, place, loops)
         step = _selected(node, place) if isinstance(node.op, Elementwise) else _probed(node, value, place)
         if step is None:
-            return _finding(value, node, place)
+            return _finding(value, node, place, loops)
         value, place = step
 
 
@@ -161,7 +174,7 @@ def _trial(node: Node, output: int, place: Place, suspects: NDArray) -> Callable
     return spoils
 
 
-def _finding(value: Value, node: Node | None, place: Place) -> Finding:
+def _finding(value: Value, node: Node | None, place: Place, loops: WrittenOut) -> Finding:
     site = None if node is None else node.site
     places, count = _born(value, node, place)
     assert value.data is not None
@@ -175,6 +188,7 @@ def _finding(value: Value, node: Node | None, place: Place) -> Finding:
         samples=samples,
         count=count,
         name=value.name,
+        turns=() if node is None else loops.turns.get(node, ()),
     )
 
 

@@ -10,10 +10,12 @@ import numpy as np
 from ...errors import NotDifferentiableError
 from ...ir.graph import Mark, Node, Value, extract, literal
 from ...ir.types import is_inexact
+from ...kinds.control import Structured
 from ...kinds.elementwise import Elementwise, flat
 from ...kinds.operands import broadcast_to
 from ...trace.force import compute
 from ...transforms.call import Call, inlined
+from ...transforms.control import Repeat
 from ...transforms.vjp import sweep_back
 
 
@@ -65,22 +67,28 @@ def follow(target: Value, source: Value, mark: Mark) -> tuple[bool, list[Cut]]:
     """Return whether a derivative leads from `source` to `target`, and where other ways end."""
     followed = {source}
     cuts: list[Cut] = []
+    elsewhere: list[Cut] = []
     for node in ancestry(target):
         for argument, operand in enumerate(node.inputs):
             if operand not in followed:
                 continue
             kind = _cut(node, argument, mark)
             if kind is None:
-                followed.update(out for out in node.outs if is_inexact(out.dtype))
+                outs = [out for out in node.outs if is_inexact(out.dtype)]
+                reached = [out for out in outs if _reaches(node, argument, out)]
+                followed.update(reached)
+                elsewhere += [Cut("no derivative", node, operand)] * (len(reached) < len(outs))
             else:
-                cuts.append(Cut(kind, node, operand))
+                inside = list(_cuts_inside(node, argument)) if kind == "no derivative" else []
+                cuts += inside or [Cut(kind, node, operand)]
+    cuts = cuts or elsewhere
     cuts.sort(key=lambda cut: KINDS.index(cut.kind))
     return target in followed, cuts
 
 
-def _cut(node: Node, argument: int, mark: Mark) -> str | None:
-    """Return how the way through one operand of a node ends, or None where it goes on."""
-    if mark not in node.outs[0].marks:
+def _cut(node: Node, argument: int, mark: Mark | None) -> str | None:
+    """Return how the way through one operand of a node ends, or None where it goes on; in a body no mark tells."""
+    if mark is not None and mark not in node.outs[0].marks:
         return "recording"
     if not any(is_inexact(out.dtype) for out in node.outs):
         kinds = {out.dtype.kind for out in node.outs}
@@ -104,6 +112,42 @@ def _passes(node: Node, argument: int) -> bool:
     except NotDifferentiableError:
         return False
     return sweep.results[0] is not None
+
+
+def _reaches(node: Node, argument: int, out: Value) -> bool:
+    """Return whether the way through one operand leads to one of the results, of which a loop or branch has many."""
+    if not isinstance(node.op, Structured):
+        return True
+    sweep = sweep_back([out], [node.inputs[argument]], [_ones(out)], lambda value: value.node is not node)
+    return sweep.results[0] is not None
+
+
+def _cuts_inside(node: Node, argument: int) -> Iterator[Cut]:
+    """Yield where ways from one operand of a loop or branch end in its bodies."""
+    if not isinstance(node.op, Structured):
+        return
+    bodies = node.params.get("branches") or (node.params["body"],)
+    # A loop's body is given its turn's number first, a switch and a repeat are given another number themselves.
+    place = argument - 1 if "branches" in node.params else argument + 1 - isinstance(node.op, Repeat)
+    for body in bodies if place >= 0 else ():
+        followed = {body.inputs[place]}
+        carried = body.inputs[1 + node.params.get("consts", 0) :][: node.params.get("carries", 0)]
+        found: list[Cut] = []
+        before = 0
+        while len(followed) > before:
+            before, found = len(followed), []
+            for inner in body.nodes:
+                for position, operand in enumerate(inner.inputs):
+                    if operand in followed:
+                        kind = _cut(inner, position, None)
+                        if kind is None:
+                            followed.update(out for out in inner.outs if is_inexact(out.dtype))
+                        else:
+                            found += list(_cuts_inside(inner, position)) or [Cut(kind, inner, operand)]
+            followed.update(
+                carry for carry, end in zip(carried, body.outputs, strict=False) if end in followed
+            )
+        yield from found
 
 
 def _ones(value: Value) -> Value:

@@ -1,0 +1,73 @@
+"""Loops over time on long arrays whose elements have nothing to do with each other: strip by strip through all turns.
+
+Turn by turn, each array that is carried goes through the caches in each turn. A strip stays in the first one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ..loops.affine import Affine, Atom, Position, Var, affine
+from ..loops.control import Turns
+from ..loops.copies import Copier
+from ..loops.ir import Buffer, Compute, For, Index, Load, Statement, Store
+
+if TYPE_CHECKING:
+    from .build import Builder
+
+STRIP: Final = 512
+"""Elements of a strip: 4 KB of each array."""
+
+LONG: Final = 8 * STRIP
+"""Elements from which a loop is cut: below, all arrays are in the second cache."""
+
+
+def by_strips(builder: Builder, loop: Turns) -> list[Statement]:
+    """Return a loop over time cut into strips, if its turns are one loop over elements that stay apart."""
+    if len(loop.body) != 1 or loop.pairs:
+        return [loop]
+    (nest,) = loop.body
+    if not isinstance(nest, For) or nest.var.low != 0 or nest.var.high + 1 < LONG or not _apart(nest):
+        return [loop]
+    strips, rest = divmod(nest.var.high + 1, STRIP)
+    strip = Var(builder.fresh("i_"), 0, strips - 1)
+    made: list[Statement] = [
+        Turns(strip, [_cut(builder, loop, nest, affine(strip) * STRIP, STRIP, "_strip")])
+    ]
+    if rest:
+        made.append(_cut(builder, loop, nest, strips * STRIP, rest, "_rest"))
+    return made
+
+
+def _apart(nest: For) -> bool:
+    """Whether each element of what a nest stores is made of elements at the same place, in this turn and before."""
+    places: dict[Buffer, set[Position]] = {}
+    stored: set[Buffer] = set()
+    for statement in nest.body:
+        if not isinstance(statement, Load | Store | Compute):
+            return False
+        if isinstance(statement, Compute):
+            if any(isinstance(arg, Index) for arg in statement.args):
+                return False
+            continue
+        places.setdefault(statement.buffer, set()).add(statement.index)
+        if isinstance(statement, Store):
+            stored.add(statement.buffer)
+    return all(
+        len(places[buffer]) == 1 and all(_follows(position, nest.var) for position in places[buffer])
+        for buffer in stored
+    )
+
+
+def _follows(position: Position, var: Var) -> bool:
+    if not isinstance(position, Affine) or position.terms.get(var) != 1:
+        return False
+    return all(isinstance(atom, Var) for atom in position.terms)
+
+
+def _cut(builder: Builder, loop: Turns, nest: For, start: Position, size: int, suffix: str) -> Turns:
+    turn = Var(builder.fresh("i_"), loop.var.low, loop.var.high)
+    element = Var(builder.fresh("i_"), 0, size - 1)
+    values: dict[Atom, Position] = {loop.var: affine(turn), nest.var: start + affine(element)}
+    body = Copier(values, {}, suffix=suffix).block(nest.body)
+    return Turns(turn, [For(element, body)], loop.count)
