@@ -17,7 +17,7 @@ from gradtape.loops.ir import For, Load, Store
 from gradtape.loops.printer import print_loops
 from gradtape.lower.pipeline import lower, schedule_of
 from gradtape.runtime import program as programs
-from gradtape.transforms.control import repeat, scan, while_loop
+from gradtape.transforms.control import repeat, scan, switch, while_loop
 
 tanh, exp, sin = (ROWS[name] for name in ("tanh", "exp", "sin"))
 
@@ -301,3 +301,37 @@ def test_a_table_written_in_nested_loops_is_not_copied():
     assert len(loops) == 2
     assert len(stores_in(loops[0])) == 1 and not any(isinstance(s, For) for s in walk([loops[0]]))
     check(graph, [np.zeros(30 * 40)])
+
+
+def test_a_branch_that_writes_one_element_copies_nothing():
+    """As does one that leaves the array as it is."""
+    a, x = value((1000,)), value((50,))
+    writes = body_of(
+        lambda t, i, v: (ROWS["put"](t, OPERATORS["reshape"](v, (1,)), OPERATORS["reshape"](i, (1,))),),
+        [value((1000,)), value((), INT64), value()],
+    )
+    leaves = body_of(lambda t, i, v: (t,), [value((1000,)), value((), INT64), value()])
+
+    def turn(index, carries, elements):
+        which = OPERATORS["convert"](OPERATORS["greater"](elements[0], 0.0), INT64)
+        return switch([leaves, writes], which, [carries[0], index, elements[0]])
+
+    graph = graph_of(scanned(turn, [a], [x], 50), [a, x])
+    (loop,), _ = loops_of(graph)
+    assert len(stores_in(loop)) == 1 and not any(isinstance(s, For) for s in walk(loop.body))
+    check(graph, [np.arange(1000.0), np.sin(np.arange(50.0))])
+
+
+def test_branches_that_still_read_what_they_replace():
+    a, b = value((100,)), value((100,))
+    swapped = body_of(lambda a, b: (b, a), [value((100,)), value((100,))])
+    mixed = body_of(lambda a, b: (a + b, sin(a) * b), [value((100,)), value((100,))])
+    turned = body_of(
+        lambda a, b: (OPERATORS["slice"](a, (99,), (100,), (-1,)), a), [value((100,)), value((100,))]
+    )
+
+    def turn(index, carries, elements):
+        return switch([swapped, mixed, turned], ROWS["remainder"](index, literal(3, INT64)), list(carries))
+
+    graph = graph_of(scanned(turn, [a, b], [], 7), [a, b])
+    check(graph, [np.linspace(0, 1, 100), np.linspace(-1, 2, 100)])

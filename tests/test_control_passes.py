@@ -236,7 +236,7 @@ def test_equal_bodies_are_optimised_once(monkeypatch):
     seen = []
     prepared = pipeline._prepared
     monkeypatch.setattr(
-        pipeline, "_prepared", lambda graph, check: (seen.append(graph), prepared(graph, check))[1]
+        pipeline, "_prepared", lambda graph, check, *notes: (seen.append(graph), prepared(graph, check))[1]
     )
     pipeline._prepared_body.cache_clear()
     x, y = value(), value()

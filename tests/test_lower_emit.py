@@ -67,7 +67,8 @@ def test_what_a_lowered_program_tells() -> None:
     y = array_input(60, 70)
     product = ROW["contract"](ROW["exp"](x), y, x=(0, 1), y=(1, 2), out=(0, 2))
     lowered = lower(graph_of([x, y], [product]))
-    assert lowered.symbols == ("scipy.linalg.cython_blas.dgemm",)
+    limits = {"gradtape.blas_get", "gradtape.blas_set", "gradtape.blas_threads"}
+    assert set(lowered.symbols) == {"scipy.linalg.cython_blas.dgemm"} | limits
     assert lowered.workspace_bytes >= 50 * 60 * 8
     assert lowered.constants == 0
     assert [str(type_) for type_ in lowered.inputs] == ["f64[50,60]", "f64[60,70]"]

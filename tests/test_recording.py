@@ -26,9 +26,10 @@ from gradtape.trace.waiting import waiting
 FUNCTIONS = [key for key in TRIALS if not isinstance(key, tuple) and key not in WRITERS]
 
 
-def calls_of(function, *args):
+def calls_of(function, *args, clear=True):
     """Return how many Python functions run while `function` does, and nothing of other tests waits to be computed."""
-    waiting.handles.clear()
+    if clear:
+        waiting.handles.clear()
     count = 0
 
     def see(frame, event, argument):
@@ -436,3 +437,94 @@ def test_looking_at_a_gradient_of_a_known_structure_takes_few_calls():
         slope = tape.gradient(y, x)
         count = calls_of(slope.numpy)
     assert count <= 42
+
+
+def weights_after(steps, look):
+    w, b = gt.constant(np.array([1.0, -1.0])), gt.constant(0.5)
+    seen = []
+    for _ in range(steps):
+        with gt.GradientTape() as tape:
+            tape.watch([w, b])
+            hidden = np.tanh(w * 2.0 + b)
+            loss = np.sum(hidden**2)
+        slope_w, slope_b = tape.gradient(loss, [w, b])
+        w, b = w - 0.1 * slope_w, b - 0.1 * slope_b
+        seen.append(look(locals()))
+    return w.numpy(), b.numpy(), seen
+
+
+LOOKS = {
+    "the loss": lambda names: float(names["loss"]),
+    "a weight": lambda names: float(names["b"]),
+    "what lies between": lambda names: float(np.sum(names["hidden"])),
+    "a gradient, then the loss": lambda names: [*names["slope_w"].numpy(), float(names["loss"])],
+    "now this and now that": lambda names: float(names[["loss", "b", "slope_b"][names["steps"] % 3]]),
+    "nothing": lambda names: None,
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_steps_do_the_same_whatever_is_looked_at(look):
+    def now_and_then(names):
+        now_and_then.count += 1
+        return LOOKS[look](names | {"steps": now_and_then.count})
+
+    now_and_then.count = 0
+    w, b, seen = weights_after(9, now_and_then)
+    now_and_then.count = 0
+    with gt.config.override(jit=False):
+        expected_w, expected_b, expected = weights_after(9, now_and_then)
+    np.testing.assert_allclose(w, expected_w, rtol=1e-12)
+    np.testing.assert_allclose(b, expected_b, rtol=1e-12)
+    for ours, theirs in zip(seen, expected, strict=True):
+        if theirs is not None:
+            np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+
+
+def test_what_somebody_else_needs_is_computed_once():
+    def step(keep):
+        x = gt.constant(np.array([0.1, 0.2]))
+        inner = np.exp(x) * 2.0
+        outer = np.sum(inner * 3.0)
+        kept = inner if keep else None
+        del inner
+        return float(outer), kept
+
+    for keep in (False, False, False, True, True, False, True):
+        total, kept = step(keep)
+        np.testing.assert_allclose(total, 6 * np.sum(np.exp([0.1, 0.2])))
+        if keep:
+            assert kept.value.data is not None
+            np.testing.assert_allclose(kept.numpy(), 2 * np.exp([0.1, 0.2]))
+
+
+def test_work_that_comes_again_is_not_described_again():
+    def step():
+        x = gt.constant(np.array([0.1, 0.2]))
+        y = np.exp(x) * 2.0
+        return y, np.sin(y) + 1.0
+
+    for _ in range(4):
+        first, second = step()
+        waiting.handles.clear()
+        waiting.handles.extend([weakref.ref(first), weakref.ref(second)])
+        count = calls_of(first.numpy, clear=False)
+        assert second.value.data is not None
+    assert count <= 66
+
+
+def test_what_is_given_by_name_is_not_what_is_given_by_position():
+    x = gt.constant(np.arange(6.0).reshape(2, 3))
+    for _ in range(3):
+        assert np.sum(x, 1).shape == (2,)
+        assert np.sum(x, axis=0).shape == (3,)
+        assert np.reshape(x, (3, 2)).shape == np.reshape(x, shape=(3, 2)).shape == (3, 2)
+        assert np.reshape(x, (3, 2), "F").value.node is not None
+        assert (
+            np.reshape(x, (3, 2), order="F").numpy().tolist() == np.reshape(x.numpy(), (3, 2), "F").tolist()
+        )
+        assert np.transpose(x, None).shape == x.T.shape == (3, 2)
+        with pytest.raises(TypeError):
+            x.reshape(2.0, 3)
+        with pytest.raises(TypeError):
+            np.sum(x, "axis", 1)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import sys
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -181,3 +183,49 @@ def test_a_forked_process_has_threads_of_its_own():
         [sys.executable, "-c", FORK], capture_output=True, text=True, timeout=100, check=False
     )
     assert done.stdout == "child 0\n", done.stderr
+
+
+def blas_threads() -> tuple[Any, Any]:
+    """What reads and what sets the number of threads of SciPy's OpenBLAS."""
+    from scipy.linalg import cython_blas
+
+    library = ctypes.CDLL(cython_blas.__file__)
+    for prefix in ("scipy_openblas", "openblas"):
+        if hasattr(library, f"{prefix}_get_num_threads"):
+            return library[f"{prefix}_get_num_threads"], library[f"{prefix}_set_num_threads"]
+    return None, None
+
+
+@pytest.mark.skipif(blas_threads()[0] is None, reason="SciPy has another BLAS")
+@pytest.mark.parametrize(("before", "wanted"), [(2, 1), (1, 2), (1, 1)])
+def test_blas_keeps_its_number_of_threads_beyond_a_kernel(before: int, wanted: int) -> None:
+    get, change = blas_threads()
+    x = np.ones((200, 200))
+    product = gt.jit(lambda x: x @ x)
+    former = get()
+    try:
+        change(before)
+        with gt.config.override(num_threads=wanted):
+            np.testing.assert_array_equal(product(x), x @ x)
+        assert get() == before
+    finally:
+        change(former)
+
+
+def test_blocks_with_products_have_the_same_bits_for_any_number_of_threads() -> None:
+    rng = np.random.default_rng(0)
+    first, second, x = rng.normal(size=(48, 48)), rng.normal(size=(48, 48)), rng.normal(size=(30_000, 48))
+    both = gt.value_and_grad(lambda v, w, x: np.sum(np.tanh(np.tanh(x @ v) @ w)), argnums=(0, 1, 2))
+    value, slopes = both(first, second, x)
+    loops = gt.inspect.loops(both, first, second, x)
+    assert "_part in range" in loops and "gemm(" in loops
+    for threads in (2, 3):
+        with gt.config.override(num_threads=threads):
+            again, others = both(first, second, x)
+        assert again == value
+        for one, other in zip(slopes, others, strict=True):
+            np.testing.assert_array_equal(one, other)
+    with gt.config.override(jit=False):
+        _, wanted = both(first, second, x)
+    for one, right in zip(slopes, wanted, strict=True):
+        np.testing.assert_allclose(one, right, rtol=1e-9, atol=1e-10 * np.max(np.abs(right)))

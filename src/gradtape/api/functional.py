@@ -17,8 +17,8 @@ from ..kinds.contract import Contract
 from ..kinds.operands import broadcast_to
 from ..trace.array import Array
 from ..trace.handle import Handle
-from ..trace.signature import EVERYTHING_TRACED
 from ..trace.rolling import moment_now, with_loops
+from ..trace.signature import EVERYTHING_TRACED
 from ..trace.sites import user_site
 from ..transforms.basis import columns, rows
 from ..trees import flatten, unflatten

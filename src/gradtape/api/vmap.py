@@ -17,8 +17,8 @@ from ..trace.array import Array
 from ..trace.force import force
 from ..trace.guards import Mapped
 from ..trace.handle import Handle
-from ..trace.signature import EVERYTHING_TRACED
 from ..trace.rolling import moment_now, rolled_since
+from ..trace.signature import EVERYTHING_TRACED
 from ..trace.sites import user_site
 from ..transforms.batch import batch
 from ..trees import flatten, flatten_with_none, place_of_leaf, spread_prefix, unflatten

@@ -15,6 +15,7 @@ from typing import Final
 from ..records import record
 from .affine import Affine, Atom, Position, Var, affine, substitute
 from .copies import Copier
+from .gathers import copied_in
 from .ir import (
     Assign,
     Buffer,
@@ -60,6 +61,7 @@ def batch_rows(program: Program) -> Program:
         if plan is None:
             body.append(statement)
             continue
+        plan = _plan(*copied_in(plan.loop, program, scratch)) or plan
         wide = {
             buffer: Buffer(buffer.name, buffer.dtype, buffer.size * plan.block, buffer.role)
             for buffer in plan.rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from .affine import Atom, Position, Var, affine, substitute
-from .ir import Assign, Buffer, Compute, Declare, For, Index, Load, Number, Register, Statement, Store
+from .ir import Assign, Buffer, Call, Compute, Declare, For, Index, Load, Number, Register, Statement, Store
 
 
 class Copier:
@@ -57,14 +57,19 @@ class Copier:
         if isinstance(statement, Declare):
             value = self._number(statement.value)
             return Declare(self._defined(statement.target), value)
+        if isinstance(statement, Call):
+            operands = tuple([self._moved_to(buffer, start) for buffer, start in statement.operands])
+            return Call(statement.function, operands, statement.numbers)
         assert isinstance(statement, Assign)
         target = self._registers.get(statement.target.name, statement.target)
         return Assign(target, self._number(statement.value))
 
     def _place(self, statement: Load | Store) -> tuple[Buffer, Position]:
-        index = substitute(statement.index, self._values)
-        buffer, offset = self._moved.get(statement.buffer, (statement.buffer, 0))
-        return buffer, index + offset
+        return self._moved_to(statement.buffer, statement.index)
+
+    def _moved_to(self, old: Buffer, index: Position) -> tuple[Buffer, Position]:
+        buffer, offset = self._moved.get(old, (old, 0))
+        return buffer, substitute(index, self._values) + offset
 
     def _defined(self, register: Register) -> Register:
         if self._suffix:

@@ -110,7 +110,8 @@ class Builder(ElementBuilder):
     def _piece(self, loop: Loop, level: int, low: int, high: int) -> None:
         running = [root for root in loop.roots if low < root.axes[level].extent]
         for root in running:
-            if root.trailing_reduced() == level and root.first_reduced() < level and low == 0:
+            partial = root.first_reduced() < level == root.trailing_reduced() and low == 0
+            if partial and root.kind != "blas":
                 self._begin_partial(root)
         if high - low == 1:
             for root in loop.roots:
@@ -287,7 +288,7 @@ class Builder(ElementBuilder):
         self.current = before
 
     def _call(self, root: Root, values: Where) -> None:
-        emit_call(self, root)
+        emit_call(self, root, values)
 
     def _control(self, root: Root, values: Where) -> None:
         emit_control(self, root)
@@ -307,6 +308,8 @@ class Builder(ElementBuilder):
             self.emit(Declare(best, least))
             self.emit(Declare(place, const(0, INT64)))
             self.accumulators[root] = (best, place)
+        elif root.kind == "blas":
+            self._clear(root, level)
         elif root.kind in ("reduce", "contract"):
             start = identity(monoid(root), root.value.dtype)
             if (
@@ -333,6 +336,21 @@ class Builder(ElementBuilder):
                     self.emit(Store(storage, self.address(root, tuple(index)), start))
 
                 self.over(tuple(axis.extent for axis in kept), store)
+
+    def _clear(self, root: Root, level: int) -> None:
+        """Set to zero what products in the loops from `level` on add to."""
+        assert root.storage is not None
+        storage = root.storage
+        outside = {axis.position for axis in root.axes[:level]}
+        index = list(root.result_index(tuple(self.values[root])))
+        inside = [k for k in range(root.value.ndim) if k not in outside]
+
+        def store(inner: Where) -> None:
+            for k, position in zip(inside, inner, strict=True):
+                index[k] = position
+            self.emit(Store(storage, self.address(root, tuple(index)), const(0, root.value.dtype)))
+
+        self.over(tuple(root.shape[k] for k in inside), store)
 
     def _begin_partial(self, root: Root) -> None:
         before, self.current = self.current, root

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import TYPE_CHECKING, Final
 
 from ..ir.graph import Graph, Literal, Node, Value
@@ -11,11 +12,12 @@ from ..kinds.elementwise import Elementwise
 from ..kinds.index_map import IndexMap
 from ..kinds.join import Join
 from ..kinds.sort import Sort
-from ..loops.affine import Affine, Position, Var, affine
-from ..loops.ir import Call, For, Store, const
-from ..passes.transposes import LARGE
+from ..loops.affine import Affine, Atom, Position, Var, affine, substitute
+from ..loops.ir import Buffer, Call, For
+from ..passes.slabs import LEAST_ROWS, PRODUCT
+from ..passes.transposes import LARGE, REUSED
 from ..records import value_record
-from .roots import Root
+from .roots import Axis, Root, flat
 
 if TYPE_CHECKING:
     from .build import Builder
@@ -28,16 +30,19 @@ Letters = tuple[int, ...]
 
 @value_record
 class Operand:
-    """A matrix in memory: the value that is stored, and the stride of each letter in it."""
+    """A matrix in memory: the value that is stored, its index for a position of each letter, and the stride of
+    each letter."""
 
     base: Value
-    offset: int
+    index: tuple[Position, ...]
+    variables: dict[int, Var]
     strides: dict[int, int]
 
 
 @value_record
 class Product:
-    """A contraction as matrix products: letters that are looped over, and the three that BLAS sees."""
+    """A contraction as matrix products: letters that are looped over, the outermost first, and the three that
+    BLAS sees."""
 
     looped: Letters
     m: Letters
@@ -61,6 +66,20 @@ def is_call(node: Node) -> bool:
     return isinstance(node.op, Sort) or (isinstance(node.op, Contract) and plan_product(node) is not None)
 
 
+def call_root(node: Node) -> Root:
+    """Return the root of a call. What is looped over around a product are its axes, so that what makes its operands and what uses
+    its result can share the loops."""
+    if isinstance(node.op, Sort):
+        return Root(node.out, "sort", (), (), node)
+    product = plan_product(node)
+    assert product is not None
+    out = node.params["out"]
+    axes = tuple(Axis(product.extents[s], out.index(s) if s in out else None) for s in product.looped)
+    return Root(
+        node.out, "blas", axes, (), node, letters={s: level for level, s in enumerate(product.looped)}
+    )
+
+
 def prepare_call(graph: Graph) -> set[Value]:
     """Return the values that routines read and that must be in memory for it."""
     needed: set[Value] = set()
@@ -76,6 +95,27 @@ def prepare_call(graph: Graph) -> set[Value]:
         for value in needed
         if value.node is not None and isinstance(value.node.op, Elementwise | IndexMap | Join)
     }
+
+
+def transposed_leaves(graph: Graph) -> set[Value]:
+    """Return what operands of large products are computed from, again and again, and read across its rows: a
+    transposed copy pays."""
+    found: set[Value] = set()
+    for operand in prepare_call(graph):
+        stack = [operand]
+        seen = set(stack)
+        while stack:
+            node = stack.pop().node
+            if node is None or not isinstance(node.op, Elementwise | IndexMap):
+                continue
+            across = node.op.name == "permute" and node.params["axes"][-1] != node.out.ndim - 1
+            if across and operand.size >= REUSED * node.out.size:
+                found.add(node.out)
+                continue
+            fresh = [value for value in node.inputs if value not in seen and not isinstance(value, Literal)]
+            seen.update(fresh)
+            stack.extend(fresh)
+    return found
 
 
 def plan_product(node: Node) -> Product | None:
@@ -99,8 +139,10 @@ def plan_product(node: Node) -> Product | None:
         for group, o in zip(groups, (first, second), strict=False)
     ]
     k = _merged(groups[2], extents, (first.strides, second.strides))
+    m, n, k = _in_pieces((m, n, k), extents)
     rest = tuple(s for group, kept in zip(groups, (m, n, k), strict=True) for s in group if s not in kept)
-    product = Product((*batch, *rest), m, n, k, extents, first, second, len(k) < len(groups[2]))
+    looped = sorted((*batch, *rest), key=lambda s: -max(first.strides.get(s, 0), second.strides.get(s, 0)))
+    product = Product(tuple(looped), m, n, k, extents, first, second, len(k) < len(groups[2]))
     sizes = sorted(product.extent(letters) for letters in (m, n, k))
     if sizes[0] * sizes[1] * sizes[2] < LARGE or sizes[0] < (2 * THIN if batch else THIN):
         return None
@@ -120,29 +162,42 @@ def dense(letters: Letters, extents: dict[int, int]) -> dict[int, int]:
 
 def operand(value: Value, letters: Letters) -> Operand:
     """Return where an operand stands in memory: in what it is a view of, or in an array of its own."""
-    extents = dict(zip(letters, value.shape, strict=True))
-    if value.node is not None and value.node.op.name == "permute":
-        return Operand(value, 0, dense(letters, extents))
-    variables = [
-        Var(f"s{letter}", 0, max(extent - 1, 1)) for letter, extent in zip(letters, value.shape, strict=True)
-    ]
+    variables = {
+        letter: Var(f"s{letter}", 0, max(extent - 1, 1))
+        for letter, extent in zip(letters, value.shape, strict=True)
+    }
     base = value
-    index: Sequence[Position] = [affine(variable) for variable in variables]
-    while base.node is not None and isinstance(base.node.op, IndexMap):
-        node, op = base.node, base.node.op
+    index: tuple[Position, ...] = tuple([affine(variable) for variable in variables.values()])
+    if value.node is None or value.node.op.name != "permute":
+        base, index = _viewed(value, index)
+    strides = _strides(index, base.shape, variables)
+    if strides is None:
+        base, index = value, tuple([affine(variable) for variable in variables.values()])
+        strides = dense(letters, dict(zip(letters, value.shape, strict=True)))
+    return Operand(base, index, variables, strides)
+
+
+def _viewed(value: Value, index: tuple[Position, ...]) -> tuple[Value, tuple[Position, ...]]:
+    """Return what a value is a view of, and the index in it."""
+    while value.node is not None and isinstance(value.node.op, IndexMap):
+        node, op = value.node, value.node.op
         if op.inside is not None or len(node.inputs) > 1 or isinstance(node.inputs[0], Literal):
             break
-        base = node.inputs[0]
-        index = op.source(tuple(index), base.shape, **node.params)
-    address: Position = 0
-    for position, extent in zip(index, base.shape, strict=True):
-        address = address * extent + position
-    known = set(variables)
-    if isinstance(address, Affine) and all(atom in known for atom in address.terms):
-        strides = {s: address.terms.get(v, 0) for s, v in zip(letters, variables, strict=True)}
-        if all(stride > 0 for stride in strides.values()):
-            return Operand(base, address.offset, strides)
-    return Operand(value, 0, dense(letters, extents))
+        value = node.inputs[0]
+        index = tuple(op.source(index, value.shape, **node.params))
+    return value, index
+
+
+def _strides(
+    index: tuple[Position, ...], shape: tuple[int, ...], variables: dict[int, Var]
+) -> dict[int, int] | None:
+    """Return how far apart in memory the positions of each letter are; None where that varies."""
+    address = flat(index, shape)
+    known = set(variables.values())
+    if not isinstance(address, Affine) or not all(atom in known for atom in address.terms):
+        return None
+    strides = {s: address.terms.get(variable, 0) for s, variable in variables.items()}
+    return strides if all(stride > 0 for stride in strides.values()) else None
 
 
 def _merged(group: Letters, extents: dict[int, int], strides: Sequence[dict[int, int]]) -> Letters:
@@ -156,72 +211,86 @@ def _merged(group: Letters, extents: dict[int, int], strides: Sequence[dict[int,
     return tuple(run)
 
 
+def _in_pieces(groups: tuple[Letters, Letters, Letters], extents: dict[int, int]) -> tuple[Letters, ...]:
+    """Leave the outer letters of the longest group to loops, where that makes products that BLAS computes without copying its
+    operands: others can share the loops."""
+    sizes = [prod([extents[letter] for letter in group]) for group in groups]
+    longest = max(range(3), key=lambda number: sizes[number])
+    others = prod(sizes) // sizes[longest]
+    letters = groups[longest]
+    while len(letters) > 1 and others * prod([extents[letter] for letter in letters]) > PRODUCT:
+        letters = letters[1:]
+    length = prod([extents[letter] for letter in letters])
+    if not LEAST_ROWS <= length <= PRODUCT // others:
+        return groups
+    return tuple(letters if number == longest else group for number, group in enumerate(groups))
+
+
 def _matrix(strides: dict[int, int], rows: Letters, columns: Letters) -> bool:
     return 1 in (strides[rows[-1]], strides[columns[-1]])
 
 
-def emit_call(builder: Builder, root: Root) -> None:
-    """Emit the routine for a root, in loops over the letters that it does not take."""
+def emit_call(builder: Builder, root: Root, values: tuple[Position, ...]) -> None:
+    """Emit the routine for a root, at a position of the loops around it."""
     assert root.node is not None
     if isinstance(root.node.op, Sort):
         emit_sort(builder, root)
         return
     product = plan_product(root.node)
     assert product is not None and root.storage is not None
-    result = dense(root.node.params["out"], product.extents)
-    if product.accumulates:
-        loop = For(Var(builder.fresh("i_"), 0, max(root.storage.size - 1, 0)))
-        builder.emit(loop)
-        loop.body.append(Store(root.storage, affine(loop.var), const(0, root.value.dtype)))
-    starts: list[Position] = [product.x.offset, product.y.offset, 0]
-    body = builder.scopes[-1].statements
-    for letter in product.looped:
-        if product.extents[letter] > 1:
-            loop = For(Var(builder.fresh("i_"), 0, product.extents[letter] - 1))
-            body.append(loop)
-            body = loop.body
-            steps = (product.x.strides, product.y.strides, result)
-            starts = [
-                start + affine(loop.var) * stride.get(letter, 0)
-                for start, stride in zip(starts, steps, strict=True)
-            ]
-    body.append(_gemm(builder, root, product, result, starts))
+    at = {letter: values[level] for letter, level in root.letters.items()}
+    out = root.node.params["out"]
+    variables = {s: Var(f"s{s}", 0, max(product.extents[s] - 1, 1)) for s in out}
+    result = Operand(root.value, tuple([affine(v) for v in variables.values()]), variables, {})
+    x, y, z = [_stored(builder, operand, at) for operand in (product.x, product.y, result)]
+    builder.emit(_gemm(product, x, y, z))
 
 
-def _gemm(
-    builder: Builder, root: Root, product: Product, result: dict[int, int], starts: Sequence[Position]
-) -> Call:
+@value_record
+class _Matrix:
+    """An operand where it stands when the loops stand somewhere."""
+
+    buffer: Buffer
+    start: Position
+    strides: dict[int, int]
+
+
+def _stored(builder: Builder, operand: Operand, at: dict[int, Position]) -> _Matrix:
+    base = operand.base
+    root = builder.roots.get(base)
+    address = flat(operand.index, base.shape) if root is None else builder.address(root, operand.index)
+    values: dict[Atom, Position] = {v: at.get(s, 0) for s, v in operand.variables.items()}
+    strides = {
+        s: address.terms.get(v, 0) if isinstance(address, Affine) else 0 for s, v in operand.variables.items()
+    }
+    return _Matrix(builder.memory_of(base), substitute(address, values), strides)
+
+
+def _gemm(product: Product, x: _Matrix, y: _Matrix, z: _Matrix) -> Call:
     """BLAS stores matrices by columns: a result stored by rows is its transpose, the product of the
     transposes."""
     m, n, k = product.m[-1], product.n[-1], product.k[-1]
-    x = (product.x.strides[m], product.x.strides[k])
-    y = (product.y.strides[k], product.y.strides[n])
-    buffers = [builder.memory_of(product.x.base), builder.memory_of(product.y.base)]
-    order = [0, 1]
+    first, second = (x.strides[m], x.strides[k]), (y.strides[k], y.strides[n])
+    matrices = [y, x]
     rows, columns = product.m, product.n
-    leading = result[m]
-    if result[n] != 1:
-        x, y = (y[1], y[0]), (x[1], x[0])
-        order = [1, 0]
+    leading = z.strides[m]
+    if z.strides[n] != 1:
+        first, second = (second[1], second[0]), (first[1], first[0])
+        matrices = [x, y]
         rows, columns = product.n, product.m
-        leading = result[n]
+        leading = z.strides[n]
     wide, high, deep = product.extent(columns), product.extent(rows), product.extent(product.k)
-    assert root.storage is not None
     return Call(
         "gemm",
+        tuple((matrix.buffer, matrix.start) for matrix in (*matrices, z)),
         (
-            (buffers[order[1]], starts[order[1]]),
-            (buffers[order[0]], starts[order[0]]),
-            (root.storage, starts[2]),
-        ),
-        (
-            "N" if y[1] == 1 else "T",
-            "N" if x[1] == 1 else "T",
+            "N" if second[1] == 1 else "T",
+            "N" if first[1] == 1 else "T",
             wide,
             high,
             deep,
-            max(y[0] if y[1] == 1 else y[1], 1),
-            max(x[0] if x[1] == 1 else x[1], 1),
+            max(second[0] if second[1] == 1 else second[1], 1),
+            max(first[0] if first[1] == 1 else first[1], 1),
             1.0 if product.accumulates else 0.0,
             max(leading, 1),
         ),

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final
 
-from ..ir.graph import Node
+from ..ir.graph import Node, Value, extract
+from ..ir.types import aval
 from ..kinds.elementwise import Elementwise, Instruction, Intrinsic, Libm
+from ..loops.ir import Dtype
+from .vecmath import c_name, vector_attribute
 
 LOAD: Final = 1.0
 GATHER: Final = 4.0
@@ -36,3 +40,29 @@ def cost_of(node: Node) -> float:
     if isinstance(body, Libm):
         return _FUNCTIONS.get(body.name, 15.0)
     return 40.0
+
+
+def calls_vector_function(node: Node) -> bool:
+    """Return whether a node calls a function of the C library that computes several elements at a time."""
+    op = node.op
+    return isinstance(op, Elementwise) and any(
+        vector_attribute(c_name(name, node.out.dtype), node.out.dtype)[1]
+        for name in _functions(op, tuple([value.dtype for value in node.inputs]))
+    )
+
+
+@cache
+def _functions(op: Elementwise, dtypes: tuple[Dtype, ...]) -> tuple[str, ...]:
+    """Return the functions of the C library that a row calls, by itself or by its formula."""
+    if isinstance(op.body, Libm):
+        return (op.body.name,)
+    if not callable(op.body):
+        return ()
+    operands = [Value(aval((), dtype)) for dtype in dtypes]
+    nodes, _ = extract([op.body(*operands)], operands)
+    return tuple(
+        name
+        for inner in nodes
+        if isinstance(inner.op, Elementwise)
+        for name in _functions(inner.op, tuple([value.dtype for value in inner.inputs]))
+    )

@@ -7,7 +7,7 @@ from typing import Final
 
 from ..ir.graph import Literal, Node, Value
 from ..loops.affine import Position, Var, affine, interval
-from .costs import GATHER, LOAD, REPEATED, cost_of
+from .costs import GATHER, LOAD, REPEATED, calls_vector_function, cost_of
 from .roots import Root, fresh_variables
 from .walk import Test, Walker, Where
 
@@ -41,6 +41,7 @@ class Explorer(Walker[float]):
         root.split = split
         root.variables = fresh_variables(root)
         root.reads, root.sources, root.breaks, root.sites = {}, set(), {}, {}
+        root.function = ""
         self.levels = {}
         for level, variable in enumerate(root.variables):
             if not isinstance(variable, int):
@@ -76,6 +77,19 @@ class Explorer(Walker[float]):
         elif root.kind == "contract":
             for value, letters in zip(node.inputs, (node.params["x"], node.params["y"]), strict=True):
                 self.element(value, tuple([root.variables[root.letters[letter]] for letter in letters]))
+        elif root.kind == "blas":
+            for value, letters in zip(node.inputs, (node.params["x"], node.params["y"]), strict=True):
+                anywhere = whole(value)
+                places = [root.letters.get(letter) for letter in letters]
+                self.element(
+                    value,
+                    tuple(
+                        [
+                            anywhere[k] if level is None else root.variables[level]
+                            for k, level in enumerate(places)
+                        ]
+                    ),
+                )
         elif root.kind == "join":
             self._whole(node.inputs)
         elif root.kind == "scatter":
@@ -117,6 +131,9 @@ class Explorer(Walker[float]):
         return LOAD if index else 0.0
 
     def apply(self, node: Node, args: list[float], index: Where) -> float:
+        assert self.root is not None
+        if not self.root.function and calls_vector_function(node):
+            self.root.function = node.op.name
         return self._noted(node, cost_of(node) + sum(args), index)
 
     def _noted(self, node: Node, cost: float, index: Where) -> float:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final, TypeAlias
 
-from ..loops.affine import affine, interval
+from ..loops.affine import Position, affine, interval
 from ..loops.batch import walk
 from ..loops.control import Choose, Turns, While
 from ..loops.ir import Buffer, Call, Control, For, Load, Program, Statement, Store
+from .blas_threads import one_thread_each, with_threads
 from .blocks import emit_blocks
 from .emit import FunctionEmitter, Module
 from .free import Free, free_names
@@ -30,6 +31,9 @@ vectoriser need not ask. A call costs 5 nanoseconds."""
 KERNEL: Final = "kernel"
 PROGRAM: Final = "program"
 """The function that a kernel with stacks calls."""
+
+MULTIPLIES: Final = "multiplies"
+"""The function that a kernel with products calls."""
 
 Accompaniment: TypeAlias = Callable[[FunctionEmitter, Statement], AbstractContextManager[None]]
 
@@ -74,10 +78,11 @@ def emit_module(program: Program, offsets: dict[Buffer, int], accompany: Accompa
     used = {buffer for names in free for buffer in names.buffers}
     parameters = ["inputs", "outputs", "workspace", *["stacks"][: len(module.stacks)]]
     name, linkage = (PROGRAM, "internal ") if module.stacks else (KERNEL, "")
-    lines = [
-        f"define {linkage}i32 @{name}({', '.join(f'ptr noalias %{name}' for name in parameters)}) nounwind {{",
-        "entry:",
-    ]
+    head = f"define {linkage}i32 @({', '.join(f'ptr noalias %{parameter}' for parameter in parameters)})"
+    if _multiplies(program.body):
+        module.functions.append(with_threads(module, name, MULTIPLIES, head))
+        name, head = MULTIPLIES, f"define internal {head.removeprefix(f'define {linkage}')}"
+    lines = [f"{head.replace('@', f'@{name}')} nounwind {{", "entry:"]
     for table, buffers in (("inputs", program.inputs), ("outputs", program.outputs)):
         for position, buffer in enumerate(buffers):
             if buffer in used:
@@ -94,6 +99,10 @@ def emit_module(program: Program, offsets: dict[Buffer, int], accompany: Accompa
     if module.stacks:
         module.functions.extend(with_stacks(module, KERNEL, PROGRAM))
     return module
+
+
+def _multiplies(statements: Sequence[Statement]) -> bool:
+    return any(isinstance(inner, Call) and inner.function == "gemm" for inner in walk(statements))
 
 
 def _outlined(kernel: FunctionEmitter, statement: For) -> bool:
@@ -174,7 +183,8 @@ def _nest(kernel: FunctionEmitter, statement: For | Control, names: Free) -> Non
         module.functions.append(f"define internal {result} @{name}{body}")
     if isinstance(statement, For) and shared_out:
         firsts = {buffer: spans.get(buffer, (0, 0))[0] for buffer in buffers}
-        emit_blocks(kernel, statement, known, parameters, arguments, firsts)
+        with one_thread_each(kernel) if _multiplies([statement]) else nullcontext():
+            emit_blocks(kernel, statement, known, parameters, arguments, firsts)
     elif names.stops:
         status = kernel.bind(f"call i32 @{known}({', '.join(arguments)})")
         fine = kernel.bind(f"icmp eq i32 {status}, 0")
@@ -218,10 +228,14 @@ def _move_to_block(function: FunctionEmitter, loop: For) -> None:
     """
     steps: dict[Buffer, set[int]] = {}
     for statement in walk(loop.body):
+        touched: list[tuple[Buffer, Position]] = []
         if isinstance(statement, Load | Store):
-            position = statement.index
+            touched.append((statement.buffer, statement.index))
+        elif isinstance(statement, Call):
+            touched.extend(statement.operands)
+        for buffer, position in touched:
             factor = 0 if isinstance(position, int) else position.terms.get(loop.var, 0)
-            steps.setdefault(statement.buffer, set()).add(factor)
+            steps.setdefault(buffer, set()).add(factor)
     for buffer, factors in steps.items():
         (factor, *others) = factors
         if factor and not others:

@@ -165,7 +165,10 @@ def build_loops(graph: Graph) -> tuple[Program, list[str]]:
 
 def _built(graph: Graph, kernels: LoopKernels | None = None) -> tuple[Program, Schedule, Builder]:
     graph = split_complex(closed(graph))
-    return _finished(optimise(graph), graph, kernels, None)
+    notes: list[str] = []
+    program, plan, builder = _finished(optimise(graph, notes=notes), graph, kernels, None)
+    plan.explain[:0] = notes
+    return program, plan, builder
 
 
 def _finished(

@@ -94,9 +94,12 @@ class Root:
     target: tuple[Position, ...] = ()
     base_index: tuple[Position, ...] = ()
     letters: dict[int, int] = field(default_factory=dict)
+    prepares: bool = False
+    made_for: Root | None = None
     main: Root | None = None
     results: tuple[Root, ...] = ()
     following: Buffer | None = None
+    function: str = ""
     """Attributes below `level_of` are filled in by the stages: exploring, placing, storing."""
 
     @property

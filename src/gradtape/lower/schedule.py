@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from math import prod
 from typing import Final
 
+from ..ir.body import Body
 from ..ir.graph import Graph, Literal, Node, Value
 from ..kinds.contract import Contract
 from ..kinds.control import Structured
 from ..kinds.elementwise import Elementwise
 from ..loops.affine import Affine, Position
 from ..loops.ir import Buffer
+from ..passes.rewrite import closed
 from ..records import record
-from .calls import is_call, prepare_call
+from .calls import call_root, is_call, prepare_call, transposed_leaves
 from .control_roots import control_roots, operands_in_memory, share_carry
 from .costs import REPEATED, STORED
 from .explore import Explorer
 from .placement import Block, Placement
 from .roots import Root, base_of_view, check_dtype, count_uses, parallel_axes, root_for
 from .storage import assign_storage, choose_in_place, readers_of, share_outputs
+from .tested import test_ahead
 
 DEPTH: Final = 40
 """Elementwise nodes in a chain after which one becomes a root, so that the walks need not recurse deeper."""
@@ -87,11 +91,12 @@ def schedule(
         explorer = Explorer(by_value, costs)
         for root in roots:
             explorer.explore(root)
-        placement = Placement()
+        _find_prepared(roots)
+        placement = Placement(readers_of(roots))
         for root in small_first(roots):
             placement.place(root)
         more = _computed_twice(roots, costs, uses, by_value) if turn < ROUNDS - 1 else set()
-        choose_in_place(roots, by_value, explain, apart)
+        choose_in_place(roots, by_value, explain, apart, replaces)
         exposed = _read_while_written(roots, by_value)
         if turn == ROUNDS - 1:
             for root in exposed:
@@ -108,6 +113,16 @@ def schedule(
     return Schedule(
         placement.top, roots, by_value, sources, inputs, outputs, scratch, [*placement.explain, *explain]
     )
+
+
+@lru_cache(maxsize=1024)
+def replaces(branch: Body, place: int, output: int) -> bool:
+    """Return whether a branch makes an output in the memory of an input."""
+    if branch.outputs[output] is branch.inputs[place]:
+        return True
+    traced = closed(branch)
+    plan = schedule(test_ahead(traced), traced, {place: output})
+    return plan.by_value[traced.inputs[place]].storage is plan.outputs[output]
 
 
 def _source_buffers(graph: Graph, prefix: str) -> tuple[list[Buffer], dict[Value, Buffer]]:
@@ -133,7 +148,8 @@ def create_roots(
     for value, following in held.items():
         _enter(Root(value, "held", (), (), None, following=following), roots, by_value)
     depth: dict[Value, int] = {}
-    operands_of_calls = prepare_call(graph) | _packed_operands(graph) | operands_in_memory(graph, apart)
+    for_calls = prepare_call(graph) | transposed_leaves(graph)
+    operands = for_calls | _packed_operands(graph) | operands_in_memory(graph, apart)
     for node in graph.nodes:
         if isinstance(node.op, Structured):
             for part in control_roots(node):
@@ -146,20 +162,21 @@ def create_roots(
         root = root_for(node)
         out = node.outs[0]
         if root is not None and is_call(node):
-            root = Root(out, "sort" if root.kind == "sort" else "blas", (), (), node)
+            root = call_root(node)
         if root is None:
             deep = 1 + max([depth.get(value, 0) for value in node.inputs], default=0)
             depth[out] = deep
-            wanted = out in claimed or out in stored or out in operands_of_calls
+            wanted = out in claimed or out in stored or out in operands
             if wanted or (deep > DEPTH and isinstance(node.op, Elementwise)):
                 root = Root(out, "each", parallel_axes(out.shape), (), node)
+                root.prepares = out in for_calls and out not in claimed
                 depth[out] = 0
         if root is not None:
             _enter(root, roots, by_value)
             root.output = claimed.get(out)
     taken = {id(buffer) for buffer in claimed.values()}
     for value, buffer in zip(graph.outputs, outputs, strict=True):
-        if id(buffer) not in taken:
+        if id(buffer) not in taken and held.get(value) is not buffer:
             copy = Root(value, "each", parallel_axes(value.shape), (), None, output=buffer)
             copy.order = len(roots)
             roots.append(copy)
@@ -170,29 +187,67 @@ def create_roots(
 
 
 def small_first(roots: Sequence[Root]) -> list[Root]:
-    """Return a topological order in which what takes few turns comes as early as it can.
+    """Return a topological order in which what takes few turns comes as early as it can, and what is made for
+    a call just before it.
 
     Then what large loops need from small ones is there when the first large loop is placed, and the others
     can share it. What a turn leaves of a carry is copied first: the next carry may replace it then.
     """
-    waiting = {root: len(root.reads) for root in roots}
-    readers = readers_of(roots)
-    ready = [_urgency(root) for root in roots if not root.reads]
+    needs = {root: _needs(root) for root in roots if not root.prepares}
+    waiting = {root: len(needed) for root, needed in needs.items()}
+    readers: dict[Root, list[Root]] = {}
+    for root, needed in needs.items():
+        for read in needed:
+            readers.setdefault(read, []).append(root)
+    ready = [_urgency(root) for root, count in waiting.items() if not count]
     heapify(ready)
-    order: list[Root] = []
+    order: dict[Root, None] = {}
     while ready:
         root = heappop(ready)[-1]
-        order.append(root)
+        _prepare(root, order)
+        order[root] = None
         for reader in readers.get(root, ()):
             waiting[reader] -= 1
             if not waiting[reader]:
                 heappush(ready, _urgency(reader))
-    return order
+    return list(order | dict.fromkeys(roots))
+
+
+def _find_prepared(roots: Sequence[Root]) -> None:
+    """Keep as made for a call what can share the outermost loop of all that read it; the rest is better out of
+    the way early."""
+    for root, readers in readers_of(roots).items():
+        place = root.axes[0].position if root.axes else None
+        root.prepares &= place is not None and all(
+            bool(reader.axes)
+            and all(position[place] == reader.variables[0] for position in reader.reads[root])
+            for reader in readers
+        )
+
+
+def _turns(root: Root) -> int:
+    return root.value.size if root.kind == "blas" else prod(axis.extent for axis in root.axes)
+
+
+def _needs(root: Root) -> set[Root]:
+    """Return what must be placed before a root, but for what is made for it."""
+    found: set[Root] = set()
+    for read in root.reads:
+        found |= _needs(read) if read.prepares else {read}
+    return found
+
+
+def _prepare(root: Root, order: dict[Root, None]) -> None:
+    for read in root.reads:
+        if read.prepares and read not in order:
+            read.made_for = root
+            _prepare(read, order)
+            order[read] = None
 
 
 def _urgency(root: Root) -> tuple[int, bool, int, Root]:
     copies = root.kind == "each" and root.node is None and any(read.kind == "held" for read in root.reads)
-    return prod(axis.extent for axis in root.axes), not copies, root.order, root
+    return _turns(root), not copies, root.order, root
 
 
 def _packed_operands(graph: Graph) -> set[Value]:

@@ -32,6 +32,7 @@ from ..loops.ir import (
 )
 from ..records import record
 from .monoids import COMBINE, identity
+from .products import Products, is_small, multiplications
 
 WORTHWHILE: Final = 10_000_000
 """Additions from which a loop is split: 200 microseconds. Waking a thread takes some 10, and blocks cost a
@@ -49,7 +50,7 @@ ALIGNED: Final = 64
 PARTS: Final = 2**21
 """Bytes that the blocks' own sums may take."""
 
-OVERHEAD: Final = 200
+OVERHEAD: Final = 800
 """Additions in all that there are to be for each of the sums of a block: zeros, and a trip through memory."""
 
 _FUNCTION: Final = 15.0
@@ -79,7 +80,7 @@ class _Plan:
 
 def _plan(loop: For, program: Program) -> _Plan | None:
     inside = list(walk(loop.body))
-    if not all(isinstance(s, For | Load | Store | Compute | Declare | Assign) for s in inside):
+    if not all(isinstance(s, For | Load | Store | Compute | Declare | Assign) or is_small(s) for s in inside):
         return None
     additions = work([loop])
     if additions < WORTHWHILE:
@@ -98,7 +99,14 @@ def _plan(loop: For, program: Program) -> _Plan | None:
         PARTS // max(parts, 1),
         _turns(loop) // unit,
     )
+    if unit == 1:
+        plan.blocks = _even(_turns(loop), plan.blocks)
     return plan if plan.blocks > 1 else None
+
+
+def _even(turns: int, blocks: int) -> int:
+    """Return a number of blocks not far below another one that leaves no turns over, if there is one."""
+    return next((count for count in range(blocks, blocks // 2, -1) if turns % count == 0), blocks)
 
 
 def work(statements: Sequence[Statement]) -> float:
@@ -109,6 +117,8 @@ def work(statements: Sequence[Statement]) -> float:
             total += _turns(statement) * work(statement.body)
         elif isinstance(statement, Compute):
             total += _cost(statement.body)
+        elif isinstance(statement, Call):
+            total += multiplications(statement)
         else:
             total += 1.0
     return total
@@ -210,7 +220,8 @@ def _find_sums(plan: _Plan, inside: Sequence[Statement], steps: _Steps) -> bool:
 def _find_buffers(plan: _Plan, inside: Sequence[Statement], steps: _Steps, program: Program) -> bool:
     """Find the scratch of single rows and the sums in memory; return whether rows share nothing else."""
     row = plan.loop.var
-    for position in (position for statement in inside for position in positions_of(statement)):
+    named = [position for statement in inside for position in positions_of(statement)]
+    for position in (*named, *[place for ends in Products(inside).places.values() for place in ends]):
         if isinstance(position, Affine) and any(
             not isinstance(atom, Var) and row in atom.whole.variables() for atom in position.terms
         ):
@@ -218,6 +229,9 @@ def _find_buffers(plan: _Plan, inside: Sequence[Statement], steps: _Steps, progr
     places: dict[Buffer, list[Position]] = {}
     stores: dict[Buffer, list[Store]] = {}
     loads: dict[Buffer, list[Load]] = {}
+    products = Products(inside)
+    for buffer, ends in products.places.items():
+        places.setdefault(buffer, []).extend(ends)
     for statement in inside:
         if isinstance(statement, Load | Store):
             places.setdefault(statement.buffer, []).append(statement.index)
@@ -226,7 +240,7 @@ def _find_buffers(plan: _Plan, inside: Sequence[Statement], steps: _Steps, progr
         elif isinstance(statement, Load):
             loads.setdefault(statement.buffer, []).append(statement)
     elsewhere = _touched([statement for statement in program.body if statement is not plan.loop])
-    for buffer, written in stores.items():
+    for buffer in dict.fromkeys((*stores, *products.written)):
         rows = {_row_of(position, row) for position in places[buffer]}
         if None not in rows:
             if len(rows) > 1:
@@ -235,9 +249,11 @@ def _find_buffers(plan: _Plan, inside: Sequence[Statement], steps: _Steps, progr
             return False
         elif buffer.role == "scratch" and buffer not in elsewhere:
             plan.private.append(buffer)
+        elif buffer in products.sums and buffer not in stores and buffer not in loads:
+            plan.sums.append(buffer)
         else:
-            sources = {id(steps.loaded(store)) for store in written}
-            if sources != {id(load) for load in loads.get(buffer, ())}:
+            sources = {id(steps.loaded(store)) for store in stores.get(buffer, ())}
+            if buffer in products.places or sources != {id(load) for load in loads.get(buffer, ())}:
                 return False
             plan.sums.append(buffer)
     return True

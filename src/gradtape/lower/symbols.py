@@ -10,9 +10,10 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from ..errors import LoweringError
+from .blas_threads import GET, SET, WANTED, blas_addresses
 from .interrupts import POLL, RAISE, poll_address, raise_address
 from .stacks import RELEASE, RESIZE
-from .threads import RUN_BLOCKS, limit_blas, run_blocks_address
+from .threads import RUN_BLOCKS, run_blocks_address
 
 _PYTHON: Final = {RESIZE: "PyMem_RawRealloc", RELEASE: "PyMem_RawFree"}
 """Routines of Python, which need no interpreter lock."""
@@ -38,13 +39,13 @@ def address_of(symbol: str) -> int:
         return raise_address()
     if symbol == RUN_BLOCKS:
         return run_blocks_address()
+    if symbol in (GET, SET, WANTED):
+        return blas_addresses(importlib.import_module("scipy.linalg.cython_blas").__file__ or "")[symbol]
     if symbol in _PYTHON:
         return ctypes.cast(getattr(ctypes.pythonapi, _PYTHON[symbol]), ctypes.c_void_p).value or 0
     module, _, name = symbol.rpartition(".")
     library: Any = importlib.import_module(module)
     table: dict[str, Any] = library.__pyx_capi__
-    if module == "scipy.linalg.cython_blas":
-        limit_blas(library.__file__)
     if name not in table:
         raise LoweringError(f"{module} has no routine {name}", remedy="install a current SciPy")
     capsule = table[name]

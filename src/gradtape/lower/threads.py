@@ -259,36 +259,6 @@ def run_blocks_address() -> int:
     return address
 
 
-_OPENBLAS_SETTERS: Final = ("scipy_openblas_set_num_threads", "openblas_set_num_threads")
-
-
-@functools.cache
-def limit_blas(library: str) -> bool:
-    """Let the OpenBLAS behind a library use as many threads as a kernel may, now and after each change.
-
-    Parameters
-    ----------
-    library : str
-        A file that is linked with OpenBLAS, such as SciPy's ``cython_blas``.
-
-    Returns
-    -------
-    bool
-        Whether there is an OpenBLAS that listens; other BLAS libraries keep to their own settings.
-    """
-    found = ctypes.CDLL(library)
-    for name in _OPENBLAS_SETTERS:
-        try:
-            set_threads = found[name]
-        except AttributeError:
-            continue
-        set_threads.restype, set_threads.argtypes = None, [ctypes.c_int]
-        set_threads(config.num_threads)
-        on_change("num_threads", set_threads)
-        return True
-    return False
-
-
 def _loaded_pool() -> Mapping[str, int]:
     """Load the routines; threads sleep in them."""
     text = _SERIAL

@@ -10,6 +10,7 @@ from ..transforms.branches import select
 from ..transforms.control import Scan, Switch
 from ..transforms.draft import Given, Loop, stand_in, substituted
 from ..transforms.hoist import hoisted
+from ..transforms.lift import lifted
 from .fold import repeated_number
 from .loop_classes import Classes, United, source_key
 from .rewrite import rewrite
@@ -23,13 +24,15 @@ def trim_loops(graph: Graph) -> Graph:
 
 
 def hoist_invariants(graph: Graph) -> Graph:
-    """Return the graph in which no turn computes what is the same in each."""
+    """Return the graph in which no turn computes what is the same in each, nor what all turns can compute at once."""
 
     def rule(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
         if not isinstance(node.op, Loop):
             return None
-        better = hoisted(node.op.opened(node.copy(inputs)))
-        return None if better is None else node.op.outs(better.emit())
+        draft = node.op.opened(node.copy(inputs))
+        better = hoisted(draft) or draft
+        better = lifted(better) or better
+        return None if better is draft else node.op.outs(better.emit())
 
     return rewrite(graph, rule)
 

@@ -21,8 +21,10 @@ from .inline_calls import inline_calls
 from .loop_merge import merge_loops
 from .loop_reform import reform_loops
 from .loop_trim import hoist_invariants, trim_loops
+from .operands import own_operands
 from .product_sums import sum_before_products
 from .rows_first import rows_first
+from .slabs import slab_by_slab, slab_notes
 from .transposes import absorb_transposes, pack_operands
 
 Pass = Callable[[Graph], Graph]
@@ -48,11 +50,13 @@ PASSES: Final[tuple[Pass, ...]] = (
     merge_equal,
     simplify,
     rows_first,
+    slab_by_slab,
     simplify,
     absorb_transposes,
     merge_equal,
     pack_operands,
     merge_equal,
+    own_operands,
 )
 """In this order: formulas open up, numbers fold, and what is equal is merged before and after what is
 simple is simplified."""
@@ -61,7 +65,11 @@ LAST: Final[tuple[Pass, ...]] = (lift_barriers, drop_unused)
 """After these, no pass may merge equal computations."""
 
 
-def optimise(graph: Graph, *, check: bool = False) -> Graph:
+NOTES: Final[dict[Pass, Callable[[Graph], list[str]]]] = {slab_by_slab: slab_notes}
+"""What says why a pass changes a graph."""
+
+
+def optimise(graph: Graph, *, check: bool = False, notes: list[str] | None = None) -> Graph:
     """Return an equivalent graph that consists of primitive rows.
 
     Parameters
@@ -70,19 +78,24 @@ def optimise(graph: Graph, *, check: bool = False) -> Graph:
         As traced.
     check : bool
         Verify the graph after each pass.
+    notes : list of str, optional
+        Receives what passes say about what they did.
 
     Raises
     ------
     VerifyError
         Where a pass broke a rule; it is named.
     """
-    return _finished(_prepared(graph, check), check)
+    return _finished(_prepared(graph, check, notes), check)
 
 
-def _prepared(graph: Graph, check: bool) -> Graph:
+def _prepared(graph: Graph, check: bool, notes: list[str] | None = None) -> Graph:
     """Run all passes but the last ones, also on the bodies of loops and branches."""
     for step in PASSES:
-        graph = step(graph)
+        before = graph
+        graph = step(before)
+        if notes is not None and graph is not before and step in NOTES:
+            notes.extend(NOTES[step](before))
         if step is trim_loops:
             graph = _with_bodies(graph, check)
         if check:

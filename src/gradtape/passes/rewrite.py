@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ..ir.builder import at, here
 from ..ir.graph import Graph, Node, Value, extract
@@ -38,6 +38,15 @@ def _rewritten(graph: Graph, rule: Rule) -> Graph:
     if not changed:
         return graph
     return with_outputs(graph, becomes)
+
+
+def applied(node: Node, inputs: Sequence[Value], params: dict[str, Any]) -> Value:
+    """Return what the op of a node makes of inputs of other shapes."""
+    result = Node(node.op, tuple(inputs), params, node.site)
+    (type_,) = node.op.infer([value.aval for value in inputs], params)
+    made = Value(type_, result)
+    result.outs = (made,)
+    return made
 
 
 def with_outputs(graph: Graph, becomes: dict[Value, Value]) -> Graph:

@@ -9,16 +9,16 @@ its own, so nothing is copied: inputs and outputs are reached by other address a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import Any, Final
 
 from ..ir.builder import at
-from ..ir.graph import Graph, Literal, Node, Value
+from ..ir.graph import Graph, Node, Value
 from ..kinds.contract import Contract
 from ..kinds.elementwise import Elementwise
 from ..kinds.reduction import Reduction
 from ..kinds.registry import ROWS
-from .rewrite import with_outputs
+from .axes import AxisClasses, narrowest
+from .rewrite import applied, with_outputs
 
 MANY: Final = 256
 """Rows from which walking them once pays."""
@@ -32,111 +32,35 @@ LARGE_SIDE: Final = 32
 WORTH: Final = 2**15
 """Elements of intermediates from which they leave the first cache."""
 
-Axis = tuple[Value, int]
-
 
 def rows_first(graph: Graph) -> Graph:
     """Return the graph with the rows' axis first in every intermediate that has it."""
-    classes = _Classes(graph)
-    rows = classes.rows()
+    rows = _rows(graph)
     return graph if rows is None else _Mover(graph, rows).result()
 
 
-class _Classes:
-    """Which axes run along each other: equal loops of equal length."""
-
-    def __init__(self, graph: Graph) -> None:
-        self._parent: dict[Axis, Axis] = {}
-        self._graph = graph
-        for node in graph.nodes:
-            for mine, theirs in _same_axes(node):
-                self._join(mine, theirs)
-
-    def _find(self, axis: Axis) -> Axis:
-        while (parent := self._parent.get(axis, axis)) != axis:
-            self._parent[axis] = self._parent.get(parent, parent)
-            axis = parent
-        return axis
-
-    def _join(self, mine: Axis, theirs: Axis) -> None:
-        self._parent[self._find(mine)] = self._find(theirs)
-
-    def rows(self) -> dict[Value, int] | None:
-        """Return where the rows' axis is in each value that has it; None where no axis is worth it."""
-        places: dict[Axis, dict[Value, int]] = {}
-        twice: set[Axis] = set()
-        made = [node.out for node in self._graph.nodes if len(node.outs) == 1]
-        for value in dict.fromkeys([*self._graph.inputs, *self._graph.constants(), *made]):
-            for place in range(value.ndim):
-                found = self._find((value, place))
-                if value in places.setdefault(found, {}):
-                    twice.add(found)
-                places[found][value] = place
-        best, gain = None, WORTH
-        intermediate = set(made)
-        for found, where in places.items():
-            extent = found[0].shape[found[1]]
-            if found in twice or extent < MANY or any(v.size > SMALL * extent for v in where):
-                continue
-            moved = sum(
-                v.size for v, place in where.items() if place > 0 and v.ndim > 1 and v in intermediate
-            )
-            if moved >= gain and self._has_small_products(where):
-                best, gain = where, moved
-        return best
-
-    def _has_small_products(self, where: dict[Value, int]) -> bool:
-        """Whether small matrices meet the rows, and no large ones: large ones are BLAS's, and without any NumPy's layout is as good."""
-        products = [
-            node
-            for node in self._graph.nodes
-            if isinstance(node.op, Contract) and any(value in where for value in (*node.inputs, node.out))
-        ]
-        return bool(products) and all(_narrowest(node) < LARGE_SIDE for node in products)
+def _rows(graph: Graph) -> dict[Value, int] | None:
+    """Return where the rows' axis is in each value that has it; None where no axis is worth it."""
+    classes = AxisClasses(graph)
+    intermediate = set(classes.made())
+    best, gain = None, WORTH
+    for extent, where in classes.places():
+        if extent < MANY or any(v.size > SMALL * extent for v in where):
+            continue
+        moved = sum(v.size for v, place in where.items() if place > 0 and v.ndim > 1 and v in intermediate)
+        if moved >= gain and _has_small_products(graph, where):
+            best, gain = where, moved
+    return best
 
 
-def _same_axes(node: Node) -> list[tuple[Axis, Axis]]:
-    """Return the pairs of axes, one of an input and one of the output (or of the other input), that run along each other."""
-    if len(node.outs) != 1:
-        return []
-    op, out, params = node.op, node.out, node.params
-    if isinstance(op, Elementwise):
-        return [
-            ((v, k), (out, k)) for v in node.inputs if not isinstance(v, Literal) for k in range(out.ndim)
-        ]
-    if isinstance(op, Reduction):
-        kept = [k for k in range(node.inputs[0].ndim) if k not in params["axes"]]
-        return [((node.inputs[0], axis), (out, k)) for k, axis in enumerate(kept)]
-    if isinstance(op, Contract):
-        home: dict[int, Axis] = {}
-        pairs = []
-        for value, letters in zip(
-            (*node.inputs, out), (params["x"], params["y"], params["out"]), strict=True
-        ):
-            for k, letter in enumerate(letters):
-                if letter in home:
-                    pairs.append(((value, k), home[letter]))
-                home[letter] = (value, k)
-        return pairs
-    x = node.inputs[0] if node.inputs else None
-    if op.name == "expand" and x is not None and not isinstance(x, Literal):
-        return [((x, k), (out, axis)) for k, axis in enumerate(params["axes"])]
-    if op.name == "permute" and x is not None:
-        return [((x, axis), (out, k)) for k, axis in enumerate(params["axes"])]
-    return []
-
-
-def _narrowest(node: Node) -> int:
-    """Return the smallest of rows, columns and summands of a product."""
-    x, y, out = node.params["x"], node.params["y"], node.params["out"]
-    extents = dict(zip((*x, *y), (*node.inputs[0].shape, *node.inputs[1].shape), strict=True))
-    groups = (
-        [s for s in out if s in x and s not in y],
-        [s for s in out if s in y and s not in x],
-        [s for s in x if s in y and s not in out],
-    )
-    narrowest: int = min(prod([extents[s] for s in group]) for group in groups)
-    return narrowest
+def _has_small_products(graph: Graph, where: dict[Value, int]) -> bool:
+    """Whether small matrices meet the rows, and no large ones: large ones are BLAS's, and without any NumPy's layout is as good."""
+    products = [
+        node
+        for node in graph.nodes
+        if isinstance(node.op, Contract) and any(value in where for value in (*node.inputs, node.out))
+    ]
+    return bool(products) and all(narrowest(node) < LARGE_SIDE for node in products)
 
 
 def _front(place: int, ndim: int) -> tuple[int, ...]:
@@ -203,36 +127,28 @@ class _Mover:
         op, out, params = node.op, node.out, node.params
         order = self._order(out)
         if isinstance(op, Elementwise):
-            return _apply(node, [self._in_front(v) for v in node.inputs], params)
+            return applied(node, [self._in_front(v) for v in node.inputs], params)
         if isinstance(op, Contract):
             letters = {
                 name: tuple(params[name][k] for k in self._order(value))
                 for name, value in zip(("x", "y", "out"), (*node.inputs, out), strict=True)
             }
-            return _apply(node, [self._in_front(v) for v in node.inputs], letters)
+            return applied(node, [self._in_front(v) for v in node.inputs], letters)
         x = node.inputs[0]
         if isinstance(op, Reduction):
             if op.positional:
                 return None
             old = self._order(x)
             axes = tuple(sorted(old.index(axis) for axis in params["axes"]))
-            return _apply(node, [self._in_front(x)], {"axes": axes})
+            return applied(node, [self._in_front(x)], {"axes": axes})
         if op.name == "expand":
             shape = tuple(out.shape[k] for k in order)
             axes = tuple(order.index(params["axes"][k]) for k in self._order(x))
-            return _apply(node, [self._in_front(x)], {"shape": shape, "axes": axes})
+            return applied(node, [self._in_front(x)], {"shape": shape, "axes": axes})
         if op.name == "permute":
             old = self._order(x)
             return _permuted(self._in_front(x), tuple(old.index(params["axes"][k]) for k in order))
         return None
-
-
-def _apply(node: Node, inputs: Sequence[Value], params: dict[str, Any]) -> Value:
-    result = Node(node.op, tuple(inputs), params, node.site)
-    (type_,) = node.op.infer([value.aval for value in inputs], params)
-    made = Value(type_, result)
-    result.outs = (made,)
-    return made
 
 
 def _permuted(value: Value, axes: tuple[int, ...]) -> Value:

@@ -25,6 +25,7 @@ from .guards import Abstract, abstract_of
 from .instruments import CHECKS
 from .sites import user_site
 from .waiting import followers, others, waiting
+from .work import done_again, remember
 
 SMALL_WORK = 200_000
 """Element operations below which a structure seen for the first time is interpreted: compiling costs some 20 ms, in which NumPy does
@@ -68,30 +69,38 @@ def compute(values: Sequence[Value]) -> list[NDArray]:
 
 def _computed(values: Sequence[Value]) -> list[NDArray]:
     pending = [value for value in values if value.data is None]
-    if pending and not _called(pending):
-        nodes, leaves = extract(pending)
-        for leaf in leaves:
-            if leaf.data is None:
-                raise _without_number(leaf)
-        if (more := followers(nodes, pending)) and not scopes():
-            pending = [*pending, *more]
-            nodes, leaves = extract(pending)
-        kept = dict.fromkeys([*pending, *_needed_elsewhere(nodes)])
-        graph = Graph(leaves, nodes, tuple(kept), "tape")
-        arrays = [leaf.data for leaf in leaves]
-        compiled = config.jit and not CHECKS
-        program = repeated_program(graph, at_once=lambda: _is_worth_it(nodes)) if compiled else None
-        if program is None:
-            profiler = ACTIVE.profiler
-            with nullcontext() if profiler is None else profiler.interpreting(nodes):
-                _interpret(nodes)
-        else:
-            for value, array in zip(kept, program.run(arrays), strict=True):  # type: ignore[arg-type]
-                value.data = array
-        _release(kept)
-    elif not pending:
+    if not pending:
         _release(values)
+    elif not _called(pending):
+        compiled = config.jit and not CHECKS
+        known = done_again(pending) if compiled else None
+        _release(_worked_out(pending, compiled) if known is None else known)
     return [value.data for value in values]  # type: ignore[misc]
+
+
+def _worked_out(pending: Sequence[Value], compiled: bool) -> Iterable[Value]:
+    """Compute values, and what else is worth it, and return what was computed."""
+    nodes, leaves = extract(pending)
+    for leaf in leaves:
+        if leaf.data is None:
+            raise _without_number(leaf)
+    asked = pending
+    if (more := followers(nodes, pending)) and not scopes():
+        pending = [*pending, *more]
+        nodes, leaves = extract(pending)
+    kept = dict.fromkeys([*pending, *_needed_elsewhere(nodes)])
+    graph = Graph(leaves, nodes, tuple(kept), "tape")
+    program = repeated_program(graph, at_once=lambda: _is_worth_it(nodes)) if compiled else None
+    if program is None:
+        profiler = ACTIVE.profiler
+        with nullcontext() if profiler is None else profiler.interpreting(nodes):
+            _interpret(nodes)
+        return kept
+    remember(asked, nodes, leaves, list(kept), program)
+    arrays = [leaf.data for leaf in leaves]
+    for value, array in zip(kept, program.run(arrays), strict=True):  # type: ignore[arg-type]
+        value.data = array
+    return kept
 
 
 def _called(pending: Sequence[Value]) -> bool:

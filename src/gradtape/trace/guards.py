@@ -34,7 +34,18 @@ class Trace(Mark):
         Whether loops that Python leaves because of what it sees are to turn as often as they must in each call.
     """
 
-    __slots__ = ("_seen", "contents", "declined", "described", "guards", "inputs", "loops", "remedy", "sites", "until")
+    __slots__ = (
+        "_seen",
+        "contents",
+        "declined",
+        "described",
+        "guards",
+        "inputs",
+        "loops",
+        "remedy",
+        "sites",
+        "until",
+    )
 
     def __init__(self, described: str, remedy: str = "", *, until: bool = False) -> None:
         super().__init__()

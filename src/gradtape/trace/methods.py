@@ -138,6 +138,9 @@ class Methods:
     def T(self: Any) -> Any:
         """The array with its axes reversed."""
         here.site = user_site(via="x.T")
+        call = recall(FUNCTIONS[np.transpose], (self,), {}, [])
+        if call is not None and call.view is not None:
+            return self.rearranged(call.view, contiguous=False)
         return Methods.as_view(self, np.transpose, (self,), {})
 
     @property

@@ -39,14 +39,14 @@ class Pattern:
         What lies between, in topological order.
     leaves : sequence of Value
         Where it begins; literals are not among them.
-    mark : Mark
-        Whose record it is.
+    mark : Mark or None
+        Whose record it is; None for work that waits, which begins at values that are known.
     """
 
     __slots__ = ("_blank", "_count", "_leaves", "_steps")
 
     def __init__(
-        self, ends: Sequence[Value], nodes: Sequence[Node], leaves: Sequence[Value], mark: Mark
+        self, ends: Sequence[Value], nodes: Sequence[Node], leaves: Sequence[Value], mark: Mark | None
     ) -> None:
         used = [*ends, *leaves, *[value for node in nodes for value in node.inputs]]
         places = {value: place for place, value in enumerate(dict.fromkeys(used))}
@@ -64,7 +64,7 @@ class Pattern:
         """Return the leaves among the values of a record like this one."""
         return [values[leaf.place] for leaf in self._leaves]
 
-    def match(self, ends: Sequence[Value], mark: Mark) -> list[Value] | None:
+    def match(self, ends: Sequence[Value], mark: Mark | None) -> list[Value] | None:
         """Return the values of the record behind `ends` if it is like this one: in the same order, ends first."""
         if len(ends) != self._count:
             return None
@@ -72,7 +72,9 @@ class Pattern:
         for place, op, params, output, operands in self._steps:
             value = values[place]
             found = value.maker()
-            if found is None or found[0] is not op or value.index != output or mark not in value.marks:
+            if found is None or found[0] is not op or value.index != output:
+                return None
+            if value.data is not None if mark is None else mark not in value.marks:
                 return None
             _, inputs, given = found
             if given is not params and _differ(given, params):
@@ -89,7 +91,7 @@ class Pattern:
             value = values[place]
             if value.aval is not type_ or isinstance(value, Literal) or (mark in value.marks) is not marked:
                 return None
-            if marked and not begins(value, mark):
+            if value.data is None if mark is None else marked and not begins(value, mark):
                 return None
         # One value in two places is another record: gradients add up there.
         return values if len(set(values)) == len(values) else None

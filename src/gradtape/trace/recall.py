@@ -52,6 +52,9 @@ class Call(NamedTuple):
     again: bool
 
 
+BY_NAME: Final = object()
+"""Stands between the arguments that are given by position and those that are given by name."""
+
 ONCE: Final = Call(None, None, None, True)
 NEVER: Final = Call(None, None, None, False)
 _calls: Final[dict[Any, Call]] = {}
@@ -75,20 +78,20 @@ def recall(
     code: list[Any] = [rule]
     for argument in args:
         if isinstance(argument, Handle):
-            value = argument.value
-            type_ = value.aval
-            if type(value) not in ARRAYS or type_.weak:
-                return None
-            values.append(value)
-            code.append(type_)
+            argument = argument._current if argument._base is None else argument.value
+        if type(argument) is Value and not argument.aval.weak:
+            values.append(argument)
+            code.append(argument.aval)
         elif argument is None:
             code.append(None)
         elif not _encode(argument, code, values):
             return None
-    for name in kwargs:
-        code.append(name)
-        if not _encode(kwargs[name], code, values):
-            return None
+    if kwargs:
+        code.append(BY_NAME)
+        for name in kwargs:
+            code.append(name)
+            if not _encode(kwargs[name], code, values):
+                return None
     key = tuple(code)
     call = _calls.get(key)
     if call is None:
@@ -106,9 +109,9 @@ def _encode(argument: Any, code: list[Any], values: list[Value]) -> bool:
     """Append what a result depends on of an argument to `code`, and values to `values`; return whether that is possible."""
     kind = type(argument)
     if isinstance(argument, Handle) or kind in ARRAYS:
-        value = argument if kind in ARRAYS else argument.value
+        value = argument.value if isinstance(argument, Handle) else argument
         type_ = value.aval
-        if type(value) not in ARRAYS or type_.weak:
+        if type_.weak or type(value) not in ARRAYS:
             return False
         values.append(value)
         code.append(type_)
@@ -116,13 +119,23 @@ def _encode(argument: Any, code: list[Any], values: list[Value]) -> bool:
         code.append(kind)
         code.append(argument or str(argument))
     elif kind in SEQUENCES:
-        if kind is tuple and INTEGERS.issuperset(map(type, argument)):
+        if (
+            kind is tuple
+            and argument
+            and type(argument[0]) is int
+            and INTEGERS.issuperset(map(type, argument))
+        ):
             code.append(argument)
             return True
         code.append(kind)
         code.append(len(argument))
         for item in argument:
-            if not _encode(item, code, values):
+            if isinstance(item, Handle):
+                item = item._current if item._base is None else item.value
+            if type(item) is Value and not item.aval.weak:
+                values.append(item)
+                code.append(item.aval)
+            elif not _encode(item, code, values):
                 return False
     elif argument is None or kind is str or argument is NO_VALUE or isinstance(argument, np.dtype | type):
         code.append(argument)

@@ -7,17 +7,22 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
 from ..config import config
 from ..ir.builder import here
 from ..ir.fingerprint import structure
-from ..ir.graph import Graph, Literal, Mark, Node, Value, extract, literal, merge_marks
+from ..ir.graph import Graph, Literal, Mark, Node, Value, constant, extract, literal, merge_marks
 from ..ir.op import NDArray
 from ..kinds.operands import broadcast_to
 from ..runtime.program import Program, program_for
 from ..transforms.call import Call, without_data
 from ..transforms.observers import OBSERVERS
+from ..transforms.reroll.periods import LEAST_SAVED
+from ..transforms.reroll.roll import in_recorded_order, rolled
 from ..transforms.rows import Rows, with_rows
 from ..transforms.vjp import vjp
+from .force import force
 from .pattern import Pattern, begins
 
 Derivatives = list[Value | Rows | None]
@@ -37,11 +42,17 @@ class Template(NamedTuple):
         Per source, how many outputs make up its derivative: none, one, or two where it comes as rows.
     constants : tuple of Value
         Arrays that the derivation made, such as the positions of unit vectors.
+    leaves : tuple of int
+        Which of the leaves and seeds it takes.
+    stacks : tuple of tuple of int
+        Leaves that it takes as the rows of an array.
     """
 
     call: Call
     counts: tuple[int, ...]
     constants: tuple[Value, ...]
+    leaves: tuple[int, ...]
+    stacks: tuple[tuple[int, ...], ...]
 
 
 _templates: Final[OrderedDict[Any, Template | None]] = OrderedDict()
@@ -74,6 +85,9 @@ class _Expected(NamedTuple):
 
 _expected: Final[OrderedDict[Any, list[_Expected]]] = OrderedDict()
 """By the line that asks."""
+
+LONG: Final = 512
+"""Nodes from which a record is derived as a whole at first sight: loops in it may be rolled up."""
 
 AT_A_LINE: Final = 4
 """Records that are expected at one line."""
@@ -123,7 +137,7 @@ def derivatives(
     if not config.jit or not targets or OBSERVERS or merge_marks(targets):
         return derive(targets, sources, seeds, lambda value: mark not in value.marks)
     site = here.site
-    line = id(site.code), site.instruction, what, seeds is None
+    line = id(site.code), site.instruction, what, seeds is None, config.reroll
     for expected in _expected.get(line, ()):
         values = expected.pattern.match(targets, mark)
         if (
@@ -136,9 +150,10 @@ def derivatives(
     key: Any = structure([*leaves, *_arrays(seeds)], nodes, (*targets, *(seeds or ()), *sources))
     if key is None:
         return derive(targets, sources, seeds, lambda value: mark not in value.marks)
-    key = key, what, seeds is None
+    key = key, what, seeds is None, config.reroll
     template = _templates.get(key)
-    if template is None and key in _templates and key not in _numerical:
+    seen = key in _templates or (config.reroll and len(nodes) >= LONG)
+    if template is None and seen and key not in _numerical:
         template = _templates[key] = _template(derive, nodes, leaves, targets, sources, seeds, mark)
         if template is None:
             _numerical.add(key)
@@ -204,6 +219,9 @@ def _template(
     arrays = _arrays(seeds)
     becomes: dict[Value, Value] = {value: Value(value.aval) for value in (*leaves, *arrays)}
     inputs = list(becomes.values())
+    if config.reroll and len(nodes) >= LEAST_SAVED:
+        nodes = in_recorded_order(nodes)
+    copies = []
     followed = {becomes[leaf] for leaf in leaves if mark in leaf.marks}
     for node in nodes:
         copy = node.copy(tuple([becomes.get(value, value) for value in node.inputs]))
@@ -211,7 +229,17 @@ def _template(
             new.aval = old.aval
             becomes[old] = new
             followed.add(new)
+        copies.append(copy)
     ends = [becomes.get(target, target) for target in targets]
+    asked = frozenset([value.node for source in sources if (value := becomes.get(source, source)).is_made])
+    result = rolled(copies, ends, (), asked, leaves=set(inputs)) if config.reroll else None
+    stacks = [] if result is None else result.stacks
+    if result is not None:
+        ends = result.ends
+        followed.update([whole for whole, rows in stacks if any(row in followed for row in rows)])
+        for node in result.nodes:
+            if any(value in followed for value in node.inputs):
+                followed.update(node.outs)
     try:
         derived = derive(
             ends,
@@ -223,11 +251,21 @@ def _template(
         return None
     parts = [_parts(gradient) for gradient in derived]
     outputs = [*ends, *[value for values in parts for value in values]]
-    inner, constants = extract(outputs, inputs, lambda value: value.node is None)
+    wholes = [whole for whole, _ in stacks]
+    inner, constants = extract(outputs, [*inputs, *wholes], lambda value: value.node is None)
     if any(value.data is None for value in constants):
         return None
-    graph = without_data(Graph([*inputs, *constants], inner, outputs, "gradient"))
-    return Template(Call(graph, _Lazily(graph).run), tuple(map(len, parts)), tuple(constants))
+    places = {value: place for place, value in enumerate(inputs)}
+    rows_of = tuple([tuple([places[row] for row in rows]) for _, rows in stacks])
+    single = {place for rows in rows_of for place in rows}
+    single -= {places[value] for node in inner for value in node.inputs if value in places}
+    single -= {places[value] for value in outputs if value in places}
+    taken = [place for place in range(len(inputs)) if place not in single]
+    graph = without_data(
+        Graph([*[inputs[place] for place in taken], *wholes, *constants], inner, outputs, "gradient")
+    )
+    call = Call(graph, _Lazily(graph).run)
+    return Template(call, tuple(map(len, parts)), tuple(constants), tuple(taken), rows_of)
 
 
 def _parts(gradient: Value | Rows | None) -> list[Value]:
@@ -257,8 +295,12 @@ def _applied(
     seeds: Sequence[Value] | None,
     last: bool,
 ) -> Derivatives:
-    call, counts, constants = template
-    node, outs = call.appended([*leaves, *_arrays(seeds), *constants], here.site)
+    call, counts, constants, taken, stacks = template
+    given = [*leaves, *_arrays(seeds)]
+    if stacks:
+        wholes = [constant(np.stack(force([given[place] for place in rows]))) for rows in stacks]
+        given = [*[given[place] for place in taken], *wholes]
+    node, outs = call.appended([*given, *constants], here.site)
     # Nobody needs the record again (unless a gradient is missing and its absence is to be explained): from now on
     # the call computes the targets, and the old nodes can go.
     if last and 0 not in counts:

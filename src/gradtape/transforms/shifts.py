@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from heapq import heappop, heappush
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ..ir.graph import Literal, Node, Value, number_of
 from ..ir.types import carries_derivatives
@@ -31,8 +30,7 @@ EXPONENTS: Final = {"sqrt": Fraction(1, 2), "square": Fraction(2), "reciprocal":
 Axes = tuple[int | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Shift:
+class _Shift(NamedTuple):
     """What becomes of a value when the shift m becomes m + d.
 
     Attributes
@@ -204,7 +202,7 @@ def _repeated(value: Value) -> Any | None:
 
 
 def _scaled(shift: _Shift, factor: int | Fraction) -> _Shift | None:
-    return replace(shift, degree=shift.degree * factor) if factor else None
+    return shift._replace(degree=shift.degree * factor) if factor else None
 
 
 def _same(node: Node, shifts: Shifts) -> _Shift | None:
@@ -227,14 +225,14 @@ def _exponential(node: Node, shifts: Shifts) -> _Shift | None:
     shift = _only(shifts)
     if shift.undo:
         raise _Unknown
-    return replace(shift, undo=POWERS[node.op.name])
+    return shift._replace(undo=POWERS[node.op.name])
 
 
 def _logarithm(node: Node, shifts: Shifts) -> _Shift | None:
     shift = _only(shifts)
     if shift.undo != node.op.name:
         raise _Unknown
-    return replace(shift, undo="")
+    return shift._replace(undo="")
 
 
 def _added(a: _Shift | None, b: _Shift | None, sign: int) -> _Shift | None:
@@ -244,7 +242,7 @@ def _added(a: _Shift | None, b: _Shift | None, sign: int) -> _Shift | None:
     if a.axes != b.axes or a.undo != b.undo:
         raise _Unknown
     degree = a.degree + sign * b.degree
-    return replace(a, degree=degree) if degree else None
+    return a._replace(degree=degree) if degree else None
 
 
 def _sum(node: Node, shifts: Shifts) -> _Shift | None:
@@ -304,8 +302,8 @@ def _reduced(node: Node, shifts: Shifts) -> _Shift | None:
         raise _Unknown
     kept = tuple(own for axis, own in enumerate(shift.axes) if axis not in axes)
     if node.op.name == "reduce_sum" and not shift.undo:
-        return _scaled(replace(shift, axes=kept), math.prod(node.inputs[0].shape[axis] for axis in axes))
-    return replace(shift, axes=kept)
+        return _scaled(shift._replace(axes=kept), math.prod(node.inputs[0].shape[axis] for axis in axes))
+    return shift._replace(axes=kept)
 
 
 def _contract(node: Node, shifts: Shifts) -> _Shift | None:
@@ -317,7 +315,7 @@ def _contract(node: Node, shifts: Shifts) -> _Shift | None:
             own = dict(zip(letters, shift.axes, strict=True))
             if not shift.undo or any(own[letter] is not None for letter in letters if letter not in out):
                 raise _Unknown
-            total = _added(total, replace(shift, axes=tuple(own.get(letter) for letter in out)), 1)
+            total = _added(total, shift._replace(axes=tuple(own.get(letter) for letter in out)), 1)
     return total
 
 
@@ -344,7 +342,7 @@ def _index_map(node: Node, shifts: Shifts) -> _Shift | None:
         axes = shift.axes
     else:
         raise _Unknown
-    return replace(shift, axes=axes)
+    return shift._replace(axes=axes)
 
 
 def _leaves(node: Node, axes: Axes) -> bool:

@@ -9,8 +9,8 @@ from ...ir.builder import at
 from ...ir.graph import Value, extract, literal
 from ..control import scan
 from .carried import Carried, Seen, Summary, final_chain, held, uses_of
-from .turn import Fixed, Inner, Rows, Turn
 from .rows import written_rows
+from .turn import Fixed, Inner, Rows, Turn
 from .world import spread_number
 
 
@@ -37,7 +37,9 @@ def roll(turn: Turn, seen: dict[tuple[int, int], Seen]) -> tuple[Summary, Checke
         for key, turns in uses.escapes.items()
         if isinstance(turn.slots[key], Inner) and final_chain(turn, key, turns) is None
     }
-    written = {slot: turn.inside(write.v) for slot, write in turn.written.items() if not isinstance(write.v, Rows)}
+    written = {
+        slot: turn.inside(write.v) for slot, write in turn.written.items() if not isinstance(write.v, Rows)
+    }
     good = held(turn, uses.looks)
     carried = Carried(turn)
     place_of_good = 0
@@ -48,7 +50,9 @@ def roll(turn: Turn, seen: dict[tuple[int, int], Seen]) -> tuple[Summary, Checke
     count = elements = 0
     if carried.inputs or left or written:
         ends = [*carried.following, *left.values(), *written.values()]
-        nodes, _ = extract(ends, [turn.number, *turn.consts.values(), *carried.inputs, *turn.elements.values()])
+        nodes, _ = extract(
+            ends, [turn.number, *turn.consts.values(), *carried.inputs, *turn.elements.values()]
+        )
         needed = {value for node in nodes for value in node.inputs} | set(ends)
         consts = {outer: value for outer, value in turn.consts.items() if value in needed}
         rows = {outer: value for outer, value in turn.elements.items() if value in needed}
@@ -88,4 +92,6 @@ def roll(turn: Turn, seen: dict[tuple[int, int], Seen]) -> tuple[Summary, Checke
     if good is not None:
         gone = {look.number for looks in uses.looks.values() for look in looks}
         checked = Checked(gone, [(min(gone), outs[place_of_good], 1)])
-    return Summary(turn.template[0].site, turn.trips, turn.trips, count, len(carried.inputs), elements), checked
+    return Summary(
+        turn.template[0].site, turn.trips, turn.trips, count, len(carried.inputs), elements
+    ), checked

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from ...ir.graph import Graph, Node, Value
 from ...kinds.elementwise import UFUNCS
-from .forward import forwarded
 from .carried import Seen, Summary, test
+from .forward import forwarded
 from .loop import Checked, roll
 from .periods import LEAST_SAVED, enough, regions
 from .recording import Recording, living, serial_of
@@ -69,6 +69,8 @@ class Rolled(NamedTuple):
         Guards: the number of the given one whose place it takes, and the guard.
     loops, declined : list
         For explanations.
+    stacks : list of tuple
+        New leaves, each with the leaves that are its rows.
     """
 
     nodes: Sequence[Node]
@@ -76,6 +78,7 @@ class Rolled(NamedTuple):
     looks: list[tuple[int, Look]]
     loops: list[Summary]
     declined: list[Declined]
+    stacks: list[tuple[Value, Sequence[Value]]]
 
 
 def rolled(
@@ -85,6 +88,7 @@ def rolled(
     pinned: frozenset[Node] = frozenset(),
     *,
     until: bool = False,
+    leaves: Collection[Value] = (),
 ) -> Rolled | None:
     """Return a recording with loops in the place of nodes that repeat; None where there are none.
 
@@ -100,6 +104,8 @@ def rolled(
         Nodes that must stay.
     until : bool
         Whether loops that Python left because of what it saw are to turn as often as they must.
+    leaves : collection of Value
+        Leaves that may be brought together in one array.
     """
     if len(nodes) < LEAST_SAVED and not until:
         return None
@@ -111,13 +117,14 @@ def rolled(
     numbered = list(enumerate(looks))
     loops: list[Summary] = []
     declined: list[Declined] = []
+    stacks: list[tuple[Value, Sequence[Value]]] = []
     for _ in range(MOST_LEVELS):
         current = living(current, values)
         numbered = [
             (number, look._replace(value=value))
             for (number, look), value in zip(numbered, values[len(ends) :], strict=True)
         ]
-        level = _Level(current, values[: len(ends)], numbered, pinned, until)
+        level = _Level(current, values[: len(ends)], numbered, pinned, until, World(leaves, stacks))
         declined = [*declined, *level.declined]
         if not level.loops:
             break
@@ -126,7 +133,10 @@ def rolled(
         values = [*level.ends, *[look.value for _, look in numbered]]
     if not loops:
         return None
-    return Rolled(living(current, values), values[: len(ends)], numbered, loops, declined)
+    left = living(current, values)
+    if len(left) >= len(nodes) and not until:
+        return None
+    return Rolled(left, values[: len(ends)], numbered, loops, declined, stacks)
 
 
 def rolled_graph(
@@ -156,9 +166,11 @@ class _Level:
         looks: Sequence[tuple[int, Look]],
         pinned: frozenset[Node],
         until: bool,
+        world: World,
     ) -> None:
         self.declined: list[Declined] = []
         self.loops: list[Summary] = []
+        self._world = world
         self.nodes: Sequence[Node] = nodes
         self.ends: list[Value] = list(ends)
         self.looks = list(looks)
@@ -178,7 +190,9 @@ class _Level:
         self._gone: set[int] = set()
         self._enters: dict[int, Value] = {}
         if claims:
-            self._rewrite([(start, start + period * trips, (period, trips)) for start, period, trips in claims])
+            self._rewrite(
+                [(start, start + period * trips, (period, trips)) for start, period, trips in claims]
+            )
         else:
             self._rewrite([(one.start, one.start + one.period * one.trips, one) for one in _apart(ways_out)])
 
@@ -222,7 +236,7 @@ class _Level:
 
     def _rewrite(self, claims: Sequence[tuple[int, int, tuple[int, int] | Exit]]) -> None:
         recording = self._recording
-        world = World()
+        world = self._world
         outside = (recording.source < 0).nonzero()[0].tolist()
         world.begin([recording.operands[k] for k in outside])
         place = 0
@@ -278,9 +292,7 @@ class _Level:
 
     def _roll_until(self, world: World, way_out: Exit) -> bool:
         try:
-            turn = Turn(
-                self._recording, world, way_out.start, way_out.period, way_out.trips, counted=True
-            )
+            turn = Turn(self._recording, world, way_out.start, way_out.period, way_out.trips, counted=True)
             enters = self._entrance(world, way_out)
             summary, checked = roll_until(turn, self._seen, way_out, enters)
         except Irregular as reason:
@@ -297,7 +309,10 @@ class _Level:
                 break
             known = self._enters.get(number)
             if known is None:
-                parts = [test(world.actual(world.of(value)), expected) for value, expected in self._now(number, look)]
+                parts = [
+                    test(world.actual(world.of(value)), expected)
+                    for value, expected in self._now(number, look)
+                ]
                 for part in parts:
                     known = part if enters is None else UFUNCS["logical_and"](enters, part)
                     world.place([known])
@@ -321,6 +336,12 @@ def _apart(ways_out: Sequence[Exit]) -> list[Exit]:
         if not found or found[-1].start + found[-1].period * found[-1].trips <= one.start:
             found.append(one)
     return found
+
+
+def in_recorded_order(nodes: Sequence[Node]) -> Sequence[Node]:
+    """Return nodes in the order in which they were recorded, if that is one in which they can be computed."""
+    ordered = sorted(nodes, key=serial_of)
+    return ordered if _in_order(ordered) else nodes
 
 
 def _in_order(nodes: Sequence[Node]) -> bool:

@@ -173,7 +173,9 @@ class Turn:
         for turn in range(distance):
             value = self.world.of(edges[self._edge + turn * self._step + column])
             if not isinstance(value, Literal) and (value.shape != type_.shape or value.dtype != type_.dtype):
-                raise Irregular(f"a carried value is {value.aval!r} at first and {type_!r} later", node, starts_late=True)
+                raise Irregular(
+                    f"a carried value is {value.aval!r} at first and {type_!r} later", node, starts_late=True
+                )
             inits[distance - turn] = value
         chains = self.chains.setdefault(key, [])
         for chain in chains:
@@ -230,7 +232,9 @@ class Turn:
         for output, operand in enumerate(ahead):
             self.slots[slot, output] = operand
 
-    def _ahead(self, node: Node, operands: Sequence[Operand], starts: Starts | None) -> Sequence[Operand] | None:
+    def _ahead(
+        self, node: Node, operands: Sequence[Operand], starts: Starts | None
+    ) -> Sequence[Operand] | None:
         """Return what a node comes to where that is known ahead of the loop."""
         op, params = node.op, node.params
         x = operands[0] if operands else None
@@ -315,6 +319,7 @@ class Turn:
         ]
         indices = self._indices(x, starts, moving, shape, strides)
         self.slots[slot, 0] = Inner(write_at(x, self.inside(v), indices, moving))
+
 
 def _same(one: Value, other: Value) -> bool:
     if one is other:

@@ -107,7 +107,14 @@ def _exit(recording: Recording, group: Sequence[tuple[int, int, Any]]) -> Exit |
     numbers = [number for _, number, _ in group]
     last = group[-1][2]
     return Exit(
-        start, period, left, numbers[-left:], numbers[-1 - left], last.value.index, last.expected, last.bounded
+        start,
+        period,
+        left,
+        numbers[-left:],
+        numbers[-1 - left],
+        last.value.index,
+        last.expected,
+        last.bounded,
     )
 
 
@@ -183,6 +190,8 @@ def _keep_last(turn: Turn, key: tuple[int, int], turns: Sequence[int]) -> None:
     if back > 1:
         chains = turn.chains.get(key, [])
         if not any(max(chain.inits) >= back for chain in chains):
-            raise Irregular("values of many turns are used, and the number of turns is not known", turn.template[key[0]])
+            raise Irregular(
+                "values of many turns are used, and the number of turns is not known", turn.template[key[0]]
+            )
     elif key not in turn.chains:
         new_chain(turn, key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -40,16 +40,25 @@ class Irregular(Exception):
 class World:
     """The nodes that stand for those of a recording.
 
+    Parameters
+    ----------
+    leaves : collection of Value
+        Leaves that may be brought together in one array.
+    stacks : list of tuple
+        Receives such arrays, each with the leaves that are its rows.
+
     Attributes
     ----------
     nodes : list of Node
         In order.
     """
 
-    __slots__ = ("_becomes", "_elements", "_listed", "_numbers", "_read", "nodes")
+    __slots__ = ("_becomes", "_elements", "_leaves", "_listed", "_numbers", "_read", "_stacks", "nodes")
 
-    def __init__(self) -> None:
+    def __init__(self, leaves: Collection[Value], stacks: list[tuple[Value, Sequence[Value]]]) -> None:
         self.nodes: list[Node] = []
+        self._leaves = leaves
+        self._stacks = stacks
         self._becomes: dict[Value, Value] = {}
         self._elements: dict[Value, Element] = {}
         self._listed: set[Node] = set()
@@ -177,6 +186,10 @@ class World:
         for value in values:
             if value.shape != first.shape or value.dtype != first.dtype:
                 raise Irregular("an input changes its type", node, starts_late=True)
+        if self._leaves and len(values) > MOST_PIECES and all(value in self._leaves for value in values):
+            whole = Value(aval((len(values), *first.shape), first.dtype))
+            self._stacks.append((whole, values))
+            return whole
         pieces = self._pieces(values)
         if len(pieces) == 1:
             return pieces[0]
