@@ -23,6 +23,7 @@ from .costs import REPEATED, STORED
 from .explore import Explorer
 from .placement import Block, Placement
 from .roots import Root, base_of_view, check_dtype, count_uses, parallel_axes, root_for
+from .row_functions import functions_of_rows
 from .storage import assign_storage, choose_in_place, readers_of, share_outputs
 from .tested import test_ahead
 
@@ -96,6 +97,8 @@ def schedule(
         for root in small_first(roots):
             placement.place(root)
         more = _computed_twice(roots, costs, uses, by_value) if turn < ROUNDS - 1 else set()
+        if turn == 0:
+            more |= functions_of_rows(roots)
         choose_in_place(roots, by_value, explain, apart, replaces)
         exposed = _read_while_written(roots, by_value)
         if turn == ROUNDS - 1:

@@ -27,6 +27,7 @@ from .quotients import share_divisions
 from .rows_first import rows_first
 from .slabs import slab_by_slab, slab_notes
 from .transposes import absorb_transposes, pack_operands
+from .turned import turn_operands
 
 Pass = Callable[[Graph], Graph]
 
@@ -54,6 +55,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     rows_first,
     slab_by_slab,
     simplify,
+    turn_operands,
     absorb_transposes,
     merge_equal,
     pack_operands,

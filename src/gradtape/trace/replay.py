@@ -231,7 +231,7 @@ def _template(
             followed.add(new)
         copies.append(copy)
     ends = [becomes.get(target, target) for target in targets]
-    asked = frozenset([value.node for source in sources if (value := becomes.get(source, source)).is_made])
+    asked = frozenset([made for source in sources if (made := becomes.get(source, source).node) is not None])
     result = rolled(copies, ends, (), asked, leaves=set(inputs)) if config.reroll else None
     stacks = [] if result is None else result.stacks
     if result is not None:
