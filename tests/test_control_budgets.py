@@ -15,6 +15,8 @@ from gradtape.loops.batch import walk
 from gradtape.loops.control import Turns, While
 from gradtape.loops.ir import For, Load, Store
 from gradtape.loops.printer import print_loops
+from gradtape.lower.inline_math import can_inline
+from gradtape.lower.inline_trig import can_inline_single
 from gradtape.lower.pipeline import lower, schedule_of
 from gradtape.runtime import program as programs
 from gradtape.transforms.control import repeat, scan, switch, while_loop
@@ -241,9 +243,11 @@ def test_functions_written_out_are_exact_to_two_units(name):
         [special, rng.normal(size=3000), rng.normal(size=2000) * 50, rng.normal(size=978) * 1e-5]
     )
     x = value((numbers.size // 14, 14))
-    (out,) = scanned(lambda i, c, e: (ROWS[name](e[0]),), [], [x], numbers.size // 14)
-    graph = graph_of([out], [x])
-    (found,) = Compiled(graph)([numbers.reshape(-1, 14)])
+    one = value((14,))
+    outs = scanned(lambda i, c, e: (c[0] * c[0], ROWS[name](e[0] * c[0])), [one], [x], numbers.size // 14)
+    kernel = Compiled(graph_of([outs[1]], [one, x]))
+    assert f"@inline.{name}" in kernel.lowered.ir_text or not can_inline(name, "double")
+    (found,) = kernel([np.ones(14), numbers.reshape(-1, 14)])
     with np.errstate(all="ignore"):
         expected = getattr(np, name)(numbers.astype(np.longdouble)).astype(float)
     found = found.ravel()
@@ -335,3 +339,35 @@ def test_branches_that_still_read_what_they_replace():
 
     graph = graph_of(scanned(turn, [a, b], [], 7), [a, b])
     check(graph, [np.linspace(0, 1, 100), np.linspace(-1, 2, 100)])
+
+
+def test_the_sine_of_one_number_is_exact_to_two_units():
+    rng = np.random.default_rng(0)
+    special = [
+        0.0,
+        -0.0,
+        np.inf,
+        -np.inf,
+        np.nan,
+        np.pi / 2,
+        -np.pi / 2,
+        np.nextafter(np.pi / 2, 2),
+        np.pi,
+        1e22,
+        5e-324,
+    ]
+    numbers = np.concatenate(
+        [special, rng.uniform(-1.58, 1.58, 20000), rng.normal(size=2000) * 1e-5, rng.normal(size=2000) * 50]
+    )
+    x, s = value((numbers.size,)), value()
+    outs = scanned(lambda i, c, e: (c[0] * c[0], sin(e[0] * c[0])), [s], [x], numbers.size)
+    kernel = Compiled(graph_of([outs[1]], [s, x]))
+    assert "@inline.sin" in kernel.lowered.ir_text or not can_inline_single("sin", "double")
+    (found,) = kernel([np.array(1.0), numbers])
+    with np.errstate(all="ignore"):
+        expected = np.sin(numbers.astype(np.longdouble)).astype(float)
+    assert np.array_equal(np.isnan(found), np.isnan(expected))
+    numeric = ~np.isnan(expected)
+    found, expected = found[numeric], expected[numeric]
+    assert np.array_equal(np.signbit(found), np.signbit(expected))
+    assert np.all(np.abs(found - expected) <= 2 * np.spacing(np.abs(expected)))

@@ -38,8 +38,13 @@ _SERIES: Final = (
 
 def can_inline(name: str, element: str) -> bool:
     """Return whether a function of the C library is written out on this machine: it takes fused additions."""
+    return name in INLINED and element == "double" and has_fused_additions()
+
+
+def has_fused_additions() -> bool:
+    """Return whether the machine adds to a product in one step."""
     features = cpu_features().split(",")
-    return name in INLINED and element == "double" and ("+fma" in features or "+neon" in features)
+    return "+fma" in features or "+neon" in features
 
 
 def inline_function(name: str, width: int) -> tuple[str, str]:

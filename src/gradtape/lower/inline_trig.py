@@ -12,7 +12,7 @@ import struct
 from typing import Final
 
 from ..config import config
-from .host import cpu_features
+from .inline_math import has_fused_additions
 
 INLINED: Final = ("sin", "cos")
 
@@ -40,9 +40,7 @@ _MOST: Final = 1048576.0
 
 def can_inline_single(name: str, element: str) -> bool:
     """Return whether a function of the C library is written out on this machine: it takes fused additions."""
-    features = cpu_features().split(",")
-    fused = "+fma" in features or "+neon" in features
-    return fused and name in INLINED and element == "double" and not config.precise_math
+    return name in INLINED and element == "double" and has_fused_additions() and not config.precise_math
 
 
 def inline_single(name: str) -> tuple[str, str]:
