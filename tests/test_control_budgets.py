@@ -280,3 +280,24 @@ def test_literals_are_no_operands_in_memory():
     _, program = loops_of(graph)
     assert program.scratch == []
     check(graph, [np.arange(6.0)])
+
+
+def test_a_table_written_in_nested_loops_is_not_copied():
+    """A turn of the outer loop stores as many elements as the inner one makes turns."""
+    table = value((30 * 40,))
+
+    def inner(i, row, t):
+        place = OPERATORS["reshape"](row * 40 + i, (1,))
+        return (
+            ROWS["put"](t, OPERATORS["reshape"](OPERATORS["convert"](row + i, np.dtype(float)), (1,)), place),
+        )
+
+    inner_body = body_of(inner, [value((), INT64), value((), INT64), value((30 * 40,))])
+    outer_body = body_of(
+        lambda i, t: (scan(inner_body, [i], [t], [], 40)[0],), [value((), INT64), value((30 * 40,))]
+    )
+    graph = graph_of(scan(outer_body, [], [table], [], 30), [table])
+    loops, _ = loops_of(graph)
+    assert len(loops) == 2
+    assert len(stores_in(loops[0])) == 1 and not any(isinstance(s, For) for s in walk([loops[0]]))
+    check(graph, [np.zeros(30 * 40)])

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from control_cases import all_cases, graph_of, integers, looked_up, rnn, scanned, total
+from control_cases import all_cases, graph_of, integers, looked_up, pendulum, rnn, scanned, total
 
 import gradtape as gt
 from gradtape.errors import NotDifferentiableError
@@ -154,3 +154,22 @@ def test_holomorphic_derivatives_look_into_bodies(conjugates):
     else:
         z = 0.3 + 0.2j
         np.testing.assert_allclose(gt.grad(function, holomorphic=True)(z), 4 * z**3 + 1)
+
+
+def test_a_carry_is_kept_once():
+    """Before the next turn it is what it was after this one."""
+    case = scanned("rnn", lambda *given: rnn(*given)[:1], [(3, 3), (3,)], [(3,)], [(3,)], 6)
+    inputs = [Value(aval(x.shape, x.dtype)) for x in case.arrays]
+    graph = graph_of(pulled(list(case.loop(*inputs)), inputs), inputs)
+    forward = next(node for node in graph.nodes if node.op is scan)
+    assert [out.shape for out in forward.outs] == [(3,), (6, 3)]
+
+
+def test_a_pendulum_keeps_its_state_and_its_sines():
+    case = scanned("pendulum", lambda *given: pendulum(*given)[:2], [()], [(), ()], [], 6)
+    inputs = [Value(aval(x.shape, x.dtype)) for x in case.arrays]
+    graph = graph_of(pulled(list(case.loop(*inputs)), inputs), inputs)
+    forward, backward = [node for node in graph.nodes if node.op is scan]
+    assert [out.shape for out in forward.outs] == [(), (), *[(6,)] * 6]
+    ops = [node.op.name for node in backward.params["body"].nodes]
+    assert ops.count("cos") == 4 and "sin" not in ops

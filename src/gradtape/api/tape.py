@@ -51,11 +51,12 @@ class _Record(Watcher):
         Whether trainable variables are followed without being asked for.
     """
 
-    __slots__ = ("_accessed", "_asked_for", "_readings", "mark", "variables")
+    __slots__ = ("_accessed", "_asked_for", "_readings", "alone", "mark", "variables")
 
     def __init__(self, accessed: bool) -> None:
         self.mark = Mark(threading.get_ident())
         self.mark.recording = False
+        self.alone = (self.mark,)  # one tuple for all that nobody else follows: quick to compare
         self.variables: dict[int, Variable] = {}
         self._accessed = accessed
         self._asked_for: set[int] = set()
@@ -239,7 +240,7 @@ class GradientTape(Jacobians):
             if isinstance(array, Variable):
                 record.ask_for(array)
             else:
-                _mark(array, record.mark)
+                _follow(array, record)
         return unflatten(spec, watched)
 
     def watched_variables(self) -> tuple[Variable, ...]:
@@ -444,14 +445,16 @@ class _Asked:
         self._record.close()
 
 
-def _mark(array: Array, mark: Mark) -> None:
+def _follow(array: Array, record: _Record) -> None:
     """Let a tape follow an array from here on."""
     value = array.value
     if isinstance(value, Literal):
         array.rebind(unliteral(value))
         value = array.value
+    mark = record.mark
     if mark not in value.marks:
-        value.marks = (*[other for other in value.marks if not other.over], mark)
+        others = [other for other in value.marks if not other.over] if value.marks else ()
+        value.marks = (*others, mark) if others else record.alone
         note_watch(value, mark, here.site)
 
 

@@ -107,7 +107,8 @@ def begin_carry(builder: Builder, result: Root, initial: Value, in_place: bool, 
             landing = carry.home if odd is None and result.storage is not None else None
             carry.pair = Pair(now, following, first, second, landing)
             carry.now, carry.following = (now, 0), (following, 0)
-    _copy(builder, target[0], initial)
+    if result.in_place_of is None or target is not carry.home:
+        _copy(builder, target[0], initial)
     return carry
 
 

@@ -92,7 +92,7 @@ def schedule(
         for root in small_first(roots):
             placement.place(root)
         more = _computed_twice(roots, costs, uses, by_value) if turn < ROUNDS - 1 else set()
-        choose_in_place(roots, by_value, explain)
+        choose_in_place(roots, by_value, explain, apart)
         exposed = _read_while_written(roots, by_value)
         if turn == ROUNDS - 1:
             for root in exposed:
@@ -350,9 +350,14 @@ def _read_while_written(roots: Sequence[Root], by_value: dict[Value, Root]) -> l
             root.in_place_of = None
             continue
         bases.add(root.in_place_of)
-        if root.node.inputs[1] not in by_value and root.reads[root.in_place_of] - {
-            root.base_index,
-            root.target,
-        }:
+        if (
+            root.kind == "scatter"
+            and root.node.inputs[1] not in by_value
+            and root.reads[root.in_place_of]
+            - {
+                root.base_index,
+                root.target,
+            }
+        ):
             found.append(root)
     return found

@@ -7,18 +7,22 @@ from typing import Final
 
 from ..ir.graph import Value
 from ..loops.ir import Buffer
-from ..transforms.control import STACK
+from ..transforms.control import STACK, Repeat
+from .apart import stands_apart
 from .placement import describe, shared_levels
-from .roots import Root
+from .roots import Root, part_of
 
 IN_REGISTERS: Final = ("reduce", "contract", "argreduce", "each", "result")
 """Kinds of roots whose elements may be read from registers."""
 
 
-def choose_in_place(roots: Sequence[Root], by_value: dict[Value, Root], explain: list[str]) -> None:
-    """Let a scatter write into its base where nothing reads the base after it."""
+def choose_in_place(
+    roots: Sequence[Root], by_value: dict[Value, Root], explain: list[str], apart: bool = False
+) -> None:
+    """Let a scatter write into its base, and a loop into what it begins with, where nothing reads that after it."""
     scatters = [root for root in roots if root.kind == "scatter"]
-    readers = readers_of(roots) if scatters else {}
+    carried = [root for root in roots if root.kind == "result" and carried_from(root, apart) is not None]
+    readers = readers_of(roots) if scatters or carried else {}
     for root in scatters:
         assert root.node is not None
         base = by_value.get(root.node.inputs[0])
@@ -32,10 +36,42 @@ def choose_in_place(roots: Sequence[Root], by_value: dict[Value, Root], explain:
             explain.append(f"{describe(root)} writes into its base, which nothing reads later")
         else:
             explain.append(f"{describe(root)} copies its base: it is read later")
-    for root in scatters:
+    for root in carried:
+        root.in_place_of = _begins_in(root, by_value, readers, apart)
+    for root in (*scatters, *carried):
         base = root.in_place_of
-        if base is not None and base.kind == "held" and _last(root, scatters).output is not base.following:
+        last = _last(root, (*scatters, *carried))
+        if base is not None and base.kind == "held" and last.output is not base.following:
             root.in_place_of = None
+
+
+def carried_from(result: Root, apart: bool) -> Value | None:
+    """Return what a loop carries at its beginning of what becomes a result; None for other results, and for loops apart."""
+    node = result.node
+    assert node is not None
+    if result.shape == () or "carries" not in node.params or result.value.index >= node.params["carries"]:
+        return None
+    if apart and stands_apart(node):
+        return None
+    consts: int = node.params["consts"]
+    return node.inputs[isinstance(node.op, Repeat) + consts + result.value.index]
+
+
+def _begins_in(
+    result: Root, by_value: dict[Value, Root], readers: dict[Root, list[Root]], apart: bool
+) -> Root | None:
+    """Return the root in whose memory a loop may carry what becomes a result."""
+    initial = carried_from(result, apart)
+    assert initial is not None and result.node is not None and result.main is not None
+    base = by_value.get(initial)
+    if base is None or base.output is not None or base.kind == "guard":
+        return None
+    if result not in readers and result.output is None:
+        return None
+    if sum(part_of(value)[0] is initial for value in result.node.inputs) > 1:
+        return None
+    others = [reader for reader in readers.get(base, ()) if reader is not result.main]
+    return base if all(reader.turn < result.main.turn for reader in others) else None
 
 
 def _last(root: Root, scatters: Sequence[Root]) -> Root:
@@ -50,7 +86,8 @@ def assign_storage(roots: Sequence[Root], explain: list[str], prefix: str = "") 
     scratch: list[Buffer] = []
     readers = readers_of(roots)
     for root in reversed(roots):
-        successor = next((r for r in readers.get(root, ()) if r.in_place_of is root), None)
+        heirs = [heir for reader in readers.get(root, ()) for heir in (reader, *reader.results)]
+        successor = next((heir for heir in heirs if heir.in_place_of is root), None)
         if root.kind in ("guard", "control"):
             continue
         if root.kind == "sort":

@@ -54,7 +54,7 @@ def pull_loop(op: Loop, node: Node, cotangents: Some, wanted: Sequence[bool]) ->
     if isinstance(draft.params.get("policy"), tuple):
         back, more = _run_again(op, draft, turn)
     else:
-        stacks, count = _kept_forward(op, node, draft, turn)
+        stacks, more, count = _kept_forward(op, node, draft, turn)
         back = op.turned(draft, count)
         back.consts = list(draft.consts)
         back.elements = [*draft.elements, *stacks]
@@ -223,8 +223,10 @@ def _reached(draft: Draft, wanted: Sequence[bool]) -> dict[Value, None]:
         found.update(dict.fromkeys(woken))
 
 
-def _kept_forward(op: Loop, node: Node, draft: Draft, turn: _Turn) -> tuple[list[Given], Value | None]:
-    """Return what is kept of the turns, stacked, and their number where the loop tells it."""
+def _kept_forward(
+    op: Loop, node: Node, draft: Draft, turn: _Turn
+) -> tuple[list[Given], list[Carry], Value | None]:
+    """Return what is kept of the turns, stacked; what the way back carries besides; and the number of turns where the loop tells it."""
     reads, early = _read_back(draft, turn)
     entries = [carry.inside for carry in draft.carries]
     if draft.params.get("policy") == ENTRIES:
@@ -232,14 +234,28 @@ def _kept_forward(op: Loop, node: Node, draft: Draft, turn: _Turn) -> tuple[list
         stored = [carry.inside for carry in draft.carries if carry.inside in needed]
     else:
         stored = kept(entries, reads, early, set(draft.nodes()), draft.left)
-    _, left, count = op.parted(node.outs, len(draft.carries))
+    handed = _handed_back(draft, stored)
+    stored = [value for value in stored if value not in handed]
+    ends, left, count = op.parted(node.outs, len(draft.carries))
     stacks = {value: stack for value, stack in zip(draft.left, left, strict=True) if value in stored}
     more = [value for value in stored if value not in stacks]
     if more:
         outcome = draft.with_left(more).emit()
-        count = outcome.turns
+        ends, count = outcome.carries, outcome.turns
         stacks.update(zip(more, outcome.left, strict=True))
-    return [Given(stacks[value], value) for value in stored], count
+    carries = [Carry(ends[place], after, draft.carries[place].inside) for after, place in handed.items()]
+    return [Given(stacks[value], value) for value in stored], carries, count
+
+
+def _handed_back(draft: Draft, stored: Sequence[Value]) -> dict[Value, int]:
+    """Return the carries after a turn that need not be kept, with their places: they are those before the next turn, which are."""
+    chosen = set(stored)
+    found: dict[Value, int] = {}
+    for place, carry in enumerate(draft.carries):
+        computed = carry.after in chosen and carry.after.node is not None and carry.after not in draft.left
+        if computed and carry.inside in chosen:
+            found.setdefault(carry.after, place)
+    return found
 
 
 def _read_back(draft: Draft, turn: _Turn) -> tuple[dict[Value, None], list[Node]]:
