@@ -43,7 +43,7 @@ class Memory:
         The parent's parent, and so on: whose memory it is.
     traced : Array or None
         What stands for the numbers after a traced write.
-    views : set
+    views : set or None
         Of a root: the views of it that are in the user's hands.
     """
 
@@ -55,27 +55,36 @@ class Memory:
         self.recipe = recipe
         self.traced: Any = None
         self.root: Memory = self if parent is None else parent.root
-        if parent is None:
-            self.views: weakref.WeakSet[Memory] = weakref.WeakSet()
-        else:
-            self.root.views.add(self)
+        self.views: weakref.WeakSet[Memory] | None = None
+        if parent is not None:
+            self.root.seen_by(self)
 
     def is_plain(self) -> bool:
         """Return whether nothing traced was written, through any view."""
         return self.root.traced is None
+
+    def seen_by(self, view: Memory) -> None:
+        """Take notice of a view."""
+        if self.views is None:  # made late: many arrays have none
+            self.views = weakref.WeakSet()
+        self.views.add(view)
 
     def stand_in(self) -> Any:
         """Return the traced array that stands for the numbers from now on."""
         if self.traced is None:
             if self.parent is None:
                 self._check_alone()
-                self.traced = Array(beginning(self.numbers))
+                first = beginning(self.numbers)
+                self.traced = Array(first)
+                first.owner = (
+                    None  # it is overwritten at once: nobody comes back to ask whether it has changed
+                )
             else:
                 self.traced = self.recipe(self.parent.stand_in())
         return self.traced
 
     def _check_alone(self) -> None:
-        if self.holders() > ALONE + len(self.views):
+        if self.holders() > ALONE + len(self.views or ()):
             raise InPlaceError(
                 "a traced value is written to an array whose memory an ndarray shares",
                 where=user_site(),
@@ -140,7 +149,7 @@ ALONE: Final = Memory(np.zeros(1), None, _itself).holders()
 """How many hold numbers of which no view was made."""
 
 
-class Preallocated(NDArrayOperatorsMixin, Handle):  # type: ignore[misc]
+class Preallocated(NDArrayOperatorsMixin, Handle):
     """An array that NumPy made for the user while somebody records. It becomes an `Array` when a traced value is written to it."""
 
     __slots__ = ()
@@ -199,7 +208,7 @@ class Preallocated(NDArrayOperatorsMixin, Handle):  # type: ignore[misc]
             seen = near(self) if type(self) is Preallocated else None
             if seen is None:
                 return again(self)
-            return _viewed(self, getattr(seen, name)(*own(args), **_named(kwargs)), again)
+            return _viewed(self, getattr(seen, name)(*own(args), **own_named(kwargs)), again)
 
         return call
 
@@ -279,7 +288,8 @@ def own(operand: Any) -> Any:
     return operand
 
 
-def _named(kwargs: dict[str, Any]) -> dict[str, Any]:
+def own_named(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return keyword arguments with preallocated arrays replaced by their numbers."""
     return {name: own(item) for name, item in kwargs.items()} if kwargs else kwargs
 
 
@@ -301,7 +311,7 @@ def _computed(call: Any, args: Any, kwargs: dict[str, Any], targets: Any) -> Any
         for target in writes:
             become_traced(target)
         return call(*args, **kwargs)
-    result = call(*own(args), **_named(kwargs))
+    result = call(*own(args), **own_named(kwargs))
     for target in writes:
         if result is near(target):
             return target

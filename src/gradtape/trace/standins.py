@@ -6,18 +6,18 @@ import functools
 import os
 import sys
 from collections.abc import Callable
+from types import CodeType, FrameType
 from typing import Any, Final
 
 import numpy as np
 
 from ..ir.builder import here
-from .array import wrap
+from .array import Array, wrap
 from .contexts import contexts
 from .dispatch import call_function
-from .handle import Handle
 from .lists import NAMES
-from .preallocated import follows, own, preallocated
-from .sites import PACKAGE, user_site
+from .preallocated import follows, own, own_named, preallocated
+from .sites import PACKAGE, callee_at, user_site
 
 MAKERS: Final = (np.zeros, np.empty, np.ones, np.full, np.eye, np.identity)
 """NumPy's functions that make arrays of nothing."""
@@ -35,7 +35,25 @@ OWN: Final = tuple(
 """Where Python's own library, NumPy and gradtape are."""
 
 
-@functools.lru_cache(maxsize=4096)
+_asked: Final[dict[int, tuple[CodeType, dict[tuple[int, str], bool]]]] = {}
+"""What was found out about code: by its id, with the code itself, which keeps the id its own."""
+
+
+def called_by_user(frame: FrameType, name: str) -> bool:
+    """Return whether a frame is of the user's own code and calls a function by this name, rather than something compiled that does."""
+    code, place = frame.f_code, frame.f_lasti
+    known = _asked.get(id(code))
+    if known is None:
+        if len(_asked) >= 4096:
+            _asked.clear()
+        known = _asked[id(code)] = code, {}
+    answers = known[1]
+    answer = answers.get((place, name))
+    if answer is None:
+        answer = answers[place, name] = is_users(code.co_filename) and callee_at(frame) == name
+    return answer
+
+
 def is_users(filename: str) -> bool:
     """Return whether a file holds code of the user's own: neither Python's library nor an installed package."""
     return not (
@@ -60,11 +78,11 @@ class StandIn:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         function: Any = self.__wrapped__  # type: ignore[attr-defined]
         like = kwargs.get("like")
-        if isinstance(like, Handle):  # NumPy itself would look the function up by its name
+        if isinstance(like, Array):  # NumPy itself would look the function up by its name
             del kwargs["like"]
             return like.__array_function__(function, (type(like),), args, kwargs)
-        args = own(args)
-        if not contexts.stack or not is_users(sys._getframe(1).f_code.co_filename):
+        args, kwargs = own(args), own_named(kwargs)
+        if not contexts.stack or not called_by_user(sys._getframe(1), function.__name__):
             return function(*args, **kwargs)
         if function is FULL and follows((args[1:], kwargs.get("fill_value"))):
             here.site = user_site(via="np.full")
