@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy import full
 from scipy import special
 from ways import (
     PAIR,
@@ -116,7 +117,7 @@ def test_check_grads_moves_python_numbers_in_double_precision() -> None:
 def test_calls_that_want_ndarrays_say_what_to_write() -> None:
     for body, advice in (
         (lambda x: special.logsumexp(x), "write logsumexp with NumPy's functions"),
-        (lambda x: np.full(3, x[0]), "np.full(n, a, like=a)"),
+        (lambda x: full(3, x[0]), "np.full(n, a, like=a)"),
         (lambda x: np.min([x[0], x[1]]), "np.stack([a, b])"),
     ):
         expect(errors.ConcretizationError, lambda body=body: gt.jit(body)(PAIR), advice)

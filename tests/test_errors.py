@@ -191,9 +191,9 @@ def a_product_of_complex_numbers_in_a_kernel() -> None:
 
 @raises("GradtapeWarning")
 def a_watched_number_in_an_ndarray() -> None:
+    y = np.zeros(2)
     with gt.GradientTape() as tape:
         x = tape.watch(PAIR)
-        y = np.zeros(2)
         y[0] = x[0]
 
 

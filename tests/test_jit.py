@@ -202,9 +202,10 @@ def test_numbers_of_traced_values_are_an_error(body):
 
 
 def test_writing_into_a_plain_array_names_the_remedy():
+    y = np.zeros(3)
+
     @gt.jit
     def f(x):
-        y = np.zeros(3)
         y[0] = x
         return y
 

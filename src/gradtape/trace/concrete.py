@@ -22,7 +22,7 @@ from .sites import called_at, describe, instruction_at, user_frame, user_site
 
 CONSTANT = "the result would be a constant of the call that is traced, and wrong for every later one"
 UNKNOWN = "its numbers are known only when the compiled function runs"
-LIKE = "make the array that is written to a traced one: y = np.zeros(n, like=x) or np.zeros_like(x)"
+LIKE = "write to an array made there: y = np.zeros(n), or np.zeros(n, like=x) in a library; or to a copy: y = gt.constant(y)"
 PREDICATES = frozenset(
     {
         math.isnan,
@@ -123,7 +123,7 @@ def _instead_of(function: Any) -> str:
     """Return what to write in place of a call that asks for ndarrays."""
     if function is np.take:
         return "gt.constant(y)[k], or gt.gather(y, k), for an ndarray y"
-    if function is np.full:
+    if function == np.full:  # or what stands for it
         return "np.full(n, a, like=a)"
     module = getattr(function, "__module__", None) or ""
     if module.partition(".")[0] == "scipy":

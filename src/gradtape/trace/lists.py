@@ -40,9 +40,11 @@ class _Names:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._users = 0
-        self._names = {
-            function.__name__: (function, _following(function)) for function in (np.array, np.asarray)
-        }
+        self._names: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {}
+
+    def exchange(self, own: Callable[..., Any], following: Callable[..., Any]) -> None:
+        """Let another function stand for one of NumPy's while somebody records."""
+        self._names[own.__name__] = own, following
 
     def enter(self) -> None:
         """Let the names stand for functions that follow."""
@@ -95,3 +97,5 @@ def asker(depth: int) -> str:
 
 
 NAMES: Final = _Names()
+for _function in (np.array, np.asarray):
+    NAMES.exchange(_function, _following(_function))
