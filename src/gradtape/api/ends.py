@@ -96,6 +96,8 @@ def array_leaves(tree: Any, role: str, caller: str) -> tuple[list[Any], Callable
     ArgumentError
         For ndarrays and numbers, which do not know where they came from.
     """
+    if type(tree) is Array:
+        return [tree], _only
     tree = own(tree)
     if isinstance(tree, Handle):
         return [tree], _only
@@ -203,8 +205,10 @@ def completed(
     sources: Sequence[Source],
     choice: UnconnectedGradients,
     tree: Any,
-) -> list[Value | Rows | None]:
+) -> Sequence[Value | Rows | None]:
     """Return gradients with `choice` for the missing ones; `tree` is what the user gave as sources."""
+    if choice is UnconnectedGradients.NONE:
+        return gradients
     if choice is UnconnectedGradients.RAISE and None in gradients:
         raise UnconnectedError(
             f"no differentiable path leads from sources{place_of_leaf(tree, gradients.index(None))} to the target",
@@ -218,7 +222,7 @@ def completed(
             broadcast_to(literal(0, source.dtype), source.shape) if part is None else part
             for part, source in zip(gradients, sources, strict=True)
         ]
-    return list(gradients)
+    return gradients
 
 
 def shown(gradients: Sequence[Value | Rows | None], sources: Sequence[Source]) -> list[Any]:

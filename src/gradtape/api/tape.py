@@ -55,7 +55,6 @@ class _Record(Watcher):
 
     def __init__(self, accessed: bool) -> None:
         self.mark = Mark(threading.get_ident())
-        self.mark.recording = False
         self.alone = (self.mark,)  # one tuple for all that nobody else follows: quick to compare
         self.variables: dict[int, Variable] = {}
         self._accessed = accessed
@@ -84,9 +83,11 @@ class _Record(Watcher):
 
     def close(self) -> None:
         """Give up the record; which variables were watched stays known."""
-        self.mark.recording = False
-        self.mark.over = True
-        self._readings.clear()
+        mark = self.mark
+        if not mark.over:
+            mark.recording = False
+            mark.over = True
+            self._readings.clear()
 
 
 class GradientTape(Jacobians):
@@ -122,7 +123,7 @@ class GradientTape(Jacobians):
             ("persistent", persistent),
             ("watch_accessed_variables", watch_accessed_variables),
         ):
-            if not isinstance(given, bool | np.bool_):
+            if type(given) is not bool and not isinstance(given, np.bool_):
                 raise DtypeError(
                     f"{argument} must be a bool, got a {type(given).__name__}",
                     where=user_site(),
@@ -144,10 +145,11 @@ class GradientTape(Jacobians):
         if self._record is None or self._used:
             self._record = _Record(self._accessed)
             self._used = False
+        else:
+            self._record.mark.thread = threading.get_ident()
+            self._record.mark.recording = True
         self._active = True
         self._around = bodies_around()
-        self._record.mark.thread = threading.get_ident()
-        self._record.mark.recording = True
         contexts.stack.append(self._record)
         NAMES.enter()
         return self
@@ -156,10 +158,12 @@ class GradientTape(Jacobians):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._active = False
-        if self._record is not None:
-            self._record.mark.recording = False
-            if self._record in contexts.stack:
-                contexts.stack.remove(self._record)
+        record = self._record
+        if record is not None:
+            record.mark.recording = False
+            stack = contexts.stack
+            if record in stack:
+                stack.remove(record)
                 NAMES.leave()
 
     def __del__(self) -> None:
@@ -214,7 +218,7 @@ class GradientTape(Jacobians):
         """
         record = self._live("watch")
         here.site = user_site()
-        leaves, spec = flatten_with_none(x)
+        leaves, spec = ([x], None) if isinstance(x, Array) else flatten_with_none(x)
         watched = []
         for position, leaf in enumerate(leaves):
             if leaf is None:
@@ -241,7 +245,7 @@ class GradientTape(Jacobians):
                 record.ask_for(array)
             else:
                 _follow(array, record)
-        return unflatten(spec, watched)
+        return x if spec is None else unflatten(spec, watched)
 
     def watched_variables(self) -> tuple[Variable, ...]:
         """Return the variables that the present record follows, in the order in which they were made."""
@@ -318,7 +322,6 @@ class GradientTape(Jacobians):
         if old is None or not old.mark.recording:
             raise self._not_recording("reset")
         fresh = self._record = _Record(self._accessed)
-        fresh.mark.recording = True
         contexts.stack[contexts.stack.index(old)] = fresh
         old.close()
 
@@ -371,9 +374,14 @@ class GradientTape(Jacobians):
         self._refuse_across("gradient", targets)
         starts = [_source(leaf, record) for leaf in source_leaves]
         seeds = None if output_gradients is None else seeds_for(output_gradients, targets, "gradient")
-        with _Asked(self, record):
+        asked = _Asked(self, record)
+        try:
             parts = _pulled(record.mark, targets, seeds, starts, last=not self._persistent)
             found = completed(parts, starts, choice, sources)
+        except BaseException:
+            asked.fail()
+            raise
+        asked.succeed()
         return nest(shown(found, starts))
 
     @contextmanager
@@ -383,8 +391,13 @@ class GradientTape(Jacobians):
         record = self._live(caller)
         self._refuse_across(caller, [target.value])
         ends = _target_value(target, record), [_source(leaf, record) for leaf in sources]
-        with _Asked(self, record):
+        asked = _Asked(self, record)
+        try:
             yield record.mark, *ends, not self._persistent
+        except BaseException:
+            asked.fail()
+            raise
+        asked.succeed()
 
     def _live(self, caller: str) -> _Record:
         """Return the record that a call of `caller` is about."""
@@ -430,19 +443,17 @@ class _Asked:
         self._tape = tape
         self._record = record
         self._recording = record.mark.recording
+        if self._recording and not tape._persistent:
+            record.mark.recording = False
 
-    def __enter__(self) -> None:
+    def fail(self) -> None:
         if not self._tape._persistent:
-            self._record.mark.recording = False
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._tape._persistent:
-            return
-        if kind is not None:
             self._record.mark.recording = self._recording
-            return
-        self._tape._used = True
-        self._record.close()
+
+    def succeed(self) -> None:
+        if not self._tape._persistent:
+            self._tape._used = True
+            self._record.close()
 
 
 def _follow(array: Array, record: _Record) -> None:

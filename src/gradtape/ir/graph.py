@@ -66,6 +66,7 @@ class Value:
     )
 
     _inputs: tuple[Value, ...]
+    _op: Op | None
     _params: dict[str, Any]
     _serial: int
     _site: Any
@@ -81,7 +82,10 @@ class Value:
     ) -> None:
         self.aval = aval
         self._node = node
-        self._op: Op | None = None
+        if node is None:
+            self._op = None
+        else:
+            self._op, self._inputs, self._params = node.op, node.inputs, node.params
         self.index = index
         self.data = data
         self.marks = marks
@@ -99,20 +103,19 @@ class Value:
     @node.setter
     def node(self, node: Node | None) -> None:
         self._node = node
-        self._op = None
-        self._inputs = ()
+        if node is None:
+            self._op, self._inputs = None, ()
+        else:
+            self._op, self._inputs, self._params = node.op, node.inputs, node.params
 
     def maker(self) -> tuple[Op, tuple[Value, ...], dict[str, Any]] | None:
         """Return the op, the inputs and the parameters of the node, if there is one, without putting it together."""
-        if self._op is not None:
-            return self._op, self._inputs, self._params
-        node = self._node
-        return None if node is None else (node.op, node.inputs, node.params)
+        return None if self._op is None else (self._op, self._inputs, self._params)
 
     @property
     def is_made(self) -> bool:
         """Whether there is a node."""
-        return self._node is not None or self._op is not None
+        return self._op is not None
 
     @property
     def shape(self) -> Shape:
@@ -287,8 +290,24 @@ class Node:
 
     def make_outs(self, types: tuple[Aval, ...], marks: tuple[Mark, ...]) -> list[Value]:
         """Return new outputs of these types."""
-        outs = [Value(type_, self, index, None, marks) for index, type_ in enumerate(types)]
-        self._outs = [weakref.ref(out) for out in outs]
+        outs = []
+        references: list[Callable[[], Value | None]] = []
+        op, inputs, params = self.op, self.inputs, self.params
+        for index, type_ in enumerate(types):
+            out = _make(Value)  # what its constructor does
+            out._node = self
+            out._op = op
+            out._inputs = inputs
+            out._params = params
+            out.aval = type_
+            out.index = index
+            out.data = None
+            out.marks = marks
+            out.name = None
+            out.owner = None
+            outs.append(out)
+            references.append(weakref.ref(out))
+        self._outs = references
         self._types = types
         self._marks = marks
         return outs

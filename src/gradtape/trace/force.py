@@ -18,7 +18,7 @@ from ..ir.op import NDArray
 from ..ir.types import FLOAT64, aval
 from ..kinds.control import Structured
 from ..kinds.registry import ROWS
-from ..runtime.program import ACTIVE, Program, program_for, repeated_program
+from ..runtime.program import ACTIVE, Program, repeated_program, tape_program
 from ..transforms.call import Call
 from .contexts import scopes
 from .guards import Abstract, abstract_of
@@ -108,10 +108,11 @@ def _called(pending: Sequence[Value]) -> bool:
     node = pending[0].node
     if node is None or type(node.op) is not Call or not config.jit or CHECKS or waiting.left_alone:
         return False
-    arrays = [value.data for value in node.inputs]
-    for array in arrays:
-        if array is None:
+    arrays = []
+    for value in node.inputs:
+        if value.data is None:
             return False
+        arrays.append(value.data)
     for value in pending:
         if value.node is not node:
             return False
@@ -122,13 +123,13 @@ def _called(pending: Sequence[Value]) -> bool:
     program = _programs.get(key)
     if program is None:
         outputs = [node.op.graph.outputs[out.index] for out in kept]
-        program = _programs[key] = program_for(
+        program = _programs[key] = tape_program(
             Graph(node.op.graph.inputs, node.op.graph.nodes, outputs, "tape")
         )
         while len(_programs) > config.memory_cache:
             _programs.popitem(last=False)
     _programs.move_to_end(key)
-    for value, array in zip(kept, program.run(arrays), strict=True):  # type: ignore[arg-type]
+    for value, array in zip(kept, program.run(arrays), strict=True):
         value.data = array
     _release(kept)
     return True
@@ -192,7 +193,7 @@ def _release(values: Iterable[Value]) -> None:
     """Give back the history of computed values where nobody can ask for it: no tape, no trace, no `gradients` in a function."""
     if not scopes() and not CHECKS:
         for value in values:
-            if value.is_made and all(mark.over for mark in value.marks):
+            if value.is_made and (not value.marks or all([mark.over for mark in value.marks])):
                 value.node, value.index = None, RELEASED
 
 

@@ -51,18 +51,20 @@ class _Names:
         with self._lock:
             self._users += 1
             if self._users == 1:
+                names = vars(np)
                 for name, (own, following) in self._names.items():
-                    if getattr(np, name) is own:
-                        setattr(np, name, following)
+                    if names[name] is own:
+                        names[name] = following
 
     def leave(self) -> None:
         """Give the names back when nobody needs them any more."""
         with self._lock:
             self._users -= 1
             if not self._users:
+                names = vars(np)
                 for name, (own, following) in self._names.items():
-                    if getattr(np, name) is following:
-                        setattr(np, name, own)
+                    if names[name] is following:
+                        names[name] = own
 
 
 def _following(function: Callable[..., Any]) -> Callable[..., Any]:
