@@ -202,11 +202,14 @@ def _gathered(source: Source, parts: Sequence[Value | Rows | None]) -> Value | R
 
 def completed(
     gradients: Sequence[Value | Rows | None],
-    sources: Sequence[Source],
+    sources: Sequence[Source | Handle],
     choice: UnconnectedGradients,
     tree: Any,
 ) -> Sequence[Value | Rows | None]:
-    """Return gradients with `choice` for the missing ones; `tree` is what the user gave as sources."""
+    """Return gradients with `choice` for the missing ones.
+
+    The sources are of the shapes and dtypes of `sources`; `tree` is what the user gave for them.
+    """
     if choice is UnconnectedGradients.NONE:
         return gradients
     if choice is UnconnectedGradients.RAISE and None in gradients:
@@ -225,7 +228,7 @@ def completed(
     return gradients
 
 
-def shown(gradients: Sequence[Value | Rows | None], sources: Sequence[Source]) -> list[Any]:
+def shown(gradients: Sequence[Value | Rows | None], sources: Sequence[Source | Handle]) -> list[Any]:
     """Return gradients as the user sees them: Arrays, IndexedSlices, and None."""
     return [
         IndexedSlices(Array(unliteral(part.values)), Array(part.positions), source.shape)

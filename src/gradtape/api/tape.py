@@ -218,7 +218,10 @@ class GradientTape(Jacobians):
         """
         record = self._live("watch")
         here.site = user_site()
-        leaves, spec = ([x], None) if isinstance(x, Array) else flatten_with_none(x)
+        if type(x) is Array and x._base is None and not x._current.marks and is_inexact(x.dtype):
+            _follow(x, record)
+            return x
+        leaves, spec = flatten_with_none(x)
         watched = []
         for position, leaf in enumerate(leaves):
             if leaf is None:
@@ -245,7 +248,7 @@ class GradientTape(Jacobians):
                 record.ask_for(array)
             else:
                 _follow(array, record)
-        return x if spec is None else unflatten(spec, watched)
+        return unflatten(spec, watched)
 
     def watched_variables(self) -> tuple[Variable, ...]:
         """Return the variables that the present record follows, in the order in which they were made."""
@@ -368,21 +371,31 @@ class GradientTape(Jacobians):
         record = self._live("gradient")
         here.site = user_site()
         choice = unconnected_choice(unconnected_gradients, "gradient")
-        target_leaves, _ = array_leaves(target, "target", "gradient")
-        source_leaves, nest = array_leaves(sources, "source", "gradient")
-        targets = [_target_value(leaf, record) for leaf in target_leaves]
-        self._refuse_across("gradient", targets)
-        starts = [_source(leaf, record) for leaf in source_leaves]
-        seeds = None if output_gradients is None else seeds_for(output_gradients, targets, "gradient")
+        ends, _ = array_leaves(target, "target", "gradient")
+        leaves, nest = array_leaves(sources, "source", "gradient")
+        targets = _followed_alone(ends, record)
+        starts = None if targets is None or output_gradients is not None else _followed_alone(leaves, record)
+        seeds = None
+        if targets is None or starts is None:
+            targets = [_target_value(leaf, record) for leaf in ends]
+            self._refuse_across("gradient", targets)
+            points = [_source(leaf, record) for leaf in leaves]
+            if output_gradients is not None:
+                seeds = seeds_for(output_gradients, targets, "gradient")
+        last = not self._persistent
         asked = _Asked(self, record)
         try:
-            parts = _pulled(record.mark, targets, seeds, starts, last=not self._persistent)
-            found = completed(parts, starts, choice, sources)
+            parts = (
+                _pulled(record.mark, targets, seeds, points, last=last)
+                if starts is None
+                else derivatives(gradients, "gradient", targets, starts, None, record.mark, last=last)
+            )
+            found = completed(parts, leaves, choice, sources)
         except BaseException:
             asked.fail()
             raise
         asked.succeed()
-        return nest(shown(found, starts))
+        return nest(shown(found, leaves))
 
     @contextmanager
     def _differentiated(
@@ -443,7 +456,7 @@ class _Asked:
         self._tape = tape
         self._record = record
         self._recording = record.mark.recording
-        if self._recording and not tape._persistent:
+        if not tape._persistent:
             record.mark.recording = False
 
     def fail(self) -> None:
@@ -467,6 +480,20 @@ def _follow(array: Array, record: _Record) -> None:
         others = [other for other in value.marks if not other.over] if value.marks else ()
         value.marks = (*others, mark) if others else record.alone
         note_watch(value, mark, here.site)
+
+
+def _followed_alone(leaves: Sequence[Any], record: _Record) -> list[Value] | None:
+    """Return the values of real arrays that a tape follows and nobody else does: nothing is to be checked or converted. None for others."""
+    values = []
+    alone = record.alone
+    for leaf in leaves:
+        if type(leaf) is not Array or leaf._base is not None:
+            return None
+        value = leaf._current
+        if value.marks is not alone or value.aval.dtype.kind != "f":
+            return None
+        values.append(value)
+    return values
 
 
 def _target_value(leaf: Any, record: _Record) -> Value:

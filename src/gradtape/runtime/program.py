@@ -25,7 +25,8 @@ from ..transforms.reroll.roll import without_data_rolled
 from .cache import CachedObject, MemoryCache, cached_object
 from .collector import uncollected
 from .engine import compile_object
-from .entry import NativeFunction, add_entry, bind, in_arena, load
+from .entry import NativeFunction, add_entry, bind, load
+from .entry_ir import in_arena
 from .interpret import missed_guards
 from .loader import KernelCode, LoadedModule, call_flat
 from .result_pool import empty_results
@@ -169,7 +170,7 @@ class Program:
         if self._native is not None:
             outputs = self._native(*arrays)
             if outputs is not None:
-                return list(map(asarray, outputs)) if self._scalars else outputs  # type: ignore[no-any-return]
+                return list(map(asarray, outputs)) if self._scalars else outputs
         return self.compute(arrays, self.kernel.loaded)
 
     def enter_natively(self) -> None:

@@ -105,7 +105,7 @@ def _worked_out(pending: Sequence[Value], compiled: bool) -> Iterable[Value]:
 
 def _called(pending: Sequence[Value]) -> bool:
     """Compute values that one call computes, if there is nothing else to do, and return whether that is so."""
-    node = pending[0].node
+    node = pending[0]._node  # a call's is never put together late
     if node is None or type(node.op) is not Call or not config.jit or CHECKS or waiting.left_alone:
         return False
     arrays = []
@@ -114,7 +114,7 @@ def _called(pending: Sequence[Value]) -> bool:
             return False
         arrays.append(value.data)
     for value in pending:
-        if value.node is not node:
+        if value._node is not node:
             return False
     if others(node):
         return False
@@ -193,7 +193,7 @@ def _release(values: Iterable[Value]) -> None:
     """Give back the history of computed values where nobody can ask for it: no tape, no trace, no `gradients` in a function."""
     if not scopes() and not CHECKS:
         for value in values:
-            if value.is_made and (not value.marks or all([mark.over for mark in value.marks])):
+            if value.is_made and (not value.marks or all(mark.over for mark in value.marks)):
                 value.node, value.index = None, RELEASED
 
 

@@ -40,11 +40,11 @@ class _Names:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._users = 0
-        self._names: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {}
+        self._names: list[tuple[str, Callable[..., Any], Callable[..., Any]]] = []
 
     def exchange(self, own: Callable[..., Any], following: Callable[..., Any]) -> None:
         """Let another function stand for one of NumPy's while somebody records."""
-        self._names[own.__name__] = own, following
+        self._names.append((own.__name__, own, following))
 
     def enter(self) -> None:
         """Let the names stand for functions that follow."""
@@ -52,7 +52,7 @@ class _Names:
             self._users += 1
             if self._users == 1:
                 names = vars(np)
-                for name, (own, following) in self._names.items():
+                for name, own, following in self._names:
                     if names[name] is own:
                         names[name] = following
 
@@ -62,7 +62,7 @@ class _Names:
             self._users -= 1
             if not self._users:
                 names = vars(np)
-                for name, (own, following) in self._names.items():
+                for name, own, following in self._names:
                     if names[name] is following:
                         names[name] = own
 

@@ -88,7 +88,9 @@ class Pattern:
         known = mark is None
         if not known and mark not in marks:
             return None
-        for value, (op, params, index) in zip(compress(met, self._expands), self._steps, strict=False):  # met grows
+        for value, (op, params, index) in zip(
+            compress(met, self._expands), self._steps, strict=False
+        ):  # met grows
             if value._op is not op or value.index != index:
                 return None
             if value._params is not params and _differ(value._params, params):

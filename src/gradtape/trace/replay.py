@@ -203,7 +203,7 @@ def _are_at(sources: Sequence[Value], values: Sequence[Value], places: Sequence[
     """Return whether sources stand at these places; at -1 for those that do not stand anywhere."""
     if len(sources) != len(places):
         return False
-    for source, place in zip(sources, places, strict=True):
+    for source, place in zip(sources, places, strict=True):  # noqa: SIM110 - a loop begins sooner than a generator
         if values[place] is not source if place >= 0 else source in values:
             return False
     return True

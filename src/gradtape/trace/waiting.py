@@ -51,7 +51,7 @@ def others(node: Node) -> bool:
         if handle is None:
             continue
         value = handle._current
-        if value.data is None and value.node is not node and value.is_made:
+        if value.data is None and value._node is not node and value.is_made:
             return True
     waiting.handles.clear()
     return False
