@@ -16,6 +16,7 @@ import numpy as np
 
 from .marks import Mark as Mark
 from .marks import merge_marks as merge_marks
+from .site import Site as Site
 from .types import PYTHON_DTYPES, Aval, Shape, aval
 
 if TYPE_CHECKING:
@@ -211,20 +212,6 @@ Operand = Value | int | float | bool | complex | np.generic
 
 OPERATORS: dict[str, Callable[..., Value]] = {}
 """The rows that Python's operators on values mean, by NumPy's name; each such row enters itself."""
-
-
-class Site:
-    """A place in the user's code."""
-
-    __slots__ = ("filename", "function", "line")
-
-    def __init__(self, filename: str, line: int, function: str) -> None:
-        self.filename = filename
-        self.line = line
-        self.function = function
-
-    def __repr__(self) -> str:
-        return f"{self.filename}:{self.line} in {self.function}"
 
 
 next_serial: Final[Callable[[], int]] = itertools.count().__next__
