@@ -188,6 +188,30 @@ def test_records_that_differ_in_one_place_are_told_apart():
         assert gradient_of(lambda x, y: np.sum(x * y * 3.0), [2.0], [3.0]) == [[9.0], [6.0]]
 
 
+def test_joints_of_the_same_arrays_in_other_places_are_told_apart():
+    def joined(first):
+        def function(*arrays):
+            left, right = np.concatenate(arrays[:first]), np.concatenate(arrays[first:])
+            return np.sum(left) * 2.0 + np.sum(right) * 3.0
+
+        return function
+
+    for _ in range(4):
+        for first in (2, 3):
+            found = gradient_of(joined(first), [1.0], [2.0], [3.0], [4.0], [5.0])
+            assert found == [[2.0]] * first + [[3.0]] * (5 - first)
+
+
+def test_numbers_of_targets_are_told_apart():
+    def slope(count):
+        with gt.GradientTape() as tape:
+            x = tape.watch(gt.constant(3.0))
+            targets = [x * 2.0, x * x][:count]
+        return float(tape.gradient(targets, x))
+
+    assert [slope(count) for count in (1, 2, 1, 2, 1, 2)] == [2.0, 8.0] * 3
+
+
 def test_outputs_of_one_operation_are_told_apart():
     for _ in range(4):
         assert gradient_of(lambda x, y: np.sum(np.divmod(x, y)[1] * 2.0), [7.0], [3.0]) == [[2.0], [-4.0]]

@@ -231,11 +231,13 @@ def completed(
 def shown(gradients: Sequence[Value | Rows | None], sources: Sequence[Source | Handle]) -> list[Any]:
     """Return gradients as the user sees them: Arrays, IndexedSlices, and None."""
     return [
-        IndexedSlices(Array(unliteral(part.values)), Array(part.positions), source.shape)
-        if isinstance(part, Rows)
+        wrapped(part)
+        if type(part) is Value
         else None
         if part is None
-        else wrapped(unliteral(part) if isinstance(part, Literal) else part)
+        else IndexedSlices(Array(unliteral(part.values)), Array(part.positions), source.shape)
+        if isinstance(part, Rows)
+        else wrapped(unliteral(part))
         for part, source in zip(gradients, sources, strict=True)
     ]
 

@@ -191,10 +191,16 @@ _ALONE: Final = _count_alone()
 
 def _release(values: Iterable[Value]) -> None:
     """Give back the history of computed values where nobody can ask for it: no tape, no trace, no `gradients` in a function."""
-    if not scopes() and not CHECKS:
-        for value in values:
-            if value.is_made and (not value.marks or all(mark.over for mark in value.marks)):
-                value.node, value.index = None, RELEASED
+    if CHECKS or scopes():
+        return
+    for value in values:
+        if value._op is None:
+            continue
+        for mark in value.marks:
+            if not mark.over:
+                break
+        else:
+            value.node, value.index = None, RELEASED
 
 
 def _is_worth_it(nodes: Sequence[Node]) -> bool:

@@ -5,20 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import compress
 from operator import attrgetter, itemgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ..ir.graph import Literal, Mark, Node, Value
 from ..ir.types import Aval
 
-_type: Final = attrgetter("aval")
+_index: Final = attrgetter("index")
+
+
+class _Leaf(NamedTuple):
+    """A value at which a record begins: its place, its type, and whether it is followed."""
+
+    place: int
+    type: Aval
+    marked: bool
 
 
 class Pattern:
     """A record from its ends back to its leaves, without the values.
 
     The values of a record are met in one order: the ends, then the inputs of each value that a node computes, when it is met first. Two
-    records are alike if what is met is: ops, parameters, numbers, types, and at which places one value is met again. The last three are
-    compared as whole lists.
+    records are alike if what is met is: ops, parameters, numbers, types, and at which places one value is met again. The last
+    is compared as whole lists.
 
     Parameters
     ----------
@@ -34,20 +42,22 @@ class Pattern:
 
     __slots__ = (
         "_again",
+        "_count",
         "_earlier",
         "_expands",
         "_firsts",
+        "_indices",
         "_leaves",
-        "_marked",
+        "_leaves_of",
         "_numbers",
         "_numbers_at",
         "_steps",
-        "_types",
     )
 
     def __init__(
         self, ends: Sequence[Value], nodes: Sequence[Node], leaves: Sequence[Value], mark: Mark | None
     ) -> None:
+        self._count = len(ends)
         between = set(nodes)
         met = list(ends)
         places: dict[Value, int] = {}
@@ -68,37 +78,39 @@ class Pattern:
         self._numbers = tuple([met[place] for place in numbers])
         firsts = [value for value in places if not isinstance(value, Literal)]
         self._firsts = _picker([places[value] for value in firsts])
-        self._steps = [(value._op, value._params, value.index) for value in made]
+        self._steps = [(value._op, value._params, len(value._inputs)) for value in made]
+        several = any(len(node.types) > 1 for node in nodes)
+        self._indices = [value.index for value in made] if several else None
         numbered = {value: number for number, value in enumerate(firsts)}
-        self._leaves = _picker([numbered[leaf] for leaf in leaves])
-        self._types: list[Aval] = [leaf.aval for leaf in leaves]
-        self._marked = [mark in leaf.marks for leaf in leaves]
+        self._leaves = [_Leaf(numbered[leaf], leaf.aval, mark in leaf.marks) for leaf in leaves]
+        self._leaves_of = _picker([leaf.place for leaf in self._leaves])
 
     def leaves_of(self, values: Sequence[Value]) -> tuple[Value, ...]:
         """Return the leaves among the values of a record like this one."""
-        return self._leaves(values)
+        return self._leaves_of(values)
 
     def match(self, ends: Sequence[Value], mark: Mark | None) -> tuple[Value, ...] | None:
         """Return the values of the record behind `ends`, each once, if it is like this one: in the same order, ends first."""
-        if not ends:
+        if len(ends) != self._count or not ends:
             return None
+        expands = self._expands
         met = [*ends]
-        extend = met.extend
         marks = ends[0].marks
-        known = mark is None
-        if not known and mark not in marks:
+        waits = mark is None
+        if not waits and mark not in marks:
             return None
-        for value, (op, params, index) in zip(
-            compress(met, self._expands), self._steps, strict=False
-        ):  # met grows
-            if value._op is not op or value.index != index:
+        for value, (op, params, arity) in zip(compress(met, expands), self._steps):  # noqa: B905 - met grows meanwhile
+            # With other arities the same inputs would be met in the same order.
+            if value._op is not op or len(value._inputs) != arity:
                 return None
             if value._params is not params and _differ(value._params, params):
                 return None
-            if value.data is not None if known else value.marks is not marks and mark not in value.marks:
+            if value.data is not None if waits else value.marks is not marks and mark not in value.marks:
                 return None
-            extend(value._inputs)
-        if len(met) != len(self._expands) or self._again(met) != self._earlier(met):
+            met += value._inputs
+        if self._indices is not None and self._indices != list(map(_index, compress(met, expands))):
+            return None
+        if len(met) != len(expands) or self._again(met) != self._earlier(met):
             return None
         numbers = self._numbers_at(met)
         if numbers != self._numbers and not all(map(_same_number, self._numbers, numbers)):
@@ -107,13 +119,11 @@ class Pattern:
         # One value in two places is another record: gradients add up there.
         if len(set(values)) != len(values):
             return None
-        leaves = self._leaves(values)
-        if list(map(_type, leaves)) != self._types:
-            return None
-        for value, marked in zip(leaves, self._marked, strict=True):
-            if (mark in value.marks) is not marked or isinstance(value, Literal):
+        for place, type_, marked in self._leaves:
+            value = values[place]
+            if value.aval is not type_ or isinstance(value, Literal) or (mark in value.marks) is not marked:
                 return None
-            if value.data is None if mark is None else marked and value.is_made and not begins(value, mark):
+            if value.data is None if waits else marked and value.is_made and not begins(value, mark):  # type: ignore[arg-type]
                 return None
         return values
 
