@@ -232,7 +232,8 @@ def tape_program(graph: Graph) -> Program:
     """Return the program of a tape's work, which is run from Python."""
     inputs = tuple([ArraySpec(value.dtype, value.shape) for value in graph.inputs])
     outputs = tuple([ArraySpec(value.dtype, value.shape) for value in graph.outputs])
-    if sum(spec.nbytes for spec in (*inputs, *outputs)) > SMALL:
+    specs = (*inputs, *outputs)
+    if sum(spec.nbytes for spec in specs) > SMALL or any(spec.dtype.kind not in "biufc" for spec in specs):
         return program_for(graph)
     program = program_for(graph, CallForm(inputs, outputs, list(range(len(outputs)))))
     program.enter_natively()

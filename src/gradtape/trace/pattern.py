@@ -70,8 +70,10 @@ class Pattern:
             if expands:
                 made.append(value)
                 met.extend(value._inputs)
-        again = [place for place, value in enumerate(met) if places[value] != place]
         numbers = [place for place, value in enumerate(met) if isinstance(value, Literal)]
+        again = sorted(
+            {place for place, value in enumerate(met) if places[value] != place}.difference(numbers)
+        )
         self._again = _picker(again)
         self._earlier = _picker([places[met[place]] for place in again])
         self._numbers_at = _picker(numbers)
@@ -82,7 +84,9 @@ class Pattern:
         several = any(len(node.types) > 1 for node in nodes)
         self._indices = [value.index for value in made] if several else None
         numbered = {value: number for number, value in enumerate(firsts)}
-        self._leaves = [_Leaf(numbered[leaf], leaf.aval, mark in leaf.marks) for leaf in leaves]
+        self._leaves = [
+            _Leaf(numbered[leaf], leaf.aval, mark in leaf.marks) for leaf in leaves if leaf in numbered
+        ]
         self._leaves_of = _picker([leaf.place for leaf in self._leaves])
 
     def leaves_of(self, values: Sequence[Value]) -> tuple[Value, ...]:
@@ -90,7 +94,7 @@ class Pattern:
         return self._leaves_of(values)
 
     def match(self, ends: Sequence[Value], mark: Mark | None) -> tuple[Value, ...] | None:
-        """Return the values of the record behind `ends`, each once, if it is like this one: in the same order, ends first."""
+        """Return the values of the record behind `ends`, without literals and each once, if it is like this one: in the order met."""
         if len(ends) != self._count or not ends:
             return None
         expands = self._expands
