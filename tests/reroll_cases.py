@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -201,6 +202,31 @@ def tiles(turns):
 
 
 @case(8, rows)
+def written_by_two_indices(turns):
+    def f(x):
+        y = np.zeros((turns, 4), like=x)
+        for i in range(turns):
+            for j in range(4):
+                y[i, j] = np.sin(x[i, j]) * i + j
+        return np.sum(y * x)
+
+    return f
+
+
+@case(9, line)
+def written_in_some_order(turns):
+    places = [int(k) for k in np.random.default_rng(5).permutation(turns)]
+
+    def f(x):
+        y = np.ones(turns + 3, like=x)
+        for i, k in enumerate(places):
+            y[k + 1] = np.sin(x[i]) * i
+        return np.sum(y[1:] * y[:-1])
+
+    return f
+
+
+@case(8, rows)
 def backwards(turns):
     def f(x):
         h = np.ones(4)
@@ -255,7 +281,7 @@ def guarded_alike(turns):
         for i in range(turns):
             size = np.sum(x[i] ** 2)
             if size >= 0:
-                total = total + size * np.cos(total)
+                total = total + 0.01 * size * np.cos(total)
         return total
 
     return f
@@ -312,7 +338,7 @@ def two_lists(turns):
             both.append(h * 2)
             both.append(h * 3)
         total = 0.0
-        for before, after in zip(hs, hs[1:], strict=False):
+        for before, after in itertools.pairwise(hs):
             total = total + np.sum(before * after) * np.cos(total)
         return total + np.sum(np.stack(both))
 

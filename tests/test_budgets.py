@@ -78,6 +78,8 @@ PROGRAMS = {
     "mixture d64": (mixture, ones(50, (50, 64), (50, 64, 64), (1000, 64)), 3),
     "packed mixture": (packed_mixture, ones(25, (25, 10), (25, 10), (1000, 10)), 3),
     "packed mixture d64": (packed_mixture, ones(50, (50, 64), (50, 64), (1000, 64)), 3),
+    "mixture of few": (mixture, ones(5, (5, 12), (5, 12, 12), (1000, 12)), 3),
+    "mixture d20": (mixture, ones(50, (50, 20), (50, 20, 20), (1000, 20)), 3),
     "network": (network, ones(*[(64, 64)] * 3, (8000, 64)), 3),
     "mlp": (mlp, ones((784, 256), 256, (256, 10), 10, (128, 784), (128, 10)), 4),
 }
@@ -90,6 +92,8 @@ BUDGETS = {
     "mixture d64": Budget(nests=5, stores=26, functions=2, calls=2, workspace=5_800_000),
     "packed mixture": Budget(nests=18, stores=54, functions=4, calls=0, workspace=370_000),
     "packed mixture d64": Budget(nests=10, stores=31, functions=2, calls=2, workspace=9_010_000),
+    "mixture of few": Budget(nests=11, stores=51, functions=4, calls=0, workspace=90_000),
+    "mixture d20": Budget(nests=10, stores=46, functions=4, calls=4, workspace=2_410_000),
     "network": Budget(nests=10, stores=18, functions=2, calls=8, workspace=2_100_000),
     "mlp": Budget(nests=6, stores=10, functions=3, calls=5, workspace=540_000),
 }

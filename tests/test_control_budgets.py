@@ -15,9 +15,11 @@ from gradtape.loops.batch import walk
 from gradtape.loops.control import Turns, While
 from gradtape.loops.ir import For, Load, Store
 from gradtape.loops.printer import print_loops
+from gradtape.lower.inline_math import can_inline
+from gradtape.lower.inline_trig import can_inline_single
 from gradtape.lower.pipeline import lower, schedule_of
 from gradtape.runtime import program as programs
-from gradtape.transforms.control import repeat, scan, while_loop
+from gradtape.transforms.control import repeat, scan, switch, while_loop
 
 tanh, exp, sin = (ROWS[name] for name in ("tanh", "exp", "sin"))
 
@@ -241,9 +243,11 @@ def test_functions_written_out_are_exact_to_two_units(name):
         [special, rng.normal(size=3000), rng.normal(size=2000) * 50, rng.normal(size=978) * 1e-5]
     )
     x = value((numbers.size // 14, 14))
-    (out,) = scanned(lambda i, c, e: (ROWS[name](e[0]),), [], [x], numbers.size // 14)
-    graph = graph_of([out], [x])
-    (found,) = Compiled(graph)([numbers.reshape(-1, 14)])
+    one = value((14,))
+    outs = scanned(lambda i, c, e: (c[0] * c[0], ROWS[name](e[0] * c[0])), [one], [x], numbers.size // 14)
+    kernel = Compiled(graph_of([outs[1]], [one, x]))
+    assert f"@inline.{name}" in kernel.lowered.ir_text or not can_inline(name, "double")
+    (found,) = kernel([np.ones(14), numbers.reshape(-1, 14)])
     with np.errstate(all="ignore"):
         expected = getattr(np, name)(numbers.astype(np.longdouble)).astype(float)
     found = found.ravel()
@@ -301,3 +305,69 @@ def test_a_table_written_in_nested_loops_is_not_copied():
     assert len(loops) == 2
     assert len(stores_in(loops[0])) == 1 and not any(isinstance(s, For) for s in walk([loops[0]]))
     check(graph, [np.zeros(30 * 40)])
+
+
+def test_a_branch_that_writes_one_element_copies_nothing():
+    """As does one that leaves the array as it is."""
+    a, x = value((1000,)), value((50,))
+    writes = body_of(
+        lambda t, i, v: (ROWS["put"](t, OPERATORS["reshape"](v, (1,)), OPERATORS["reshape"](i, (1,))),),
+        [value((1000,)), value((), INT64), value()],
+    )
+    leaves = body_of(lambda t, i, v: (t,), [value((1000,)), value((), INT64), value()])
+
+    def turn(index, carries, elements):
+        which = OPERATORS["convert"](OPERATORS["greater"](elements[0], 0.0), INT64)
+        return switch([leaves, writes], which, [carries[0], index, elements[0]])
+
+    graph = graph_of(scanned(turn, [a], [x], 50), [a, x])
+    (loop,), _ = loops_of(graph)
+    assert len(stores_in(loop)) == 1 and not any(isinstance(s, For) for s in walk(loop.body))
+    check(graph, [np.arange(1000.0), np.sin(np.arange(50.0))])
+
+
+def test_branches_that_still_read_what_they_replace():
+    a, b = value((100,)), value((100,))
+    swapped = body_of(lambda a, b: (b, a), [value((100,)), value((100,))])
+    mixed = body_of(lambda a, b: (a + b, sin(a) * b), [value((100,)), value((100,))])
+    turned = body_of(
+        lambda a, b: (OPERATORS["slice"](a, (99,), (100,), (-1,)), a), [value((100,)), value((100,))]
+    )
+
+    def turn(index, carries, elements):
+        return switch([swapped, mixed, turned], ROWS["remainder"](index, literal(3, INT64)), list(carries))
+
+    graph = graph_of(scanned(turn, [a, b], [], 7), [a, b])
+    check(graph, [np.linspace(0, 1, 100), np.linspace(-1, 2, 100)])
+
+
+def test_the_sine_of_one_number_is_exact_to_two_units():
+    rng = np.random.default_rng(0)
+    special = [
+        0.0,
+        -0.0,
+        np.inf,
+        -np.inf,
+        np.nan,
+        np.pi / 2,
+        -np.pi / 2,
+        np.nextafter(np.pi / 2, 2),
+        np.pi,
+        1e22,
+        5e-324,
+    ]
+    numbers = np.concatenate(
+        [special, rng.uniform(-1.58, 1.58, 20000), rng.normal(size=2000) * 1e-5, rng.normal(size=2000) * 50]
+    )
+    x, s = value((numbers.size,)), value()
+    outs = scanned(lambda i, c, e: (c[0] * c[0], sin(e[0] * c[0])), [s], [x], numbers.size)
+    kernel = Compiled(graph_of([outs[1]], [s, x]))
+    assert "@inline.sin" in kernel.lowered.ir_text or not can_inline_single("sin", "double")
+    (found,) = kernel([np.array(1.0), numbers])
+    with np.errstate(all="ignore"):
+        expected = np.sin(numbers.astype(np.longdouble)).astype(float)
+    assert np.array_equal(np.isnan(found), np.isnan(expected))
+    numeric = ~np.isnan(expected)
+    found, expected = found[numeric], expected[numeric]
+    assert np.array_equal(np.signbit(found), np.signbit(expected))
+    assert np.all(np.abs(found - expected) <= 2 * np.spacing(np.abs(expected)))

@@ -165,11 +165,20 @@ def test_a_carry_is_kept_once():
     assert [out.shape for out in forward.outs] == [(3,), (6, 3)]
 
 
-def test_a_pendulum_keeps_its_state_and_its_sines():
+def test_a_pendulum_keeps_its_sines_and_their_cosines():
     case = scanned("pendulum", lambda *given: pendulum(*given)[:2], [()], [(), ()], [], 6)
     inputs = [Value(aval(x.shape, x.dtype)) for x in case.arrays]
     graph = graph_of(pulled(list(case.loop(*inputs)), inputs), inputs)
     forward, backward = [node for node in graph.nodes if node.op is scan]
-    assert [out.shape for out in forward.outs] == [(), (), *[(6,)] * 6]
+    assert [out.shape for out in forward.outs] == [(), (), *[(6,)] * 8]
+    turns = [[node.op.name for node in loop.params["body"].nodes] for loop in (forward, backward)]
+    assert [(ops.count("sin"), ops.count("cos")) for ops in turns] == [(4, 4), (0, 0)]
+
+
+def test_the_cosines_of_arrays_are_computed_again():
+    case = scanned("pendulum", lambda *given: pendulum(*given)[:2], [(3,)], [(3,), (3,)], [], 6)
+    inputs = [Value(aval(x.shape, x.dtype)) for x in case.arrays]
+    graph = graph_of(pulled(list(case.loop(*inputs)), inputs), inputs)
+    _, backward = [node for node in graph.nodes if node.op is scan]
     ops = [node.op.name for node in backward.params["body"].nodes]
     assert ops.count("cos") == 4 and "sin" not in ops

@@ -139,3 +139,13 @@ def test_what_the_verifier_finds() -> None:
     ):
         with pytest.raises(VerifyError, match=message):
             verify(graph, "a pass")
+
+
+def test_the_derivatives_of_a_quotient_share_a_division() -> None:
+    x, y, c = array_input(3), array_input(3), array_input(3)
+    z = x / y
+    by_y = -z / y * c
+    assert names([z, by_y, c / y], [x, y, c]).count("divide") == 2
+    assert names([z, c * (-z / y), c / y], [x, y, c]).count("divide") == 2
+    assert names([z, by_y], [x, y, c]).count("divide") == 2
+    assert names([by_y, -z / y, c / y], [x, y, c]).count("divide") == 3

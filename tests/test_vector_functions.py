@@ -14,6 +14,7 @@ from gradtape.lower.pipeline import build_loops
 
 ROWS = np.random.default_rng(1).normal(size=(40, 100))
 WEIGHTS = np.random.default_rng(2).normal(size=100)
+LONG_ROWS = np.random.default_rng(4).normal(size=(40, 700))
 SIGNS = np.sign(np.random.default_rng(3).normal(size=40))
 
 
@@ -81,11 +82,18 @@ def test_results_are_the_same():
     np.testing.assert_allclose(gt.jit(kernel)(ROWS[:30], ROWS), kernel(ROWS[:30], ROWS), rtol=1e-12)
 
 
-def test_what_comes_back_to_the_row_stays_with_it():
-    """The rows are read once more for the result, which takes longer than the functions."""
+def test_short_rows_are_read_once_more():
     program, explain = built(gated, WEIGHTS, ROWS)
-    assert called_around_loops(program) == {"tanh"}
-    assert not any("one element at a time" in line for line in explain)
+    assert not called_around_loops(program)
+    assert sum(isinstance(statement, For) for statement in program.body) == 3
+    assert any("one element at a time" in line for line in explain)
+
+
+def test_functions_of_repeated_vectors_are_computed_first():
+    program, _ = built(lambda v, x: np.exp(v)[:, None] * x, SIGNS, ROWS)
+    assert not called_around_loops(program)
+    found = gt.jit(lambda v, x: np.exp(v)[:, None] * x)(SIGNS, ROWS)
+    np.testing.assert_allclose(found, np.exp(SIGNS)[:, None] * ROWS, rtol=1e-15)
 
 
 def test_of_a_gradient_the_part_that_does_not_come_back_is_apart():
@@ -106,6 +114,8 @@ def test_a_machine_without_vector_functions_has_nothing_to_gain(monkeypatch):
     assert called_around_loops(program) == {"exp", "log1p"}
 
 
-def test_softmax_of_long_rows_is_one_loop_over_the_rows():
-    program, _ = built(gt.value_and_grad(log_sums), ROWS)
+def test_what_comes_back_to_a_long_row_stays_with_it():
+    """The rows would be read once more for the gradient, which takes longer than the functions."""
+    program, _ = built(gt.value_and_grad(log_sums), LONG_ROWS)
     assert sum(isinstance(statement, For) for statement in program.body) <= 2
+    assert called_around_loops(program)

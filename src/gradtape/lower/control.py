@@ -18,12 +18,14 @@ from ..loops.ir import (
     Buffer,
     Compute,
     Declare,
+    For,
     Index,
     Load,
     Number,
     Program,
     Register,
     Statement,
+    Store,
     const,
 )
 from ..passes.rewrite import closed
@@ -39,11 +41,13 @@ from .carries import (
     head_of_turn,
     let_give,
     let_take,
+    new_scratch,
     tail_of_turn,
 )
 from .roots import Root
-from .schedule import schedule
+from .schedule import replaces, schedule
 from .split import split_rows
+from .storage import source_of
 from .strips import by_strips
 from .tested import TestedWhile, test_ahead, tested_after
 
@@ -107,6 +111,7 @@ class _Loop:
     after: list[Carry]
     elements: Sequence[Value]
     left: Sequence[Root]
+    fills: Sequence[Statement]
 
     def frame(self, builder: Builder, turn: Position, buffers: Sequence[Buffer]) -> Frame:
         """Return what a body reads in a turn."""
@@ -170,6 +175,7 @@ def _loop(
     carried = {1 + consts + k: place for place, k in enumerate(live) if body.outputs[place].shape != ()}
     lowered = lower_body(builder, body, carried)
     initial = inputs[consts : consts + count]
+    before = len(builder.scopes[-1].statements)
     carries = [
         begin_carry(builder, result, value, 1 + consts + k in lowered.in_place, odd)
         if k in live
@@ -177,7 +183,8 @@ def _loop(
         for k, (result, value) in enumerate(zip(root.results, initial, strict=False))
     ]
     after = [carries[k] for k in live]
-    return _Loop(lowered, inputs[:consts], carries, after, inputs[consts + count :], read)
+    fills = builder.scopes[-1].statements[before:]
+    return _Loop(lowered, inputs[:consts], carries, after, inputs[consts + count :], read, fills)
 
 
 def _idle_carries(body: Graph, root: Root, consts: int, count: int) -> set[int]:
@@ -226,7 +233,7 @@ def _scan(builder: Builder, root: Root) -> None:
         var = Var(builder.fresh("i_"), 0, length - 1)
         turn = length - 1 - affine(var) if root.node.params["reverse"] else affine(var)
         statements = [*head_of_turn(builder, loop.carries), *loop.turn(builder, turn)[0]]
-        for statement in by_strips(builder, Turns(var, statements, None, loop.pairs())):
+        for statement in by_strips(builder, Turns(var, statements, None, loop.pairs()), loop.fills):
             builder.emit(statement)
     _describe(builder, root, f"{length} turns", loop)
     finish_carries(builder, loop.carries)
@@ -251,7 +258,7 @@ def _emit_turns(builder: Builder, loop: _Loop, count: Register, reverse: bool) -
     if reverse:
         turn = affine(Var(count.name, 0, FOREVER)) - 1 - turn
     statements = [*head_of_turn(builder, loop.carries), *loop.turn(builder, turn)[0]]
-    for statement in by_strips(builder, Turns(var, statements, count, loop.pairs())):
+    for statement in by_strips(builder, Turns(var, statements, count, loop.pairs()), loop.fills):
         builder.emit(statement)
     finish_carries(builder, loop.carries)
 
@@ -331,14 +338,22 @@ def _switch(builder: Builder, root: Root) -> None:
     for register in registers.values():
         builder.emit(Declare(register, const(0, register.dtype)))
     branches = []
+    replaced = {
+        place: k
+        for k, result in enumerate(root.results)
+        if result.in_place_of is not None and (place := source_of(root.node, k, replaces)) is not None
+    }
     for graph in root.node.params["branches"]:
-        lowered = lower_body(builder, graph, {})
+        lowered = lower_body(builder, graph, replaced)
         frame = Frame(builder)
         for buffer, value in zip(lowered.inputs, operands, strict=False):
             frame.constant(buffer, value)
-        for buffer, result in zip(lowered.outputs, root.results, strict=True):
+        after: list[Statement] = []
+        for k, (buffer, result) in enumerate(zip(lowered.outputs, root.results, strict=True)):
             if result in registers:
                 frame.left[buffer] = []
+            elif any(out == k and place not in lowered.in_place for place, out in replaced.items()):
+                after.append(_made_aside(builder, frame, buffer, result))
             else:
                 frame.leaving(buffer, result, 0)
         statements = frame.spliced(lowered.statements)
@@ -347,12 +362,22 @@ def _switch(builder: Builder, root: Root) -> None:
             for buffer, result in zip(lowered.outputs, root.results, strict=True)
             if result in registers
         )
-        branches.append(statements)
+        branches.append([*statements, *after])
     builder.emit(Choose(builder.element(index, ()), tuple(branches)))
     for result, register in registers.items():
         final = Register(builder.fresh("t"), register.dtype)
         builder.emit(Compute(final, "identity", None, (register,)))
         builder.made_number(result, final)
+
+
+def _made_aside(builder: Builder, frame: Frame, buffer: Buffer, result: Root) -> For:
+    """Let a branch make a result that replaces an operand which it still reads; return the copy of it."""
+    assert result.storage is not None
+    aside = new_scratch(builder, "m", result.value)
+    frame.moved[buffer] = (aside, 0)
+    var = Var(builder.fresh("i_"), 0, max(aside.size, 1) - 1)
+    one = Register(builder.fresh("t"), aside.dtype)
+    return For(var, [Load(one, aside, affine(var)), Store(result.storage, affine(var), one)])
 
 
 _EMITTERS: Final[dict[type[Op], Callable[[Builder, Root], None]]] = {

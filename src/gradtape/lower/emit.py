@@ -27,6 +27,7 @@ from ..loops.ir import (
 )
 from ..records import record
 from .control_emit import emit_control
+from .inline_trig import can_inline_single, inline_single, intrinsics
 from .instructions import (
     constant_text,
     conversion,
@@ -108,6 +109,7 @@ class FunctionEmitter:
         self.count = 0
         self.wraps = False
         self.wide = False
+        self.within = 0
         self.slots: dict[tuple[Buffer, int], Slot] = {}
 
     def fresh(self) -> str:
@@ -256,7 +258,21 @@ class FunctionEmitter:
         text = operation(body, dtypes, target.dtype, operands, statement.reassociate)
         if text.startswith("call"):
             text = self._declared(text, body, target.dtype)
+        if (
+            isinstance(body, Libm)
+            and not self.within
+            and can_inline_single(body.name, register_type(target.dtype))
+        ):
+            text = self._written_out(body.name, operands[0])
         self.line(f"%{target.name} = {text}")
+
+    def _written_out(self, name: str, operand: str) -> str:
+        """Return a call of a function that becomes part of a loop over time, and of nothing else: a thousand of them are long."""
+        symbol, text = inline_single(name)
+        self.module.helpers.setdefault(symbol, text)
+        self.module.declarations.update(dict.fromkeys(intrinsics()))
+        group = self.module.attribute("alwaysinline" if self.wide else "noinline")
+        return f"call double @{symbol}(double {operand}) #{group}"
 
     def combined(self, step: Compute, before: str, one: str) -> str:
         """Append what combines two numbers, and return the name of the result."""
@@ -355,8 +371,10 @@ class FunctionEmitter:
         self.start_block(head)
         at = len(self.lines)
         self.positions.append({})
+        self.within += 1
         for inner in statement.body:
             self.statement(inner)
+        self.within -= 1
         self.positions.pop()
         following = self.bind(f"add nuw nsw i64 %{var.name}, 1")
         self.lines.insert(

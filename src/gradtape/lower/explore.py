@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from ..ir.graph import Literal, Node, Value
-from ..loops.affine import Position, Var, affine, interval
+from ..loops.affine import Affine, Position, Var, affine, interval
 from .costs import GATHER, LOAD, REPEATED, calls_vector_function, cost_of
 from .roots import Root, fresh_variables
+from .row_functions import is_around
 from .walk import Test, Walker, Where
 
 SEGMENTS: Final = 6
@@ -41,7 +42,7 @@ class Explorer(Walker[float]):
         root.split = split
         root.variables = fresh_variables(root)
         root.reads, root.sources, root.breaks, root.sites = {}, set(), {}, {}
-        root.function = ""
+        root.functions, root.outside = [], {}
         self.levels = {}
         for level, variable in enumerate(root.variables):
             if not isinstance(variable, int):
@@ -132,9 +133,19 @@ class Explorer(Walker[float]):
 
     def apply(self, node: Node, args: list[float], index: Where) -> float:
         assert self.root is not None
-        if not self.root.function and calls_vector_function(node):
-            self.root.function = node.op.name
+        level = self._level(index)
+        if is_around(self.root, level):
+            self.root.outside[node.out] = level
+        elif calls_vector_function(node):
+            self.root.functions.append(node.op.name)
         return self._noted(node, cost_of(node) + sum(args), index)
+
+    def _level(self, index: Where) -> int:
+        """Return the innermost loop that a position follows; -1 for none."""
+        variables = [
+            var for position in index if isinstance(position, Affine) for var in position.variables()
+        ]
+        return max([self.levels.get(var, len(self.levels)) for var in variables], default=-1)
 
     def _noted(self, node: Node, cost: float, index: Where) -> float:
         assert self.root is not None

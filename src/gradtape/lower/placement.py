@@ -14,6 +14,7 @@ from ..ir.graph import Value
 from ..records import record
 from .explore import SEGMENTS
 from .roots import Root
+from .row_functions import LONG, is_around, reads_again_soon
 
 CROWD: Final = 48
 """Roots in one loop above which registers and the compiler's time run out."""
@@ -23,11 +24,6 @@ WHOLE: Final = ("held", "result")
 
 SLACK: Final = 4
 """A loop that is this much shorter still shares a longer one, which is split."""
-
-LONG: Final = 65
-"""Turns of an inner loop from which rows are not computed side by side (`loops.batch.SHORT`). Functions of the C library around it are
-called for one element after another: for 1000 rows of 100 numbers, logaddexp of the row sums takes 1.6 microseconds in a loop of its
-own and 22 around the sums."""
 
 
 @record
@@ -141,7 +137,7 @@ class Placement:
             if caller is not None:
                 self.explain.append(
                     f"{describe(root)} does not share loop {level} with {describe(loop.roots[0])}: around a loop of {LONG} turns "
-                    f"or more, {caller.function} would be called for one element at a time"
+                    f"or more, {caller.functions[0]} would be called for one element at a time"
                 )
                 continue
             self.explain.append(f"{describe(root)} shares loop {level} with {describe(loop.roots[0])}")
@@ -176,11 +172,11 @@ class Placement:
 
     def _slowed(self, loop: Loop, root: Root, level: int) -> Root | None:
         """Return the root whose function could not be called for several elements at a time if another came in."""
-        surrounds = any(_is_around(other, level) for other in loop.roots)
-        if _is_around(root, level):
-            callers = [other for other in loop.roots if other.function and len(other.axes) == level + 1]
+        surrounds = any(is_around(other, level) for other in loop.roots)
+        if is_around(root, level):
+            callers = [other for other in loop.roots if other.functions and len(other.axes) == level + 1]
             return callers[0] if callers and not surrounds else None
-        stays = surrounds and root.function and len(root.axes) == level + 1
+        stays = surrounds and root.functions and len(root.axes) == level + 1
         return root if stays and not self._comes_back(loop, root, level) else None
 
     def _comes_back(self, loop: Loop, root: Root, level: int) -> bool:
@@ -193,7 +189,7 @@ class Placement:
                     continue
                 if len(reader.axes) == level + 1:
                     waiting.append(reader)
-                elif self._related(loop, reader):
+                elif self._related(loop, reader) and not reads_again_soon(reader, level, len(root.functions)):
                     return True
         return False
 
@@ -227,11 +223,6 @@ class Placement:
         loop = Loop(axis.extent, len(block.loops), axis.closed)
         block.loops.append(loop)
         return loop
-
-
-def _is_around(root: Root, level: int) -> bool:
-    """Whether inside of this loop a root has a long one."""
-    return any(axis.extent >= LONG for axis in root.axes[level + 1 :])
 
 
 def _users(root: Root, level: int) -> list[Root]:

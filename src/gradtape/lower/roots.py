@@ -99,7 +99,8 @@ class Root:
     main: Root | None = None
     results: tuple[Root, ...] = ()
     following: Buffer | None = None
-    function: str = ""
+    functions: list[str] = field(default_factory=list)
+    outside: dict[Value, int] = field(default_factory=dict)
     """Attributes below `level_of` are filled in by the stages: exploring, placing, storing."""
 
     @property
@@ -204,19 +205,27 @@ def _reduction_root(node: Node, op: Reduction) -> Root:
 
 
 def contract_root(node: Node) -> Root:
-    """Return a contraction as loops, in the order that makes the innermost ones run along memory."""
+    """Return a contraction as loops, in the order that makes the innermost ones run along memory.
+
+    Outermost is what takes the largest steps through the largest arrays: the rows, where there are many, and not a small array's.
+    """
     x, y, out = node.params["x"], node.params["y"], node.params["out"]
     extents: dict[int, int] = {}
     strides: dict[int, list[int]] = {}
-    for letters, shape in ((x, node.inputs[0].shape), (y, node.inputs[1].shape), (out, node.out.shape)):
+    steps: dict[int, int] = {}
+    for letters, value in ((x, node.inputs[0]), (y, node.inputs[1]), (out, node.out)):
         stride = 1
-        for letter, extent in zip(reversed(letters), reversed(shape), strict=True):
+        for letter, extent in zip(reversed(letters), reversed(value.shape), strict=True):
             extents[letter] = extent
             strides.setdefault(letter, []).append(stride)
+            steps[letter] = steps.get(letter, 0) + stride * value.size
             stride *= extent
     last = innermost_letter(node)
+    first = max(extents, key=lambda letter: (letter != last, steps[letter]), default=None)
     order = sorted(
-        extents, key=lambda letter: (letter != last, sorted(strides[letter], reverse=True)), reverse=True
+        extents,
+        key=lambda letter: (letter != last, letter == first, sorted(strides[letter], reverse=True)),
+        reverse=True,
     )
     axes = tuple(Axis(extents[s], out.index(s) if s in out else None) for s in order)
     return Root(node.out, "contract", axes, (), node, letters={s: level for level, s in enumerate(order)})

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ..loops.ir import Call
 from .interrupts import RAISE
 from .sorting import argsort_function, less_function, search_function
+from .symmetric import is_symmetric, mirror_function
 
 if TYPE_CHECKING:
     from .emit import FunctionEmitter
@@ -42,11 +43,11 @@ def _searchsorted(emitter: FunctionEmitter, call: Call) -> None:
 
 def _gemm(emitter: FunctionEmitter, call: Call) -> None:
     """BLAS takes every argument by its address."""
+    if is_symmetric(call):
+        _syrk(emitter, call)
+        return
     single = call.operands[0][0].dtype.itemsize == 4
     real = "float" if single else "double"
-    symbol = f"scipy.linalg.cython_blas.{'sgemm' if single else 'dgemm'}"
-    emitter.module.symbols[symbol] = None
-    emitter.module.declarations[f'declare void @"{symbol}"({", ".join(["ptr"] * 13)})'] = None
     first, second, *sizes = call.numbers
     wide, high, deep, ld_first, ld_second, beta, ld_out = sizes
     one = _global(emitter, real, 1.0)
@@ -66,6 +67,39 @@ def _gemm(emitter: FunctionEmitter, call: Call) -> None:
         c,
         _integer(emitter, ld_out),
     )
+    _call_blas(emitter, "sgemm" if single else "dgemm", arguments)
+
+
+def _syrk(emitter: FunctionEmitter, call: Call) -> None:
+    """Compute the half above the diagonal, and copy it below."""
+    dtype = call.operands[0][0].dtype
+    single = dtype.itemsize == 4
+    real = "float" if single else "double"
+    flag, _, rows, _, deep, leading, _, beta, ld_out = call.numbers
+    a = emitter.pointer(*call.operands[0])
+    c = emitter.pointer(*call.operands[2])
+    arguments = (
+        _character(emitter, "U"),
+        _character(emitter, flag),
+        _integer(emitter, rows),
+        _integer(emitter, deep),
+        _global(emitter, real, 1.0),
+        a,
+        _integer(emitter, leading),
+        _global(emitter, real, beta),
+        c,
+        _integer(emitter, ld_out),
+    )
+    _call_blas(emitter, "ssyrk" if single else "dsyrk", arguments)
+    emitter.module.declarations["declare i64 @llvm.umin.i64(i64, i64)"] = None
+    emitter.module.helpers.setdefault(f"mirror.{dtype.name}", mirror_function(dtype))
+    emitter.line(f"call void @mirror.{dtype.name}(ptr {c}, i64 {rows}, i64 {ld_out})")
+
+
+def _call_blas(emitter: FunctionEmitter, name: str, arguments: Sequence[str]) -> None:
+    symbol = f"scipy.linalg.cython_blas.{name}"
+    emitter.module.symbols[symbol] = None
+    emitter.module.declarations[f'declare void @"{symbol}"({", ".join(["ptr"] * len(arguments))})'] = None
     emitter.line(f'call void @"{symbol}"({", ".join(f"ptr {argument}" for argument in arguments)})')
 
 

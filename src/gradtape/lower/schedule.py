@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from math import prod
 from typing import Final
 
+from ..ir.body import Body
 from ..ir.graph import Graph, Literal, Node, Value
 from ..kinds.contract import Contract
 from ..kinds.control import Structured
 from ..kinds.elementwise import Elementwise
 from ..loops.affine import Affine, Position
 from ..loops.ir import Buffer
+from ..passes.rewrite import closed
 from ..records import record
 from .calls import call_root, is_call, prepare_call, transposed_leaves
 from .control_roots import control_roots, operands_in_memory, share_carry
@@ -20,7 +23,9 @@ from .costs import REPEATED, STORED
 from .explore import Explorer
 from .placement import Block, Placement
 from .roots import Root, base_of_view, check_dtype, count_uses, parallel_axes, root_for
+from .row_functions import functions_of_rows
 from .storage import assign_storage, choose_in_place, readers_of, share_outputs
+from .tested import test_ahead
 
 DEPTH: Final = 40
 """Elementwise nodes in a chain after which one becomes a root, so that the walks need not recurse deeper."""
@@ -92,7 +97,9 @@ def schedule(
         for root in small_first(roots):
             placement.place(root)
         more = _computed_twice(roots, costs, uses, by_value) if turn < ROUNDS - 1 else set()
-        choose_in_place(roots, by_value, explain, apart)
+        if turn == 0:
+            more |= functions_of_rows(roots)
+        choose_in_place(roots, by_value, explain, apart, replaces)
         exposed = _read_while_written(roots, by_value)
         if turn == ROUNDS - 1:
             for root in exposed:
@@ -109,6 +116,16 @@ def schedule(
     return Schedule(
         placement.top, roots, by_value, sources, inputs, outputs, scratch, [*placement.explain, *explain]
     )
+
+
+@lru_cache(maxsize=1024)
+def replaces(branch: Body, place: int, output: int) -> bool:
+    """Return whether a branch makes an output in the memory of an input."""
+    if branch.outputs[output] is branch.inputs[place]:
+        return True
+    traced = closed(branch)
+    plan = schedule(test_ahead(traced), traced, {place: output})
+    return plan.by_value[traced.inputs[place]].storage is plan.outputs[output]
 
 
 def _source_buffers(graph: Graph, prefix: str) -> tuple[list[Buffer], dict[Value, Buffer]]:
@@ -162,7 +179,7 @@ def create_roots(
             root.output = claimed.get(out)
     taken = {id(buffer) for buffer in claimed.values()}
     for value, buffer in zip(graph.outputs, outputs, strict=True):
-        if id(buffer) not in taken:
+        if id(buffer) not in taken and held.get(value) is not buffer:
             copy = Root(value, "each", parallel_axes(value.shape), (), None, output=buffer)
             copy.order = len(roots)
             roots.append(copy)

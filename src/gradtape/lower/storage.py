@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from ..ir.graph import Value
+from ..ir.body import Body
+from ..ir.graph import Node, Value
 from ..loops.ir import Buffer
-from ..transforms.control import STACK, Repeat
+from ..transforms.control import STACK, Repeat, Switch
 from .apart import stands_apart
 from .placement import describe, shared_levels
 from .roots import Root, part_of
@@ -17,11 +18,19 @@ IN_REGISTERS: Final = ("reduce", "contract", "argreduce", "each", "result")
 
 
 def choose_in_place(
-    roots: Sequence[Root], by_value: dict[Value, Root], explain: list[str], apart: bool = False
+    roots: Sequence[Root],
+    by_value: dict[Value, Root],
+    explain: list[str],
+    apart: bool,
+    replaces: Callable[[Body, int, int], bool],
 ) -> None:
     """Let a scatter write into its base, and a loop into what it begins with, where nothing reads that after it."""
     scatters = [root for root in roots if root.kind == "scatter"]
-    carried = [root for root in roots if root.kind == "result" and carried_from(root, apart) is not None]
+    carried: dict[Root, Value] = {}
+    for root in roots:
+        initial = carried_from(root, apart, replaces) if root.kind == "result" else None
+        if initial is not None:
+            carried[root] = initial
     readers = readers_of(roots) if scatters or carried else {}
     for root in scatters:
         assert root.node is not None
@@ -36,8 +45,8 @@ def choose_in_place(
             explain.append(f"{describe(root)} writes into its base, which nothing reads later")
         else:
             explain.append(f"{describe(root)} copies its base: it is read later")
-    for root in carried:
-        root.in_place_of = _begins_in(root, by_value, readers, apart)
+    for root, initial in carried.items():
+        root.in_place_of = _begins_in(root, initial, by_value, readers)
     for root in (*scatters, *carried):
         base = root.in_place_of
         last = _last(root, (*scatters, *carried))
@@ -45,24 +54,41 @@ def choose_in_place(
             root.in_place_of = None
 
 
-def carried_from(result: Root, apart: bool) -> Value | None:
-    """Return what a loop carries at its beginning of what becomes a result; None for other results, and for loops apart."""
+def carried_from(result: Root, apart: bool, replaces: Callable[[Body, int, int], bool]) -> Value | None:
+    """Return what becomes a result if a loop makes no turn, or if no branch changes it; None where there is no such thing.
+
+    Loops apart have memory of their own. `replaces` says whether a branch makes an output in the memory of an input.
+    """
     node = result.node
     assert node is not None
-    if result.shape == () or "carries" not in node.params or result.value.index >= node.params["carries"]:
+    place = result.value.index
+    if result.shape == () or (apart and stands_apart(node)):
         return None
-    if apart and stands_apart(node):
+    if isinstance(node.op, Switch):
+        source = source_of(node, place, replaces)
+        return None if source is None else node.inputs[1 + source]
+    if place >= node.params["carries"]:
         return None
     consts: int = node.params["consts"]
-    return node.inputs[isinstance(node.op, Repeat) + consts + result.value.index]
+    return node.inputs[isinstance(node.op, Repeat) + consts + place]
+
+
+def source_of(node: Node, output: int, replaces: Callable[[Body, int, int], bool]) -> int | None:
+    """Return the operand in whose memory all branches make an output."""
+    made = node.outs[output]
+    for place, value in enumerate(node.inputs[1:]):
+        if (value.shape, value.dtype) == (made.shape, made.dtype) and all(
+            replaces(branch, place, output) for branch in node.params["branches"]
+        ):
+            return place
+    return None
 
 
 def _begins_in(
-    result: Root, by_value: dict[Value, Root], readers: dict[Root, list[Root]], apart: bool
+    result: Root, initial: Value, by_value: dict[Value, Root], readers: dict[Root, list[Root]]
 ) -> Root | None:
     """Return the root in whose memory a loop may carry what becomes a result."""
-    initial = carried_from(result, apart)
-    assert initial is not None and result.node is not None and result.main is not None
+    assert result.node is not None and result.main is not None
     base = by_value.get(initial)
     if base is None or base.output is not None or base.kind == "guard":
         return None

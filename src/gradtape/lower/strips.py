@@ -5,6 +5,7 @@ Turn by turn, each array that is carried goes through the caches in each turn. A
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from ..loops.affine import Affine, Atom, Position, Var, affine
@@ -22,20 +23,26 @@ LONG: Final = 8 * STRIP
 """Elements from which a loop is cut: below, all arrays are in the second cache."""
 
 
-def by_strips(builder: Builder, loop: Turns) -> list[Statement]:
-    """Return a loop over time cut into strips, if its turns are one loop over elements that stay apart."""
+def by_strips(builder: Builder, loop: Turns, fills: Sequence[Statement]) -> list[Statement]:
+    """Return a loop over time cut into strips, if its turns are one loop over elements that stay apart.
+
+    Those of `fills`, which give the carries their first elements, that can be cut as well go along, and leave the builder's program.
+    """
     if len(loop.body) != 1 or loop.pairs:
         return [loop]
     (nest,) = loop.body
     if not isinstance(nest, For) or nest.var.low != 0 or nest.var.high + 1 < LONG or not _apart(nest):
         return [loop]
+    first = [
+        fill for fill in fills if isinstance(fill, For) and fill.var.high == nest.var.high and _apart(fill)
+    ]
+    program = builder.scopes[-1].statements
+    program[:] = [statement for statement in program if statement not in first]
     strips, rest = divmod(nest.var.high + 1, STRIP)
     strip = Var(builder.fresh("i_"), 0, strips - 1)
-    made: list[Statement] = [
-        Turns(strip, [_cut(builder, loop, nest, affine(strip) * STRIP, STRIP, "_strip")])
-    ]
+    made: list[Statement] = [Turns(strip, _cut(builder, loop, first, affine(strip) * STRIP, STRIP, "_strip"))]
     if rest:
-        made.append(_cut(builder, loop, nest, strips * STRIP, rest, "_rest"))
+        made.extend(_cut(builder, loop, first, strips * STRIP, rest, "_rest"))
     return made
 
 
@@ -65,9 +72,16 @@ def _follows(position: Position, var: Var) -> bool:
     return all(isinstance(atom, Var) for atom in position.terms)
 
 
-def _cut(builder: Builder, loop: Turns, nest: For, start: Position, size: int, suffix: str) -> Turns:
+def _cut(
+    builder: Builder, loop: Turns, fills: Sequence[For], start: Position, size: int, suffix: str
+) -> list[Statement]:
+    def part(nest: For, values: dict[Atom, Position]) -> For:
+        element = Var(builder.fresh("i_"), 0, size - 1)
+        values[nest.var] = start + affine(element)
+        return For(element, Copier(values, {}, suffix=suffix).block(nest.body))
+
+    (nest,) = loop.body
+    assert isinstance(nest, For)
     turn = Var(builder.fresh("i_"), loop.var.low, loop.var.high)
-    element = Var(builder.fresh("i_"), 0, size - 1)
-    values: dict[Atom, Position] = {loop.var: affine(turn), nest.var: start + affine(element)}
-    body = Copier(values, {}, suffix=suffix).block(nest.body)
-    return Turns(turn, [For(element, body)], loop.count)
+    inner = Turns(turn, [part(nest, {loop.var: affine(turn)})], loop.count)
+    return [*[part(fill, {}) for fill in fills], inner]

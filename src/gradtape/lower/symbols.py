@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import importlib
 from collections.abc import Iterable
 from typing import Any, Final
 
 from ..errors import LoweringError
 from .blas_threads import GET, SET, WANTED, blas_addresses
+from .extensions import compiled_module
 from .interrupts import POLL, RAISE, poll_address, raise_address
 from .stacks import RELEASE, RESIZE
 from .threads import RUN_BLOCKS, run_blocks_address
@@ -40,11 +40,11 @@ def address_of(symbol: str) -> int:
     if symbol == RUN_BLOCKS:
         return run_blocks_address()
     if symbol in (GET, SET, WANTED):
-        return blas_addresses(importlib.import_module("scipy.linalg.cython_blas").__file__ or "")[symbol]
+        return blas_addresses(compiled_module("scipy.linalg.cython_blas").__file__ or "")[symbol]
     if symbol in _PYTHON:
         return ctypes.cast(getattr(ctypes.pythonapi, _PYTHON[symbol]), ctypes.c_void_p).value or 0
     module, _, name = symbol.rpartition(".")
-    library: Any = importlib.import_module(module)
+    library: Any = compiled_module(module)
     table: dict[str, Any] = library.__pyx_capi__
     if name not in table:
         raise LoweringError(f"{module} has no routine {name}", remedy="install a current SciPy")
@@ -72,7 +72,7 @@ def special_function(name: str) -> str:
         Where SciPy does not have it.
     """
     module = "scipy.special.cython_special"
-    table: dict[str, Any] = importlib.import_module(module).__pyx_capi__
+    table: dict[str, Any] = compiled_module(module).__pyx_capi__
     for candidate in (name, f"__pyx_fuse_1{name}", f"__pyx_fuse_0{name}"):
         if candidate in table:
             signature = _signature(table[candidate])

@@ -30,8 +30,9 @@ from .vecmath import c_name, vector_attribute
 REGISTERS: Final = 4
 """Vector registers that one value may fill."""
 
-KEPT: Final = 48
-"""Vectors that a loop over time keeps in registers; what does not fit there is on the stack."""
+KEPT: Final = 256
+"""Vectors that a loop over time keeps apart from memory. What does not fit into registers is on the stack, from where whole vectors come
+back sooner than parts of them come from memory."""
 
 REDUCTIONS: Final = {
     "fadd": "fadd",

@@ -22,7 +22,7 @@ from .transposes import copy_packed
 CHEAP: Final = 4
 """Operations for each element up to which computing again costs less than reading from memory."""
 
-LARGE_SIDE: Final = 32
+LARGE_SIDE: Final = 16
 """Rows, columns and summands from which a product is BLAS's."""
 
 TURNED: Final = 2**12

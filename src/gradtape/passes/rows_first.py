@@ -26,7 +26,7 @@ MANY: Final = 256
 SMALL: Final = 1024
 """Elements of one row up to which a block of rows stays in the second cache: 250 a row gain a factor of 2 to 6, 3200 lose a fifth."""
 
-LARGE_SIDE: Final = 32
+LARGE_SIDE: Final = 16
 """Rows, columns and summands from which a product is large."""
 
 WORTH: Final = 2**15

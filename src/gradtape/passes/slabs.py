@@ -27,7 +27,7 @@ PRODUCT: Final = 1_000_000
 LEAST_ROWS: Final = 32
 """Rows of a slab below which the calls of BLAS cost more than the memory."""
 
-LARGE_SIDE: Final = 32
+LARGE_SIDE: Final = 16
 """Rows, columns and summands from which a product is BLAS's."""
 
 WORTH: Final = 2**22

@@ -84,7 +84,7 @@ def _pack(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
     if not isinstance(node.op, Contract) or node.out.dtype.kind != "f":
         return None
     operands, params = list(inputs), dict(node.params)
-    if _is_large(node):
+    if is_large(node):
         return _with_batch_first(node, inputs)
     last = innermost_letter(node, packing=True)
     for position, name in enumerate(("x", "y")):
@@ -104,7 +104,8 @@ def _changed(node: Node, operands: Sequence[Value], params: dict[str, Any]) -> S
     return result.outs
 
 
-def _is_large(node: Node) -> bool:
+def is_large(node: Node) -> bool:
+    """Return whether a product is worth a call of BLAS, its batch apart."""
     x, y, out = node.params["x"], node.params["y"], node.params["out"]
     batch = {letter for letter in out if letter in x and letter in y}
     extents = _extents(node)

@@ -20,6 +20,7 @@ from ..ir.op import NDArray
 from ..lower.interrupts import INTERRUPTED, raise_interruption
 from ..lower.symbols import addresses_of
 from ..transforms.call import without_data
+from ..transforms.reroll.roll import without_data_rolled
 from .cache import CachedObject, MemoryCache, cached_object
 from .collector import uncollected
 from .engine import compile_object
@@ -241,12 +242,17 @@ def repeated_program(graph: Graph, *, at_once: Callable[[], bool]) -> Program | 
     key: Any = structure(graph.inputs, graph.nodes, graph.outputs) or fingerprint(graph)
     known = _sightings.get(key)
     if known is None or known.program is None or known.precise != config.precise_math:
-        program = None if known is None and not at_once() else program_for(without_data(graph))
+        program = None if known is None and not at_once() else program_for(_to_compile(graph))
         known = _sightings[key] = _Sighting(program, config.precise_math)
         while len(_sightings) > config.memory_cache:
             _sightings.popitem(last=False)
     _sightings.move_to_end(key)
     return known.program
+
+
+def _to_compile(graph: Graph) -> Graph:
+    """Return a graph as it is compiled for a tape: without the record, and with loops."""
+    return without_data_rolled(graph) if config.reroll else without_data(graph)
 
 
 def _kernel(graph: Graph, form: CallForm | None, key: str) -> Kernel:

@@ -174,11 +174,12 @@ class Branches:
     its guards hold, so that it does not matter whether others have the same guards: a loop checks all that its turns saw by one.
     """
 
-    __slots__ = ("_open", "_root", "count", "warned")
+    __slots__ = ("_anew", "_open", "_root", "count", "warned")
 
     def __init__(self) -> None:
         self._root: Specialisation | None = None
         self._open: dict[Any, tuple[int, ...]] = {}
+        self._anew = 0
         self.count = 0
         self.warned = False
 
@@ -203,7 +204,8 @@ class Branches:
         if before == turns:
             return False
         self._root = specialisation
-        self.count = 1
+        self._anew += 1
+        self.count = self._anew
         return True
 
     def run(self, arrays: list[NDArray]) -> tuple[bool, Any, Miss | None]:

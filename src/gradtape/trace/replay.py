@@ -87,7 +87,7 @@ _expected: Final[OrderedDict[Any, list[_Expected]]] = OrderedDict()
 """By the line that asks."""
 
 LONG: Final = 512
-"""Nodes from which a record is derived as a whole at first sight: loops in it may be rolled up."""
+"""Nodes from which a record is derived as a whole at first sight if there are loops in it."""
 
 AT_A_LINE: Final = 4
 """Records that are expected at one line."""
@@ -152,17 +152,18 @@ def derivatives(
         return derive(targets, sources, seeds, lambda value: mark not in value.marks)
     key = key, what, seeds is None, config.reroll
     template = _templates.get(key)
-    seen = key in _templates or (config.reroll and len(nodes) >= LONG)
-    if template is None and seen and key not in _numerical:
-        template = _templates[key] = _template(derive, nodes, leaves, targets, sources, seeds, mark)
-        if template is None:
+    seen = key in _templates
+    long = config.reroll and len(nodes) >= LONG
+    if template is None and (seen or long) and key not in _numerical:
+        template = _template(derive, nodes, leaves, targets, sources, seeds, mark, only_loops=not seen)
+        if seen and template is None:
             _numerical.add(key)
-    if template is None:
-        _templates.setdefault(key)
-        while len(_templates) > config.memory_cache:
-            _numerical.discard(_templates.popitem(last=False)[0])
-        return derive(targets, sources, seeds, lambda value: mark not in value.marks)
+    _templates[key] = template
     _templates.move_to_end(key)
+    while len(_templates) > config.memory_cache:
+        _numerical.discard(_templates.popitem(last=False)[0])
+    if template is None:
+        return derive(targets, sources, seeds, lambda value: mark not in value.marks)
     _expect(line, Pattern(targets, nodes, leaves, mark), targets, sources, seeds, mark, template)
     return _applied(template, leaves, targets, seeds, last)
 
@@ -214,8 +215,13 @@ def _template(
     sources: Sequence[Value],
     seeds: Sequence[Value] | None,
     mark: Mark,
+    *,
+    only_loops: bool,
 ) -> Template | None:
-    """Derive a copy of a record that has no numbers: the result holds for all numbers. None where it depends on them."""
+    """Derive a copy of a record that has no numbers: the result holds for all numbers. None where it depends on them.
+
+    None also where there are to be loops in it, and are not.
+    """
     arrays = _arrays(seeds)
     becomes: dict[Value, Value] = {value: Value(value.aval) for value in (*leaves, *arrays)}
     inputs = list(becomes.values())
@@ -231,8 +237,10 @@ def _template(
             followed.add(new)
         copies.append(copy)
     ends = [becomes.get(target, target) for target in targets]
-    asked = frozenset([value.node for source in sources if (value := becomes.get(source, source)).is_made])
+    asked = frozenset([made for source in sources if (made := becomes.get(source, source).node) is not None])
     result = rolled(copies, ends, (), asked, leaves=set(inputs)) if config.reroll else None
+    if only_loops and result is None:
+        return None
     stacks = [] if result is None else result.stacks
     if result is not None:
         ends = result.ends

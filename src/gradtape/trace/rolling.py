@@ -10,7 +10,7 @@ from ..ir.graph import Graph, Value, next_serial
 from ..transforms.observers import OBSERVERS
 from ..transforms.reroll.periods import LEAST_SAVED
 from ..transforms.reroll.recording import reached
-from ..transforms.reroll.roll import Look, Rolled, rolled, rolled_graph
+from ..transforms.reroll.roll import Look, rolled, rolled_graph
 from ..trees import flatten, unflatten
 from .array import Array
 from .contexts import contexts, running_trace
@@ -24,11 +24,11 @@ def rolled_trace(graph: Graph, trace: Trace) -> tuple[Graph, list[Guard]]:
     guards = trace.guards
     if not config.reroll or (len(graph.nodes) < LEAST_SAVED and not trace.until):
         return graph, guards
-    found = rolled_graph(graph, _looks(guards, trace), until=trace.until)
+    found = rolled_graph(graph, _looks(guards, trace), until=trace.until, declined=trace.declined)
     if found is None:
         return graph, guards
     whole, numbers, result = found
-    _note(trace, result)
+    trace.loops += result.loops
     left = [
         Guard(value, expected, guards[number].site)
         for number, (value, expected) in zip(numbers, whole.guards, strict=True)
@@ -38,12 +38,6 @@ def rolled_trace(graph: Graph, trace: Trace) -> tuple[Graph, list[Guard]]:
 
 def _since(value: Value, moment: int) -> bool:
     return value.node is not None and value.node.serial >= moment
-
-
-def _note(trace: Trace, result: Rolled) -> None:
-    """Remember, for explanations, what was made of a trace."""
-    trace.loops += result.loops
-    trace.declined += result.declined
 
 
 def _looks(guards: Sequence[Guard], trace: Trace | None) -> list[Look]:
@@ -86,12 +80,18 @@ def rolled_since(moment: int, values: Sequence[Value], starts: Sequence[Value]) 
     guards = traces[0].guards if traces else []
     looked = {number: guard for number, guard in enumerate(guards) if _since(guard.value, moment)}
     nodes = reached([*values, *[guard.value for guard in looked.values()]], starts, moment)
-    result = rolled(nodes, values, _looks(list(looked.values()), traces[0] if traces else None), until=until)
+    running, _ = running_trace()
+    result = rolled(
+        nodes,
+        values,
+        _looks(list(looked.values()), traces[0] if traces else None),
+        until=until,
+        declined=None if running is None else running.declined,
+    )
     if result is None:
         return list(values)
-    running, _ = running_trace()
     if running is not None:
-        _note(running, result)
+        running.loops += result.loops
     numbers = list(looked)
     left = {numbers[number]: look for number, look in result.looks}
     if traces:

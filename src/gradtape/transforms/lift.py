@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from math import prod
 from typing import Final
 
-import numpy as np
-
 from ..ir.builder import at, emit
-from ..ir.graph import Literal, Node, Value, constant
+from ..ir.graph import OPERATORS, Literal, Node, Value, literal
 from ..ir.types import INT64
 from ..kinds.batching import Shared, batch_node
 from ..kinds.contract import Contract
 from ..kinds.elementwise import Elementwise
 from ..kinds.index_map import IndexMap
+from ..ops.cumulative import cumsum
 from .draft import Draft, Given
 from .residuals import is_dear
 
@@ -38,7 +37,7 @@ def lifted(draft: Draft) -> Draft | None:
         return None
     outside: dict[Value, Value | Shared] = {given.inside: given.outside for given in draft.elements}
     outside.update({given.inside: Shared(given.outside) for given in draft.consts})
-    outside[draft.index] = constant(np.arange(length, dtype=INT64))
+    outside[draft.index] = _numbers(length)
     cone: list[Node] = []
     known = set(outside)
     for node in draft.nodes():
@@ -59,6 +58,12 @@ def lifted(draft: Draft) -> Draft | None:
     arrays = [Given(array, inside) for inside in chosen if isinstance(array := outside[inside], Value)]
     changed.elements = [*draft.elements, *arrays]
     return changed
+
+
+def _numbers(length: int) -> Value:
+    """Return the numbers of all turns, computed: no pass may add a constant, whose data no caller would pass."""
+    ones = OPERATORS["expand"](literal(1, INT64), (length,), ())
+    return cumsum(ones, axis=0, reverse=False) - literal(1, INT64)
 
 
 def _is_plain(node: Node) -> bool:

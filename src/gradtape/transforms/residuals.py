@@ -20,6 +20,9 @@ from ..kinds.index_map import IndexMap
 from ..kinds.join import Join
 from ..passes.expand_bodies import PRIMITIVE, expand_formula
 
+TWINS: Final = {"sin": "cos", "cos": "sin"}
+"""What is kept of each turn rather than its operand, where the way forward computes the other one."""
+
 SMALL: Final = 256
 """Elements up to which an array with a few elements replaced is made again rather than kept."""
 
@@ -66,13 +69,14 @@ def kept(
     As for a graph of arrays in H. He and S. Li, "Min-cut optimal(ish) recomputation", 2022. A node that only the way back needs is not
     dear: it is computed once wherever that is.
     """
+    computed = {(node.op.name, node.inputs) for node in forward}
     flow = _Flow()
     for value in entries:
         flow.join(flow.SOURCE, (value, 0), ENDLESS)
         flow.join((value, 0), (value, 1), _bytes(value, value in left, False))
     for node in early:
         ours = node in forward
-        dear = (ours or isinstance(node.op, Structured)) and is_dear(node)
+        dear = (ours or isinstance(node.op, Structured) or _has_twin(node, computed)) and is_dear(node)
         for out in node.outs:
             storable = out.dtype.kind != "O"
             flow.join((out, 0), (out, 1), _bytes(out, out in left, not ours) if storable else ENDLESS)
@@ -84,6 +88,11 @@ def kept(
     for value in reads:
         flow.join((value, 1), flow.SINK, ENDLESS)
     return flow.cut()
+
+
+def _has_twin(node: Node, computed: Collection[tuple[str, Sequence[Value]]]) -> bool:
+    """Return whether a node is computed at no cost while the way forward waits for its twin: of arrays nobody waits for one element."""
+    return (TWINS.get(node.op.name), node.inputs) in computed and node.outs[0].shape == ()
 
 
 def is_dear(node: Node) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from ...errors import ArgumentError
@@ -118,6 +119,7 @@ def _explain_trace(number: int, specialisation: Specialisation) -> list[str]:
     )
     lines = [f"trace {number}: {len(specialisation.graph.nodes)} nodes, {origin}, {native}"]
     lines.extend(f"  guard: the value at {guard.site} is {guard.expected}" for guard in specialisation.guards)
+    lines.extend(f"  {line}" for line in _explain_loops(specialisation))
     if specialisation.captured:
         lines.append(
             f"  reads {len(specialisation.captured)} arrays from outside: traced anew when one of them changes"
@@ -127,6 +129,25 @@ def _explain_trace(number: int, specialisation: Specialisation) -> list[str]:
         lines.append(f"  reads {len(state.read)} variables and assigns to {len(state.assigned)}")
     lines.append(f"  workspace: {kernel.workspace} bytes")
     lines.extend(f"  {note}" for note in kernel.notes)
+    return lines
+
+
+def _explain_loops(specialisation: Specialisation) -> list[str]:
+    """Return what was made of Python's loops."""
+    lines = []
+    found = Counter(
+        (str(loop.site), loop.trips, loop.nodes, loop.carries, loop.rows)
+        for loop in specialisation.loops
+        if loop.nodes
+    )
+    for (site, trips, nodes, carries, rows), count in found.items():
+        turns = "as many turns as it takes" if trips is None else f"{trips} turns"
+        times = "" if count == 1 else f", {count} times"
+        lines.append(f"loop at {site}: {turns} of {nodes} nodes, {carries} carried, {rows} by row{times}")
+    rolled = {str(loop.site) for loop in specialisation.loops}
+    for site, reason in dict.fromkeys((str(one.site), one.reason) for one in specialisation.declined):
+        if site not in rolled:
+            lines.append(f"no loop at {site}: {reason}")
     return lines
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...ir.graph import Literal, Value, literal
 from ...ir.types import INT64, Aval, aval
-from ...kinds.elementwise import UFUNCS
+from ...kinds.registry import UFUNCS
 from ...ops.cast import convert
 from .turn import Chain, Rows, Turn
 from .world import Irregular, spread_number
@@ -109,8 +109,10 @@ def _looks(
 def test(value: Value, expected: int) -> Value:
     """Return whether a value is what Python saw, as the machine code of a guard asks."""
     if value.dtype.kind == "b" and not isinstance(value, Literal):
-        return value if expected else UFUNCS["logical_not"](value)
-    return UFUNCS["equal"](convert(value, INT64), literal(expected, INT64))
+        opposite: Value = UFUNCS["logical_not"](value)
+        return value if expected else opposite
+    same: Value = UFUNCS["equal"](convert(value, INT64), literal(expected, INT64))
+    return same
 
 
 def held(turn: Turn, looks: dict[Key, list[Seen]]) -> tuple[Value, Value] | None:

@@ -38,15 +38,28 @@ class Recording:
         All inputs of all nodes.
     source, output : ndarray
         For each of them, which node computes it (-1 for what comes from outside), and which of its outputs it is.
+    in_order : bool
+        Whether each node comes after what it takes.
     last_use : ndarray
         The last node that takes something of each; the number of nodes where an end does.
     """
 
-    __slots__ = ("first", "last_use", "nodes", "operands", "output", "place", "source", "tokens", "used")
+    __slots__ = (
+        "first",
+        "in_order",
+        "last_use",
+        "nodes",
+        "operands",
+        "output",
+        "place",
+        "source",
+        "tokens",
+        "used",
+    )
 
     def __init__(self, nodes: Sequence[Node], ends: Iterable[Value], pinned: frozenset[Node]) -> None:
         self.nodes = nodes
-        self.place = place = {node: k for k, node in enumerate(nodes)}
+        self.place = place = dict[Node | None, int]({node: k for k, node in enumerate(nodes)})
         operands: list[Value] = []
         counts: list[int] = [0]
         codes: dict[Any, int] = {}
@@ -78,18 +91,20 @@ class Recording:
         self.tokens: Tokens = np.array(tokens, np.int64)
         self.first: Numbers = np.cumsum(counts)
         find = place.get
-        self.source: Numbers = np.array([find(value.node, -1) for value in operands], np.int64)  # type: ignore[call-overload]
+        self.source: Numbers = np.array([find(value.node, -1) for value in operands], np.int64)
         self.output: Numbers = np.array([value.index for value in operands], np.int64)
         self.last_use: Numbers = np.full(len(nodes), -1, np.int64)
         takers = np.repeat(np.arange(len(nodes)), np.diff(self.first))
         inner = self.source >= 0
+        # Not so where a value was given another history.
+        self.in_order = bool((self.source < takers).all())
         self.last_use[self.source[inner]] = takers[inner]  # the takers come in order: the last stays
         self.used: set[tuple[int, int]] = set()
         if several:
             pairs = zip(self.source.tolist(), self.output.tolist(), strict=True)
             self.used = {pair for pair in pairs if pair[0] in several}
         for value in ends:
-            found = find(value.node, -1)  # type: ignore[call-overload]
+            found = find(value.node, -1)
             if found >= 0:
                 self.last_use[found] = len(nodes)
                 self.used.add((found, value.index))

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from ...ir.graph import Graph, Node, Value
-from ...kinds.elementwise import UFUNCS
+from ...kinds.registry import UFUNCS
 from .carried import Seen, Summary, test
 from .forward import forwarded
 from .loop import Checked, roll
@@ -24,7 +24,7 @@ MOST_LEVELS: Final = 6
 MOST_PEELED: Final = 3
 """First turns that may differ from the others and stay in front of the loop."""
 
-MULTIPLES: Final = (1, 2, 3, 4, 6)
+MULTIPLES: Final = range(1, 13)
 """How many repeats of the same ops one turn may consist of: two arrays that change places repeat every second time."""
 
 
@@ -67,7 +67,7 @@ class Rolled(NamedTuple):
         What the given ends have become.
     looks : list of tuple
         Guards: the number of the given one whose place it takes, and the guard.
-    loops, declined : list
+    loops : list of Summary
         For explanations.
     stacks : list of tuple
         New leaves, each with the leaves that are its rows.
@@ -77,7 +77,6 @@ class Rolled(NamedTuple):
     ends: list[Value]
     looks: list[tuple[int, Look]]
     loops: list[Summary]
-    declined: list[Declined]
     stacks: list[tuple[Value, Sequence[Value]]]
 
 
@@ -89,6 +88,7 @@ def rolled(
     *,
     until: bool = False,
     leaves: Collection[Value] = (),
+    declined: list[Declined] | None = None,
 ) -> Rolled | None:
     """Return a recording with loops in the place of nodes that repeat; None where there are none.
 
@@ -106,54 +106,75 @@ def rolled(
         Whether loops that Python left because of what it saw are to turn as often as they must.
     leaves : collection of Value
         Leaves that may be brought together in one array.
+    declined : list of Declined, optional
+        Receives what repeats itself and is not rolled up, and why.
     """
     if len(nodes) < LEAST_SAVED and not until:
         return None
-    ordered = sorted(nodes, key=serial_of)
-    if not _in_order(ordered):
-        return None
+    ordered: Sequence[Node] = sorted(nodes, key=serial_of)
     values = [*ends, *[look.value for look in looks]]
     current, values = forwarded(ordered, values)
     numbered = list(enumerate(looks))
     loops: list[Summary] = []
-    declined: list[Declined] = []
     stacks: list[tuple[Value, Sequence[Value]]] = []
+    tidy = current is ordered
     for _ in range(MOST_LEVELS):
-        current = living(current, values)
+        if not tidy:
+            current, tidy = living(current, values), True
         numbered = [
             (number, look._replace(value=value))
             for (number, look), value in zip(numbered, values[len(ends) :], strict=True)
         ]
         level = _Level(current, values[: len(ends)], numbered, pinned, until, World(leaves, stacks))
-        declined = [*declined, *level.declined]
+        if declined is not None:
+            declined += level.declined
         if not level.loops:
             break
         loops += level.loops
-        current, numbered = level.nodes, level.looks
+        current, numbered, tidy = level.nodes, level.looks, False
         values = [*level.ends, *[look.value for _, look in numbered]]
     if not loops:
         return None
-    left = living(current, values)
+    left = current if tidy else living(current, values)
     if len(left) >= len(nodes) and not until:
         return None
-    return Rolled(left, values[: len(ends)], numbered, loops, declined, stacks)
+    return Rolled(left, values[: len(ends)], numbered, loops, stacks)
 
 
 def rolled_graph(
-    graph: Graph, looks: Sequence[Look] | None = None, *, until: bool = False
+    graph: Graph,
+    looks: Sequence[Look] | None = None,
+    *,
+    until: bool = False,
+    declined: list[Declined] | None = None,
 ) -> tuple[Graph, list[int], Rolled] | None:
     """Return a graph with loops, and for each of its guards the number of the first that it stands for; None where there are none.
 
-    The guards are those of the graph unless `looks` tells more of them; `until` as for `rolled`.
+    The guards are those of the graph unless `looks` tells more of them; `until` and `declined` are as for `rolled`.
     """
     if looks is None:
         looks = [Look(value, expected) for value, expected in graph.guards]
-    result = rolled(graph.nodes, graph.outputs, looks, until=until)
+    result = rolled(graph.nodes, graph.outputs, looks, until=until, declined=declined)
     if result is None:
         return None
     guards = [(look.value, look.expected) for _, look in result.looks]
     whole = Graph(graph.inputs, result.nodes, result.ends, graph.name, guards)
     return whole, [number for number, _ in result.looks], result
+
+
+def without_data_rolled(graph: Graph) -> Graph:
+    """Return a copy of a graph without guards that keeps nothing of it alive, with loops where its nodes repeat themselves."""
+    fresh = {value: Value(value.aval) for value in graph.inputs}
+    becomes = dict(fresh)
+    copies = []
+    for node in in_recorded_order(graph.nodes):
+        copy = node.copy(tuple([becomes.get(value, value) for value in node.inputs]))
+        becomes.update(zip(node.outs, copy.outs, strict=True))
+        copies.append(copy)
+    ends = [becomes.get(value, value) for value in graph.outputs]
+    result = rolled(copies, ends)
+    nodes, ends = (copies, ends) if result is None else (result.nodes, result.ends)
+    return Graph(list(fresh.values()), nodes, ends, graph.name)
 
 
 class _Level:
@@ -177,13 +198,15 @@ class _Level:
         if len(nodes) < LEAST_SAVED and not until:
             return
         self._recording = recording = Recording(nodes, ends, pinned)
+        if not recording.in_order:
+            return
         ways_out = exits(recording, looks) if until else []
         claims = self._claims(ways_out)
         if not claims and not ways_out:
             return
         self._seen = {}
         for number, look in looks:
-            place = recording.place.get(look.value.node, -1)  # type: ignore[arg-type]
+            place = recording.place.get(look.value.node, -1)
             if place >= 0:
                 self._seen[place, look.value.index] = Seen(number, look.expected)
         self._left: dict[int, tuple[Value, int]] = {}
@@ -354,7 +377,7 @@ def _in_order(nodes: Sequence[Node]) -> bool:
     )
 
 
-def _free(taken: np.ndarray, low: int, high: int) -> list[tuple[int, int]]:  # type: ignore[type-arg]
+def _free(taken: np.ndarray[Any, Any], low: int, high: int) -> list[tuple[int, int]]:
     """Return the stretches between `low` and `high` that are not taken."""
     edges = np.diff(np.concatenate([[True], taken[low:high], [True]]).astype(np.int8))
     begins, ends = np.flatnonzero(edges == -1), np.flatnonzero(edges == 1)

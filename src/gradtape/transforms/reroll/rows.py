@@ -98,8 +98,39 @@ def line_of(starts: Starts, shape: Shape, strides: Shape) -> tuple[int, int] | N
     return axis, step if extent == 1 else 1
 
 
-def written_rows(base: Value, rows: Value, starts: Starts, strides: Shape, line: tuple[int, int]) -> Value:
+def partial_axes(base: Shape, starts: Starts, shape: Shape, strides: Shape) -> list[int]:
+    """Return the axes along which not all of an array is written in each turn."""
+    return [
+        axis
+        for axis in range(len(base))
+        if (starts[:, axis] != starts[0, axis]).any()
+        or starts[0, axis]
+        or shape[axis] != base[axis]
+        or strides[axis] != 1
+    ]
+
+
+def are_apart(base: Shape, starts: Starts, shape: Shape, strides: Shape) -> bool:
+    """Return whether no two turns write to one place."""
+    moving = partial_axes(base, starts, shape, strides)
+    if math.prod(base) == 0 or not moving:
+        return False
+    places = np.ravel_multi_index(index_rows(starts, moving, shape, strides), [base[axis] for axis in moving])
+    return bool(np.unique(places).size == places.size)
+
+
+def written_rows(
+    base: Value, rows: Value, starts: Starts, strides: Shape, line: tuple[int, int] | None
+) -> Value:
     """Return `base` after each row has been written at its start; `line` is what `line_of` says of them."""
+    if line is None:
+        shape = rows.shape[1:]
+        moving = partial_axes(base.shape, starts, shape, strides)
+        indices = [constant(index) for index in index_rows(starts, moving, shape, strides)]
+        order = (*moving, *[axis for axis in range(base.ndim) if axis not in moving])
+        front = permute(rows, (0, *[axis + 1 for axis in order]))
+        changed = put_row(permute(base, order), front, *indices)
+        return permute(changed, inverse_permutation(order))
     axis, step = line
     shape = rows.shape[1:]
     order = (*range(1, axis + 1), 0, *range(axis + 1, rows.ndim))

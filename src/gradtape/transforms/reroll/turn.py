@@ -10,12 +10,24 @@ import numpy as np
 from ...ir.builder import at
 from ...ir.graph import Literal, Node, Value
 from ...ir.types import INT64, INTP, aval
-from ...kinds.elementwise import UFUNCS, Elementwise
+from ...kinds.elementwise import Elementwise
 from ...kinds.operands import broadcast_to
+from ...kinds.registry import UFUNCS
 from ...ops.cast import convert
 from ...ops.indexing import gather_row, update_row
 from .recording import MOVING, Recording
-from .rows import MOST_ELEMENTS, Starts, index_rows, line_of, read_at, slices_as_rows, strided, write_at
+from .rows import (
+    MOST_ELEMENTS,
+    Starts,
+    are_apart,
+    index_rows,
+    line_of,
+    partial_axes,
+    read_at,
+    slices_as_rows,
+    strided,
+    write_at,
+)
 from .world import REARRANGING, Irregular, World
 
 
@@ -47,7 +59,7 @@ class Written(NamedTuple):
     v: Operand
     starts: Starts
     node: Node
-    line: tuple[int, int]
+    line: tuple[int, int] | None
 
 
 class Chain:
@@ -247,7 +259,7 @@ class Turn:
             copy = node.copy(tuple([operand.value for operand in operands]))
             return [Fixed(value) for value in copy.outs]
         if op in REARRANGING and isinstance(x, Rows):
-            return [Rows(op(x.value, **op.lead(self.trips, **params)))]  # type: ignore[attr-defined, operator]
+            return [Rows(op(x.value, **op.lead(self.trips, **params)))]
         if op is gather_row and isinstance(x, Fixed) and all(isinstance(k, Rows) for k in operands[1:]):
             size = self.trips * node.types[0].size
             if size <= max(MOST_ELEMENTS, 2 * x.value.size):
@@ -305,18 +317,12 @@ class Turn:
         v = self._operand(first + 1, node)
         base = self._values(first)[0] if own else None
         fits = base is not None and not isinstance(base, Literal) and base.shape == node.types[0].shape
-        if not self.counted and line is not None and fits and not early and isinstance(base, Value):
+        later = not self.counted and fits and not early
+        if later and isinstance(base, Value) and (line or are_apart(base.shape, starts, shape, strides)):
             self.written[slot] = Written(self.world.actual(base), v, starts, node, line)
             return
         x = self.inside(self._operand(first, node))
-        moving = [
-            axis
-            for axis in range(starts.shape[1])
-            if (starts[:, axis] != starts[0, axis]).any()
-            or starts[0, axis]
-            or shape[axis] != x.shape[axis]
-            or strides[axis] != 1
-        ]
+        moving = partial_axes(x.shape, starts, shape, strides)
         indices = self._indices(x, starts, moving, shape, strides)
         self.slots[slot, 0] = Inner(write_at(x, self.inside(v), indices, moving))
 

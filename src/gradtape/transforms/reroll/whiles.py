@@ -11,7 +11,7 @@ from ...ir.body import Body
 from ...ir.builder import at
 from ...ir.graph import Value, extract, literal
 from ...ir.types import aval
-from ...kinds.elementwise import UFUNCS
+from ...kinds.registry import UFUNCS
 from ..control import while_loop
 from .carried import Carried, Seen, Summary, held, new_chain, test, uses_of
 from .loop import Checked
@@ -153,7 +153,9 @@ def roll_until(
     needed = {value for node in nodes for value in node.inputs} | set(carried.following)
     consts = {outer: value for outer, value in turn.consts.items() if value in needed}
     inputs = [turn.number, *consts.values(), *carried.inputs]
-    limits = [*([turn.trips] if way_out.bounded else []), *([turn.most] if turn.most is not None else [])]
+    # What Python counted on its side may count differently in turns that were never seen.
+    bounded = way_out.bounded or turn.number in needed
+    limits = [*([turn.trips] if bounded else []), *([turn.most] if turn.most is not None else [])]
     with at(turn.template[0].site):
         outs = while_loop(
             Body(inputs, [], [going]),
