@@ -14,6 +14,7 @@ FLOORS = {
     "errors": 0,
     "config": 0,
     "trees": 0,
+    "progress": 0,
     "records": 0,
     "ir": 1,
     "loops": 1,

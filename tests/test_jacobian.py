@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.api import progress as bars
+from gradtape import progress as bars
 from gradtape.errors import (
     ArgumentError,
     DtypeError,

@@ -19,6 +19,7 @@ from ..ir.graph import OPERATORS, Graph, Mark, Value, constant, extract
 from ..ir.op import NDArray
 from ..ir.types import INTP, aval, is_inexact
 from ..ops.join import join
+from ..progress import progress
 from ..runtime.interpret import interpret
 from ..runtime.program import program_for
 from ..trace.force import force
@@ -32,7 +33,6 @@ from ..transforms.rowwise import UNKNOWN, row_axis
 from ..transforms.vjp import vjp
 from .ends import Source, UnconnectedGradients, array_leaves, completed, gathered, shown, unconnected_choice
 from .mixing import check_rows
-from .progress import progress
 
 
 class Jacobians(ABC):

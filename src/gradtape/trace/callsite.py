@@ -17,6 +17,7 @@ from ..ir.builder import here
 from ..ir.graph import Graph, Literal, Value, extract
 from ..ir.op import NDArray
 from ..kinds.operands import as_value
+from ..progress import counting
 from ..runtime.program import ACTIVE, GuardMiss, Program, program_for
 from ..transforms.call import repeated
 from ..trees import TreeSpec, flatten
@@ -27,7 +28,7 @@ from .force import force
 from .guards import Guard, Trace
 from .handle import Handle, apart, is_recording
 from .instruments import RECORDING
-from .rolling import rolled_trace
+from .rolling import moment_now, recorded_since, rolled_trace
 from .signature import EVERYTHING_TRACED, Call, NativeCall, StaticArguments, is_dynamic, native_call
 from .sites import user_site
 from .state import State, any_alive, made_in, state_of
@@ -349,7 +350,9 @@ class CallSite:
         trace = Trace(f"the jitted function {self.name!r}", until=until)
         leaves, trace.inputs = call.placeholders(trace)
         profiler = ACTIVE.profiler
-        with inside(trace, Scope()), resting(), nullcontext() if profiler is None else profiler.tracing(self):
+        traced = counting(f"tracing {self.name}", "operation", recorded_since(moment_now()))
+        profiled = nullcontext() if profiler is None else profiler.tracing(self)
+        with inside(trace, Scope()), resting(), traced, profiled:
             try:
                 return self._specialise(call, trace, leaves), made_in(trace)
             finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..config import config
@@ -52,6 +52,11 @@ def _looks(guards: Sequence[Guard], trace: Trace | None) -> list[Look]:
 def moment_now() -> int:
     """Return the moment from which `rolled_since` looks at what is recorded."""
     return next_serial()
+
+
+def recorded_since(moment: int) -> Callable[[], int]:
+    """Return what counts the operations recorded since a moment."""
+    return lambda: next_serial() - moment
 
 
 def rolled_since(moment: int, values: Sequence[Value], starts: Sequence[Value]) -> list[Value]:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from ..config import config
+from .config import config
 
 PATIENCE = 2.0
 """Seconds after which a bar appears."""
+
+PAUSE = 0.2
+"""Seconds between two looks at a count."""
 
 T = TypeVar("T")
 
@@ -48,7 +53,51 @@ def progress(items: Sequence[T], what: str, weights: Sequence[int], unit: str) -
             bar.close()
 
 
-def _bar(what: str, total: int, unit: str) -> _Text | Any:
+@contextmanager
+def counting(what: str, unit: str, count: Callable[[], int]) -> Iterator[None]:
+    """Show how much has been done once what is inside takes longer than two seconds.
+
+    Parameters
+    ----------
+    what : str
+        What the bar is called.
+    unit : str
+        What is counted.
+    count : callable
+        Returns how many units are done; a thread asks now and then, so that the work itself need not.
+    """
+    if not config.progress or _counting.is_set():
+        yield
+        return
+    over = threading.Event()
+
+    def show() -> None:
+        if over.wait(PATIENCE):
+            return
+        bar = _bar(what, None, unit)
+        done = 0
+        while not over.wait(PAUSE):
+            now = count()
+            bar.update(now - done)
+            done = now
+        bar.close()
+
+    watcher = threading.Thread(target=show, name="gradtape progress", daemon=True)
+    _counting.set()
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+        _counting.clear()
+
+
+_counting = threading.Event()
+"""Set while somebody counts: what is inside of it is counted along."""
+
+
+def _bar(what: str, total: int | None, unit: str) -> _Text | Any:
     if importlib.util.find_spec("tqdm") is None:
         return _Text(what, total, unit)
     from tqdm.auto import tqdm
@@ -61,7 +110,7 @@ class _Text:
 
     __slots__ = ("_done", "_total", "_unit", "_what")
 
-    def __init__(self, what: str, total: int, unit: str) -> None:
+    def __init__(self, what: str, total: int | None, unit: str) -> None:
         self._what = what
         self._total = total
         self._unit = unit
@@ -69,8 +118,11 @@ class _Text:
 
     def update(self, count: int) -> None:
         self._done += count
-        share = 100 * self._done // self._total
-        text = f"\r{self._what}: {self._done} of {self._total} {self._unit}s ({share} %)"
+        text = f"\r{self._what}: {self._done}"
+        if self._total is not None:
+            text += f" of {self._total} {self._unit}s ({100 * self._done // self._total} %)"
+        else:
+            text += f" {self._unit}s"
         print(text, end="", file=sys.stderr, flush=True)
 
     def close(self) -> None:

@@ -1,0 +1,63 @@
+"""Bars for what takes long: tracing a long function shows how many operations it has recorded."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradtape as gt
+from gradtape import progress as bars
+
+
+@pytest.fixture(params=["tqdm", "text"])
+def impatient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bars, "PATIENCE", 0.0)
+    monkeypatch.setattr(bars, "PAUSE", 0.001)
+    if request.param == "text":
+        monkeypatch.setattr(bars.importlib.util, "find_spec", lambda name: None)
+
+
+def slow(x: Any) -> Any:
+    for k in range(20):
+        x = np.sin(x) * (1.0 + k)
+        time.sleep(0.005)
+    return x
+
+
+@pytest.mark.usefixtures("impatient")
+def test_tracing_shows_what_it_has_recorded(capsys: pytest.CaptureFixture[str]) -> None:
+    expected = slow(np.float64(0.3))
+    assert gt.jit(slow)(0.3) == pytest.approx(expected)
+    shown = capsys.readouterr().err
+    assert "tracing slow" in shown and "operation" in shown
+
+
+@pytest.mark.usefixtures("impatient")
+def test_functions_inside_are_counted_along(capsys: pytest.CaptureFixture[str]) -> None:
+    gt.jit(lambda x: gt.jit(slow)(x) + 1.0)(0.3)
+    shown = capsys.readouterr().err
+    assert "tracing <lambda>" in shown and "tracing slow" not in shown
+
+
+@pytest.mark.usefixtures("impatient")
+def test_it_can_be_switched_off_and_ends_with_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with gt.config.override(progress=False):
+        gt.jit(slow)(0.3)
+    assert not capsys.readouterr().err
+
+    def fails(x: Any) -> Any:
+        raise RuntimeError(slow(x))
+
+    with pytest.raises(RuntimeError):
+        gt.jit(fails)(0.3)
+    assert not any(thread.name == "gradtape progress" for thread in threading.enumerate())
+    assert gt.jit(slow)(0.3) == pytest.approx(slow(np.float64(0.3)))
+
+
+def test_what_is_quick_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    gt.jit(np.sin)(0.3)
+    assert not capsys.readouterr().err
