@@ -168,3 +168,49 @@ def while_it_lasts(x):
         return i + 1, y
 
     return gt.while_loop(lambda i, y: i < 4, turn, (0, np.zeros(4)))[1]
+
+
+@program
+def computed_first(x):
+    y, z = 0.5 * np.ones(4) + np.zeros(4), np.eye(4)[1].copy()
+    y[1] = x[0]
+    z[2:] -= x[:2]
+    w = np.sqrt(np.full(4, 4.0))
+    w[3] *= x[3]
+    return y * z + w
+
+
+@program
+def in_columns(x):
+    y = np.zeros((2, 2), order="F")
+    y[0] = x[:2]
+    y.ravel()[0] = 5.0
+    y.T[1] += x[2:]
+    return y
+
+
+@program
+def of_rank_0(x):
+    y = np.zeros(())
+    y += x[0]
+    y[()] += x[1] ** 2
+    return np.full(2, y)
+
+
+@program
+def complex_parts(x):
+    y = np.zeros(4, complex)
+    y[0] = x[0] * 1j
+    y.real[1] = x[1]
+    imaginary = y.imag
+    imaginary[2:] = x[2:]
+    return np.abs(y) ** 2
+
+
+@program
+def counted(x):
+    order, y = np.zeros(4, int), np.zeros(4)
+    order[:] = np.argsort(-x)
+    y[order] = x
+    y[order[0]] += x[1]
+    return y

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy import zeros  # this name stays NumPy's own while somebody records
 from ways import (
     PAIR,
     Function,
@@ -213,13 +214,13 @@ def test_things_that_cannot_be_called() -> None:
 
 
 def zeros_written(x: Any) -> Any:
-    y = np.zeros(2)
+    y = zeros(2)
     y[0] = x[0]
     return y
 
 
 def slice_written(x: Any) -> Any:
-    y = np.zeros(4)
+    y = zeros(4)
     y[:2] = x
     return y
 
@@ -236,8 +237,8 @@ LEAVING = {
     "a slice of an ndarray": slice_written,
     "format": lambda x: f"{float(x[0]):.3f}",
     "round": lambda x: round(float(x[0])),
-    "out": lambda x: np.sin(x, out=np.zeros(2)),
-    "ufunc.at": lambda x: np.add.at(np.zeros(2), [0], x[0]),
+    "out": lambda x: np.sin(x, out=zeros(2)),
+    "ufunc.at": lambda x: np.add.at(zeros(2), [0], x[0]),
     "random": lambda x: np.random.default_rng(0).normal(x),
     "fromiter": lambda x: np.fromiter((v for v in x), float),
 }

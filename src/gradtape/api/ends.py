@@ -17,7 +17,7 @@ from ..kinds.operands import as_value, broadcast_to
 from ..ops.cast import convert
 from ..trace.array import Array, wrapped
 from ..trace.handle import Handle, apart
-from ..trace.preallocated import own
+from ..trace.preallocated import Preallocated, own
 from ..trace.slices import IndexedSlices
 from ..transforms.rows import Rows, total
 from ..trees import flatten_with_none, place_of_leaf, unflatten
@@ -96,11 +96,13 @@ def array_leaves(tree: Any, role: str, caller: str) -> tuple[list[Any], Callable
     ArgumentError
         For ndarrays and numbers, which do not know where they came from.
     """
-    tree = own(tree)
+    if type(tree) is Preallocated:
+        tree = own(tree)
     if isinstance(tree, Handle):
         return [tree], _only
     leaves, spec = flatten_with_none(tree)
-    leaves = [own(leaf) for leaf in leaves]
+    if Preallocated in map(type, leaves):
+        leaves = [own(leaf) for leaf in leaves]
     for position, leaf in enumerate(leaves):
         if isinstance(leaf, Handle):
             continue

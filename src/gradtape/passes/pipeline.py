@@ -23,7 +23,6 @@ from .loop_reform import reform_loops
 from .loop_trim import hoist_invariants, trim_loops
 from .operands import own_operands
 from .product_sums import sum_before_products
-from .quotients import share_divisions
 from .rows_first import rows_first
 from .slabs import slab_by_slab, slab_notes
 from .transposes import absorb_transposes, pack_operands
@@ -49,7 +48,6 @@ PASSES: Final[tuple[Pass, ...]] = (
     absorb_transposes,
     hoist_factors,
     sum_before_products,
-    share_divisions,
     merge_equal,
     simplify,
     rows_first,

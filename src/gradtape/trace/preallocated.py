@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any, Final
 
 import numpy as np
@@ -21,11 +22,15 @@ from ..ir.types import aval
 from ..kinds.operands import COMPACT
 from ..ops.join import full
 from .array import Array
+from .contexts import contexts
 from .dispatch import IN_PLACE
 from .handle import Handle
-from .sites import user_site
+from .sites import is_users, user_site
 
 Recipe = Callable[[Any], Any]
+
+MIXIN: Final = NDArrayOperatorsMixin.__add__.__code__.co_filename
+"""Where NumPy makes calls of ufuncs of operators."""
 
 
 class Memory:
@@ -76,9 +81,9 @@ class Memory:
                 self._check_alone()
                 first = beginning(self.numbers)
                 self.traced = Array(first)
-                first.owner = (
-                    None  # it is overwritten at once: nobody comes back to ask whether it has changed
-                )
+                self.traced._contiguous = self.numbers.flags.c_contiguous
+                # It is overwritten at once: no call comes back to ask whether it has changed.
+                first.owner = None
             else:
                 self.traced = self.recipe(self.parent.stand_in())
         return self.traced
@@ -161,7 +166,8 @@ class Preallocated(NDArrayOperatorsMixin, Handle):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         call = getattr(ufunc, method)
         targets = (inputs[0],) if method == "at" else kwargs.get("out", ())
-        return _computed(call, inputs, kwargs, targets)
+        result = _computed(call, inputs, kwargs, targets)
+        return result if kwargs or method != "__call__" else _to_be_written(result, sys._getframe(1))
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         out = kwargs.get("out", ())
@@ -208,7 +214,10 @@ class Preallocated(NDArrayOperatorsMixin, Handle):
             seen = near(self) if type(self) is Preallocated else None
             if seen is None:
                 return again(self)
-            return _viewed(self, getattr(seen, name)(*own(args), **own_named(kwargs)), again)
+            result = getattr(seen, name)(*own(args), **own_named(kwargs))
+            if name in COPYING_METHODS:
+                return _to_be_written(result, sys._getframe(1))
+            return _viewed(self, result, again)
 
         return call
 
@@ -241,6 +250,9 @@ COMPACT[Preallocated] = _content
 
 WRITING_METHODS: Final = frozenset({"fill", "put", "itemset", "partition", "sort"})
 """Methods that write to their array."""
+
+COPYING_METHODS: Final = frozenset({"copy", "astype"})
+"""Methods that return an array of its own."""
 
 
 def preallocated(numbers: NDArray, parent: Memory | None = None, recipe: Recipe = _itself) -> Preallocated:
@@ -326,6 +338,14 @@ def _viewed(array: Preallocated, result: Any, recipe: Recipe) -> Any:
     if result is memory.numbers:
         return array
     return preallocated(result, memory, recipe) if result.base is memory.root.numbers else result
+
+
+def _to_be_written(result: Any, frame: FrameType) -> Any:
+    """Return what the user's own code computed of a preallocated array, such as ``2.0 * np.ones(3)``, as another such array."""
+    if frame.f_code.co_filename == MIXIN and frame.f_back is not None:
+        frame = frame.f_back
+    fresh = type(result) is np.ndarray and result.base is None and result.dtype.char in "fdFD"
+    return preallocated(result) if fresh and contexts.stack and is_users(frame.f_code.co_filename) else result
 
 
 def _calling(function: Any, array: Preallocated, args: Any, kwargs: dict[str, Any]) -> Recipe:

@@ -18,6 +18,7 @@ from ..runtime.signature import ArraySpec, ScalarSpec, StaticSpec
 from ..trees import TreeSpec, flatten
 from .array import Array
 from .handle import Handle
+from .preallocated import own
 from .sites import user_site
 from .variable import Variable
 
@@ -69,7 +70,8 @@ class Call:
     def __init__(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], static: StaticArguments = EVERYTHING_TRACED
     ) -> None:
-        self.leaves, self.spec = flatten(static.mark(args, kwargs))
+        leaves, self.spec = flatten(static.mark(args, kwargs))
+        self.leaves: list[Any] = own(leaves)
         self.traced = any(isinstance(leaf, Handle) and _is_recorded(leaf) for leaf in self.leaves)
         self.key: Any = None if self.traced else (self.spec, *map(leaf_key, self.leaves))
 

@@ -3,16 +3,36 @@
 from __future__ import annotations
 
 import dis
+import functools
 import linecache
+import os
 import re
 import sys
 from itertools import islice
 from types import CodeType, FrameType, TracebackType
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
 
 from ..errors import LIBRARIES
 
 PACKAGE = __name__.split(".")[0]
+
+
+INSTALLED: Final = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
+OWN: Final = tuple(
+    os.path.dirname(os.path.abspath(str(module.__file__))) + os.sep
+    for module in (os, np, sys.modules[PACKAGE])
+)
+"""Where Python's own library, NumPy and gradtape are."""
+
+
+@functools.lru_cache(maxsize=4096)
+def is_users(filename: str) -> bool:
+    """Return whether a file holds code of the user's own: neither Python's library nor an installed package."""
+    return not (
+        filename.startswith(("<frozen ", *OWN)) or any(directory in filename for directory in INSTALLED)
+    )
 
 
 class _Clock:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import sys
 from collections.abc import Callable
 from types import CodeType, FrameType
@@ -17,7 +16,7 @@ from .contexts import contexts
 from .dispatch import call_function
 from .lists import NAMES
 from .preallocated import follows, own, own_named, preallocated
-from .sites import PACKAGE, callee_at, user_site
+from .sites import callee_at, is_users, user_site
 
 MAKERS: Final = (np.zeros, np.empty, np.ones, np.full, np.eye, np.identity)
 """NumPy's functions that make arrays of nothing."""
@@ -26,14 +25,6 @@ FULL: Final = np.full
 
 SIMILAR: Final = (np.zeros_like, np.empty_like, np.ones_like, np.full_like)
 """Those that make an array of the form of another."""
-
-INSTALLED: Final = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
-OWN: Final = tuple(
-    os.path.dirname(os.path.abspath(str(module.__file__))) + os.sep
-    for module in (os, np, sys.modules[PACKAGE])
-)
-"""Where Python's own library, NumPy and gradtape are."""
-
 
 _asked: Final[dict[int, tuple[CodeType, dict[tuple[int, str], bool]]]] = {}
 """What was found out about code: by its id, with the code itself, which keeps the id its own."""
@@ -52,13 +43,6 @@ def called_by_user(frame: FrameType, name: str) -> bool:
     if answer is None:
         answer = answers[place, name] = is_users(code.co_filename) and callee_at(frame) == name
     return answer
-
-
-def is_users(filename: str) -> bool:
-    """Return whether a file holds code of the user's own: neither Python's library nor an installed package."""
-    return not (
-        filename.startswith(("<frozen ", *OWN)) or any(directory in filename for directory in INSTALLED)
-    )
 
 
 class StandIn:
