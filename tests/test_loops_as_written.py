@@ -145,3 +145,73 @@ def test_a_loop_may_read_and_carry_arrays_without_elements() -> None:
     value, slope = gt.value_and_grad(f)(x)
     assert value == pytest.approx(expected[0], rel=1e-12)
     np.testing.assert_allclose(slope, expected[1], rtol=1e-12)
+
+
+def selected_in_the_turn(x: Array) -> Array:
+    product = 1.0
+    for v in x:
+        product = np.where(v > 0, np.sqrt(v) * product, product)
+    return product
+
+
+def selected_by_what_is_the_same(x: Array) -> Array:
+    product = 1.0
+    for turn in range(20):
+        product = np.where(product > turn + 2, np.log(x[turn] * x[1]) * product, 0.9 * product)
+    return product * x[0]
+
+
+def selected_inverses(x: Array) -> Array:
+    total = 0.0
+    for v in x:
+        total = total * 0.5 + np.where(v > 0, 1 / v, 0.0) * np.where(total < 3, np.sqrt(total + 1), 1.0)
+    return total
+
+
+def selected_and_stacked(x: Array) -> Array:
+    return np.sum(np.stack([np.where(v > 0, np.log(v), 0.0) for v in x]))
+
+
+@pytest.mark.parametrize(
+    "f", [selected_in_the_turn, selected_by_what_is_the_same, selected_inverses, selected_and_stacked]
+)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_what_was_not_selected_has_no_part_in_the_gradient(f: Callable[..., Array]) -> None:
+    x = np.tile([1.0, 0.0, 4.0, -1.0], 5)
+    with gt.config.override(reroll=False):
+        expected = gt.grad(f)(x)
+    assert np.all(np.isfinite(expected))
+    np.testing.assert_allclose(gt.grad(f)(x), expected, rtol=1e-12)
+    np.testing.assert_allclose(gt.grad(gt.jit(f))(x), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("checkpoint", [None, "all", "sqrt", 4, ("treeverse", 2)])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_selections_are_the_same_whatever_is_kept(checkpoint: Any) -> None:
+    def f(x: Array) -> Array:
+        def step(product: Array, v: Array) -> tuple[Array, None]:
+            return np.where(v > 0, np.sqrt(v) * product, product), None
+
+        return gt.scan(step, 1.0, x, checkpoint=checkpoint)[0]
+
+    x = np.tile([1.0, 0.0, 4.0, -1.0], 4)
+    np.testing.assert_allclose(gt.grad(f)(x), np.tile([8.0, 0.0, 2.0, 0.0], 4), rtol=1e-12)
+
+
+def test_guards_of_a_line_are_told_once() -> None:
+    @gt.jit
+    def middle(a: Array) -> Array:
+        low, high = 0.0 * a, a + 1.0
+        while high - low > 1e-6:
+            half = (low + high) / 2
+            if half * half < a:
+                low = half
+            else:
+                high = half
+        return low
+
+    assert float(middle(2.0)) == pytest.approx(2**0.5, abs=1e-5)
+    report = gt.inspect.explain(middle)
+    assert report.startswith("middle: 1 trace for 1 signature\n")
+    assert report.count("guard: ") == 4
+    assert repr(middle) == "<gradtape.jit of middle: 1 trace>"
