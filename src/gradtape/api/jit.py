@@ -50,7 +50,8 @@ class Jitted(FastCallable):
         _everyone.add(self)
 
     def __repr__(self) -> str:
-        return f"<gradtape.jit of {self.site.name}: {self.site.traces} traces>"
+        count = self.site.traces
+        return f"<gradtape.jit of {self.site.name}: {count} trace{'' if count == 1 else 's'}>"
 
     def _repr_html_(self) -> str:
         from .html import jitted_card  # late: pictures are drawn in notebooks only, and cost 7 ms to import

@@ -87,6 +87,8 @@ def emit_apart(builder: Builder, root: Root, kernels: LoopKernels) -> None:
             number = _scratch(builder, value.dtype)
             builder.emit(Store(number, 0, builder.element(value, ())))
             operands.append((number, 0))
+        elif value.size == 0:  # nothing makes it
+            operands.append((_scratch(builder, value.dtype), 0))
         else:
             operands.append(builder.place_of(value))
     numbers: list[tuple[Root, Buffer]] = []

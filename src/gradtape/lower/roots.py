@@ -269,7 +269,7 @@ def part_of(value: Value) -> tuple[Value, int]:
             for start, extent in zip(reversed(node.params["starts"]), reversed(whole.shape), strict=True):
                 offset += start * stride
                 stride *= extent
-        elif node.op.name != "reshape":
+        elif node.op.name != "reshape" or whole.shape == ():  # a number stands in a register
             break
         value = whole
     return value, offset

@@ -153,7 +153,8 @@ def _store_at(target: Any, result: Value) -> None:
         raise InPlaceError(
             "ufunc.at on an ndarray with traced values",
             where=here.site,
-            remedy="make the target a traced array: np.zeros(n, like=x) or np.zeros_like(x)",
+            why="its numbers would have to be known now",
+            remedy="make the target in the function: y = np.zeros(n), or np.zeros(n, like=x) in a library",
         )
     target.write_result(result, "ufunc.at")
 

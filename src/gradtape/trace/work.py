@@ -75,6 +75,9 @@ def remember(
     key = _key(ends)
     if any(work.program is program for work in _known.get(key, ())):
         return
+    used = {*ends, *[value for node in nodes for value in node.inputs]}
+    if any(used.isdisjoint(node.outs) for node in nodes):  # no way leads there from the ends
+        return
     pattern = Pattern(ends, nodes, leaves, None)
     values = pattern.match(ends, None)
     if values is None or not set(ends) <= set(kept) <= set(values):

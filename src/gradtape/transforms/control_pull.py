@@ -9,7 +9,7 @@ from ..ir.graph import OPERATORS, Literal, Node, Value, extract
 from ..ir.types import carries_derivatives
 from .checkpointing import ENTRIES, chunk_of, in_chunks
 from .draft import Carry, Draft, Given, Loop, nothing, stand_in, substituted
-from .hoist import hoisted
+from .hoist import hoisted, selected
 from .late_sums import LateSums
 from .lift import lifted
 from .residuals import kept
@@ -42,7 +42,8 @@ class _Turn:
 def pull_loop(op: Loop, node: Node, cotangents: Some, wanted: Sequence[bool]) -> list[Value | None]:
     """Return the cotangents of a loop's operands."""
     draft = op.opened(node)
-    better = hoisted(draft) or lifted(draft)
+    staying = selected(draft)
+    better = hoisted(draft, staying) or lifted(draft, staying)
     if better is not None:
         return _pulled_through(op.outs(better.emit()), node, cotangents, wanted)
     chunk = chunk_of(draft.params.get("length", 0), draft.params.get("policy"))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from ..ir.graph import Literal, Node, Value
 from ..kinds.accumulate import Accumulate
 from ..kinds.control import Barrier, Structured
+from ..kinds.elementwise import Elementwise
 from ..kinds.index_map import IndexMap
 from .draft import Draft, Given, emitted
 
@@ -14,16 +16,36 @@ FREE: Final = ("expand", "permute")
 """Rows that only say how another value is read: outside they would fill memory."""
 
 
-def hoisted(draft: Draft) -> Draft | None:
-    """Return the loop that is given what is the same in each turn; None where nothing is.
+def selected(draft: Draft) -> set[Value]:
+    """Return what goes into a selection by elementwise nodes alone.
+
+    The mask of the selection reaches its cotangent in the turn, and ends at the border of the turn: computed outside, it would
+    get a plain zero, and an infinite slope would make NaN of it.
+    """
+    found: set[Value] = set()
+    for node in reversed(draft.nodes()):
+        if isinstance(node.op, Elementwise):
+            rules = node.op.confine or (None,) * len(node.inputs)
+            reached = not found.isdisjoint(node.outs)
+            found.update(
+                value for value, rule in zip(node.inputs, rules, strict=True) if reached or rule is not None
+            )
+    return found
+
+
+def hoisted(draft: Draft, staying: Collection[Value] = ()) -> Draft | None:
+    """Return the loop that is given what is the same in each turn, but for elementwise values that are `staying`; None where nothing is.
 
     A small sum of cotangents is left of a large one: the derivative of a slice of a const is put into place once, after the loop.
     """
     same: set[Value] = {given.inside for given in draft.consts}
     wanted: dict[Value, None] = {}
     for node in draft.nodes():
-        if _may_move(node, draft) and all(
-            value in same or isinstance(value, Literal) for value in node.inputs
+        stays = isinstance(node.op, Elementwise) and node.out in staying
+        if (
+            not stays
+            and _may_move(node, draft)
+            and all(value in same or isinstance(value, Literal) for value in node.inputs)
         ):
             same.update(node.outs)
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from math import prod
 from typing import Final
 
@@ -30,8 +30,11 @@ MEMORY: Final = 2**26
 """Bytes that such a result may take."""
 
 
-def lifted(draft: Draft) -> Draft | None:
-    """Return the scan that is given what its turns would compute of elements alone; None where that is nothing."""
+def lifted(draft: Draft, staying: Collection[Value] = ()) -> Draft | None:
+    """Return the scan that is given what its turns would compute of elements alone, but for elementwise values that are `staying`.
+
+    None where that is nothing.
+    """
     length = draft.params.get("length", 0)
     if length < TURNS or draft.params["policy"] is not None:
         return None
@@ -49,7 +52,8 @@ def lifted(draft: Draft) -> Draft | None:
     for node in cone:
         if any(value in varying for value in node.inputs):
             varying.update(node.outs)
-            if _pays(node, length):
+            stays = isinstance(node.op, Elementwise) and node.out in staying
+            if not stays and _pays(node, length):
                 chosen.append(node.outs[0])
     if not chosen:
         return None

@@ -170,7 +170,7 @@ def at(what: str, place: str) -> str:
 def kind_of(thing: Any) -> str:
     """Return the type of an object, with its article; of a tuple or list, also how many entries it has."""
     name = type(thing).__name__
-    article = "an" if name[0] in "aeiouAEIOU" else "a"
+    article = "an" if name == "ndarray" or name[0] in "aeioAEIO" else "a"
     return f"{article} {name}{f' of {len(thing)}' if isinstance(thing, tuple | list) else ''}"
 
 

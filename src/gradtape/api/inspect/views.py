@@ -15,6 +15,7 @@ from ...runtime.engine import assembly, optimised_llvm
 from ...trace.callsite import Branches, Specialisation
 from ...trace.signature import Call
 from ...trace.variable import Variable
+from ..control.checks import counted
 from ..jit import Jitted
 
 
@@ -95,7 +96,7 @@ def explain(function: Jitted) -> Text:
         from (compiled, disk, or the interpreter and why), seconds, and what the scheduler fused and stored.
     """
     site = _site(function)
-    lines = [f"{site.name}: {site.traces} traces for {len(site.branches)} signatures"]
+    lines = [f"{site.name}: {counted(site.traces, 'trace')} for {counted(len(site.branches), 'signature')}"]
     for key, branches in site.branches.items():
         lines.append(f"arguments {_describe_key(key)}")
         for number, specialisation in enumerate(branches.all()):
@@ -118,7 +119,8 @@ def _explain_trace(number: int, specialisation: Specialisation) -> list[str]:
         else "called through Python"
     )
     lines = [f"trace {number}: {len(specialisation.graph.nodes)} nodes, {origin}, {native}"]
-    lines.extend(f"  guard: the value at {guard.site} is {guard.expected}" for guard in specialisation.guards)
+    seen = Counter(f"guard: the value at {guard.site} is {guard.expected}" for guard in specialisation.guards)
+    lines.extend(f"  {line}{f', {times} times' if times > 1 else ''}" for line, times in seen.items())
     lines.extend(f"  {line}" for line in _explain_loops(specialisation))
     if specialisation.captured:
         lines.append(
