@@ -76,9 +76,10 @@ def memory(tool: Any, small: Any, job: Any) -> dict[str, float]:
     calls = tool.prepare(job)
     gc.collect()
     before = _forget_peak()
-    seconds, _ = _timed(calls.gradient, calls.arguments, calls.finish, 1)
+    seconds, result = _timed(calls.gradient, calls.arguments, calls.finish, 1)
     peak = _memory("VmHWM:")
-    return {"later_first_s": seconds, "peak_mb": (peak - before) / 1e6}
+    results = sum(array.nbytes for array in calls.read(result))
+    return {"later_first_s": seconds, "peak_mb": max(peak - before - results, 0.0) / 1e6}
 
 
 def _timed(

@@ -43,7 +43,7 @@ hand, value and gradient. The works with loops have two wordings: the loop of th
 loop. *Gradient* is value and gradient together; of `jacmlp` the Jacobian and of `hesslr` the Hessian. *First
 gradient call* is tracing and compiling with an empty cache, and importing what that takes. *Peak MB* is the
 largest memory while a first gradient is compiled and called, above that of the process before, which holds
-the arguments and has done the same with a few elements. The limit `c` (`limits/`) is called through ctypes
+the arguments and has done the same with a few elements, less the size of the results. The limit `c` (`limits/`) is called through ctypes
 with all buffers made beforehand; the others return new arrays. `rosen` of 2 elements measures the call
 itself, in a plain Python loop. *Largest error* is relative to the largest entry of each array, against NumPy
 by hand. CPU/wall well below 1 means that the machine was busy: measure again.
