@@ -202,11 +202,16 @@ def _gathered(source: Source, parts: Sequence[Value | Rows | None]) -> Value | R
 
 def completed(
     gradients: Sequence[Value | Rows | None],
-    sources: Sequence[Source],
+    sources: Sequence[Source | Handle],
     choice: UnconnectedGradients,
     tree: Any,
-) -> list[Value | Rows | None]:
-    """Return gradients with `choice` for the missing ones; `tree` is what the user gave as sources."""
+) -> Sequence[Value | Rows | None]:
+    """Return gradients with `choice` for the missing ones.
+
+    The sources are of the shapes and dtypes of `sources`; `tree` is what the user gave for them.
+    """
+    if choice is UnconnectedGradients.NONE:
+        return gradients
     if choice is UnconnectedGradients.RAISE and None in gradients:
         raise UnconnectedError(
             f"no differentiable path leads from sources{place_of_leaf(tree, gradients.index(None))} to the target",
@@ -220,17 +225,19 @@ def completed(
             broadcast_to(literal(0, source.dtype), source.shape) if part is None else part
             for part, source in zip(gradients, sources, strict=True)
         ]
-    return list(gradients)
+    return gradients
 
 
-def shown(gradients: Sequence[Value | Rows | None], sources: Sequence[Source]) -> list[Any]:
+def shown(gradients: Sequence[Value | Rows | None], sources: Sequence[Source | Handle]) -> list[Any]:
     """Return gradients as the user sees them: Arrays, IndexedSlices, and None."""
     return [
-        IndexedSlices(Array(unliteral(part.values)), Array(part.positions), source.shape)
-        if isinstance(part, Rows)
+        wrapped(part)
+        if type(part) is Value
         else None
         if part is None
-        else wrapped(unliteral(part) if isinstance(part, Literal) else part)
+        else IndexedSlices(Array(unliteral(part.values)), Array(part.positions), source.shape)
+        if isinstance(part, Rows)
+        else wrapped(unliteral(part))
         for part, source in zip(gradients, sources, strict=True)
     ]
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from itertools import compress
 from types import TracebackType
 from typing import Any
 
@@ -14,79 +12,30 @@ import numpy as np
 
 from ..errors import ArgumentError, DtypeError, IntegerWatchWarning, TapeError, warn
 from ..ir.builder import here
-from ..ir.graph import Literal, Mark, Value
+from ..ir.graph import Mark, Value
 from ..ir.types import is_inexact
 from ..kinds.operands import as_value
 from ..trace.array import Array
 from ..trace.bodies import refuse_across
-from ..trace.contexts import Watcher, bodies_around, contexts
+from ..trace.contexts import bodies_around, contexts
 from ..trace.guards import InBody
 from ..trace.lists import NAMES
-from ..trace.log import note_watch
 from ..trace.replay import derivatives, gradients
 from ..trace.sites import user_site
 from ..trace.variable import Variable
-from ..transforms.rows import Rows
 from ..trees import flatten_with_none, place_of_leaf, unflatten
 from .ends import (
     Source,
     UnconnectedGradients,
     array_leaves,
     completed,
-    gathered,
     seeds_for,
     shown,
     unconnected_choice,
     unliteral,
 )
 from .jacobian import Jacobians
-
-
-class _Record(Watcher):
-    """What a tape has seen: the mark that its values carry, and the variables that were read.
-
-    Parameters
-    ----------
-    accessed : bool
-        Whether trainable variables are followed without being asked for.
-    """
-
-    __slots__ = ("_accessed", "_asked_for", "_readings", "alone", "mark", "variables")
-
-    def __init__(self, accessed: bool) -> None:
-        self.mark = Mark(threading.get_ident())
-        self.mark.recording = False
-        self.alone = (self.mark,)  # one tuple for all that nobody else follows: quick to compare
-        self.variables: dict[int, Variable] = {}
-        self._accessed = accessed
-        self._asked_for: set[int] = set()
-        self._readings: dict[int, weakref.WeakValueDictionary[int, Value]] = {}
-
-    def mark_for(self, variable: Any) -> Mark | None:
-        return self.mark if self.mark.recording and self.wants(variable) else None
-
-    def note(self, variable: Any, value: Value) -> None:
-        self.variables[variable.serial] = variable
-        self._readings.setdefault(variable.serial, weakref.WeakValueDictionary())[id(value)] = value
-
-    def wants(self, variable: Variable) -> bool:
-        """Return whether readings of a variable are followed while the tape records."""
-        return (self._accessed and variable.trainable) or variable.serial in self._asked_for
-
-    def ask_for(self, variable: Variable) -> None:
-        """Follow a variable from here on, trainable or not."""
-        self.variables[variable.serial] = variable
-        self._asked_for.add(variable.serial)
-
-    def readings(self, variable: Variable) -> tuple[Value, ...]:
-        """Return what was read of a variable and is still in use."""
-        return tuple(self._readings.get(variable.serial, {}).values())
-
-    def close(self) -> None:
-        """Give up the record; which variables were watched stays known."""
-        self.mark.recording = False
-        self.mark.over = True
-        self._readings.clear()
+from .record import Record, follow, followed_alone, pulled, source_of, target_value
 
 
 class GradientTape(Jacobians):
@@ -117,12 +66,12 @@ class GradientTape(Jacobians):
     """
 
     def __init__(self, persistent: bool = False, watch_accessed_variables: bool = True) -> None:
-        self._record: _Record | None = None
+        self._record: Record | None = None
         for argument, given in (
             ("persistent", persistent),
             ("watch_accessed_variables", watch_accessed_variables),
         ):
-            if not isinstance(given, bool | np.bool_):
+            if type(given) is not bool and not isinstance(given, np.bool_):
                 raise DtypeError(
                     f"{argument} must be a bool, got a {type(given).__name__}",
                     where=user_site(),
@@ -142,12 +91,13 @@ class GradientTape(Jacobians):
                 remedy="leave its with block first, or make another tape",
             )
         if self._record is None or self._used:
-            self._record = _Record(self._accessed)
+            self._record = Record(self._accessed)
             self._used = False
+        else:
+            self._record.mark.thread = threading.get_ident()
+            self._record.mark.recording = True
         self._active = True
         self._around = bodies_around()
-        self._record.mark.thread = threading.get_ident()
-        self._record.mark.recording = True
         contexts.stack.append(self._record)
         NAMES.enter()
         return self
@@ -156,10 +106,12 @@ class GradientTape(Jacobians):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._active = False
-        if self._record is not None:
-            self._record.mark.recording = False
-            if self._record in contexts.stack:
-                contexts.stack.remove(self._record)
+        record = self._record
+        if record is not None:
+            record.mark.recording = False
+            stack = contexts.stack
+            if record in stack:
+                stack.remove(record)
                 NAMES.leave()
 
     def __del__(self) -> None:
@@ -214,6 +166,9 @@ class GradientTape(Jacobians):
         """
         record = self._live("watch")
         here.site = user_site()
+        if type(x) is Array and x._base is None and not x._current.marks and is_inexact(x.dtype):
+            follow(x, record)
+            return x
         leaves, spec = flatten_with_none(x)
         watched = []
         for position, leaf in enumerate(leaves):
@@ -240,7 +195,7 @@ class GradientTape(Jacobians):
             if isinstance(array, Variable):
                 record.ask_for(array)
             else:
-                _follow(array, record)
+                follow(array, record)
         return unflatten(spec, watched)
 
     def watched_variables(self) -> tuple[Variable, ...]:
@@ -288,7 +243,7 @@ class GradientTape(Jacobians):
         return self._stopped(record)
 
     @contextmanager
-    def _stopped(self, record: _Record) -> Iterator[None]:
+    def _stopped(self, record: Record) -> Iterator[None]:
         record.mark.recording = False
         try:
             yield
@@ -317,8 +272,7 @@ class GradientTape(Jacobians):
         old = self._record
         if old is None or not old.mark.recording:
             raise self._not_recording("reset")
-        fresh = self._record = _Record(self._accessed)
-        fresh.mark.recording = True
+        fresh = self._record = Record(self._accessed)
         contexts.stack[contexts.stack.index(old)] = fresh
         old.close()
 
@@ -365,16 +319,31 @@ class GradientTape(Jacobians):
         record = self._live("gradient")
         here.site = user_site()
         choice = unconnected_choice(unconnected_gradients, "gradient")
-        target_leaves, _ = array_leaves(target, "target", "gradient")
-        source_leaves, nest = array_leaves(sources, "source", "gradient")
-        targets = [_target_value(leaf, record) for leaf in target_leaves]
-        self._refuse_across("gradient", targets)
-        starts = [_source(leaf, record) for leaf in source_leaves]
-        seeds = None if output_gradients is None else seeds_for(output_gradients, targets, "gradient")
-        with _Asked(self, record):
-            parts = _pulled(record.mark, targets, seeds, starts, last=not self._persistent)
-            found = completed(parts, starts, choice, sources)
-        return nest(shown(found, starts))
+        ends, _ = array_leaves(target, "target", "gradient")
+        leaves, nest = array_leaves(sources, "source", "gradient")
+        targets = followed_alone(ends, record)
+        starts = None if targets is None or output_gradients is not None else followed_alone(leaves, record)
+        seeds = None
+        if targets is None or starts is None:
+            targets = [target_value(leaf, record) for leaf in ends]
+            self._refuse_across("gradient", targets)
+            points = [source_of(leaf, record) for leaf in leaves]
+            if output_gradients is not None:
+                seeds = seeds_for(output_gradients, targets, "gradient")
+        last = not self._persistent
+        asked = _Asked(self, record)
+        try:
+            parts = (
+                pulled(record.mark, targets, seeds, points, last=last)
+                if starts is None
+                else derivatives(gradients, "gradient", targets, starts, None, record.mark, last=last)
+            )
+            found = completed(parts, leaves, choice, sources)
+        except BaseException:
+            asked.fail()
+            raise
+        asked.succeed()
+        return nest(shown(found, leaves))
 
     @contextmanager
     def _differentiated(
@@ -382,11 +351,16 @@ class GradientTape(Jacobians):
     ) -> Iterator[tuple[Mark, Value, list[Source], bool]]:
         record = self._live(caller)
         self._refuse_across(caller, [target.value])
-        ends = _target_value(target, record), [_source(leaf, record) for leaf in sources]
-        with _Asked(self, record):
+        ends = target_value(target, record), [source_of(leaf, record) for leaf in sources]
+        asked = _Asked(self, record)
+        try:
             yield record.mark, *ends, not self._persistent
+        except BaseException:
+            asked.fail()
+            raise
+        asked.succeed()
 
-    def _live(self, caller: str) -> _Record:
+    def _live(self, caller: str) -> Record:
         """Return the record that a call of `caller` is about."""
         if self._record is None:
             raise TapeError(
@@ -426,72 +400,18 @@ class _Asked:
 
     __slots__ = ("_record", "_recording", "_tape")
 
-    def __init__(self, tape: GradientTape, record: _Record) -> None:
+    def __init__(self, tape: GradientTape, record: Record) -> None:
         self._tape = tape
         self._record = record
         self._recording = record.mark.recording
+        if not tape._persistent:
+            record.mark.recording = False
 
-    def __enter__(self) -> None:
+    def fail(self) -> None:
         if not self._tape._persistent:
-            self._record.mark.recording = False
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._tape._persistent:
-            return
-        if kind is not None:
             self._record.mark.recording = self._recording
-            return
-        self._tape._used = True
-        self._record.close()
 
-
-def _follow(array: Array, record: _Record) -> None:
-    """Let a tape follow an array from here on."""
-    value = array.value
-    if isinstance(value, Literal):
-        array.rebind(unliteral(value))
-        value = array.value
-    mark = record.mark
-    if mark not in value.marks:
-        others = [other for other in value.marks if not other.over] if value.marks else ()
-        value.marks = (*others, mark) if others else record.alone
-        note_watch(value, mark, here.site)
-
-
-def _target_value(leaf: Any, record: _Record) -> Value:
-    if not isinstance(leaf, Variable):
-        value: Value = leaf.value
-        return value
-    known = record.readings(leaf)
-    if known or not record.wants(leaf):
-        return known[0] if known else leaf.value
-    reading = leaf.reading_for(record.mark)
-    record.note(leaf, reading)
-    return reading
-
-
-def _source(leaf: Any, record: _Record) -> Source:
-    mark = record.mark
-    if isinstance(leaf, Variable):
-        values = record.readings(leaf)
-        followed = is_inexact(leaf.dtype)
-        return Source(
-            leaf.shape, leaf.dtype, tuple([value for value in values if followed and mark in value.marks])
-        )
-    value: Value = leaf.value
-    type_ = value.aval
-    followed = mark in value.marks and is_inexact(type_.dtype)
-    return Source(type_.shape, type_.dtype, (value,) if followed else ())
-
-
-def _pulled(
-    mark: Mark, targets: list[Value], seeds: list[Value] | None, sources: list[Source], *, last: bool
-) -> list[Value | Rows | None]:
-    """Return the gradient of the targets in each source, along values that carry `mark`."""
-    chosen = [mark in value.marks and is_inexact(value.aval.dtype) for value in targets]
-    if not all(chosen):
-        targets = list(compress(targets, chosen))
-        seeds = None if seeds is None else list(compress(seeds, chosen))
-    starts = [value for source in sources for value in source.values]
-    parts = derivatives(gradients, "gradient", targets, starts, seeds, mark, last=last)
-    return gathered(sources, parts)
+    def succeed(self) -> None:
+        if not self._tape._persistent:
+            self._tape._used = True
+            self._record.close()

@@ -16,6 +16,7 @@ import numpy as np
 
 from .marks import Mark as Mark
 from .marks import merge_marks as merge_marks
+from .site import Site as Site
 from .types import PYTHON_DTYPES, Aval, Shape, aval
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class Value:
     )
 
     _inputs: tuple[Value, ...]
+    _op: Op | None
     _params: dict[str, Any]
     _serial: int
     _site: Any
@@ -81,7 +83,10 @@ class Value:
     ) -> None:
         self.aval = aval
         self._node = node
-        self._op: Op | None = None
+        if node is None:
+            self._op = None
+        else:
+            self._op, self._inputs, self._params = node.op, node.inputs, node.params
         self.index = index
         self.data = data
         self.marks = marks
@@ -99,20 +104,19 @@ class Value:
     @node.setter
     def node(self, node: Node | None) -> None:
         self._node = node
-        self._op = None
-        self._inputs = ()
+        if node is None:
+            self._op, self._inputs = None, ()
+        else:
+            self._op, self._inputs, self._params = node.op, node.inputs, node.params
 
     def maker(self) -> tuple[Op, tuple[Value, ...], dict[str, Any]] | None:
         """Return the op, the inputs and the parameters of the node, if there is one, without putting it together."""
-        if self._op is not None:
-            return self._op, self._inputs, self._params
-        node = self._node
-        return None if node is None else (node.op, node.inputs, node.params)
+        return None if self._op is None else (self._op, self._inputs, self._params)
 
     @property
     def is_made(self) -> bool:
         """Whether there is a node."""
-        return self._node is not None or self._op is not None
+        return self._op is not None
 
     @property
     def shape(self) -> Shape:
@@ -210,20 +214,6 @@ OPERATORS: dict[str, Callable[..., Value]] = {}
 """The rows that Python's operators on values mean, by NumPy's name; each such row enters itself."""
 
 
-class Site:
-    """A place in the user's code."""
-
-    __slots__ = ("filename", "function", "line")
-
-    def __init__(self, filename: str, line: int, function: str) -> None:
-        self.filename = filename
-        self.line = line
-        self.function = function
-
-    def __repr__(self) -> str:
-        return f"{self.filename}:{self.line} in {self.function}"
-
-
 next_serial: Final[Callable[[], int]] = itertools.count().__next__
 """Numbers the nodes in the order in which they are made."""
 
@@ -287,8 +277,24 @@ class Node:
 
     def make_outs(self, types: tuple[Aval, ...], marks: tuple[Mark, ...]) -> list[Value]:
         """Return new outputs of these types."""
-        outs = [Value(type_, self, index, None, marks) for index, type_ in enumerate(types)]
-        self._outs = [weakref.ref(out) for out in outs]
+        outs = []
+        references: list[Callable[[], Value | None]] = []
+        op, inputs, params = self.op, self.inputs, self.params
+        for index, type_ in enumerate(types):
+            out = _make(Value)  # what its constructor does
+            out._node = self
+            out._op = op
+            out._inputs = inputs
+            out._params = params
+            out.aval = type_
+            out.index = index
+            out.data = None
+            out.marks = marks
+            out.name = None
+            out.owner = None
+            outs.append(out)
+            references.append(weakref.ref(out))
+        self._outs = references
         self._types = types
         self._marks = marks
         return outs

@@ -35,11 +35,14 @@ class Mark:
 
     __slots__ = ("__weakref__", "_active", "_thread", "log", "over", "recorded_by")
 
+    recorded_by: int | None
+
     def __init__(self, thread: int | None = None) -> None:
         self.over = False
         self.log: Any = None
         self._thread = thread
-        self.recording = True
+        self._active = True
+        self.recorded_by = ANY if thread is None else thread
 
     @property
     def recording(self) -> bool:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
+from numpy import asarray
 
 from ..config import config
 from ..errors import CompileWarning, LoweringError, warn
@@ -25,6 +26,7 @@ from .cache import CachedObject, MemoryCache, cached_object
 from .collector import uncollected
 from .engine import compile_object
 from .entry import NativeFunction, add_entry, bind, load
+from .entry_ir import in_arena
 from .interpret import missed_guards
 from .loader import KernelCode, LoadedModule, call_flat
 from .result_pool import empty_results
@@ -134,13 +136,15 @@ class Program:
         Shared with other programs of the same fingerprint.
     """
 
-    __slots__ = ("_constants", "_results", "graph", "kernel")
+    __slots__ = ("_constants", "_native", "_results", "_scalars", "graph", "kernel")
 
     def __init__(self, graph: Graph, kernel: Kernel) -> None:
         self.graph = graph
         self.kernel = kernel
         self._results = [(value.shape, value.dtype) for value in graph.outputs]
         self._constants: list[Any] = [np.ascontiguousarray(value.data) for value in graph.constants()]
+        self._native: Callable[..., Any] | None = None
+        self._scalars = any(not shape for shape, _ in self._results)
 
     def run(self, arrays: Sequence[NDArray]) -> list[NDArray]:
         """Compute the outputs.
@@ -161,7 +165,19 @@ class Program:
             Where a guard does not hold.
         """
         profiler = ACTIVE.profiler
-        return self.compute(arrays, self.kernel.loaded) if profiler is None else profiler.run(self, arrays)
+        if profiler is not None:
+            return profiler.run(self, arrays)
+        if self._native is not None:
+            outputs = self._native(*arrays)
+            if outputs is not None:
+                return list(map(asarray, outputs)) if self._scalars else outputs
+        return self.compute(arrays, self.kernel.loaded)
+
+    def enter_natively(self) -> None:
+        """Let the machine code's native entry, which takes arrays one by one, serve from now on."""
+        signature = self.kernel.signature
+        if signature is not None and not in_arena(signature):
+            self._native = self.bind(_refused, ())
 
     def compute(self, arrays: Sequence[NDArray], loaded: KernelCode | None) -> list[NDArray]:
         """Do what `run` does with this machine code, or on the interpreter where it is None."""
@@ -200,8 +216,28 @@ class Program:
         return bind(loaded or kernel.loaded, kernel.signature, fallback, self._constants, statics=statics)
 
 
+def _refused(*arrays: NDArray) -> None:
+    """Answer for a native entry that does not take these arrays."""
+
+
 _kernels: Final[MemoryCache[Kernel]] = MemoryCache()
 """Machine code by fingerprint and form: shared by tapes, decorated functions and nested gradients."""
+
+
+SMALL: Final = 65536
+"""Bytes of arguments and results up to which a tape's work has a native entry: it saves some 4 us of each run."""
+
+
+def tape_program(graph: Graph) -> Program:
+    """Return the program of a tape's work, which is run from Python."""
+    inputs = tuple([ArraySpec(value.dtype, value.shape) for value in graph.inputs])
+    outputs = tuple([ArraySpec(value.dtype, value.shape) for value in graph.outputs])
+    specs = (*inputs, *outputs)
+    if sum(spec.nbytes for spec in specs) > SMALL or any(spec.dtype.kind not in "biufc" for spec in specs):
+        return program_for(graph)
+    program = program_for(graph, CallForm(inputs, outputs, list(range(len(outputs)))))
+    program.enter_natively()
+    return program
 
 
 class _Sighting(NamedTuple):
@@ -242,7 +278,7 @@ def repeated_program(graph: Graph, *, at_once: Callable[[], bool]) -> Program | 
     key: Any = structure(graph.inputs, graph.nodes, graph.outputs) or fingerprint(graph)
     known = _sightings.get(key)
     if known is None or known.program is None or known.precise != config.precise_math:
-        program = None if known is None and not at_once() else program_for(_to_compile(graph))
+        program = None if known is None and not at_once() else tape_program(_to_compile(graph))
         known = _sightings[key] = _Sighting(program, config.precise_math)
         while len(_sightings) > config.memory_cache:
             _sightings.popitem(last=False)

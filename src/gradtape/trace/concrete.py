@@ -40,7 +40,7 @@ PREDICATES = frozenset(
 
 def array_of(value: Value, what: str) -> NDArray:
     """Return the array of a value that does not depend on a running trace."""
-    trace = trace_of(value)
+    trace = trace_of(value) if value.marks else None
     if trace is not None:
         abstract = abstract_of(value)
         raise ConcretizationError(

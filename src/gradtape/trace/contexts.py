@@ -75,7 +75,8 @@ def inside(*added: Context) -> Iterator[None]:
 
 def scopes() -> list[Scope]:
     """Return the functions that are being traced or differentiated around this line, the outermost first."""
-    return [context for context in contexts.stack if isinstance(context, Scope)]
+    stack = contexts.stack
+    return [context for context in stack if isinstance(context, Scope)] if stack else []
 
 
 def running_trace() -> tuple[Trace | None, int]:
@@ -95,4 +96,5 @@ def trace_below(depth: int) -> tuple[Trace | None, int]:
 
 def bodies_around() -> tuple[InBody, ...]:
     """Return the bodies of loops and branches that are being traced on this thread, the outermost first."""
-    return tuple(context for context in contexts.stack if isinstance(context, InBody))
+    stack = contexts.stack
+    return tuple([context for context in stack if isinstance(context, InBody)]) if stack else ()

@@ -18,7 +18,7 @@ from ..ir.op import NDArray
 from ..ir.types import FLOAT64, aval
 from ..kinds.control import Structured
 from ..kinds.registry import ROWS
-from ..runtime.program import ACTIVE, Program, program_for, repeated_program
+from ..runtime.program import ACTIVE, Program, repeated_program, tape_program
 from ..transforms.call import Call
 from .contexts import scopes
 from .guards import Abstract, abstract_of
@@ -105,15 +105,16 @@ def _worked_out(pending: Sequence[Value], compiled: bool) -> Iterable[Value]:
 
 def _called(pending: Sequence[Value]) -> bool:
     """Compute values that one call computes, if there is nothing else to do, and return whether that is so."""
-    node = pending[0].node
+    node = pending[0]._node  # a call's is never put together late
     if node is None or type(node.op) is not Call or not config.jit or CHECKS or waiting.left_alone:
         return False
-    arrays = [value.data for value in node.inputs]
-    for array in arrays:
-        if array is None:
+    arrays = []
+    for value in node.inputs:
+        if value.data is None:
             return False
+        arrays.append(value.data)
     for value in pending:
-        if value.node is not node:
+        if value._node is not node:
             return False
     if others(node):
         return False
@@ -122,13 +123,13 @@ def _called(pending: Sequence[Value]) -> bool:
     program = _programs.get(key)
     if program is None:
         outputs = [node.op.graph.outputs[out.index] for out in kept]
-        program = _programs[key] = program_for(
+        program = _programs[key] = tape_program(
             Graph(node.op.graph.inputs, node.op.graph.nodes, outputs, "tape")
         )
         while len(_programs) > config.memory_cache:
             _programs.popitem(last=False)
     _programs.move_to_end(key)
-    for value, array in zip(kept, program.run(arrays), strict=True):  # type: ignore[arg-type]
+    for value, array in zip(kept, program.run(arrays), strict=True):
         value.data = array
     _release(kept)
     return True
@@ -190,10 +191,16 @@ _ALONE: Final = _count_alone()
 
 def _release(values: Iterable[Value]) -> None:
     """Give back the history of computed values where nobody can ask for it: no tape, no trace, no `gradients` in a function."""
-    if not scopes() and not CHECKS:
-        for value in values:
-            if value.is_made and all(mark.over for mark in value.marks):
-                value.node, value.index = None, RELEASED
+    if CHECKS or scopes():
+        return
+    for value in values:
+        if value._op is None:
+            continue
+        for mark in value.marks:
+            if not mark.over:
+                break
+        else:
+            value.node, value.index = None, RELEASED
 
 
 def _is_worth_it(nodes: Sequence[Node]) -> bool:

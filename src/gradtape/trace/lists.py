@@ -40,29 +40,31 @@ class _Names:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._users = 0
-        self._names: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {}
+        self._names: list[tuple[str, Callable[..., Any], Callable[..., Any]]] = []
 
     def exchange(self, own: Callable[..., Any], following: Callable[..., Any]) -> None:
         """Let another function stand for one of NumPy's while somebody records."""
-        self._names[own.__name__] = own, following
+        self._names.append((own.__name__, own, following))
 
     def enter(self) -> None:
         """Let the names stand for functions that follow."""
         with self._lock:
             self._users += 1
             if self._users == 1:
-                for name, (own, following) in self._names.items():
-                    if getattr(np, name) is own:
-                        setattr(np, name, following)
+                names = vars(np)
+                for name, own, following in self._names:
+                    if names[name] is own:
+                        names[name] = following
 
     def leave(self) -> None:
         """Give the names back when nobody needs them any more."""
         with self._lock:
             self._users -= 1
             if not self._users:
-                for name, (own, following) in self._names.items():
-                    if getattr(np, name) is following:
-                        setattr(np, name, own)
+                names = vars(np)
+                for name, own, following in self._names:
+                    if names[name] is following:
+                        names[name] = own
 
 
 def _following(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from itertools import compress
+from operator import attrgetter, itemgetter
+from typing import Any, Final, NamedTuple
 
 from ..ir.graph import Literal, Mark, Node, Value
-from ..ir.op import Op
 from ..ir.types import Aval
 
-
-class _Step(NamedTuple):
-    """A value that a node computes: its place among all values, what computes it, and the places of the node's inputs."""
-
-    place: int
-    op: Op
-    params: dict[str, Any]
-    output: int
-    operands: tuple[int, ...]
+_index: Final = attrgetter("index")
 
 
 class _Leaf(NamedTuple):
@@ -31,70 +24,122 @@ class _Leaf(NamedTuple):
 class Pattern:
     """A record from its ends back to its leaves, without the values.
 
+    The values of a record are met in one order: the ends, then the inputs of each value that a node computes, when it is met first. Two
+    records are alike if what is met is: ops, parameters, numbers, types, and at which places one value is met again. The last
+    is compared as whole lists.
+
     Parameters
     ----------
     ends : sequence of Value
         Each another.
     nodes : sequence of Node
-        What lies between, in topological order.
+        What lies between.
     leaves : sequence of Value
         Where it begins; literals are not among them.
     mark : Mark or None
         Whose record it is; None for work that waits, which begins at values that are known.
     """
 
-    __slots__ = ("_blank", "_count", "_leaves", "_steps")
+    __slots__ = (
+        "_again",
+        "_count",
+        "_earlier",
+        "_expands",
+        "_firsts",
+        "_indices",
+        "_leaves",
+        "_leaves_of",
+        "_numbers",
+        "_numbers_at",
+        "_steps",
+    )
 
     def __init__(
         self, ends: Sequence[Value], nodes: Sequence[Node], leaves: Sequence[Value], mark: Mark | None
     ) -> None:
-        used = [*ends, *leaves, *[value for node in nodes for value in node.inputs]]
-        places = {value: place for place, value in enumerate(dict.fromkeys(used))}
         self._count = len(ends)
-        self._blank = [value if isinstance(value, Literal) else None for value in places][len(ends) :]
-        self._steps = [
-            _Step(places[out], node.op, node.params, index, tuple([places[value] for value in node.inputs]))
-            for node in reversed(nodes)
-            for index, out in enumerate(node.outs)
-            if out in places
+        between = set(nodes)
+        met = list(ends)
+        places: dict[Value, int] = {}
+        self._expands: list[bool] = []
+        made = []
+        for place, value in enumerate(met):  # which grows meanwhile
+            expands = value not in places and value.node in between
+            self._expands.append(expands)
+            places.setdefault(value, place)
+            if expands:
+                made.append(value)
+                met.extend(value._inputs)
+        numbers = [place for place, value in enumerate(met) if isinstance(value, Literal)]
+        again = sorted(
+            {place for place, value in enumerate(met) if places[value] != place}.difference(numbers)
+        )
+        self._again = _picker(again)
+        self._earlier = _picker([places[met[place]] for place in again])
+        self._numbers_at = _picker(numbers)
+        self._numbers = tuple([met[place] for place in numbers])
+        firsts = [value for value in places if not isinstance(value, Literal)]
+        self._firsts = _picker([places[value] for value in firsts])
+        self._steps = [(value._op, value._params, len(value._inputs)) for value in made]
+        several = any(len(node.types) > 1 for node in nodes)
+        self._indices = [value.index for value in made] if several else None
+        numbered = {value: number for number, value in enumerate(firsts)}
+        self._leaves = [
+            _Leaf(numbered[leaf], leaf.aval, mark in leaf.marks) for leaf in leaves if leaf in numbered
         ]
-        self._leaves = [_Leaf(places[leaf], leaf.aval, mark in leaf.marks) for leaf in leaves]
+        self._leaves_of = _picker([leaf.place for leaf in self._leaves])
 
-    def leaves_of(self, values: Sequence[Value]) -> list[Value]:
+    def leaves_of(self, values: Sequence[Value]) -> tuple[Value, ...]:
         """Return the leaves among the values of a record like this one."""
-        return [values[leaf.place] for leaf in self._leaves]
+        return self._leaves_of(values)
 
-    def match(self, ends: Sequence[Value], mark: Mark | None) -> list[Value] | None:
-        """Return the values of the record behind `ends` if it is like this one: in the same order, ends first."""
-        if len(ends) != self._count:
+    def match(self, ends: Sequence[Value], mark: Mark | None) -> tuple[Value, ...] | None:
+        """Return the values of the record behind `ends`, without literals and each once, if it is like this one: in the order met."""
+        if len(ends) != self._count or not ends:
             return None
-        values: list[Any] = [*ends, *self._blank]
-        for place, op, params, output, operands in self._steps:
-            value = values[place]
-            found = value.maker()
-            if found is None or found[0] is not op or value.index != output:
+        expands = self._expands
+        met = [*ends]
+        marks = ends[0].marks
+        waits = mark is None
+        if not waits and mark not in marks:
+            return None
+        for value, (op, params, arity) in zip(compress(met, expands), self._steps):  # noqa: B905 - met grows meanwhile
+            # With other arities the same inputs would be met in the same order.
+            if value._op is not op or len(value._inputs) != arity:
                 return None
-            if value.data is not None if mark is None else mark not in value.marks:
+            if value._params is not params and _differ(value._params, params):
                 return None
-            _, inputs, given = found
-            if given is not params and _differ(given, params):
+            if value.data is not None if waits else value.marks is not marks and mark not in value.marks:
                 return None
-            if len(inputs) != len(operands):
-                return None
-            for at, operand in zip(operands, inputs):  # noqa: B905 - as long, and asked for at each node
-                known = values[at]
-                if known is None:
-                    values[at] = operand
-                elif known is not operand and not _same_number(known, operand):
-                    return None
+            met += value._inputs
+        if self._indices is not None and self._indices != list(map(_index, compress(met, expands))):
+            return None
+        if len(met) != len(expands) or self._again(met) != self._earlier(met):
+            return None
+        numbers = self._numbers_at(met)
+        if numbers != self._numbers and not all(map(_same_number, self._numbers, numbers)):
+            return None
+        values = self._firsts(met)
+        # One value in two places is another record: gradients add up there.
+        if len(set(values)) != len(values):
+            return None
         for place, type_, marked in self._leaves:
             value = values[place]
             if value.aval is not type_ or isinstance(value, Literal) or (mark in value.marks) is not marked:
                 return None
-            if value.data is None if mark is None else marked and not begins(value, mark):
+            if value.data is None if waits else marked and value.is_made and not begins(value, mark):  # type: ignore[arg-type]
                 return None
-        # One value in two places is another record: gradients add up there.
-        return values if len(set(values)) == len(values) else None
+        return values
+
+
+def _picker(places: Sequence[int]) -> Callable[[Sequence[Value]], tuple[Value, ...]]:
+    """Return what picks the values at these places."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    if not places:
+        return lambda values: ()
+    (only,) = places
+    return lambda values: (values[only],)
 
 
 def begins(value: Value, mark: Mark) -> bool:

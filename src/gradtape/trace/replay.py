@@ -15,7 +15,7 @@ from ..ir.fingerprint import structure
 from ..ir.graph import Graph, Literal, Mark, Node, Value, constant, extract, literal, merge_marks
 from ..ir.op import NDArray
 from ..kinds.operands import broadcast_to
-from ..runtime.program import Program, program_for
+from ..runtime.program import Program, tape_program
 from ..transforms.call import Call, without_data
 from ..transforms.observers import OBSERVERS
 from ..transforms.reroll.periods import LEAST_SAVED
@@ -201,10 +201,12 @@ def _expect(
 
 def _are_at(sources: Sequence[Value], values: Sequence[Value], places: Sequence[int]) -> bool:
     """Return whether sources stand at these places; at -1 for those that do not stand anywhere."""
-    return len(sources) == len(places) and all(
-        values[place] is source if place >= 0 else source not in values
-        for source, place in zip(sources, places, strict=True)
-    )
+    if len(sources) != len(places):
+        return False
+    for source, place in zip(sources, places, strict=True):  # noqa: SIM110 - a loop begins sooner than a generator
+        if values[place] is not source if place >= 0 else source in values:
+            return False
+    return True
 
 
 def _template(
@@ -290,7 +292,7 @@ class _Lazily:
 
     @cached_property
     def _program(self) -> Program:
-        return program_for(self._graph)
+        return tape_program(self._graph)
 
     def run(self, arrays: Sequence[NDArray]) -> Sequence[NDArray]:
         return self._program.run(arrays)
@@ -304,7 +306,7 @@ def _applied(
     last: bool,
 ) -> Derivatives:
     call, counts, constants, taken, stacks = template
-    given = [*leaves, *_arrays(seeds)]
+    given = [*leaves, *_arrays(seeds)] if seeds else leaves
     if stacks:
         wholes = [constant(np.stack(force([given[place] for place in rows]))) for rows in stacks]
         given = [*[given[place] for place in taken], *wholes]

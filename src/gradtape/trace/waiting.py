@@ -48,7 +48,10 @@ def others(node: Node) -> bool:
     """Return whether arrays wait that are not computed by this node."""
     for reference in tuple(waiting.handles):  # a destructor may add to it
         handle = reference()
-        if handle is not None and (value := handle.pending()) is not None and value.node is not node:
+        if handle is None:
+            continue
+        value = handle._current
+        if value.data is None and value._node is not node and value.is_made:
             return True
     waiting.handles.clear()
     return False

@@ -82,7 +82,7 @@ def remember(
     if values is None or not set(ends) <= set(kept) <= set(values):
         return
     places = {value: place for place, value in enumerate(values)}
-    uses = Counter([places[value] for node in nodes for value in node.inputs])
+    uses = Counter([places[value] for node in nodes for value in node.inputs if value in places])
     between = sorted(
         {places[out] for node in nodes for out in node.outs if out in places} - set(range(len(ends)))
     )
@@ -119,7 +119,7 @@ def _key(ends: Sequence[Value]) -> Any:
     return config.precise_math, *[made[0] for value in ends if (made := value.maker()) is not None]
 
 
-def _is_needed_as_before(work: _Work, values: list[Value]) -> bool:
+def _is_needed_as_before(work: _Work, values: Sequence[Value]) -> bool:
     count = sys.getrefcount
     for place, uses, others in work.between:
         if count(values[place]) - uses != others:
