@@ -75,8 +75,7 @@ def remember(
     key = _key(ends)
     if any(work.program is program for work in _known.get(key, ())):
         return
-    used = {*ends, *[value for node in nodes for value in node.inputs]}
-    if any(used.isdisjoint(node.outs) for node in nodes):  # no way leads there from the ends
+    if not _all_lead_to(ends, nodes):
         return
     pattern = Pattern(ends, nodes, leaves, None)
     values = pattern.match(ends, None)
@@ -98,6 +97,12 @@ def remember(
     _known.move_to_end(key)
     while len(_known) > config.memory_cache:
         _known.popitem(last=False)
+
+
+def _all_lead_to(ends: Sequence[Value], nodes: Sequence[Node]) -> bool:
+    """Return whether a way leads from the ends to all nodes; none does to what is kept for somebody else only."""
+    used = {*ends, *[value for node in nodes for value in node.inputs]}
+    return not any(used.isdisjoint(node.outs) for node in nodes)
 
 
 def _ends(asked: Sequence[Value]) -> list[Value]:
