@@ -42,7 +42,7 @@ class _Turn:
 def pull_loop(op: Loop, node: Node, cotangents: Some, wanted: Sequence[bool]) -> list[Value | None]:
     """Return the cotangents of a loop's operands."""
     draft = op.opened(node)
-    staying = selected(draft)
+    staying = selected(draft.nodes())
     better = hoisted(draft, staying) or lifted(draft, staying)
     if better is not None:
         return _pulled_through(op.outs(better.emit()), node, cotangents, wanted)

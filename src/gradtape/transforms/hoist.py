@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from ..ir.graph import Literal, Node, Value
@@ -16,14 +16,14 @@ FREE: Final = ("expand", "permute")
 """Rows that only say how another value is read: outside they would fill memory."""
 
 
-def selected(draft: Draft) -> set[Value]:
-    """Return what goes into a selection by elementwise nodes alone.
+def selected(nodes: Sequence[Node]) -> set[Value]:
+    """Return what goes into a selection of a turn with these nodes by elementwise nodes alone.
 
     The mask of the selection reaches its cotangent in the turn, and ends at the border of the turn: computed outside, it would
     get a plain zero, and an infinite slope would make NaN of it.
     """
     found: set[Value] = set()
-    for node in reversed(draft.nodes()):
+    for node in reversed(nodes):
         if isinstance(node.op, Elementwise):
             rules = node.op.confine or (None,) * len(node.inputs)
             reached = not found.isdisjoint(node.outs)

@@ -15,6 +15,7 @@ from ...kinds.operands import broadcast_to
 from ...kinds.registry import UFUNCS
 from ...ops.cast import convert
 from ...ops.indexing import gather_row, update_row
+from ..hoist import selected
 from .recording import MOVING, Recording
 from .rows import (
     MOST_ELEMENTS,
@@ -127,6 +128,7 @@ class Turn:
         self._output = recording.output[self._edge : stop].reshape(trips, step)
         self._last = self._source[-1] - (start + (trips - 1) * period)
         self.template = recording.nodes[start + period : start + 2 * period]
+        self._selected = selected(self.template)
         for slot in range(period):
             self._slot(slot)
 
@@ -255,7 +257,8 @@ class Turn:
                 return None
             rows = slices_as_rows(x.value, starts, params["shape"], params["strides"])
             return None if rows is None else [Rows(rows)]
-        if all(isinstance(operand, Fixed) for operand in operands):
+        stays = isinstance(op, Elementwise) and node.out in self._selected
+        if not stays and all(isinstance(operand, Fixed) for operand in operands):
             copy = node.copy(tuple([operand.value for operand in operands]))
             return [Fixed(value) for value in copy.outs]
         if op in REARRANGING and isinstance(x, Rows):
