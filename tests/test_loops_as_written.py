@@ -215,3 +215,74 @@ def test_guards_of_a_line_are_told_once() -> None:
     assert report.startswith("middle: 1 trace for 1 signature\n")
     assert report.count("guard: ") == 4
     assert repr(middle) == "<gradtape.jit of middle: 1 trace>"
+
+
+def restarted(x: Any, restart: Any) -> Any:
+    """A selection in one turn cuts a root of zero in the turn before."""
+    s = x[0]
+    for t in range(len(x)):
+        s = np.where(restart[t], 1.0, s)
+        s = s * 0.9 + np.sqrt(x[t])
+    return s
+
+
+def never_taken(a: Any, s: Any) -> Any:
+    """A selection that no turn takes cuts what is the same in all turns."""
+    for t in range(40):
+        s = np.where(t > 50, np.sqrt(a) * s, s) * 1.001 + 0.1 * np.sin(s)
+    return s
+
+
+def with_zero() -> tuple[np.ndarray, np.ndarray]:
+    x, restart = np.linspace(1.0, 2.0, 40), np.zeros(40, bool)
+    restart[20], x[19], x[5] = True, 0.0, 0.0
+    return x, restart
+
+
+def test_a_selection_cuts_an_infinite_slope_of_an_earlier_turn() -> None:
+    x, restart = with_zero()
+    gradient = gt.grad(restarted)(x, restart)
+    with gt.config.override(reroll=False):
+        unrolled = gt.grad(lambda x: restarted(x, restart))(x)
+    assert np.isfinite(gradient).all() and gradient[19] == 0.0 and gradient[30] > 0
+    np.testing.assert_allclose(gradient, unrolled, rtol=1e-13)
+
+
+def test_a_selection_cuts_what_is_the_same_in_all_turns() -> None:
+    by_a, by_s = gt.grad(never_taken, argnums=(0, 1))(0.0, 1.0)
+    with gt.config.override(reroll=False):
+        expected = gt.grad(lambda a, s: never_taken(a, s), argnums=(0, 1))(0.0, 1.0)
+    assert by_a == expected[0] == 0.0
+    np.testing.assert_allclose(by_s, expected[1], rtol=1e-13)
+
+
+@pytest.mark.parametrize("checkpoint", [None, "all", 7, "sqrt", ("treeverse", 3)])
+@pytest.mark.parametrize("shape", [(), (3,)])
+def test_selections_across_turns_in_scans(checkpoint: Any, shape: tuple[int, ...]) -> None:
+    x, restart = with_zero()
+    x = np.multiply.outer(x, np.ones(shape))
+
+    def scanned(x: Any) -> Any:
+        def step(s: Any, now: Any) -> Any:
+            element, again = now
+            s = np.where(again, 1.0, s)
+            return s * 0.9 + np.sqrt(element), None
+
+        return np.sum(gt.scan(step, x[0], (x, restart), checkpoint=checkpoint)[0])
+
+    gradient = gt.grad(scanned)(x)
+    np.testing.assert_allclose(
+        gradient, np.multiply.outer(gt.grad(restarted)(*with_zero()), np.ones(shape)), rtol=1e-13
+    )
+
+
+def test_selections_across_turns_of_a_while() -> None:
+    def stepped(a: Any) -> Any:
+        def step(k: Any, s: Any) -> Any:
+            s = np.where(k == 2, 1.0, s)
+            return k + 1, s * 0.9 + np.sqrt(a * (k != 1))
+
+        return gt.while_loop(lambda k, s: k < 5, step, (0, a))[1]
+
+    slope = 0.9**2 * 0.5 + 0.9 * 0.5 + 0.5
+    assert gt.grad(stepped)(1.0) == pytest.approx(slope)

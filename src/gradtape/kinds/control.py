@@ -13,6 +13,7 @@ from ..ir.builder import emit_all
 from ..ir.graph import Node, Value
 from ..ir.op import NDArray, Op
 from ..ir.types import Aval
+from .cotangent import Cotangent
 
 
 class Rule(ABC):
@@ -86,15 +87,16 @@ class Structured(Op):
 
     @abstractmethod
     def pull(
-        self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
-    ) -> Sequence[Value | None]:
+        self, node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
+    ) -> Sequence[Cotangent | None]:
         """Return the cotangents of the inputs that are wanted, from one per output (None is zero)."""
 
     def transpose(
         self, node: Node, cotangents: Sequence[Value | None], linear: Sequence[bool]
     ) -> tuple[Value | None, ...]:
         """Do the same: in what a node is linear in, the derivative is the transpose."""
-        return tuple(self.pull(node, cotangents, linear))
+        given = [None if cotangent is None else Cotangent(cotangent) for cotangent in cotangents]
+        return tuple([None if part is None else part.applied() for part in self.pull(node, given, linear)])
 
 
 class Barrier(Op):

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..ir.graph import Mark, Value
+from ..kinds.cotangent import Cotangent
 from ..ops.complex_parts import from_parts, imag, real
 from ..ops.indexing import Basic
-from ..transforms.linear import Cotangent, pull_linear
+from ..transforms.linear import pull_linear
 
 
 @dataclass(frozen=True)

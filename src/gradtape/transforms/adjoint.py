@@ -12,6 +12,7 @@ from ..ir.types import carries_derivatives, is_inexact
 from ..kinds.accumulate import Accumulate
 from ..kinds.contract import Contract
 from ..kinds.control import Structured, carried
+from ..kinds.cotangent import Cotangent
 from ..kinds.cumulative import Cumulative
 from ..kinds.elementwise import Elementwise
 from ..kinds.index_map import IndexMap
@@ -19,7 +20,7 @@ from ..kinds.join import Join
 from ..kinds.reduction import Reduction
 from ..kinds.sort import Sort
 from .draft import Loop
-from .linear import Cotangent, pull_linear
+from .linear import pull_linear
 
 ADDITIVE: Final = {"add": (0, 1), "subtract": (0, 1), "where": (1, 2)}
 """Elementwise rows that are linear in several operands together, and which these are."""

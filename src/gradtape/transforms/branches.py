@@ -8,6 +8,7 @@ from typing import Any
 from ..ir.body import Body
 from ..ir.graph import OPERATORS, Node, Value, extract
 from ..ir.types import carries_derivatives
+from ..kinds.cotangent import Cotangent
 from .draft import close, nothing, stand_in
 from .jvp import jvp
 from .vjp import sweep_back
@@ -28,7 +29,9 @@ def push_switch(node: Node, tangents: Some) -> tuple[Value | None, ...]:
     return tuple(_derived(node, moved, push, node.outs))
 
 
-def pull_switch(node: Node, cotangents: Some, wanted: Sequence[bool]) -> list[Value | None]:
+def pull_switch(
+    node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
+) -> list[Cotangent | None]:
     """Return the cotangents of the operands of a branch."""
     targets = [place for place, cotangent in enumerate(cotangents) if cotangent is not None]
     operands = node.inputs[1:]
@@ -47,9 +50,9 @@ def pull_switch(node: Node, cotangents: Some, wanted: Sequence[bool]) -> list[Va
         ).results
         return list(results)
 
-    seeds = [cotangent for cotangent in cotangents if cotangent is not None]
+    seeds = [cotangent.applied() for cotangent in cotangents if cotangent is not None]
     pulled = _derived(node, seeds, pull, [operands[place] for place in sources])
-    found = dict(zip(sources, pulled, strict=True))
+    found = {place: Cotangent(part) for place, part in zip(sources, pulled, strict=True) if part is not None}
     return [None, *[found.get(place) for place in range(len(operands))]]
 
 

@@ -19,6 +19,7 @@ from ..ir.graph import OPERATORS, Node, Value
 from ..ir.op import NDArray
 from ..ir.types import INT64, Aval, aval
 from ..kinds.control import Structured
+from ..kinds.cotangent import Cotangent
 from .branches import pull_switch, push_switch
 from .control_jvp import push_loop
 from .control_pull import pull_loop
@@ -109,8 +110,8 @@ class Scan(Loop):
         return push_loop(self, node, tangents)
 
     def pull(
-        self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
-    ) -> Sequence[Value | None]:
+        self, node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
+    ) -> Sequence[Cotangent | None]:
         return pull_loop(self, node, cotangents, wanted)
 
     def opened(self, node: Node) -> Draft:
@@ -203,8 +204,8 @@ class While(Loop):
         return push_loop(self, node, tangents)
 
     def pull(
-        self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
-    ) -> Sequence[Value | None]:
+        self, node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
+    ) -> Sequence[Cotangent | None]:
         return pull_loop(self, node, cotangents, wanted)
 
     def opened(self, node: Node) -> Draft:
@@ -287,8 +288,8 @@ class Repeat(Loop):
         return push_loop(self, node, tangents)
 
     def pull(
-        self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
-    ) -> Sequence[Value | None]:
+        self, node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
+    ) -> Sequence[Cotangent | None]:
         return pull_loop(self, node, cotangents, wanted)
 
     def opened(self, node: Node) -> Draft:
@@ -343,8 +344,8 @@ class Switch(Structured):
         return push_switch(node, tangents)
 
     def pull(
-        self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
-    ) -> Sequence[Value | None]:
+        self, node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
+    ) -> Sequence[Cotangent | None]:
         return pull_switch(node, cotangents, wanted)
 
 

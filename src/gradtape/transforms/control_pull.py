@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..ir.graph import OPERATORS, Literal, Node, Value, extract
-from ..ir.types import carries_derivatives
+from ..ir.graph import OPERATORS, Literal, Node, Value, extract, literal
+from ..ir.types import BOOL, aval, carries_derivatives
+from ..kinds.cotangent import Cotangent
 from .checkpointing import ENTRIES, chunk_of, in_chunks
 from .draft import Carry, Draft, Given, Loop, nothing, stand_in, substituted
 from .hoist import hoisted, selected
@@ -18,7 +19,7 @@ from .shifts import depending_on
 from .treeverse import Treeverse
 from .vjp import sweep_back
 
-Some = Sequence[Value | None]
+Some = Sequence[Cotangent | None]
 
 
 @dataclass(slots=True)
@@ -32,17 +33,34 @@ class _Turn:
         left behind, by its place.
     pulled : dict of Value to Value
         The cotangents of what the turn starts from.
+    masks : dict of Value to Carry
+        By what stands for a carry: where its cotangent is not zero by selection, which the next turn backward is told. Without it
+        an infinite slope there would make NaN of a zero.
     """
 
     carries: dict[Value, Value]
     left: dict[int, Value]
     pulled: dict[Value, Value]
+    masks: dict[Value, Carry]
+
+    def results(self) -> list[Value]:
+        """Return all that the turn computes."""
+        return [*self.pulled.values(), *[mask.after for mask in self.masks.values()]]
+
+    def substitute(self, becomes: dict[Value, Value]) -> None:
+        """Let the turn compute with other values in the place of some."""
+        changed = iter(substituted(self.results(), becomes))
+        self.pulled = dict(zip(self.pulled, changed, strict=False))
+        self.masks = {
+            inside: mask._replace(after=after)
+            for (inside, mask), after in zip(self.masks.items(), changed, strict=True)
+        }
 
 
-def pull_loop(op: Loop, node: Node, cotangents: Some, wanted: Sequence[bool]) -> list[Value | None]:
+def pull_loop(op: Loop, node: Node, cotangents: Some, wanted: Sequence[bool]) -> list[Cotangent | None]:
     """Return the cotangents of a loop's operands."""
     draft = op.opened(node)
-    staying = selected(draft.nodes())
+    staying = selected(draft)
     better = hoisted(draft, staying) or lifted(draft, staying)
     if better is not None:
         return _pulled_through(op.outs(better.emit()), node, cotangents, wanted)
@@ -62,7 +80,7 @@ def pull_loop(op: Loop, node: Node, cotangents: Some, wanted: Sequence[bool]) ->
     for place, seed in turn.left.items():
         cotangent = left[place]
         assert cotangent is not None
-        back.elements.append(Given(cotangent, seed))
+        back.elements.append(Given(cotangent.applied(), seed))
     return _emitted_back(draft, turn, back, more, carries, wanted)
 
 
@@ -74,8 +92,7 @@ def _run_again(op: Loop, draft: Draft, turn: _Turn) -> tuple[Draft, list[Carry]]
     # Bounds of a few turns are as good as none.
     runs = Treeverse(draft, back, min(max(count, 1), max(draft.params["length"], 1)), *op.helpers())
     back.elements = list(draft.elements)
-    changed = substituted(list(turn.pulled.values()), runs.entries)
-    turn.pulled = dict(zip(turn.pulled, changed, strict=True))
+    turn.substitute(runs.entries)
     return back, runs.carries
 
 
@@ -86,7 +103,7 @@ def _emitted_back(
     more: Sequence[Carry],
     carries: Some,
     wanted: Sequence[bool],
-) -> list[Value | None]:
+) -> list[Cotangent | None]:
     """Append the loop backward, which reads all that it needs, and return what it comes to for each operand of the node.
 
     It carries `more` as well.
@@ -95,7 +112,7 @@ def _emitted_back(
     for carry, cotangent in zip(draft.carries, carries, strict=True):
         seed = turn.carries.get(carry.inside)
         if seed is not None:
-            start = OPERATORS["zeros_like"](carry.start) if cotangent is None else cotangent
+            start = OPERATORS["zeros_like"](carry.start) if cotangent is None else cotangent.value
             after = turn.pulled.get(carry.inside)
             back.carries.append(Carry(start, seed, OPERATORS["zeros_like"](seed) if after is None else after))
             starts.append(carry.inside)
@@ -105,20 +122,24 @@ def _emitted_back(
     late = _sum_consts(draft, turn, back, starts)
     if not back.carries and not back.left:
         return [None] * len(wanted)
-    back.carries += more
+    back.carries += [*more, *turn.masks.values()]
     outcome = back.emit()
     found = dict(
         zip((*starts, *singles), (*outcome.carries[: len(starts)], *outcome.left[:count]), strict=True)
     )
+    masks = dict(zip(turn.masks, outcome.carries[len(starts) + len(more) :], strict=True))
     if late is not None:
         for const, total in late.totals(outcome.left).items():
             found[const] = OPERATORS["add"](found[const], total) if const in found else total
     insides = draft.insides[1:]
-    lead: list[Value | None] = [None] * (len(wanted) - len(insides))
+    lead: list[Cotangent | None] = [None] * (len(wanted) - len(insides))
     flags = wanted[len(lead) :]
     return [
         *lead,
-        *[found.get(inside) if flag else None for inside, flag in zip(insides, flags, strict=True)],
+        *[
+            Cotangent(found[inside], masks.get(inside)) if flag and inside in found else None
+            for inside, flag in zip(insides, flags, strict=True)
+        ],
     ]
 
 
@@ -150,20 +171,28 @@ def _sum_consts(draft: Draft, turn: _Turn, back: Draft, starts: list[Value]) -> 
 
 def _pulled_through(
     outs: Sequence[Value], node: Node, cotangents: Some, wanted: Sequence[bool]
-) -> list[Value | None]:
+) -> list[Cotangent | None]:
     """Return the cotangents of a node's operands by way of other nodes that compute the same from these."""
     sources = dict.fromkeys(value for value, flag in zip(node.inputs, wanted, strict=True) if flag)
     pairs = [
         (out, cotangent) for out, cotangent in zip(outs, cotangents, strict=True) if cotangent is not None
     ]
-    results = sweep_back(
+    sweep = sweep_back(
         [out for out, _ in pairs],
         list(sources),
-        [cotangent for _, cotangent in pairs],
+        [cotangent.value for _, cotangent in pairs],
         set(node.inputs).__contains__,
         set(sources),
-    ).results
-    found = dict(zip(sources, continued(results), strict=True))
+        {out: cotangent.mask for out, cotangent in pairs if cotangent.mask is not None},
+    )
+    arrived = dict(sweep.arrived())
+    ends = [arrived.get(source) for source in sources]
+    values = continued([None if end is None else end.value for end in ends])
+    found = {
+        source: Cotangent(value, end.mask)
+        for source, value, end in zip(sources, values, ends, strict=True)
+        if value is not None and end is not None
+    }
     # An operand that is passed twice has its cotangent once.
     return [found.pop(value, None) if flag else None for value, flag in zip(node.inputs, wanted, strict=True)]
 
@@ -182,25 +211,44 @@ def _turn_back(draft: Draft, carries: Some, left: Some, wanted: Sequence[bool]) 
         for place, (value, cotangent) in enumerate(zip(draft.left, left, strict=True))
         if cotangent is not None and value in active
     }
+    insides = [carry.inside for carry in draft.carries]
+    begins = {
+        inside: cotangent.mask
+        for inside, cotangent in zip(insides, carries, strict=True)
+        if inside in seeds and cotangent is not None and cotangent.mask is not None
+    }
+    masks = {inside: Value(aval(inside.shape, BOOL)) for inside in begins}
     while True:
         targets = [carry for carry in draft.carries if carry.inside in seeds]
-        results = sweep_back(
+        sweep = sweep_back(
             [*[carry.after for carry in targets], *[draft.left[place] for place in seeded]],
             list(sources),
             [*[seeds[carry.inside] for carry in targets], *seeded.values()],
             nothing,
-        ).results
+            masks={carry.after: masks[carry.inside] for carry in targets if carry.inside in masks},
+        )
         pulled = {
             source: _typed(result, source)
-            for source, result in zip(sources, results, strict=True)
+            for source, result in zip(sources, sweep.results, strict=True)
             if result is not None
         }
-        woken = [
-            carry.inside for carry in draft.carries if carry.inside in pulled and carry.inside not in seeds
-        ]
-        if not woken:
-            return _Turn(seeds, seeded, pulled)
+        arrived = dict(sweep.arrived())
+        masked = [inside for inside in insides if inside in pulled and arrived[inside].mask is not None]
+        woken = [inside for inside in insides if inside in pulled and inside not in seeds]
+        told = [inside for inside in masked if inside not in masks]
+        if not woken and not told:
+            break
         seeds.update({inside: stand_in(inside) for inside in woken})
+        masks.update({inside: Value(aval(inside.shape, BOOL)) for inside in told})
+    carried: dict[Value, Carry] = {}
+    for inside, mask in masks.items():
+        everywhere = OPERATORS["expand"](literal(True), inside.shape, ())
+        end = arrived.get(inside)
+        if end is not None:
+            pulled[inside] = _typed(end.value, inside)
+        after = everywhere if end is None or end.mask is None else end.mask
+        carried[inside] = Carry(begins.get(inside, everywhere), mask, after)
+    return _Turn(seeds, seeded, pulled, carried)
 
 
 def _reached(draft: Draft, wanted: Sequence[bool]) -> dict[Value, None]:
@@ -261,8 +309,8 @@ def _handed_back(draft: Draft, stored: Sequence[Value]) -> dict[Value, int]:
 
 def _read_back(draft: Draft, turn: _Turn) -> tuple[dict[Value, None], list[Node]]:
     """Return what the way back reads of the way forward, and the nodes that no cotangent reaches."""
-    moving = {*turn.carries.values(), *turn.left.values()}
-    results = list(turn.pulled.values())
+    moving = {*turn.carries.values(), *turn.left.values(), *[mask.inside for mask in turn.masks.values()]}
+    results = turn.results()
     nodes, _ = extract(results, [*draft.insides, *moving])
     early: list[Node] = []
     late: list[Value] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Final
 
 from ..ir.graph import Literal, Node, Value
@@ -16,21 +16,33 @@ FREE: Final = ("expand", "permute")
 """Rows that only say how another value is read: outside they would fill memory."""
 
 
-def selected(nodes: Sequence[Node]) -> set[Value]:
-    """Return what goes into a selection of a turn with these nodes by elementwise nodes alone.
+def selected(draft: Draft) -> set[Value]:
+    """Return what goes into a selection by elementwise nodes alone, in its turn or in a later one.
 
-    The mask of the selection reaches its cotangent in the turn, and ends at the border of the turn: computed outside, it would
-    get a plain zero, and an infinite slope would make NaN of it.
+    The mask of the selection reaches its cotangent in the turns: computed outside of the loop, it would get a plain zero, and an infinite
+    slope would make NaN of it.
     """
     found: set[Value] = set()
-    for node in reversed(nodes):
-        if isinstance(node.op, Elementwise):
-            rules = node.op.confine or (None,) * len(node.inputs)
-            reached = not found.isdisjoint(node.outs)
-            found.update(
-                value for value, rule in zip(node.inputs, rules, strict=True) if reached or rule is not None
-            )
-    return found
+    nodes = draft.nodes()
+    while True:
+        for node in reversed(nodes):
+            if isinstance(node.op, Elementwise):
+                rules = node.op.confine or (None,) * len(node.inputs)
+                reached = not found.isdisjoint(node.outs)
+                found.update(
+                    value
+                    for value, rule in zip(node.inputs, rules, strict=True)
+                    if reached or rule is not None
+                )
+        later = {carry.after for carry in draft.carries if carry.inside in found} - found
+        if not later:
+            return found
+        found |= later
+
+
+def selects(node: Node) -> bool:
+    """Return whether a node selects some of its operands' elements."""
+    return isinstance(node.op, Elementwise) and any(rule is not None for rule in node.op.confine or ())
 
 
 def hoisted(draft: Draft, staying: Collection[Value] = ()) -> Draft | None:

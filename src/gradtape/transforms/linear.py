@@ -3,30 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 
 from ..ir.builder import at
 from ..ir.graph import OPERATORS, Mark, Node, Value, extract
-from ..kinds.control import carried
+from ..kinds.control import Structured, carried
+from ..kinds.cotangent import Cotangent
 from ..kinds.elementwise import Elementwise
-
-
-@dataclass(frozen=True, slots=True)
-class Cotangent:
-    """A cotangent that is `value` where `mask` holds and zero elsewhere (everywhere `value` without a mask).
-
-    Where a selection did not take a branch, its cotangent is zero *by selection*: partial derivatives along that branch may be infinite or
-    NaN there, and 0 * inf must not arise. So the mask travels with the cotangent through elementwise nodes and is applied at the end.
-    """
-
-    value: Value
-    mask: Value | None = None
-
-    def applied(self) -> Value:
-        """Return the cotangent itself."""
-        if self.mask is None:
-            return self.value
-        return OPERATORS["where"](self.mask, self.value, OPERATORS["zeros_like"](self.value))
 
 
 class Cotangents:
@@ -122,6 +104,11 @@ def pull_node(node: Node, linear: Sequence[bool], found: Cotangents) -> None:
                     found.add(
                         node.inputs[argument], Cotangent(part, _confined(node, argument, cotangent.mask))
                     )
+            return
+        if isinstance(node.op, Structured):
+            for operand, pulled in zip(node.inputs, node.op.pull(node, cotangents, linear), strict=True):
+                if pulled is not None:
+                    found.add(operand, pulled)
             return
         applied = [None if cotangent is None else cotangent.applied() for cotangent in cotangents]
         for operand, part in zip(node.inputs, node.op.transpose(node, applied, linear), strict=True):

@@ -9,7 +9,7 @@ from typing import Any
 from weakref import WeakSet
 
 from ..ir.graph import Node, Value
-from .linear import Cotangent
+from ..kinds.cotangent import Cotangent
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ..errors import InternalError
 from ..ir.builder import at
 from ..ir.graph import Mark, Node, Value, extract
 from ..kinds.control import Custom, Structured, followed
+from ..kinds.cotangent import Cotangent
 from ..kinds.elementwise import Elementwise, scaled
-from .linear import Cotangent, Cotangents, pull_linear
+from .linear import Cotangents, pull_linear
 from .observers import OBSERVERS, Sweep, derived
 from .shifts import cancelling_shifts, depending_on
 
@@ -58,8 +59,12 @@ def sweep_back(
     cotangents: Sequence[Value],
     stop: Callable[[Value], bool],
     barriers: Collection[Value] = (),
+    masks: Mapping[Value, Value] | None = None,
 ) -> Sweep:
-    """Do what `vjp` does and return all that arrived on the way; nobody is told."""
+    """Do what `vjp` does and return all that arrived on the way; nobody is told.
+
+    Where `masks` has one for a target, its cotangent is zero by selection outside of it (see `Cotangent`).
+    """
     wanted = set(sources)
     # Sources are not stops for the walk: another source may lie above them, and its gradient is total.
     nodes, _ = extract(
@@ -71,7 +76,7 @@ def sweep_back(
     active = depending_on(nodes, wanted, cancelling_shifts(nodes, targets, wanted))
     found = Cotangents(barriers)
     for target, cotangent in zip(targets, cotangents, strict=True):
-        found.add(target, Cotangent(cotangent))
+        found.add(target, Cotangent(cotangent, None if masks is None else masks.get(target)))
     for node in reversed(nodes):
         if any(out in active and found.get(out) is not None for out in node.outs):
             _pull_back(node, active, found)
@@ -98,7 +103,11 @@ def _pull_back(node: Node, active: set[Value], found: Cotangents) -> None:
             _pull_by_rule(node, node.params["rule"].pull, active, found)
             return
         if isinstance(op, Structured):
-            _pull_by_rule(node, op.pull, active, found)
+            wanted = [operand in active for operand in node.inputs]
+            parts = op.pull(node, list(map(found.get, node.outs)), wanted)
+            for operand, part_, chosen in zip(node.inputs, parts, wanted, strict=True):
+                if chosen and part_ is not None:
+                    found.add(operand, part_)
             return
         mark = Mark()
         tangents: list[Value | None] = [

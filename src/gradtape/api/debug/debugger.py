@@ -12,12 +12,12 @@ from weakref import WeakKeyDictionary
 from ...errors import ArgumentError, ConcretizationError, DtypeError, UnknownGradientError
 from ...ir.builder import at, emit, here
 from ...ir.graph import Value
+from ...kinds.cotangent import Cotangent
 from ...ops.cast import identity
 from ...trace.array import Array
 from ...trace.guards import abstract_of, trace_of
 from ...trace.handle import Handle
 from ...trace.sites import user_site
-from ...transforms.linear import Cotangent
 from ...transforms.observers import OBSERVERS, Observer, Sweep
 from ..convention import flipped
 from ..jit import running_recorded

@@ -13,11 +13,11 @@ import numpy as np
 
 from ...errors import ArgumentError
 from ...ir.graph import Value
+from ...kinds.cotangent import Cotangent
 from ...trace.array import Array
 from ...trace.force import compute
 from ...trace.guards import trace_of
 from ...trace.sites import user_site
-from ...transforms.linear import Cotangent
 from ...transforms.observers import OBSERVERS, Observer, Sweep
 from ..jit import running_recorded
 from ..svg import short_place

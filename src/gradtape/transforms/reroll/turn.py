@@ -15,7 +15,7 @@ from ...kinds.operands import broadcast_to
 from ...kinds.registry import UFUNCS
 from ...ops.cast import convert
 from ...ops.indexing import gather_row, update_row
-from ..hoist import selected
+from ..hoist import selects
 from .recording import MOVING, Recording
 from .rows import (
     MOST_ELEMENTS,
@@ -128,7 +128,7 @@ class Turn:
         self._output = recording.output[self._edge : stop].reshape(trips, step)
         self._last = self._source[-1] - (start + (trips - 1) * period)
         self.template = recording.nodes[start + period : start + 2 * period]
-        self._selected = selected(self.template)
+        self._selects = any(map(selects, self.template))
         for slot in range(period):
             self._slot(slot)
 
@@ -257,7 +257,8 @@ class Turn:
                 return None
             rows = slices_as_rows(x.value, starts, params["shape"], params["strides"])
             return None if rows is None else [Rows(rows)]
-        stays = isinstance(op, Elementwise) and node.out in self._selected
+        # Outside of the loop no mask of a selection would reach its cotangent, and an infinite slope would make NaN of a zero.
+        stays = self._selects and isinstance(op, Elementwise)
         if not stays and all(isinstance(operand, Fixed) for operand in operands):
             copy = node.copy(tuple([operand.value for operand in operands]))
             return [Fixed(value) for value in copy.outs]
