@@ -286,3 +286,43 @@ def test_selections_across_turns_of_a_while() -> None:
 
     slope = 0.9**2 * 0.5 + 0.9 * 0.5 + 0.5
     assert gt.grad(stepped)(1.0) == pytest.approx(slope)
+
+
+@pytest.mark.parametrize("checkpoint", [None, "all", 7, "sqrt", ("treeverse", 3)])
+def test_a_carry_that_is_left_behind_as_well_keeps_its_own_cotangents(checkpoint: Any) -> None:
+    """The mask of the next turn holds for what is carried, and not for what is left behind."""
+    x, restart = with_zero()
+    x = x + 0.5
+
+    def scanned(x: Any) -> Any:
+        def step(s: Any, now: Any) -> Any:
+            element, again = now
+            s = np.where(again, 1.0, s) * 0.9 + np.sqrt(element)
+            return s, s
+
+        end, states = gt.scan(step, x[0], (x, restart), checkpoint=checkpoint)
+        return end + np.sum(np.sin(states))
+
+    gt.check_grads(scanned, (x,), order=2)
+
+
+@pytest.mark.parametrize("checkpoint", [None, "all", 7, "sqrt", ("treeverse", 3)])
+def test_a_selection_behind_a_loop_cuts_infinite_slopes_inside(checkpoint: Any) -> None:
+    x, _ = with_zero()
+
+    def chosen(x: Any, wanted: Any) -> Any:
+        end, _ = gt.scan(lambda s, element: (s * 0.9 + np.sqrt(element), None), 0.1, x, checkpoint=checkpoint)
+        return np.where(wanted, end, 1.0) + x[30]
+
+    np.testing.assert_array_equal(gt.grad(chosen)(x, np.array(False)), np.eye(40)[30])
+
+
+@pytest.mark.parametrize("checkpoint", [None, "all", ("treeverse", 3)])
+def test_a_selection_of_what_turns_leave_cuts_infinite_slopes_inside(checkpoint: Any) -> None:
+    x, _ = with_zero()
+
+    def chosen(x: Any, wanted: Any) -> Any:
+        _, states = gt.scan(lambda s, element: (s, 2.0 * np.sqrt(element)), 0.1, x, checkpoint=checkpoint)
+        return np.sum(np.where(wanted, states, 1.0)) + x[30]
+
+    np.testing.assert_array_equal(gt.grad(chosen)(x, np.array(False)), np.eye(40)[30])

@@ -31,6 +31,8 @@ class _Turn:
     carries, left : dict of Value to Value
         What stands for the cotangent of a carry after the turn, by what stands for the carry before it; for that of something
         left behind, by its place.
+    cut : dict of int to Value
+        What stands for the masks of those of what is left behind.
     pulled : dict of Value to Value
         The cotangents of what the turn starts from.
     masks : dict of Value to Carry
@@ -40,6 +42,7 @@ class _Turn:
 
     carries: dict[Value, Value]
     left: dict[int, Value]
+    cut: dict[int, Value]
     pulled: dict[Value, Value]
     masks: dict[Value, Carry]
 
@@ -60,14 +63,15 @@ class _Turn:
 def pull_loop(op: Loop, node: Node, cotangents: Some, wanted: Sequence[bool]) -> list[Cotangent | None]:
     """Return the cotangents of a loop's operands."""
     draft = op.opened(node)
-    staying = selected(draft)
+    carries, left, _ = op.parted(cotangents, len(draft.carries))
+    ends = zip((*[carry.after for carry in draft.carries], *draft.left), (*carries, *left), strict=True)
+    staying = selected(draft, [end for end, each in ends if each is not None and each.mask is not None])
     better = hoisted(draft, staying) or lifted(draft, staying)
     if better is not None:
         return _pulled_through(op.outs(better.emit()), node, cotangents, wanted)
     chunk = chunk_of(draft.params.get("length", 0), draft.params.get("policy"))
     if chunk is not None:
         return _pulled_through(op.outs(in_chunks(draft, chunk)), node, cotangents, wanted)
-    carries, left, _ = op.parted(cotangents, len(draft.carries))
     turn = _turn_back(draft, carries, left, wanted)
     more: list[Carry] = []
     if isinstance(draft.params.get("policy"), tuple):
@@ -80,7 +84,9 @@ def pull_loop(op: Loop, node: Node, cotangents: Some, wanted: Sequence[bool]) ->
     for place, seed in turn.left.items():
         cotangent = left[place]
         assert cotangent is not None
-        back.elements.append(Given(cotangent.applied(), seed))
+        back.elements.append(Given(cotangent.value, seed))
+        if cotangent.mask is not None:
+            back.elements.append(Given(cotangent.mask, turn.cut[place]))
     return _emitted_back(draft, turn, back, more, carries, wanted)
 
 
@@ -183,7 +189,7 @@ def _pulled_through(
         [cotangent.value for _, cotangent in pairs],
         set(node.inputs).__contains__,
         set(sources),
-        {out: cotangent.mask for out, cotangent in pairs if cotangent.mask is not None},
+        [cotangent.mask for _, cotangent in pairs],
     )
     arrived = dict(sweep.arrived())
     ends = [arrived.get(source) for source in sources]
@@ -218,6 +224,11 @@ def _turn_back(draft: Draft, carries: Some, left: Some, wanted: Sequence[bool]) 
         if inside in seeds and cotangent is not None and cotangent.mask is not None
     }
     masks = {inside: Value(aval(inside.shape, BOOL)) for inside in begins}
+    cut = {
+        place: Value(aval(stand.shape, BOOL))
+        for place, stand in seeded.items()
+        if (cotangent := left[place]) is not None and cotangent.mask is not None
+    }
     while True:
         targets = [carry for carry in draft.carries if carry.inside in seeds]
         sweep = sweep_back(
@@ -225,7 +236,7 @@ def _turn_back(draft: Draft, carries: Some, left: Some, wanted: Sequence[bool]) 
             list(sources),
             [*[seeds[carry.inside] for carry in targets], *seeded.values()],
             nothing,
-            masks={carry.after: masks[carry.inside] for carry in targets if carry.inside in masks},
+            masks=[*[masks.get(carry.inside) for carry in targets], *map(cut.get, seeded)],
         )
         pulled = {
             source: _typed(result, source)
@@ -248,7 +259,7 @@ def _turn_back(draft: Draft, carries: Some, left: Some, wanted: Sequence[bool]) 
             pulled[inside] = _typed(end.value, inside)
         after = everywhere if end is None or end.mask is None else end.mask
         carried[inside] = Carry(begins.get(inside, everywhere), mask, after)
-    return _Turn(seeds, seeded, pulled, carried)
+    return _Turn(seeds, seeded, cut, pulled, carried)
 
 
 def _reached(draft: Draft, wanted: Sequence[bool]) -> dict[Value, None]:
@@ -309,7 +320,8 @@ def _handed_back(draft: Draft, stored: Sequence[Value]) -> dict[Value, int]:
 
 def _read_back(draft: Draft, turn: _Turn) -> tuple[dict[Value, None], list[Node]]:
     """Return what the way back reads of the way forward, and the nodes that no cotangent reaches."""
-    moving = {*turn.carries.values(), *turn.left.values(), *[mask.inside for mask in turn.masks.values()]}
+    moving = {*turn.carries.values(), *turn.left.values(), *turn.cut.values()}
+    moving.update([mask.inside for mask in turn.masks.values()])
     results = turn.results()
     nodes, _ = extract(results, [*draft.insides, *moving])
     early: list[Node] = []

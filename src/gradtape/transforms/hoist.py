@@ -16,13 +16,13 @@ FREE: Final = ("expand", "permute")
 """Rows that only say how another value is read: outside they would fill memory."""
 
 
-def selected(draft: Draft) -> set[Value]:
-    """Return what goes into a selection by elementwise nodes alone, in its turn or in a later one.
+def selected(draft: Draft, cut: Collection[Value]) -> set[Value]:
+    """Return what goes into a selection, or into what is `cut` by one, by elementwise nodes alone, in its turn or in a later one.
 
     The mask of the selection reaches its cotangent in the turns: computed outside of the loop, it would get a plain zero, and an infinite
     slope would make NaN of it.
     """
-    found: set[Value] = set()
+    found = set(cut)
     nodes = draft.nodes()
     while True:
         for node in reversed(nodes):

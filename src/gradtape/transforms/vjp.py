@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from ..errors import InternalError
 from ..ir.builder import at
@@ -59,11 +59,11 @@ def sweep_back(
     cotangents: Sequence[Value],
     stop: Callable[[Value], bool],
     barriers: Collection[Value] = (),
-    masks: Mapping[Value, Value] | None = None,
+    masks: Sequence[Value | None] | None = None,
 ) -> Sweep:
     """Do what `vjp` does and return all that arrived on the way; nobody is told.
 
-    Where `masks` has one for a target, its cotangent is zero by selection outside of it (see `Cotangent`).
+    Where `masks` has one for a target, that cotangent is zero by selection outside of it (see `Cotangent`).
     """
     wanted = set(sources)
     # Sources are not stops for the walk: another source may lie above them, and its gradient is total.
@@ -75,8 +75,8 @@ def sweep_back(
     )
     active = depending_on(nodes, wanted, cancelling_shifts(nodes, targets, wanted))
     found = Cotangents(barriers)
-    for target, cotangent in zip(targets, cotangents, strict=True):
-        found.add(target, Cotangent(cotangent, None if masks is None else masks.get(target)))
+    for target, cotangent, mask in zip(targets, cotangents, masks or [None] * len(targets), strict=True):
+        found.add(target, Cotangent(cotangent, mask))
     for node in reversed(nodes):
         if any(out in active and found.get(out) is not None for out in node.outs):
             _pull_back(node, active, found)
