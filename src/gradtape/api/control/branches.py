@@ -171,8 +171,13 @@ class _Branches:
         operands: tuple[Any, ...],
     ) -> None:
         takes = ": the operands" if operands else ""
+        remedy = (
+            ""
+            if operands
+            else "pass the arguments after the functions, or write {} as a function of 0 arguments"
+        )
         self._functions = [
-            function_of(f, caller, role, len(operands), takes)
+            function_of(f, caller, role, len(operands), takes, remedy.format(role))
             for f, role in zip(functions, roles, strict=True)
         ]
         self._names = [f"{role} {described(f)}" for f, role in zip(functions, roles, strict=True)]
