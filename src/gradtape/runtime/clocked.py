@@ -15,6 +15,7 @@ from ..ir.fingerprint import fingerprint
 from ..ir.graph import Graph
 from ..ir.op import NDArray
 from ..lower.counters import COUNTERS, FIRST_NEST, clock_text
+from ..lower.interrupts import RAISE
 from ..lower.modules import KERNEL
 from ..lower.nests import Nest
 from ..lower.pipeline import lower_clocked
@@ -70,7 +71,9 @@ def clocked_kernel(graph: Graph, kernel: Kernel) -> ClockedKernel:
 
     found = clocked_objects.get(key, lambda: cached_object(key, build))
     counters = np.zeros(FIRST_NEST + len(nests) - 1, np.int64)
-    imports = {**addresses_of(lowered.symbols), COUNTERS: counters.ctypes.data}
+    # Loops that are kernels of their own stand inside of this one, where short ones need not ask for signals; the entry may ask all the same.
+    symbols = [*lowered.symbols, RAISE] if signature is not None and signature.polls else lowered.symbols
+    imports = {**addresses_of(symbols), COUNTERS: counters.ctypes.data}
     if signature is None:
         loaded = LoadedModule(found.code, KERNEL, imports=imports, drain=drain)
     else:
