@@ -71,7 +71,8 @@ def clocked_kernel(graph: Graph, kernel: Kernel) -> ClockedKernel:
 
     found = clocked_objects.get(key, lambda: cached_object(key, build))
     counters = np.zeros(FIRST_NEST + len(nests) - 1, np.int64)
-    # Loops that are kernels of their own stand inside of this one, where short ones need not ask for signals; the entry may ask all the same.
+    # Loops that are kernels of their own stand inside of this one, where short ones need not ask for signals: the entry may
+    # ask all the same.
     symbols = [*lowered.symbols, RAISE] if signature is not None and signature.polls else lowered.symbols
     imports = {**addresses_of(symbols), COUNTERS: counters.ctypes.data}
     if signature is None:
