@@ -187,11 +187,6 @@ class Traced:
         """The variables that it assigns to."""
         return list(self._assigned)
 
-    def content_after(self, variable: Variable) -> Value:
-        """Return what a variable holds at the end."""
-        value = self._assigned.get(variable)
-        return self._begins[variable] if value is None else value
-
     def met(self, variable: Variable) -> bool:
         """Return whether it reads or assigns a variable."""
         return variable in self._begins

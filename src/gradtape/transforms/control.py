@@ -53,7 +53,34 @@ def element_of(stacked: Aval) -> Aval:
     return aval(stacked.shape[1:], stacked.dtype)
 
 
-class Scan(Loop):
+class _Derived(Loop):
+    """What all loops share: their derivatives are loops."""
+
+    def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
+        return push_loop(self, node, tangents)
+
+    def pull(
+        self, node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
+    ) -> Sequence[Cotangent | None]:
+        return pull_loop(self, node, cotangents, wanted)
+
+    def helpers(self) -> tuple[Loop, Loop]:
+        return while_loop, repeat
+
+
+class _Told(_Derived):
+    """A loop that is told how often to turn: its outputs are the carries and what is left behind."""
+
+    def arranged(
+        self, carries: Sequence[Value | None], left: Sequence[Value | None], count: Value | None = None
+    ) -> tuple[Value | None, ...]:
+        return (*carries, *left)
+
+    def parted(self, outs: Sequence[T], carries: int) -> tuple[Sequence[T], Sequence[T], T | None]:
+        return outs[:carries], outs[carries:], None
+
+
+class Scan(_Told):
     """A loop of known length over the elements of arrays.
 
     Inputs: consts, initial carries, arrays with the loop's axis in front. Outputs: final carries, and what the turns left
@@ -106,14 +133,6 @@ class Scan(Loop):
                 whole[turn] = result
         return (*carried, *left)
 
-    def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
-        return push_loop(self, node, tangents)
-
-    def pull(
-        self, node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
-    ) -> Sequence[Cotangent | None]:
-        return pull_loop(self, node, cotangents, wanted)
-
     def opened(self, node: Node) -> Draft:
         params = {key: node.params[key] for key in ("length", "reverse", "policy")}
         return _opened(self, node, params, node.inputs)
@@ -135,19 +154,8 @@ class Scan(Loop):
         params = {**draft.params, "reverse": not draft.params["reverse"]}
         return Draft(self, params, draft.index)
 
-    def helpers(self) -> tuple[Loop, Loop]:
-        return while_loop, repeat
 
-    def arranged(
-        self, carries: Sequence[Value | None], left: Sequence[Value | None], count: Value | None = None
-    ) -> tuple[Value | None, ...]:
-        return (*carries, *left)
-
-    def parted(self, outs: Sequence[T], carries: int) -> tuple[Sequence[T], Sequence[T], T | None]:
-        return outs[:carries], outs[carries:], None
-
-
-class While(Loop):
+class While(_Derived):
     """A loop that turns as long as a condition on its consts and carries holds, at most `limit` times where that is a number.
 
     Inputs: consts, initial carries. Outputs: final carries, the number of turns, and a stack for each thing that the turns left behind.
@@ -200,14 +208,6 @@ class While(Loop):
             turn += 1
         return (*carried, np.asarray(turn), *map(_boxed, stacks))
 
-    def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
-        return push_loop(self, node, tangents)
-
-    def pull(
-        self, node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
-    ) -> Sequence[Cotangent | None]:
-        return pull_loop(self, node, cotangents, wanted)
-
     def opened(self, node: Node) -> Draft:
         draft = _opened(self, node, {"limit": node.params["limit"]}, node.inputs)
         condition: Body = node.params["condition"]
@@ -223,9 +223,6 @@ class While(Loop):
     def turned(self, draft: Draft, count: Value | None) -> Draft:
         return Draft(repeat, {"reverse": True}, draft.index, count=count)
 
-    def helpers(self) -> tuple[Loop, Loop]:
-        return while_loop, repeat
-
     def arranged(
         self, carries: Sequence[Value | None], left: Sequence[Value | None], count: Value | None = None
     ) -> tuple[Value | None, ...]:
@@ -235,7 +232,7 @@ class While(Loop):
         return outs[:carries], outs[carries + 1 :], outs[carries]
 
 
-class Repeat(Loop):
+class Repeat(_Told):
     """A loop that turns a number of times known only when it runs, over the elements of stacks.
 
     Inputs: the number of turns, consts, initial carries, stacks. Outputs: final carries, and a stack for each thing that
@@ -284,14 +281,6 @@ class Repeat(Loop):
                 stack[turn] = np.array(result)
         return (*carried, *map(_boxed, left))
 
-    def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
-        return push_loop(self, node, tangents)
-
-    def pull(
-        self, node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
-    ) -> Sequence[Cotangent | None]:
-        return pull_loop(self, node, cotangents, wanted)
-
     def opened(self, node: Node) -> Draft:
         draft = _opened(self, node, {"reverse": node.params["reverse"]}, node.inputs[1:])
         draft.count = node.inputs[0]
@@ -306,17 +295,6 @@ class Repeat(Loop):
 
     def turned(self, draft: Draft, count: Value | None) -> Draft:
         return Draft(self, {"reverse": not draft.params["reverse"]}, draft.index, count=draft.count)
-
-    def helpers(self) -> tuple[Loop, Loop]:
-        return while_loop, repeat
-
-    def arranged(
-        self, carries: Sequence[Value | None], left: Sequence[Value | None], count: Value | None = None
-    ) -> tuple[Value | None, ...]:
-        return (*carries, *left)
-
-    def parted(self, outs: Sequence[T], carries: int) -> tuple[Sequence[T], Sequence[T], T | None]:
-        return outs[:carries], outs[carries:], None
 
 
 class Switch(Structured):
