@@ -104,3 +104,14 @@ def test_searchsorted(side: str) -> None:
     check(graph_of(inputs, [ROW["searchsorted"](*inputs, side=side)]), [a, v])
     empty = inputs_like([np.zeros(0), v])
     check(graph_of(empty, [ROW["searchsorted"](*empty, side=side)]), [np.zeros(0), v])
+
+
+def test_searchsorted_of_a_number_that_is_computed() -> None:
+    a, x = np.array([-1.0, 0.0, 2.0]), np.asarray(0.5)
+    inputs = inputs_like([a, x])
+    number = ROW["sin"](inputs[1])
+    found = ROW["searchsorted"](inputs[0], number, side="left")
+    check(graph_of(inputs, [found]), [a, x])
+    check(graph_of(inputs, [found, number * 2.0, number]), [a, x])
+    total = ROW["reduce_sum"](inputs[0], axes=(0,))
+    check(graph_of(inputs, [ROW["searchsorted"](inputs[0], total, side="right")]), [a, x])
