@@ -3,11 +3,13 @@
 import inspect
 import math
 import threading
+from unittest import mock
 
 import numpy as np
 import pytest
 
 import gradtape as gt
+from gradtape.errors import CompileWarning
 
 
 def test_one_trace_for_each_signature():
@@ -325,3 +327,20 @@ def test_value_and_grad_with_aux_argnums_and_keywords():
     np.testing.assert_array_equal(aux["twice"], [2.0, 2.0])
     np.testing.assert_array_equal(gx, [0.0, 3.0])
     np.testing.assert_array_equal(gy["a"], [3.0, 3.0])
+
+
+@pytest.mark.parametrize(
+    "failure, said",
+    [
+        (RuntimeError("no memory"), "no memory"),
+        (TypeError("a defect"), "TypeError: a defect"),
+        (AssertionError(), "AssertionError"),
+    ],
+)
+def test_what_fails_to_compile_runs_on_the_interpreter(failure, said):
+    number = 0.6251 + len(said)  # a program of its own: kernels are kept
+    f = gt.jit(lambda x: np.sum(np.sin(x) * number))
+    broken = mock.patch("gradtape.lower.pipeline.lower", side_effect=failure)
+    x = np.arange(3.0)
+    with broken, gt.config.override(disk_cache=False), pytest.warns(CompileWarning, match=said):
+        assert np.isclose(f(x), np.sum(np.sin(x) * number))
