@@ -339,6 +339,7 @@ def pair() -> tuple[gt.GradientTape, Any, Any]:
         (lambda t, y, x: t.jacobian([y], x), ArgumentError, ("one target", "list of 1")),
         (lambda t, y, x: t.jacobian(None, x), DtypeError, ("None as a target",)),
         (lambda t, y, x: t.jacobian(y, None), DtypeError, ("None as a source",)),
+        (lambda t, y, x: gt.GradientTape().jacobian(y, x), TapeError, ("never entered",)),
         (lambda t, y, x: t.jacobian(y, "x"), DtypeError, ("str as a source",)),
         (lambda t, y, x: t.jacobian(y, np.ones(2)), ArgumentError, ("plain ndarray as a source", "watch")),
         (lambda t, y, x: t.jacobian(2.0, x), ArgumentError, ("plain float as a target",)),

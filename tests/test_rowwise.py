@@ -142,3 +142,44 @@ def test_inside_of_a_map_the_probe_draws_the_numbers() -> None:
 
     found = gt.vmap(blocks)(np.stack([X, -X]))
     np.testing.assert_array_equal(found.sum(axis=-1), 1.0)
+
+
+def blocks(x: Any, function: Callable[..., Any], *others: Any) -> Any:
+    with gt.GradientTape() as tape:
+        x = tape.watch(x)
+        y = function(x, *others)
+    return tape.batch_jacobian(y, x)
+
+
+PLACES = np.arange(4)
+DEPENDING: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[Any, ...]]] = {
+    "where rows stand": (lambda x, p: x[p] ** 2, (X, PLACES), (X, PLACES[::-1].copy())),
+    "what is selected": (
+        lambda x, m: np.where(m, x, x[::-1]),
+        (X, np.ones((4, 1), bool)),
+        (X, np.zeros((4, 1), bool)),
+    ),
+    "what is positive": (lambda x: x + np.maximum(-np.sum(x, axis=0), 0), (np.abs(X),), (-np.abs(X),)),
+    "one row": (lambda x: x[::-1][::-1] * 2.0, (X[:1],), (X[:1],)),
+}
+
+
+@pytest.mark.parametrize("name", DEPENDING)
+def test_a_compiled_function_asks_anew_for_other_numbers(name: str) -> None:
+    function, apart, mixing = DEPENDING[name]
+    compiled = gt.jit(lambda *arguments: blocks(arguments[0], function, *arguments[1:]))
+    for _ in range(2):
+        np.testing.assert_allclose(compiled(*apart), blocks(apart[0], function, *apart[1:]).numpy())
+        if name != "one row":
+            with pytest.raises(ArgumentError, match="depends on row"):
+                compiled(*mixing)
+    assert compiled.site.traces == (1 if name == "one row" else 3)  # of which two failed
+
+
+@pytest.mark.parametrize("name", ["what is selected", "what is positive"])
+def test_without_numbers_several_are_drawn(name: str) -> None:
+    function, apart, _ = DEPENDING[name]
+    with pytest.raises(ArgumentError, match="depends on row"):
+        gt.vmap(lambda *arguments: blocks(arguments[0], function, *arguments[1:]))(
+            *[np.stack([argument, argument]) for argument in apart]
+        )

@@ -41,8 +41,9 @@ import warnings
 from types import FrameType
 from typing import Any, Final
 
-LIBRARIES: Final = frozenset({__name__.partition(".")[0], "numpy", "scipy"})
-"""Whose frames are not the user's: code of NumPy and SciPy stands between an array and the line that used it."""
+LIBRARIES: Final = frozenset({__name__.partition(".")[0], "numpy", "scipy", "contextlib", "functools"})
+"""Whose frames are not the user's: code of NumPy and SciPy, and what enters contexts and chooses among overloads, stands between
+an array and the line that used it."""
 
 
 class GradtapeError(Exception):
