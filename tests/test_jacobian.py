@@ -264,6 +264,14 @@ def test_numbers_and_constants() -> None:
     np.testing.assert_array_equal(gt.jacobian(lambda x: x)(X), np.eye(3))
 
 
+def test_numpys_integers_name_arguments() -> None:
+    for transform in (gt.grad, gt.jacobian, gt.hessian):
+        one = transform(lambda x, y: x * y**2, argnums=np.int64(1))
+        assert one(2.0, 3.0) == transform(lambda x, y: x * y**2, argnums=1)(2.0, 3.0)
+    with pytest.raises(DtypeError, match="True"):
+        gt.grad(np.multiply, argnums=True)
+
+
 def test_the_mode_follows_the_shapes() -> None:
     def rows_of(transform: Any, function: Function, x: Any) -> str:
         return str(gt.inspect.graph(transform(function), x))
@@ -361,7 +369,10 @@ def pair() -> tuple[gt.GradientTape, Any, Any]:
         (lambda t, y, x: gt.jacrev(lambda x: x > 0)(X), DtypeError, ("jacrev", "bool")),
         (lambda t, y, x: gt.jacfwd(lambda x: "text")(X), DtypeError, ("jacfwd", "str")),
         (lambda t, y, x: gt.jacfwd(np.abs)(X + 0j), DtypeError, ("complex", "jacrev")),
-        (lambda t, y, x: gt.jacobian(lambda x: x * 1j)(X), DtypeError, ("complex128", "np.real")),
+        (lambda t, y, x: gt.jacrev(lambda x: x * 1j)(X), DtypeError, ("complex", "jacfwd", "np.real")),
+        (lambda t, y, x: gt.jacobian(np.sin)(X + 0j), DtypeError, ("complex", "holomorphic=True")),
+        (lambda t, y, x: gt.hessian(lambda z: np.sum(np.abs(z)))(X + 0j), DtypeError, ("complex", "gt.hvp")),
+        (lambda t, y, x: gt.jacobian(np.sin, convention="ours"), ArgumentError, ("'ours'", "jax")),
         (lambda t, y, x: gt.jacobian(np.sin, argnums=1)(X), ArgumentError, ("argument 1",)),
         (lambda t, y, x: gt.jacobian(np.sin, argnums="x"), DtypeError, ("argnums", "'x'")),
         (lambda t, y, x: gt.jacobian(np.sin, mode="both"), ArgumentError, ("'both'", '"fwd"')),
@@ -371,7 +382,7 @@ def pair() -> tuple[gt.GradientTape, Any, Any]:
         (lambda t, y, x: gt.hvp(np.sum, (), ()), StructureError, ("primals", "empty")),
         (lambda t, y, x: gt.hvp(np.sum, (X,), (X, X)), StructureError, ("1 primals", "2 tangents")),
         (lambda t, y, x: gt.hvp(np.sum, (X,), (A,)), ShapeError, ("(4, 3)", "(3,)")),
-        (lambda t, y, x: gt.hvp(np.sin, (X,), (X,)), NonScalarOutputError, ("one number",)),
+        (lambda t, y, x: gt.hvp(np.sin, (X,), (X,)), NonScalarOutputError, ("hvp needs", "one number")),
     ],
 )
 def test_errors(program: Function, error: type[Exception], words: tuple[str, ...]) -> None:

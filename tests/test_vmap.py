@@ -115,7 +115,14 @@ def test_results_of_machine_code_and_of_eager_evaluation() -> None:
 
 @pytest.mark.parametrize(
     ("in_axes", "out_axes"),
-    [((0, 1), 0), ((1, 0), 1), ((-1, None), -1), ((None, -2), 2), ([1, None], 0)],
+    [
+        ((0, 1), 0),
+        ((1, 0), 1),
+        ((-1, None), -1),
+        ((None, -2), 2),
+        ([1, None], 0),
+        ((np.int64(1), None), np.int32(-1)),
+    ],
 )
 def test_axes(in_axes: Any, out_axes: int) -> None:
     a, b = RNG.normal(size=(3, 3)), RNG.normal(size=(3, 3, 2))
@@ -260,6 +267,12 @@ def test_the_program_is_kept() -> None:
             ShapeError,
             ("argument 1 is an array of shape (5, 3)", "axis 2"),
         ),
+        (
+            lambda: gt.vmap(lambda x, *, k: x * k)(X, k=2.0),
+            ShapeError,
+            ("keyword 'k' is a number", "by position"),
+        ),
+        (lambda: gt.vmap(np.add, in_axes=(0, True)), DtypeError, ("in_axes", "True", "bool")),
         (lambda: gt.vmap(np.add, in_axes=(0,))(X, X), StructureError, ("in_axes",)),
         (lambda: gt.vmap(np.add, in_axes="0"), DtypeError, ("in_axes", "'0'", "str")),
         (lambda: gt.vmap(np.add, out_axes=1.5), DtypeError, ("out_axes", "1.5", "float")),

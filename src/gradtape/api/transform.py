@@ -86,7 +86,7 @@ def grad(
     >>> bool(np.isclose(gt.grad(gt.grad(np.sin))(0.5), -np.sin(0.5)))
     True
     """
-    both = _value_and_grad(function, argnums, has_aux, "grad", holomorphic, convention)
+    both = value_and_gradient(function, argnums, has_aux, "grad", holomorphic, convention)
 
     def gradient(*args: Any, **kwargs: Any) -> Any:
         value, result = both(*args, **kwargs)
@@ -122,11 +122,11 @@ def value_and_grad(
     >>> float(value), [g.tolist() for g in gradient]
     (5.0, [[2.0, 3.0], [1.0, 1.0]])
     """
-    both = _value_and_grad(function, argnums, has_aux, "value_and_grad", holomorphic, convention)
+    both = value_and_gradient(function, argnums, has_aux, "value_and_grad", holomorphic, convention)
     return jit_of(both, named("value_and_grad", function), EVERYTHING_TRACED)
 
 
-def _value_and_grad(
+def value_and_gradient(
     function: Callable[..., Any],
     argnums: int | Sequence[int],
     has_aux: bool,
@@ -134,6 +134,7 @@ def _value_and_grad(
     holomorphic: bool,
     convention: Convention,
 ) -> Callable[..., Any]:
+    """Return what computes both inside of a recording; `caller` is who asks."""
     check_callable(function, caller)
     check_convention(convention, caller)
     positions = positions_of(argnums, caller)
@@ -171,7 +172,9 @@ def _value_and_grad(
         ]
         nested = unflatten(spec, gradients)
         value = Array(target)
-        return ((value, aux) if has_aux else value), nested[0] if isinstance(argnums, int) else tuple(nested)
+        return ((value, aux) if has_aux else value), (
+            tuple(nested) if isinstance(argnums, tuple | list) else nested[0]
+        )
 
     return both
 
@@ -223,15 +226,20 @@ def zeros_like_start(value: Value) -> Value:
 
 
 def positions_of(argnums: int | Sequence[int], caller: str) -> tuple[int, ...]:
-    positions = tuple(argnums) if isinstance(argnums, tuple | list) else (argnums,)
-    for position in positions:
-        if type(position) is not int:
-            raise DtypeError(
-                f"{caller}: argnums must be an int or a sequence of ints, got {argnums!r}",
-                where=user_site(),
-                remedy="argnums=(0, 1)",
-            )
-    return positions
+    given = argnums if isinstance(argnums, tuple | list) else (argnums,)
+    positions = [integer(position) for position in given]
+    if None in positions:
+        raise DtypeError(
+            f"{caller}: argnums must be an int or a sequence of ints, got {argnums!r}",
+            where=user_site(),
+            remedy="argnums=(0, 1)",
+        )
+    return tuple([position for position in positions if position is not None])
+
+
+def integer(given: Any) -> int | None:
+    """Return a Python or NumPy integer as an int; None for anything else, booleans too."""
+    return int(given) if isinstance(given, int | np.integer) and not isinstance(given, bool) else None
 
 
 def chosen_arguments(args: Sequence[Any], positions: Sequence[int], caller: str) -> list[Any]:
