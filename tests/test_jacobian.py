@@ -24,6 +24,7 @@ from gradtape.errors import (
     TapeError,
     UnconnectedError,
 )
+from gradtape.runtime.program import Program
 
 RNG = np.random.default_rng(1)
 X = RNG.normal(size=(3,))
@@ -131,6 +132,44 @@ def test_a_failing_call_leaves_the_tape_as_it_was() -> None:
         with pytest.raises(ValueError):
             program()
     assert tape.jacobian(y, x).shape == (3, 3)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("batched", [False, True])
+def test_chunks_bound_the_memory(batched: bool, compiled: bool, monkeypatch: Any) -> None:
+    """A row needs 40 x 300 numbers on its way: the workspace is that of the rows that are computed at once."""
+    v, m, n = np.linspace(-1, 1, 300), np.cos(np.arange(300 * 100)).reshape(300, 100), 40
+    points = np.sin(np.arange(2.0 * n)).reshape(2, n) if batched else np.sin(np.arange(1.0 * n))
+    used: list[int] = []
+    run = Program.run
+
+    def noted(self: Program, arrays: Any) -> Any:
+        used.append(self.kernel.workspace)
+        return run(self, arrays)
+
+    def function(x: Any) -> Any:
+        layer = np.tanh(np.tanh(x[..., :, None] * v) @ m)
+        return np.sum(np.cos(layer) + layer, axis=-2)
+
+    def rows(points: Any, together: int | None) -> Any:
+        tape, y, x = on_tape(function, points)
+        return (tape.batch_jacobian if batched else tape.jacobian)(y, x, parallel_iterations=together)
+
+    monkeypatch.setattr(Program, "run", noted)
+    results, sizes = [], []
+    for together in (None, 8, 1):
+        used.clear()
+        if compiled:
+            whole = gt.jit(lambda points, together=together: rows(points, together))
+            results.append(whole(points))
+            words = str(gt.inspect.explain(whole)).split()
+            used.append(int(words[words.index("workspace:") + 1]))
+        else:
+            results.append(rows(points, together).numpy())
+        sizes.append(max(used))
+    for result in results[1:]:
+        np.testing.assert_allclose(result, results[0], rtol=1e-10, atol=1e-12)
+    assert 2 * sizes[2] < sizes[1] < sizes[0] / 8
 
 
 def test_nested_sources_and_those_without_a_path() -> None:

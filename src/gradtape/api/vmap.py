@@ -149,7 +149,7 @@ class _Mapping:
         wholes = self._wholes(leaves, axes, args, kwargs)
         size = self._size(wholes, args, kwargs)
         name = getattr(self._function, "__name__", "a function")
-        mark = Mapped(f"{name!r}, which {self._caller} maps")
+        mark = Mapped(f"the function {name!r} that {self._caller} maps")
         singles = {k: Value(aval(w.shape[1:], w.dtype), marks=(mark,)) for k, w in wholes.items()}
         given = [Array(singles[k]) if k in singles else leaf for k, leaf in enumerate(leaves)]
         arguments, keywords = unflatten(spec, given)
