@@ -27,7 +27,7 @@ from ..trace.guards import Mapped
 from ..trace.handle import Handle
 from ..trace.replay import Derivatives, Derive, Stop, derivatives
 from ..trace.sites import user_site
-from ..transforms.basis import LinearMap, chosen_unit_vectors, pullback, unit_rows, unit_vectors
+from ..transforms.basis import LinearMap, chosen_unit_vectors, is_array, pullback, unit_rows, unit_vectors
 from ..transforms.call import without_data
 from ..transforms.checkpointing import ENTRIES
 from ..transforms.control import scan
@@ -402,7 +402,7 @@ def _chunk(linear: LinearMap, basis: _Basis, size: int) -> _Chunk:
     rows = Value(aval((size,), INTP), marks=(Mark(),))
     outs = [out for out in linear.outs if out is not None]
     single, _ = extract(outs, [linear.seed], stop=lambda value: value.node is None)
-    before = {out for node in single for out in node.outs if _is_array(out)}
+    before = {out for node in single for out in node.outs if is_array(out)}
     batched = [out for out in linear.at(basis.chosen(rows)) if out is not None]
     nodes, shared = extract(
         batched, [rows], stop=lambda value: value in before or value.data is not None or value.node is None
@@ -454,17 +454,10 @@ def _by_chunks(linear: LinearMap, basis: _Basis, chunks: Sequence[range]) -> lis
     return _in_place_of(linear.outs, results)
 
 
-def _is_array(value: Value) -> bool:
-    """Return whether a value can be passed from program to program: what a loop of unknown length leaves behind cannot."""
-    return value.dtype.kind != "O"
-
-
 def _one_by_one(linear: LinearMap, basis: _Basis) -> list[Value | None]:
     """Run one program, the pullback of a single cotangent, once per row."""
     outs = [out for out in linear.outs if out is not None]
-    nodes, shared = extract(
-        outs, [linear.seed], stop=lambda value: linear.mark not in value.marks and _is_array(value)
-    )
+    nodes, shared = linear.opened()
     arrays = force(shared)
     run = _runner(Graph([linear.seed, *shared], nodes, outs, "jacobian"))
     results = [np.empty((basis.count, *out.shape), out.dtype) for out in outs]

@@ -13,6 +13,7 @@ from ..ir.op import NDArray
 from ..ir.types import is_inexact
 from ..ops.reductions import reduce_any
 from ..runtime.interpret import interpret
+from ..trace.force import force
 from ..trace.guards import abstract_of, trace_of
 from ..transforms.basis import LinearMap
 
@@ -75,10 +76,15 @@ class _Probe:
         self.rows = linear.seed.shape[0]
         self._rng = np.random.default_rng(draw)
         self._draw = draw
-        nodes, leaves = extract(
-            [out], [linear.seed], stop=lambda value: value.node is None or value.data is not None
-        )
-        self._given: list[NDArray] = [self._numbers(leaf) for leaf in leaves]
+        self._given: list[NDArray]
+        if abstract_of(out):
+            nodes, leaves = extract(
+                [out], [linear.seed], stop=lambda value: value.node is None or value.data is not None
+            )
+            self._given = [self._numbers(leaf) for leaf in leaves]
+        else:
+            nodes, leaves = linear.opened()
+            self._given = force(leaves)
         self._graph = Graph([linear.seed, *leaves], nodes, [out], "probe")
 
     def _numbers(self, value: Value) -> NDArray:
