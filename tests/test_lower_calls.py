@@ -115,3 +115,13 @@ def test_searchsorted_of_a_number_that_is_computed() -> None:
     check(graph_of(inputs, [found, number * 2.0, number]), [a, x])
     total = ROW["reduce_sum"](inputs[0], axes=(0,))
     check(graph_of(inputs, [ROW["searchsorted"](inputs[0], total, side="right")]), [a, x])
+
+
+def test_what_has_no_elements_is_sorted_and_searched_for() -> None:
+    x = np.zeros((0, 3))
+    (value,) = inputs_like([x])
+    made = ROW["sin"](value)
+    keys = ROW["argsort"](ROW["permute"](made, axes=(1, 0)))
+    flat = ROW["reshape"](made, shape=(0,))
+    found = ROW["searchsorted"](flat, ROW["cos"](array := array_input(2)), side="left")
+    check(graph_of([value, array], [keys, found]), [x, np.ones(2)])

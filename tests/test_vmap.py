@@ -204,9 +204,20 @@ def test_a_branch_on_what_is_shared_is_followed() -> None:
     same(scaled(X, -1.0), X)
 
 
+BRANCHES: dict[str, Function] = {
+    "switch": lambda x: gt.switch(np.argmax(x), [lambda v: v * 2, np.sin, lambda v: v**2], x),
+    "cond": lambda x: gt.cond(x[0] > 0, lambda v: np.sum(v**2), lambda v: v[0], np.exp(x)),
+    "while": lambda x: gt.while_loop(lambda v: np.sum(v) < 5, lambda v: v**2 + 1, (np.sin(x),))[0],
+    "sorted in a loop": lambda x: gt.fori_loop(0, 3, lambda _, v: np.sort(v + 1), x),
+}
+
+
 def test_zero_elements() -> None:
     assert gt.vmap(lambda x: np.sum(np.sort(x)))(np.zeros((0, 3))).shape == (0,)
     assert gt.vmap(np.linalg.norm)(np.zeros((0, 3))).shape == (0,)
+    for name, program in BRANCHES.items():
+        found = gt.vmap(program)(np.ones((0, 3)))
+        assert found.shape == (0, *np.shape(program(np.ones(3)))), name
 
 
 def test_vectorized_map() -> None:
@@ -312,7 +323,7 @@ def test_variables() -> None:
         return x
 
     for program in (lambda: gt.vmap(stored)(X), lambda: gt.vectorized_map(stored, X)):
-        with pytest.raises(ArgumentError, match="assigned to in 'stored', which v"):
+        with pytest.raises(ArgumentError, match="assigned to in the function 'stored' that v"):
             program()
     same(w.numpy(), W)
 

@@ -135,7 +135,8 @@ def assign_storage(roots: Sequence[Root], explain: list[str], prefix: str = "") 
             if root in readers:
                 root.storage = stack_of(root, prefix)
             continue
-        common = _common_levels(root, readers.get(root, ()))
+        # Nobody reads elements of what has none, but bodies and routines are told where it stands.
+        common = _common_levels(root, readers.get(root, ())) if root.value.size else 0
         if common is None:
             continue
         outside = {axis.position for axis in root.axes[:common]}
