@@ -74,16 +74,18 @@ def test_a_line_that_asks_for_no_gradient_has_no_script(log):
 
 
 def test_reading_an_operation_takes_few_calls():
+    ones = gt.constant(np.ones(3))
+
     def step():
         with gt.GradientTape() as tape:
-            x = start = tape.watch(gt.constant(np.ones(3)))
+            x = start = tape.watch(gt.constant(ones))
             for _ in range(20):
                 x = x * 0.5
         return tape.gradient(x, start).numpy()
 
     for _ in range(5):
         step()
-    assert calls_of(step) <= 20 * 2 + 120
+    assert min(calls_of(step) for _ in range(3)) <= 20 * 2 + 110
 
 
 # Which calls are like others
