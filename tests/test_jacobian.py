@@ -172,6 +172,23 @@ def test_chunks_bound_the_memory(batched: bool, compiled: bool, monkeypatch: Any
     assert 2 * sizes[2] < sizes[1] < sizes[0] / 8
 
 
+@pytest.mark.parametrize("way", WAYS[:3])
+def test_what_loops_of_unknown_length_leave_behind_stays_inside_of_chunks(way: dict[str, Any]) -> None:
+    """The probe of rows has computed it before the chunks are made."""
+
+    def grow(x: Any) -> Any:
+        return gt.while_loop(lambda v: np.sum(v * v) < 30, lambda v: v * 1.3 + np.sin(v), (x,))[0]
+
+    def total(x: Any) -> Any:
+        with gt.GradientTape() as tape:
+            followed = tape.watch(x)
+            y = gt.vmap(grow)(followed)
+        return np.sum(np.sin(tape.batch_jacobian(y, followed, **way)))
+
+    slopes_of_rows = [gt.grad(lambda x: np.sum(np.sin(gt.jacobian(grow)(x))))(row) for row in A]
+    np.testing.assert_allclose(gt.grad(total)(A), slopes_of_rows, rtol=1e-9)
+
+
 def test_nested_sources_and_those_without_a_path() -> None:
     with gt.GradientTape(persistent=True) as tape:
         x, w, n, k = tape.watch((X, A, np.array(2.0), np.arange(2.0)))

@@ -405,7 +405,11 @@ def _chunk(linear: LinearMap, basis: _Basis, size: int) -> _Chunk:
     before = {out for node in single for out in node.outs if is_array(out)}
     batched = [out for out in linear.at(basis.chosen(rows)) if out is not None]
     nodes, shared = extract(
-        batched, [rows], stop=lambda value: value in before or value.data is not None or value.node is None
+        batched,
+        [rows],
+        stop=lambda value: (
+            value in before or value.node is None or (value.data is not None and is_array(value))
+        ),
     )
     return _Chunk(rows, shared, nodes, batched)
 
