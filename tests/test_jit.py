@@ -10,6 +10,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.errors import CompileWarning
+from gradtape.kinds.contract import Contract
 
 
 def test_one_trace_for_each_signature():
@@ -344,3 +345,20 @@ def test_what_fails_to_compile_runs_on_the_interpreter(failure, said):
     x = np.arange(3.0)
     with broken, gt.config.override(disk_cache=False), pytest.warns(CompileWarning, match=said):
         assert np.isclose(f(x), np.sum(np.sin(x) * number))
+
+
+def test_a_pullback_computes_no_product_of_the_way_forward_again():
+    products = []
+    evaluate = Contract.evaluate
+
+    def counted(self, *given):
+        products.append(self)
+        return evaluate(self, *given)
+
+    w, x = np.cos(np.arange(9.0)).reshape(3, 3), np.arange(6.0).reshape(2, 3)
+    with gt.config.override(jit=False), mock.patch.object(Contract, "evaluate", counted):
+        _, pullback = gt.vjp(lambda x: np.tanh(np.tanh(x @ w) @ w), x)
+        assert len(products) == 2
+        for turn in (1, 2):
+            pullback(np.ones((2, 3)))
+            assert len(products) == 2 + 2 * turn
