@@ -81,7 +81,7 @@ def constant(a: Any, dtype: Any = None) -> Array:
         if dtype is not None:
             here.site = user_site()
             value = cast.convert(value, check_dtype(np.dtype(dtype), "dtype"))
-        followed = value.aval.weak or contexts.stack and scopes() or value.marks and trace_of(value)
+        followed = value.aval.weak or (contexts.stack and scopes()) or (value.marks and trace_of(value))
         if value.data is not None and not followed:
             copy: Array = wrapped(Value(value.aval, data=value.data))
             return copy
