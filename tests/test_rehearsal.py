@@ -63,6 +63,17 @@ def test_the_third_tape_of_a_line_reads_what_the_second_wrote(log):
     assert log == ["written", "read", "read"]
 
 
+def test_python_may_specialise_the_instructions_of_a_line(log):
+    for turn in range(30):
+        with gt.GradientTape() as tape:
+            x = tape.watch(np.arange(5.0) + turn)
+            y = 0.0
+            for k in range(5):
+                y = y + x[k] ** 2 * x.T[k]
+        np.testing.assert_allclose(tape.gradient(y, x).numpy(), 3 * (np.arange(5.0) + turn) ** 2)
+    assert log == ["written", *["read"] * 28]
+
+
 def test_a_line_that_asks_for_no_gradient_has_no_script(log):
     for _ in range(4):
         with gt.GradientTape() as tape:

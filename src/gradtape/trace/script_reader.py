@@ -50,8 +50,8 @@ class Reader(Attendant, Promised):
     ) -> Any:
         arrays = self._arrays
         at = len(arrays)
-        expected, places, names, instruction, code, sample, contiguous, view, _ = self._steps[at]
-        if function is not expected or frame.f_lasti != instruction or frame.f_code is not code:
+        expected, places, names, first, last, code, sample, contiguous, view, _ = self._steps[at]
+        if function is not expected or frame.f_code is not code or not first <= frame.f_lasti <= last:
             return self._left(operands, named)
         fits = not named and len(operands) == len(places)
         if fits:
