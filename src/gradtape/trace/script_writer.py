@@ -14,6 +14,7 @@ from ..kinds.operands import as_value
 from .handle import Handle
 from .pattern import begins
 from .script import END, Argument, Leaf, Script, Several, Step, called, holding, is_plain
+from .sites import instruction_of
 from .speculation import NO_NAMES, Attendant, speculation
 
 
@@ -156,7 +157,7 @@ class Writer(Attendant):
             function,
             places,
             tuple(named),
-            frame.f_lasti,
+            *instruction_of(frame),
             frame.f_code,
             sample,
             result._contiguous,
