@@ -18,10 +18,8 @@ from ..errors import (
     StructureError,
 )
 from ..ir.builder import emit, here
-from ..ir.graph import Literal, Mark, Value, extract, literal
+from ..ir.graph import Literal, Mark, Value, literal
 from ..ir.types import is_inexact
-from ..kinds.contract import Contract
-from ..kinds.control import Structured
 from ..kinds.operands import as_value, broadcast_to
 from ..ops.cast import convert, identity
 from ..trace.array import Array
@@ -32,7 +30,7 @@ from ..trace.rolling import moment_now, rolled_since, with_loops
 from ..trace.signature import EVERYTHING_TRACED
 from ..trace.sites import user_site
 from ..transforms.jvp import jvp as push_forward
-from ..transforms.residuals import is_dear
+from ..transforms.residuals import dearest
 from ..transforms.vjp import vjp as pull_back
 from ..trees import flatten, flatten_up_to, unflatten
 from .convention import Convention, check_convention, check_holomorphic, flipped, not_of_kind
@@ -386,19 +384,8 @@ def vjp(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any
         return returned
 
     if not recorded and not any(each.recording for target in targets for each in target.marks):
-        force([*targets, *_kept(targets, starts, mark)])
+        force([*targets, *dearest(targets, starts, lambda v: mark not in v.marks)])
     return unflatten(result_spec, _results(targets, recorded)), pullback
-
-
-def _kept(targets: Sequence[Value], starts: Sequence[Value], mark: Mark) -> list[Value]:
-    """Return the products of matrices and the results of loops on the way: nobody wants to compute them again to go back."""
-    nodes, _ = extract(targets, starts, stop=lambda value: mark not in value.marks)
-    return [
-        out
-        for node in nodes
-        if isinstance(node.op, Contract | Structured) and is_dear(node)
-        for out in node.outs
-    ]
 
 
 def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
