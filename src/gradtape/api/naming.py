@@ -60,7 +60,10 @@ def checked_name(given: Any, caller: str) -> str:
 
 def described(x: Any) -> str:
     """Return what an argument is, for an error."""
-    return repr(x) if x is None or isinstance(x, str) else f"a {type(x).__name__}"
+    if x is None or isinstance(x, str):
+        return repr(x)
+    name = type(x).__name__
+    return f"{'an' if name[0] in 'aeiouAEIOU' or name == 'ndarray' else 'a'} {name}"
 
 
 def as_handle(x: Any, caller: str) -> Handle:

@@ -184,6 +184,10 @@ class Variable(Array):
         """Return a reading that only `mark` follows."""
         return _followed(self._content_within(len(contexts.stack)).value, (mark,), self._name)
 
+    def readings(self) -> list[Value]:
+        """Return the content, and what was read since it was assigned and is still in use; nobody is told."""
+        return self._content_within(len(contexts.stack)).read()
+
     @property
     def followed(self) -> bool:
         """Whether somebody around would take notice of a reading: a tape that follows it, a trace, or a function that may ask."""

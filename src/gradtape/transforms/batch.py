@@ -71,7 +71,11 @@ def batch_or_share(
         operands = [operand.value if isinstance(operand, Shared) else operand for operand in given]
         if any(flags):
             with at(node.site):
-                found.update(zip(node.outs, _outputs(node, operands, flags, size), strict=True))
+                outs = _outputs(node, operands, flags, size)
+            for single, whole in zip(node.outs, outs, strict=True):
+                found[single] = whole
+                if single.name is not None and isinstance(whole, Value) and whole.name is None:
+                    whole.name = single.name
         elif any(map(found.__contains__, node.inputs)):
             with at(node.site):
                 outs = emit_all(

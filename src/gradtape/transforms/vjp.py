@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 from ..errors import InternalError
 from ..ir.builder import at
@@ -11,7 +12,7 @@ from ..kinds.control import Custom, Structured, followed
 from ..kinds.cotangent import Cotangent
 from ..kinds.elementwise import Elementwise, scaled
 from .linear import Cotangents, pull_linear
-from .observers import OBSERVERS, Sweep, derived
+from .observers import OBSERVERS, Sweep, derived, inner_sweeps, tell
 from .shifts import cancelling_shifts, depending_on
 
 Pull = Callable[[Node, Sequence[Value | None], Sequence[bool]], Sequence[Value | None]]
@@ -47,9 +48,11 @@ def vjp(
     A. Griewank and A. Walther, "Evaluating Derivatives", 2nd ed., SIAM 2008, chapter 3 (reverse mode); the split into linearisation and
     transposition follows A. Radul et al., "You Only Linearize Once", POPL 2023.
     """
-    sweep = sweep_back(targets, sources, cotangents, stop, barriers)
-    for observer in tuple(OBSERVERS):
-        observer.see(sweep)
+    if not OBSERVERS:
+        return list(sweep_back(targets, sources, cotangents, stop, barriers).results)
+    with inner_sweeps() as inner:
+        sweep = sweep_back(targets, sources, cotangents, stop, barriers)
+    tell(replace(sweep, inner=inner))
     return list(sweep.results)
 
 

@@ -12,10 +12,9 @@ from ...ir.graph import Node, Value
 from ...ir.op import NDArray
 from ...kinds.control import Structured
 from ...kinds.elementwise import Elementwise
-from ...trace.force import compute
 from ...transforms.call import Call, inlined
 from ...transforms.observers import Derived
-from .turns import WrittenOut
+from .turns import WrittenOut, work_out
 
 Place = tuple[int, ...]
 
@@ -95,7 +94,7 @@ def origin(value: Value, place: Place) -> Finding:
             continue
         if node is not None and isinstance(node.op, Call):
             value = inlined(node.op.graph, node.inputs)[value.index]
-            compute([value])
+            work_out([value])
             continue
         if node is None or any(operand.data is None for operand in node.inputs):
             return _finding(value, None, place, loops)

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...errors import ArgumentError
 from ...ir.graph import Value
+from ...kinds.control import Barrier, Custom
 from ...kinds.cotangent import Cotangent
 from ...trace.array import Array
 from ...trace.force import compute
@@ -21,12 +22,14 @@ from ...trace.sites import user_site
 from ...transforms.observers import OBSERVERS, Observer, Sweep
 from ..jit import running_recorded
 from ..svg import short_place
+from .inside import Arrival, arrivals
 
 MEASURES: Final = ("norm", "mean", "zeros", "nonfinite")
 COLUMNS: Final = ("op", "shape", "steps", "norm", "mean |g|", "zeros", "non-finite", "norm over time")
 BLOCKS: Final = "▁▂▃▄▅▆▇█"
 SPARK_WIDTH: Final = 16
 LEGEND_LINES: Final = 14
+SHOWN_ROWS: Final = 60
 SMALL, LARGE = 1e-6, 1e6
 
 
@@ -90,7 +93,8 @@ class GradientStatistics(Observer):
     Attributes
     ----------
     rows : list of Row
-        One per op, from the sources to the target; a line that runs several times in one step has a row for each time.
+        One per op, in the order of computation, from the sources to the target; a line that runs several times in one step, and one
+        in a loop, has a row for each time.
     steps : int
         How many gradients were taken.
     """
@@ -113,14 +117,16 @@ class GradientStatistics(Observer):
         self._measure()
         met: dict[Any, int] = {}
         sources = {source: k for k, source in enumerate(sweep.sources)}
+        if any(trace_of(cotangent.value) is not None for _, cotangent in sweep.arrived()):
+            return
         found = []
-        for value, cotangent in reversed(sweep.arrived()):
-            if trace_of(cotangent.value) is not None:
-                return
-            key, label = _identity(value, sources.get(value))
+        for arrival in arrivals(sweep, lambda node: True):
+            if arrival.value.node is not None and isinstance(arrival.value.node.op, Barrier):
+                continue
+            key, label = _identity(arrival, sources.get(arrival.value))
             count = met[key] = met.get(key, -1) + 1
             suffix = f" #{count}" if count else ""
-            found.append(((key, count), label + suffix, _held(cotangent)))
+            found.append(((key, count), label + suffix, _held(arrival.cotangent)))
         self._pending.append((self._steps, found))
         self._steps += 1
 
@@ -133,19 +139,13 @@ class GradientStatistics(Observer):
         self._pending.clear()
 
     def _table(self) -> list[tuple[str, ...]]:
-        return [
-            (
-                row.label,
-                " x ".join(map(str, row.shape)) or "scalar",
-                str(len(row.steps)),
-                f"{row.norm[-1]:.2e}",
-                f"{row.mean[-1]:.2e}",
-                f"{row.zeros[-1]:.0%}",
-                f"{row.nonfinite[-1]:.0%}",
-                f"{sparkline(row.norm)} {row.verdict()}".rstrip(),
-            )
-            for row in self.rows
-        ]
+        """Return the rows as texts; of very many the first and the last."""
+        rows = self.rows
+        if len(rows) <= SHOWN_ROWS:
+            return list(map(_texts, rows))
+        half = SHOWN_ROWS // 2
+        between = f"... {len(rows) - 2 * half} more rows ..."
+        return [*map(_texts, rows[:half]), (between, *[""] * (len(COLUMNS) - 1)), *map(_texts, rows[-half:])]
 
     def __repr__(self) -> str:
         lines = [COLUMNS, *self._table()]
@@ -233,7 +233,8 @@ def gradient_statistics() -> Iterator[GradientStatistics]:
     """Collect statistics of all gradients on their way, for the length of a `with` block.
 
     Every gradient that is taken, by a tape or by a jitted function, is a step. Per op there are the norm of what arrives at its result,
-    the mean of the absolute values, and the shares of zeros and of what is not finite. Jitted functions run op by op meanwhile.
+    the mean of the absolute values, and the shares of zeros and of what is not finite. Ops in a `gradtape.scan` or another loop have a
+    row for each turn. Jitted functions run op by op meanwhile. Jacobians of more than one row are not seen.
 
     Returns
     -------
@@ -286,19 +287,34 @@ def sparkline(numbers: list[float]) -> str:
     )
 
 
-def _identity(value: Value, source: int | None) -> tuple[Any, str]:
+def _texts(row: Row) -> tuple[str, ...]:
+    return (
+        row.label,
+        " x ".join(map(str, row.shape)) or "scalar",
+        str(len(row.steps)),
+        f"{row.norm[-1]:.2e}",
+        f"{row.mean[-1]:.2e}",
+        f"{row.zeros[-1]:.0%}",
+        f"{row.nonfinite[-1]:.0%}",
+        f"{sparkline(row.norm)} {row.verdict()}".rstrip(),
+    )
+
+
+def _identity(arrival: Arrival, source: int | None) -> tuple[Any, str]:
     """Return what a value is told apart by, from step to step, and how it is called."""
+    value = arrival.value
     if source is not None:
         return ("source", source), value.name or f"source {source}"
+    turns = "".join(f", turn {turn}" for _, turn in arrival.turns)
     if value.name is not None:
-        return value.name, value.name
+        return (value.name, turns), value.name + turns
     if value.node is None:
         return ("input", value.shape), "input"
-    site = value.node.site
+    node = value.node
+    site, name = node.site, node.params["rule"].name if isinstance(node.op, Custom) else node.op.name
     if site is None:
-        return (value.node.op.name, value.index), value.node.op.name
-    label = f"{value.node.op.name} {short_place(site)}"
-    return (value.node.op.name, site.filename, site.line, value.index), label
+        return (name, value.index, turns), name + turns
+    return (name, site.filename, site.line, value.index, turns), f"{name} {short_place(site)}{turns}"
 
 
 def _held(cotangent: Cotangent) -> Array:

@@ -1,0 +1,148 @@
+"""What arrived at every value of a sweep, in the turns of loops and in branches as well."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from ...ir.graph import Node, Value, extract
+from ...kinds.control import Structured
+from ...kinds.cotangent import Cotangent
+from ...ops.indexing import parse_index
+from ...trace.guards import trace_of
+from ...transforms.control import Switch
+from ...transforms.observers import Sweep, inner_sweeps
+from ...transforms.vjp import sweep_back
+from .turns import WrittenOut, left_place, work_out
+
+Looks: TypeAlias = Callable[[Node], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What arrived at a value.
+
+    Attributes
+    ----------
+    value : Value
+        Where.
+    cotangent : Cotangent
+        What.
+    turns : tuple of (str, int)
+        In which loops, and in which of their turns, the innermost first.
+    """
+
+    value: Value
+    cotangent: Cotangent
+    turns: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A loop or branch written out.
+
+    Attributes
+    ----------
+    ends : list of Value
+        The values at which something arrived from behind it.
+    nodes : list of Node
+        What computes them.
+    met : dict of Value to Cotangent
+        What arrived inside.
+    """
+
+    ends: list[Value]
+    nodes: list[Node]
+    met: dict[Value, Cotangent]
+
+
+def arrivals(sweep: Sweep, looks_inside: Looks) -> list[Arrival]:
+    """Return what arrived at the values of a sweep, in the order in which they were computed.
+
+    Loops and branches for which `looks_inside` holds are written out: their turns come before their results.
+    """
+    return _in_order(everything(sweep), WrittenOut(), looks_inside)
+
+
+def everything(sweep: Sweep) -> dict[Value, Cotangent]:
+    """Return what arrived in a sweep and in those that were made on its way."""
+    met = dict(sweep.arrived())
+    for inner in sweep.inner:
+        met.update((value, part) for value, part in everything(inner).items() if _is_known(part))
+    return met
+
+
+def opened(node: Node, met: Mapping[Value, Cotangent], loops: WrittenOut) -> Opened | None:
+    """Write out a loop or branch at whose results something arrived.
+
+    None for what has no numbers yet, and for the loops of derivatives that keep one array per turn: what arrives at these is no array.
+    """
+    operands = node.inputs
+    if any(type_.dtype.kind == "O" for type_ in (*node.types, *[operand.aval for operand in operands])):
+        return None
+    if any(trace_of(operand) is not None for operand in operands):
+        return None
+    work_out(operands)
+    arrived = [met.get(out) for out in node.outs]
+    ends: list[tuple[Value, Cotangent]] = []
+    last: list[Value] = []
+    for turn, outs in loops.opened(node):
+        last = outs
+        if not isinstance(node.op, Switch):
+            ends += [
+                (outs[node.params["carries"] + left], _element(part, turn))
+                for index, part in enumerate(arrived)
+                if part is not None and (left := left_place(node, index)) is not None
+            ]
+    ends += [
+        (end, part)
+        for index, (end, part) in enumerate(zip(last, arrived, strict=False))
+        if part is not None and (isinstance(node.op, Switch) or left_place(node, index) is None)
+    ]
+    targets = [end for end, _ in ends]
+    with inner_sweeps() as inner:
+        sweep = sweep_back(
+            targets,
+            [operand for operand in operands if operand in met],
+            [part.value for _, part in ends],
+            lambda value: False,
+            set(operands),
+            [part.mask for _, part in ends],
+        )
+    found = everything(replace(sweep, inner=inner))
+    outside = {*operands, *loops.elements}
+    nodes, _ = extract(targets, operands, stop=lambda value: False)
+    return Opened(targets, nodes, {value: part for value, part in found.items() if value not in outside})
+
+
+def _in_order(met: Mapping[Value, Cotangent], loops: WrittenOut, looks_inside: Looks) -> list[Arrival]:
+    found: list[Arrival] = []
+    done: set[Node] = set()
+    for value in sorted(met, key=_moment):
+        node = value.node
+        if node is not None and isinstance(node.op, Structured) and node not in done and looks_inside(node):
+            done.add(node)
+            inside = opened(node, met, loops)
+            if inside is not None:
+                found += _in_order(inside.met, loops, looks_inside)
+        found.append(Arrival(value, met[value], () if node is None else loops.turns.get(node, ())))
+    return found
+
+
+def _moment(value: Value) -> int:
+    return -1 if value.node is None else value.node.serial
+
+
+def _element(part: Cotangent, turn: int) -> Cotangent:
+    return Cotangent(_read(part.value, turn), None if part.mask is None else _read(part.mask, turn))
+
+
+def _read(array: Value, turn: int) -> Value:
+    return parse_index(array.shape, turn).read(array)
+
+
+def _is_known(part: Cotangent) -> bool:
+    """Return whether there are numbers: a rule that is transposed is swept with stand-ins."""
+    _, leaves = extract([part.value])
+    return all(leaf.data is not None for leaf in leaves)
