@@ -23,6 +23,7 @@ from .contexts import Scope, Watcher, contexts, running_trace, trace_below
 from .force import force
 from .guards import Abstract, Trace, mapped_by, trace_of
 from .handle import Handle, apart, plain
+from .log import note_exit
 from .scatter import How, fitting, scattered, updated
 from .sites import user_site
 from .slices import IndexedSlices
@@ -362,6 +363,8 @@ class Variable(Array):
         if trace is not None:
             self._content_within(len(contexts.stack)).assign(_cut(value, self._name, trace))
         elif value.data is not None:
+            if value.marks:
+                note_exit(value, f"an assignment to the variable {self._described()}".rstrip())
             self._content.assign(_leaf(value.data, self._name))
         else:
             self._content.assign(_cut(value, self._name))

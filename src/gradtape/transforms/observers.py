@@ -72,6 +72,11 @@ def inner_sweeps() -> Iterator[list[Sweep]]:
         _around.inner.pop()
 
 
+def is_observed() -> bool:
+    """Return whether somebody wants to be told of a sweep that is made now."""
+    return bool(_around.inner) or len(OBSERVERS) > 0
+
+
 def tell(sweep: Sweep) -> None:
     """Tell the observers of a sweep, or the sweep that it is a part of."""
     if _around.inner:

@@ -12,7 +12,7 @@ from ..kinds.control import Custom, Structured, followed
 from ..kinds.cotangent import Cotangent
 from ..kinds.elementwise import Elementwise, scaled
 from .linear import Cotangents, pull_linear
-from .observers import OBSERVERS, Sweep, derived, inner_sweeps, tell
+from .observers import Sweep, derived, inner_sweeps, is_observed, tell
 from .shifts import cancelling_shifts, depending_on
 
 Pull = Callable[[Node, Sequence[Value | None], Sequence[bool]], Sequence[Value | None]]
@@ -48,7 +48,7 @@ def vjp(
     A. Griewank and A. Walther, "Evaluating Derivatives", 2nd ed., SIAM 2008, chapter 3 (reverse mode); the split into linearisation and
     transposition follows A. Radul et al., "You Only Linearize Once", POPL 2023.
     """
-    if not OBSERVERS:
+    if not is_observed():
         return list(sweep_back(targets, sources, cotangents, stop, barriers).results)
     with inner_sweeps() as inner:
         sweep = sweep_back(targets, sources, cotangents, stop, barriers)

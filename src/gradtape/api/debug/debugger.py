@@ -322,9 +322,10 @@ class GradientsDebugger(Observer):
         self._gradients[name] = _kept(value, cotangent)
         self._kept_in[name] = self._sweeps
         self._kept_as[value] = name, self._sweeps
-        stood_for = value.node.inputs[0] if value.node is not None and value.node.op is identity else None
-        if stood_for in self._identified and stood_for not in self._watched:
-            self._kept_as[stood_for] = name, self._sweeps
+        if value.node is not None and value.node.op is identity:
+            (stood_for,) = value.node.inputs
+            if stood_for in self._identified and stood_for not in self._watched:
+                self._kept_as[stood_for] = name, self._sweeps
 
     def _name_of(self, value: Value) -> str:
         """Return under which name the gradient of a value is kept; empty where a later one has taken its place."""

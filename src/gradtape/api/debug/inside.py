@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -50,11 +50,14 @@ class Opened:
         What computes them.
     met : dict of Value to Cotangent
         What arrived inside.
+    inner : sequence of Sweep
+        Those that rules made inside.
     """
 
     ends: list[Value]
     nodes: list[Node]
     met: dict[Value, Cotangent]
+    inner: Sequence[Sweep]
 
 
 def arrivals(sweep: Sweep, looks_inside: Looks) -> list[Arrival]:
@@ -111,9 +114,9 @@ def opened(node: Node, met: Mapping[Value, Cotangent], loops: WrittenOut) -> Ope
             [part.mask for _, part in ends],
         )
     found = everything(replace(sweep, inner=inner))
-    outside = {*operands, *loops.elements}
     nodes, _ = extract(targets, operands, stop=lambda value: False)
-    return Opened(targets, nodes, {value: part for value, part in found.items() if value not in outside})
+    own = {value: part for value, part in found.items() if value not in operands}
+    return Opened(targets, nodes, own, inner)
 
 
 def _in_order(met: Mapping[Value, Cotangent], loops: WrittenOut, looks_inside: Looks) -> list[Arrival]:
@@ -125,7 +128,8 @@ def _in_order(met: Mapping[Value, Cotangent], loops: WrittenOut, looks_inside: L
             done.add(node)
             inside = opened(node, met, loops)
             if inside is not None:
-                found += _in_order(inside.met, loops, looks_inside)
+                own = {v: part for v, part in inside.met.items() if v not in loops.elements}
+                found += _in_order(own, loops, looks_inside)
         found.append(Arrival(value, met[value], () if node is None else loops.turns.get(node, ())))
     return found
 

@@ -12,7 +12,6 @@ from typing import Any, Final
 import numpy as np
 
 from ...errors import ArgumentError
-from ...ir.graph import Value
 from ...kinds.control import Barrier, Custom
 from ...kinds.cotangent import Cotangent
 from ...trace.array import Array
