@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..ir.graph import Graph, Literal, Node, Value
+from ..trace.sites import cell_of
 from ..transforms.observers import Derived
 from .layout import Placed, layered
 
@@ -263,7 +264,7 @@ def code_at(site: Any) -> str:
 
 def short_place(site: Any) -> str:
     """Return a place without folders; a notebook's cell by its number."""
-    name = str(site.filename).replace("\\", "/").rpartition("/")[2]
+    name = cell_of(site.filename) or str(site.filename).replace("\\", "/").rpartition("/")[2]
     return f"{'cell' if name.removesuffix('.py').isdigit() else name}:{site.line}"
 
 

@@ -82,13 +82,13 @@ def explain_gradient(tape: GradientTape, target: Any, source: Any) -> Explanatio
     if not isinstance(source, Handle):
         return Explanation(
             "never watched",
-            f"the source is a plain {type(source).__name__}, which does not know what was computed from it",
+            f"the source is {described(source)}, which does not know what was computed from it",
             remedy="use what watch returns: x = tape.watch(x)",
         )
     if not isinstance(target, Handle):
-        return _left(log, None, f"the target is a plain {type(target).__name__}") or Explanation(
+        return _left(log, None, f"the target is {described(target)}") or Explanation(
             "left the graph",
-            f"the target is a plain {type(target).__name__}, which does not know where it came from",
+            f"the target is {described(target)}, which does not know where it came from",
             remedy="keep the Array: no float(), .item() or .numpy() before the gradient",
         )
     record = record_of(tape)
