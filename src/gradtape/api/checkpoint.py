@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import TapeError
-from ..ir.builder import emit, here
+from ..ir.builder import emit, here, keep_names
 from ..ir.graph import Mark, Node, Value, extract, merge_marks
 from ..ir.types import Shape
 from ..kinds.control import Rule, barrier, custom_call, followed
@@ -160,8 +160,9 @@ def _substituted(outs: Sequence[Value], nodes: Sequence[Node], becomes: dict[Val
         inputs = tuple([becomes.get(value, value) for value in node.inputs])
         copy = Node(node.op, inputs, node.params, node.site)
         marks = merge_marks(inputs)
-        copy.outs = tuple(Value(out.aval, copy, out.index, None, marks) for out in node.outs)
-        becomes.update(zip(node.outs, copy.outs, strict=True))
+        copy.outs = made = tuple(Value(out.aval, copy, out.index, None, marks) for out in node.outs)
+        keep_names(node.outs, made)
+        becomes.update(zip(node.outs, made, strict=True))
     return [becomes.get(out, out) for out in outs]
 
 

@@ -360,11 +360,11 @@ class Variable(Array):
                 remedy="return what is to be assigned, and assign it outside",
             )
         trace, _ = running_trace()
+        if trace is None and value.marks:
+            note_exit(value, f"an assignment to the variable {self._described()}".rstrip())
         if trace is not None:
             self._content_within(len(contexts.stack)).assign(_cut(value, self._name, trace))
         elif value.data is not None:
-            if value.marks:
-                note_exit(value, f"an assignment to the variable {self._described()}".rstrip())
             self._content.assign(_leaf(value.data, self._name))
         else:
             self._content.assign(_cut(value, self._name))

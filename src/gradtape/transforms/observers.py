@@ -30,6 +30,8 @@ class Sweep:
         Returns pairs of every value on the way and its total cotangent, in the order of arrival: targets first.
     inner : sequence of Sweep
         Those that rules made on the way: what is computed again for its gradient is swept by itself.
+    node : Node or None
+        Of an inner one, that to which the rule belongs.
     """
 
     targets: tuple[Value, ...]
@@ -37,6 +39,7 @@ class Sweep:
     results: tuple[Value | None, ...]
     arrived: Callable[[], tuple[tuple[Value, Cotangent], ...]]
     inner: Sequence[Sweep] = ()
+    node: Node | None = None
 
 
 class Observer(ABC):

@@ -103,7 +103,13 @@ def _pull_back(node: Node, active: set[Value], found: Cotangents) -> None:
                     found.add(operand, Cotangent(part, cotangent.mask))
             return
         if isinstance(op, Custom):
-            _pull_by_rule(node, node.params["rule"].pull, active, found)
+            if not is_observed():
+                _pull_by_rule(node, node.params["rule"].pull, active, found)
+                return
+            with inner_sweeps() as inner:
+                _pull_by_rule(node, node.params["rule"].pull, active, found)
+            for sweep in inner:
+                tell(replace(sweep, node=node))
             return
         if isinstance(op, Structured):
             wanted = [operand in active for operand in node.inputs]

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+import numpy as np
+
 from ...ir.graph import Node, Value, extract
 from ...kinds.control import Structured
 from ...kinds.cotangent import Cotangent
@@ -17,6 +19,7 @@ from ...transforms.vjp import sweep_back
 from .turns import WrittenOut, left_place, work_out
 
 Looks: TypeAlias = Callable[[Node], bool]
+Moment: TypeAlias = tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,8 @@ class Opened:
         What computes them.
     met : dict of Value to Cotangent
         What arrived inside.
+    moments : dict of Value to tuple
+        When these were computed.
     inner : sequence of Sweep
         Those that rules made inside.
     """
@@ -57,6 +62,7 @@ class Opened:
     ends: list[Value]
     nodes: list[Node]
     met: dict[Value, Cotangent]
+    moments: dict[Value, Moment]
     inner: Sequence[Sweep]
 
 
@@ -65,15 +71,24 @@ def arrivals(sweep: Sweep, looks_inside: Looks) -> list[Arrival]:
 
     Loops and branches for which `looks_inside` holds are written out: their turns come before their results.
     """
-    return _in_order(everything(sweep), WrittenOut(), looks_inside)
+    met, moments = everything(sweep)
+    return _in_order(met, moments, met, WrittenOut(), looks_inside)
 
 
-def everything(sweep: Sweep) -> dict[Value, Cotangent]:
-    """Return what arrived in a sweep and in those that were made on its way."""
+def everything(sweep: Sweep) -> tuple[dict[Value, Cotangent], dict[Value, Moment]]:
+    """Return what arrived in a sweep and in those that were made on its way, and when the values were computed.
+
+    What a rule computes again takes the moment of the rule's own result.
+    """
     met = dict(sweep.arrived())
+    moments: dict[Value, Moment] = {value: (_serial(value.node), np.inf) for value in met}
     for inner in sweep.inner:
-        met.update((value, part) for value, part in everything(inner).items() if _is_known(part))
-    return met
+        parts, when = everything(inner)
+        for value, part in parts.items():
+            if value not in met and _is_known(part):
+                met[value] = part
+                moments[value] = (_serial(inner.node), *when[value])
+    return met, moments
 
 
 def opened(node: Node, met: Mapping[Value, Cotangent], loops: WrittenOut) -> Opened | None:
@@ -113,29 +128,36 @@ def opened(node: Node, met: Mapping[Value, Cotangent], loops: WrittenOut) -> Ope
             set(operands),
             [part.mask for _, part in ends],
         )
-    found = everything(replace(sweep, inner=inner))
+    found, moments = everything(replace(sweep, inner=inner))
     nodes, _ = extract(targets, operands, stop=lambda value: False)
     own = {value: part for value, part in found.items() if value not in operands}
-    return Opened(targets, nodes, own, inner)
+    return Opened(targets, nodes, own, moments, inner)
 
 
-def _in_order(met: Mapping[Value, Cotangent], loops: WrittenOut, looks_inside: Looks) -> list[Arrival]:
+def _in_order(
+    met: Mapping[Value, Cotangent],
+    moments: Mapping[Value, Moment],
+    around: Mapping[Value, Cotangent],
+    loops: WrittenOut,
+    looks_inside: Looks,
+) -> list[Arrival]:
+    """Return what is in `met`; `around` has what arrived outside of this turn as well."""
     found: list[Arrival] = []
     done: set[Node] = set()
-    for value in sorted(met, key=_moment):
+    for value in sorted(met, key=moments.__getitem__):
         node = value.node
         if node is not None and isinstance(node.op, Structured) and node not in done and looks_inside(node):
             done.add(node)
-            inside = opened(node, met, loops)
+            inside = opened(node, around, loops)
             if inside is not None:
                 own = {v: part for v, part in inside.met.items() if v not in loops.elements}
-                found += _in_order(own, loops, looks_inside)
+                found += _in_order(own, inside.moments, {**around, **inside.met}, loops, looks_inside)
         found.append(Arrival(value, met[value], () if node is None else loops.turns.get(node, ())))
     return found
 
 
-def _moment(value: Value) -> int:
-    return -1 if value.node is None else value.node.serial
+def _serial(node: Node | None) -> int:
+    return -1 if node is None else node.serial
 
 
 def _element(part: Cotangent, turn: int) -> Cotangent:

@@ -222,7 +222,7 @@ def _lost_at(
             within = {**_alive(inside.met), **dict.fromkeys(dead, False)}
             found = [each for each in inside.nodes if _kills(each, within)]
             if found:
-                return _lost_at(found, inside.met, within, inside.inner, loops)
+                return _lost_at(found, {**met, **inside.met}, {**alive, **within}, inside.inner, loops)
             _, cuts = follow(inside.ends, dead, inside.nodes, None)
             return Loss(killers, cuts, loops.turns.get(cuts[0].node, ()) if cuts else ())
     if node is not None and isinstance(node.op, Custom):
