@@ -114,7 +114,7 @@ class _Half:
     @classmethod
     def of(cls, graph: Graph, nodes: Sequence[Node], outputs: dict[Value, str], colour: str) -> _Half:
         made = {out: node for node in nodes for out in node.outs}
-        taken = {value for node in nodes for value in node.inputs}
+        taken = {value for node in graph.nodes for value in node.inputs}
         everywhere = {out for node in graph.nodes for out in node.outs}
         boxes: list[Box] = []
         if colour == FORWARD:

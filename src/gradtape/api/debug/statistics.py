@@ -221,6 +221,7 @@ class GradientStatistics(Observer):
             ylabel=titles[measure],
             title="Gradients on their way, from the sources (dark) to the target",
         )
+        axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(alpha=0.25)
         if rows:
             axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small", frameon=False)

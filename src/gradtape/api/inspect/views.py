@@ -124,7 +124,7 @@ def _explain_trace(number: int, specialisation: Specialisation) -> list[str]:
         if specialisation.native is not None and kernel.loaded is not None
         else "called through Python"
     )
-    lines = [f"trace {number}: {len(specialisation.graph.nodes)} nodes, {origin}, {native}"]
+    lines = [f"trace {number}: {counted(len(specialisation.graph.nodes), 'node')}, {origin}, {native}"]
     seen = Counter(f"guard: the value at {guard.site} is {guard.expected}" for guard in specialisation.guards)
     lines.extend(f"  {line}{times(n)}" for line, n in seen.items())
     lines.extend(f"  {line}" for line in _explain_loops(specialisation))
