@@ -84,6 +84,21 @@ def test_values_in_between(persistent: bool) -> None:
     assert after.reason == (before.reason if persistent else "record used")
 
 
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("look", ["target", "gradient", "what is between"])
+def test_numbers_that_were_looked_at(persistent: bool, look: str) -> None:
+    for _ in range(3):
+        with gt.GradientTape(persistent) as tape:
+            x = tape.watch(PAIR)
+            h = x * 3.0
+            y = np.sum(np.floor(h))
+        gradient = tape.gradient(y, x)
+        print({"target": y, "gradient": gradient, "what is between": h}[look])
+        found = explain_gradient(tape, y, x)
+        known = persistent or look == "what is between"
+        assert found.reason == ("zero derivative" if known else "record used"), found
+
+
 def test_never_entered() -> None:
     x = gt.constant(PAIR)
     assert explain_gradient(gt.GradientTape(), x, x).reason == "never entered"

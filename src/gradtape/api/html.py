@@ -96,8 +96,9 @@ def _bodies(graph: Graph) -> str:
     found: dict[Body, str] = {}
     for node in graph.nodes:
         for body in bodies_of(node):
-            place = "" if node.site is None else f" at {html.escape(short_place(node.site))}"
-            found.setdefault(body, f"{html.escape(body.name)}{place}")
+            way = ", backward" if isinstance(node.site, Derived) and node.site.backward else ""
+            place = "" if node.site is None else f" at {short_place(node.site)}"
+            found.setdefault(body, html.escape(f"{body.name} of {node.op.name}{place}{way}"))
     return "".join(
         f"<details style='margin:.2em 0 .2em 1em'><summary style='cursor:pointer'>{title} "
         f"<span style='opacity:.7'>· {counted(len(body.nodes), 'node')}</span></summary>{draw(body)}{_bodies(body)}</details>"

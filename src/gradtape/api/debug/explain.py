@@ -19,7 +19,7 @@ from ..record import Record
 from ..tape import GradientTape, record_of
 from .explanation import Explanation
 from .origin import first_bad, origin
-from .paths import ancestry, depends, follow, lost, swept, unfolded, uses
+from .paths import ancestry, beginnings, depends, follow, lost, swept, unfolded, uses
 from .reasons import explain_bad, explain_cut, explain_zero
 from .turns import work_out
 
@@ -144,12 +144,14 @@ def _along(target: Value, source: Value, mark: Mark, log: Log) -> Explanation:
     end = unfolded(target, mark)
     if depends(end, source):
         return _connected(end, source, mark, log)
-    replaced = end is not target or target.index == RELEASED
+    gone = any(leaf.index == RELEASED and mark in leaf.marks for leaf in beginnings(end))
     between = source.node is not None or source.index == RELEASED
-    if mark in source.marks and replaced and between:
+    if mark in source.marks and (gone or (end is not target and between)):
         return Explanation(
             "record used",
-            "the gradient has been taken, and one call that knows nothing of the source has replaced the record",
+            "the gradient has been taken, the numbers were looked at since, and what they were computed from was let go"
+            if gone
+            else "the gradient has been taken, and one call that knows nothing of the source has replaced the record",
             remedy="ask for the explanation before the gradient, or make the tape gt.GradientTape(persistent=True)",
         )
     return _apart(end, source, mark, log)

@@ -64,6 +64,12 @@ def _ancestry(values: Sequence[Value]) -> list[Node]:
     return nodes
 
 
+def beginnings(value: Value) -> list[Value]:
+    """Return the values, of which nothing before is known, that a value was computed from."""
+    _, leaves = extract([value], (), stop=lambda v: False)
+    return leaves
+
+
 def depends(target: Value, source: Value) -> bool:
     """Return whether a value was computed from another."""
     if target is source:

@@ -31,7 +31,11 @@ def explain_cut(cuts: Sequence[Cut], log: Log) -> Explanation:
     if cut.kind == "integer":
         text = f"the value is converted to {node.outs[0].dtype} here, and integers carry no derivative"
         return Explanation(
-            "integer", text + more, site, name, "stay with floats: np.floor, np.round or nothing"
+            "integer",
+            text + more,
+            site,
+            name,
+            "stay with floats (np.floor and np.round do, but their derivative is 0)",
         )
     if cut.kind == "comparison":
         text = f"{name} gives booleans: they jump, and have no derivative"
