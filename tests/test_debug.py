@@ -471,3 +471,12 @@ def test_identifying_in_a_body_says_what_to_do() -> None:
     debugger = GradientsDebugger()
     with pytest.raises(ConcretizationError, match=r"gt\.name\(x, .hidden.\)"):
         gt.scan(lambda c, x: (debugger.identify_gradient(c), None), 0.0, PAIR)
+
+
+def test_traces_take_no_notice_of_debuggers() -> None:
+    w = gt.Variable(PAIR)
+    debugger = GradientsDebugger().watch_gradients_by_tensors(None, w)
+    slope = gt.grad(lambda x: np.sum(x**2))
+    assert np.array_equal(slope(PAIR), 2 * PAIR) and not debugger.gradient_tensors()
+    (specialisation,) = [s for branches in slope.site.branches.values() for s in branches.all()]
+    assert len(specialisation.graph.inputs) == 1 and not specialisation.state.read

@@ -186,8 +186,10 @@ class Variable(Array):
         return _followed(self._content_within(len(contexts.stack)).value, (mark,), self._name)
 
     def readings(self) -> list[Value]:
-        """Return the content, and what was read since it was assigned and is still in use; nobody is told."""
-        return self._content_within(len(contexts.stack)).read()
+        """Return the content, and what was read since it was assigned and is still in use; no tape and no trace takes notice."""
+        trace, _ = running_trace()
+        content = self._content if trace is None else trace.contents.get(self.serial)
+        return [] if content is None else content.read()
 
     @property
     def followed(self) -> bool:

@@ -302,14 +302,14 @@ class GradientsDebugger(Observer):
     def see(self, sweep: Sweep) -> None:
         if not self._listens() or (self._y is not None and self._y not in sweep.targets):
             return
+        if any(trace_of(cotangent.value) is not None for _, cotangent in sweep.arrived()):
+            return
         self._sweeps += 1
         readings = self._readings()
         sums: dict[str, Array] = {}
         taken: dict[str, int] = {}
         for arrival in arrivals(sweep, self._is_watched_inside):
             value, cotangent = arrival.value, arrival.cotangent
-            if trace_of(cotangent.value) is not None:
-                continue
             if value in readings:
                 name, gradient = readings[value], _kept(value, cotangent)
                 sums[name] = sums[name] + gradient if name in sums else gradient

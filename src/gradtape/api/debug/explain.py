@@ -94,7 +94,7 @@ def explain_gradient(tape: GradientTape, target: Any, source: Any) -> Explanatio
     record = record_of(tape)
     assert record is not None
     with left_alone():
-        (end,) = _values(target, record)[:1]
+        (end,) = _values(target, record)[:1] or [target.value]
         if isinstance(source, Variable):
             return _in_variable(end, source, record, log)
         return _along(end, source.value, mark, log)
@@ -112,7 +112,7 @@ def _in_variable(target: Value, variable: Variable, record: Record, log: Log) ->
     """Explain by the reading that comes farthest."""
     readings = _values(variable, record)
     called = "the variable" if variable.name is None else f"the variable {variable.name!r}"
-    if record.mark in readings[0].marks:
+    if readings and record.mark in readings[0].marks:
         found = [_along(target, reading, record.mark, log) for reading in readings]
         return min(found, key=lambda explanation: explanation.reason in APART)
     if variable.serial in record.variables:
