@@ -368,6 +368,23 @@ def test_each_turn_of_a_loop(function: Any, tape: bool) -> None:
     assert np.allclose(list(found.values()), list(expected.values()))
 
 
+def test_each_turn_of_a_second_derivative() -> None:
+    def gradients(function: Any) -> list[float]:
+        with GradientsDebugger().watch_gradients_by_tensor_names(None, "h") as debugger:
+            gt.grad(lambda w: gt.grad(function)(w, XS) ** 2)(0.7)
+        return [float(gradient) for gradient in debugger.gradient_tensors().values()]
+
+    assert np.allclose(gradients(whiled), gradients(unrolled))
+
+
+def test_the_turns_of_a_loop_that_is_mapped() -> None:
+    with GradientsDebugger().watch_gradients_by_tensor_names(None, "h") as debugger:
+        gt.grad(lambda w: np.sum(gt.vmap(scanned, in_axes=(None, 0))(w, np.stack([XS, XS]))))(0.7)
+    expected = gradients_of(unrolled, False)
+    for name, gradient in debugger.gradient_tensors().items():
+        assert np.allclose(gradient.numpy(), expected[name]) and gradient.shape == (2,)
+
+
 def test_the_turns_of_a_loop_backwards() -> None:
     def loss(x: Any) -> Any:
         return gt.scan(lambda c, v: (gt.name(c * v, "c"), None), 1.0, x, reverse=True)[0]
@@ -439,7 +456,7 @@ def test_a_gradient_that_was_replaced_is_not_that_of_another_array() -> None:
         debugger.gradient_tensor(old)
 
 
-# Variables, nests, patterns
+# Variables
 
 
 def test_variables_are_watched() -> None:

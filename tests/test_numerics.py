@@ -14,6 +14,7 @@ import gradtape as gt
 from gradtape.api.debug.origin import Finding
 from gradtape.api.debug.statistics import Row, sparkline
 from gradtape.errors import ArgumentError, NumericsError
+from gradtape.runtime import program
 from gradtape.trace.instruments import CHECKS, MADE, RECORDING
 from gradtape.transforms.observers import OBSERVERS
 
@@ -267,6 +268,20 @@ def test_the_turns_of_a_loop_have_a_row_each(slope_of: Any, scale: float, verdic
     assert (states[0].verdict(), states[-1].verdict(), states[0].steps) == (verdict, "", [0, 1])
     order = list(rows)
     assert order[0] == "source 0" and order.index("state, turn 5") > order.index("state, turn 4")
+
+
+def test_turns_that_were_written_out_are_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[int] = []
+    before = program._compile
+    monkeypatch.setattr(
+        program, "_compile", lambda graph, form: compiled.append(len(graph.nodes)) or before(graph, form)
+    )
+    with gt.debug.GradientsDebugger().watch_gradients_by_tensor_names(None, "state") as debugger:
+        for _ in range(3):
+            with gt.debug.gradient_statistics() as statistics:
+                on_tape(lambda w: recurrent(w, np.ones(90)))(np.array(0.5)).numpy()
+            assert len(statistics.rows) > 270 and len(debugger.gradient_tensors()) == 90
+    assert all(nodes < 90 for nodes in compiled)
 
 
 def test_what_is_computed_again_belongs_to_the_same_step() -> None:

@@ -27,7 +27,8 @@ class Sweep:
     results : tuple of Value or None
         The cotangents of the sources; None where no path leads to one.
     arrived : callable
-        Returns pairs of every value on the way and its total cotangent, in the order of arrival: targets first.
+        Returns pairs of every value on the way and its total cotangent, in the order of arrival: targets first. Among them are the
+        stacks that loops of unknown length hand on.
     inner : sequence of Sweep
         Those that rules made on the way: what is computed again for its gradient is swept by itself.
     node : Node or None

@@ -29,6 +29,7 @@ from ..jit import running_recorded
 from ..naming import as_handle, checked_name, described
 from ..tape import GradientTape, record_of
 from .inside import arrivals
+from .turns import work_out
 
 
 class GradientsDebugger(Observer):
@@ -308,6 +309,7 @@ class GradientsDebugger(Observer):
         readings = self._readings()
         sums: dict[str, Array] = {}
         taken: dict[str, int] = {}
+        inside: list[Value] = []
         for arrival in arrivals(sweep, self._is_watched_inside):
             value, cotangent = arrival.value, arrival.cotangent
             if value in readings:
@@ -315,17 +317,23 @@ class GradientsDebugger(Observer):
                 sums[name] = sums[name] + gradient if name in sums else gradient
             elif (watched := self._wanted(value)) is not None:
                 count = taken[watched] = taken.get(watched, -1) + 1
-                self._keep(value, f"{watched}_{count}" if count else watched, cotangent)
+                kept = self._keep(value, f"{watched}_{count}" if count else watched, cotangent)
+                if arrival.turns:
+                    inside.append(kept.value)
+        work_out(
+            inside
+        )  # turns that were written out are nothing to be compiled along with what the user looks at next
         self._gradients.update(sums)
 
-    def _keep(self, value: Value, name: str, cotangent: Cotangent) -> None:
-        self._gradients[name] = _kept(value, cotangent)
+    def _keep(self, value: Value, name: str, cotangent: Cotangent) -> Array:
+        kept = self._gradients[name] = _kept(value, cotangent)
         self._kept_in[name] = self._sweeps
         self._kept_as[value] = name, self._sweeps
         if value.node is not None and value.node.op is identity:
             (stood_for,) = value.node.inputs
             if stood_for in self._identified and stood_for not in self._watched:
                 self._kept_as[stood_for] = name, self._sweeps
+        return kept
 
     def _name_of(self, value: Value) -> str:
         """Return under which name the gradient of a value is kept; empty where a later one has taken its place."""

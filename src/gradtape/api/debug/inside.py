@@ -8,12 +8,12 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ...ir.graph import Node, Value, extract
+from ...ir.graph import Node, Value, constant, extract
 from ...kinds.control import Structured
 from ...kinds.cotangent import Cotangent
 from ...ops.indexing import parse_index
 from ...trace.guards import trace_of
-from ...transforms.control import Switch
+from ...transforms.control import STACK, Switch
 from ...transforms.observers import Sweep, inner_sweeps
 from ...transforms.vjp import sweep_back
 from .turns import WrittenOut, left_place, work_out
@@ -94,11 +94,9 @@ def everything(sweep: Sweep) -> tuple[dict[Value, Cotangent], dict[Value, Moment
 def opened(node: Node, met: Mapping[Value, Cotangent], loops: WrittenOut) -> Opened | None:
     """Write out a loop or branch at whose results something arrived.
 
-    None for what has no numbers yet, and for the loops of derivatives that keep one array per turn: what arrives at these is no array.
+    None for what has no numbers yet.
     """
     operands = node.inputs
-    if any(type_.dtype.kind == "O" for type_ in (*node.types, *[operand.aval for operand in operands])):
-        return None
     if any(trace_of(operand) is not None for operand in operands):
         return None
     work_out(operands)
@@ -152,7 +150,8 @@ def _in_order(
             if inside is not None:
                 own = {v: part for v, part in inside.met.items() if v not in loops.elements}
                 found += _in_order(own, inside.moments, {**around, **inside.met}, loops, looks_inside)
-        found.append(Arrival(value, met[value], () if node is None else loops.turns.get(node, ())))
+        if value.aval is not STACK:
+            found.append(Arrival(value, met[value], () if node is None else loops.turns.get(node, ())))
     return found
 
 
@@ -165,6 +164,10 @@ def _element(part: Cotangent, turn: int) -> Cotangent:
 
 
 def _read(array: Value, turn: int) -> Value:
+    if array.aval is STACK:
+        work_out([array])
+        assert array.data is not None
+        return constant(np.asarray(array.data.item()[turn]))
     return parse_index(array.shape, turn).read(array)
 
 

@@ -14,13 +14,12 @@ from ...kinds.control import Custom, Structured
 from ...kinds.cotangent import Cotangent
 from ...kinds.elementwise import Elementwise, flat
 from ...kinds.operands import broadcast_to
-from ...trace.force import compute
 from ...transforms.call import Call, inlined
-from ...transforms.control import Repeat
+from ...transforms.control import STACK, Repeat
 from ...transforms.observers import Sweep, inner_sweeps
 from ...transforms.vjp import sweep_back
 from .inside import opened
-from .turns import WrittenOut
+from .turns import WrittenOut, work_out
 
 
 @dataclass(frozen=True)
@@ -243,8 +242,9 @@ def _lost_at(
 
 def _alive(met: dict[Value, Cotangent]) -> dict[Value, bool]:
     """Return of each value whether what arrived there is other than zero."""
-    arrays = compute([cotangent.applied() for cotangent in met.values()])
-    return {value: bool(np.any(array)) for value, array in zip(met, arrays, strict=True)}
+    parts = {value: cotangent.applied() for value, cotangent in met.items() if value.aval is not STACK}
+    work_out(list(parts.values()))
+    return {value: bool(np.any(part.data)) for value, part in parts.items()}
 
 
 def _kills(node: Node, alive: dict[Value, bool]) -> bool:

@@ -12,16 +12,15 @@ from typing import Any, Final
 import numpy as np
 
 from ...errors import ArgumentError
+from ...ir.graph import Value
 from ...kinds.control import Barrier, Custom
-from ...kinds.cotangent import Cotangent
-from ...trace.array import Array
-from ...trace.force import compute
 from ...trace.guards import trace_of
 from ...trace.sites import user_site
 from ...transforms.observers import OBSERVERS, Observer, Sweep
 from ..jit import running_recorded
 from ..svg import short_place
 from .inside import Arrival, arrivals
+from .turns import work_out
 
 MEASURES: Final = ("norm", "mean", "zeros", "nonfinite")
 COLUMNS: Final = ("op", "shape", "steps", "norm", "mean |g|", "zeros", "non-finite", "norm over time")
@@ -100,7 +99,7 @@ class GradientStatistics(Observer):
 
     def __init__(self) -> None:
         self._rows: dict[Any, Row] = {}
-        self._pending: list[tuple[int, list[tuple[Any, str, Array]]]] = []
+        self._pending: list[tuple[int, list[tuple[Any, str, Value]]]] = []
         self._steps = 0
 
     @property
@@ -125,16 +124,20 @@ class GradientStatistics(Observer):
             key, label = _identity(arrival, sources.get(arrival.value))
             count = met[key] = met.get(key, -1) + 1
             suffix = f" #{count}" if count else ""
-            found.append(((key, count), label + suffix, _held(arrival.cotangent)))
+            found.append(((key, count), label + suffix, arrival.cotangent.applied()))
         self._pending.append((self._steps, found))
         self._steps += 1
 
     def _measure(self) -> None:
-        """Compute what is still pending. It waits until somebody looks, so that it is computed along with the user's own gradient."""
+        """Compute what is still pending, op by op: turns that were written out are nothing to be compiled.
+
+        It waits until somebody looks, or until the next step: then the user's own gradient is known, and much of the work is done.
+        """
         for step, found in self._pending:
-            arrays = compute([gradient.value for _, _, gradient in found])
-            for (key, label, gradient), array in zip(found, arrays, strict=True):
-                self._rows.setdefault(key, Row(label, gradient.shape)).add(step, array)
+            work_out([gradient for _, _, gradient in found])
+            for key, label, gradient in found:
+                assert gradient.data is not None
+                self._rows.setdefault(key, Row(label, gradient.shape)).add(step, gradient.data)
         self._pending.clear()
 
     def _table(self) -> list[tuple[str, ...]]:
@@ -315,7 +318,3 @@ def _identity(arrival: Arrival, source: int | None) -> tuple[Any, str]:
     if site is None:
         return (name, value.index, turns), name + turns
     return (name, site.filename, site.line, value.index, turns), f"{name} {short_place(site)}{turns}"
-
-
-def _held(cotangent: Cotangent) -> Array:
-    return Array(cotangent.applied())
