@@ -87,6 +87,7 @@ QUIET: dict[str, Callable[[Any], Any]] = {
     "the branch not taken": lambda x: np.sum(np.where(x > 0, np.log(x), 0.0)),
     "its derivative": lambda x: np.sum(np.where(x > 0, np.sqrt(x), x)),
     "an overflow that is swallowed": lambda x: np.sum(x / (1.0 + np.exp(1000.0 + 0 * gt.stop_gradient(x)))),
+    "the branch not taken, computed again": lambda x: np.sum(np.where(x > 0, gt.checkpoint(np.sqrt)(x), x)),
     "a maximum over minus infinity": lambda x: np.max(x, initial=-np.inf),
 }
 

@@ -222,7 +222,8 @@ def _apart(target: Value, source: Value, mark: Mark, log: Log) -> Explanation:
         "not used",
         "the target was not computed from the source",
         log.watched.get(source),
-        remedy="compute with what tape.watch returned: the ndarray that went in is another array",
+        remedy="compute with what tape.watch returned: the ndarray that went in is another array. If the target is a derivative: that of "
+        "what is linear is a constant",
     )
 
 
