@@ -368,13 +368,14 @@ def test_each_turn_of_a_loop(function: Any, tape: bool) -> None:
     assert np.allclose(list(found.values()), list(expected.values()))
 
 
-def test_each_turn_of_a_second_derivative() -> None:
+@pytest.mark.parametrize("function", [scanned, whiled, nested])
+def test_each_turn_of_a_second_derivative(function: Any) -> None:
     def gradients(function: Any) -> list[float]:
         with GradientsDebugger().watch_gradients_by_tensor_names(None, "h") as debugger:
             gt.grad(lambda w: gt.grad(function)(w, XS) ** 2)(0.7)
         return [float(gradient) for gradient in debugger.gradient_tensors().values()]
 
-    assert np.allclose(gradients(whiled), gradients(unrolled))
+    assert np.allclose(gradients(function), gradients(unrolled))
 
 
 def test_the_turns_of_a_loop_that_is_mapped() -> None:

@@ -34,11 +34,14 @@ class Arrival:
         What.
     turns : tuple of (str, int)
         In which loops, and in which of their turns, the innermost first.
+    loop : Node or None
+        The innermost loop or branch.
     """
 
     value: Value
     cotangent: Cotangent
     turns: tuple[tuple[str, int], ...] = ()
+    loop: Node | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,7 @@ def arrivals(sweep: Sweep, looks_inside: Looks) -> list[Arrival]:
     Loops and branches for which `looks_inside` holds are written out: their turns come before their results.
     """
     met, moments = everything(sweep)
-    return _in_order(met, moments, met, WrittenOut(), looks_inside)
+    return _united(_in_order(met, moments, met, WrittenOut(), looks_inside))
 
 
 def everything(sweep: Sweep) -> tuple[dict[Value, Cotangent], dict[Value, Moment]]:
@@ -138,6 +141,7 @@ def _in_order(
     around: Mapping[Value, Cotangent],
     loops: WrittenOut,
     looks_inside: Looks,
+    loop: Node | None = None,
 ) -> list[Arrival]:
     """Return what is in `met`; `around` has what arrived outside of this turn as well."""
     found: list[Arrival] = []
@@ -149,10 +153,32 @@ def _in_order(
             inside = opened(node, around, loops)
             if inside is not None:
                 own = {v: part for v, part in inside.met.items() if v not in loops.elements}
-                found += _in_order(own, inside.moments, {**around, **inside.met}, loops, looks_inside)
+                found += _in_order(own, inside.moments, {**around, **inside.met}, loops, looks_inside, node)
         if value.aval is not STACK:
-            found.append(Arrival(value, met[value], () if node is None else loops.turns.get(node, ())))
+            turns = () if node is None else loops.turns.get(node, ())
+            found.append(Arrival(value, met[value], turns, loop))
     return found
+
+
+def _united(found: Sequence[Arrival]) -> list[Arrival]:
+    """Return what arrived with sums for named values of loops that ran twice.
+
+    The derivative of a loop runs the loop again and leaves more of it: in a derivative of that, some of what arrives at a value arrives
+    at its copy. That they are copies is known by their place, of which each call in the user's code has an object of its own.
+    """
+    places: dict[tuple[int, str, tuple[tuple[str, int], ...]], int] = {}
+    united: list[Arrival] = []
+    for arrival in found:
+        node, name = arrival.value.node, arrival.value.name
+        if arrival.turns and name is not None and node is not None and node.site is not None:
+            place = places.setdefault((id(node.site), name, arrival.turns), len(united))
+            if place < len(united) and united[place].loop is not arrival.loop:
+                first = united[place]
+                both = first.cotangent.applied() + arrival.cotangent.applied()
+                united[place] = replace(first, cotangent=Cotangent(both))
+                continue
+        united.append(arrival)
+    return united
 
 
 def _serial(node: Node | None) -> int:
