@@ -201,6 +201,30 @@ def test_what_is_another_record_is_recorded(name, log):
         assert log[:2] == ["written", "read"] or "kept" in log
 
 
+METHODS = {
+    "reshape": lambda x: x.reshape(2, 3)[1] * x.reshape((3, 2), order="F")[:, 0],
+    "transpose": lambda x: x.reshape(2, 3).T @ x.reshape(2, 3).transpose(1, 0).mT,
+    "astype": lambda x: x.astype(np.float32).astype(float) * x.astype(int),
+    "flatten": lambda x: x.reshape(2, 3).flatten() * x,
+    "clip": lambda x: x.clip(0.0, max=1.5).conj(),
+    "reductions": lambda x: x.sum() * x.mean(axis=0) + x.max() * x.reshape(2, 3).std(axis=1, keepdims=True),
+    "views": lambda x: x[None].ravel()[::2] * x.reshape(2, 3).swapaxes(0, 1)[:, 0] * x[None].squeeze()[3:],
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_are_read(name, log):
+    for turn in range(4):
+        slopes = []
+        for persistent in (False, True):
+            with gt.GradientTape(persistent=persistent) as tape:
+                x = tape.watch(gt.constant(np.arange(6.0) / 4 + turn))
+                y = np.sum(METHODS[name](x) * 2.0)
+            slopes.append(tape.gradient(y, x).numpy())
+        np.testing.assert_allclose(*slopes, rtol=1e-6)
+    assert log == ["written", "read", "read"]
+
+
 # What is in the user's hands
 
 

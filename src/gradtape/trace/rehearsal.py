@@ -130,7 +130,6 @@ class _Line(Rehearsal):
         if form is None:
             return None
         self.misses = self.written = 0
-        speculation.last = None
         return _given(form, plan, reader)
 
 
@@ -233,6 +232,7 @@ def rehearsed(frame: FrameType, mark: Mark, alone: tuple[Mark, ...], kind: type[
 
 def _given(form: _Form, plan: _Plan, attendant: Writer | Reader) -> Derivatives:
     """Return the derivatives, by one call, and let what is in the user's hands be computed by it."""
+    speculation.attendant = speculation.last = None
     leaves = attendant.leaves()
     template = form.template
     given = [leaves[place] for place in form.order]
