@@ -376,6 +376,21 @@ def test_other_derivatives_of_a_line_that_is_known(log):
     assert log.count("read") == 2
 
 
+def test_targets_may_be_sources_views_and_each_other():
+    def slopes(persistent, turn):
+        with gt.GradientTape(persistent=persistent) as tape:
+            x = tape.watch(gt.constant(np.array([1.0, 2.0]) + turn))
+            k = gt.constant(np.ones(2))
+            y = x * k
+            whole, part = y[:], y[1:]
+            z = np.sum(whole * x)
+        targets = [[z, x], [z, whole], [y, whole], [z, part], [z, k], [z, z], [part, x]][turn % 7]
+        return numbers([tape.gradient(targets, [x]), z, y, whole, part])
+
+    for turn in [*range(7), *np.repeat(range(7), 3)]:
+        assert slopes(False, int(turn)) == slopes(True, int(turn))
+
+
 def test_another_tape_knows_nothing_of_it():
     def step(mixed):
         with gt.GradientTape() as tape:
@@ -572,6 +587,8 @@ UNARY = (
     lambda x: np.take(x, [1, 0, 2]),
     lambda x: np.array([x[0], x[1], x[2] * 2]),
     lambda x: x @ np.eye(3),
+    lambda x: x[:],
+    lambda x: x.T.reshape(3),
 )
 BINARY = (
     lambda x, y: x + y,
