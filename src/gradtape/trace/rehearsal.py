@@ -28,8 +28,8 @@ from .speculation import speculation
 MOST_FORMS: Final = 8
 """Combinations of arrays in the user's hands for which a program is kept."""
 
-MOST_MISSES: Final = 3
-"""How often in a row a script may be left before it is given up."""
+MOST_MISSES: Final = 16
+"""How many readers of a script may have come since one was of use, before it is given up; some may be at it on other threads."""
 
 MOST_SCRIPTS: Final = 4
 """How often a line is tried to be written down."""
@@ -156,9 +156,9 @@ class _Writing(Rehearsal):
         if _is_watched():
             return None
         targets = [end.value for end in ends]
-        target_places = _all_known(map(writer.place_of, targets))
+        target_places = _all_known(map(writer.returned_by, ends))
         sources = _all_known(map(writer.place_of, starts))
-        if target_places is None or sources is None or len(set(target_places)) < len(target_places):
+        if target_places is None or sources is None or len(set(targets)) < len(targets):
             return None
         found = template_for(gradients, "gradient", targets, starts, None, mark)
         if found is None:
