@@ -41,8 +41,8 @@ import warnings
 from types import FrameType
 from typing import Any, Final
 
-LIBRARIES: Final = frozenset({__name__.partition(".")[0], "numpy", "scipy"})
-"""Whose frames are not the user's: code of NumPy and SciPy stands between an array and the line that used it."""
+LIBRARIES: Final = frozenset({__name__.partition(".")[0], "contextlib", "numpy", "scipy"})
+"""Whose frames are not the user's: code of NumPy and SciPy, or a context, stands between an array and the line that used it."""
 
 
 class GradtapeError(Exception):

@@ -9,7 +9,7 @@ import numpy as np
 from ..errors import ArgumentError
 from ..ir.builder import here
 from ..ir.graph import Literal, Value
-from ..kinds.operands import as_value, check_dtype
+from ..kinds.operands import as_value, number_dtype
 from ..ops import cast
 from ..trace.array import Array
 from ..trace.contexts import scopes
@@ -46,7 +46,7 @@ def asarray(a: Any, dtype: Any = None) -> Array:
         return a
     value = as_value(plain(a), "a")
     if dtype is not None:
-        value = cast.convert(value, check_dtype(np.dtype(dtype), "dtype"))
+        value = cast.convert(value, number_dtype(dtype))
     return Array(_leaf(value))
 
 
@@ -79,7 +79,7 @@ def constant(a: Any, dtype: Any = None) -> Array:
     if isinstance(a, Handle):
         here.site = user_site()
         value = a.value
-        value = value if dtype is None else cast.convert(value, check_dtype(np.dtype(dtype), "dtype"))
+        value = value if dtype is None else cast.convert(value, number_dtype(dtype))
         if value.data is not None and not scopes() and not (value.aval.weak or trace_of(value)):
             return Array(Value(value.aval, data=value.data))
         return Array(cast.stop_gradient(value))

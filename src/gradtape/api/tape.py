@@ -17,7 +17,7 @@ from ..ir.types import is_inexact
 from ..kinds.operands import as_value
 from ..trace.array import Array
 from ..trace.bodies import refuse_across
-from ..trace.contexts import bodies_around, contexts
+from ..trace.contexts import Context, bodies_around, contexts, leave
 from ..trace.guards import InBody
 from ..trace.lists import NAMES
 from ..trace.replay import derivatives, gradients
@@ -65,8 +65,10 @@ class GradientTape(Jacobians):
     Array([2., 4.])
     """
 
+    _record: Record | None = None  # also of a tape that could not be made
+    _active = False
+
     def __init__(self, persistent: bool = False, watch_accessed_variables: bool = True) -> None:
-        self._record: Record | None = None
         for argument, given in (
             ("persistent", persistent),
             ("watch_accessed_variables", watch_accessed_variables),
@@ -79,44 +81,63 @@ class GradientTape(Jacobians):
                 )
         self._persistent = bool(persistent)
         self._accessed = bool(watch_accessed_variables)
-        self._active = False
         self._used = False
         self._around: tuple[InBody, ...] = ()
+        self._stack: list[Context] = []
 
     def __enter__(self) -> GradientTape:
-        if self._active and not self._used:
-            raise ArgumentError(
-                "this tape is recording already",
-                where=user_site(),
-                remedy="leave its with block first, or make another tape",
-            )
+        if self._active:
+            if not self._used:
+                raise ArgumentError(
+                    "this tape is recording already",
+                    where=user_site(),
+                    remedy="leave its with block first, or make another tape",
+                )
+            self._leave()  # its record was used inside of the block
         if self._record is None or self._used:
             self._record = Record(self._accessed)
             self._used = False
         else:
             self._record.mark.thread = threading.get_ident()
             self._record.mark.recording = True
-        self._active = True
         self._around = bodies_around()
-        contexts.stack.append(self._record)
-        NAMES.enter()
+        self._stack = contexts.stack
+        try:
+            self._active = True
+            self._stack.append(self._record)
+            NAMES.enter(self)
+        except BaseException:  # Ctrl-C: nobody would leave what was entered by half
+            self._leave()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._active = False
+        record = self._record
+        try:  # as _leave does, without the price of calls
+            if record is not None:
+                record.mark.recording = False
+                if record in self._stack:
+                    self._stack.remove(record)
+            NAMES.leave(self)
+            self._active = False
+        except BaseException:  # Ctrl-C again
+            self._leave()
+            raise
+
+    def __del__(self) -> None:
+        if self._active:  # an interruption kept it from leaving
+            self._leave()
+        if self._record is not None:
+            self._record.close()
+
+    def _leave(self) -> None:
         record = self._record
         if record is not None:
             record.mark.recording = False
-            stack = contexts.stack
-            if record in stack:
-                stack.remove(record)
-                NAMES.leave()
-
-    def __del__(self) -> None:
-        if self._record is not None:
-            self._record.close()
+            leave(self._stack, record, self)
+        self._active = False
 
     def __repr__(self) -> str:
         return f"<GradientTape: {self._state()}{', persistent' if self._persistent else ''}>"
@@ -244,8 +265,8 @@ class GradientTape(Jacobians):
 
     @contextmanager
     def _stopped(self, record: Record) -> Iterator[None]:
-        record.mark.recording = False
         try:
+            record.mark.recording = False
             yield
         finally:
             if self._active and not self._used and self._record is record:
@@ -273,7 +294,7 @@ class GradientTape(Jacobians):
         if old is None or not old.mark.recording:
             raise self._not_recording("reset")
         fresh = self._record = Record(self._accessed)
-        contexts.stack[contexts.stack.index(old)] = fresh
+        self._stack[self._stack.index(old)] = fresh
         old.close()
 
     def gradient(

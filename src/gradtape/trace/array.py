@@ -191,7 +191,7 @@ class Array(Operators, Methods, Handle):
                 y = y.value if isinstance(y, Handle) else y if type(y) in OPERANDS else None
                 if x is not None and y is not None:
                     return wrapped(strengthened(rule(x, y)))
-        if not COMPACT.keys().isdisjoint(map(type, inputs)):
+        if not COMPACT.keys().isdisjoint(map(type, (*inputs, *kwargs.get("out", ())))):
             return NotImplemented
         here.site = user_site()
         return wrap(call_ufunc(ufunc, method, inputs, kwargs))
@@ -201,6 +201,8 @@ class Array(Operators, Methods, Handle):
         if known is not None and len(args) <= known.most and "out" not in kwargs and function not in VIEWING:
             here.site = user_site(2, known.via)
             return wrapped(run(known.rule, args, kwargs))
+        if len(types) > 1 and not COMPACT.keys().isdisjoint(types):
+            return NotImplemented
         here.site = user_site(2, public_name(function))
         view = Methods.as_view(self, function, args, kwargs)
         return wrap(call_function(function, args, kwargs)) if view is None else view

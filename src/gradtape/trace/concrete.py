@@ -13,6 +13,8 @@ from ..errors import ArraySubclassError, ConcretizationError, GradtapeWarning, U
 from ..ir.graph import Value
 from ..ir.op import NDArray
 from ..ops.cast import convert
+from ..ops.logic import truth
+from ..ops.shape import reshape
 from .force import force
 from .guards import Trace, abstract_of, trace_of
 from .handle import Handle, plain
@@ -163,7 +165,7 @@ def truth_of(value: Value) -> bool:
     trace = trace_of(value)
     (data,) = force([value])
     seen = bool(data.item())
-    return seen if trace is None else bool(trace.guard(value, int(seen), user_site(3)))
+    return seen if trace is None else bool(trace.guard(truth(reshape(value, ())), int(seen), user_site(3)))
 
 
 def integer_of(value: Value) -> int:
