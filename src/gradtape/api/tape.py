@@ -23,7 +23,7 @@ from ..trace.lists import NAMES
 from ..trace.replay import derivatives, gradients
 from ..trace.sites import user_site
 from ..trace.variable import Variable
-from ..trees import flatten_with_none, place_of_leaf, unflatten
+from ..trees import flatten_up_to, flatten_with_none, place_of_leaf, unflatten
 from .ends import (
     Source,
     UnconnectedGradients,
@@ -139,6 +139,16 @@ class GradientTape(Jacobians):
             leave(self._stack, record, self)
         self._active = False
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._record is None:
+            return GradientTape, (self._persistent, self._accessed)
+        raise TapeError(
+            "a tape that has recorded can be neither copied nor pickled",
+            where=user_site(),
+            why="it is one with the values that it follows, and these stay what and where they are",
+            remedy="make another tape; copy and pickle gradients and variables",
+        )
+
     def __repr__(self) -> str:
         return f"<GradientTape: {self._state()}{', persistent' if self._persistent else ''}>"
 
@@ -193,21 +203,14 @@ class GradientTape(Jacobians):
         leaves, spec = flatten_with_none(x)
         watched = []
         for position, leaf in enumerate(leaves):
-            if leaf is None:
-                place = "" if x is None else f" (at {place_of_leaf(x, position, none_is_leaf=True)})"
-                raise ArgumentError(
-                    f"watch got None{place}, of type NoneType",
-                    where=here.site,
-                    remedy="pass an array, a variable, a number, or a nest of these",
-                )
-            watched.append(leaf if isinstance(leaf, Array) else Array(unliteral(as_value(leaf, "x"))))
+            watched.append(leaf if isinstance(leaf, Array) else _watchable(leaf, x, position))
         plain = [array.value for array in watched if not isinstance(array, Variable)]
         refuse_across("watch", plain, self._around, "watch what goes in, or make a tape inside of it")
-        for array in watched:
+        for position, array in enumerate(watched):
             if not is_inexact(array.dtype):
                 warn(
                     IntegerWatchWarning,
-                    f"watch got an array of {array.dtype}",
+                    f"watch got an array of {array.dtype}{_place(x, position)}",
                     where=here.site,
                     why="integers and booleans have no gradient: it will be None",
                     remedy="x.astype(float)",
@@ -313,7 +316,7 @@ class GradientTape(Jacobians):
         sources : Array, Variable or nest of them
             What to differentiate in: watched arrays and variables, or anything computed from them. All readings of a variable add up.
         output_gradients : array_like or nest of them, optional
-            One weight per target, of its shape, in place of ones. They are matched by position.
+            One weight per target, of its shape, in place of ones. They are matched by position, in a dict by name.
         unconnected_gradients : UnconnectedGradients or {"none", "zero", "raise"}, default "none"
             What stands for a source from which no differentiable path leads to a target: None, zeros of the source's shape, or an
             error.
@@ -334,6 +337,8 @@ class GradientTape(Jacobians):
             If a source or target is an ndarray or number; for an unknown `unconnected_gradients`.
         ShapeError
             If `output_gradients` does not match the targets.
+        StructureError
+            If it is a dict of other names.
         UnconnectedError
             If there is no path, and that is to be an error.
         """
@@ -349,6 +354,9 @@ class GradientTape(Jacobians):
             targets = [target_value(leaf, record) for leaf in ends]
             self._refuse_across("gradient", targets)
             points = [source_of(leaf, record) for leaf in leaves]
+            if isinstance(output_gradients, dict):
+                _, spec = flatten_with_none(target)
+                flatten_up_to(spec, output_gradients, "output_gradients", "target", here.site)
             if output_gradients is not None:
                 seeds = seeds_for(output_gradients, targets, "gradient")
         last = not self._persistent
@@ -414,6 +422,28 @@ class GradientTape(Jacobians):
             where=user_site(),
             remedy=f"call tape.{caller}() inside of the tape's with block",
         )
+
+
+def _watchable(leaf: Any, tree: Any, position: int) -> Array:
+    """Return an Array of a leaf that is none; errors say where it stands in its tree."""
+    if leaf is None:
+        raise ArgumentError(
+            f"watch got None{_place(tree, position)}, of type NoneType",
+            where=here.site,
+            remedy="pass an array, a variable, a number, or a nest of these",
+        )
+    try:
+        return Array(unliteral(as_value(leaf, "x")))
+    except DtypeError:
+        if leaf is tree:
+            raise
+        as_value(leaf, "x" + place_of_leaf(tree, position, none_is_leaf=True))
+        raise
+
+
+def _place(tree: Any, position: int) -> str:
+    place = place_of_leaf(tree, position, none_is_leaf=True)
+    return f" (at {place})" if place else ""
 
 
 class _Asked:

@@ -11,7 +11,7 @@ import numpy as np
 from ..config import config
 from ..errors import ArgumentError
 from ..ir.builder import here
-from ..ir.graph import Value
+from ..ir.graph import Value, constant
 from ..ir.op import NDArray
 from ..kinds.operands import COMPACT, as_value
 from ..kinds.registry import HOOKS
@@ -177,6 +177,17 @@ class Array(Operators, Methods, Handle):
     def __deepcopy__(self, memo: Any) -> Array:
         return Array(apart(self.value))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (concrete.array_of(self.value, "pickling"), self._current.name)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or getattr(np.ndarray, name, None) is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        raise AttributeError(
+            f"{type(self).__name__!r} object has no attribute {name!r}: it is a value, which has no memory of its own; "
+            f"x.numpy().{name} is that of an ndarray with the same numbers"
+        )
+
     # NumPy's protocols
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
@@ -242,6 +253,12 @@ class Array(Operators, Methods, Handle):
         part = Array(view.read(self.value), self, view)
         part._contiguous = False
         return part
+
+
+def _restored(data: NDArray, name: str | None) -> Array:
+    array = Array(constant(data))
+    array._current.name = name
+    return array
 
 
 def wrap(result: Any) -> Any:

@@ -142,7 +142,7 @@ def _deliver(result: Any, inputs: Sequence[Any], out: Any, what: str) -> Any:
             check_fits(value, target.dtype, target.shape, what)
             delivered.append(fit_for_write(value, target.dtype, target.shape))
         else:
-            _store(target, value, what)
+            _store(target, value, what, f"out= of {what} is an ndarray", "leave out= away, or give an array made there")
             delivered.append(target)
     return delivered[0] if len(delivered) == 1 else tuple(delivered)
 
@@ -151,7 +151,9 @@ def _is_followed(value: Value) -> bool:
     return any(mark.recording for mark in value.marks)
 
 
-def _store(target: Any, result: Value, what: str) -> None:
+def _store(
+    target: Any, result: Value, what: str, refused: str = "", remedy: str = "write to an array made there"
+) -> None:
     """Write what an operation made into the array that it was given for that."""
     if isinstance(target, Handle):
         target.write_result(result, what)
@@ -161,11 +163,10 @@ def _store(target: Any, result: Value, what: str) -> None:
         np.copyto(target, data, casting="same_kind")
     else:
         raise InPlaceError(
-            f"{what} is to write to an ndarray, but the result is traced",
+            f"{refused or f'{what} writes to an ndarray'}, but the result is traced",
             where=here.site,
             why="the ndarray could not follow: its numbers would have to be known now",
-            remedy="write to an array made there: y = np.zeros(n), or np.zeros(n, like=x) in a library; or use what "
-            f"{what} returns without out=",
+            remedy=f"{remedy}: y = np.zeros(n), or np.zeros(n, like=x) in a library",
         )
 
 
