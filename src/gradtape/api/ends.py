@@ -118,7 +118,7 @@ def array_leaves(tree: Any, role: str, caller: str) -> tuple[list[Any], Callable
                 f"{caller} got a plain {type(leaf).__name__} as a {role}{place}",
                 where=here.site,
                 why="a tape follows Arrays; an ndarray or number does not know where it came from",
-                remedy="compute it from what watch returns, and stay with arrays: float(x) and x.numpy() leave the tape"
+                remedy="compute it from x = tape.watch(x) and stay with arrays: float(x) and x.numpy() leave the tape"
                 if role == "target"
                 else "use what watch returns: x = tape.watch(x)",
             )

@@ -145,7 +145,7 @@ def derivatives(
             and _are_at(sources, values, expected.sources)
             and (seeds is None or _types(seeds) == expected.seeds)
         ):
-            return _applied(expected.template, expected.pattern.leaves_of(values), targets, seeds, last)
+            return _applied(expected.template, expected.pattern.leaves_of(values), targets, seeds, mark, last)
     nodes, leaves = extract(targets, (), lambda value: begins(value, mark))
     key: Any = structure([*leaves, *_arrays(seeds)], nodes, (*targets, *(seeds or ()), *sources))
     if key is None:
@@ -165,7 +165,7 @@ def derivatives(
     if template is None:
         return derive(targets, sources, seeds, lambda value: mark not in value.marks)
     _expect(line, Pattern(targets, nodes, leaves, mark), targets, sources, seeds, mark, template)
-    return _applied(template, leaves, targets, seeds, last)
+    return _applied(template, leaves, targets, seeds, mark, last)
 
 
 def _arrays(seeds: Sequence[Value] | None) -> list[Value]:
@@ -303,6 +303,7 @@ def _applied(
     leaves: Sequence[Value],
     targets: Sequence[Value],
     seeds: Sequence[Value] | None,
+    mark: Mark,
     last: bool,
 ) -> Derivatives:
     call, counts, constants, taken, stacks = template
@@ -311,9 +312,9 @@ def _applied(
         wholes = [constant(np.stack(force([given[place] for place in rows]))) for rows in stacks]
         given = [*[given[place] for place in taken], *wholes]
     node, outs = call.appended([*given, *constants], here.site)
-    # Nobody needs the record again (unless a gradient is missing and its absence is to be explained): from now on
-    # the call computes the targets, and the old nodes can go.
-    if last and 0 not in counts:
+    # Nobody needs the record again (unless a gradient is missing and its absence is to be explained, or another tape
+    # has recorded the same): from now on the call computes the targets, and the old nodes can go.
+    if last and 0 not in counts and not _asked_of_others(targets, mark):
         for index, target in enumerate(targets):
             if target.data is None and targets.index(target) == index:
                 node.take_as_out(target, index)
@@ -323,3 +324,12 @@ def _applied(
         found.append(Rows(*outs[place : place + 2]) if count == 2 else outs[place] if count else None)
         place += count
     return found
+
+
+def _asked_of_others(targets: Sequence[Value], mark: Mark) -> bool:
+    """Return whether somebody else may ask how targets came to be."""
+    for target in targets:
+        marks = target.marks
+        if len(marks) > 1 and any(other is not mark and not other.over for other in marks):
+            return True
+    return False
