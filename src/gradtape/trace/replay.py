@@ -312,9 +312,9 @@ def _applied(
         wholes = [constant(np.stack(force([given[place] for place in rows]))) for rows in stacks]
         given = [*[given[place] for place in taken], *wholes]
     node, outs = call.appended([*given, *constants], here.site)
-    # Nobody needs the record again (unless a gradient is missing and its absence is to be explained, or another tape
-    # has recorded the same): from now on the call computes the targets, and the old nodes can go.
-    if last and 0 not in counts and not _asked_of_others(targets, mark):
+    # Nobody needs the record again (unless a gradient is missing and its absence is to be explained): from now on
+    # the call computes the targets, and the old nodes can go.
+    if last and 0 not in counts and _can_be_taken_over(targets, given, mark):
         for index, target in enumerate(targets):
             if target.data is None and targets.index(target) == index:
                 node.take_as_out(target, index)
@@ -326,10 +326,29 @@ def _applied(
     return found
 
 
-def _asked_of_others(targets: Sequence[Value], mark: Mark) -> bool:
-    """Return whether somebody else may ask how targets came to be."""
+def _can_be_taken_over(targets: Sequence[Value], leaves: Sequence[Value], mark: Mark) -> bool:
+    """Return whether nobody else may ask how targets came to be, and all leaves of the record can be computed before them.
+
+    A target may be a leaf itself, and so is what was computed of a target while recording was stopped.
+    """
     for target in targets:
         marks = target.marks
         if len(marks) > 1 and any(other is not mark and not other.over for other in marks):
-            return True
-    return False
+            return False
+    ahead = []
+    for leaf in leaves:
+        if leaf.data is None:
+            ahead.append(leaf)
+    if not ahead:
+        return True
+    first = min([target.node.serial for target in targets if target.node is not None], default=0)
+    seen = set()
+    while ahead:
+        value = ahead.pop()
+        node = value.node if value.data is None else None
+        if node is not None and node.serial >= first and node not in seen:
+            if value in targets:
+                return False
+            seen.add(node)
+            ahead += node.inputs
+    return True
