@@ -150,7 +150,7 @@ def derivatives(
     key: Any = structure([*leaves, *_arrays(seeds)], nodes, (*targets, *(seeds or ()), *sources))
     if key is None:
         return derive(targets, sources, seeds, lambda value: mark not in value.marks)
-    key = key, what, seeds is None, config.reroll
+    key = key, what, len(targets), seeds is None, config.reroll
     template = _templates.get(key)
     seen = key in _templates
     long = config.reroll and len(nodes) >= LONG
