@@ -36,9 +36,8 @@ def test_a_gradient_of_one_tape_leaves_the_record_of_another(persistent):
     for _ in REPEATED:
         first, second = (gt.GradientTape(persistent=one) for one in persistent)
         with first, second:
-            x = first.watch(X)
+            x = second.watch(first.watch(X))
             y = np.sin(x)
-            second.watch([x, y])
             z = y * x
         np.testing.assert_allclose(first.gradient(z, x), COS * X + SIN)
         at_x, at_y, at_z = second.gradient(z, [x, y, z])
@@ -107,6 +106,50 @@ def test_targets_and_sources_are_told_apart_by_their_number():
             for one, other in zip(found, expected, strict=True):
                 np.testing.assert_allclose(one, other) if other is not None else None
                 assert (one is None) == (other is None)
+
+
+@pytest.mark.parametrize("looked_at", [False, True])
+@pytest.mark.parametrize("order", [[0, 1], [1, 0]])
+def test_what_was_computed_before_it_was_watched_begins_there(looked_at, order):
+    def recorded(x):
+        y = np.sin(x)
+        if looked_at:
+            y.numpy()
+        with gt.GradientTape() as outer:
+            outer.watch(y)
+        with gt.GradientTape(persistent=True) as tape:
+            for place in order:
+                tape.watch((x, y)[place])
+            z = y * x
+        assert tape.gradient(y, x) is None
+        np.testing.assert_allclose(outer.gradient(y, y), np.ones(3))
+        return tape.gradient(z, [x, y])
+
+    for _ in REPEATED:
+        at_x, at_y = recorded(gt.constant(X))
+        np.testing.assert_allclose(at_x, SIN)
+        np.testing.assert_allclose(at_y, X)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_what_was_computed_while_recording_was_stopped_begins_where_it_is_watched(compiled):
+    def gradients(x):
+        with gt.GradientTape() as outer:
+            outer.watch(x)
+            with gt.GradientTape() as tape:
+                tape.watch(x)
+                with tape.stop_recording():
+                    y = np.sin(x)
+                tape.watch(y)
+                z = y * x
+            at_x, at_y = tape.gradient(z, [x, y])
+        return at_x, at_y, outer.gradient(z, x)
+
+    for _ in REPEATED:
+        at_x, at_y, at_x_around = (gt.jit(gradients) if compiled else gradients)(gt.constant(X))
+        np.testing.assert_allclose(at_x, SIN)
+        np.testing.assert_allclose(at_y, X)
+        np.testing.assert_allclose(at_x_around, SIN + X * COS)
 
 
 # Entering and leaving

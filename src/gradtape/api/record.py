@@ -9,8 +9,9 @@ from itertools import compress
 from typing import Any
 
 from ..ir.builder import here
-from ..ir.graph import Literal, Mark, Value
+from ..ir.graph import Literal, Mark, Node, Value
 from ..ir.types import is_inexact
+from ..ops.cast import identity
 from ..trace.array import Array
 from ..trace.contexts import Watcher
 from ..trace.log import note_watch
@@ -29,7 +30,7 @@ class Record(Watcher):
         Whether trainable variables are followed without being asked for.
     """
 
-    __slots__ = ("_accessed", "_asked_for", "_readings", "alone", "mark", "variables")
+    __slots__ = ("_accessed", "_asked_for", "_made_before", "_readings", "alone", "mark", "variables")
 
     def __init__(self, accessed: bool) -> None:
         self.mark = Mark(threading.get_ident())
@@ -38,6 +39,7 @@ class Record(Watcher):
         self._accessed = accessed
         self._asked_for: set[int] = set()
         self._readings: dict[int, weakref.WeakValueDictionary[int, Value]] = {}
+        self._made_before: dict[int, list[weakref.ref[Value]]] = {}
 
     def mark_for(self, variable: Any) -> Mark | None:
         return self.mark if self.mark.recording and self.wants(variable) else None
@@ -59,6 +61,22 @@ class Record(Watcher):
         """Return what was read of a variable and is still in use."""
         return tuple(self._readings.get(variable.serial, {}).values())
 
+    def begin_at(self, value: Value) -> None:
+        """Let the record begin at a value that was made of others, also where these are watched, earlier or later."""
+        for operand in value._inputs:
+            if self.mark in operand.marks:
+                _detach(value, self.mark)
+                return
+        for operand in value._inputs:
+            self._made_before.setdefault(id(operand), []).append(weakref.ref(value))
+
+    def detach_from(self, value: Value) -> None:
+        """Let what was made of a value before it was watched, and is watched itself, not count as made of it."""
+        for reference in self._made_before.get(id(value), ()):
+            made = reference()
+            if made is not None and any(operand is value for operand in made._inputs):
+                _detach(made, self.mark)
+
     def close(self) -> None:
         """Give up the record; which variables were watched stays known."""
         mark = self.mark
@@ -77,8 +95,24 @@ def follow(array: Array, record: Record) -> None:
     mark = record.mark
     if mark not in value.marks:
         others = [other for other in value.marks if not other.over] if value.marks else ()
+        if value._op is not None:
+            record.begin_at(value)
         value.marks = (*others, mark) if others else record.alone
+        if record._made_before:
+            record.detach_from(value)
         note_watch(value, mark, here.site)
+
+
+def _detach(value: Value, mark: Mark) -> None:
+    """Put a value that a tape does not follow between one that it does and how that came to be."""
+    node = value.node
+    assert node is not None
+    marks = tuple([other for other in value.marks if other is not mark])
+    before = Value(value.aval, node, value.index, value.data, marks)
+    node.take_as_out(before, value.index)
+    copy = Node(identity, (before,), {}, here.site)
+    copy.adopt(value, (value.aval,))
+    value.node, value.index = copy, 0
 
 
 def followed_alone(leaves: Sequence[Any], record: Record) -> list[Value] | None:
