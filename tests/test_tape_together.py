@@ -328,9 +328,8 @@ def test_a_tape_that_could_not_leave_does_so_in_the_end(monkeypatch):
 
     tape = gt.GradientTape()
     gone = weakref.ref(tape)
-    with monkeypatch.context() as patch:
-        with contextlib.suppress(KeyboardInterrupt), tape:
-            patch.setattr(NAMES, "leave", interrupted)
+    with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt), tape:
+        patch.setattr(NAMES, "leave", interrupted)
     del tape
     gc.collect()
     assert gone() is None

@@ -17,9 +17,7 @@ def flatten(tree: Any) -> tuple[list[Any], TreeSpec]:
     return optree.tree_flatten(tree)
 
 
-def flatten_with_none(
-    tree: Any, is_leaf: Callable[[Any], bool] | None = None
-) -> tuple[list[Any], TreeSpec]:
+def flatten_with_none(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeSpec]:
     """Return what `flatten` returns, but with None as a leaf, and what `is_leaf` says."""
     return optree.tree_flatten(tree, is_leaf, none_is_leaf=True)
 

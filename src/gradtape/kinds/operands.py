@@ -81,7 +81,7 @@ def check_plain(array: np.ndarray[Any, Any], argument: str) -> None:
 
 def number_dtype(given: Any) -> np.dtype[Any]:
     """Return what an argument ``dtype`` stands for, in its native form; raise DtypeError unless it is a dtype of numbers."""
-    dtype = np.dtype(given)
+    dtype: np.dtype[Any] = np.dtype(given)
     if not _is_of_numbers(dtype):
         raise DtypeError(
             f"dtype={dtype} is not a bool, integer, float or complex of at most 64 bits a part",

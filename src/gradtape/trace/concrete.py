@@ -26,7 +26,9 @@ from .sites import called_at, describe, instruction_at, user_frame, user_site
 CONSTANT = "the result would be a constant of the call that is traced, and wrong for every later one"
 UNKNOWN = "its numbers are known only when the compiled function runs"
 LIKE = "write to an array made there: y = np.zeros(n), or np.zeros(n, like=x) in a library; or to a copy: y = gt.constant(y)"
-FOR_SUBSCRIPTS = "gt.constant(y)[k] for an ndarray y; np.stack a list first; np.concatenate([x, y]) for np.r_[x, y]"
+FOR_SUBSCRIPTS = (
+    "gt.constant(y)[k] for an ndarray y; np.stack a list first; np.concatenate([x, y]) for np.r_[x, y]"
+)
 PREDICATES = frozenset(
     {
         math.isnan,
@@ -77,7 +79,7 @@ def scalar_of(value: Value, what: str) -> Any:
         _warn_of_store(frame)
     home = getattr(function, "__module__", None) or ""
     if home in ("math", "cmath", "numpy") and function not in PREDICATES:
-        name = f"{home.replace('numpy', 'np')}.{function.__name__}"
+        name = f"{home.replace('numpy', 'np')}.{function.__name__}"  # type: ignore[union-attr]
         instead = _instead_of(function) if home == "numpy" else "use NumPy's function"
         warn(
             GradtapeWarning,

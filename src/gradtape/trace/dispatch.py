@@ -142,7 +142,13 @@ def _deliver(result: Any, inputs: Sequence[Any], out: Any, what: str) -> Any:
             check_fits(value, target.dtype, target.shape, what)
             delivered.append(fit_for_write(value, target.dtype, target.shape))
         else:
-            _store(target, value, what, f"out= of {what} is an ndarray", "leave out= away, or give an array made there")
+            _store(
+                target,
+                value,
+                what,
+                f"out= of {what} is an ndarray",
+                "leave out= away, or give an array made there",
+            )
             delivered.append(target)
     return delivered[0] if len(delivered) == 1 else tuple(delivered)
 

@@ -335,10 +335,7 @@ def _can_be_taken_over(targets: Sequence[Value], leaves: Sequence[Value], mark: 
         marks = target.marks
         if len(marks) > 1 and any(other is not mark and not other.over for other in marks):
             return False
-    ahead = []
-    for leaf in leaves:
-        if leaf.data is None:
-            ahead.append(leaf)
+    ahead = [leaf for leaf in leaves if leaf.data is None]
     if not ahead:
         return True
     first = min([target.node.serial for target in targets if target.node is not None], default=0)
