@@ -11,8 +11,8 @@ from ..ir.builder import here
 from ..ir.graph import Literal, Value
 from ..kinds.operands import as_value, number_dtype
 from ..ops import cast
-from ..trace.array import Array
-from ..trace.contexts import scopes
+from ..trace.array import Array, wrapped
+from ..trace.contexts import contexts, scopes
 from ..trace.guards import trace_of
 from ..trace.handle import Handle, plain
 from ..trace.sites import user_site
@@ -77,11 +77,15 @@ def constant(a: Any, dtype: Any = None) -> Array:
     if a is None:
         raise ArgumentError("constant got None", remedy="pass an array or a number")
     if isinstance(a, Handle):
-        here.site = user_site()
         value = a.value
-        value = value if dtype is None else cast.convert(value, number_dtype(dtype))
-        if value.data is not None and not scopes() and not (value.aval.weak or trace_of(value)):
-            return Array(Value(value.aval, data=value.data))
+        if dtype is not None:
+            here.site = user_site()
+            value = cast.convert(value, number_dtype(dtype))
+        followed = value.aval.weak or (contexts.stack and scopes()) or (value.marks and trace_of(value))
+        if value.data is not None and not followed:
+            copy: Array = wrapped(Value(value.aval, data=value.data))
+            return copy
+        here.site = user_site()
         return Array(cast.stop_gradient(value))
     return Array(_leaf(as_value(np.array(a, dtype), "a")))
 

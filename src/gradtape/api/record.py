@@ -8,16 +8,22 @@ from collections.abc import Sequence
 from itertools import compress
 from typing import Any
 
+from ..errors import ArgumentError, DtypeError
 from ..ir.builder import here
 from ..ir.graph import Literal, Mark, Node, Value
 from ..ir.types import is_inexact
+from ..kinds.operands import as_value
 from ..ops.cast import identity
 from ..trace.array import Array
 from ..trace.contexts import Watcher
 from ..trace.log import note_watch
+from ..trace.rehearsal import Rehearsal
 from ..trace.replay import derivatives, gradients
+from ..trace.sites import user_site
+from ..trace.speculation import speculation
 from ..trace.variable import Variable
 from ..transforms.rows import Rows
+from ..trees import place_of_leaf
 from .ends import Source, gathered, unliteral
 
 
@@ -30,11 +36,21 @@ class Record(Watcher):
         Whether trainable variables are followed without being asked for.
     """
 
-    __slots__ = ("_accessed", "_asked_for", "_made_before", "_readings", "alone", "mark", "variables")
+    __slots__ = (
+        "_accessed",
+        "_asked_for",
+        "_made_before",
+        "_readings",
+        "alone",
+        "mark",
+        "rehearsal",
+        "variables",
+    )
 
     def __init__(self, accessed: bool) -> None:
         self.mark = Mark(threading.get_ident())
         self.alone = (self.mark,)  # one tuple for all that nobody else follows: quick to compare
+        self.rehearsal: Rehearsal | None = None
         self.variables: dict[int, Variable] = {}
         self._accessed = accessed
         self._asked_for: set[int] = set()
@@ -94,6 +110,8 @@ def follow(array: Array, record: Record) -> None:
         value = array.value
     mark = record.mark
     if mark not in value.marks:
+        if speculation.last is not None:
+            speculation.settle(value)
         others = [other for other in value.marks if not other.over] if value.marks else ()
         if value._op is not None:
             record.begin_at(value)
@@ -101,6 +119,38 @@ def follow(array: Array, record: Record) -> None:
         if record._made_before:
             record.detach_from(value)
         note_watch(value, mark, here.site)
+
+
+def not_recording(caller: str) -> ArgumentError:
+    """Return the error for what a tape does only while it records."""
+    return ArgumentError(
+        f"{caller} on a tape that is not recording",
+        where=user_site(),
+        remedy=f"call tape.{caller}() inside of the tape's with block",
+    )
+
+
+def watchable(leaf: Any, tree: Any, position: int) -> Array:
+    """Return an Array of a leaf that is none; errors say where it stands in its tree."""
+    if leaf is None:
+        raise ArgumentError(
+            f"watch got None{place_in(tree, position)}, of type NoneType",
+            where=here.site,
+            remedy="pass an array, a variable, a number, or a nest of these",
+        )
+    try:
+        return Array(unliteral(as_value(leaf, "x")))
+    except DtypeError:
+        if leaf is tree:
+            raise
+        as_value(leaf, "x" + place_of_leaf(tree, position, none_is_leaf=True))
+        raise
+
+
+def place_in(tree: Any, position: int) -> str:
+    """Return where a leaf stands in its tree, for a message; nothing if it is the tree."""
+    place = place_of_leaf(tree, position, none_is_leaf=True)
+    return f" (at {place})" if place else ""
 
 
 def _detach(value: Value, mark: Mark) -> None:
@@ -124,6 +174,22 @@ def followed_alone(leaves: Sequence[Any], record: Record) -> list[Value] | None:
             return None
         value = leaf._current
         if value.marks is not alone or value.aval.dtype.kind != "f":
+            return None
+        values.append(value)
+    return values
+
+
+def single_values(leaves: Sequence[Any], record: Record) -> list[Value] | None:
+    """Return the values of real arrays, and what was read of variables; None where one is not real or stands for not just one value."""
+    values = []
+    for leaf in leaves:
+        if type(leaf) is Array and leaf._base is None:
+            value = leaf._current
+        elif isinstance(leaf, Variable) and len(readings := record.readings(leaf)) == 1:
+            (value,) = readings
+        else:
+            return None
+        if value.aval.dtype.kind != "f":
             return None
         values.append(value)
     return values

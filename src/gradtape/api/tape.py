@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -14,16 +15,18 @@ from ..errors import ArgumentError, DtypeError, IntegerWatchWarning, TapeError, 
 from ..ir.builder import here
 from ..ir.graph import Mark, Value
 from ..ir.types import is_inexact
-from ..kinds.operands import as_value
 from ..trace.array import Array
 from ..trace.bodies import refuse_across
 from ..trace.contexts import Context, bodies_around, contexts, leave
 from ..trace.guards import InBody
 from ..trace.lists import NAMES
-from ..trace.replay import derivatives, gradients
+from ..trace.rehearsal import rehearsed
+from ..trace.replay import Derivatives, derivatives, gradients
 from ..trace.sites import user_site
+from ..trace.speculation import speculation
 from ..trace.variable import Variable
-from ..trees import flatten_up_to, flatten_with_none, place_of_leaf, unflatten
+from ..transforms.rows import Rows
+from ..trees import flatten_up_to, flatten_with_none, unflatten
 from .ends import (
     Source,
     UnconnectedGradients,
@@ -32,10 +35,22 @@ from .ends import (
     seeds_for,
     shown,
     unconnected_choice,
-    unliteral,
 )
 from .jacobian import Jacobians
-from .record import Record, follow, followed_alone, pulled, source_of, target_value
+from .record import (
+    Record,
+    follow,
+    followed_alone,
+    not_recording,
+    place_in,
+    pulled,
+    single_values,
+    source_of,
+    target_value,
+    watchable,
+)
+
+_frame = sys._getframe
 
 
 class GradientTape(Jacobians):
@@ -94,17 +109,24 @@ class GradientTape(Jacobians):
                     remedy="leave its with block first, or make another tape",
                 )
             self._leave()  # its record was used inside of the block
-        if self._record is None or self._used:
-            self._record = Record(self._accessed)
-            self._used = False
-        else:
-            self._record.mark.thread = threading.get_ident()
-            self._record.mark.recording = True
+        if speculation.last is not None:
+            speculation.settle()
+            speculation.last = None
+        speculation.attendant = None
+        record = self._record
         self._around = bodies_around()
         self._stack = contexts.stack
         try:
+            if record is None or self._used:
+                record = self._record = Record(self._accessed)
+                self._used = False
+                if not self._persistent:
+                    record.rehearsal = rehearsed(_frame(1), record.mark, record.alone, Array)
+            else:
+                record.mark.thread = threading.get_ident()
+                record.mark.recording = True
             self._active = True
-            self._stack.append(self._record)
+            self._stack.append(record)
             NAMES.enter(self)
         except BaseException:  # Ctrl-C: nobody would leave what was entered by half
             self._leave()
@@ -116,6 +138,7 @@ class GradientTape(Jacobians):
     ) -> None:
         record = self._record
         try:  # as _leave does, without the price of calls
+            speculation.attendant = None
             if record is not None:
                 record.mark.recording = False
                 if record in self._stack:
@@ -133,6 +156,7 @@ class GradientTape(Jacobians):
             self._record.close()
 
     def _leave(self) -> None:
+        speculation.attendant = None
         record = self._record
         if record is not None:
             record.mark.recording = False
@@ -171,6 +195,7 @@ class GradientTape(Jacobians):
     @property
     def mark(self) -> Mark | None:
         """What the values that this tape follows carry; None while it was never entered."""
+        speculation.settle()
         return None if self._record is None else self._record.mark
 
     def watch(self, x: Any) -> Any:
@@ -203,14 +228,14 @@ class GradientTape(Jacobians):
         leaves, spec = flatten_with_none(x)
         watched = []
         for position, leaf in enumerate(leaves):
-            watched.append(leaf if isinstance(leaf, Array) else _watchable(leaf, x, position))
+            watched.append(leaf if isinstance(leaf, Array) else watchable(leaf, x, position))
         plain = [array.value for array in watched if not isinstance(array, Variable)]
         refuse_across("watch", plain, self._around, "watch what goes in, or make a tape inside of it")
         for position, array in enumerate(watched):
             if not is_inexact(array.dtype):
                 warn(
                     IntegerWatchWarning,
-                    f"watch got an array of {array.dtype}{_place(x, position)}",
+                    f"watch got an array of {array.dtype}{place_in(x, position)}",
                     where=here.site,
                     why="integers and booleans have no gradient: it will be None",
                     remedy="x.astype(float)",
@@ -255,7 +280,7 @@ class GradientTape(Jacobians):
         """
         record = self._live("stop_recording")
         if not record.mark.recording:
-            raise self._not_recording("stop_recording")
+            raise not_recording("stop_recording")
         for body in bodies_around():
             if body not in self._around:
                 raise TapeError(
@@ -268,6 +293,7 @@ class GradientTape(Jacobians):
 
     @contextmanager
     def _stopped(self, record: Record) -> Iterator[None]:
+        speculation.settle()
         try:
             record.mark.recording = False
             yield
@@ -295,7 +321,8 @@ class GradientTape(Jacobians):
         """
         old = self._record
         if old is None or not old.mark.recording:
-            raise self._not_recording("reset")
+            raise not_recording("reset")
+        speculation.settle()
         fresh = self._record = Record(self._accessed)
         self._stack[self._stack.index(old)] = fresh
         old.close()
@@ -347,6 +374,41 @@ class GradientTape(Jacobians):
         choice = unconnected_choice(unconnected_gradients, "gradient")
         ends, _ = array_leaves(target, "target", "gradient")
         leaves, nest = array_leaves(sources, "source", "gradient")
+        if isinstance(output_gradients, dict):
+            _, spec = flatten_with_none(target)
+            flatten_up_to(spec, output_gradients, "output_gradients", "target", here.site)
+        known = record.rehearsal is not None and output_gradients is None
+        parts: Sequence[Value | Rows | None] | None = self._expected(record, ends, leaves) if known else None
+        if parts is None:
+            parts = self._derived(record, ends, leaves, output_gradients, choice, sources)
+        return nest(shown(parts, leaves))
+
+    def _expected(self, record: Record, ends: list[Any], leaves: list[Any]) -> Derivatives | None:
+        """Return gradients without a look at the record, if it is known what it is."""
+        starts = single_values(leaves, record)
+        if starts is None or record.rehearsal is None:
+            return None
+        mark = record.mark
+        before, mark.recorded_by = mark.recorded_by, None
+        try:
+            parts = record.rehearsal.gradients(ends, starts, mark)
+        finally:
+            mark.recorded_by = before
+        if parts is not None:
+            self._used = True
+            record.close()
+        return parts
+
+    def _derived(
+        self,
+        record: Record,
+        ends: list[Any],
+        leaves: list[Any],
+        output_gradients: Any,
+        choice: UnconnectedGradients,
+        sources: Any,
+    ) -> Sequence[Value | Rows | None]:
+        """Return gradients from the record, and what stands for missing ones."""
         targets = followed_alone(ends, record)
         starts = None if targets is None or output_gradients is not None else followed_alone(leaves, record)
         seeds = None
@@ -354,9 +416,6 @@ class GradientTape(Jacobians):
             targets = [target_value(leaf, record) for leaf in ends]
             self._refuse_across("gradient", targets)
             points = [source_of(leaf, record) for leaf in leaves]
-            if isinstance(output_gradients, dict):
-                _, spec = flatten_with_none(target)
-                flatten_up_to(spec, output_gradients, "output_gradients", "target", here.site)
             if output_gradients is not None:
                 seeds = seeds_for(output_gradients, targets, "gradient")
         last = not self._persistent
@@ -372,7 +431,7 @@ class GradientTape(Jacobians):
             asked.fail()
             raise
         asked.succeed()
-        return nest(shown(found, leaves))
+        return found
 
     @contextmanager
     def _differentiated(
@@ -414,36 +473,6 @@ class GradientTape(Jacobians):
             self._around,
             "ask for it outside, of what comes out, or make a tape inside of it",
         )
-
-    @staticmethod
-    def _not_recording(caller: str) -> ArgumentError:
-        return ArgumentError(
-            f"{caller} on a tape that is not recording",
-            where=user_site(),
-            remedy=f"call tape.{caller}() inside of the tape's with block",
-        )
-
-
-def _watchable(leaf: Any, tree: Any, position: int) -> Array:
-    """Return an Array of a leaf that is none; errors say where it stands in its tree."""
-    if leaf is None:
-        raise ArgumentError(
-            f"watch got None{_place(tree, position)}, of type NoneType",
-            where=here.site,
-            remedy="pass an array, a variable, a number, or a nest of these",
-        )
-    try:
-        return Array(unliteral(as_value(leaf, "x")))
-    except DtypeError:
-        if leaf is tree:
-            raise
-        as_value(leaf, "x" + place_of_leaf(tree, position, none_is_leaf=True))
-        raise
-
-
-def _place(tree: Any, position: int) -> str:
-    place = place_of_leaf(tree, position, none_is_leaf=True)
-    return f" (at {place})" if place else ""
 
 
 class _Asked:
