@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import compress
 from typing import Any
 
-from ..errors import ArgumentError, DtypeError
+from ..errors import ArgumentError, DtypeError, IntegerWatchWarning, warn
 from ..ir.builder import here
 from ..ir.graph import Literal, Mark, Node, Value
 from ..ir.types import is_inexact
@@ -145,6 +145,19 @@ def watchable(leaf: Any, tree: Any, position: int) -> Array:
             raise
         as_value(leaf, "x" + place_of_leaf(tree, position, none_is_leaf=True))
         raise
+
+
+def warn_of_integers(watched: Sequence[Any], tree: Any) -> None:
+    """Warn of arrays that have no gradient, where they stand in a tree."""
+    for position, array in enumerate(watched):
+        if not is_inexact(array.dtype):
+            warn(
+                IntegerWatchWarning,
+                f"watch got an array of {array.dtype}{place_in(tree, position)}",
+                where=here.site,
+                why="integers and booleans have no gradient: it will be None",
+                remedy="x.astype(float)",
+            )
 
 
 def place_in(tree: Any, position: int) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentError, DtypeError, IntegerWatchWarning, TapeError, warn
+from ..errors import ArgumentError, DtypeError, TapeError
 from ..ir.builder import here
 from ..ir.graph import Mark, Value
 from ..ir.types import is_inexact
@@ -42,11 +42,11 @@ from .record import (
     follow,
     followed_alone,
     not_recording,
-    place_in,
     pulled,
     single_values,
     source_of,
     target_value,
+    warn_of_integers,
     watchable,
 )
 
@@ -231,15 +231,7 @@ class GradientTape(Jacobians):
             watched.append(leaf if isinstance(leaf, Array) else watchable(leaf, x, position))
         plain = [array.value for array in watched if not isinstance(array, Variable)]
         refuse_across("watch", plain, self._around, "watch what goes in, or make a tape inside of it")
-        for position, array in enumerate(watched):
-            if not is_inexact(array.dtype):
-                warn(
-                    IntegerWatchWarning,
-                    f"watch got an array of {array.dtype}{place_in(x, position)}",
-                    where=here.site,
-                    why="integers and booleans have no gradient: it will be None",
-                    remedy="x.astype(float)",
-                )
+        warn_of_integers(watched, x)
         for array in watched:
             if isinstance(array, Variable):
                 record.ask_for(array)
