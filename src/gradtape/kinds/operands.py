@@ -82,22 +82,19 @@ def check_plain(array: np.ndarray[Any, Any], argument: str) -> None:
 def number_dtype(given: Any) -> np.dtype[Any]:
     """Return what an argument ``dtype`` stands for, in its native form; raise DtypeError unless it is a dtype of numbers."""
     dtype: np.dtype[Any] = np.dtype(given)
-    if not _is_of_numbers(dtype):
+    try:
+        return check_dtype(dtype, "dtype")
+    except DtypeError:
         raise DtypeError(
             f"dtype={dtype} is not a bool, integer, float or complex of at most 64 bits a part",
             where=here.site,
             remedy="give a dtype of numbers, for example dtype=float",
-        )
-    return np.dtype(dtype.type)
-
-
-def _is_of_numbers(dtype: np.dtype[Any]) -> bool:
-    return dtype.kind in "biufc" and dtype.char not in "gG"
+        ) from None
 
 
 def check_dtype(dtype: np.dtype[Any], argument: str) -> np.dtype[Any]:
     """Return the native form of a dtype of numbers; raise DtypeError for any other."""
-    if not _is_of_numbers(dtype):
+    if dtype.kind not in "biufc" or dtype.char in "gG":
         raise DtypeError(
             f"{argument} has dtype {dtype}, which is not a bool, integer, float or complex of at most 64 bits a part",
             where=here.site,
