@@ -191,7 +191,7 @@ def inner(function: Callable[..., Any]) -> Callable[..., Any]:
     body = function.site.function if isinstance(function, Jitted) else function
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        with inside(Scope()):
+        with inside(Scope(), function=body):
             return body(*args, **kwargs)
 
     return run

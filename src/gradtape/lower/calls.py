@@ -64,7 +64,9 @@ class Product:
 
 def is_call(node: Node) -> bool:
     """Return whether a node is computed by a routine rather than by loops."""
-    return isinstance(node.op, Sort | Matrix) or (isinstance(node.op, Contract) and plan_product(node) is not None)
+    return isinstance(node.op, Sort | Matrix) or (
+        isinstance(node.op, Contract) and plan_product(node) is not None
+    )
 
 
 def call_root(node: Node) -> Root:

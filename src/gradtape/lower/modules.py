@@ -103,7 +103,10 @@ def emit_module(program: Program, offsets: dict[Buffer, int], accompany: Accompa
 
 
 def _multiplies(statements: Sequence[Statement]) -> bool:
-    return any(isinstance(inner, Call) and (inner.function == "gemm" or inner.function in MATRIX_ROUTINES) for inner in walk(statements))
+    return any(
+        isinstance(inner, Call) and (inner.function == "gemm" or inner.function in MATRIX_ROUTINES)
+        for inner in walk(statements)
+    )
 
 
 def _outlined(kernel: FunctionEmitter, statement: For) -> bool:

@@ -84,9 +84,7 @@ def _lapack(name: str, dtype: np.dtype[Any]) -> Callable[..., Any]:
 # Triangular systems
 
 
-def _solve_triangular(
-    t: NDArray, b: NDArray, *, lower: bool, transposed: bool, unit: bool
-) -> NDArray:
+def _solve_triangular(t: NDArray, b: NDArray, *, lower: bool, transposed: bool, unit: bool) -> NDArray:
     def one(t: NDArray, b: NDArray) -> NDArray:
         if not b.size:
             return b

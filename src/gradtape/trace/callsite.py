@@ -352,7 +352,7 @@ class CallSite:
         profiler = ACTIVE.profiler
         traced = counting(f"tracing {self.name}", "operation", recorded_since(moment_now()))
         profiled = nullcontext() if profiler is None else profiler.tracing(self)
-        with inside(trace, Scope()), resting(), traced, profiled:
+        with inside(trace, Scope(), function=self.function), resting(), traced, profiled:
             try:
                 return self._specialise(call, trace, leaves), made_in(trace)
             finally:
@@ -416,7 +416,7 @@ class CallSite:
         """
         leaves = [_recorded(leaf) for leaf in call.leaves]
         args, kwargs = call.with_leaves(leaves)
-        with inside(Scope()):
+        with inside(Scope(), function=self.function):
             results, spec = flatten(self.function(*args, **kwargs))
         if keep_arrays or any(is_recording(leaf) for leaf in results):
             return spec.unflatten(results)

@@ -11,7 +11,7 @@ from typing import Any
 from ..ir.graph import Mark, Value
 from .content import Content
 from .guards import InBody, Trace
-from .lists import NAMES
+from .names import NAMES, namespace_of
 
 
 class Watcher(ABC):
@@ -62,10 +62,10 @@ contexts = _Contexts()
 
 
 @contextmanager
-def inside(*added: Context) -> Iterator[None]:
-    """Let contexts be in force."""
+def inside(*added: Context, function: Any = None) -> Iterator[None]:
+    """Let contexts be in force, for a function of the user's that is about to run."""
     contexts.stack.extend(added)
-    NAMES.enter()
+    NAMES.enter(None if function is None else namespace_of(function))
     try:
         yield
     finally:
