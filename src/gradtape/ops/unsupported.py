@@ -72,9 +72,3 @@ _group(
     "numpy.linalg",
     "cond eig eigvals lstsq matrix_rank pinv qr svd svdvals tensorinv tensorsolve",
 )
-_group(
-    "Fourier transforms have no row; compute it outside of the traced code, or give it a derivative with"
-    " gt.custom_gradient",
-    "numpy.fft",
-    "fft fft2 fftn hfft ifft ifft2 ifftn ihfft irfft irfft2 irfftn rfft rfft2 rfftn",
-)
