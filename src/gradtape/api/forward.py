@@ -27,7 +27,7 @@ from ..trace.array import Array
 from ..trace.bodies import refuse_across
 from ..trace.contexts import Watcher, bodies_around, contexts
 from ..trace.handle import Handle
-from ..trace.names import NAMES, namespace_at
+from ..trace.names import NAMES, namespaces_at
 from ..trace.sites import user_site
 from ..trace.variable import Variable
 from ..transforms.jvp import jvp as push_forward
@@ -141,7 +141,7 @@ class ForwardAccumulator:
         self._directions.mark.recording = True
         self._around = bodies_around()
         contexts.stack.append(self._directions)
-        NAMES.enter(namespace_at(sys._getframe(1)))
+        NAMES.enter(*namespaces_at(sys._getframe(1)))
         return self
 
     def __exit__(

@@ -20,7 +20,7 @@ from ..trace.array import Array
 from ..trace.bodies import refuse_across
 from ..trace.contexts import bodies_around, contexts
 from ..trace.guards import InBody
-from ..trace.names import NAMES, namespace_at
+from ..trace.names import NAMES, namespaces_at
 from ..trace.replay import derivatives, gradients
 from ..trace.sites import user_site
 from ..trace.variable import Variable
@@ -100,7 +100,7 @@ class GradientTape(Jacobians):
         self._active = True
         self._around = bodies_around()
         contexts.stack.append(self._record)
-        NAMES.enter(namespace_at(sys._getframe(1)))
+        NAMES.enter(*namespaces_at(sys._getframe(1)))
         return self
 
     def __exit__(

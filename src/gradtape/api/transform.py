@@ -26,6 +26,7 @@ from ..trace.array import Array
 from ..trace.contexts import Scope, inside
 from ..trace.force import force
 from ..trace.handle import Handle
+from ..trace.names import NAMES
 from ..trace.rolling import moment_now, rolled_since, with_loops
 from ..trace.signature import EVERYTHING_TRACED
 from ..trace.sites import user_site
@@ -192,7 +193,7 @@ def inner(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def run(*args: Any, **kwargs: Any) -> Any:
         with inside(Scope(), function=body):
-            return body(*args, **kwargs)
+            return NAMES.standing_for(body)(*args, **kwargs)
 
     return run
 

@@ -78,7 +78,8 @@ def _each(function: Callable[..., NDArray], *stacks: NDArray) -> NDArray:
 def _lapack(name: str, dtype: np.dtype[Any]) -> Callable[..., Any]:
     import scipy.linalg.lapack as lapack  # late: it takes a while, and compiled programs do without it
 
-    return getattr(lapack, {"f": "s", "d": "d", "F": "c", "D": "z"}[dtype.char] + name)
+    routine: Callable[..., Any] = getattr(lapack, {"f": "s", "d": "d", "F": "c", "D": "z"}[dtype.char] + name)
+    return routine
 
 
 # Triangular systems

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.graph import OPERATORS, Value, constant
+from ..ir.graph import Value, constant
 from ..ir.op import NDArray
 from ..kinds.arguments import as_array, as_int, one_axis
 from ..kinds.registry import borrows, implements, sample
@@ -155,7 +155,9 @@ def _complex(sign: int) -> Rule:
 
 def _half(x: Value, n: int, norm: Any) -> Value:
     if x.dtype.kind == "c":
-        raise TypeError("ufunc 'rfft' did not contain a loop with signature matching types; rfft takes real numbers")
+        raise TypeError(
+            "ufunc 'rfft' did not contain a loop with signature matching types; rfft takes real numbers"
+        )
     return _resized(_complex(-1)(x, n, norm), n // 2 + 1)
 
 
@@ -230,7 +232,9 @@ _SWAPPED = {None: "forward", "backward": "forward", "ortho": "ortho", "forward":
 def hfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Value:
     """Follow `numpy.fft.hfft`."""
     x = _floating(a)
-    return _along(_whole, conjugate(x) if x.dtype.kind == "c" else x, n, axis, _SWAPPED.get(norm, norm), whole=True)
+    return _along(
+        _whole, conjugate(x) if x.dtype.kind == "c" else x, n, axis, _SWAPPED.get(norm, norm), whole=True
+    )
 
 
 @implements(np.fft.ihfft, samples=(sample((5,)), sample((2, 4), 5, norm="ortho")), dtypes="qf")
@@ -342,6 +346,13 @@ def _as_scipy(name: str, rule: Callable[..., Value]) -> None:
 
 for _name, _rule in (
     *{"fft": fft, "ifft": ifft, "rfft": rfft, "irfft": irfft, "fft2": fft2, "ifft2": ifft2}.items(),
-    *{"rfft2": rfft2, "irfft2": irfft2, "fftn": fftn, "ifftn": ifftn, "rfftn": rfftn, "irfftn": irfftn}.items(),
+    *{
+        "rfft2": rfft2,
+        "irfft2": irfft2,
+        "fftn": fftn,
+        "ifftn": ifftn,
+        "rfftn": rfftn,
+        "irfftn": irfftn,
+    }.items(),
 ):
     _as_scipy(_name, _rule)

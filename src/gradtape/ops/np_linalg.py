@@ -8,7 +8,7 @@ import numpy as np
 from numpy.linalg import LinAlgError
 
 from ..ir.graph import OPERATORS, Value, constant, literal
-from ..ir.types import FLOAT64, INTP, Shape
+from ..ir.types import FLOAT64, Shape
 from ..kinds.arguments import as_array
 from ..kinds.operands import broadcast_shapes, broadcast_to
 from ..kinds.registry import implements, sample

@@ -12,6 +12,11 @@ from ..ir.graph import OPERATORS, Value
 from ..ir.types import INT64
 from ..kinds.arguments import concrete
 from ..kinds.registry import borrows
+from .cast import convert
+from .complex_parts import conjugate
+from .exp_log import log2
+from .extrema import maximum
+from .matrices import adjoint, cholesky, triangular_solve, weighted
 from .np_linalg import (
     alike,
     cholesky_,
@@ -24,15 +29,11 @@ from .np_linalg import (
     solved,
     square,
 )
-from .cast import convert
-from .exp_log import log2
-from .extrema import maximum
-from .matrices import adjoint, cholesky, triangular_solve, weighted
-from .rounding import ceil
 from .np_linear import matmul
 from .np_norms import norm
 from .np_reductions import max_
 from .reductions import reduce_sum
+from .rounding import ceil
 from .shape import reshape
 from .signs import absolute
 
@@ -71,7 +72,7 @@ def solve_triangular(
     if right.shape[-2] != t.shape[-1]:
         raise ValueError(f"shapes of a {t.shape} and b {right.shape} are incompatible")
     if trans in (2, "C"):
-        t = OPERATORS["conjugate"](t) if t.dtype.kind == "c" else t
+        t = conjugate(t) if t.dtype.kind == "c" else t
     return _as_given(_triangular(t, right, bool(lower), trans not in (0, "N"), bool(unit_diagonal)), single)
 
 
@@ -105,7 +106,7 @@ def cho_solve(c_and_lower: Any, b: Any, overwrite_b: bool = False, check_finite:
 def _factored(factor: Value, b: Value) -> Value:
     """Return the solution with the matrix whose lower Cholesky factor this is."""
     half = _triangular(factor, b, True, False)
-    back = OPERATORS["conjugate"](factor) if factor.dtype.kind == "c" else factor
+    back = conjugate(factor) if factor.dtype.kind == "c" else factor
     return _triangular(back, half, True, True)
 
 
@@ -184,7 +185,7 @@ def scipy_eigh(
         whole = _completed(x, bool(lower))
         half = _triangular(factor, whole, True, False)
         numbers, inside = eigh_(adjoint(_triangular(factor, adjoint(half), True, False)))
-        back = OPERATORS["conjugate"](factor) if factor.dtype.kind == "c" else factor
+        back = conjugate(factor) if factor.dtype.kind == "c" else factor
         vectors = _triangular(back, inside, True, True)
     if subset_by_index is not None:
         first, last = subset_by_index

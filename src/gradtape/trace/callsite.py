@@ -28,6 +28,7 @@ from .force import force
 from .guards import Guard, Trace
 from .handle import Handle, apart, is_recording
 from .instruments import RECORDING
+from .names import NAMES
 from .rolling import moment_now, recorded_since, rolled_trace
 from .signature import EVERYTHING_TRACED, Call, NativeCall, StaticArguments, is_dynamic, native_call
 from .sites import user_site
@@ -397,7 +398,7 @@ class CallSite:
 
     def _result(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
-            return self.function(*args, **kwargs)
+            return NAMES.standing_for(self.function)(*args, **kwargs)
         except ValueError as error:
             # NumPy hides what float(x) raised behind "setting an array element with a sequence".
             if isinstance(error.__cause__, ConcretizationError):
@@ -417,7 +418,7 @@ class CallSite:
         leaves = [_recorded(leaf) for leaf in call.leaves]
         args, kwargs = call.with_leaves(leaves)
         with inside(Scope(), function=self.function):
-            results, spec = flatten(self.function(*args, **kwargs))
+            results, spec = flatten(NAMES.standing_for(self.function)(*args, **kwargs))
         if keep_arrays or any(is_recording(leaf) for leaf in results):
             return spec.unflatten(results)
         handles = [leaf.value for leaf in results if isinstance(leaf, Handle)]

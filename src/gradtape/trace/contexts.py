@@ -11,7 +11,7 @@ from typing import Any
 from ..ir.graph import Mark, Value
 from .content import Content
 from .guards import InBody, Trace
-from .names import NAMES, namespace_of
+from .names import NAMES, namespaces_of
 
 
 class Watcher(ABC):
@@ -65,7 +65,7 @@ contexts = _Contexts()
 def inside(*added: Context, function: Any = None) -> Iterator[None]:
     """Let contexts be in force, for a function of the user's that is about to run."""
     contexts.stack.extend(added)
-    NAMES.enter(None if function is None else namespace_of(function))
+    NAMES.enter(*(() if function is None else namespaces_of(function)))
     try:
         yield
     finally:

@@ -1,11 +1,12 @@
 """The names by which user code calls functions that ask arrays for their numbers, exchanged while somebody records.
 
-Most of NumPy asks its arguments who they are. What does not (`numpy.array` of a list, `numpy.zeros`, the functions of SciPy that are written
-in Python) is given a stand-in under its name: in its own module, and in modules of the user's that imported it by itself.
+Most of NumPy asks its arguments who they are. What does not (`numpy.array` of a list, `numpy.zeros`, functions of SciPy that are
+written in Python) is given a stand-in under its name: in its own module, and in modules of the user's that imported it by itself.
 """
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 from collections import OrderedDict
@@ -83,12 +84,17 @@ class _Names:
         module = ".".join(name.split(".")[:2])
         self._awaited.setdefault(module, []).append((name[len(module) + 1 :], follow))
 
-    def enter(self, namespace: Namespace | None = None) -> None:
-        """Let the names stand for functions that follow, in the module of the user's at hand as well, and in those that it uses."""
+    def standing_for(self, function: Function) -> Function:
+        """Return what stands for a function while somebody records: itself, if nothing does."""
+        known = self._stand_ins.get(id(function))
+        return function if known is None else known[1]
+
+    def enter(self, *namespaces: Namespace) -> None:
+        """Let the names stand for functions that follow, in the user's modules at hand as well, and in those that they use."""
         with self._lock:
             self._users += 1
             fresh = list(self._imported())
-            if namespace is not None:
+            for namespace in namespaces:
                 seen = self._seen.get(id(namespace))
                 if fresh or seen is None or seen.size != len(namespace):
                     fresh += self._look_through(namespace)
@@ -179,30 +185,42 @@ def _namespace_around(item: Any) -> Namespace | None:
     return None
 
 
-def namespace_of(function: Any) -> Namespace | None:
-    """Return the global names that a function sees; None where it has none of its own."""
+def namespaces_of(function: Any) -> Iterator[Namespace]:
+    """Yield the global names that a function sees, and those of what it encloses."""
     for _ in range(8):
         if isinstance(function, FunctionType):
             inner = getattr(function, "__wrapped__", None)
             if inner is None:
-                return function.__globals__
+                yield function.__globals__
+                yield from _enclosed(function)
+                return
             function = inner
         elif isinstance(function, MethodType):
             function = function.__func__
-        elif hasattr(function, "func"):
+        elif isinstance(function, functools.partial):
             function = function.func
         else:
-            function = getattr(type(function), "__call__", None)
-    return None
+            function = vars(type(function)).get("__call__")
 
 
-def namespace_at(frame: FrameType | None) -> Namespace | None:
+def _enclosed(function: FunctionType) -> Iterator[Namespace]:
+    for cell in function.__closure__ or ():
+        try:
+            item = cell.cell_contents
+        except ValueError:  # it is not assigned yet
+            continue
+        around = _namespace_around(item) or _namespace_around(type(item))
+        if around is not None:
+            yield around
+
+
+def namespaces_at(frame: FrameType | None) -> tuple[Namespace, ...]:
     """Return the global names of the nearest code, from a frame on, that is not of a library."""
     while frame is not None:
         if str(frame.f_globals.get("__name__", "")).partition(".")[0] not in LIBRARIES:
-            return frame.f_globals
+            return (frame.f_globals,)
         frame = frame.f_back
-    return None
+    return ()
 
 
 NAMES: Final = _Names()
