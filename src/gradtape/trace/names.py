@@ -36,24 +36,44 @@ class _Place(NamedTuple):
     own: Any
     following: Any
 
+
+class _Group:
+    """The names of one namespace: all are exchanged at once, unless somebody else has put something there."""
+
+    __slots__ = ("followings", "namespace", "owns")
+
+    def __init__(self, namespace: Namespace) -> None:
+        self.namespace = namespace
+        self.owns: Namespace = {}
+        self.followings: Namespace = {}
+
+    def add(self, place: _Place) -> None:
+        """Add a name of this namespace."""
+        self.owns[place.name] = place.own
+        self.followings[place.name] = place.following
+
     def put(self) -> None:
-        if self.namespace.get(self.name, NOTHING) is self.own:
-            self.namespace[self.name] = self.following
+        """Let the names stand for what follows."""
+        here, owns = self.namespace, self.owns
+        if owns.items() <= here.items():
+            here.update(self.followings)
+            return
+        for name, own in owns.items():
+            if here.get(name, NOTHING) is own:
+                here[name] = self.followings[name]
 
     def give_back(self) -> None:
-        if self.namespace.get(self.name) is self.following:
-            if self.own is NOTHING:
-                del self.namespace[self.name]
-            else:
-                self.namespace[self.name] = self.own
-
-
-class _Seen(NamedTuple):
-    """A module of the user's that was looked through, and how many names it had."""
-
-    namespace: Namespace
-    size: int
-    places: list[_Place]
+        """Let the names stand for what they stood for."""
+        here, followings = self.namespace, self.followings
+        if NOTHING not in self.owns.values() and followings.items() <= here.items():
+            here.update(self.owns)
+            return
+        for name, following in followings.items():
+            if here.get(name) is following:
+                if self.owns[name] is NOTHING:
+                    del here[name]
+                else:
+                    here[name] = self.owns[name]
 
 
 class _Names:
@@ -62,14 +82,17 @@ class _Names:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._users = 0
-        self._places: list[_Place] = []
+        self._groups: OrderedDict[int, _Group] = OrderedDict()
+        self._borrowed: list[_Group] = []
+        self._borrows = False
         self._stand_ins: dict[int, tuple[Function, Function]] = {}
         self._awaited: dict[str, list[tuple[str, Callable[[Function], Function]]]] = {}
-        self._seen: OrderedDict[int, _Seen] = OrderedDict()
+        self._sizes: OrderedDict[int, tuple[Namespace, int]] = OrderedDict()
 
     def exchange(self, own: Function, following: Function) -> None:
         """Let another function stand for one of NumPy's while somebody records."""
-        self._add(vars(np), own.__name__, own, following)
+        self._stand_ins[id(own)] = own, following
+        self._add(_Place(vars(np), own.__name__, own, following))
 
     def exchange_later(self, name: str, follow: Callable[[Function], Function]) -> None:
         """Let what `follow` makes of a function stand for it, once its module has been imported.
@@ -92,43 +115,40 @@ class _Names:
     def enter(self, *namespaces: Namespace) -> None:
         """Let the names stand for functions that follow, in the user's modules at hand as well, and in those that they use."""
         with self._lock:
-            self._users += 1
-            fresh = list(self._imported())
+            changed = bool(self._awaited) and self._imported()
             for namespace in namespaces:
-                seen = self._seen.get(id(namespace))
-                if fresh or seen is None or seen.size != len(namespace):
-                    fresh += self._look_through(namespace)
-            if self._users == 1:
-                for place in self._places:
-                    place.put()
-                for module in self._seen.values():
-                    for place in module.places:
-                        place.put()
-            else:
-                for place in fresh:
-                    place.put()
+                known = self._sizes.get(id(namespace))
+                if changed or known is None or known[1] != len(namespace):
+                    changed = self._look_through(namespace) or changed
+            self._users += 1
+            if self._users == 1 or changed:
+                for group in self._at_hand():
+                    group.put()
 
     def leave(self) -> None:
         """Give the names back when nobody needs them any more."""
         with self._lock:
             self._users -= 1
             if not self._users:
-                for place in self._places:
-                    place.give_back()
-                for module in self._seen.values():
-                    for place in module.places:
-                        place.give_back()
+                for group in self._at_hand():
+                    group.give_back()
 
-    def _add(self, namespace: Namespace, name: str, own: Any, following: Function) -> _Place:
-        if own is not NOTHING:
-            self._stand_ins[id(own)] = own, following
-        place = _Place(namespace, name, own, following)
-        self._places.append(place)
-        return place
+    def _at_hand(self) -> Iterator[_Group]:
+        yield from self._groups.values()
+        if self._borrows:
+            yield from self._borrowed
 
-    def _imported(self) -> Iterator[_Place]:
-        """Enter the functions of modules that have been imported meanwhile."""
-        for module in [name for name in self._awaited if name in sys.modules]:
+    def _add(self, place: _Place) -> None:
+        key = id(place.namespace)
+        if key not in self._groups:
+            self._groups[key] = _Group(place.namespace)
+        self._groups[key].add(place)
+
+    def _imported(self) -> bool:
+        """Enter the functions of modules that have been imported meanwhile, and return whether there are any."""
+        fresh = [name for name in self._awaited if name in sys.modules]
+        for module in fresh:
+            groups: dict[int, _Group] = {}
             for path, follow in self._awaited.pop(module):
                 holder: Any = sys.modules[module]
                 *objects, name = path.split(".")
@@ -136,35 +156,42 @@ class _Names:
                     holder = getattr(holder, part, None)
                 own = getattr(holder, name, None)
                 if own is not None:
-                    yield self._add(vars(holder), name, NOTHING if objects else own, follow(own))
+                    following = follow(own)
+                    if not objects:
+                        self._stand_ins[id(own)] = own, following
+                    group = groups.setdefault(id(vars(holder)), _Group(vars(holder)))
+                    group.add(_Place(vars(holder), name, NOTHING if objects else own, following))
+            self._borrowed += groups.values()
+        return bool(fresh)
 
-    def _look_through(self, namespace: Namespace) -> list[_Place]:
+    def _look_through(self, namespace: Namespace) -> bool:
         """Find the names in a module of the user's, and in others that it has functions, classes or modules of."""
-        fresh: list[_Place] = []
+        found = False
         pending, done = [namespace], set()
         while pending:
             current = pending.pop()
             if id(current) in done or not _is_the_users(current):
                 continue
             done.add(id(current))
-            places = []
             for name, item in list(current.items()):
                 known = self._stand_ins.get(id(item))
+                if not self._borrows and _is_scipys(item):
+                    self._borrows = found = True
                 if known is not None and known[0] is item:
-                    places.append(_Place(current, name, *known))
+                    self._add(_Place(current, name, *known))
+                    found = True
                 else:
                     other = _namespace_around(item)
                     if other is not None:
                         pending.append(other)
-            before = self._seen.pop(id(current), None)
-            kept = [] if before is None else [place for place in before.places if place not in places]
-            self._seen[id(current)] = _Seen(current, len(current), kept + places)
-            fresh += places
-        while len(self._seen) > MOST_NAMESPACES:
-            _, oldest = self._seen.popitem(last=False)
-            for place in oldest.places:
-                place.give_back()
-        return fresh
+            self._sizes[id(current)] = current, len(current)
+            self._sizes.move_to_end(id(current))
+        while len(self._sizes) > MOST_NAMESPACES:
+            key, _ = self._sizes.popitem(last=False)
+            oldest = self._groups.pop(key, None)
+            if oldest is not None:
+                oldest.give_back()
+        return found
 
 
 def _is_the_users(namespace: Namespace) -> bool:
@@ -172,6 +199,17 @@ def _is_the_users(namespace: Namespace) -> bool:
         return False
     file = namespace.get("__file__")
     return file is None or is_users(str(file))
+
+
+def _is_scipys(item: Any) -> bool:
+    """Return whether something is SciPy's, or a function that imports something of SciPy's when it runs."""
+    if isinstance(item, FunctionType):
+        names = (item.__module__ or "", *item.__code__.co_names)
+    elif isinstance(item, ModuleType):
+        names = (item.__name__,)
+    else:
+        names = (type(item).__module__,)
+    return any(name.partition(".")[0] == "scipy" for name in names)
 
 
 def _namespace_around(item: Any) -> Namespace | None:
