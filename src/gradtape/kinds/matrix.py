@@ -37,6 +37,8 @@ class Matrix(Op):
         The input in which the row is linear.
     reads : tuple of int
         The inputs whose numbers the routine reads; the others only carry derivatives.
+    kinks : str
+        What the derivative is where it is a matter of choice.
     samples : sequence of tuples
         ``(*shapes of the inputs, params)``.
     """
@@ -51,6 +53,7 @@ class Matrix(Op):
         transpose: Callable[[Value, Node], Value] | None = None,
         linear_in: int | None = None,
         reads: tuple[int, ...] = (0,),
+        kinks: str = "",
         samples: Sequence[tuple[Any, ...]],
     ) -> None:
         super().__init__(name)
@@ -60,6 +63,7 @@ class Matrix(Op):
         self.transpose_rule = transpose
         self.linear_in = linear_in
         self.reads = reads
+        self.kinks = kinks
         self.samples = samples
 
     def __call__(self, *inputs: Any, **params: Any) -> Value:

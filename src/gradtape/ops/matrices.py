@@ -281,6 +281,7 @@ cholesky: Matrix = matrix_row(
     shape=lambda a: a,
     evaluate=np.linalg.cholesky,
     tangent=_cholesky_tangent,
+    kinks="that of a symmetric matrix, although one triangle counts: it is symmetric",
     samples=(((3, 3), {}), ((2, 4, 4), {}), ((1, 1), {}), ((0, 2, 2), {}), ((0, 0), {})),
 )
 """The lower factor of a matrix of which the lower triangle counts. The derivative takes the matrix for symmetric, whatever moves it."""
@@ -331,6 +332,7 @@ eigh: Matrix = matrix_row(
     shape=_with_numbers,
     evaluate=_eigh,
     tangent=_eigh_tangent,
+    kinks="that of a symmetric matrix; 0 between eigenvectors of equal eigenvalues",
     samples=(
         ((3, 3), {"lower": True}),
         ((2, 4, 4), {"lower": False}),
