@@ -18,6 +18,7 @@ from ..loops.ir import Buffer, Call, For
 from ..passes.slabs import LEAST_ROWS, PRODUCT
 from ..passes.transposes import LARGE, REUSED
 from ..records import value_record
+from .matrix_routines import RECTANGULAR
 from .roots import Axis, Root, flat
 
 if TYPE_CHECKING:
@@ -350,6 +351,9 @@ def emit_matrices(builder: Builder, root: Root) -> None:
         body.append(loop)
         body, number = loop.body, affine(loop.var)
     starts = tuple([(buffer, number * size) for buffer, size in places])
-    columns = (root.shape[-1],) if len(operands) > 1 else ()
-    sizes = (operands[0].shape[-1], *columns, *[node.params[name] for name in sorted(node.params)])
+    if node.op.name in RECTANGULAR:
+        extents = operands[0].shape[-2:]
+    else:
+        extents = (operands[0].shape[-1], *[value.shape[-1] for value in operands[1:]])
+    sizes = (*extents, *[node.params[name] for name in sorted(node.params)])
     body.append(Call(node.op.name, (*starts, (root.spare, 0)), sizes))

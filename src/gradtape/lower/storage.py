@@ -156,7 +156,7 @@ def spare_room(root: Root) -> int:
     """Return how many elements a routine needs besides its operands and its result."""
     assert root.node is not None
     if isinstance(root.node.op, Matrix):
-        return room(root.node.op.name, root.node.inputs[0].shape[-1])
+        return room(root.node.op.name, *root.node.inputs[0].shape[-2:])
     return root.shape[-1] if root.shape else 1
 
 

@@ -342,3 +342,137 @@ eigh: Matrix = matrix_row(
 )
 """The eigenvalues of a matrix of which one triangle counts, in the first row, and below it the eigenvectors as columns. The derivative
 takes the matrix for symmetric, whatever moves it."""
+
+
+# Any matrix
+
+
+def _svd(a: NDArray) -> NDArray:
+    left, numbers, right = np.linalg.svd(a, full_matrices=False)
+    parts = (left, numbers[..., None, :].astype(a.dtype), np.swapaxes(right, -1, -2).conj())
+    return np.concatenate(parts, axis=-2)
+
+
+def _svd_tangent(z: Value, inputs: Sequence[Value], params: dict[str, Any]) -> Push:
+    """Vectors of equal singular values are not determined: nothing turns them into one another."""
+    (a,) = inputs
+    m, n = a.shape[-2:]
+    k = min(m, n)
+    left, numbers, right = rows(z, 0, m), rows(z, m, 1), rows(z, m + 1, n)
+
+    def push(tangents: Tangents) -> Value | None:
+        (da,) = tangents
+        if da is None:
+            return None
+        flat = reshape(numbers, (*a.shape[:-2], k))
+        moved_right = matmul(da, right)
+        moved_left = matmul(adjoint(da), left)
+        inside = matmul(adjoint(left), moved_right)
+        across = adjoint(inside)
+        gaps = differences(numbers * numbers)
+        same = OPERATORS["equal"](gaps, 0)
+        weights = where(same, 0, 1 / where(same, 1, gaps))
+        columns = expand(flat, inside.shape, (*range(a.ndim - 2), a.ndim - 1))
+        lines = expand(flat, inside.shape, (*range(a.ndim - 2), a.ndim - 2))
+        turned_left = matmul(left, weights * (inside * columns + lines * across))
+        turned_right = matmul(right, weights * (lines * inside + across * columns))
+        inverse = where(OPERATORS["equal"](flat, 0), 0, 1 / where(OPERATORS["equal"](flat, 0), 1, flat))
+        moved = diagonal(inside)
+        if a.dtype.kind == "c":
+            # The phase of a pair of vectors is not determined: what turns them is given to the left one.
+            phase = (inside - across) * 0.5
+            turn = weighted(phase, np.eye(k))
+            turned_left = turned_left + scaled_columns(matmul(left, turn), inverse)
+            moved = OPERATORS["convert"](real(moved), a.dtype)
+        if m > k:
+            outside = moved_right - matmul(left, inside)
+            turned_left = turned_left + scaled_columns(outside, inverse)
+        if n > k:
+            outside = moved_left - matmul(right, across)
+            turned_right = turned_right + scaled_columns(outside, inverse)
+        return join([turned_left, reshape(moved, numbers.shape), turned_right], z.ndim - 2)
+
+    return push
+
+
+svd: Matrix = matrix_row(
+    "svd",
+    shape=lambda a: (*a[:-2], a[-2] + 1 + a[-1], min(a[-2:])),
+    evaluate=_svd,
+    tangent=_svd_tangent,
+    kinks="0 between singular vectors of equal singular values",
+    samples=(((3, 3), {}), ((4, 2), {}), ((2, 2, 3), {}), ((1, 1), {}), ((0, 2, 2), {})),
+)
+"""The left singular vectors as columns, below them the singular values, and below these the right singular vectors as columns (and not
+conjugated)."""
+
+
+def _pseudoinverse_tangent(z: Value, inputs: Sequence[Value], params: dict[str, Any]) -> Push:
+    """As long as the rank stays what it is (G. H. Golub and V. Pereyra, 1973)."""
+    a, _ = inputs
+
+    def push(tangents: Tangents) -> Value | None:
+        da = tangents[0]
+        if da is None:
+            return None
+        back = adjoint(da)
+        moved = -matmul(z, matmul(da, z))
+        outside = matmul(matmul(z, adjoint(z)), back)
+        moved = moved + outside - matmul(matmul(outside, a), z)
+        inside = matmul(back, matmul(adjoint(z), z))
+        return moved + inside - matmul(z, matmul(a, inside))
+
+    return push
+
+
+pseudoinverse: Matrix = matrix_row(
+    "pseudoinverse",
+    shape=lambda a, inverse: inverse,
+    evaluate=lambda a, inverse: inverse,
+    tangent=_pseudoinverse_tangent,
+    reads=(1,),
+    kinks="that of matrices of the same rank",
+    samples=(((3, 2), (2, 3), {}), ((2, 2, 3), (2, 3, 2), {}), ((0, 2, 2), (0, 2, 2), {})),
+)
+"""The second operand, which is the pseudoinverse of the first, with its derivative."""
+
+
+# Orthogonal columns
+
+
+def _qr(a: NDArray) -> NDArray:
+    columns, triangle = np.linalg.qr(a)
+    return np.concatenate([columns, triangle], axis=-2)
+
+
+def _qr_tangent(z: Value, inputs: Sequence[Value], params: dict[str, Any]) -> Push:
+    (a,) = inputs
+    m, n = a.shape[-2:]
+    columns, triangle = rows(z, 0, m), rows(z, m, n)
+    lower = np.tri(n, k=-1)
+
+    def push(tangents: Tangents) -> Value | None:
+        (da,) = tangents
+        if da is None:
+            return None
+        # X = da / R, from R.T X.T = da.T
+        x = turned(triangular_solve(triangle, turned(da), lower=False, transposed=True, unit=False))
+        inside = matmul(adjoint(columns), x)
+        below = weighted(inside, lower)
+        turn = below - adjoint(below)
+        if a.dtype.kind == "c":
+            turn = turn + weighted((inside - adjoint(inside)) * 0.5, np.eye(n))
+        moved = matmul(columns, turn - inside) + x
+        return join([moved, matmul(inside - turn, triangle)], z.ndim - 2)
+
+    return push
+
+
+qr: Matrix = matrix_row(
+    "qr",
+    shape=lambda a: (*a[:-2], a[-2] + a[-1], a[-1]),
+    evaluate=_qr,
+    tangent=_qr_tangent,
+    samples=(((3, 3), {}), ((4, 2), {}), ((2, 3, 2), {}), ((1, 1), {}), ((0, 2, 2), {})),
+)
+"""Of a matrix with at least as many rows as columns: orthonormal columns, and below them the upper triangular factor."""

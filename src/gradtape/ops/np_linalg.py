@@ -7,20 +7,37 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.linalg import LinAlgError
 
+from ..errors import UnsupportedFunctionError
+from ..ir.builder import here
 from ..ir.graph import OPERATORS, Value, constant, literal
-from ..ir.types import FLOAT64, Shape
-from ..kinds.arguments import as_array
+from ..ir.types import FLOAT64, INTP, Shape
+from ..kinds.arguments import NO_VALUE, as_array, as_int, lookup, promoted
 from ..kinds.operands import broadcast_shapes, broadcast_to
-from ..kinds.registry import implements, sample
+from ..kinds.registry import FUNCTIONS, implements, sample
 from .cast import convert
 from .complex_parts import imag, real
 from .exp_log import exp
 from .indexing import getitem
-from .matrices import adjoint, cholesky, diagonal, eigh, log_det, lu, lu_solve, rows
-from .reductions import reduce_prod
+from .join import join
+from .matrices import (
+    adjoint,
+    cholesky,
+    diagonal,
+    eigh,
+    log_det,
+    lu,
+    lu_solve,
+    pseudoinverse,
+    rows,
+    scaled_columns,
+)
+from .matrices import qr as qr_row
+from .matrices import svd as svd_row
+from .np_linear import matmul
+from .reductions import reduce_max, reduce_prod, reduce_sum
 from .select import where
 from .shape import reshape
-from .signs import sign
+from .signs import absolute, sign
 from .trig import cos, sin
 
 EXPLICIT = 3
@@ -188,6 +205,173 @@ def cholesky_(a: Any, /, *, upper: bool = False) -> Value:
     """Follow `numpy.linalg.cholesky`; the derivative takes the matrix for symmetric."""
     factor = cholesky(lower_of(square(inexact(a)), upper))
     return adjoint(factor) if upper else factor
+
+
+class SVDResult(NamedTuple):
+    """What `numpy.linalg.svd` returns."""
+
+    U: Any
+    S: Any
+    Vh: Any
+
+
+def thin_svd(x: Value) -> tuple[Value, Value, Value]:
+    """Return left singular vectors, singular values, and right singular vectors as conjugate rows, as many as there are values."""
+    m, n = x.shape[-2:]
+    both = svd_row(x)
+    numbers = reshape(rows(both, m, 1), (*x.shape[:-2], both.shape[-1]))
+    return rows(both, 0, m), real(numbers) if x.dtype.kind == "c" else numbers, adjoint(rows(both, m + 1, n))
+
+
+RECTANGLES = ((3, 2), (2, 3), (2, 4, 3), (0, 2, 3))
+
+
+@implements(np.linalg.svd, samples=(sample((3,)), sample((3, 2), compute_uv=False)), dtypes="qf")
+def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
+    """Follow `numpy.linalg.svd`."""
+    x = stacked(inexact(a))
+    if not compute_uv:
+        return thin_svd(x)[1]
+    if full_matrices and x.shape[-1] != x.shape[-2]:
+        raise UnsupportedFunctionError(
+            "np.linalg.svd of a matrix that is not square, with full_matrices=True, is not followed",
+            where=here.site,
+            why="the additional vectors are not determined by the matrix, and have no derivative",
+            remedy="pass full_matrices=False",
+        )
+    return SVDResult(*thin_svd(x))
+
+
+@implements(lookup(np.linalg, "svdvals"), samples=(*map(sample, RECTANGLES), sample((3,))), dtypes="qf")
+def svdvals(x: Any, /) -> Value:
+    """Follow `numpy.linalg.svdvals`."""
+    return thin_svd(stacked(inexact(x, "x")))[1]
+
+
+@implements(
+    np.linalg.cond,
+    samples=(sample((3, 2)), sample((3, 3), 2), sample((3, 3), 1), sample((2, 3, 3), "fro")),
+    dtypes="qf",
+)
+def cond(x: Any, p: Any = None) -> Value:
+    """Follow `numpy.linalg.cond`."""
+    a = stacked(inexact(x, "x"))
+    if 0 in a.shape[-2:]:
+        raise LinAlgError("cond is not defined on empty arrays")
+    if p in (None, 2, -2):
+        values = svdvals(a)
+        first, last = getitem(values, (..., 0)), getitem(values, (..., -1))
+        return last / first if p == -2 else first / last
+    norm = FUNCTIONS[np.linalg.norm]
+    found: Value = norm(a, p, (-2, -1)) * norm(inv(a), p, (-2, -1))
+    return found
+
+
+@implements(
+    np.linalg.pinv,
+    samples=(*map(sample, RECTANGLES[:-1]), sample((3, 3)), sample((3,))),
+    dtypes="qf",
+)
+def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = NO_VALUE) -> Value:
+    """Follow `numpy.linalg.pinv`."""
+    x = stacked(inexact(a))
+    cut = rcond if rtol is NO_VALUE else rtol
+    if cut is None:
+        cut = max(x.shape[-2:]) * np.finfo(x.dtype).eps if rtol is None else 1e-15
+    left, numbers, right = thin_svd(x)
+    largest = getitem(numbers, (..., slice(0, 1)))
+    kept = numbers > convert(as_array(cut), numbers.dtype) * largest
+    return _pseudoinverse(x, left, where(kept, 1 / where(kept, numbers, 1), 0), right)
+
+
+def _pseudoinverse(x: Value, left: Value, inverse: Value, right: Value) -> Value:
+    back = scaled_columns(adjoint(right), convert(inverse, x.dtype))
+    return pseudoinverse(x, matmul(back, adjoint(left)))
+
+
+@implements(
+    np.linalg.matrix_rank,
+    samples=(sample((3, 2)), sample((2, 3, 3)), sample((4,)), sample((3, 3), 2.0)),
+    dtypes="qf",
+)
+def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Value:
+    """Follow `numpy.linalg.matrix_rank`."""
+    x = as_array(A)
+    if x.ndim < 2:
+        return convert(FUNCTIONS[np.any](OPERATORS["not_equal"](x, 0)), INTP)
+    if 0 in x.shape:
+        return broadcast_to(literal(0, INTP), x.shape[:-2])
+    numbers = thin_svd(inexact(x))[1]
+    if tol is None:
+        share = max(x.shape[-2:]) * np.finfo(numbers.dtype).eps if rtol is None else rtol
+        tol = reduce_max(numbers, axes=(numbers.ndim - 1,)) * share
+    limit = as_array(tol)
+    limit = reshape(limit, (*limit.shape, 1)) if limit.ndim else limit
+    return reduce_sum(convert(numbers > limit, INTP), axes=(numbers.ndim - 1,))
+
+
+@implements(np.linalg.lstsq)
+def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Value, Value, int, Value]:
+    """Follow `numpy.linalg.lstsq`; the derivative is that of matrices of the same rank, which is a number of the trace."""
+    x, y = inexact(a), inexact(b, "b")
+    if x.ndim != 2:
+        raise LinAlgError(f"{x.ndim}-dimensional array given. Array must be two-dimensional")
+    if y.ndim not in (1, 2):
+        raise LinAlgError(f"{y.ndim}-dimensional array given. Array must be one or two-dimensional")
+    if y.shape[0] != x.shape[0]:
+        raise LinAlgError("Incompatible dimensions")
+    x, y = promoted(x, y)
+    m, n = x.shape
+    left, numbers, right = thin_svd(x)
+    share = max(m, n) * np.finfo(x.dtype).eps if rcond is None else 0.0 if rcond < 0 else rcond
+    kept = numbers > getitem(numbers, (slice(0, 1),)) * share
+    rank = as_int(reduce_sum(convert(kept, INTP), axes=(0,)), "the rank of a")
+    inverse = _pseudoinverse(x, left, where(kept, 1 / where(kept, numbers, 1), 0), right)
+    found = matmul(inverse, y)
+    residuals = getitem(OPERATORS["zeros_like"](numbers), (slice(0, 0),))
+    if rank == n < m:
+        rest = absolute(matmul(x, found) - y)
+        residuals = reduce_sum(rest * rest, axes=(0,))
+        residuals = reshape(residuals, (1,)) if residuals.ndim == 0 else residuals
+    return found, residuals, rank, numbers
+
+
+class QRResult(NamedTuple):
+    """What `numpy.linalg.qr` returns."""
+
+    Q: Any
+    R: Any
+
+
+@implements(
+    np.linalg.qr,
+    samples=(
+        *map(sample, RECTANGLES),
+        sample((3, 3)),
+        sample((4, 2), "r"),
+        sample((3,)),
+        sample((3, 2), "what"),
+    ),
+    dtypes="qfD",
+)
+def qr(a: Any, mode: str = "reduced") -> Any:
+    """Follow `numpy.linalg.qr`."""
+    x = stacked(inexact(a))
+    m, n = x.shape[-2:]
+    if mode not in ("reduced", "r", "complete", "raw"):
+        raise ValueError(f"Unrecognized mode '{mode}'")
+    if mode == "raw" or (mode == "complete" and m > n):
+        raise UnsupportedFunctionError(
+            f"np.linalg.qr with mode={mode!r} is not followed", where=here.site, remedy="pass mode='reduced'"
+        )
+    k = min(m, n)
+    first = getitem(x, (..., slice(0, k)))
+    both = qr_row(first)
+    columns, triangle = rows(both, 0, m), rows(both, m, k)
+    if n > k:
+        rest = matmul(adjoint(columns), getitem(x, (..., slice(k, n))))
+        triangle = join([triangle, rest], x.ndim - 1)
+    return triangle if mode == "r" else QRResult(columns, triangle)
 
 
 class EighResult(NamedTuple):

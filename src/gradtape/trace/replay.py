@@ -239,10 +239,8 @@ def _template(
             followed.add(new)
         copies.append(copy)
     ends = [becomes.get(target, target) for target in targets]
-    inside = [
-        copy for source in sources if (copy := becomes.get(source)) is not None and copy.node is not None
-    ]
-    asked = frozenset([copy.node for copy in inside if copy.node is not None])
+    inside = [becomes[source] for source in sources if source in becomes and becomes[source].node is not None]
+    asked = frozenset([made for value in inside if (made := value.node) is not None])
     result = rolled(copies, [*ends, *inside], (), asked, leaves=set(inputs)) if config.reroll else None
     if only_loops and result is None:
         return None
@@ -259,7 +257,7 @@ def _template(
     try:
         derived = derive(
             ends,
-            [moved.get(copy, copy) for copy in [becomes.get(source, source) for source in sources]],
+            [moved.get(start, start) for start in [becomes.get(source, source) for source in sources]],
             None if seeds is None else [becomes.get(seed, seed) for seed in seeds],
             lambda value: value not in followed,
         )
