@@ -20,6 +20,7 @@ from .guards import trace_of
 from .handle import Handle
 from .names import NAMES
 from .sites import is_users
+from .speculation import speculation
 
 
 class _Asked(threading.local):
@@ -33,7 +34,10 @@ _asked: Final = _Asked()
 
 def ask(item: Any) -> bool:
     """Return whether any number will do for a traced array, because the array of the list that it stands in is made once more."""
-    if _asked.items is None or not any(mark.recording for mark in item.value.marks):
+    if _asked.items is None or not (
+        (item._base is not None and item._base is speculation.attendant)
+        or any(mark.recording for mark in item.value.marks)
+    ):
         return False
     _asked.items.append(item)
     return True

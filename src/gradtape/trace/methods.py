@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,10 @@ from .dispatch import call_function, call_ufunc, strengthen
 from .handle import Handle, plain
 from .recall import recall, reshaped
 from .sites import user_site
+from .speculation import speculation
 from .views import ImaginaryPart, RealPart, Rearranged
+
+_frame = sys._getframe
 
 VIEWS = frozenset(
     {
@@ -55,6 +59,12 @@ def _method(function: Any) -> Callable[..., Any]:
     via = f"x.{function.__name__}"
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        attendant = speculation.attendant
+        if (
+            attendant is not None
+            and (made := attendant.take(call, (self, *args), _frame(1), kwargs)) is not None
+        ):
+            return made
         here.site = user_site(via=via)
         return self.wrapped(call_function(function, (self, *args), kwargs))
 
@@ -67,6 +77,12 @@ def _view_method(function: Any) -> Callable[..., Any]:
     via = f"x.{function.__name__}"
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        attendant = speculation.attendant
+        if (
+            attendant is not None
+            and (made := attendant.take(call, (self, *args), _frame(1), kwargs)) is not None
+        ):
+            return made
         here.site = user_site(via=via)
         return Methods.as_view(self, function, (self, *args), kwargs)
 
@@ -120,6 +136,11 @@ class Methods:
 
     def reshape(self: Any, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
         """Return the array with another shape: ``np.reshape``."""
+        attendant = speculation.attendant
+        if attendant is not None and order == "C" and copy is None:
+            made = attendant.take(_reshape, (self, *shape), _frame(1))
+            if made is not None:
+                return made
         here.site = user_site(via="x.reshape")
         wanted = shape[0] if len(shape) == 1 else shape
         if order == "C" and self._contiguous and (known := reshaped(self.value.aval, wanted)) is not None:
@@ -137,6 +158,9 @@ class Methods:
     @property
     def T(self: Any) -> Any:
         """The array with its axes reversed."""
+        attendant = speculation.attendant
+        if attendant is not None and (made := attendant.take(_transpose, (self,), _frame(1))) is not None:
+            return made
         here.site = user_site(via="x.T")
         call = recall(FUNCTIONS[np.transpose], (self,), {}, [])
         if call is not None and call.view is not None:
@@ -244,3 +268,11 @@ class Methods:
 
 
 _VARIADIC = frozenset({np.atleast_1d, np.atleast_2d, np.atleast_3d})
+
+
+def _reshape(array: Any, *shape: Any) -> Any:
+    return array.reshape(*shape)
+
+
+def _transpose(array: Any) -> Any:
+    return array.T
