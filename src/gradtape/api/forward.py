@@ -27,7 +27,7 @@ from ..trace.array import Array
 from ..trace.bodies import refuse_across
 from ..trace.contexts import Watcher, bodies_around, contexts
 from ..trace.handle import Handle
-from ..trace.names import NAMES, namespaces_at
+from ..trace.names import NAMES
 from ..trace.sites import user_site
 from ..trace.speculation import speculation
 from ..trace.variable import Variable
@@ -143,7 +143,7 @@ class ForwardAccumulator:
         self._directions.mark.recording = True
         self._around = bodies_around()
         contexts.stack.append(self._directions)
-        NAMES.enter(*namespaces_at(sys._getframe(1)))
+        NAMES.enter(sys._getframe(1).f_globals)
         return self
 
     def __exit__(

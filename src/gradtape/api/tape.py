@@ -20,7 +20,7 @@ from ..trace.array import Array
 from ..trace.bodies import refuse_across
 from ..trace.contexts import bodies_around, contexts
 from ..trace.guards import InBody
-from ..trace.names import NAMES, namespaces_at
+from ..trace.names import NAMES
 from ..trace.rehearsal import rehearsed
 from ..trace.replay import Derivatives, derivatives, gradients
 from ..trace.sites import user_site
@@ -112,7 +112,7 @@ class GradientTape(Jacobians):
         self._active = True
         self._around = bodies_around()
         contexts.stack.append(record)
-        NAMES.enter(*namespaces_at(_frame(1)))
+        NAMES.enter(_frame(1).f_globals)
         return self
 
     def __exit__(

@@ -141,7 +141,7 @@ def plan_product(node: Node) -> Product | None:
         tuple(s for s in out if s in y and s not in x),
         tuple(s for s in x if s in y and s not in out),
     )
-    if not all(groups):
+    if not all(groups) or not all(extents.values()):
         return None
     first, second = operand(node.inputs[0], x), operand(node.inputs[1], y)
     result = dense(out, extents)

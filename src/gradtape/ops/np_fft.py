@@ -154,6 +154,7 @@ def _complex(sign: int) -> Rule:
 
 
 def _half(x: Value, n: int, norm: Any) -> Value:
+    _factor(n, norm, True)
     if x.dtype.kind == "c":
         raise TypeError(
             "ufunc 'rfft' did not contain a loop with signature matching types; rfft takes real numbers"

@@ -11,7 +11,7 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from types import FrameType, FunctionType, MethodType, ModuleType
+from types import FunctionType, MethodType, ModuleType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -21,9 +21,6 @@ from .sites import is_users
 
 Function = Callable[..., Any]
 Namespace = dict[str, Any]
-
-NOTHING: Final = object()
-"""What stands under the name of a method in its object, which has it of its class."""
 
 MOST_NAMESPACES: Final = 256
 
@@ -37,53 +34,18 @@ class _Place(NamedTuple):
     following: Any
 
 
-class _Group:
-    """The names of one namespace: all are exchanged at once, unless somebody else has put something there."""
-
-    __slots__ = ("followings", "namespace", "owns")
-
-    def __init__(self, namespace: Namespace) -> None:
-        self.namespace = namespace
-        self.owns: Namespace = {}
-        self.followings: Namespace = {}
-
-    def add(self, place: _Place) -> None:
-        """Add a name of this namespace."""
-        self.owns[place.name] = place.own
-        self.followings[place.name] = place.following
-
-    def put(self) -> None:
-        """Let the names stand for what follows."""
-        here, owns = self.namespace, self.owns
-        if owns.items() <= here.items():
-            here.update(self.followings)
-            return
-        for name, own in owns.items():
-            if here.get(name, NOTHING) is own:
-                here[name] = self.followings[name]
-
-    def give_back(self) -> None:
-        """Let the names stand for what they stood for."""
-        here, followings = self.namespace, self.followings
-        if NOTHING not in self.owns.values() and followings.items() <= here.items():
-            here.update(self.owns)
-            return
-        for name, following in followings.items():
-            if here.get(name) is following:
-                if self.owns[name] is NOTHING:
-                    del here[name]
-                else:
-                    here[name] = self.owns[name]
-
-
 class _Names:
     """Names that are exchanged while somebody records on any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._users = 0
-        self._groups: OrderedDict[int, _Group] = OrderedDict()
-        self._borrowed: list[_Group] = []
+        self._last: Namespace | None = None
+        self._size = 0
+        self._places: list[_Place] = []
+        self._methods: list[_Place] = []
+        self._groups: dict[int, dict[str, _Place]] = {}
+        self._borrowed: list[_Place] = []
         self._borrows = False
         self._stand_ins: dict[int, tuple[Function, Function]] = {}
         self._awaited: dict[str, list[tuple[str, Callable[[Function], Function]]]] = {}
@@ -93,6 +55,7 @@ class _Names:
         """Let another function stand for one of NumPy's while somebody records."""
         self._stand_ins[id(own)] = own, following
         self._add(_Place(vars(np), own.__name__, own, following))
+        self._gather()
 
     def exchange_later(self, name: str, follow: Callable[[Function], Function]) -> None:
         """Let what `follow` makes of a function stand for it, once its module has been imported.
@@ -115,53 +78,80 @@ class _Names:
     def enter(self, *namespaces: Namespace) -> None:
         """Let the names stand for functions that follow, in the user's modules at hand as well, and in those that they use."""
         with self._lock:
-            changed = bool(self._awaited) and self._imported()
+            changed = False
             for namespace in namespaces:
-                known = self._sizes.get(id(namespace))
-                if changed or known is None or known[1] != len(namespace):
-                    changed = self._look_through(namespace) or changed
+                if namespace is not self._last or len(namespace) != self._size:
+                    changed = self._meet(namespace) or changed
             self._users += 1
-            if self._users == 1 or changed:
-                for group in self._at_hand():
-                    group.put()
+            if self._users > 1 and not changed:
+                return
+            for place in self._places:  # no calls: this runs for every tape
+                namespace, name, own, following = place
+                try:
+                    if namespace[name] is own:
+                        namespace[name] = following
+                except KeyError:
+                    continue
+            if self._borrows:
+                for namespace, name, _, following in self._methods:
+                    namespace.setdefault(name, following)
 
     def leave(self) -> None:
         """Give the names back when nobody needs them any more."""
         with self._lock:
             self._users -= 1
-            if not self._users:
-                for group in self._at_hand():
-                    group.give_back()
+            if self._users:
+                return
+            for place in self._places:
+                namespace, name, own, following = place
+                try:
+                    if namespace[name] is following:
+                        namespace[name] = own
+                except KeyError:
+                    continue
+            if self._borrows:
+                for namespace, name, _, following in self._methods:
+                    if namespace.get(name) is following:
+                        del namespace[name]
 
-    def _at_hand(self) -> Iterator[_Group]:
-        yield from self._groups.values()
-        if self._borrows:
-            yield from self._borrowed
+    def _meet(self, namespace: Namespace) -> bool:
+        """Look at what a module of the user's has, if it is not known, and return whether there are names to be exchanged now."""
+        known = self._sizes.get(id(namespace))
+        size = len(namespace)
+        changed = bool(self._awaited) and self._imported()  # not looked at for every tape in a module
+        if changed or known is None or known[1] != size:
+            changed = self._look_through(namespace) or changed
+            if changed:
+                self._gather()
+        self._last, self._size = namespace, size
+        return changed
 
     def _add(self, place: _Place) -> None:
-        key = id(place.namespace)
-        if key not in self._groups:
-            self._groups[key] = _Group(place.namespace)
-        self._groups[key].add(place)
+        self._groups.setdefault(id(place.namespace), {})[place.name] = place
+
+    def _gather(self) -> None:
+        self._places = [place for group in self._groups.values() for place in group.values()]
+        if self._borrows:
+            self._places += self._borrowed
 
     def _imported(self) -> bool:
         """Enter the functions of modules that have been imported meanwhile, and return whether there are any."""
         fresh = [name for name in self._awaited if name in sys.modules]
         for module in fresh:
-            groups: dict[int, _Group] = {}
             for path, follow in self._awaited.pop(module):
                 holder: Any = sys.modules[module]
                 *objects, name = path.split(".")
                 for part in objects:
                     holder = getattr(holder, part, None)
                 own = getattr(holder, name, None)
-                if own is not None:
-                    following = follow(own)
-                    if not objects:
-                        self._stand_ins[id(own)] = own, following
-                    group = groups.setdefault(id(vars(holder)), _Group(vars(holder)))
-                    group.add(_Place(vars(holder), name, NOTHING if objects else own, following))
-            self._borrowed += groups.values()
+                if own is None:
+                    continue
+                following = follow(own)
+                if objects:
+                    self._methods.append(_Place(vars(holder), name, None, following))
+                else:
+                    self._stand_ins[id(own)] = own, following
+                    self._borrowed.append(_Place(vars(holder), name, own, following))
         return bool(fresh)
 
     def _look_through(self, namespace: Namespace) -> bool:
@@ -188,9 +178,9 @@ class _Names:
             self._sizes.move_to_end(id(current))
         while len(self._sizes) > MOST_NAMESPACES:
             key, _ = self._sizes.popitem(last=False)
-            oldest = self._groups.pop(key, None)
-            if oldest is not None:
-                oldest.give_back()
+            for place in self._groups.pop(key, {}).values():
+                if place.namespace.get(place.name) is place.following:
+                    place.namespace[place.name] = place.own
         return found
 
 
@@ -250,15 +240,6 @@ def _enclosed(function: FunctionType) -> Iterator[Namespace]:
         around = _namespace_around(item) or _namespace_around(type(item))
         if around is not None:
             yield around
-
-
-def namespaces_at(frame: FrameType | None) -> tuple[Namespace, ...]:
-    """Return the global names of the nearest code, from a frame on, that is not of a library."""
-    while frame is not None:
-        if str(frame.f_globals.get("__name__", "")).partition(".")[0] not in LIBRARIES:
-            return (frame.f_globals,)
-        frame = frame.f_back
-    return ()
 
 
 NAMES: Final = _Names()
