@@ -63,6 +63,17 @@ def test_the_third_tape_of_a_line_reads_what_the_second_wrote(log):
     assert log == ["written", "read", "read"]
 
 
+def test_python_may_specialise_the_instructions_of_a_line(log):
+    for turn in range(30):
+        with gt.GradientTape() as tape:
+            x = tape.watch(np.arange(5.0) + turn)
+            y = 0.0
+            for k in range(5):
+                y = y + x[k] ** 2 * x.T[k]
+        np.testing.assert_allclose(tape.gradient(y, x).numpy(), 3 * (np.arange(5.0) + turn) ** 2)
+    assert log == ["written", *["read"] * 28]
+
+
 def test_a_line_that_asks_for_no_gradient_has_no_script(log):
     for _ in range(4):
         with gt.GradientTape() as tape:
@@ -199,6 +210,30 @@ def test_what_is_another_record_is_recorded(name, log):
             np.testing.assert_allclose(one, other, rtol=1e-12)
     if name != "places as numbers":
         assert log[:2] == ["written", "read"] or "kept" in log
+
+
+METHODS = {
+    "reshape": lambda x: x.reshape(2, 3)[1] * x.reshape((3, 2), order="F")[:, 0],
+    "transpose": lambda x: x.reshape(2, 3).T @ x.reshape(2, 3).transpose(1, 0).mT,
+    "astype": lambda x: x.astype(np.float32).astype(float) * x.astype(int),
+    "flatten": lambda x: x.reshape(2, 3).flatten() * x,
+    "clip": lambda x: x.clip(0.0, max=1.5).conj(),
+    "reductions": lambda x: x.sum() * x.mean(axis=0) + x.max() * x.reshape(2, 3).std(axis=1, keepdims=True),
+    "views": lambda x: x[None].ravel()[::2] * x.reshape(2, 3).swapaxes(0, 1)[:, 0] * x[None].squeeze()[3:],
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_are_read(name, log):
+    for turn in range(4):
+        slopes = []
+        for persistent in (False, True):
+            with gt.GradientTape(persistent=persistent) as tape:
+                x = tape.watch(gt.constant(np.arange(6.0) / 4 + turn))
+                y = np.sum(METHODS[name](x) * 2.0)
+            slopes.append(tape.gradient(y, x).numpy())
+        np.testing.assert_allclose(*slopes, rtol=1e-6)
+    assert log == ["written", "read", "read"]
 
 
 # What is in the user's hands
@@ -339,6 +374,21 @@ def test_other_derivatives_of_a_line_that_is_known(log):
     assert differentiate("intermediate") == [[[2.0, 4.0], [1.0, 1.0]]]
     assert differentiate("gradient") == [[2.0, 4.0]]
     assert log.count("read") == 2
+
+
+def test_targets_may_be_sources_views_and_each_other():
+    def slopes(persistent, turn):
+        with gt.GradientTape(persistent=persistent) as tape:
+            x = tape.watch(gt.constant(np.array([1.0, 2.0]) + turn))
+            k = gt.constant(np.ones(2))
+            y = x * k
+            whole, part = y[:], y[1:]
+            z = np.sum(whole * x)
+        targets = [[z, x], [z, whole], [y, whole], [z, part], [z, k], [z, z], [part, x]][turn % 7]
+        return numbers([tape.gradient(targets, [x]), z, y, whole, part])
+
+    for turn in [*range(7), *np.repeat(range(7), 3)]:
+        assert slopes(False, int(turn)) == slopes(True, int(turn))
 
 
 def test_another_tape_knows_nothing_of_it():
@@ -537,6 +587,8 @@ UNARY = (
     lambda x: np.take(x, [1, 0, 2]),
     lambda x: np.array([x[0], x[1], x[2] * 2]),
     lambda x: x @ np.eye(3),
+    lambda x: x[:],
+    lambda x: x.T.reshape(3),
 )
 BINARY = (
     lambda x, y: x + y,

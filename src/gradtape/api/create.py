@@ -12,7 +12,7 @@ from ..ir.graph import Literal, Value
 from ..kinds.operands import as_value, check_dtype
 from ..ops import cast
 from ..trace.array import Array, wrapped
-from ..trace.contexts import scopes
+from ..trace.contexts import contexts, scopes
 from ..trace.guards import trace_of
 from ..trace.handle import Handle, plain
 from ..trace.sites import user_site
@@ -77,12 +77,15 @@ def constant(a: Any, dtype: Any = None) -> Array:
     if a is None:
         raise ArgumentError("constant got None", remedy="pass an array or a number")
     if isinstance(a, Handle):
-        here.site = user_site()
         value = a.value
-        value = value if dtype is None else cast.convert(value, check_dtype(np.dtype(dtype), "dtype"))
-        if value.data is not None and not scopes() and not (value.aval.weak or trace_of(value)):
+        if dtype is not None:
+            here.site = user_site()
+            value = cast.convert(value, check_dtype(np.dtype(dtype), "dtype"))
+        followed = value.aval.weak or (contexts.stack and scopes()) or (value.marks and trace_of(value))
+        if value.data is not None and not followed:
             copy: Array = wrapped(Value(value.aval, data=value.data))
             return copy
+        here.site = user_site()
         return Array(cast.stop_gradient(value))
     return Array(_leaf(as_value(np.array(a, dtype), "a")))
 

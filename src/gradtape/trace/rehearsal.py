@@ -130,7 +130,6 @@ class _Line(Rehearsal):
         if form is None:
             return None
         self.misses = self.written = 0
-        speculation.last = None
         return _given(form, plan, reader)
 
 
@@ -157,9 +156,9 @@ class _Writing(Rehearsal):
         if _is_watched():
             return None
         targets = [end.value for end in ends]
-        target_places = _all_known(map(writer.place_of, targets))
+        target_places = _all_known(map(writer.returned_by, ends))
         sources = _all_known(map(writer.place_of, starts))
-        if target_places is None or sources is None or len(set(target_places)) < len(target_places):
+        if target_places is None or sources is None or len(set(targets)) < len(targets):
             return None
         found = template_for(gradients, "gradient", targets, starts, None, mark)
         if found is None:
@@ -233,6 +232,7 @@ def rehearsed(frame: FrameType, mark: Mark, alone: tuple[Mark, ...], kind: type[
 
 def _given(form: _Form, plan: _Plan, attendant: Writer | Reader) -> Derivatives:
     """Return the derivatives, by one call, and let what is in the user's hands be computed by it."""
+    speculation.attendant = speculation.last = None
     leaves = attendant.leaves()
     template = form.template
     given = [leaves[place] for place in form.order]

@@ -92,8 +92,8 @@ class Step(NamedTuple):
         Its operands: the number of the call that returned it, -1 - k for leaf k, an `Argument`, or `Several` of these.
     names : tuple of str
         The keywords of the last of these.
-    instruction, code : int, code
-        Where the call stands.
+    first, last, code : int, int, code
+        Where the call stands: once Python has specialised an instruction, a frame may stand at the end of the caches behind it.
     sample : Value
         A value of the type of the result, and no more.
     contiguous : bool
@@ -107,7 +107,8 @@ class Step(NamedTuple):
     function: Any
     places: tuple[Any, ...]
     names: tuple[str, ...]
-    instruction: int
+    first: int
+    last: int
     code: CodeType | None
     sample: Value
     contiguous: bool
@@ -116,7 +117,7 @@ class Step(NamedTuple):
 
 
 _NO_SAMPLE: Final = stand_in(as_value(0.0).aval)
-END: Final = Step(None, (), (), -1, None, _NO_SAMPLE, True, None, None)
+END: Final = Step(None, (), (), 0, -1, None, _NO_SAMPLE, True, None, None)
 """Follows the last call."""
 
 

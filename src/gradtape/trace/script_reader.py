@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Sequence
+from operator import call
 from types import FrameType
 from typing import Any, Final
 
@@ -49,28 +50,32 @@ class Reader(Attendant, Promised):
     ) -> Any:
         arrays = self._arrays
         at = len(arrays)
-        expected, places, names, instruction, code, sample, contiguous, view, _ = self._steps[at]
-        if function is not expected or frame.f_lasti != instruction or frame.f_code is not code:
+        expected, places, names, first, last, code, sample, contiguous, view, _ = self._steps[at]
+        if function is not expected or frame.f_code is not code or not first <= frame.f_lasti <= last:
             return self._left(operands, named)
         fits = not named and len(operands) == len(places)
         if fits:
             number = 0
-            for place in places:  # what reading consists of: operands that have been met before, by position
-                operand = operands[number]
-                number += 1
-                if type(place) is int and isinstance(operand, Handle):
-                    base = operand._base
-                    if base is self:
+            try:
+                for (
+                    place
+                ) in places:  # what reading consists of: operands that have been met before, by position
+                    operand = operands[number]
+                    number += 1
+                    if type(place) is not int:
+                        if operand is place.same:
+                            continue
+                    elif (base := operand._base) is self:
                         if operand._view == place:
                             continue
                     elif place < 0 and base is None:
                         value = operand._current
                         if value is self._leaves[place] or self._begins_at(value, place):
                             continue
-                elif type(place) is Argument and operand is place.same:
-                    continue
+                    fits = False
+                    break
+            except AttributeError:  # what is no array has no base
                 fits = False
-                break
         if not fits and not self._are_at((*operands, *named.values()), tuple(named), places, names):
             return self._left(operands, named)
         array = _make(self._kind)
@@ -116,7 +121,7 @@ class Reader(Attendant, Promised):
 
     def held(self) -> tuple[int, ...]:
         """Return the places of what somebody holds."""
-        return tuple([place for place, reference in enumerate(self._arrays) if reference() is not None])
+        return tuple([place for place, array in enumerate(map(call, self._arrays)) if array is not None])
 
     def give(self, place: int, value: Value) -> None:
         """Give the array at a place its value."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 import threading
 import weakref
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from types import FrameType
 from typing import Any, Final
 
@@ -68,3 +71,18 @@ class _Speculation(threading.local):
 
 
 speculation: Final = _Speculation()
+
+
+def attended(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Let who attends be told of a method before it runs."""
+
+    @functools.wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        attendant = speculation.attendant
+        if attendant is not None:
+            made = attendant.take(call, (self, *args), sys._getframe(1), kwargs)
+            if made is not None:
+                return made
+        return method(self, *args, **kwargs)
+
+    return call
