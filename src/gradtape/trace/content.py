@@ -62,6 +62,10 @@ class Content:
         self._given.add(value)
         return value
 
+    def read(self) -> list[Value]:
+        """Return the content and what was given out of it since the last assignment."""
+        return [self.value, *self._given]
+
     def holders(self) -> list[Value]:
         """Return the content and what was given out of it: all values that share its array."""
         return [self.value, *[value for value in self._given if value.data is self.value.data]]

@@ -34,6 +34,10 @@ PLAIN: Final = (type(None), str, bool, type, np.dtype, type(Ellipsis))
 """Arguments that are what they are compared equal to, besides numbers."""
 
 
+INDICES: Final = frozenset({int, type(None)})
+"""The types of a slice's bounds."""
+
+
 class Argument:
     """An argument that holds no array.
 
@@ -53,6 +57,10 @@ class Argument:
 
     def matches(self, operand: Any) -> bool:
         """Return whether another argument means the same."""
+        if type(operand) is slice and type(self.operand) is slice:  # which Python makes anew each time
+            return operand == self.operand and INDICES.issuperset(
+                (type(operand.start), type(operand.stop), type(operand.step))
+            )
         try:
             code = _code(operand)
         except TypeError:
@@ -74,11 +82,23 @@ def _code(operand: Any) -> Any:
     raise TypeError(kind)
 
 
-class Several(NamedTuple):
-    """A list or tuple with arrays in it."""
+class Several:
+    """A list or tuple with arrays in it.
 
-    kind: type
-    places: tuple[Any, ...]
+    Parameters
+    ----------
+    kind : type
+        Which of the two.
+    places : tuple
+        What stands for the items.
+    """
+
+    __slots__ = ("kind", "places", "same")
+
+    def __init__(self, kind: type, places: tuple[Any, ...]) -> None:
+        self.kind = kind
+        self.places = places
+        self.same = self  # which no operand is
 
 
 class Step(NamedTuple):

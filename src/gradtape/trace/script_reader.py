@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Sequence
 from operator import call
 from types import FrameType
 from typing import Any, Final
@@ -53,31 +52,29 @@ class Reader(Attendant, Promised):
         expected, places, names, first, last, code, sample, contiguous, view, _ = self._steps[at]
         if function is not expected or frame.f_code is not code or not first <= frame.f_lasti <= last:
             return self._left(operands, named)
-        fits = not named and len(operands) == len(places)
-        if fits:
-            number = 0
-            try:
-                for (
-                    place
-                ) in places:  # what reading consists of: operands that have been met before, by position
-                    operand = operands[number]
-                    number += 1
-                    if type(place) is not int:
-                        if operand is place.same:
-                            continue
-                    elif (base := operand._base) is self:
-                        if operand._view == place:
-                            continue
-                    elif place < 0 and base is None:
-                        value = operand._current
-                        if value is self._leaves[place] or self._begins_at(value, place):
-                            continue
-                    fits = False
-                    break
-            except AttributeError:  # what is no array has no base
-                fits = False
-        if not fits and not self._are_at((*operands, *named.values()), tuple(named), places, names):
+        given = operands
+        if named:
+            given = (*operands, *named.values())
+            if tuple(named) != names:
+                return self._left(operands, named)
+        if len(given) != len(places) or (names and not named):
             return self._left(operands, named)
+        number = 0
+        for place in places:  # what reading consists of: operands that have been met before, by position
+            operand = given[number]
+            number += 1
+            if type(place) is not int:
+                if operand is place.same:
+                    continue
+            elif isinstance(operand, Handle):
+                base = operand._base
+                if base is self:
+                    if operand._view == place:
+                        continue
+                elif base is None and place < 0 and operand._current is self._leaves[place]:
+                    continue
+            if not self._is_at(operand, place):
+                return self._left(operands, named)
         array = _make(self._kind)
         array._base = self
         array._view = at
@@ -140,21 +137,14 @@ class Reader(Attendant, Promised):
             return operand._base is self or self._mark in operand.value.marks
         return isinstance(operand, list | tuple) and any(map(self._concerns, operand))
 
-    def _are_at(
-        self, operands: Sequence[Any], given: tuple[str, ...], places: Sequence[Any], names: tuple[str, ...]
-    ) -> bool:
-        """Return whether the operands of a call are those that stand in the script."""
-        return len(operands) == len(places) and given == names and all(map(self._is_at, operands, places))
-
     def _is_at(self, operand: Any, place: Any) -> bool:
+        """Return whether an operand is the one that stands in the script."""
         if type(place) is Argument:
             return operand is place.same or place.matches(operand)
         if type(place) is Several:
-            return (
-                isinstance(operand, list | tuple)
-                and type(operand) is place.kind
-                and self._are_at(operand, (), place.places, ())
-            )
+            if not isinstance(operand, list | tuple) or type(operand) is not place.kind:
+                return False
+            return len(operand) == len(place.places) and all(map(self._is_at, operand, place.places))
         if isinstance(operand, Handle):
             if operand._base is self:
                 same: bool = operand._view == place

@@ -23,6 +23,7 @@ from .contexts import Scope, Watcher, contexts, running_trace, trace_below
 from .force import force
 from .guards import Abstract, Trace, mapped_by, trace_of
 from .handle import Handle, apart, plain
+from .log import note_exit
 from .scatter import How, fitting, scattered, updated
 from .sites import user_site
 from .slices import IndexedSlices
@@ -183,6 +184,12 @@ class Variable(Array):
     def reading_for(self, mark: Mark) -> Value:
         """Return a reading that only `mark` follows."""
         return _followed(self._content_within(len(contexts.stack)).value, (mark,), self._name)
+
+    def readings(self) -> list[Value]:
+        """Return the content, and what was read since it was assigned and is still in use; no tape and no trace takes notice."""
+        trace, _ = running_trace()
+        content = self._content if trace is None else trace.contents.get(self.serial)
+        return [] if content is None else content.read()
 
     @property
     def followed(self) -> bool:
@@ -355,6 +362,8 @@ class Variable(Array):
                 remedy="return what is to be assigned, and assign it outside",
             )
         trace, _ = running_trace()
+        if trace is None and value.marks:
+            note_exit(value, f"an assignment to the variable {self._described()}".rstrip())
         if trace is not None:
             self._content_within(len(contexts.stack)).assign(_cut(value, self._name, trace))
         elif value.data is not None:
