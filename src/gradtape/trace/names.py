@@ -45,8 +45,8 @@ class _Names:
         self._places: list[_Place] = []
         self._methods: list[_Place] = []
         self._groups: dict[int, dict[str, _Place]] = {}
-        self._borrowed: list[_Place] = []
-        self._borrows = False
+        self._borrowed: dict[str, list[_Place]] = {}
+        self._wanted: set[str] = set()
         self._stand_ins: dict[int, tuple[Function, Function]] = {}
         self._awaited: dict[str, list[tuple[str, Callable[[Function], Function]]]] = {}
         self._sizes: OrderedDict[int, tuple[Namespace, int]] = OrderedDict()
@@ -92,9 +92,8 @@ class _Names:
                         namespace[name] = following
                 except KeyError:
                     continue
-            if self._borrows:
-                for namespace, name, _, following in self._methods:
-                    namespace.setdefault(name, following)
+            for namespace, name, _, following in self._methods:
+                namespace.setdefault(name, following)
 
     def leave(self) -> None:
         """Give the names back when nobody needs them any more."""
@@ -109,10 +108,9 @@ class _Names:
                         namespace[name] = own
                 except KeyError:
                     continue
-            if self._borrows:
-                for namespace, name, _, following in self._methods:
-                    if namespace.get(name) is following:
-                        del namespace[name]
+            for namespace, name, _, following in self._methods:
+                if namespace.get(name) is following:
+                    del namespace[name]
 
     def _meet(self, namespace: Namespace) -> bool:
         """Look at what a module of the user's has, if it is not known, and return whether there are names to be exchanged now."""
@@ -130,9 +128,10 @@ class _Names:
         self._groups.setdefault(id(place.namespace), {})[place.name] = place
 
     def _gather(self) -> None:
+        borrowed = [place for module in self._wanted for place in self._borrowed.get(module, ())]
         self._places = [place for group in self._groups.values() for place in group.values()]
-        if self._borrows:
-            self._places += self._borrowed
+        self._places += [place for place in borrowed if place.own is not None]
+        self._methods = [place for place in borrowed if place.own is None]
 
     def _imported(self) -> bool:
         """Enter the functions of modules that have been imported meanwhile, and return whether there are any."""
@@ -147,11 +146,10 @@ class _Names:
                 if own is None:
                     continue
                 following = follow(own)
-                if objects:
-                    self._methods.append(_Place(vars(holder), name, None, following))
-                else:
+                if not objects:
                     self._stand_ins[id(own)] = own, following
-                    self._borrowed.append(_Place(vars(holder), name, own, following))
+                place = _Place(vars(holder), name, None if objects else own, following)
+                self._borrowed.setdefault(module, []).append(place)
         return bool(fresh)
 
     def _look_through(self, namespace: Namespace) -> bool:
@@ -165,8 +163,10 @@ class _Names:
             done.add(id(current))
             for name, item in list(current.items()):
                 known = self._stand_ins.get(id(item))
-                if not self._borrows and _is_scipys(item):
-                    self._borrows = found = True
+                wanted = self._borrowed.keys() & _modules_asked_by(item)
+                if not wanted <= self._wanted:
+                    self._wanted |= wanted
+                    found = True
                 if known is not None and known[0] is item:
                     self._add(_Place(current, name, *known))
                     found = True
@@ -191,15 +191,14 @@ def _is_the_users(namespace: Namespace) -> bool:
     return file is None or is_users(str(file))
 
 
-def _is_scipys(item: Any) -> bool:
-    """Return whether something is SciPy's, or a function that imports something of SciPy's when it runs."""
+def _modules_asked_by(item: Any) -> set[str]:
+    """Return the modules whose functions something gives access to: a module, an object of its, or a function that imports it."""
     if isinstance(item, FunctionType):
-        names = (item.__module__ or "", *item.__code__.co_names)
-    elif isinstance(item, ModuleType):
-        names = (item.__name__,)
-    else:
-        names = (type(item).__module__,)
-    return any(name.partition(".")[0] == "scipy" for name in names)
+        return set(item.__code__.co_names)
+    if isinstance(item, ModuleType):
+        name = item.__name__
+        return {name, *[f"{name}.{part}" for part in vars(item)]} if name == "scipy" else {name}
+    return {".".join(type(item).__module__.split(".")[:2])}
 
 
 def _namespace_around(item: Any) -> Namespace | None:
