@@ -9,7 +9,7 @@ import numpy as np
 from ..errors import ArgumentError
 from ..ir.builder import here
 from ..ir.graph import Literal, Value
-from ..kinds.operands import as_value, check_dtype
+from ..kinds.operands import as_value, number_dtype
 from ..ops import cast
 from ..trace.array import Array, wrapped
 from ..trace.contexts import contexts, scopes
@@ -46,7 +46,7 @@ def asarray(a: Any, dtype: Any = None) -> Array:
         return a
     value = as_value(plain(a), "a")
     if dtype is not None:
-        value = cast.convert(value, check_dtype(np.dtype(dtype), "dtype"))
+        value = cast.convert(value, number_dtype(dtype))
     return Array(_leaf(value))
 
 
@@ -80,7 +80,7 @@ def constant(a: Any, dtype: Any = None) -> Array:
         value = a.value
         if dtype is not None:
             here.site = user_site()
-            value = cast.convert(value, check_dtype(np.dtype(dtype), "dtype"))
+            value = cast.convert(value, number_dtype(dtype))
         followed = value.aval.weak or (contexts.stack and scopes()) or (value.marks and trace_of(value))
         if value.data is not None and not followed:
             copy: Array = wrapped(Value(value.aval, data=value.data))

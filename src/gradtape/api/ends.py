@@ -118,7 +118,9 @@ def array_leaves(tree: Any, role: str, caller: str) -> tuple[list[Any], Callable
                 f"{caller} got a plain {type(leaf).__name__} as a {role}{place}",
                 where=here.site,
                 why="a tape follows Arrays; an ndarray or number does not know where it came from",
-                remedy="use what watch returns: x = tape.watch(x)",
+                remedy="compute it from x = tape.watch(x) and stay with arrays: float(x) and x.numpy() leave the tape"
+                if role == "target"
+                else "use what watch returns: x = tape.watch(x)",
             )
         raise DtypeError(
             f"{caller} got a {type(leaf).__name__} as a {role}{place}",
@@ -136,7 +138,7 @@ def seeds_for(
     given: Any, targets: Sequence[Value], caller: str, argument: str = "output_gradients"
 ) -> list[Value]:
     """Return one weight per target: the leaves of `given` by position."""
-    leaves, _ = flatten_with_none(given)
+    leaves, _ = flatten_with_none(given, _is_one_array)
     if len(leaves) != len(targets):
         listed = isinstance(given, list | tuple) and len(targets) == 1
         raise ShapeError(
@@ -157,6 +159,10 @@ def seeds_for(
             )
         seeds.append(seed_for(leaf, target, caller, argument))
     return seeds
+
+
+def _is_one_array(given: Any) -> bool:
+    return isinstance(given, IndexedSlices)
 
 
 def seed_for(given: Any, target: Value, caller: str, argument: str) -> Value:

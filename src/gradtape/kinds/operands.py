@@ -79,6 +79,19 @@ def check_plain(array: np.ndarray[Any, Any], argument: str) -> None:
         )
 
 
+def number_dtype(given: Any) -> np.dtype[Any]:
+    """Return what an argument ``dtype`` stands for, in its native form; raise DtypeError unless it is a dtype of numbers."""
+    dtype: np.dtype[Any] = np.dtype(given)
+    try:
+        return check_dtype(dtype, "dtype")
+    except DtypeError:
+        raise DtypeError(
+            f"dtype={dtype} is not a bool, integer, float or complex of at most 64 bits a part",
+            where=here.site,
+            remedy="give a dtype of numbers, for example dtype=float",
+        ) from None
+
+
 def check_dtype(dtype: np.dtype[Any], argument: str) -> np.dtype[Any]:
     """Return the native form of a dtype of numbers; raise DtypeError for any other."""
     if dtype.kind not in "biufc" or dtype.char in "gG":

@@ -12,7 +12,7 @@ import numpy as np
 from ..config import config
 from ..errors import ArgumentError
 from ..ir.builder import here
-from ..ir.graph import Value
+from ..ir.graph import Value, constant
 from ..ir.op import NDArray
 from ..kinds.operands import COMPACT, as_value
 from ..kinds.registry import HOOKS
@@ -180,6 +180,9 @@ class Array(Operators, Methods, Handle):
     def __deepcopy__(self, memo: Any) -> Array:
         return Array(apart(self.value))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (concrete.array_of(self.value, "pickling"), self._current.name)
+
     # NumPy's protocols
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
@@ -197,7 +200,7 @@ class Array(Operators, Methods, Handle):
                 y = y.value if isinstance(y, Handle) else y if type(y) in OPERANDS else None
                 if x is not None and y is not None:
                     return wrapped(strengthened(rule(x, y)))
-        if not COMPACT.keys().isdisjoint(map(type, inputs)):
+        if not COMPACT.keys().isdisjoint(map(type, (*inputs, *kwargs.get("out", ())))):
             return NotImplemented
         here.site = user_site()
         return wrap(call_ufunc(ufunc, method, inputs, kwargs))
@@ -210,6 +213,8 @@ class Array(Operators, Methods, Handle):
         if known is not None and len(args) <= known.most and "out" not in kwargs and function not in VIEWING:
             here.site = user_site(2, known.via)
             return wrapped(run(known.rule, args, kwargs))
+        if len(types) > 1 and not COMPACT.keys().isdisjoint(types):
+            return NotImplemented
         here.site = user_site(2, public_name(function))
         view = Methods.as_view(self, function, args, kwargs)
         return wrap(call_function(function, args, kwargs)) if view is None else view
@@ -255,6 +260,30 @@ class Array(Operators, Methods, Handle):
         part = Array(view.read(self.value), self, view)
         part._contiguous = False
         return part
+
+
+def _absent(name: str) -> property:
+    """Return the attribute of an ndarray that a value cannot have."""
+
+    def refuse(self: Any) -> Any:
+        raise AttributeError(
+            f"{type(self).__name__!r} object has no attribute {name!r}: it is a value, which has no memory of its own; "
+            f"x.numpy().{name} is that of an ndarray with the same numbers"
+        )
+
+    return property(refuse)
+
+
+# One by one: with a `__getattr__`, Python would look up every attribute of arrays in its slow way.
+for _name in sorted(set(dir(np.ndarray)) - set(dir(Array))):
+    if not _name.startswith("__"):
+        setattr(Array, _name, _absent(_name))
+
+
+def _restored(data: NDArray, name: str | None) -> Array:
+    array = Array(constant(data))
+    array._current.name = name
+    return array
 
 
 def wrap(result: Any) -> Any:

@@ -61,16 +61,33 @@ class _Contexts(threading.local):
 contexts = _Contexts()
 
 
+def leave(stack: list[Context], context: Context, user: object) -> None:
+    """Let a context, and what `user` needed NumPy's names for, be in force no longer.
+
+    Ctrl-C may come anywhere, also in here: to leave twice, or what was entered by half, does no harm.
+    """
+    if context in stack:
+        stack.remove(context)
+    NAMES.leave(user)
+
+
 @contextmanager
 def inside(*added: Context, function: Any = None) -> Iterator[None]:
     """Let contexts be in force, for a function of the user's that is about to run."""
-    contexts.stack.extend(added)
-    NAMES.enter(*(() if function is None else namespaces_of(function)))
+    stack = contexts.stack
+    user = object()
     try:
+        stack.extend(added)
+        NAMES.enter(user, *(() if function is None else namespaces_of(function)))
         yield
     finally:
-        NAMES.leave()
-        contexts.stack = [context for context in contexts.stack if context not in added]
+        try:
+            for context in added:
+                leave(stack, context, user)
+        except BaseException:
+            for context in added:
+                leave(stack, context, user)
+            raise
 
 
 def scopes() -> list[Scope]:

@@ -39,7 +39,7 @@ class _Names:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._users = 0
+        self._users: set[int] = set()
         self._last: Namespace | None = None
         self._size = 0
         self._places: list[_Place] = []
@@ -75,15 +75,18 @@ class _Names:
         known = self._stand_ins.get(id(function))
         return function if known is None else known[1]
 
-    def enter(self, *namespaces: Namespace) -> None:
-        """Let the names stand for functions that follow, in the user's modules at hand as well, and in those that they use."""
+    def enter(self, user: object, *namespaces: Namespace) -> None:
+        """Let the names stand for functions that follow, for as long as `user` needs that.
+
+        They do so in the modules at hand as well, where these are the user's own, and in others that they use.
+        """
         with self._lock:
             changed = False
             for namespace in namespaces:
                 if namespace is not self._last or len(namespace) != self._size:
                     changed = self._meet(namespace) or changed
-            self._users += 1
-            if self._users > 1 and not changed:
+            self._users.add(id(user))
+            if len(self._users) > 1 and not changed:
                 return
             for place in self._places:  # no calls: this runs for every tape
                 namespace, name, own, following = place
@@ -95,10 +98,10 @@ class _Names:
             for namespace, name, _, following in self._methods:
                 namespace.setdefault(name, following)
 
-    def leave(self) -> None:
-        """Give the names back when nobody needs them any more."""
+    def leave(self, user: object) -> None:
+        """Give the names back when nobody needs them any more; to leave twice does no harm."""
         with self._lock:
-            self._users -= 1
+            self._users.discard(id(user))
             if self._users:
                 return
             for place in self._places:

@@ -14,7 +14,7 @@ from ..ir.builder import here
 from ..ir.graph import ARRAYS, Literal, Mark, Node, Value, constant
 from ..ir.op import NDArray, Op
 from ..ir.types import aval
-from ..kinds.operands import as_value, check_dtype
+from ..kinds.operands import as_value, number_dtype
 from ..ops.cast import convert, identity, stop_gradient
 from ..ops.indexing import fit_for_write
 from .array import Array
@@ -396,7 +396,7 @@ def _initial(given: Any, dtype: Any) -> Value:
             where=here.site,
             remedy="pass an array, a number, or a nested list",
         )
-    wanted = None if dtype is None else check_dtype(np.dtype(dtype), "dtype")
+    wanted = None if dtype is None else number_dtype(dtype)
     value = as_value(plain(given), "initial_value")
     if value.aval.weak:
         value = convert(value, value.dtype)
