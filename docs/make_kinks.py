@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.special
 
 import gradtape.ops  # noqa: F401 - the rows enter themselves
 from gradtape.kinds.cumulative import Cumulative
 from gradtape.kinds.elementwise import Elementwise
+from gradtape.kinds.matrix import Matrix
 from gradtape.kinds.reduction import Reduction
 from gradtape.kinds.registry import ROWS
 
@@ -46,7 +48,9 @@ def name_of(row: Any) -> str:
     name = row.name.removeprefix("reduce_")
     if name in dir(np):
         return f"np.{name}"
-    if isinstance(row, Elementwise) and isinstance(row.function, np.ufunc):
+    if name in dir(np.linalg):
+        return f"np.linalg.{name}"
+    if name in dir(scipy.special):
         return f"scipy.special.{name}"
     return str(name)
 
@@ -57,7 +61,7 @@ def number(value: Any) -> str:
 
 def page() -> str:
     """Return the text of the page."""
-    known = [row for row in ROWS.values() if isinstance(row, Elementwise | Reduction | Cumulative)]
+    known = [row for row in ROWS.values() if isinstance(row, Elementwise | Reduction | Cumulative | Matrix)]
     rows = sorted([row for row in known if row.kinks], key=name_of)
     lines = [f"| `{name_of(row)}` | {row.kinks} |" for row in rows]
     points = [

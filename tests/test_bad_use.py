@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy import full
 from scipy import special
 from ways import (
     PAIR,
@@ -112,8 +111,10 @@ def test_seeds_of_a_tape_must_match() -> None:
 
 def test_calls_that_want_ndarrays_say_what_to_write() -> None:
     for body, advice in (
-        (lambda x: special.logsumexp(x), "write logsumexp with NumPy's functions"),
-        (lambda x: full(3, x[0]), "np.full(n, a, like=a)"),
+        (lambda x: PAIR.dot(x), "np.dot(y, x) (or y @ x)"),
+        (lambda x: PAIR.searchsorted(x), "np.searchsorted(y, x)"),
+        (lambda x: special.diric(x, 3), "write diric with NumPy's functions"),
+        (lambda x, full=np.full: full(3, x[0]), "np.full(n, a, like=a)"),
         (lambda x: np.min([x[0], x[1]]), "np.stack([a, b])"),
     ):
         expect(errors.ConcretizationError, lambda body=body: gt.jit(body)(PAIR), advice)
@@ -122,10 +123,10 @@ def test_calls_that_want_ndarrays_say_what_to_write() -> None:
 @pytest.mark.parametrize(
     ("body", "name"),
     [
-        (lambda x: special.betaln(x, x), "scipy.special.betaln is"),
-        (lambda x: special.betaln.accumulate(x), "scipy.special.betaln.accumulate is"),
+        (lambda x: special.owens_t(x, x), "scipy.special.owens_t is"),
+        (lambda x: special.owens_t.accumulate(x), "scipy.special.owens_t.accumulate is"),
         (lambda x: np.frompyfunc(abs, 1, 1)(x), "abs (vectorized) is"),
-        (lambda x: np.linalg.det(x), "(in np.linalg.det)"),
+        (lambda x: np.linalg.eigvals(x), "(in np.linalg.eigvals)"),
     ],
 )
 def test_functions_are_called_by_their_names(body: Function, name: str) -> None:

@@ -17,9 +17,11 @@ from gradtape.kinds.contract import Contract
 from gradtape.kinds.cumulative import Cumulative
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.join import Join
+from gradtape.kinds.matrix import Matrix
 from gradtape.kinds.reduction import Reduction
 from gradtape.kinds.registry import ROWS
 from gradtape.kinds.sort import Sort
+from gradtape.lower.matrix_routines import RECTANGULAR
 from gradtape.transforms.batch import batch
 from gradtape.transforms.vjp import vjp
 
@@ -32,7 +34,7 @@ def samples_of(row: Any) -> list[tuple[list[tuple[int, ...]], list[Array], dict[
     """Return (shapes, index arrays, parameters) for each of a row's samples."""
     if isinstance(row, Cumulative | Join):
         return [(list(shapes), [], params) for shapes, params in row.samples]
-    if isinstance(row, Contract | Sort):
+    if isinstance(row, Contract | Matrix | Sort):
         return [(list(sample[:-1]), [], sample[-1]) for sample in row.samples]
     if isinstance(row, Accumulate):
         return [([base, v], indices, params) for base, v, indices, params in row.samples]
@@ -54,6 +56,8 @@ def draw(row: Any, position: int, shape: tuple[int, ...]) -> Array:
         return numbers > 0
     if row.name == "searchsorted" and position == 0:
         return np.sort(numbers, axis=-1)
+    if isinstance(row, Matrix) and position == 0 and row.name not in RECTANGULAR:
+        return numbers @ np.swapaxes(numbers, -1, -2) + 3 * np.eye(shape[-1])
     return numbers
 
 
@@ -121,16 +125,19 @@ def test_derivative_of_a_batched_row(row: Any, sample: Any) -> None:
     out = row(*single, *positions, **params)
     if out.dtype.kind != "f":
         return
-    arrays = [RNG.standard_normal((SIZE, *value.shape)) for value in (*single, out)]
+    arrays = [draw(row, p, (SIZE, *value.shape)) for p, value in enumerate((*single, out))]
     inputs = [input_like(array) for array in arrays]
     cotangent = Value(out.aval)
     numbers = [*arrays, *map(np.asarray, indices)]
     whole = dict(zip([*single, cotangent], inputs, strict=True))
-    after = batch(vjp([out], single, [cotangent], lambda value: False), whole, SIZE, lambda value: False)
+    pulled = [v for v in vjp([out], single, [cotangent], lambda value: False) if v is not None]
+    without = row.name in ("lu", "lu_solve", "log_det", "pseudoinverse")  # factors only serve to solve with
+    assert len(pulled) == len(shapes) - without
+    after = batch(pulled, whole, SIZE, lambda value: False)
     (batched,) = batch([out], whole, SIZE, lambda value: False)
-    before = vjp([batched], inputs[:-1], [inputs[-1]], lambda value: False)
-    kept = [(a, b) for a, b in zip(after, before, strict=True) if a is not None and b is not None]
-    assert len(kept) == len(shapes)
+    before = [v for v in vjp([batched], inputs[:-1], [inputs[-1]], lambda value: False) if v is not None]
+    kept = [(a, b) for a, b in zip(after, before, strict=True) if a is not None]
+    assert len(kept) == len(pulled)
     for one, other in zip(
         run([a for a, _ in kept], [*inputs, *positions], numbers),
         run([b for _, b in kept], [*inputs, *positions], numbers),

@@ -324,7 +324,7 @@ def test_the_c_library_has_it(row: Any) -> None:
 def test_scipy_has_it(row: Any) -> None:
     exports = cython_special.__pyx_capi__
     names = [name for name in exports if re.fullmatch(rf"(__pyx_fuse_\d)?{row.body.name}", name)]
-    overloads = [name for name in names if '"double (double, int' in repr(exports[name])]
+    overloads = [name for name in names if f'"double ({"double, " * row.arity}int' in repr(exports[name])]
     assert len(overloads) == 1
 
 

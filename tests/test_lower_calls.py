@@ -29,6 +29,13 @@ PRODUCTS = (
 )
 
 
+@pytest.mark.parametrize("shapes", [((0, 0), (0, 0)), ((0, 3), (3, 0)), ((2, 0), (0, 4))])
+def test_products_of_nothing(shapes: tuple[tuple[int, ...], ...]) -> None:
+    inputs = [array_input(*shape) for shape in shapes]
+    product = ROW["contract"](*inputs, x=(0, 1), y=(1, 2), out=(0, 2))
+    check(graph_of(inputs, [product]), [np.zeros(shape) for shape in shapes])
+
+
 def letters(text: str) -> tuple[int, ...]:
     return tuple(map(ord, text))
 

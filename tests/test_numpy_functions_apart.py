@@ -381,15 +381,12 @@ def test_unary_changes_in_place() -> None:
 @pytest.mark.parametrize(
     ("function", "args"),
     [
-        (np.linalg.norm, (np.ones((2, 2)), 2)),
-        (np.linalg.norm, (np.ones((2, 2)), "nuc")),
-        (np.linalg.matrix_power, (np.eye(2), -1)),
         (np.poly, (np.eye(2),)),
         (np.pad, (np.ones(3), 1, lambda *args: None)),
     ],
 )
 def test_what_needs_a_decomposition_is_refused_with_a_reason(function: Any, args: tuple[Any, ...]) -> None:
-    if {np.linalg.svdvals, np.linalg.inv, np.linalg.eigvals} & set(FUNCTIONS) and function is not np.pad:
+    if np.linalg.eigvals in FUNCTIONS and function is not np.pad:
         pytest.fail("decompositions have rows now: test these functions by samples")
     with pytest.raises(UnsupportedFunctionError, match="what to do"):
         FUNCTIONS[function](input_like(args[0]), *args[1:])

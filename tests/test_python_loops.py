@@ -386,3 +386,49 @@ def test_lists_in_transforms() -> None:
         wanted = wanted + 0.1 * pendulum(wanted)
     found = gt.fori_loop(0, 5, lambda i, state: state + 0.1 * pendulum(state), state)
     np.testing.assert_allclose(found, wanted)
+
+
+@pytest.mark.parametrize("steps", [10, 400])
+def test_what_a_long_loop_leaves_is_a_source_of_a_tape(steps: int) -> None:
+    """A value in the middle of a record has a gradient whether or not the record becomes a loop."""
+    with gt.GradientTape(persistent=True) as tape:
+        x = first = tape.watch(np.array([1.0, 2.0]))
+        middle = x
+        for k in range(steps):
+            x = x + 0.1 * np.sin(x)
+            if k == steps // 2:
+                middle = x
+        y = np.sum(x**2)
+    for _ in range(3):
+        np.testing.assert_allclose(tape.gradient(y, x), 2 * x.numpy())
+        by_first, by_middle, by_last = tape.gradient(y, [first, middle, x])
+        assert by_first is not None and by_middle is not None
+        np.testing.assert_allclose(by_last, 2 * x.numpy())
+    np.testing.assert_allclose(
+        gt.grad(lambda x: np.sum(walked(x, steps // 2 + 1, steps) ** 2))(middle.numpy()), by_middle
+    )
+
+
+def walked(x: Any, first: int, last: int) -> Any:
+    for _ in range(first, last):
+        x = x + 0.1 * np.sin(x)
+    return x
+
+
+def test_routines_inside_of_a_loop() -> None:
+    """A sort, a product that BLAS computes, and a system of equations in each turn."""
+    weights = np.cos(np.arange(1600.0)).reshape(40, 40) / 8
+
+    def function(x: Any) -> Any:
+        y = np.ones((40, 40)) * x
+        for _ in range(20):
+            x = np.sort(x) * np.arange(1, 41) / 40 + 0.1 * x
+            y = np.tanh(y @ weights)
+            x = x + 0.01 * np.linalg.solve(weights + 4 * np.eye(40), x)
+        return np.sum(x**2) + np.sum(y**2)
+
+    x = np.linspace(1, 0, 40)
+    value, slope = gt.value_and_grad(function)(x)
+    np.testing.assert_allclose(value, function(x))
+    step = 1e-6 * np.sin(np.arange(40.0))
+    np.testing.assert_allclose(slope @ step, (function(x + step) - function(x - step)) / 2, rtol=1e-6)

@@ -29,6 +29,7 @@ UNTRIED = {
     "empty_like",
     "flatnonzero",
     "intersect1d",
+    "lstsq",
     "may_share_memory",
     "min_scalar_type",
     "nonzero",

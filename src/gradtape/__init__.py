@@ -23,7 +23,8 @@ from .api.transform import jvp as jvp
 from .api.transform import value_and_grad as value_and_grad
 from .api.transform import vjp as vjp
 from .config import config as config
-from .trace import standins as _names  # noqa: F401 - NumPy's names are exchanged while somebody records
+from .trace import borrowed as _borrowed  # noqa: F401 - SciPy's names are exchanged while somebody records
+from .trace import standins as _names  # noqa: F401 - and NumPy's
 from .trace.array import Array as Array
 from .trace.slices import IndexedSlices as IndexedSlices
 from .trace.variable import Variable as Variable

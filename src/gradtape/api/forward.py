@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from types import TracebackType
@@ -26,7 +27,7 @@ from ..trace.array import Array
 from ..trace.bodies import refuse_across
 from ..trace.contexts import Context, Watcher, bodies_around, contexts, leave
 from ..trace.handle import Handle
-from ..trace.lists import NAMES
+from ..trace.names import NAMES
 from ..trace.sites import user_site
 from ..trace.speculation import speculation
 from ..trace.variable import Variable
@@ -66,7 +67,7 @@ class _Directions(Watcher):
             self.mark.thread = threading.get_ident()
             self.mark.recording = True
             self.stack.append(self)
-            NAMES.enter(self)
+            NAMES.enter(self, sys._getframe(2).f_globals)
         except BaseException:  # Ctrl-C: nobody would leave what was entered by half
             self.leave()
             raise

@@ -19,7 +19,7 @@ from ..trace.array import Array
 from ..trace.bodies import refuse_across
 from ..trace.contexts import Context, bodies_around, contexts, leave
 from ..trace.guards import InBody
-from ..trace.lists import NAMES
+from ..trace.names import NAMES
 from ..trace.rehearsal import rehearsed
 from ..trace.replay import Derivatives, derivatives, gradients
 from ..trace.sites import user_site
@@ -127,7 +127,7 @@ class GradientTape(Jacobians):
                 record.mark.recording = True
             self._active = True
             self._stack.append(record)
-            NAMES.enter(self)
+            NAMES.enter(self, _frame(1).f_globals)
         except BaseException:  # Ctrl-C: nobody would leave what was entered by half
             self._leave()
             raise

@@ -23,6 +23,7 @@ from .cumulative import Cumulative
 from .elementwise import Elementwise
 from .index_map import IndexMap
 from .join import Join
+from .matrix import Matrix
 from .reduction import Reduction
 from .sort import Sort
 
@@ -175,6 +176,11 @@ def _contract(op: Contract, node: Node, operands: Operands, mapped: Flags, size:
         (new, *letters) if flag else letters for letters, flag in zip((x, y), mapped, strict=True)
     ]
     return (op(*operands, x=first, y=second, out=(new, *out)),)
+
+
+@batch_node.register
+def _matrix(op: Matrix, node: Node, operands: Operands, mapped: Flags, size: int) -> tuple[Value, ...]:
+    return (op(*all_in_front(operands, mapped, size), **node.params),)
 
 
 @batch_node.register

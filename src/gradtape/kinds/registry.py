@@ -49,6 +49,9 @@ TRIALS: dict[Any, Trial] = {}
 UNSUPPORTED: dict[str, str] = {}
 """Why a function is not followed and what to do instead, by its qualified name: ``numpy.linalg.eigvals``."""
 
+BORROWED: dict[str, Callable[..., Any]] = {}
+"""What runs in place of functions of SciPy that are written in Python, by where users find them: ``scipy.special.logsumexp``."""
+
 OpT = TypeVar("OpT", bound=Op)
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -127,6 +130,19 @@ def implements(
             TRIALS[function] = Trial(samples, dtypes, smooth)
             if writes:
                 WRITERS.add(function)
+        return replacement
+
+    return enter
+
+
+def borrows(*names: str) -> Callable[[F], F]:
+    """Let the decorated function run in place of these functions of SciPy when an argument is traced."""
+
+    def enter(replacement: F) -> F:
+        for name in names:
+            if name in BORROWED:
+                raise ValueError(f"two replacements for {name}")
+            BORROWED[name] = replacement
         return replacement
 
     return enter

@@ -57,7 +57,7 @@ class Builder(ElementBuilder):
             "join": self._join,
             "guard": self._guard,
             "blas": self._call,
-            "sort": self._call,
+            "routine": self._call,
             "control": self._control,
             "result": self._nothing,
             "held": self._nothing,

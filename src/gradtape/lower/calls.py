@@ -1,4 +1,4 @@
-"""Contractions that are worth a call of BLAS, and sorting."""
+"""Contractions that are worth a call of BLAS, linear algebra, and sorting."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from ..kinds.contract import Contract
 from ..kinds.elementwise import Elementwise
 from ..kinds.index_map import IndexMap
 from ..kinds.join import Join
+from ..kinds.matrix import Matrix
 from ..kinds.sort import Sort
 from ..loops.affine import Affine, Atom, Position, Var, affine, substitute
 from ..loops.ir import Buffer, Call, For
 from ..passes.slabs import LEAST_ROWS, PRODUCT
 from ..passes.transposes import LARGE, REUSED
 from ..records import value_record
+from .matrix_routines import RECTANGULAR
 from .roots import Axis, Root, flat
 
 if TYPE_CHECKING:
@@ -63,14 +65,16 @@ class Product:
 
 def is_call(node: Node) -> bool:
     """Return whether a node is computed by a routine rather than by loops."""
-    return isinstance(node.op, Sort) or (isinstance(node.op, Contract) and plan_product(node) is not None)
+    return isinstance(node.op, Sort | Matrix) or (
+        isinstance(node.op, Contract) and plan_product(node) is not None
+    )
 
 
 def call_root(node: Node) -> Root:
     """Return the root of a call. What is looped over around a product are its axes, so that what makes its operands and what uses
     its result can share the loops."""
-    if isinstance(node.op, Sort):
-        return Root(node.out, "sort", (), (), node)
+    if isinstance(node.op, Sort | Matrix):
+        return Root(node.out, "routine", (), (), node)
     product = plan_product(node)
     assert product is not None
     out = node.params["out"]
@@ -88,13 +92,20 @@ def prepare_call(graph: Graph) -> set[Value]:
             product = plan_product(node)
             if product is not None:
                 needed.update((product.x.base, product.y.base))
-        elif isinstance(node.op, Sort):
-            needed.update(node.inputs)
+        else:
+            needed.update(operands_of_routine(node))
     return {
         value
         for value in needed
         if value.node is not None and isinstance(value.node.op, Elementwise | IndexMap | Join)
     }
+
+
+def operands_of_routine(node: Node) -> Sequence[Value]:
+    """Return the inputs whose numbers a routine reads."""
+    if isinstance(node.op, Matrix):
+        return [node.inputs[place] for place in node.op.reads]
+    return node.inputs if isinstance(node.op, Sort) else ()
 
 
 def transposed_leaves(graph: Graph) -> set[Value]:
@@ -130,7 +141,7 @@ def plan_product(node: Node) -> Product | None:
         tuple(s for s in out if s in y and s not in x),
         tuple(s for s in x if s in y and s not in out),
     )
-    if not all(groups):
+    if not all(groups) or not all(extents.values()):
         return None
     first, second = operand(node.inputs[0], x), operand(node.inputs[1], y)
     result = dense(out, extents)
@@ -236,6 +247,9 @@ def emit_call(builder: Builder, root: Root, values: tuple[Position, ...]) -> Non
     if isinstance(root.node.op, Sort):
         emit_sort(builder, root)
         return
+    if isinstance(root.node.op, Matrix):
+        emit_matrices(builder, root)
+        return
     product = plan_product(root.node)
     assert product is not None and root.storage is not None
     at = {letter: values[level] for letter, level in root.letters.items()}
@@ -318,3 +332,28 @@ def emit_sort(builder: Builder, root: Root) -> None:
         body.append(loop)
         body, start = loop.body, affine(loop.var) * row
     body.append(Call("argsort", ((buffers[0], start), (root.storage, start), (root.spare, 0)), (row,)))
+
+
+def emit_matrices(builder: Builder, root: Root) -> None:
+    """Emit one call per matrix."""
+    node = root.node
+    assert node is not None and root.storage is not None and root.spare is not None
+    operands = operands_of_routine(node)
+    if root.value.size == 0:
+        return
+    count = prod(operands[0].shape[:-2])
+    places = [(builder.memory_of(value), value.size // count) for value in operands]
+    places.append((root.storage, root.value.size // count))
+    number: Position = 0
+    body = builder.scopes[-1].statements
+    if count > 1:
+        loop = For(Var(builder.fresh("i_"), 0, count - 1))
+        body.append(loop)
+        body, number = loop.body, affine(loop.var)
+    starts = tuple([(buffer, number * size) for buffer, size in places])
+    if node.op.name in RECTANGULAR:
+        extents = operands[0].shape[-2:]
+    else:
+        extents = (operands[0].shape[-1], *[value.shape[-1] for value in operands[1:]])
+    sizes = (*extents, *[node.params[name] for name in sorted(node.params)])
+    body.append(Call(node.op.name, (*starts, (root.spare, 0)), sizes))

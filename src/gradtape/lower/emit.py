@@ -344,8 +344,12 @@ class FunctionEmitter:
         inside = self.bind(f"icmp ult i64 {value}, {statement.extent}")
         self.line(f"%{statement.target.name} = select i1 {inside}, i64 {value}, i64 0")
         outside = self.bind(f"xor i1 {inside}, true")
+        self.note_failure(outside)
+
+    def note_failure(self, failed: str) -> None:
+        """Append a note, if a condition holds, that the interpreter is to say what is wrong."""
         before = self.bind("load i1, ptr %bad.slot")
-        self.line(f"store i1 {self.bind(f'or i1 {before}, {outside}')}, ptr %bad.slot")
+        self.line(f"store i1 {self.bind(f'or i1 {before}, {failed}')}, ptr %bad.slot")
 
     def _guard(self, statement: Guard) -> None:
         value, dtype = self.number(statement.value), statement.value.dtype

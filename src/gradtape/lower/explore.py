@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ..ir.graph import Literal, Node, Value
+from ..kinds.matrix import Matrix
 from ..loops.affine import Affine, Position, Var, affine, interval
 from .costs import GATHER, LOAD, REPEATED, calls_vector_function, cost_of
 from .roots import Root, fresh_variables
@@ -100,6 +101,8 @@ class Explorer(Walker[float]):
             if v.size:
                 root.target = self.positions(node.op.target, index, base.shape, indices, node.params)  # type: ignore[attr-defined]
                 self.element(v, index)
+        elif isinstance(node.op, Matrix):
+            self._whole([node.inputs[place] for place in node.op.reads])
         else:
             self._whole(node.inputs)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-_ALONE: Final = frozenset(("scipy.linalg.cython_blas",))
+_ALONE: Final = frozenset(("scipy.linalg.cython_blas", "scipy.linalg.cython_lapack"))
 """Modules that need nothing of their packages. Importing `scipy.linalg` for its BLAS takes 0.1 to 0.3 s and 27 MB, the module alone
 0.03 s and 4 MB; `scipy.special.cython_special` imports its package itself."""
 

@@ -25,6 +25,7 @@ from ..loops.ir import (
     Wrap,
 )
 from ..records import record
+from .matrix_routines import MATRIX_ROUTINES
 
 
 @record
@@ -91,6 +92,7 @@ class Free:
             self.visit(block)
 
     def _call(self, statement: Call) -> None:
+        self.wraps = self.wraps or statement.function in MATRIX_ROUTINES
         for buffer, position in statement.operands:
             self._touch(buffer, position)
             self.written.add(buffer)

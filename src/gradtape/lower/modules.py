@@ -16,6 +16,7 @@ from .blocks import emit_blocks
 from .emit import FunctionEmitter, Module
 from .free import Free, free_names
 from .instructions import memory_type, register_type
+from .matrix_routines import MATRIX_ROUTINES
 from .split import work
 from .stacks import with_stacks
 from .vector_plans import are_vectors, find_slots
@@ -102,7 +103,10 @@ def emit_module(program: Program, offsets: dict[Buffer, int], accompany: Accompa
 
 
 def _multiplies(statements: Sequence[Statement]) -> bool:
-    return any(isinstance(inner, Call) and inner.function == "gemm" for inner in walk(statements))
+    return any(
+        isinstance(inner, Call) and (inner.function == "gemm" or inner.function in MATRIX_ROUTINES)
+        for inner in walk(statements)
+    )
 
 
 def _outlined(kernel: FunctionEmitter, statement: For) -> bool:

@@ -27,6 +27,8 @@ from ..loops.ir import (
 from ..records import value_record
 from .clock import clocked
 from .costs import cost_of
+from .matrix_routines import MATRIX_ROUTINES
+from .products import multiplications
 from .roots import Root
 
 Site: TypeAlias = Any
@@ -81,7 +83,7 @@ def describe_nests(program: Program, makers: Mapping[str, Node], roots: Sequence
         Whose storage tells for whom numbers are stored.
     """
     known: dict[str, Node] = {}
-    for root in sorted(roots, key=lambda root: root.kind in ("blas", "sort")):
+    for root in sorted(roots, key=lambda root: root.kind in ("blas", "routine")):
         if root.storage is not None and root.node is not None:
             known[root.storage.name] = root.node
     timed = clocked(program)
@@ -171,9 +173,8 @@ def _turns(loop: Statement) -> int:
 
 
 def _routine_operations(call: Call) -> float:
-    if call.function == "gemm":
-        _, _, wide, high, deep, *_ = call.numbers
-        return 2.0 * float(wide) * float(high) * float(deep)
+    if call.function == "gemm" or call.function in MATRIX_ROUTINES:
+        return 2.0 * multiplications(call)
     ordered = int(call.numbers[0])
     looked_up = int(call.numbers[1]) if call.function == "searchsorted" else ordered
     return float(looked_up * ordered.bit_length())

@@ -8,6 +8,8 @@ from typing import Final
 from ..kinds.elementwise import Instruction, Intrinsic
 from ..loops.control import FOREVER, Choose, Turns, While
 from ..loops.ir import Call, Compute, For, Statement
+from .matrix_routines import MATRIX_ROUTINES
+from .products import multiplications
 
 UNIT: Final = 0.3e-9
 """Seconds that an addition takes at most, about."""
@@ -55,7 +57,6 @@ def _cost(body: object) -> float:
 
 
 def _call_cost(call: Call) -> float:
-    if call.function == "gemm":
-        _, _, wide, high, deep, *_ = call.numbers
-        return 0.2 * float(wide * high * deep)
+    if call.function == "gemm" or call.function in MATRIX_ROUTINES:
+        return 0.2 * multiplications(call)
     return 40.0 * call.operands[0][0].size

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from ..loops.affine import Position
 from ..loops.ir import Buffer, Call, Statement
 from ..passes.slabs import PRODUCT
+from .matrix_routines import MATRIX_ROUTINES, multiplications_of
+
+_COMPARISONS: Final = 40
+"""Products in the time of what it takes to sort or to look up an element."""
 
 
 def multiplications(call: Call) -> int:
-    """Return the size of a product.
+    """Return the size of a product, and about that of another routine.
 
     Examples
     --------
     >>> multiplications(Call("gemm", (), ("N", "N", 2, 3, 4, 2, 4, 0.0, 2)))
     24
     """
+    if call.function in MATRIX_ROUTINES:
+        return multiplications_of(call)
+    if call.function != "gemm":
+        return _COMPARISONS * call.operands[0][0].size
     wide, high, deep = call.numbers[2:5]
     return int(wide * high * deep)
 

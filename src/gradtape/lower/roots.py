@@ -15,6 +15,7 @@ from ..kinds.cumulative import Cumulative
 from ..kinds.elementwise import Elementwise
 from ..kinds.index_map import IndexMap
 from ..kinds.join import Join
+from ..kinds.matrix import Matrix
 from ..kinds.reduction import Reduction
 from ..kinds.sort import Sort
 from ..loops.affine import Position, Var, affine
@@ -61,7 +62,7 @@ class Root:
         What is computed.
     kind : str
         ``each`` (elementwise), ``reduce``, ``argreduce``, ``contract``, ``scan``, ``scatter``, ``join``,
-        ``blas``, ``sort``, ``guard``, ``control`` (a loop over time or a branch), ``result`` (one of its
+        ``blas``, ``routine``, ``guard``, ``control`` (a loop over time or a branch), ``result`` (one of its
         outputs) or ``held`` (what a loop carries, when a turn begins).
     axes : tuple of Axis
         The loops, outermost first.
@@ -187,8 +188,8 @@ def root_for(node: Node) -> Root | None:
         if len(node.inputs) <= JOINED_INLINE:
             return None
         return Root(out, "join", (Axis(1, None, closed=True),), (), node)
-    if isinstance(op, Sort):
-        return Root(out, "sort", (), (), node)
+    if isinstance(op, Sort | Matrix):
+        return Root(out, "routine", (), (), node)
     raise LoweringError(
         f"kernels do not know the op {op.name}", where=node.site, why="the interpreter runs it"
     )

@@ -1,4 +1,4 @@
-"""Calls of routines in LLVM: matrix products of BLAS, sorting and searching."""
+"""Calls of routines in LLVM: matrix products of BLAS, factorisations of LAPACK, sorting and searching."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..loops.ir import Call
 from .interrupts import RAISE
+from .matrix_routines import MATRIX_ROUTINES, emit_matrix_routine
 from .sorting import argsort_function, less_function, search_function
 from .symmetric import is_symmetric, mirror_function
 
@@ -149,5 +150,6 @@ ROUTINES: Final[dict[str, Callable[[FunctionEmitter, Call], None]]] = {
     "loop": _loop,
     "argsort": _argsort,
     "searchsorted": _searchsorted,
+    **dict.fromkeys(MATRIX_ROUTINES, emit_matrix_routine),
 }
 """By name, what calls a routine."""

@@ -7,9 +7,11 @@ from typing import Final
 
 from ..ir.body import Body
 from ..ir.graph import Node, Value
+from ..kinds.matrix import Matrix
 from ..loops.ir import Buffer
 from ..transforms.control import STACK, Repeat, Switch
 from .apart import stands_apart
+from .matrix_routines import room
 from .placement import describe, shared_levels
 from .roots import Root, part_of
 
@@ -116,10 +118,8 @@ def assign_storage(roots: Sequence[Root], explain: list[str], prefix: str = "") 
         successor = next((heir for heir in heirs if heir.in_place_of is root), None)
         if root.kind in ("guard", "control"):
             continue
-        if root.kind == "sort":
-            root.spare = Buffer(
-                f"{prefix}w{len(scratch)}", root.value.dtype, root.shape[-1] if root.shape else 1, "scratch"
-            )
+        if root.kind == "routine":
+            root.spare = Buffer(f"{prefix}w{len(scratch)}", root.value.dtype, spare_room(root), "scratch")
             scratch.append(root.spare)
         if successor is not None:
             root.storage, root.stored_axes = successor.storage, tuple(range(root.value.ndim))
@@ -145,12 +145,20 @@ def assign_storage(roots: Sequence[Root], explain: list[str], prefix: str = "") 
         for axis in root.stored_axes:
             size *= root.shape[axis]
         root.storage = Buffer(f"{prefix}w{len(scratch)}", root.value.dtype, size, "scratch")
-        called = any(reader.kind in ("blas", "sort") for reader in readers.get(root, ()))
-        why = "a product or a sort reads it from memory" if called else "it is read by another loop"
+        called = any(reader.kind in ("blas", "routine") for reader in readers.get(root, ()))
+        why = "a routine reads it from memory" if called else "it is read by another loop"
         explain.append(f"{describe(root)} is stored ({size} of {root.value.size} elements): {why}")
         scratch.append(root.storage)
     scratch.reverse()
     return scratch
+
+
+def spare_room(root: Root) -> int:
+    """Return how many elements a routine needs besides its operands and its result."""
+    assert root.node is not None
+    if isinstance(root.node.op, Matrix):
+        return room(root.node.op.name, *root.node.inputs[0].shape[-2:])
+    return root.shape[-1] if root.shape else 1
 
 
 def share_outputs(roots: Sequence[Root], explain: list[str]) -> None:
@@ -214,7 +222,7 @@ def _common_levels(root: Root, readers: Sequence[Root]) -> int | None:
         if root.kind in IN_REGISTERS and reader.kind != "sort" and _in_registers(root, reader, levels):
             continue
         common = levels if common is None else min(common, levels)
-    if root.kind in ("scatter", "join", "sort") or (root.kind == "result" and root.shape != ()):
+    if root.kind in ("scatter", "join", "routine") or (root.kind == "result" and root.shape != ()):
         return 0
     if root.kind == "blas":
         return min(root.first_reduced(), root.first_reduced() if common is None else common)

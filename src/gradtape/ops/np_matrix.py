@@ -6,16 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ShapeError, UnsupportedFunctionError
+from ..errors import ShapeError
 from ..ir.builder import here
 from ..ir.graph import OPERATORS, Value
 from ..kinds.arguments import as_array, as_int, lookup, one_axis, promoted
 from ..kinds.contract import Letters
-from ..kinds.registry import FUNCTIONS, implements, sample
+from ..kinds.registry import implements, sample
 from .cast import convert
 from .indexing import getitem
 from .join import stack
 from .np_einsum import contract_all
+from .np_linalg import inv
 from .np_linear import check_inner, dot, matmul
 from .np_reductions import sum_dtype
 from .np_shape import moved
@@ -63,6 +64,7 @@ def multi_dot(arrays: Any) -> Value:
         sample((3, 3), 3),
         sample((2, 3, 3), 6),
         sample((2, 3), 2),
+        sample((2, 3, 3), -2),
     ),
 )
 def matrix_power(a: Any, n: Any) -> Value:
@@ -72,14 +74,7 @@ def matrix_power(a: Any, n: Any) -> Value:
         raise np.linalg.LinAlgError("Last 2 dimensions of the array must be square")
     times = as_int(n, "exponent")
     if times < 0:
-        inverse = FUNCTIONS.get(np.linalg.inv)
-        if inverse is None:
-            raise UnsupportedFunctionError(
-                "np.linalg.matrix_power with a negative exponent is not followed",
-                where=here.site,
-                remedy="pass the inverse itself",
-            )
-        x, times = inverse(x), -times
+        x, times = inv(x), -times
     if times == 0:
         return OPERATORS["add"](OPERATORS["zeros_like"](x), np.eye(x.shape[-1], dtype=x.dtype))
     result: Value | None = None

@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import UnsupportedFunctionError
-from ..ir.builder import here
 from ..ir.graph import OPERATORS, Value
 from ..ir.types import FLOAT64, is_inexact
 from ..kinds.arguments import as_array, as_int, kept_shape, lookup, one_axis
@@ -18,7 +16,7 @@ from .complex_parts import imag, real
 from .np_reductions import max_, min_, reduced
 from .np_shape import moved
 from .power import power
-from .reductions import reduce_max, reduce_min, reduce_sum
+from .reductions import reduce_min, reduce_sum
 from .select import where
 from .shape import reshape
 from .signs import absolute
@@ -76,22 +74,17 @@ def _matrix_norm(x: Value, order: Any, rows: int, columns: int, keepdims: bool) 
         )
     if order not in (2, -2, "nuc"):
         raise ValueError("Invalid norm order for matrices.")
-    singular_values = FUNCTIONS.get(lookup(np.linalg, "svdvals"))
-    if singular_values is None:
-        raise UnsupportedFunctionError(
-            f"np.linalg.norm of a matrix with ord={order!r} is not followed",
-            where=here.site,
-            why="it needs singular values",
-            remedy="use the Frobenius norm (ord='fro'), or ord=1 or np.inf",
-        )
-    values = singular_values(moved(x, (rows, columns), (x.ndim - 2, x.ndim - 1)))
-    row = reduce_sum if order == "nuc" else reduce_max if order == 2 else reduce_min
-    result = row(values, axes=(values.ndim - 1,))
+    values: Value = FUNCTIONS[np.linalg.svdvals](moved(x, (rows, columns), (x.ndim - 2, x.ndim - 1)))
+    last = (values.ndim - 1,)
+    if order == 2:
+        result = max_(values, last, initial=0)
+    else:
+        result = (reduce_sum if order == "nuc" else reduce_min)(values, axes=last)
     return reshape(result, kept_shape(x.shape, axes)) if keepdims else result
 
 
 VECTORS = tuple(sample((2, 4), order, 1) for order in (None, 2, 1, 0, np.inf, -np.inf, 3, -2, 0.5))
-MATRICES = tuple(sample((3, 4), order) for order in ("fro", 1, -1, np.inf, -np.inf))
+MATRICES = tuple(sample((3, 4), order) for order in ("fro", 1, -1, np.inf, -np.inf, 2, -2, "nuc"))
 
 
 @implements(

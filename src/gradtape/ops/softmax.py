@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import UnsupportedFunctionError
+from ..ir.builder import here
 from ..ir.graph import OPERATORS, Value
 from ..ir.types import is_inexact
 from ..kinds.arguments import NO_VALUE, as_array, kept_shape, reduced_axes
 from ..kinds.elementwise import Elementwise, elementwise, resolve
 from ..kinds.reduction import remaining
-from ..kinds.registry import implements_method, sample
+from ..kinds.registry import borrows, implements_method, sample
 from .arithmetic import subtract
 from .cast import convert, stop_gradient
 from .complex_parts import real
@@ -100,8 +102,17 @@ implements_method("logaddexp", "reduce", samples=SUMS, dtypes="qfD")(_reduce(log
 implements_method("logaddexp2", "reduce", samples=SUMS, dtypes="qfD")(_reduce(logaddexp2, exp2, log2))
 
 
-def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False) -> Value:
+@borrows("scipy.special.logsumexp")
+def logsumexp(
+    a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False
+) -> Value:
     """Return the logarithm of the sum of the exponentials, with factors `b`, as `scipy.special.logsumexp`."""
+    if return_sign:
+        raise UnsupportedFunctionError(
+            "scipy.special.logsumexp with return_sign=True is not followed",
+            where=here.site,
+            remedy="sum what is positive and what is negative apart",
+        )
     x = as_array(a)
     x = x if is_inexact(x.dtype) else convert(x, np.dtype(float))
     factor = None
@@ -115,6 +126,7 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False) -
     return reshape(result, kept_shape(x.shape, axes)) if keepdims else result
 
 
+@borrows("scipy.special.softmax")
 def softmax(x: Any, axis: Any = None) -> Value:
     """Return the exponentials divided by their sum, as `scipy.special.softmax`."""
     shifted, axes = _shifted(x, axis)
@@ -122,6 +134,7 @@ def softmax(x: Any, axis: Any = None) -> Value:
     return powers / spread(reduce_sum(powers, axes=axes), shifted.shape, axes)
 
 
+@borrows("scipy.special.log_softmax")
 def log_softmax(x: Any, axis: Any = None) -> Value:
     """Return the logarithm of `softmax`, as `scipy.special.log_softmax`."""
     shifted, axes = _shifted(x, axis)

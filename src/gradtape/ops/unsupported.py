@@ -66,17 +66,9 @@ _group(
     "polyfit",
 )
 _group(
-    "matrix decompositions and solves have no row; compute it outside of the traced code, or give it "
+    "this decomposition has no row; use solve, cholesky or eigh where they do, compute it outside of the traced code, or give it "
     "a derivative with"
     " gt.custom_gradient",
     "numpy.linalg",
-    "cholesky cond det eig eigh eigvals eigvalsh inv lstsq matrix_rank pinv qr slogdet solve svd "
-    "svdvals tensorinv"
-    " tensorsolve",
-)
-_group(
-    "Fourier transforms have no row; compute it outside of the traced code, or give it a derivative with"
-    " gt.custom_gradient",
-    "numpy.fft",
-    "fft fft2 fftn hfft ifft ifft2 ifftn ihfft irfft irfft2 irfftn rfft rfft2 rfftn",
+    "eig eigvals tensorinv tensorsolve",
 )

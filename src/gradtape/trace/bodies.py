@@ -114,7 +114,7 @@ class Traced:
     def run(self, *args: Any) -> None:
         """Call the function."""
         before = here.site
-        with inside(self._mark, Scope()):
+        with inside(self._mark, Scope(), function=self._function):
             try:
                 self.result = tree_map(_as_read, self._function(*args))
             except ValueError as error:

@@ -141,6 +141,10 @@ def _instead_of(function: Any) -> str:
         return "gt.constant(y)[k], or gt.gather(y, k), for an ndarray y"
     if function == np.full:  # or what stands for it
         return "np.full(n, a, like=a)"
+    if type(getattr(function, "__self__", None)) is np.ndarray:
+        name = function.__name__
+        product = " (or y @ x)" if name == "dot" else ""
+        return f"y.{name}(x) of an ndarray y asks for numbers: write np.{name}(y, x){product}, or gt.constant(y).{name}(x)"
     module = getattr(function, "__module__", None) or ""
     if module.partition(".")[0] == "scipy":
         return f"write {function.__name__} with NumPy's functions and the ufuncs of scipy.special: it takes ndarrays only"

@@ -11,7 +11,7 @@ from typing import Any
 from ..ir.graph import Mark, Value
 from .content import Content
 from .guards import InBody, Trace
-from .lists import NAMES
+from .names import NAMES, namespaces_of
 
 
 class Watcher(ABC):
@@ -72,13 +72,13 @@ def leave(stack: list[Context], context: Context, user: object) -> None:
 
 
 @contextmanager
-def inside(*added: Context) -> Iterator[None]:
-    """Let contexts be in force."""
+def inside(*added: Context, function: Any = None) -> Iterator[None]:
+    """Let contexts be in force, for a function of the user's that is about to run."""
     stack = contexts.stack
     user = object()
     try:
         stack.extend(added)
-        NAMES.enter(user)
+        NAMES.enter(user, *(() if function is None else namespaces_of(function)))
         yield
     finally:
         try:

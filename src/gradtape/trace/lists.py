@@ -2,7 +2,7 @@
 
 NumPy has no protocol by which what stands in a list could say what becomes of the list: np.array asks each item for its numbers. So
 while somebody records, the names `numpy.array` and `numpy.asarray` stand for functions that do the same and, where NumPy asked an item
-that is followed, make the array once more as an operation.
+that is followed, make the array once more as an operation. In a trace, where an array has no numbers, they are operations on it as well.
 """
 
 from __future__ import annotations
@@ -16,6 +16,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from .guards import trace_of
+from .handle import Handle
+from .names import NAMES
+from .sites import is_users
 from .speculation import speculation
 
 
@@ -39,39 +43,6 @@ def ask(item: Any) -> bool:
     return True
 
 
-class _Names:
-    """NumPy's names, exchanged while somebody records on any thread."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._users: set[int] = set()
-        self._names: list[tuple[str, Callable[..., Any], Callable[..., Any]]] = []
-
-    def exchange(self, own: Callable[..., Any], following: Callable[..., Any]) -> None:
-        """Let another function stand for one of NumPy's while somebody records."""
-        self._names.append((own.__name__, own, following))
-
-    def enter(self, user: object) -> None:
-        """Let the names stand for functions that follow, for as long as `user` needs that."""
-        with self._lock:
-            self._users.add(id(user))
-            if len(self._users) == 1:
-                names = vars(np)
-                for name, own, following in self._names:
-                    if names[name] is own:
-                        names[name] = following
-
-    def leave(self, user: object) -> None:
-        """Give the names back when nobody needs them any more; to leave twice does no harm."""
-        with self._lock:
-            self._users.discard(id(user))
-            if not self._users:
-                names = vars(np)
-                for name, own, following in self._names:
-                    if names[name] is following:
-                        names[name] = own
-
-
 def _following(function: Callable[..., Any]) -> Callable[..., Any]:
     def followed(like: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         # NumPy itself would look the function up by its name.
@@ -83,6 +54,8 @@ def _following(function: Callable[..., Any]) -> Callable[..., Any]:
             own = isinstance(like, np.ndarray)
             return function(*args, **kwargs, like=like) if own else followed(like, args, kwargs)
         if not args or not isinstance(args[0], list | tuple):
+            if args and isinstance(args[0], Handle) and _is_traced_by_user(args[0], sys._getframe(1)):
+                return followed(args[0], args, kwargs)
             return function(*args, **kwargs)
         before, _asked.items = _asked.items, []
         try:
@@ -95,6 +68,11 @@ def _following(function: Callable[..., Any]) -> Callable[..., Any]:
     return make
 
 
+def _is_traced_by_user(array: Handle, frame: FrameType) -> bool:
+    """Return whether a call in the user's own code is about an array of a trace, which has no numbers that it could ask for."""
+    return trace_of(array.value) is not None and is_users(frame.f_code.co_filename)
+
+
 def asker(depth: int) -> str:
     """Return the module that called a function `depth` callers up, or that called np.array there."""
     frame: FrameType | None = sys._getframe(depth)
@@ -103,6 +81,5 @@ def asker(depth: int) -> str:
     return "" if frame is None else frame.f_globals.get("__name__", "")
 
 
-NAMES: Final = _Names()
-for _function in (np.array, np.asarray):
+for _function in (np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray):
     NAMES.exchange(_function, _following(_function))

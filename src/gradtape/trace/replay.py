@@ -254,13 +254,17 @@ def _template(
             followed.add(new)
         copies.append(copy)
     ends = [becomes.get(target, target) for target in targets]
-    asked = frozenset([made for source in sources if (made := becomes.get(source, source).node) is not None])
-    result = rolled(copies, ends, (), asked, leaves=set(inputs)) if config.reroll else None
+    inside = [becomes[source] for source in sources if source in becomes and becomes[source].node is not None]
+    asked = frozenset([made for value in inside if (made := value.node) is not None])
+    result = rolled(copies, [*ends, *inside], (), asked, leaves=set(inputs)) if config.reroll else None
     if only_loops and result is None:
         return None
     stacks = [] if result is None else result.stacks
+    moved: dict[Value, Value] = {}
     if result is not None:
-        ends = result.ends
+        ends = result.ends[: len(ends)]
+        # Nodes that stay are made anew where they take what a loop computes.
+        moved = dict(zip(inside, result.ends[len(ends) :], strict=True))
         followed.update([whole for whole, rows in stacks if any(row in followed for row in rows)])
         for node in result.nodes:
             if any(value in followed for value in node.inputs):
@@ -268,7 +272,7 @@ def _template(
     try:
         derived = derive(
             ends,
-            [becomes.get(source, source) for source in sources],
+            [moved.get(start, start) for start in [becomes.get(source, source) for source in sources]],
             None if seeds is None else [becomes.get(seed, seed) for seed in seeds],
             lambda value: value not in followed,
         )

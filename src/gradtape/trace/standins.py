@@ -14,7 +14,7 @@ from ..ir.builder import here
 from .array import Array, wrap
 from .contexts import contexts
 from .dispatch import call_function
-from .lists import NAMES
+from .names import NAMES
 from .preallocated import follows, own, own_named, preallocated
 from .sites import callee_at, is_users, user_site
 

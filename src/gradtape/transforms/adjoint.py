@@ -17,6 +17,7 @@ from ..kinds.cumulative import Cumulative
 from ..kinds.elementwise import Elementwise
 from ..kinds.index_map import IndexMap
 from ..kinds.join import Join
+from ..kinds.matrix import Matrix
 from ..kinds.reduction import Reduction
 from ..kinds.sort import Sort
 from .draft import Loop
@@ -112,6 +113,8 @@ def _is_linear(node: Node, flags: Sequence[bool]) -> bool:
         return op.transpose_rule is not None
     if isinstance(op, Contract):
         return not all(flags)
+    if isinstance(op, Matrix):
+        return op.is_linear(flags)
     if isinstance(op, Cumulative):
         return op.transpose_rule is not None and not any(flags[:-1])
     return True

@@ -16,6 +16,7 @@ from ..kinds.cumulative import Cumulative
 from ..kinds.elementwise import Elementwise
 from ..kinds.index_map import IndexMap
 from ..kinds.join import Join
+from ..kinds.matrix import Matrix
 from ..kinds.reduction import Reduction
 from ..kinds.sort import Sort
 from .control import Scan
@@ -156,6 +157,11 @@ def _sort(node: Node, axes: Axes, rows: int) -> int:
     return UNKNOWN if haystack is not None or needles is None else needles
 
 
+def _matrix(node: Node, axes: Axes, rows: int) -> int:
+    axis = _agreed(axes)
+    return axis if axis < node.inputs[0].ndim - 2 else UNKNOWN
+
+
 def _contract(node: Node, axes: Axes, rows: int) -> int:
     params = node.params
     letters = {params[name][axis] for name, axis in zip(("x", "y"), axes, strict=True) if axis is not None}
@@ -182,6 +188,7 @@ RULES: tuple[tuple[type[Op], Rule], ...] = (
     (Cumulative, _cumulative),
     (Join, _cumulative),
     (Sort, _sort),
+    (Matrix, _matrix),
     (Contract, _contract),
     (Scan, _scan),
 )

@@ -1,0 +1,101 @@
+"""The matrix kind: routines of linear algebra on the last two axes, for each matrix of a stack."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..errors import NotDifferentiableError
+from ..ir.builder import emit
+from ..ir.graph import Node, Value
+from ..ir.op import NDArray, Op
+from ..ir.types import Aval, Shape, aval
+from .operands import as_value
+from .registry import register
+
+Tangents = Sequence[Value | None]
+Push = Callable[[Tangents], Value | None]
+
+
+class Matrix(Op):
+    """A row of the matrix kind. All operands have the same axes in front of those of one matrix.
+
+    Parameters
+    ----------
+    name : str
+        The op's name, and that of the routine.
+    shape : callable
+        ``(*shapes, **params) -> shape``.
+    evaluate : callable
+        ``(*arrays, **params) -> array`` with NumPy or SciPy.
+    tangent : callable or None
+        ``(z, inputs, params) -> (tangents -> Value)``, linear in the tangents (None is zero); None for a factorisation whose
+        derivative is that of what is computed with it.
+    transpose : callable or None
+        ``(ct, node) -> Value``: the cotangent of the input `linear_in`.
+    linear_in : int or None
+        The input in which the row is linear.
+    reads : tuple of int
+        The inputs whose numbers the routine reads; the others only carry derivatives.
+    kinks : str
+        What the derivative is where it is a matter of choice.
+    samples : sequence of tuples
+        ``(*shapes of the inputs, params)``.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        shape: Callable[..., Shape],
+        evaluate: Callable[..., NDArray],
+        tangent: Callable[..., Push] | None,
+        transpose: Callable[[Value, Node], Value] | None = None,
+        linear_in: int | None = None,
+        reads: tuple[int, ...] = (0,),
+        kinks: str = "",
+        samples: Sequence[tuple[Any, ...]],
+    ) -> None:
+        super().__init__(name)
+        self.shape_rule = shape
+        self.numpy = evaluate
+        self.tangent = tangent
+        self.transpose_rule = transpose
+        self.linear_in = linear_in
+        self.reads = reads
+        self.kinks = kinks
+        self.samples = samples
+
+    def __call__(self, *inputs: Any, **params: Any) -> Value:
+        return emit(self, [as_value(x) for x in inputs], **params)
+
+    def infer(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
+        return (aval(self.shape_rule(*[type_.shape for type_ in avals], **params), avals[0].dtype),)
+
+    def evaluate(self, arrays: Sequence[NDArray], params: dict[str, Any]) -> tuple[NDArray, ...]:
+        return (self.numpy(*arrays, **params),)
+
+    def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
+        if self.tangent is None or all(tangent is None for tangent in tangents):
+            return (None,)
+        return (self.tangent(node.out, node.inputs, node.params)(tangents),)
+
+    def transpose(
+        self, node: Node, cotangents: Sequence[Value | None], linear: Sequence[bool]
+    ) -> tuple[Value | None, ...]:
+        (cotangent,) = cotangents
+        if self.transpose_rule is None or not self.is_linear(linear):
+            raise NotDifferentiableError(f"{self.name} is not linear", where=node.site)
+        parts: list[Value | None] = [None] * len(node.inputs)
+        if cotangent is not None and self.linear_in is not None:
+            parts[self.linear_in] = self.transpose_rule(cotangent, node)
+        return tuple(parts)
+
+    def is_linear(self, flags: Sequence[bool]) -> bool:
+        """Return whether the row is linear in the flagged inputs together."""
+        return all(place == self.linear_in for place, flag in enumerate(flags) if flag)
+
+
+def matrix_row(name: str, **facts: Any) -> Matrix:
+    """Enter a row of the matrix kind; see `Matrix` for the facts."""
+    return register(Matrix(name, **facts))
