@@ -32,6 +32,7 @@ def no_lines():
 @pytest.fixture
 def log(monkeypatch):
     """What becomes of scripts."""
+    gc.collect()  # a debugger that another test has left behind would look on
     events = []
     given, keep = rehearsal._given, Reader.keep
 

@@ -2,7 +2,8 @@
 
 NumPy has no protocol by which what stands in a list could say what becomes of the list: np.array asks each item for its numbers. So
 while somebody records, the names `numpy.array` and `numpy.asarray` stand for functions that do the same and, where NumPy asked an item
-that is followed, make the array once more as an operation. In a trace, where an array has no numbers, they are operations on it as well.
+that is followed, make the array once more as an operation. User code that says ``x = np.asarray(x)``, as much code does, gets an array
+that is followed too.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 from .guards import trace_of
 from .handle import Handle
 from .names import NAMES
-from .sites import is_users
+from .sites import called_by_user, is_users
 from .speculation import speculation
 
 
@@ -34,13 +35,16 @@ _asked: Final = _Asked()
 
 def ask(item: Any) -> bool:
     """Return whether any number will do for a traced array, because the array of the list that it stands in is made once more."""
-    if _asked.items is None or not (
-        (item._base is not None and item._base is speculation.attendant)
-        or any(mark.recording for mark in item.value.marks)
-    ):
+    if _asked.items is None or not _is_recorded(item):
         return False
     _asked.items.append(item)
     return True
+
+
+def _is_recorded(array: Handle) -> bool:
+    """Return whether somebody who records now follows an array."""
+    promised = array._base is not None and array._base is speculation.attendant
+    return promised or any(mark.recording for mark in array.value.marks)
 
 
 def _following(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -48,15 +52,20 @@ def _following(function: Callable[..., Any]) -> Callable[..., Any]:
         # NumPy itself would look the function up by its name.
         return like.__array_function__(function, (type(like),), args, kwargs)
 
+    name = function.__name__
+
     @functools.wraps(function)
     def make(*args: Any, like: Any = None, **kwargs: Any) -> Any:
         if like is not None:
             own = isinstance(like, np.ndarray)
             return function(*args, **kwargs, like=like) if own else followed(like, args, kwargs)
         if not args or not isinstance(args[0], list | tuple):
-            if args and isinstance(args[0], Handle) and _is_traced_by_user(args[0], sys._getframe(1)):
-                return followed(args[0], args, kwargs)
-            return function(*args, **kwargs)
+            source: Any = args[0] if args else None
+            if not isinstance(source, Handle) or not _is_copied_by_user(source, sys._getframe(1), name):
+                return function(*args, **kwargs)
+            whole: Any = source
+            as_it_is = name != "array" and len(args) == 1 and not kwargs
+            return whole[...] if as_it_is else followed(source, args, kwargs)
         before, _asked.items = _asked.items, []
         try:
             made = function(*args, **kwargs)
@@ -68,9 +77,12 @@ def _following(function: Callable[..., Any]) -> Callable[..., Any]:
     return make
 
 
-def _is_traced_by_user(array: Handle, frame: FrameType) -> bool:
-    """Return whether a call in the user's own code is about an array of a trace, which has no numbers that it could ask for."""
-    return trace_of(array.value) is not None and is_users(frame.f_code.co_filename)
+def _is_copied_by_user(array: Handle, frame: FrameType, name: str) -> bool:
+    """Return whether the user's own code says ``np.asarray(x)`` of an array that is followed, rather than something compiled does that
+    is to have the numbers. An array of a trace has no numbers."""
+    if trace_of(array.value) is not None:
+        return is_users(frame.f_code.co_filename)
+    return _is_recorded(array) and called_by_user(frame, name)
 
 
 def asker(depth: int) -> str:

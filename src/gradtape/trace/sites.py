@@ -166,6 +166,25 @@ def callee_at(frame: FrameType) -> str:
     return name
 
 
+_asked: Final[dict[int, tuple[CodeType, dict[tuple[int, str], bool]]]] = {}
+"""What was found out about code: by its id, with the code itself, which keeps the id its own."""
+
+
+def called_by_user(frame: FrameType, name: str) -> bool:
+    """Return whether a frame is of the user's own code and calls a function by this name, rather than something compiled that does."""
+    code, place = frame.f_code, frame.f_lasti
+    known = _asked.get(id(code))
+    if known is None:
+        if len(_asked) >= 4096:
+            _asked.clear()
+        known = _asked[id(code)] = code, {}
+    answers = known[1]
+    answer = answers.get((place, name))
+    if answer is None:
+        answer = answers[place, name] = is_users(code.co_filename) and callee_at(frame) == name
+    return answer
+
+
 def called_at(frame: FrameType) -> Any:
     """Return the function that a frame is calling, or None where its source does not tell."""
     code = frame.f_code

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from types import CodeType, FrameType
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +15,7 @@ from .contexts import contexts
 from .dispatch import call_function
 from .names import NAMES
 from .preallocated import follows, own, own_named, preallocated
-from .sites import callee_at, is_users, user_site
+from .sites import called_by_user, user_site
 
 MAKERS: Final = (np.zeros, np.empty, np.ones, np.full, np.eye, np.identity)
 """NumPy's functions that make arrays of nothing."""
@@ -26,24 +25,6 @@ SIMILAR: Final = (np.zeros_like, np.empty_like, np.ones_like, np.full_like)
 
 FILLED: Final = (np.full, np.full_like)
 """Those that are given the number."""
-
-_asked: Final[dict[int, tuple[CodeType, dict[tuple[int, str], bool]]]] = {}
-"""What was found out about code: by its id, with the code itself, which keeps the id its own."""
-
-
-def called_by_user(frame: FrameType, name: str) -> bool:
-    """Return whether a frame is of the user's own code and calls a function by this name, rather than something compiled that does."""
-    code, place = frame.f_code, frame.f_lasti
-    known = _asked.get(id(code))
-    if known is None:
-        if len(_asked) >= 4096:
-            _asked.clear()
-        known = _asked[id(code)] = code, {}
-    answers = known[1]
-    answer = answers.get((place, name))
-    if answer is None:
-        answer = answers[place, name] = is_users(code.co_filename) and callee_at(frame) == name
-    return answer
 
 
 class StandIn:
