@@ -50,6 +50,11 @@ class Content:
         self._reading = None
         self._given.clear()
 
+    def settle(self, pending: Value, known: Value) -> None:
+        """Put what has been computed in the place of what was pending, if no other thread has assigned meanwhile."""
+        if self.value is pending:
+            self.value = known
+
     def reading(self, marks: tuple[Mark, ...]) -> Value | None:
         """Return what was given out to the same followers since the last assignment, if anything."""
         if not marks:

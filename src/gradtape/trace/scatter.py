@@ -18,6 +18,7 @@ from ..ops.indexing import put_add, put_row
 from .force import force
 from .handle import Handle
 from .slices import IndexedSlices
+from .turns import turns
 
 How = Literal["add", "subtract", "set"]
 """What happens to a row."""
@@ -124,16 +125,24 @@ def updated(
         Where a place is out of bounds; nothing has been changed then.
     """
     numbers, at = _merged(holders[0].shape[0], rows, places, how)
-    alone = _are_alone(holders)
-    data = holders[0].data
-    assert data is not None
-    if not alone:
-        data = data.copy()
+    with turns.computing:  # somebody may be about to read the array
+        force(holders[:1])
+        alone = _are_alone(holders)
+        data = holders[0].data
+        assert data is not None
+        if not alone:
+            data = data.copy()
+            _apply(data, numbers, at, how)
+            return make(data)
+        before = data[at]
         _apply(data, numbers, at, how)
-        return make(data)
-    before = data[at]
-    _apply(data, numbers, at, how)
-    new = make(data)
+        return _superseded(handle, holders, make(data), before, at)
+
+
+def _superseded(
+    handle: Handle, holders: Sequence[Value], new: Value, before: NDArray, at: NDArray
+) -> Value:
+    """Return the value that has taken the memory over; what held it before becomes a node."""
     old = put_row(new, constant(before), constant(at))
     for holder in holders:
         past = stop_gradient(old).node
@@ -155,6 +164,9 @@ def _merged(extent: int, rows: Value, places: Value, how: How) -> tuple[NDArray,
     """
     numbers, at = force([rows, places])
     check_places(extent, at)
+    # A program writes rows wherever the user's index says: at one place, or at a table of them.
+    numbers = numbers.reshape(at.size, *numbers.shape[at.ndim :])
+    at = at.reshape(-1)
     order = np.argsort(at % max(extent, 1), kind="stable")
     ordered = (at % max(extent, 1))[order]
     ends = np.flatnonzero(np.diff(ordered, append=-1))

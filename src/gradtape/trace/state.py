@@ -17,6 +17,7 @@ from .content import Content
 from .guards import Trace
 from .scatter import How, check_places
 from .signature import as_input
+from .turns import SEVERAL, turns
 from .variable import Variable
 
 
@@ -69,16 +70,30 @@ class State:
         What is done to some of them by the program's last outputs.
     count : int
         How many these are.
+    places : tuple of int
+        The places of the locks of those that are assigned to, in order: so two threads never wait for each other.
     """
 
     read: tuple[weakref.ref[Variable], ...]
     assigned: tuple[Assignment, ...]
     count: int
+    places: tuple[int, ...]
 
     def run(self, program: Program, arrays: Sequence[NDArray]) -> list[NDArray]:
         """Run a program on the present contents, store the new ones, and return the outputs."""
         if not self.read:
             return program.run(arrays)
+        # Of one call after the other each finds what the one before has left.
+        held = [turns.changing[place] for place in self.places]
+        for lock in held:
+            lock.acquire()
+        try:
+            return self._run(program, arrays)
+        finally:
+            for lock in held:
+                lock.release()
+
+    def _run(self, program: Program, arrays: Sequence[NDArray]) -> list[NDArray]:
         outputs = program.run([*arrays, *[as_input(variable.data_now()) for variable in _living(self.read)]])
         rest = iter(outputs[len(outputs) - self.count :])
         taken = [(assignment, assignment.taken(rest)) for assignment in self.assigned]
@@ -110,7 +125,9 @@ def state_of(trace: Trace) -> tuple[State, list[Value]]:
             steps = _changed_rows(content)
             assigned.append(Assignment(content.variable, tuple(how for how, *_ in steps)))
             stored += [value for _, *pair in steps for value in pair] if steps else [content.value]
-    return State(tuple(content.variable for content in met), tuple(assigned), len(stored)), stored
+    changed = [serial for serial, content in trace.contents.items() if content.input is not None and content.assigned]
+    places = tuple(sorted({serial % SEVERAL for serial in changed}))
+    return State(tuple(content.variable for content in met), tuple(assigned), len(stored), places), stored
 
 
 def _changed_rows(content: Content) -> list[tuple[How, Value, Value]]:

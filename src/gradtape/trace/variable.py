@@ -13,8 +13,9 @@ from ..errors import ArgumentError, DtypeError, ShapeError
 from ..ir.builder import here
 from ..ir.graph import ARRAYS, Literal, Mark, Node, Value, constant
 from ..ir.op import NDArray, Op
-from ..ir.types import aval
+from ..ir.types import Shape, aval
 from ..kinds.operands import as_value, check_dtype
+from ..kinds.registry import UFUNCS
 from ..ops.cast import convert, identity, stop_gradient
 from ..ops.indexing import fit_for_write
 from .array import Array
@@ -26,6 +27,7 @@ from .handle import Handle, apart, plain
 from .scatter import How, fitting, scattered, updated
 from .sites import user_site
 from .slices import IndexedSlices
+from .turns import undisturbed
 from .views import Rearranged
 
 _serials: Final = itertools.count()
@@ -194,9 +196,8 @@ class Variable(Array):
 
     def data_now(self) -> NDArray:
         """Return the content without telling anybody; not for traces."""
-        data = self._content_within(0).value.data
-        assert data is not None
-        return data
+        value = self._content_within(0).value
+        return force([value])[0] if value.data is None else value.data
 
     def _content_within(self, depth: int) -> Content:
         """Return the content as the innermost of `depth` contexts sees it: that of the innermost trace among them."""
@@ -231,6 +232,7 @@ class Variable(Array):
 
     # Assigning
 
+    @undisturbed
     def assign(self, value: Any) -> Variable:
         """Replace the content.
 
@@ -263,19 +265,21 @@ class Variable(Array):
         self.rebind(fit_for_write(new, self.dtype, self.shape))
         return self
 
+    @undisturbed
     def assign_add(self, delta: Any) -> Variable:
         """Add to the content, with NumPy's broadcasting of `delta`; see `assign`. Of `IndexedSlices` only the rows are touched."""
         here.site = user_site()
         if isinstance(delta, IndexedSlices):
             return self._scatter(delta, "add", "assign_add")
-        return self._updated(Array(self.value) + delta, "assign_add")
+        return self._updated("add", delta, "assign_add")
 
+    @undisturbed
     def assign_sub(self, delta: Any) -> Variable:
         """Subtract from the content; see `assign_add`."""
         here.site = user_site()
         if isinstance(delta, IndexedSlices):
             return self._scatter(delta, "subtract", "assign_sub")
-        return self._updated(Array(self.value) - delta, "assign_sub")
+        return self._updated("subtract", delta, "assign_sub")
 
     def __iadd__(self, other: Any) -> Any:
         if isinstance(other, IndexedSlices):
@@ -319,6 +323,7 @@ class Variable(Array):
         here.site = user_site()
         return self._scatter(slices, "set", "scatter_update")
 
+    @undisturbed
     def _scatter(self, slices: Any, how: How, caller: str) -> Variable:
         rows, places = fitting(aval(self.shape, self.dtype), slices, caller)
         trace, _ = running_trace()
@@ -328,9 +333,17 @@ class Variable(Array):
             self.change_rows(rows, places, how)
         return self
 
-    def _updated(self, result: Array, caller: str) -> Variable:
+    def _updated(self, ufunc: str, delta: Any, caller: str) -> Variable:
+        change = as_value(plain(delta), f"{caller}: delta")
+        if not _spreads(change.shape, self.shape):
+            raise ShapeError(
+                f"{caller}: delta has shape {change.shape}, but the variable {self._described()}has shape {self.shape}",
+                where=here.site,
+                remedy="give a delta of the variable's shape, or one that broadcasts to it",
+            )
+        result = UFUNCS[ufunc](self.value, change)
         self._check_kind(result.dtype, caller)
-        self.write_result(result.value, caller)
+        self.write_result(result, caller)
         return self
 
     def _check_kind(self, dtype: np.dtype[Any], caller: str) -> None:
@@ -377,6 +390,13 @@ class Variable(Array):
         self._content.assign(_leaf(array, self._name))
 
 
+for _name in (
+    *("__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "__ifloordiv__", "__imod__", "__ipow__"),
+    *("__imatmul__", "__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__"),
+):
+    setattr(Variable, _name, undisturbed(getattr(Variable, _name)))
+
+
 def _initial(given: Any, dtype: Any) -> Value:
     """Return the value that a variable begins with, as an array."""
     if callable(given):
@@ -397,6 +417,12 @@ def _initial(given: Any, dtype: Any) -> Value:
         assert value.data is not None
         value = _leaf(np.asarray(value.data), None)
     return value
+
+
+def _spreads(part: Shape, whole: Shape) -> bool:
+    """Return whether an array of shape `part` broadcasts to shape `whole`."""
+    pairs = zip(part[::-1], whole[::-1], strict=False)
+    return len(part) <= len(whole) and all(extent in (1, of) for extent, of in pairs)
 
 
 def _leaf(data: NDArray, name: str | None, marks: tuple[Mark, ...] = ()) -> Reading:
@@ -439,11 +465,12 @@ def _settle(content: Content) -> None:
     pending = contexts.pending
     others = [one for one in pending.values() if one is not content and one.variable() is not None]
     waiting = [content, *others]
+    values = [one.value for one in waiting]
     try:
-        arrays = force([one.value for one in waiting])
+        arrays = force(values)
     except Exception:  # of another variable, perhaps: whoever reads that one will hear of it
-        waiting = [content]
-        arrays = force([content.value])
-    for one, data in zip(waiting, arrays, strict=True):
-        one.value = _leaf(data, one.value.name)
+        waiting, values = waiting[:1], values[:1]
+        arrays = force(values)
+    for one, value, data in zip(waiting, values, arrays, strict=True):
+        one.settle(value, _leaf(data, value.name))
     contexts.pending = {serial: one for serial, one in pending.items() if one.value.node is not None}
