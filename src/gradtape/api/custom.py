@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import RuleError
+from ..errors import RuleError, ShapeError
 from ..ir.builder import here
 from ..ir.graph import Node, Value
+from ..ir.types import Shape
 from ..kinds.control import followed
 from ..trace.array import Array
 from ..trace.contexts import inside
@@ -19,7 +20,7 @@ from ..trace.sites import user_site
 from ..trace.variable import Variable
 from ..trees import flatten_with_none
 from .convention import flipped
-from .custom_call import Accessed, Operands, ReverseRule, attached, fitted, matched, name_of, named, zeros_for
+from .custom_call import Accessed, Operands, ReverseRule, attached, dense_for, fitted, matched, name_of, named, zeros_for
 from .transform import check_callable, inner
 
 
@@ -169,6 +170,7 @@ class GradientRule(ReverseRule):
     def _by_leaf(self, gradients: Any) -> list[Any]:
         """Return one gradient per leaf of the arguments."""
         args, leaves = self.operands.args, self.operands.leaves
+        gradients = dense_for(gradients, args)
         parts, _ = flatten_with_none(gradients)
         if len(parts) == len(leaves) or not leaves:
             return parts if leaves else []
@@ -178,12 +180,14 @@ class GradientRule(ReverseRule):
             for place, part in zip(numbers, parts, strict=True):
                 placed[place] = part
             return placed
-        entries = [gradients] if len(args) == 1 else gradients
+        entries = [gradients] if len(args) == 1 and not flatten_with_none(args[0])[1].is_leaf() else gradients
         if not isinstance(entries, tuple | list) or len(entries) != len(args):
+            count = f"{len(numbers)} argument{'s' * (len(numbers) != 1)}"
             raise RuleError(
-                f"the gradient function of {self.name} returned {len(parts)} gradients for {len(numbers)} arguments",
+                f"the gradient function of {self.name} returned {len(parts)} gradients for {count}",
                 where=here.site,
-                remedy="return one gradient per positional argument, with None for zero",
+                why="the entries of a list or tuple are gradients, and arguments that are left out or passed by keyword have none",
+                remedy="return one gradient per positional argument, with None for zero; a gradient is an array",
             )
         return [
             part
@@ -238,12 +242,37 @@ def grad_pass_through(function: Callable[..., Any]) -> Callable[..., Any]:
     array([3., 3.])
     """
     check_callable(function, "grad_pass_through")
-    body = inner(function)
-
-    def handed_on(*upstream: Any, variables: Sequence[Variable] = ()) -> Any:
-        return (upstream, [None] * len(variables)) if variables else upstream
+    body, name = inner(function), name_of(function)
 
     def with_identity(*args: Any, **kwargs: Any) -> Any:
+        leaves, _ = flatten_with_none(args)
+        shapes = [leaf.shape if isinstance(leaf, Handle) else None for leaf in leaves]
+        numbers = [place for place, leaf in enumerate(leaves) if _is_numeric(leaf)]
+        arrays = [place for place in numbers if shapes[place] is not None]
+
+        def handed_on(*upstream: Any, variables: Sequence[Variable] = ()) -> Any:
+            # Numbers among the arguments (np.clip(x, 0, 1)) may have results in their places or none.
+            places = numbers if len(upstream) == len(numbers) else arrays
+            given = [part.shape for part in upstream]
+            if len(given) != len(places) or any(
+                shapes[place] not in (None, shape) for place, shape in zip(places, given, strict=True)
+            ):
+                taken = [shapes[place] for place in arrays]
+                kind = ShapeError if len(given) == len(taken) else RuleError
+                raise kind(
+                    f"grad_pass_through: {name} returned arrays of shape {_listed(given)} for arguments of shape {_listed(taken)}",
+                    where=here.site,
+                    why="the gradient of each result is handed to the argument in its place",
+                    remedy="return as many results as there are positional arguments, of their shapes",
+                )
+            handed = dict(zip(places, upstream, strict=True))
+            own = [handed.get(place) for place in range(len(leaves))]
+            return (own, [None] * len(variables)) if variables else own
+
         return body(*args, **kwargs), handed_on
 
     return named(custom_gradient(named(with_identity, function)), function)
+
+
+def _listed(shapes: Sequence[Shape | None]) -> str:
+    return ", ".join(map(str, shapes)) or "none"

@@ -21,9 +21,10 @@ from ..ops.cast import convert, identity
 from ..trace.array import Array
 from ..trace.contexts import Watcher
 from ..trace.handle import Handle
+from ..trace.slices import IndexedSlices, whole
 from ..trace.variable import Variable
 from ..transforms.adjoint import adjoint
-from ..trees import flatten, flatten_with_none, unflatten
+from ..trees import flatten, flatten_with_none, outline, unflatten
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -242,11 +243,20 @@ def matched(part: Any, whole: Any, what: str, of: str) -> list[Any]:
     parts, own = flatten_with_none(part)
     if own != spec:
         raise RuleError(
-            f"{what} has the structure {own}, but {of} has {spec}",
+            f"{what} has the structure {outline(own)}, but {of} has {outline(spec)} (* is an array)",
             where=here.site,
             remedy=f"return the containers of {of}, with None where the derivative is zero",
         )
     return parts
+
+
+def dense_for(returned: Any, args: Sequence[Any]) -> Any:
+    """Return what a rule returned with whole arrays for sparse ones, which would count as containers beside arguments that are none."""
+    leaves, _ = flatten_with_none(args, stop_at=IndexedSlices)
+    if any(isinstance(leaf, IndexedSlices) for leaf in leaves):
+        return returned
+    parts, spec = flatten_with_none(returned, stop_at=IndexedSlices)
+    return unflatten(spec, [whole(part) for part in parts])
 
 
 def fitted(part: Any, like: Value, what: str, of: str) -> Value | None:

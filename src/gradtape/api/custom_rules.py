@@ -7,7 +7,7 @@ import threading
 import types
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from ..errors import ArgumentError, RuleError
 from ..ir.builder import here
@@ -25,6 +25,7 @@ from .custom_call import (
     ReverseRule,
     attached,
     captured_by,
+    dense_for,
     fitted,
     matched,
     name_of,
@@ -53,6 +54,7 @@ class _WithRule(ABC):
         self._function = inner(function)
         self._given = function
         self._nondiff = positions
+        self._positions = _positional(function)
         self._name = name_of(function)
         named(self, function)
 
@@ -84,12 +86,15 @@ class _WithRule(ABC):
     def _by_position(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """Return all arguments by position: rules name them so."""
         caller = f"{type(self).__name__}: {self._name}"
-        if kwargs:
-            bound = inspect.signature(self._given).bind(*args, **kwargs)
+        if kwargs or len(args) < self._positions:
+            signature = inspect.signature(self._given)
+            bound = signature.bind(*args, **kwargs)
             bound.apply_defaults()
-            if bound.kwargs:
+            by_position = [name for name, p in signature.parameters.items() if p.kind in POSITIONAL]
+            unplaced = [name for name in kwargs if name not in by_position]
+            if unplaced:
                 raise RuleError(
-                    f"{caller} was called with keyword arguments that have no position: {', '.join(bound.kwargs)}",
+                    f"{caller} was called with keyword arguments that have no position: {', '.join(unplaced)}",
                     where=here.site,
                     why="the rule gets its arguments by position",
                     remedy="make them positional parameters",
@@ -107,6 +112,16 @@ class _WithRule(ABC):
         return RuleError(
             f"{self._name} has no derivative rule yet", where=here.site, remedy=f"{self._name}.{how}"
         )
+
+
+POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def _positional(function: Callable[..., Any]) -> int:
+    """Return how many arguments a function of the user's can take by position; NumPy's take options that are no arguments of rules."""
+    if not inspect.isfunction(function):
+        return 0
+    return sum(p.kind in POSITIONAL for p in inspect.signature(function).parameters.values())
 
 
 class custom_jvp(_WithRule):
@@ -169,6 +184,9 @@ class custom_jvp(_WithRule):
                 why="these rules get the arguments that are differentiated in, and no others",
                 remedy="use defjvp",
             )
+        for rule in rules:
+            if rule is not None:
+                check_callable(rule, "defjvps")
 
         def combined(primals: Any, tangents: Any) -> tuple[Any, Any]:
             if len(rules) != len(primals):
@@ -345,6 +363,7 @@ class _CotangentRule(ReverseRule):
                 remedy="return a tuple, with None for zero",
             )
         what = f"a cotangent that the backward rule of {self.name} returned"
+        returned = dense_for(returned, operands.args)
         parts = [
             leaf
             for entry, arg in zip(returned, operands.args, strict=True)
