@@ -17,10 +17,14 @@ def flatten(tree: Any) -> tuple[list[Any], TreeSpec]:
     return optree.tree_flatten(tree)
 
 
-def flatten_with_none(tree: Any, stop_at: type | None = None) -> tuple[list[Any], TreeSpec]:
-    """Return what `flatten` returns, but with None as a leaf, and instances of `stop_at` too."""
-    is_leaf = None if stop_at is None else lambda part: isinstance(part, stop_at)
-    return optree.tree_flatten(tree, is_leaf, none_is_leaf=True)
+def flatten_with_none(tree: Any) -> tuple[list[Any], TreeSpec]:
+    """Return what `flatten` returns, but with None as a leaf."""
+    return optree.tree_flatten(tree, none_is_leaf=True)
+
+
+def flatten_to(kind: type, tree: Any, *, none_is_leaf: bool = True) -> tuple[list[Any], TreeSpec]:
+    """Return what `flatten` returns, but with instances of a registered class as leaves."""
+    return optree.tree_flatten(tree, lambda part: isinstance(part, kind), none_is_leaf=none_is_leaf)
 
 
 def flatten_up_to(spec: TreeSpec, tree: Any, argument: str, reference: str, where: Any = None) -> list[Any]:

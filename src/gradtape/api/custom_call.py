@@ -24,7 +24,7 @@ from ..trace.handle import Handle
 from ..trace.slices import IndexedSlices, whole
 from ..trace.variable import Variable
 from ..transforms.adjoint import adjoint
-from ..trees import flatten, flatten_with_none, outline, unflatten
+from ..trees import flatten, flatten_to, flatten_with_none, outline, unflatten
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -252,10 +252,10 @@ def matched(part: Any, whole: Any, what: str, of: str) -> list[Any]:
 
 def dense_for(returned: Any, args: Sequence[Any]) -> Any:
     """Return what a rule returned with whole arrays for sparse ones, which would count as containers beside arguments that are none."""
-    leaves, _ = flatten_with_none(args, stop_at=IndexedSlices)
+    leaves, _ = flatten_to(IndexedSlices, args)
     if any(isinstance(leaf, IndexedSlices) for leaf in leaves):
         return returned
-    parts, spec = flatten_with_none(returned, stop_at=IndexedSlices)
+    parts, spec = flatten_to(IndexedSlices, returned)
     return unflatten(spec, [whole(part) for part in parts])
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -18,9 +17,9 @@ from ..ops.cast import convert
 from ..trace.array import Array, wrapped
 from ..trace.handle import Handle, apart
 from ..trace.preallocated import Preallocated, own
-from ..trace.slices import IndexedSlices
+from ..trace.slices import IndexedSlices, arrays_in
 from ..transforms.rows import Rows, total
-from ..trees import flatten_with_none, place_of_leaf, unflatten
+from ..trees import flatten_to, place_of_leaf
 from .convention import flipped
 
 
@@ -100,7 +99,7 @@ def array_leaves(tree: Any, role: str, caller: str) -> tuple[list[Any], Callable
         tree = own(tree)
     if isinstance(tree, Handle):
         return [tree], _only
-    leaves, spec = flatten_with_none(tree)
+    leaves, filled = arrays_in(tree)
     if Preallocated in map(type, leaves):
         leaves = [own(leaf) for leaf in leaves]
     for position, leaf in enumerate(leaves):
@@ -125,7 +124,7 @@ def array_leaves(tree: Any, role: str, caller: str) -> tuple[list[Any], Callable
             where=here.site,
             remedy="pass Arrays or Variables, or nests of them",
         )
-    return leaves, partial(unflatten, spec)
+    return leaves, filled
 
 
 def _only(leaves: list[Any]) -> Any:
@@ -133,10 +132,10 @@ def _only(leaves: list[Any]) -> Any:
 
 
 def seeds_for(
-    given: Any, targets: Sequence[Value], caller: str, argument: str = "output_gradients"
+    given: Any, target: Any, targets: Sequence[Value], caller: str, argument: str = "output_gradients"
 ) -> list[Value]:
-    """Return one weight per target: the leaves of `given` by position."""
-    leaves, _ = flatten_with_none(given)
+    """Return one weight per target, which are the arrays in `target`: the leaves of `given` by position."""
+    leaves, _ = flatten_to(IndexedSlices, given)
     if len(leaves) != len(targets):
         listed = isinstance(given, list | tuple) and len(targets) == 1
         raise ShapeError(
@@ -148,14 +147,16 @@ def seeds_for(
             else "give one array per target, in the same order",
         )
     seeds = []
-    for position, (leaf, target) in enumerate(zip(leaves, targets, strict=True)):
+    ends, _ = flatten_to(IndexedSlices, target)
+    for position, (leaf, end, value) in enumerate(zip(leaves, ends, targets, strict=True)):
         if leaf is None:
             raise ArgumentError(
                 f"{caller}: {argument} has None for target {position}",
                 where=here.site,
                 remedy="give an array of ones, or leave the target away",
             )
-        seeds.append(seed_for(leaf, target, caller, argument))
+        sparse = isinstance(leaf, IndexedSlices) and isinstance(end, IndexedSlices)
+        seeds.append(seed_for(leaf.values if sparse else leaf, value, caller, argument))
     return seeds
 
 

@@ -22,8 +22,9 @@ from ..trace.guards import InBody
 from ..trace.lists import NAMES
 from ..trace.replay import derivatives, gradients
 from ..trace.sites import user_site
+from ..trace.slices import arrays_in
 from ..trace.variable import Variable
-from ..trees import flatten_with_none, place_of_leaf, unflatten
+from ..trees import place_of_leaf
 from .ends import (
     Source,
     UnconnectedGradients,
@@ -169,7 +170,7 @@ class GradientTape(Jacobians):
         if type(x) is Array and x._base is None and not x._current.marks and is_inexact(x.dtype):
             follow(x, record)
             return x
-        leaves, spec = flatten_with_none(x)
+        leaves, filled = arrays_in(x)
         watched = []
         for position, leaf in enumerate(leaves):
             if leaf is None:
@@ -196,7 +197,7 @@ class GradientTape(Jacobians):
                 record.ask_for(array)
             else:
                 follow(array, record)
-        return unflatten(spec, watched)
+        return filled(watched)
 
     def watched_variables(self) -> tuple[Variable, ...]:
         """Return the variables that the present record follows, in the order in which they were made."""
@@ -329,7 +330,7 @@ class GradientTape(Jacobians):
             self._refuse_across("gradient", targets)
             points = [source_of(leaf, record) for leaf in leaves]
             if output_gradients is not None:
-                seeds = seeds_for(output_gradients, targets, "gradient")
+                seeds = seeds_for(output_gradients, target, targets, "gradient")
         last = not self._persistent
         asked = _Asked(self, record)
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +17,7 @@ from ..kinds.registry import FUNCTIONS, UFUNCS
 from ..ops.cast import convert
 from ..ops.indexing import put_add
 from ..ops.join import join
-from ..trees import register_node
+from ..trees import TreeSpec, flatten, flatten_to, flatten_with_none, register_node, unflatten
 from . import concrete
 from .array import Array, to_array
 from .force import force
@@ -241,6 +242,31 @@ register_node(
     lambda slices: ((slices.values, slices.indices), slices.dense_shape, ("values", "indices")),
     lambda dense_shape, fields: _slices(fields[0], fields[1], dense_shape),
 )
+
+
+def arrays_in(tree: Any, *, none_is_leaf: bool = True) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
+    """Return the leaves of nested containers, and what makes such containers of other leaves.
+
+    Slices count as their values: where these belong has no derivative, and stays as it is. In place of a leaf that is
+    None there is None.
+    """
+    leaves, spec = (flatten_with_none if none_is_leaf else flatten)(tree)
+    if spec.num_nodes <= len(leaves) + 1 and type(tree) is not IndexedSlices:  # one container, or none
+        return leaves, partial(unflatten, spec)
+    parts, outer = flatten_to(IndexedSlices, tree, none_is_leaf=none_is_leaf)
+    return [part.values if isinstance(part, IndexedSlices) else part for part in parts], partial(
+        _filled, outer, parts
+    )
+
+
+def _filled(spec: TreeSpec, parts: Sequence[Any], leaves: Sequence[Any]) -> Any:
+    return unflatten(
+        spec,
+        [
+            part._with(leaf) if isinstance(part, IndexedSlices) and leaf is not None else leaf
+            for part, leaf in zip(parts, leaves, strict=True)
+        ],
+    )
 
 
 def from_front(indices: Value, extent: int) -> Value:
