@@ -9,7 +9,7 @@ import numpy as np
 from ..errors import ArgumentError
 from ..ir.builder import here
 from ..ir.graph import Literal, Value
-from ..kinds.operands import as_value, check_dtype
+from ..kinds.operands import as_value, wanted_dtype
 from ..ops import cast
 from ..trace.array import Array
 from ..trace.contexts import scopes
@@ -17,6 +17,7 @@ from ..trace.guards import trace_of
 from ..trace.handle import Handle, plain
 from ..trace.sites import user_site
 from ..trace.variable import Variable
+from ..trees import flatten, unflatten
 
 
 def asarray(a: Any, dtype: Any = None) -> Array:
@@ -40,14 +41,14 @@ def asarray(a: Any, dtype: Any = None) -> Array:
     >>> gt.asarray([1, 2], dtype=float)
     Array([1., 2.])
     """
+    here.site = user_site()
     if isinstance(a, Variable):
         a = a.read_value()
-    if isinstance(a, Array) and (dtype is None or a.dtype == np.dtype(dtype)):
+    wanted = None if dtype is None else wanted_dtype(dtype, "asarray")
+    if isinstance(a, Array) and wanted in (None, a.dtype):
         return a
     value = as_value(plain(a), "a")
-    if dtype is not None:
-        value = cast.convert(value, check_dtype(np.dtype(dtype), "dtype"))
-    return Array(_leaf(value))
+    return Array(_leaf(value if wanted is None else cast.convert(value, wanted)))
 
 
 def constant(a: Any, dtype: Any = None) -> Array:
@@ -74,16 +75,17 @@ def constant(a: Any, dtype: Any = None) -> Array:
     >>> c
     Array([1., 1.])
     """
+    here.site = user_site()
     if a is None:
-        raise ArgumentError("constant got None", remedy="pass an array or a number")
+        raise ArgumentError("constant got None", where=here.site, remedy="pass an array or a number")
+    wanted = None if dtype is None else wanted_dtype(dtype, "constant")
     if isinstance(a, Handle):
-        here.site = user_site()
         value = a.value
-        value = value if dtype is None else cast.convert(value, check_dtype(np.dtype(dtype), "dtype"))
+        value = value if wanted is None else cast.convert(value, wanted)
         if value.data is not None and not scopes() and not (value.aval.weak or trace_of(value)):
             return Array(Value(value.aval, data=value.data))
         return Array(cast.stop_gradient(value))
-    return Array(_leaf(as_value(np.array(a, dtype), "a")))
+    return Array(_leaf(as_value(np.array(a, wanted), "a")))
 
 
 def stop_gradient(x: Any) -> Any:
@@ -91,12 +93,12 @@ def stop_gradient(x: Any) -> Any:
 
     Parameters
     ----------
-    x : array_like or Array
+    x : array_like, Array, or nest of these
         Anything; what is not an Array is a constant already.
 
     Returns
     -------
-    Array or the argument
+    Array, nest of Arrays, or the argument
 
     Examples
     --------
@@ -104,10 +106,15 @@ def stop_gradient(x: Any) -> Any:
     >>> float(gt.grad(lambda x: x * gt.stop_gradient(x))(3.0))
     3.0
     """
-    if not isinstance(x, Handle):
-        return x
     here.site = user_site()
-    return Array(cast.stop_gradient(x.value))
+    if isinstance(x, Handle):
+        return Array(cast.stop_gradient(x.value))
+    leaves, spec = flatten(x)
+    if not any(isinstance(leaf, Handle) for leaf in leaves):
+        return x
+    return unflatten(
+        spec, [Array(cast.stop_gradient(leaf.value)) if isinstance(leaf, Handle) else leaf for leaf in leaves]
+    )
 
 
 def _leaf(value: Value) -> Value:

@@ -90,6 +90,27 @@ def check_dtype(dtype: np.dtype[Any], argument: str) -> np.dtype[Any]:
     return np.dtype(dtype.type)
 
 
+def wanted_dtype(given: Any, caller: str) -> np.dtype[Any]:
+    """Return the native form of what a user gives as a dtype.
+
+    Raises
+    ------
+    DtypeError
+        For what is no dtype, or one of something else than numbers.
+    """
+    try:
+        dtype = np.dtype(given)
+    except TypeError:
+        dtype = None
+    if dtype is None or dtype.kind not in "biufc" or dtype.char in "gG":
+        raise DtypeError(
+            f"{caller}: dtype={given!r} is not a bool, integer, float or complex of at most 64 bits a part",
+            where=here.site,
+            remedy='dtype=float, np.float32, "complex128", int or bool, for example',
+        ) from None
+    return np.dtype(dtype.type)
+
+
 def broadcast_shapes(shapes: Sequence[Shape]) -> Shape:
     """Return the common shape by NumPy's rules; raise ShapeError that names the shapes."""
     first = shapes[0]

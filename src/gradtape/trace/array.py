@@ -11,7 +11,7 @@ import numpy as np
 from ..config import config
 from ..errors import ArgumentError
 from ..ir.builder import here
-from ..ir.graph import Value
+from ..ir.graph import Value, constant
 from ..ir.op import NDArray
 from ..kinds.operands import COMPACT, as_value
 from ..kinds.registry import HOOKS
@@ -129,6 +129,9 @@ class Array(Operators, Methods, Handle):
 
     # Leaving the graph
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return restored, (concrete.array_of(self.value, "pickling x"), self.name)
+
     def numpy(self) -> Any:
         """Return the values as an ndarray of the caller's own, which no tape follows."""
         return np.array(concrete.array_of(self.value, "x.numpy()"))
@@ -240,6 +243,13 @@ class Array(Operators, Methods, Handle):
         part = Array(view.read(self.value), self, view)
         part._contiguous = False
         return part
+
+
+def restored(array: NDArray, name: str | None) -> Array:
+    """Return an array that was pickled."""
+    whole = Array(constant(array))
+    whole.name = name
+    return whole
 
 
 def wrap(result: Any) -> Any:

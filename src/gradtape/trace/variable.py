@@ -14,7 +14,7 @@ from ..ir.builder import here
 from ..ir.graph import ARRAYS, Literal, Mark, Node, Value, constant
 from ..ir.op import NDArray, Op
 from ..ir.types import Shape, aval
-from ..kinds.operands import as_value, check_dtype
+from ..kinds.operands import as_value, wanted_dtype
 from ..kinds.registry import UFUNCS
 from ..ops.cast import convert, identity, stop_gradient
 from ..ops.indexing import fit_for_write
@@ -99,13 +99,7 @@ class Variable(Array):
                 where=here.site,
                 remedy="gt.Variable(x, trainable=False)",
             )
-        if name is not None and not isinstance(name, str):
-            raise DtypeError(
-                f"Variable: name must be a str, got a {type(name).__name__}",
-                where=here.site,
-                remedy='gt.Variable(x, name="weights")',
-            )
-        self._name = name
+        self._name = _checked_name(name)
         self._trainable = bool(trainable)
         self.serial: Final = next(_serials)
         initial = _initial(initial_value, dtype)
@@ -134,8 +128,9 @@ class Variable(Array):
         return self._name
 
     @name.setter
-    def name(self, name: str) -> None:
-        self._name = name
+    def name(self, name: str | None) -> None:
+        here.site = user_site()
+        self._name = _checked_name(name)
 
     def __copy__(self) -> Variable:
         return Variable(Array(self.value), self._trainable, self._name)
@@ -397,6 +392,16 @@ for _name in (
     setattr(Variable, _name, undisturbed(getattr(Variable, _name)))
 
 
+def _checked_name(name: Any) -> str | None:
+    if name is not None and not isinstance(name, str):
+        raise DtypeError(
+            f"Variable: name must be a str, got a {type(name).__name__}",
+            where=here.site,
+            remedy='gt.Variable(x, name="weights")',
+        )
+    return name
+
+
 def _initial(given: Any, dtype: Any) -> Value:
     """Return the value that a variable begins with, as an array."""
     if callable(given):
@@ -407,7 +412,7 @@ def _initial(given: Any, dtype: Any) -> Value:
             where=here.site,
             remedy="pass an array, a number, or a nested list",
         )
-    wanted = None if dtype is None else check_dtype(np.dtype(dtype), "dtype")
+    wanted = None if dtype is None else wanted_dtype(dtype, "Variable")
     value = as_value(plain(given), "initial_value")
     if value.aval.weak:
         value = convert(value, value.dtype)

@@ -1,0 +1,159 @@
+"""Variables: errors that name the argument, writes at traced places, copies in other processes."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import gradtape as gt
+from gradtape.errors import ConcretizationError, DtypeError, ShapeError
+
+# Errors
+
+
+@pytest.mark.parametrize("method", ["assign_add", "assign_sub"])
+@pytest.mark.parametrize(
+    ("delta", "error", "words"),
+    [
+        (np.ones((5, 2, 3)), ShapeError, r"delta has shape \(5, 2, 3\), but the variable 'w' has shape \(2, 3\)"),
+        (np.ones(4), ShapeError, r"delta has shape \(4,\), but the variable 'w'"),
+        (None, DtypeError, "delta is a NoneType"),
+        ("1", DtypeError, "delta is a str"),
+        (1j, DtypeError, "has dtype complex128, but the variable 'w' has dtype float64"),
+    ],
+)
+def test_a_delta_that_does_not_fit_is_named(method, delta, error, words):
+    w = gt.Variable(np.ones((2, 3)), name="w")
+    for change in (getattr(w, method), gt.jit(lambda: getattr(w, method)(delta))):
+        with pytest.raises(error, match=f"{method}: .*{words}"):
+            change(delta) if change == getattr(w, method) else change()
+    np.testing.assert_array_equal(w, np.ones((2, 3)))
+    getattr(w, method)([[1], [2]])
+    sign = 1 if method == "assign_add" else -1
+    np.testing.assert_array_equal(w, 1 + sign * np.array([[1, 1, 1], [2, 2, 2]]))
+
+
+@pytest.mark.parametrize("make", [gt.Variable, gt.constant, gt.asarray])
+@pytest.mark.parametrize("dtype", ["flaot", object, str, np.longdouble, 3])
+def test_what_is_no_dtype_of_numbers_is_shown(make, dtype):
+    with pytest.raises(DtypeError, match=f"{make.__name__}: dtype=") as caught:
+        make([1.0], dtype=dtype)
+    assert "test_variable_details.py" in str(caught.value)
+
+
+def test_names_are_strings():
+    w = gt.Variable(1.0)
+    with pytest.raises(DtypeError, match="name must be a str, got a int"):
+        w.name = 3
+    w.name = "w"
+    assert repr(w) == "Variable(1., name='w')"
+    w.name = None
+    assert repr(w) == "Variable(1.)"
+
+
+# Compiled writes
+
+BASE = np.arange(24.0).reshape(4, 3, 2)
+
+
+def put(w, at, x):
+    w[at] = x
+
+
+def add_to(w, at, x):
+    w[at] += x
+
+
+def add_each(w, at, x):
+    np.add.at(w, at, x)
+
+
+def put_and_read(w, at, x):
+    w[at] = x
+    w[3] = w[at] * 2.0 if np.ndim(at) == 0 else x
+    add_each(w, np.array([0, 0]), x)
+
+
+@pytest.mark.parametrize("change", [put, add_to, add_each, put_and_read])
+@pytest.mark.parametrize(
+    "at",
+    [2, -1, np.array(2), np.array([1, 3]), np.array([1, 1]), np.array([[1, 3], [0, 2]]), np.zeros(0, int)],
+    ids=str,
+)
+@pytest.mark.parametrize("traced", [False, True])
+def test_rows_may_be_written_wherever_an_index_says(change, at, traced):
+    expected = BASE.copy()
+    change(expected, at, 7.0)
+    w = gt.Variable(BASE)
+
+    @gt.jit
+    def inside(x, *given):
+        change(w, given[0] if given else at, x)
+
+    for _ in range(2):
+        w.assign(BASE)
+        inside(7.0, *([at] if traced else []))
+        np.testing.assert_array_equal(w, expected)
+    w.assign(BASE)
+    change(w, at, 7.0)
+    np.testing.assert_array_equal(w, expected)
+
+
+@pytest.mark.parametrize("at", [4, -5, np.array([[0, 4]])], ids=str)
+def test_a_traced_place_out_of_bounds_changes_nothing(at):
+    w = gt.Variable(BASE)
+
+    @gt.jit
+    def inside(at):
+        w[at] = 1.0
+
+    inside(np.zeros_like(at))
+    w.assign(BASE)
+    with pytest.raises(IndexError):
+        inside(at)
+    np.testing.assert_array_equal(w, BASE)
+
+
+# Copies
+
+
+def test_arrays_can_be_pickled():
+    x = gt.constant(np.array([1.0, 2.0], np.float32))
+    x.name = "x"
+    for value in (x, x * 2, gt.constant(3), gt.constant(BASE).T):
+        other = pickle.loads(pickle.dumps(value))
+        assert type(other) is gt.Array
+        assert (other.dtype, other.shape) == (value.dtype, value.shape)
+        np.testing.assert_array_equal(other, value)
+    assert pickle.loads(pickle.dumps(x)).name == "x"
+    first, second = pickle.loads(pickle.dumps([x, x]))
+    assert first is second
+    with pytest.raises(ConcretizationError, match="pickling"):
+        gt.jit(lambda x: len(pickle.dumps(x)))(1.0)
+
+
+def test_sparse_arrays_can_be_pickled_and_copied():
+    g = gt.IndexedSlices([1.0, 2.0], [2, 0], (3,))
+    for other in (pickle.loads(pickle.dumps(g)), copy.copy(g), copy.deepcopy(g)):
+        assert other.dense_shape == (3,)
+        np.testing.assert_array_equal(gt.asarray(other), [2, 0, 1])
+    copied = gt.jit(lambda values: copy.deepcopy(gt.IndexedSlices(values, [2, 0], (3,))))(np.array([1.0, 2.0]))
+    np.testing.assert_array_equal(gt.asarray(copied), [2, 0, 1])
+
+
+# Stopping gradients
+
+
+def test_stop_gradient_reaches_into_containers():
+    def loss(x):
+        held = gt.stop_gradient({"a": (x, None), "b": [2.0, "label"]})
+        assert held["b"] == [2.0, "label"]
+        return np.sum(held["a"][0] * x)
+
+    for slope in (gt.grad(loss), gt.jit(gt.grad(loss))):
+        np.testing.assert_array_equal(slope(np.array([3.0, 4.0])), [3, 4])
+    plain = {"a": np.ones(2)}
+    assert gt.stop_gradient(plain) is plain
+    rows = gt.grad(lambda x: np.sum(gt.asarray(gt.stop_gradient(gt.IndexedSlices(x, [0], (2,)))) * x[0]))
+    np.testing.assert_array_equal(rows(np.array([5.0])), [5])
