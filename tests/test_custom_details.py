@@ -67,7 +67,9 @@ def test_options_by_name_only_keep_their_defaults():
 
 def test_numpys_own_functions_have_the_arguments_of_the_call():
     for function, args in ((np.sin, (0.5,)), (np.sum, (POINT,))):
-        f = with_backward(function, lambda residuals, cotangent: (7.0 * cotangent * np.ones_like(residuals[0]),))
+        f = with_backward(
+            function, lambda residuals, cotangent: (7.0 * cotangent * np.ones_like(residuals[0]),)
+        )
         np.testing.assert_array_equal(gt.grad(f)(*args), 7.0 * np.ones_like(args[0]))
 
 
@@ -177,7 +179,11 @@ def test_numbers_among_the_arguments_need_no_results():
 
 
 def test_results_that_are_no_arguments_are_refused_in_its_own_name():
-    with pytest.raises(ShapeError, match=r"grad_pass_through: sum returned arrays of shape \(\) for arguments"):
+    with pytest.raises(
+        ShapeError, match=r"grad_pass_through: sum returned arrays of shape \(\) for arguments"
+    ):
         gt.grad(gt.grad_pass_through(np.sum))(POINT)
-    with pytest.raises(RuleError, match=r"returned arrays of shape \(3,\), \(3,\) for arguments of shape \(3,\)"):
+    with pytest.raises(
+        RuleError, match=r"returned arrays of shape \(3,\), \(3,\) for arguments of shape \(3,\)"
+    ):
         gt.grad(lambda x: np.sum(gt.grad_pass_through(lambda x: (x, x))(x)[0]))(POINT)

@@ -16,7 +16,11 @@ from gradtape.errors import ConcretizationError, DtypeError, ShapeError
 @pytest.mark.parametrize(
     ("delta", "error", "words"),
     [
-        (np.ones((5, 2, 3)), ShapeError, r"delta has shape \(5, 2, 3\), but the variable 'w' has shape \(2, 3\)"),
+        (
+            np.ones((5, 2, 3)),
+            ShapeError,
+            r"delta has shape \(5, 2, 3\), but the variable 'w' has shape \(2, 3\)",
+        ),
         (np.ones(4), ShapeError, r"delta has shape \(4,\), but the variable 'w'"),
         (None, DtypeError, "delta is a NoneType"),
         ("1", DtypeError, "delta is a str"),
@@ -138,7 +142,9 @@ def test_sparse_arrays_can_be_pickled_and_copied():
     for other in (pickle.loads(pickle.dumps(g)), copy.copy(g), copy.deepcopy(g)):
         assert other.dense_shape == (3,)
         np.testing.assert_array_equal(gt.asarray(other), [2, 0, 1])
-    copied = gt.jit(lambda values: copy.deepcopy(gt.IndexedSlices(values, [2, 0], (3,))))(np.array([1.0, 2.0]))
+    copied = gt.jit(lambda values: copy.deepcopy(gt.IndexedSlices(values, [2, 0], (3,))))(
+        np.array([1.0, 2.0])
+    )
     np.testing.assert_array_equal(gt.asarray(copied), [2, 0, 1])
 
 

@@ -80,7 +80,9 @@ def test_no_change_is_lost(name: str, compiled: bool) -> None:
     np.testing.assert_array_equal(v.numpy(), np.broadcast_to(expected, (2, 3)))
 
 
-def test_compiled_functions_that_change_the_same_variables_in_other_orders_do_not_wait_for_each_other() -> None:
+def test_compiled_functions_that_change_the_same_variables_in_other_orders_do_not_wait_for_each_other() -> (
+    None
+):
     v, u = gt.Variable(0.0), gt.Variable(0.0)
     there = gt.jit(lambda: (v.assign_add(1.0), u.assign_add(1.0)))
     back = gt.jit(lambda: (u.assign_add(1.0), v.assign_add(1.0)))

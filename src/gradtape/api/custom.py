@@ -20,7 +20,18 @@ from ..trace.sites import user_site
 from ..trace.variable import Variable
 from ..trees import flatten_with_none
 from .convention import flipped
-from .custom_call import Accessed, Operands, ReverseRule, attached, dense_for, fitted, matched, name_of, named, zeros_for
+from .custom_call import (
+    Accessed,
+    Operands,
+    ReverseRule,
+    attached,
+    dense_for,
+    fitted,
+    matched,
+    name_of,
+    named,
+    zeros_for,
+)
 from .transform import check_callable, inner
 
 

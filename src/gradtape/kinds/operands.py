@@ -98,6 +98,7 @@ def wanted_dtype(given: Any, caller: str) -> np.dtype[Any]:
     DtypeError
         For what is no dtype, or one of something else than numbers.
     """
+    dtype: np.dtype[Any] | None
     try:
         dtype = np.dtype(given)
     except TypeError:

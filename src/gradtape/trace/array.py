@@ -91,7 +91,7 @@ class Array(Operators, Methods, Handle):
         return self._current.name
 
     @name.setter
-    def name(self, name: str) -> None:
+    def name(self, name: str | None) -> None:
         self._current.name = name
 
     def __len__(self) -> int:

@@ -139,9 +139,7 @@ def updated(
         return _superseded(handle, holders, make(data), before, at)
 
 
-def _superseded(
-    handle: Handle, holders: Sequence[Value], new: Value, before: NDArray, at: NDArray
-) -> Value:
+def _superseded(handle: Handle, holders: Sequence[Value], new: Value, before: NDArray, at: NDArray) -> Value:
     """Return the value that has taken the memory over; what held it before becomes a node."""
     old = put_row(new, constant(before), constant(at))
     for holder in holders:

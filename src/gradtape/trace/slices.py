@@ -183,7 +183,7 @@ class IndexedSlices:
             places = FUNCTIONS[np.searchsorted](kept, indices)
             if exact:
                 begins = np.concatenate([np.ones(1, bool), Array(kept)[1:] != Array(kept)[:-1]])
-                slots = (np.cumsum(begins) - 1).value
+                slots = as_value(plain(np.cumsum(begins) - 1))
                 blank = broadcast_to(literal(0, INTP), (int(np.sum(begins)),))
                 kept, places = put_row(blank, kept, slots), gather(slots, places)
         blank = broadcast_to(literal(0, values.dtype), (*kept.shape, *values.shape[1:]))

@@ -125,7 +125,9 @@ def state_of(trace: Trace) -> tuple[State, list[Value]]:
             steps = _changed_rows(content)
             assigned.append(Assignment(content.variable, tuple(how for how, *_ in steps)))
             stored += [value for _, *pair in steps for value in pair] if steps else [content.value]
-    changed = [serial for serial, content in trace.contents.items() if content.input is not None and content.assigned]
+    changed = [
+        serial for serial, content in trace.contents.items() if content.input is not None and content.assigned
+    ]
     places = tuple(sorted({serial % SEVERAL for serial in changed}))
     return State(tuple(content.variable for content in met), tuple(assigned), len(stored), places), stored
 

@@ -6,7 +6,9 @@ import functools
 import os
 import threading
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
+
+Change = TypeVar("Change", bound=Callable[..., Any])
 
 SEVERAL: Final = 64
 """Locks that variables share out among themselves: few enough to be renewed in a forked process."""
@@ -40,8 +42,7 @@ if os.name == "posix":
     os.register_at_fork(after_in_child=turns.renew)
 
 
-
-def undisturbed(change: Callable[..., Any]) -> Callable[..., Any]:
+def undisturbed(change: Change) -> Change:
     """Return a method of variables that changes the content: what it reads is still there when it writes."""
 
     @functools.wraps(change)
@@ -49,4 +50,4 @@ def undisturbed(change: Callable[..., Any]) -> Callable[..., Any]:
         with turns.changing[self.serial % SEVERAL]:
             return change(self, *args, **kwargs)
 
-    return alone
+    return cast(Change, alone)

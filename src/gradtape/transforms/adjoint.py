@@ -32,9 +32,7 @@ LINEAR_IN_FIRST: Final = frozenset(
 )
 """Rows that make zeros of zeros in their first operand."""
 
-WHY: Final = (
-    "a rule for one direction of differentiation serves the other by transposition, and only linear maps have a transpose"
-)
+WHY: Final = "a rule for one direction of differentiation serves the other by transposition, and only linear maps have a transpose"
 REMEDY: Final = (
     "write the rule as a linear map of its (co)tangents (branches and factors may depend on the primals)"
 )

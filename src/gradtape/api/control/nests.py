@@ -15,7 +15,7 @@ from ...trace.array import Array
 from ...trace.force import force
 from ...trace.handle import Handle
 from ...trace.variable import Variable
-from ...trees import TreeSpec, flatten, outline, place_of_leaf, unflatten
+from ...trees import flatten, outline, place_of_leaf, unflatten
 
 
 class Nest:
