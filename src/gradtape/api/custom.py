@@ -193,18 +193,25 @@ class GradientRule(ReverseRule):
             return placed
         entries = [gradients] if len(args) == 1 and not flatten_with_none(args[0])[1].is_leaf() else gradients
         if not isinstance(entries, tuple | list) or len(entries) != len(args):
-            count = f"{len(numbers)} argument{'s' * (len(numbers) != 1)}"
+            more = len(parts) > len(numbers)
             raise RuleError(
-                f"the gradient function of {self.name} returned {len(parts)} gradients for {count}",
+                f"the gradient function of {self.name} returned {_counted(len(parts), 'gradient')} "
+                f"for {_counted(len(numbers), 'argument')}",
                 where=here.site,
-                why="the entries of a list or tuple are gradients, and arguments that are left out or passed by keyword have none",
-                remedy="return one gradient per positional argument, with None for zero; a gradient is an array",
+                why="each entry of a list or tuple is a gradient; what is left out or passed by keyword has none"
+                if more
+                else "",
+                remedy="return one gradient per positional argument, with None for zero",
             )
         return [
             part
             for entry, arg in zip(entries, args, strict=True)
             for part in matched(entry, arg, f"a gradient of {self.name}", "its argument")
         ]
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def _is_numeric(leaf: Any) -> bool:
