@@ -5,12 +5,15 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from ..ir.graph import Mark, Value
 from .sites import CLOCK, Site, user_site
 
 REMEMBERED = 64
+
+ASSIGNED: Final = "an assignment to a variable"
+"""How a value leaves that a variable takes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from .contexts import Scope, Watcher, contexts, running_trace, trace_below
 from .force import force
 from .guards import Abstract, Trace, mapped_by, trace_of
 from .handle import Handle, apart, plain
+from .log import ASSIGNED, note_exit
 from .scatter import How, fitting, scattered, updated
 from .sites import user_site
 from .slices import IndexedSlices
@@ -363,6 +364,8 @@ class Variable(Array):
                 remedy="return what is to be assigned, and assign it outside",
             )
         trace, _ = running_trace()
+        if value.marks and trace is None:
+            note_exit(value, ASSIGNED)
         if trace is not None:
             self._content_within(len(contexts.stack)).assign(_cut(value, self._name, trace))
         elif value.data is not None:
