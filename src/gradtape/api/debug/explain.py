@@ -22,7 +22,6 @@ from ..svg import code_at
 from ..tape import GradientTape
 from .paths import Cut, ancestry, depends, follow, is_flat, opened, uses, vanishing
 
-
 APART: Final = frozenset(("not used", "left the graph"))
 """Reasons that are not about a way from the source to the target."""
 
