@@ -14,14 +14,12 @@ from ..ir.graph import Node, Value
 from ..ir.types import Shape
 from ..kinds.control import followed
 from ..trace.array import Array
-from ..trace.contexts import inside
 from ..trace.handle import Handle
 from ..trace.sites import user_site
 from ..trace.variable import Variable
 from ..trees import flatten_with_none
 from .convention import flipped
 from .custom_call import (
-    Accessed,
     Operands,
     ReverseRule,
     attached,
@@ -93,12 +91,12 @@ def custom_gradient(function: Callable[..., Any] | None = None) -> Callable[...,
         operands = Operands(args)
 
         def again(values: Sequence[Value]) -> Callable[..., Any]:
-            return _split(body(*operands.filled(values), **kwargs), name)[1]
+            with operands.beginning.again():
+                return _split(body(*operands.filled(values), **kwargs), name)[1]
 
-        accessed = Accessed()
-        with inside(accessed):
-            outputs, grad_fn = _split(operands.run(body, kwargs), name)
-        variables = list(accessed.readings)
+        outputs, grad_fn = _split(operands.run(body, kwargs), name)
+        accessed = {v: value for v, value in operands.beginning.readings.items() if v.trainable}
+        variables = list(accessed)
         if variables and not _takes_variables(grad_fn):
             raise RuleError(
                 f"custom_gradient: {name} reads variables, and its gradient function does not take them",
@@ -107,7 +105,7 @@ def custom_gradient(function: Callable[..., Any] | None = None) -> Callable[...,
                 remedy="def grad_fn(*upstream, variables): ...; return gradients, variable_gradients",
             )
         rule = GradientRule(name, operands, grad_fn, again, variables)
-        return attached(outputs, operands, tuple(accessed.readings.values()), rule)
+        return attached(outputs, operands, tuple(accessed.values()), rule)
 
     return named(decorated, function)
 

@@ -18,8 +18,9 @@ from ..ir.types import is_inexact
 from ..kinds.control import Rule, custom_call, followed
 from ..kinds.operands import as_value, broadcast_to
 from ..ops.cast import convert, identity
+from ..trace.again import Beginning
 from ..trace.array import Array
-from ..trace.contexts import Watcher
+from ..trace.contexts import inside
 from ..trace.handle import Handle
 from ..trace.slices import IndexedSlices, whole
 from ..trace.variable import Variable
@@ -29,26 +30,15 @@ from ..trees import flatten, flatten_to, flatten_with_none, outline, unflatten
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Accessed(Watcher):
-    """The trainable variables that a body reads, with what it read first."""
-
-    __slots__ = ("_mark", "readings")
-
-    def __init__(self) -> None:
-        self.readings: dict[Variable, Value] = {}
-        self._mark = Mark()
-        self._mark.recording = False
-        self._mark.over = True
-
-    def mark_for(self, variable: Any) -> Mark | None:
-        return self._mark if variable.trainable else None
-
-    def note(self, variable: Any, value: Value) -> None:
-        self.readings.setdefault(variable, value)
-
-
 class Operands:
     """The positional arguments of a function with a derivative of its own.
+
+    Parameters
+    ----------
+    args : tuple
+        The arguments.
+    variables : bool
+        Whether variables among them are operands too; if not, the function gets them as they are.
 
     Attributes
     ----------
@@ -64,23 +54,32 @@ class Operands:
         What the body gets in their place.
     mark : Mark
         Follows what the body computes from these.
+    beginning : Beginning
+        What variables held when the body was called.
     """
 
-    __slots__ = ("args", "leaves", "mark", "places", "spec", "starts", "values")
+    __slots__ = ("args", "beginning", "leaves", "mark", "places", "spec", "starts", "values")
 
-    def __init__(self, args: tuple[Any, ...]) -> None:
+    def __init__(self, args: tuple[Any, ...], *, variables: bool = True) -> None:
         self.args = args
         self.leaves, self.spec = flatten_with_none(args)
-        self.places = [place for place, leaf in enumerate(self.leaves) if isinstance(leaf, Handle)]
+        kept = () if variables else Variable
+        self.places = [
+            place
+            for place, leaf in enumerate(self.leaves)
+            if isinstance(leaf, Handle) and not isinstance(leaf, kept)
+        ]
         self.values = tuple(unliteral(self.leaves[place].value) for place in self.places)
         self.mark = Mark()
+        self.beginning = Beginning()
         self.starts = tuple(_fresh(value, self.mark) for value in self.values)
 
     def run(self, function: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
         """Call a function with what stands for the arguments."""
         site = here.site
         try:
-            return function(*self.filled(self.starts), **kwargs)
+            with inside(self.beginning):
+                return function(*self.filled(self.starts), **kwargs)
         finally:
             self.mark.recording = False
             self.mark.over = True

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ..ir.graph import ARRAYS, Mark, Value
@@ -15,6 +18,27 @@ class Reading(Value):
 
 
 ARRAYS.add(Reading)
+
+
+class _Replays(threading.local):
+    """What variables held before the assignments of a call that is to leave them alone, in order; None outside of such calls."""
+
+    before: list[tuple[Content, Value, bool]] | None = None
+
+
+replays = _Replays()
+
+
+@contextmanager
+def replayed() -> Iterator[None]:
+    """Let variables hold what is assigned to them until the end of the block: what runs again has been counted already."""
+    around, replays.before = replays.before, []
+    try:
+        yield
+    finally:
+        for content, value, assigned in reversed(replays.before):
+            content.assign_back(value, assigned)
+        replays.before = around
 
 
 class Content:
@@ -45,8 +69,16 @@ class Content:
 
     def assign(self, value: Value) -> None:
         """Take a new value."""
+        if replays.before is not None:
+            replays.before.append((self, self.value, self.assigned))
         self.value = value
         self.assigned = True
+        self._reading = None
+        self._given.clear()
+
+    def assign_back(self, value: Value, assigned: bool) -> None:
+        """Take a former value again."""
+        self.value, self.assigned = value, assigned
         self._reading = None
         self._given.clear()
 

@@ -11,13 +11,14 @@ import numpy as np
 from ..config import config
 from ..errors import ArgumentError, DtypeError, ShapeError
 from ..ir.builder import here
-from ..ir.graph import ARRAYS, Literal, Mark, Node, Value, constant
-from ..ir.op import NDArray, Op
+from ..ir.graph import Literal, Mark, Value, constant
+from ..ir.op import NDArray
 from ..ir.types import Shape, aval
 from ..kinds.operands import as_value, wanted_dtype
 from ..kinds.registry import UFUNCS
-from ..ops.cast import convert, identity, stop_gradient
+from ..ops.cast import convert
 from ..ops.indexing import fit_for_write
+from .again import Beginning
 from .array import Array
 from .content import Content, Reading
 from .contexts import Scope, Watcher, contexts, running_trace, trace_below
@@ -25,6 +26,7 @@ from .force import force
 from .guards import Abstract, Trace, mapped_by, trace_of
 from .handle import Handle, apart, plain
 from .log import ASSIGNED, note_exit
+from .readings import CallableReading, cut, followed_by, known
 from .scatter import How, fitting, scattered, updated
 from .sites import user_site
 from .slices import IndexedSlices
@@ -33,18 +35,6 @@ from .views import Rearranged
 
 _serials: Final = itertools.count()
 
-
-class CallableReading(Reading):
-    """A reading that hands itself to the user when it is called: ``v.value()``, as TensorFlow spells it."""
-
-    __slots__ = ()
-
-    def __call__(self) -> Array:
-        """Return the content as an `Array`, which later assignments do not change."""
-        return Array(apart(self))
-
-
-ARRAYS.add(CallableReading)
 
 _ELSEWHERE: Final = Handle(constant(np.zeros(0)))
 """Stands for the base of a variable, whose value is never the handle's own."""
@@ -107,10 +97,10 @@ class Variable(Array):
         # The content outside is that of this call: where the function keeps the variable, later calls begin with it.
         (data,) = force([initial])
         me = weakref.ref(self)
-        self._content = Content(me, _leaf(data, name))
+        self._content = Content(me, known(data, name))
         trace, _ = running_trace()
         if trace is not None:
-            inside = self._content.value if trace_of(initial) is None else _cut(initial, name)
+            inside = self._content.value if trace_of(initial) is None else cut(initial, name)
             trace.contents[self.serial] = Content(me, inside)
         super().__init__(self._content.value)
         self._base = _ELSEWHERE
@@ -168,7 +158,7 @@ class Variable(Array):
         content = self._content_within(len(stack))
         found = content.reading(marks)
         if found is None:
-            found = content.give_out(_followed(content.value, marks, self._name), marks)
+            found = content.give_out(followed_by(content.value, marks, self._name), marks)
         for context in told:
             context.note(self, found)
         return found
@@ -180,7 +170,7 @@ class Variable(Array):
 
     def reading_for(self, mark: Mark) -> Value:
         """Return a reading that only `mark` follows."""
-        return _followed(self._content_within(len(contexts.stack)).value, (mark,), self._name)
+        return followed_by(self._content_within(len(contexts.stack)).value, (mark,), self._name)
 
     @property
     def followed(self) -> bool:
@@ -216,7 +206,7 @@ class Variable(Array):
             begin.name = self._name
             return begin
         (example,) = force([self._content_within(around).value])
-        return _leaf(example, self._name, (trace,))
+        return known(example, self._name, (trace,))
 
     # A variable is no base of views: what is read of it stays as it was.
 
@@ -367,25 +357,33 @@ class Variable(Array):
         if value.marks and trace is None:
             note_exit(value, ASSIGNED)
         if trace is not None:
-            self._content_within(len(contexts.stack)).assign(_cut(value, self._name, trace))
+            self._content_within(len(contexts.stack)).assign(cut(value, self._name, trace))
         elif value.data is not None:
-            self._content.assign(_leaf(value.data, self._name))
+            self._content.assign(known(value.data, self._name))
         else:
-            self._content.assign(_cut(value, self._name))
+            self._content.assign(cut(value, self._name))
             contexts.pending[self.serial] = self._content
             if config.eager:
                 _settle(self._content)
 
+    def hold(self, value: Value) -> None:
+        """Make what was read before the content again."""
+        trace, _ = running_trace()
+        self._content_within(len(contexts.stack)).assign(cut(value, self._name, trace))
+
     def change_rows(self, rows: Value, places: Value, how: How) -> None:
         """Change rows in place; not for traces."""
         content = self._content_within(len(contexts.stack))
+        for context in contexts.stack:
+            if isinstance(context, Beginning):
+                context.note(self, self.value)
         content.assign(
-            updated(self, content.holders(), rows, places, how, lambda data: _leaf(data, self._name))
+            updated(self, content.holders(), rows, places, how, lambda data: known(data, self._name))
         )
 
     def store(self, array: NDArray) -> None:
         """Take what a compiled function computed for it."""
-        self._content.assign(_leaf(array, self._name))
+        self._content.assign(known(array, self._name))
 
 
 for _name in (
@@ -432,7 +430,7 @@ def _initial(given: Any, dtype: Any) -> Value:
         value = convert(value, wanted)
     if isinstance(value, Literal):
         assert value.data is not None
-        value = _leaf(np.asarray(value.data), None)
+        value = known(np.asarray(value.data), None)
     return value
 
 
@@ -440,36 +438,6 @@ def _spreads(part: Shape, whole: Shape) -> bool:
     """Return whether an array of shape `part` broadcasts to shape `whole`."""
     pairs = zip(part[::-1], whole[::-1], strict=False)
     return len(part) <= len(whole) and all(extent in (1, of) for extent, of in pairs)
-
-
-def _leaf(data: NDArray, name: str | None, marks: tuple[Mark, ...] = ()) -> Reading:
-    made = CallableReading(aval(data.shape, data.dtype), data=data, marks=marks)
-    made.name = name
-    return made
-
-
-def _derived(op: Op, value: Value, marks: tuple[Mark, ...], name: str | None) -> Reading:
-    node = Node(op, (value,), {}, here.site)
-    out = CallableReading(aval(value.shape, value.dtype), node, 0, None, marks)
-    out.name = name
-    node.outs = (out,)
-    return out
-
-
-def _cut(value: Value, name: str | None, trace: Trace | None = None) -> Reading:
-    """Return a value without the marks of tapes, so that none follows an assignment."""
-    marks: tuple[Mark, ...] = tuple(mark for mark in value.marks if isinstance(mark, Trace))
-    if trace is not None and trace not in marks:
-        marks = (*marks, trace)
-    return _derived(stop_gradient, value, marks, name)
-
-
-def _followed(value: Value, marks: tuple[Mark, ...], name: str | None) -> Reading:
-    """Return a value of its own that these marks follow."""
-    if trace_of(value) is None and value.data is not None:
-        return _leaf(value.data, name, marks)
-    kept = tuple(mark for mark in value.marks if mark.recording)
-    return _derived(identity, value, (*kept, *marks), name)
 
 
 def _alone(array: Array) -> Array:
@@ -489,5 +457,5 @@ def _settle(content: Content) -> None:
         waiting, values = waiting[:1], values[:1]
         arrays = force(values)
     for one, value, data in zip(waiting, values, arrays, strict=True):
-        one.settle(value, _leaf(data, value.name))
+        one.settle(value, known(data, value.name))
     contexts.pending = {serial: one for serial, one in pending.items() if one.value.node is not None}
