@@ -2,12 +2,14 @@
 
 import copy
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
 
 import gradtape as gt
 from gradtape.errors import ConcretizationError, DtypeError, ShapeError
+from gradtape.trace import state, variable
 
 # Errors
 
@@ -58,6 +60,15 @@ def test_names_are_strings():
 
 # Compiled writes
 
+
+@pytest.fixture(params=["small", "large"])
+def ways(request, monkeypatch):
+    """Let small variables take the ways of large ones, whose rows are written in place, or their own."""
+    if request.param == "large":
+        for module in (state, variable):
+            monkeypatch.setattr(module, "LARGE", 0)
+
+
 BASE = np.arange(24.0).reshape(4, 3, 2)
 
 
@@ -86,7 +97,7 @@ def put_and_read(w, at, x):
     ids=str,
 )
 @pytest.mark.parametrize("traced", [False, True])
-def test_rows_may_be_written_wherever_an_index_says(change, at, traced):
+def test_rows_may_be_written_wherever_an_index_says(change, at, traced, ways):
     expected = BASE.copy()
     change(expected, at, 7.0)
     w = gt.Variable(BASE)
@@ -105,7 +116,7 @@ def test_rows_may_be_written_wherever_an_index_says(change, at, traced):
 
 
 @pytest.mark.parametrize("at", [4, -5, np.array([[0, 4]])], ids=str)
-def test_a_traced_place_out_of_bounds_changes_nothing(at):
+def test_a_traced_place_out_of_bounds_changes_nothing(at, ways):
     w = gt.Variable(BASE)
 
     @gt.jit
@@ -117,6 +128,90 @@ def test_a_traced_place_out_of_bounds_changes_nothing(at):
     with pytest.raises(IndexError):
         inside(at)
     np.testing.assert_array_equal(w, BASE)
+
+
+KEYS = {
+    "row": 2,
+    "row from behind": -1,
+    "rows": slice(1, 3),
+    "rows backwards": slice(3, 1, -1),
+    "every other row": slice(None, None, 2),
+    "all": slice(None),
+    "nothing": slice(2, 2),
+    "element": (1, 2, 0),
+    "part of a row": (2, slice(0, 2)),
+    "column": (slice(None), 1),
+    "parts of rows": (slice(1, 3), 1),
+    "new axis": (None, 2),
+    "ellipsis": (2, ...),
+    "list": [3, 0],
+    "list and column": ([3, 0], 1),
+    "list and slice": ([3, 0], slice(None, 2)),
+    "mask of rows": np.array([True, False, False, True]),
+    "mask": BASE > 20,
+}
+
+
+@pytest.mark.parametrize("name", KEYS)
+@pytest.mark.parametrize("compiled", [False, True])
+def test_any_part_may_be_written(name, compiled, ways):
+    key, expected, w = KEYS[name], BASE.copy(), gt.Variable(BASE)
+    before, part = w.value(), w[2]
+
+    def change(x):
+        w[key] = x
+        w[key] -= 2.0
+
+    (gt.jit(change) if compiled else change)(7.0)
+    expected[key] = 5.0
+    np.testing.assert_array_equal(w, expected)
+    np.testing.assert_array_equal(before, BASE)
+    np.testing.assert_array_equal(part, BASE[2])
+    with pytest.raises((ShapeError, ValueError)):
+        w[key] = np.ones((9, 9, 9))
+    np.testing.assert_array_equal(w, expected)
+
+
+def test_what_a_tape_has_read_keeps_its_rows(ways):
+    w = gt.Variable(BASE)
+    with gt.GradientTape() as tape:
+        before = np.sum(w[2] ** 2)
+        w[2] = before
+        loss = before + np.sum(w[2] ** 3)
+    expected = np.zeros_like(BASE)
+    expected[2] = 2 * BASE[2] + 3 * np.sum(BASE[2] ** 2) ** 2
+    np.testing.assert_allclose(gt.asarray(tape.gradient(loss, w)), expected)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_nothing_of_the_size_of_a_variable_is_made_to_write_rows(compiled):
+    w = gt.Variable(np.zeros((100_000, 16)))
+    places = np.array([5, 99_999, 7])
+
+    def change(x):
+        w[3] = x
+        w[-1, 2] = x
+        w[10:20] += x
+        w[places] = w[places] + x
+
+    run = gt.jit(change) if compiled else change
+    for _ in range(3):
+        run(1.0)
+    tracemalloc.start()
+    run(1.0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    if not compiled:
+        assert peak < w.nbytes / 32
+    assert np.count_nonzero(w.numpy()) == 16 * 14
+    only = gt.jit(lambda x: w.__setitem__(3, x))
+    for _ in range(2):
+        only(2.0)
+    tracemalloc.start()
+    only(2.0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < w.nbytes / 32
 
 
 # Copies

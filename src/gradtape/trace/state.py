@@ -8,14 +8,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..ir.graph import Value, constant
+import numpy as np
+
+from ..ir.graph import Node, Value, constant
 from ..ir.op import NDArray
+from ..ir.types import INTP
 from ..ops.cast import identity, stop_gradient
-from ..ops.indexing import put_add, put_row
+from ..ops.indexing import put_add, put_row, update_row
 from ..runtime.program import Program
 from .content import Content
 from .guards import Trace
-from .scatter import How, check_places
+from .scatter import LARGE, How, check_places
 from .signature import as_input
 from .turns import SEVERAL, turns
 from .variable import Variable
@@ -133,9 +136,11 @@ def state_of(trace: Trace) -> tuple[State, list[Value]]:
 
 
 def _changed_rows(content: Content) -> list[tuple[How, Value, Value]]:
-    """Return how, by what, and where the content before the call was changed, if that was done row by row."""
+    """Return how, by what, and where a large content was changed, if that was done row by row."""
     steps: list[tuple[How, Value, Value]] = []
     value = content.value
+    if value.size * value.dtype.itemsize < LARGE:
+        return []
     while value is not content.input:
         node = value.node
         if node is not None and (node.op is stop_gradient or node.op is identity):
@@ -143,9 +148,20 @@ def _changed_rows(content: Content) -> list[tuple[How, Value, Value]]:
         elif node is not None and (node.op is put_add or node.op is put_row) and len(node.inputs) == 3:
             steps.append(("add" if node.op is put_add else "set", *node.inputs[1:]))
             value = node.inputs[0]
+        elif node is not None and node.op is update_row and _are_few_rows(node):
+            start, step, rows = node.params["starts"][0], node.params["strides"][0], node.inputs[1]
+            places = constant(start + step * np.arange(rows.shape[0], dtype=INTP))
+            steps.append(("set", rows, places))
+            value = node.inputs[0]
         else:
             return []
     return steps[::-1]
+
+
+def _are_few_rows(node: Node) -> bool:
+    """Return whether an update at places that are known writes whole rows, and less than half of them."""
+    whole, rows = (value.shape for value in node.inputs)
+    return 2 * rows[0] <= whole[0] and rows[1:] == whole[1:] and set(node.params["strides"][1:]) <= {1}
 
 
 def made_in(trace: Trace) -> list[weakref.ref[Any]]:

@@ -20,6 +20,7 @@ from ..ops.cast import convert
 from ..ops.indexing import fit_for_write
 from .again import Beginning
 from .array import Array
+from .concrete import plain_key
 from .content import Content, Reading
 from .contexts import Scope, Watcher, contexts, running_trace, trace_below
 from .force import force
@@ -27,7 +28,7 @@ from .guards import Abstract, Trace, mapped_by, trace_of
 from .handle import Handle, apart, plain
 from .log import ASSIGNED, note_exit
 from .readings import CallableReading, cut, followed_by, known
-from .scatter import How, fitting, scattered, updated
+from .scatter import LARGE, How, fitting, scattered, updated, written_rows
 from .sites import user_site
 from .slices import IndexedSlices
 from .turns import undisturbed
@@ -219,6 +220,16 @@ class Variable(Array):
     # Assigning
 
     @undisturbed
+    def __setitem__(self, key: Any, new: Any) -> None:
+        if self.nbytes >= LARGE and running_trace()[0] is None:
+            here.site = user_site()
+            rows = written_rows(self.value, plain_key(key, masks=True), plain(new))
+            if rows is not None:
+                self.change_rows(*rows, "set")
+                return
+        super().__setitem__(key, new)
+
+    @undisturbed
     def assign(self, value: Any) -> Variable:
         """Replace the content.
 
@@ -387,16 +398,7 @@ class Variable(Array):
 
 
 for _name in (
-    *(
-        "__setitem__",
-        "__iadd__",
-        "__isub__",
-        "__imul__",
-        "__itruediv__",
-        "__ifloordiv__",
-        "__imod__",
-        "__ipow__",
-    ),
+    *("__iadd__", "__isub__", "__imul__", "__itruediv__", "__ifloordiv__", "__imod__", "__ipow__"),
     *("__imatmul__", "__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__"),
 ):
     setattr(Variable, _name, undisturbed(getattr(Variable, _name)))
@@ -441,8 +443,11 @@ def _spreads(part: Shape, whole: Shape) -> bool:
 
 
 def _alone(array: Array) -> Array:
-    """Return an array of which the variable's other readings know nothing."""
-    return Array(apart(array.value)) if isinstance(array.value, Reading) else array
+    """Return what was read as an array that is no view: to write into it is to write into nothing else."""
+    value = array.value
+    if isinstance(value, Reading):
+        return Array(apart(value))
+    return array if array._base is None else Array(value)
 
 
 def _settle(content: Content) -> None:
