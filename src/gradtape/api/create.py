@@ -11,7 +11,7 @@ from ..ir.builder import here
 from ..ir.graph import Literal, Value
 from ..kinds.operands import as_value, wanted_dtype
 from ..ops import cast
-from ..trace.array import Array
+from ..trace.array import Array, wrapped
 from ..trace.contexts import scopes
 from ..trace.guards import trace_of
 from ..trace.handle import Handle, plain
@@ -83,7 +83,8 @@ def constant(a: Any, dtype: Any = None) -> Array:
         value = a.value
         value = value if wanted is None else cast.convert(value, wanted)
         if value.data is not None and not scopes() and not (value.aval.weak or trace_of(value)):
-            return Array(Value(value.aval, data=value.data))
+            copy: Array = wrapped(Value(value.aval, data=value.data))
+            return copy
         return Array(cast.stop_gradient(value))
     return Array(_leaf(as_value(np.array(a, wanted), "a")))
 

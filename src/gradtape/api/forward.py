@@ -29,6 +29,7 @@ from ..trace.handle import Handle
 from ..trace.lists import NAMES
 from ..trace.sites import user_site
 from ..trace.slices import arrays_in
+from ..trace.speculation import speculation
 from ..trace.variable import Variable
 from ..transforms.jvp import jvp as push_forward
 from ..trees import flatten, flatten_up_to, place_of_leaf
@@ -63,6 +64,7 @@ class _Directions(Watcher):
             key: Any = primal.serial
         else:
             known, key = self.tangents, _start(primal)
+            speculation.settle(key)
             key.marks = (*[mark for mark in key.marks if not mark.over], self.mark)
         if key in known:
             raise ArgumentError(

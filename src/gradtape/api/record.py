@@ -14,7 +14,9 @@ from ..ir.types import is_inexact
 from ..trace.array import Array
 from ..trace.contexts import Watcher
 from ..trace.log import note_watch
+from ..trace.rehearsal import Rehearsal
 from ..trace.replay import derivatives, gradients
+from ..trace.speculation import speculation
 from ..trace.variable import Variable
 from ..transforms.rows import Rows
 from .ends import Source, gathered, unliteral
@@ -29,11 +31,12 @@ class Record(Watcher):
         Whether trainable variables are followed without being asked for.
     """
 
-    __slots__ = ("_accessed", "_asked_for", "_readings", "alone", "mark", "variables")
+    __slots__ = ("_accessed", "_asked_for", "_readings", "alone", "mark", "rehearsal", "variables")
 
     def __init__(self, accessed: bool) -> None:
         self.mark = Mark(threading.get_ident())
         self.alone = (self.mark,)  # one tuple for all that nobody else follows: quick to compare
+        self.rehearsal: Rehearsal | None = None
         self.variables: dict[int, Variable] = {}
         self._accessed = accessed
         self._asked_for: set[int] = set()
@@ -76,6 +79,8 @@ def follow(array: Array, record: Record) -> None:
         value = array.value
     mark = record.mark
     if mark not in value.marks:
+        if speculation.last is not None:
+            speculation.settle(value)
         others = [other for other in value.marks if not other.over] if value.marks else ()
         value.marks = (*others, mark) if others else record.alone
         note_watch(value, mark, here.site)
@@ -90,6 +95,22 @@ def followed_alone(leaves: Sequence[Any], record: Record) -> list[Value] | None:
             return None
         value = leaf._current
         if value.marks is not alone or value.aval.dtype.kind != "f":
+            return None
+        values.append(value)
+    return values
+
+
+def single_values(leaves: Sequence[Any], record: Record) -> list[Value] | None:
+    """Return the values of real arrays, and what was read of variables; None where one is not real or stands for not just one value."""
+    values = []
+    for leaf in leaves:
+        if type(leaf) is Array and leaf._base is None:
+            value = leaf._current
+        elif isinstance(leaf, Variable) and len(readings := record.readings(leaf)) == 1:
+            (value,) = readings
+        else:
+            return None
+        if value.aval.dtype.kind != "f":
             return None
         values.append(value)
     return values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -20,10 +21,13 @@ from ..trace.bodies import refuse_across
 from ..trace.contexts import bodies_around, contexts
 from ..trace.guards import InBody
 from ..trace.lists import NAMES
-from ..trace.replay import derivatives, gradients
+from ..trace.rehearsal import rehearsed
+from ..trace.replay import Derivatives, derivatives, gradients
 from ..trace.sites import user_site
 from ..trace.slices import arrays_in
+from ..trace.speculation import speculation
 from ..trace.variable import Variable
+from ..transforms.rows import Rows
 from ..trees import place_of_leaf
 from .ends import (
     Source,
@@ -36,7 +40,9 @@ from .ends import (
     unliteral,
 )
 from .jacobian import Jacobians
-from .record import Record, follow, followed_alone, pulled, source_of, target_value
+from .record import Record, follow, followed_alone, pulled, single_values, source_of, target_value
+
+_frame = sys._getframe
 
 
 class GradientTape(Jacobians):
@@ -91,15 +97,22 @@ class GradientTape(Jacobians):
                 where=user_site(),
                 remedy="leave its with block first, or make another tape",
             )
-        if self._record is None or self._used:
-            self._record = Record(self._accessed)
+        if speculation.last is not None:
+            speculation.settle()
+            speculation.last = None
+        speculation.attendant = None
+        record = self._record
+        if record is None or self._used:
+            record = self._record = Record(self._accessed)
             self._used = False
+            if not self._persistent:
+                record.rehearsal = rehearsed(_frame(1), record.mark, record.alone, Array)
         else:
-            self._record.mark.thread = threading.get_ident()
-            self._record.mark.recording = True
+            record.mark.thread = threading.get_ident()
+            record.mark.recording = True
         self._active = True
         self._around = bodies_around()
-        contexts.stack.append(self._record)
+        contexts.stack.append(record)
         NAMES.enter()
         return self
 
@@ -107,6 +120,7 @@ class GradientTape(Jacobians):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._active = False
+        speculation.attendant = None
         record = self._record
         if record is not None:
             record.mark.recording = False
@@ -141,6 +155,7 @@ class GradientTape(Jacobians):
     @property
     def mark(self) -> Mark | None:
         """What the values that this tape follows carry; None while it was never entered."""
+        speculation.settle()
         return None if self._record is None else self._record.mark
 
     @property
@@ -250,6 +265,7 @@ class GradientTape(Jacobians):
 
     @contextmanager
     def _stopped(self, record: Record) -> Iterator[None]:
+        speculation.settle()
         record.mark.recording = False
         try:
             yield
@@ -278,6 +294,7 @@ class GradientTape(Jacobians):
         old = self._record
         if old is None or not old.mark.recording:
             raise self._not_recording("reset")
+        speculation.settle()
         fresh = self._record = Record(self._accessed)
         contexts.stack[contexts.stack.index(old)] = fresh
         old.close()
@@ -327,6 +344,38 @@ class GradientTape(Jacobians):
         choice = unconnected_choice(unconnected_gradients, "gradient")
         ends, _ = array_leaves(target, "target", "gradient")
         leaves, nest = array_leaves(sources, "source", "gradient")
+        known = record.rehearsal is not None and output_gradients is None
+        parts: Sequence[Value | Rows | None] | None = self._expected(record, ends, leaves) if known else None
+        if parts is None:
+            parts = self._derived(record, ends, leaves, output_gradients, choice, sources)
+        return nest(shown(parts, leaves))
+
+    def _expected(self, record: Record, ends: list[Any], leaves: list[Any]) -> Derivatives | None:
+        """Return gradients without a look at the record, if it is known what it is."""
+        starts = single_values(leaves, record)
+        if starts is None or record.rehearsal is None:
+            return None
+        asked = _Asked(self, record)
+        parts: Derivatives | None = None
+        try:
+            parts = record.rehearsal.gradients(ends, starts, record.mark)
+        finally:
+            if parts is None:
+                asked.fail()
+        if parts is not None:
+            asked.succeed()
+        return parts
+
+    def _derived(
+        self,
+        record: Record,
+        ends: list[Any],
+        leaves: list[Any],
+        output_gradients: Any,
+        choice: UnconnectedGradients,
+        sources: Any,
+    ) -> Sequence[Value | Rows | None]:
+        """Return gradients from the record, and what stands for missing ones."""
         targets = followed_alone(ends, record)
         starts = None if targets is None or output_gradients is not None else followed_alone(leaves, record)
         seeds = None
@@ -349,7 +398,7 @@ class GradientTape(Jacobians):
             asked.fail()
             raise
         asked.succeed()
-        return nest(shown(found, leaves))
+        return found
 
     @contextmanager
     def _differentiated(

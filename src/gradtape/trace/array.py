@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -27,11 +28,13 @@ from .methods import VIEWING, Methods
 from .operators import Operators
 from .recall import picked, run
 from .sites import user_site
+from .speculation import speculation
 from .views import ImaginaryPart, Part, RealPart, Rearranged, stays_contiguous
 from .waiting import waiting
 
 _make = object.__new__
 _reference = weakref.ref
+_frame = sys._getframe
 
 
 def wrapped(result: Any) -> Any:
@@ -88,11 +91,11 @@ class Array(Operators, Methods, Handle):
     @property
     def name(self) -> str | None:
         """The name given by the user, for debugging."""
-        return self._current.name
+        return self.value.name
 
     @name.setter
     def name(self, name: str | None) -> None:
-        self._current.name = name
+        self.value.name = name
 
     def __len__(self) -> int:
         if not self.ndim:
@@ -184,6 +187,9 @@ class Array(Operators, Methods, Handle):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if not kwargs and method == "__call__":
+            attendant = speculation.attendant
+            if attendant is not None and (made := attendant.take(ufunc, inputs, _frame(1))) is not None:
+                return made
             rule = RULES.get(ufunc)
             if rule is not None:
                 here.site = user_site()
@@ -200,6 +206,9 @@ class Array(Operators, Methods, Handle):
         return wrap(call_ufunc(ufunc, method, inputs, kwargs))
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        attendant = speculation.attendant
+        if attendant is not None and (made := attendant.take(function, args, _frame(1), kwargs)) is not None:
+            return made
         known = KNOWN.get(function)
         if known is not None and len(args) <= known.most and "out" not in kwargs and function not in VIEWING:
             here.site = user_site(2, known.via)
@@ -211,6 +220,12 @@ class Array(Operators, Methods, Handle):
     # Indexing
 
     def __getitem__(self, key: Any) -> Any:
+        attendant = speculation.attendant
+        if (
+            attendant is not None
+            and (made := attendant.take(Array.__getitem__, (self, key), _frame(1))) is not None
+        ):
+            return made
         here.site = user_site()
         value = self.value
         known = picked(value.aval, key)

@@ -19,6 +19,7 @@ from .contexts import scopes
 from .force import compute
 from .guards import abstract_of
 from .instruments import CHECKS, MADE
+from .speculation import speculation
 from .views import View
 from .waiting import waiting
 
@@ -27,6 +28,11 @@ class Handle:
     """A place for a value. In-place syntax rebinds it; a view reads from its base and writes through to it."""
 
     __slots__ = ("__weakref__", "_base", "_contiguous", "_current", "_derived", "_view")
+
+    _base: Any
+    """None, or what is asked for the content: another handle, what stands for one, or who has promised a value."""
+
+    _view: Any
 
     def __init__(self, value: Value, base: Handle | None = None, view: View | None = None) -> None:
         self._base = base
@@ -42,17 +48,20 @@ class Handle:
     def value(self) -> Value:
         """The value in the graph; a view follows its base."""
         base = self._base
-        if base is not None and base.value is not self._derived:
-            assert self._view is not None
-            self._derived = base.value
-            self._hold(self._view.read(self._derived))
+        if base is not None:
+            content = base.value
+            if self._base is not base:  # which had promised a value, and has given it now
+                return self.value
+            if content is not self._derived:
+                self._derived = content
+                self._hold(self._view.read(content))
         return self._current
 
     def rebind(self, value: Value) -> None:
         """Make `value` the content, of the base as well."""
+        speculation.settle(self.value)
         value = apart(value)
         if self._base is not None:
-            assert self._view is not None
             self._base.rebind(self._view.write(self._base.value, value))
             self._derived = self._base.value
         self._hold(value)

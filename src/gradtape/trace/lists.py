@@ -16,6 +16,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from .speculation import speculation
+
 
 class _Asked(threading.local):
     """The followed items that NumPy asks for their numbers while it makes an array of a list; None at any other time."""
@@ -28,7 +30,10 @@ _asked: Final = _Asked()
 
 def ask(item: Any) -> bool:
     """Return whether any number will do for a traced array, because the array of the list that it stands in is made once more."""
-    if _asked.items is None or not any(mark.recording for mark in item.value.marks):
+    if _asked.items is None or not (
+        (item._base is not None and item._base is speculation.attendant)
+        or any(mark.recording for mark in item.value.marks)
+    ):
         return False
     _asked.items.append(item)
     return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from collections import deque
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -30,15 +29,15 @@ class Log:
 
     Attributes
     ----------
-    exits : deque of Exit
-        Where arrays left.
+    exits : list of Exit
+        Where arrays left, most recently.
     """
 
     __slots__ = ("_watched", "exits")
 
     def __init__(self) -> None:
         self._watched: list[tuple[weakref.ref[Value], Site]] = []
-        self.exits: deque[Exit] = deque(maxlen=REMEMBERED)
+        self.exits: list[Exit] = []
 
     @property
     def watched(self) -> dict[Value, Site]:
@@ -70,4 +69,6 @@ def note_exit(value: Value, what: str) -> None:
     if recording:
         exit_ = Exit(weakref.ref(value), what, user_site())
         for mark in recording:
-            log_of(mark).exits.append(exit_)
+            exits = log_of(mark).exits
+            exits.append(exit_)
+            del exits[:-REMEMBERED]

@@ -17,6 +17,7 @@ from .dispatch import call_function, call_ufunc, strengthen
 from .handle import Handle, plain
 from .recall import recall, reshaped
 from .sites import user_site
+from .speculation import attended
 from .views import ImaginaryPart, RealPart, Rearranged
 
 VIEWS = frozenset(
@@ -54,8 +55,9 @@ VIEWING = VIEWS | PARTS.keys()
 def _method(function: Any) -> Callable[..., Any]:
     via = f"x.{function.__name__}"
 
+    @attended
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        here.site = user_site(via=via)
+        here.site = user_site(3, via)
         return self.wrapped(call_function(function, (self, *args), kwargs))
 
     call.__name__ = function.__name__
@@ -66,8 +68,9 @@ def _method(function: Any) -> Callable[..., Any]:
 def _view_method(function: Any) -> Callable[..., Any]:
     via = f"x.{function.__name__}"
 
+    @attended
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        here.site = user_site(via=via)
+        here.site = user_site(3, via)
         return Methods.as_view(self, function, (self, *args), kwargs)
 
     call.__name__ = function.__name__
@@ -118,9 +121,10 @@ class Methods:
 
         return source.rearranged(Rearranged(rearrange), contiguous=contiguous)
 
+    @attended
     def reshape(self: Any, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
         """Return the array with another shape: ``np.reshape``."""
-        here.site = user_site(via="x.reshape")
+        here.site = user_site(3, "x.reshape")
         wanted = shape[0] if len(shape) == 1 else shape
         if order == "C" and self._contiguous and (known := reshaped(self.value.aval, wanted)) is not None:
             return self.rearranged(known, contiguous=True)
@@ -128,25 +132,28 @@ class Methods:
         view = Methods.as_view(self, np.reshape, args, kwargs)
         return self.wrapped(call_function(np.reshape, args, kwargs)) if view is None else view
 
+    @attended
     def transpose(self: Any, *axes: Any) -> Any:
         """Return the array with its axes permuted: ``np.transpose``."""
-        here.site = user_site(via="x.transpose")
+        here.site = user_site(3, "x.transpose")
         order = None if not axes else axes[0] if len(axes) == 1 else axes
         return Methods.as_view(self, np.transpose, (self, order), {})
 
     @property
+    @attended
     def T(self: Any) -> Any:
         """The array with its axes reversed."""
-        here.site = user_site(via="x.T")
+        here.site = user_site(3, "x.T")
         call = recall(FUNCTIONS[np.transpose], (self,), {}, [])
         if call is not None and call.view is not None:
             return self.rearranged(call.view, contiguous=False)
         return Methods.as_view(self, np.transpose, (self,), {})
 
     @property
+    @attended
     def mT(self: Any) -> Any:
         """The array with its last two axes swapped."""
-        here.site = user_site(via="x.mT")
+        here.site = user_site(3, "x.mT")
         return Methods.as_view(self, np.matrix_transpose, (self,), {})
 
     @property
@@ -179,27 +186,31 @@ class Methods:
             )
         self.imag[...] = new
 
+    @attended
     def clip(self: Any, min: Any = None, max: Any = None) -> Any:
         """Return the array with its elements limited: ``np.clip``, one bound may be left out."""
-        here.site = user_site(via="x.clip")
+        here.site = user_site(3, "x.clip")
         return self.wrapped(call_function(np.clip, (self, min, max), {}))
 
+    @attended
     def conj(self: Any) -> Any:
         """Return the complex conjugate."""
-        here.site = user_site(via="x.conj")
+        here.site = user_site(3, "x.conj")
         return self.wrapped(call_ufunc(np.conjugate, "__call__", (self,), {}))
 
     conjugate = conj
 
+    @attended
     def flatten(self: Any, order: str = "C") -> Any:
         """Return a copy with one axis."""
-        here.site = user_site(via="x.flatten")
+        here.site = user_site(3, "x.flatten")
         return self.wrapped(call_function(np.ravel, (self,), {"order": order}))
 
     def copy(self: Any, order: str = "C") -> Any:
         """Return an array of its own with the same content."""
         return self.wrapped(self.value)
 
+    @attended
     def astype(
         self: Any,
         dtype: Any,
@@ -209,7 +220,7 @@ class Methods:
         copy: bool = True,
     ) -> Any:
         """Return the array with another dtype; the derivative follows between floats."""
-        here.site = user_site(via="x.astype")
+        here.site = user_site(3, "x.astype")
         wanted = check_dtype(np.dtype(dtype), "dtype")
         if not np.can_cast(self.dtype, wanted, casting):  # type: ignore[arg-type]
             raise TypeError(

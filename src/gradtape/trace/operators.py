@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,9 @@ from ..kinds.operands import COMPACT
 from .dispatch import OPERANDS, quick
 from .handle import Handle, plain
 from .sites import user_site
+from .speculation import speculation
+
+_frame = sys._getframe
 
 NUMBERS = (int, float, complex, np.generic, np.ndarray, list, tuple)
 
@@ -20,6 +24,9 @@ def _binary(name: str) -> Callable[[Any, Any], Any]:
     rule = quick(getattr(np, name))
 
     def operate(self: Any, other: Any) -> Any:
+        attendant = speculation.attendant
+        if attendant is not None and (made := attendant.take(operate, (self, other), _frame(1))) is not None:
+            return made
         if isinstance(other, Handle):
             right = other._current if other._base is None else other.value
         elif type(other) in OPERANDS:
@@ -38,6 +45,9 @@ def _reflected(name: str) -> Callable[[Any, Any], Any]:
     rule = quick(getattr(np, name))
 
     def operate(self: Any, other: Any) -> Any:
+        attendant = speculation.attendant
+        if attendant is not None and (made := attendant.take(operate, (self, other), _frame(1))) is not None:
+            return made
         if not isinstance(other, NUMBERS):
             return NotImplemented
         here.site = user_site()
@@ -66,6 +76,9 @@ def _unary(name: str) -> Callable[[Any], Any]:
     rule = quick(getattr(np, name))
 
     def operate(self: Any) -> Any:
+        attendant = speculation.attendant
+        if attendant is not None and (made := attendant.take(operate, (self,), _frame(1))) is not None:
+            return made
         here.site = user_site()
         return self.wrapped(rule(self.value))
 

@@ -222,7 +222,7 @@ class Preallocated(NDArrayOperatorsMixin, Handle):
         return call
 
     def __len__(self) -> int:
-        return len(self._base.numbers)  # type: ignore[union-attr]
+        return len(self._base.numbers)
 
     def __iter__(self) -> Iterator[Any]:
         if not self.ndim:
@@ -258,8 +258,8 @@ COPYING_METHODS: Final = frozenset({"copy", "astype"})
 def preallocated(numbers: NDArray, parent: Memory | None = None, recipe: Recipe = _itself) -> Preallocated:
     """Return the array that the user sees of numbers that NumPy made for them."""
     made = object.__new__(Preallocated)
-    made._base = Memory(numbers, parent, recipe)  # type: ignore[assignment]
-    made._view = WHOLE  # type: ignore[assignment]
+    made._base = Memory(numbers, parent, recipe)
+    made._view = WHOLE
     made._derived = made._current = Value(aval(numbers.shape, numbers.dtype))
     made._contiguous = True
     return made

@@ -134,8 +134,23 @@ def derivatives(
     last : bool
         Whether the tape's record is not needed again: then the targets are computed along with the derivatives.
     """
-    if not config.jit or not targets or OBSERVERS or merge_marks(targets):
+    found = template_for(derive, what, targets, sources, seeds, mark)
+    if found is None:
         return derive(targets, sources, seeds, lambda value: mark not in value.marks)
+    return applied(*found, targets, seeds, last=last)
+
+
+def template_for(
+    derive: Derive,
+    what: str,
+    targets: Sequence[Value],
+    sources: Sequence[Value],
+    seeds: Sequence[Value] | None,
+    mark: Mark,
+) -> tuple[Template, Sequence[Value]] | None:
+    """Return what computes derivatives (see `derivatives`) of records like this one, and the leaves of this one; None if it is new."""
+    if not config.jit or not targets or OBSERVERS or merge_marks(targets):
+        return None
     site = here.site
     line = id(site.code), site.instruction, what, seeds is None, config.reroll
     for expected in _expected.get(line, ()):
@@ -145,11 +160,11 @@ def derivatives(
             and _are_at(sources, values, expected.sources)
             and (seeds is None or _types(seeds) == expected.seeds)
         ):
-            return _applied(expected.template, expected.pattern.leaves_of(values), targets, seeds, last)
+            return expected.template, expected.pattern.leaves_of(values)
     nodes, leaves = extract(targets, (), lambda value: begins(value, mark))
     key: Any = structure([*leaves, *_arrays(seeds)], nodes, (*targets, *(seeds or ()), *sources))
     if key is None:
-        return derive(targets, sources, seeds, lambda value: mark not in value.marks)
+        return None
     key = key, what, seeds is None, config.reroll
     template = _templates.get(key)
     seen = key in _templates
@@ -163,9 +178,9 @@ def derivatives(
     while len(_templates) > config.memory_cache:
         _numerical.discard(_templates.popitem(last=False)[0])
     if template is None:
-        return derive(targets, sources, seeds, lambda value: mark not in value.marks)
+        return None
     _expect(line, Pattern(targets, nodes, leaves, mark), targets, sources, seeds, mark, template)
-    return _applied(template, leaves, targets, seeds, last)
+    return template, leaves
 
 
 def _arrays(seeds: Sequence[Value] | None) -> list[Value]:
@@ -274,7 +289,7 @@ def _template(
     graph = without_data(
         Graph([*[inputs[place] for place in taken], *wholes, *constants], inner, outputs, "gradient")
     )
-    call = Call(graph, _Lazily(graph).run)
+    call = Call(graph, Lazily(graph).run)
     return Template(call, tuple(map(len, parts)), tuple(constants), tuple(taken), rows_of)
 
 
@@ -284,7 +299,7 @@ def _parts(gradient: Value | Rows | None) -> list[Value]:
     return [gradient.values, gradient.positions] if isinstance(gradient, Rows) else [gradient]
 
 
-class _Lazily:
+class Lazily:
     """Runs a graph by its kernel, which is compiled at the first use."""
 
     def __init__(self, graph: Graph) -> None:
@@ -298,13 +313,15 @@ class _Lazily:
         return self._program.run(arrays)
 
 
-def _applied(
+def applied(
     template: Template,
     leaves: Sequence[Value],
     targets: Sequence[Value],
     seeds: Sequence[Value] | None,
+    *,
     last: bool,
 ) -> Derivatives:
+    """Return the derivatives that a template computes of the leaves of a record (see `derivatives`)."""
     call, counts, constants, taken, stacks = template
     given = [*leaves, *_arrays(seeds)] if seeds else leaves
     if stacks:
@@ -317,8 +334,13 @@ def _applied(
         for index, target in enumerate(targets):
             if target.data is None and targets.index(target) == index:
                 node.take_as_out(target, index)
+    return parted(counts, outs[len(targets) :])
+
+
+def parted(counts: Sequence[int], outs: Sequence[Value]) -> Derivatives:
+    """Return derivatives from the values that they are made up of: none, one, or two for each."""
     found: Derivatives = []
-    place = len(targets)
+    place = 0
     for count in counts:
         found.append(Rows(*outs[place : place + 2]) if count == 2 else outs[place] if count else None)
         place += count
