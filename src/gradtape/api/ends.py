@@ -19,7 +19,7 @@ from ..trace.handle import Handle, apart
 from ..trace.preallocated import Preallocated, own
 from ..trace.slices import IndexedSlices, arrays_in
 from ..transforms.rows import Rows, total
-from ..trees import flatten_to, place_of_leaf
+from ..trees import flatten_to, place_of_leaf, unflatten
 from .convention import flipped
 
 
@@ -131,10 +131,23 @@ def _only(leaves: list[Any]) -> Any:
     return leaves[0]
 
 
+def with_values(weights: Any, target: Any) -> Any:
+    """Return weights with the values of a sparse one in its place where the target is sparse, whose values count."""
+    parts, spec = flatten_to(IndexedSlices, weights)
+    ends, _ = flatten_to(IndexedSlices, target)
+    if len(parts) != len(ends):
+        return weights
+    sparse = [
+        isinstance(part, IndexedSlices) and isinstance(end, IndexedSlices)
+        for part, end in zip(parts, ends, strict=True)
+    ]
+    return unflatten(spec, [part.values if flag else part for part, flag in zip(parts, sparse, strict=True)])
+
+
 def seeds_for(
-    given: Any, target: Any, targets: Sequence[Value], caller: str, argument: str = "output_gradients"
+    given: Any, targets: Sequence[Value], caller: str, argument: str = "output_gradients"
 ) -> list[Value]:
-    """Return one weight per target, which are the arrays in `target`: the leaves of `given` by position."""
+    """Return one weight per target: the leaves of `given` by position."""
     leaves, _ = flatten_to(IndexedSlices, given)
     if len(leaves) != len(targets):
         listed = isinstance(given, list | tuple) and len(targets) == 1
@@ -147,16 +160,14 @@ def seeds_for(
             else "give one array per target, in the same order",
         )
     seeds = []
-    ends, _ = flatten_to(IndexedSlices, target)
-    for position, (leaf, end, value) in enumerate(zip(leaves, ends, targets, strict=True)):
+    for position, (leaf, target) in enumerate(zip(leaves, targets, strict=True)):
         if leaf is None:
             raise ArgumentError(
                 f"{caller}: {argument} has None for target {position}",
                 where=here.site,
                 remedy="give an array of ones, or leave the target away",
             )
-        sparse = isinstance(leaf, IndexedSlices) and isinstance(end, IndexedSlices)
-        seeds.append(seed_for(leaf.values if sparse else leaf, value, caller, argument))
+        seeds.append(seed_for(leaf, target, caller, argument))
     return seeds
 
 

@@ -38,6 +38,7 @@ from .ends import (
     shown,
     unconnected_choice,
     unliteral,
+    with_values,
 )
 from .jacobian import Jacobians
 from .record import Record, follow, followed_alone, pulled, single_values, source_of, target_value
@@ -342,6 +343,8 @@ class GradientTape(Jacobians):
         record = self._live("gradient")
         here.site = user_site()
         choice = unconnected_choice(unconnected_gradients, "gradient")
+        if output_gradients is not None:
+            output_gradients = with_values(output_gradients, target)
         ends, _ = array_leaves(target, "target", "gradient")
         leaves, nest = array_leaves(sources, "source", "gradient")
         known = record.rehearsal is not None and output_gradients is None
@@ -384,7 +387,7 @@ class GradientTape(Jacobians):
             self._refuse_across("gradient", targets)
             points = [source_of(leaf, record) for leaf in leaves]
             if output_gradients is not None:
-                seeds = seeds_for(output_gradients, target, targets, "gradient")
+                seeds = seeds_for(output_gradients, targets, "gradient")
         last = not self._persistent
         asked = _Asked(self, record)
         try:
