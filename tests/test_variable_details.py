@@ -258,3 +258,19 @@ def test_stop_gradient_reaches_into_containers():
     assert gt.stop_gradient(plain) is plain
     rows = gt.grad(lambda x: np.sum(gt.asarray(gt.stop_gradient(gt.IndexedSlices(x, [0], (2,)))) * x[0]))
     np.testing.assert_array_equal(rows(np.array([5.0])), [5])
+
+
+# Explanations
+
+
+def test_an_assignment_is_where_a_value_leaves():
+    w = gt.Variable(1.0)
+    with gt.GradientTape(persistent=True) as tape:
+        x = tape.watch(2.0)
+        w.assign(x * 2)
+        y = w * 3
+    assert tape.gradient(y, x) is None
+    found = gt.debug.explain_gradient(tape, y, x)
+    assert found.reason == "left the graph"
+    assert "an assignment to the variable" in found.text
+    assert "w.assign(x * 2)" in repr(found)

@@ -159,11 +159,6 @@ class GradientTape(Jacobians):
         speculation.settle()
         return None if self._record is None else self._record.mark
 
-    @property
-    def record(self) -> Record | None:
-        """Which variables this tape follows, and what was read of them; None while it was never entered."""
-        return self._record
-
     def watch(self, x: Any) -> Any:
         """Follow arrays and variables from here on.
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from ..ir.graph import Mark, Value
 from .sites import CLOCK, Site, user_site
 
 REMEMBERED = 64
-
-ASSIGNED: Final = "an assignment to a variable"
-"""How a value leaves that a variable takes."""
 
 
 @dataclass(frozen=True, slots=True)

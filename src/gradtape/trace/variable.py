@@ -26,7 +26,7 @@ from .contexts import Scope, Watcher, contexts, running_trace, trace_below
 from .force import force
 from .guards import Abstract, Trace, mapped_by, trace_of
 from .handle import Handle, apart, plain
-from .log import ASSIGNED, note_exit
+from .log import note_exit
 from .readings import CallableReading, cut, followed_by, known
 from .scatter import LARGE, How, fitting, scattered, updated, written_rows
 from .sites import user_site
@@ -365,8 +365,8 @@ class Variable(Array):
                 remedy="return what is to be assigned, and assign it outside",
             )
         trace, _ = running_trace()
-        if value.marks and trace is None:
-            note_exit(value, ASSIGNED)
+        if trace is None and value.marks:
+            note_exit(value, f"an assignment to the variable {self._described()}".rstrip())
         if trace is not None:
             self._content_within(len(contexts.stack)).assign(cut(value, self._name, trace))
         elif value.data is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -13,17 +13,13 @@ from ...ir.graph import RELEASED, Mark, Node, Value
 from ...ir.types import is_inexact
 from ...kinds.control import Structured
 from ...trace.handle import Handle
-from ...trace.log import ASSIGNED, Exit, Log, log_of
+from ...trace.log import Exit, Log, log_of
 from ...trace.sites import Site, user_site
-from ...trace.variable import Variable
 from ...trace.waiting import left_alone
 from ..naming import described
 from ..svg import code_at
 from ..tape import GradientTape
 from .paths import Cut, ancestry, depends, follow, is_flat, opened, uses, vanishing
-
-APART: Final = frozenset(("not used", "left the graph"))
-"""Reasons that are not about a way from the source to the target."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -85,7 +81,7 @@ def explain_gradient(tape: GradientTape, target: Any, source: Any) -> Explanatio
         The tape that was, or will be, asked; its record may have been used already.
     target : Array
         What was to be differentiated.
-    source : Array or Variable
+    source : Array
         In what.
 
     Returns
@@ -141,51 +137,7 @@ def explain_gradient(tape: GradientTape, target: Any, source: Any) -> Explanatio
             remedy="keep the Array: no float(), .item() or .numpy() before the gradient",
         )
     with left_alone():
-        if isinstance(source, Variable):
-            return _of_variable(tape, target.value, source, mark, log)
         return _along(target.value, source.value, mark, log)
-
-
-def _of_variable(tape: GradientTape, target: Value, variable: Variable, mark: Mark, log: Log) -> Explanation:
-    """Explain what lies between a target and what was read of a variable."""
-    record = tape.record
-    assert record is not None
-    name = "the variable" if variable.name is None else f"the variable {variable.name!r}"
-    text = f"the target was not computed from what was read of {name}"
-    found = [_along(target, value, mark, log) for value in record.readings(variable) if mark in value.marks]
-    if found:
-        best = max(found, key=lambda one: (one.reason == "connected", one.reason not in APART))
-        return best if best.reason != "not used" else Explanation("not used", text)
-    if not is_inexact(variable.dtype):
-        return Explanation(
-            "integer",
-            f"{name} holds {variable.dtype}, and there is nothing between integers",
-            remedy="make it of floats: gt.Variable(x, dtype=float)",
-        )
-    if not record.wants(variable):
-        why = (
-            "the tape was made with watch_accessed_variables=False"
-            if variable.trainable
-            else "it is not trainable"
-        )
-        return Explanation(
-            "never watched",
-            f"the tape does not follow {name}: {why}",
-            remedy="tape.watch(variable), inside the with block and before it is read",
-        )
-    if variable.serial not in record.variables:
-        return Explanation(
-            "not used",
-            f"{name} was not read while the tape recorded",
-            remedy="read it inside the with block: what was read before is a constant",
-        )
-    if mark.over:
-        return Explanation(
-            "record used",
-            "the gradient has been taken, and with it the record of what was read of variables was given up",
-            remedy="ask for the explanation before the gradient, or make the tape gt.GradientTape(persistent=True)",
-        )
-    return _left(log, None, text) or Explanation("not used", text)
 
 
 def _along(target: Value, source: Value, mark: Mark, log: Log) -> Explanation:
@@ -359,9 +311,9 @@ def _left(log: Log, source: Value | None, text: str) -> Explanation | None:
 
 
 def _explain_exit(exit_: Exit, text: str) -> Explanation:
-    remedy = (
-        "compute with the Array itself: an assignment is no step of a derivative"
-        if exit_.what == ASSIGNED
-        else "stay with Arrays: NumPy's functions take them; take numbers out only to print them"
+    return Explanation(
+        "left the graph",
+        text,
+        exit_.site,
+        remedy="stay with Arrays: NumPy's functions take them; take numbers out only to print them",
     )
-    return Explanation("left the graph", text, exit_.site, remedy=remedy)
