@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.errors import ConcretizationError
+from gradtape.errors import ArgumentError, ConcretizationError, DtypeError
 
 ROWS = 7
 START = np.random.default_rng(0).standard_normal((ROWS, 3))
@@ -202,3 +202,18 @@ def test_how_many_rows_there_are_is_not_known_for_many_elements_at_once():
         gt.vmap(lambda i: gt.IndexedSlices(np.ones((3, 2)), i, (5, 2)).combined().values)(
             np.array([[3, 0, 3], [1, 1, 1]])
         )
+
+
+def test_an_array_of_integers_takes_no_floats():
+    n = np.zeros((4, 2), int)
+    with pytest.raises(DtypeError, match="rows of float64 cannot be put into an array of int64"):
+        n -= gt.IndexedSlices(np.ones((1, 2)), [1], (4, 2))
+    assert not n.any()
+    n -= gt.IndexedSlices(np.ones((2, 2), np.int32), [1, 1], (4, 2))
+    assert n.tolist() == [[0, 0], [-2, -2], [0, 0], [0, 0]]
+
+
+def test_an_axis_may_be_numpys_integer():
+    assert gt.gather(np.ones((2, 3)), [0], axis=np.int64(1)).shape == (2, 1)
+    with pytest.raises(ArgumentError, match="axis is True"):
+        gt.gather(np.ones((2, 3)), [0], axis=True)

@@ -59,7 +59,7 @@ def gather(params: Any, indices: Any, axis: int = 0) -> Array:
             where=here.site,
             remedy="indices.astype(int); for a mask, np.flatnonzero(mask)",
         )
-    if type(axis) is not int or not -table.ndim <= axis < table.ndim:
+    if type(axis) is bool or not isinstance(axis, int | np.integer) or not -table.ndim <= axis < table.ndim:
         raise ArgumentError(
             f"gather: axis is {axis!r}, and params has shape {table.shape}",
             where=here.site,

@@ -228,6 +228,12 @@ class IndexedSlices:
             elif _updates(ufunc, inputs, kwargs):
                 values, indices = inputs[1].parts()
                 rows, places = force([values, indices])
+                if not np.can_cast(rows.dtype, inputs[0].dtype, "same_kind"):
+                    raise DtypeError(
+                        f"rows of {rows.dtype} cannot be put into an array of {inputs[0].dtype} in place",
+                        where=here.site,
+                        remedy="convert one of them first",
+                    )
                 ufunc.at(inputs[0], places, rows)
                 return inputs[0]
         return getattr(ufunc, method)(*[whole(operand) for operand in inputs], **kwargs)
