@@ -140,6 +140,28 @@ def test_a_constant_is_no_linear_map():
         gt.jvp(g, (POINT,), (POINT,))
 
 
+def test_a_gradient_function_that_needs_variables_gets_none_if_none_are_read():
+    fixed = gt.Variable(3.0, trainable=False)
+    f = gt.custom_gradient(lambda x: (x * fixed, lambda upstream, variables: (upstream * fixed, variables)))
+    assert float(gt.grad(f)(2.0)) == 3.0
+    assert float(gt.grad(gt.custom_gradient(lambda x: (x * 1.0, np.negative)))(2.0)) == -1.0
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_tangents_that_stand_for_any_can_be_printed(jit):
+    seen = []
+    f = gt.custom_jvp(lambda x: x**2)
+
+    @f.defjvp
+    def rule(primals, tangents):
+        seen.append(f"{tangents} {tangents[0]} {tangents[0] * 2!r}")
+        return primals[0] ** 2, 2 * primals[0] * tangents[0]
+
+    slope = gt.grad(f)
+    assert float((gt.jit(slope) if jit else slope)(3.0)) == 6.0
+    assert seen[0].count("traced") == 3
+
+
 # Paths
 
 

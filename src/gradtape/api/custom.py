@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -147,9 +147,10 @@ class GradientRule(ReverseRule):
         operands = followed(node)
         values = operands[: len(self.operands.values)]
         grad_fn = self.grad_fn if self.operands.are(values) else self.again(values)
-        gradients = grad_fn(*upstream, variables=self.variables) if self.variables else grad_fn(*upstream)
+        told = bool(self.variables) or _needs_variables(grad_fn)
+        gradients = grad_fn(*upstream, variables=self.variables) if told else grad_fn(*upstream)
         here.site = node.site
-        parts = self._of_operands(gradients)
+        parts = self._of_operands(gradients, told)
         what = f"a gradient of {self.name}"
         fitting = [
             fitted(part, value, what, "its argument") if flag else None
@@ -157,9 +158,9 @@ class GradientRule(ReverseRule):
         ]
         return [None if part is None else flipped(part) for part in fitting]
 
-    def _of_operands(self, gradients: Any) -> list[Any]:
-        """Return one gradient per operand: those of the arguments, then those of the variables."""
-        if not self.variables:
+    def _of_operands(self, gradients: Any, told: bool) -> list[Any]:
+        """Return one gradient per operand: those of the arguments, then those of the variables, of which `grad_fn` may have been told."""
+        if not told:
             return self.operands.by_leaf(self._by_leaf(gradients))
         if not isinstance(gradients, tuple | list) or len(gradients) != 2:
             raise RuleError(
@@ -217,8 +218,24 @@ def _is_numeric(leaf: Any) -> bool:
 
 
 def _takes_variables(function: Callable[..., Any]) -> bool:
-    parameters = inspect.signature(function).parameters
+    parameters = _parameters(function)
     return "variables" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+
+
+def _needs_variables(function: Callable[..., Any]) -> bool:
+    """Return whether a gradient function cannot be called without them, even if there are none."""
+    code = getattr(function, "__code__", None)
+    if code is not None and "variables" not in code.co_varnames:  # quicker than to ask for the parameters
+        return False
+    parameter = _parameters(function).get("variables")
+    return parameter is not None and parameter.default is parameter.empty
+
+
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):  # a builtin
+        return {}
 
 
 def _split(result: Any, name: str) -> tuple[Any, Callable[..., Any]]:
