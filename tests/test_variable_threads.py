@@ -164,3 +164,53 @@ def test_a_forked_process_waits_for_no_thread_of_its_parent() -> None:
     stop.set()
     thread.join()
     assert codes == [0] * 10
+
+
+def test_everything_at_once() -> None:
+    variables = [gt.Variable(np.ones((4, 3))) for _ in range(3)]
+    nothing = gt.IndexedSlices(np.zeros((2, 3)), [1, -1])
+    shared = gt.jit(lambda x: np.sum(variables[0] * x + variables[1]))
+
+    def on_a_tape(v: gt.Variable, u: gt.Variable) -> None:
+        with gt.GradientTape() as tape:
+            loss = np.sum(v**2) + np.sum(u)
+        first, second = tape.gradient(loss, [v, u])
+        np.testing.assert_array_equal(first, 3.0 if v is u else 2.0)
+        np.testing.assert_array_equal(second, 3.0 if v is u else 1.0)
+
+    def around_a_compiled_function() -> None:
+        with gt.GradientTape() as tape:
+            y = shared(2.0)
+        np.testing.assert_array_equal(tape.gradient(y, variables[0]), 2.0)
+
+    def recomputed(v: gt.Variable) -> None:
+        with gt.GradientTape() as tape:
+            y = gt.recompute_grad(lambda x: np.sum(v * x**2))(gt.constant(np.ones((4, 3))))
+        np.testing.assert_array_equal(tape.gradient(y, v), 1.0)
+
+    def compiled(v: gt.Variable, u: gt.Variable) -> None:
+        gt.jit(lambda: (v.assign_add(0.0), u.scatter_add(nothing)))()
+
+    def work(seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        for _ in range(40):
+            v, u = (variables[k] for k in rng.integers(0, 3, 2))
+            match rng.integers(0, 7):
+                case 0:
+                    v.assign_add(0.0)
+                case 1:
+                    v.scatter_sub(nothing)
+                case 2:
+                    v[1] = 1.0
+                case 3:
+                    on_a_tape(v, u)
+                case 4:
+                    around_a_compiled_function()
+                case 5:
+                    recomputed(v)
+                case 6:
+                    compiled(v, u)
+
+    together(*[lambda seed=seed: work(seed) for seed in range(THREADS)])  # type: ignore[misc]
+    for v in variables:
+        np.testing.assert_array_equal(v, np.ones((4, 3)))

@@ -159,7 +159,8 @@ class Variable(Array):
         content = self._content_within(len(stack))
         found = content.reading(marks)
         if found is None:
-            found = content.give_out(followed_by(content.value, marks, self._name), marks)
+            of = content.value
+            found = content.give_out(of, followed_by(of, marks, self._name), marks)
         for context in told:
             context.note(self, found)
         return found
@@ -331,8 +332,9 @@ class Variable(Array):
         return self
 
     def _updated(self, ufunc: str, delta: Any, caller: str) -> Variable:
-        change = as_value(plain(delta), f"{caller}: delta")
-        if not _spreads(change.shape, self.shape):
+        number = type(delta) in (float, int)  # of which the rows know what to do at once
+        change = delta if number else as_value(plain(delta), f"{caller}: delta")
+        if not number and not _spreads(change.shape, self.shape):
             raise ShapeError(
                 f"{caller}: delta has shape {change.shape}, but the variable {self._described()}has shape {self.shape}",
                 where=here.site,
