@@ -1,5 +1,7 @@
 """Functions that gradtape calls again for their derivatives: what they assign is assigned once."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -225,3 +227,25 @@ def test_derivatives_are_about_the_contents_at_the_call(kind, trainable):
 
     np.testing.assert_allclose(inside(X), [100, 100, 100])
     np.testing.assert_allclose(inside(X), [7, 7, 7])
+
+
+def test_large_variables_are_not_copied_to_be_found_again():
+    w = gt.Variable(np.ones(500_000))
+    f = gt.recompute_grad(lambda x: np.sum(x * w[:2]))
+
+    def work():
+        with gt.GradientTape() as tape:
+            x = tape.watch(gt.constant(np.ones(2)))
+            y = f(x)
+        w.assign(later)
+        return tape.gradient(y, x).numpy()
+
+    for later in (np.full(500_000, 2.0), np.full(500_000, 3.0)):
+        work()
+    later = 4.0 * np.ones(500_000)
+    tracemalloc.start()
+    found = work()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    np.testing.assert_array_equal(found, [3, 3])
+    assert peak < 1.5 * w.nbytes  # what is assigned is copied once

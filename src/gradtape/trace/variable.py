@@ -382,7 +382,11 @@ class Variable(Array):
     def hold(self, value: Value) -> None:
         """Make what was read before the content again."""
         trace, _ = running_trace()
-        self._content_within(len(contexts.stack)).assign(cut(value, self._name, trace))
+        content = self._content_within(len(contexts.stack))
+        if trace is not None or value.data is None:
+            content.assign(cut(value, self._name, trace))
+        elif value.data is not content.value.data:
+            content.assign(known(value.data, self._name))
 
     def change_rows(self, rows: Value, places: Value, how: How) -> None:
         """Change rows in place; not for traces."""
