@@ -15,7 +15,7 @@ from test_recording import FUNCTIONS, arrays_for, calls_of, shown
 
 import gradtape as gt
 from gradtape.kinds.registry import TRIALS
-from gradtape.runtime.program import Program
+from gradtape.runtime.program import Program, _kernels
 from gradtape.trace import rehearsal
 from gradtape.trace.script_reader import Reader
 from gradtape.trace.script_writer import Writer
@@ -61,6 +61,17 @@ def test_the_third_tape_of_a_line_reads_what_the_second_wrote(log):
         np.testing.assert_allclose(slope.numpy(), np.cos(scale) * scale + np.sin(scale))
         np.testing.assert_allclose(float(y), 3 * np.sin(scale) * scale)
     assert log == ["written", "read", "read"]
+
+
+def test_python_may_specialise_the_instructions_of_a_line(log):
+    for turn in range(30):
+        with gt.GradientTape() as tape:
+            x = tape.watch(np.arange(5.0) + turn)
+            y = 0.0
+            for k in range(5):
+                y = y + x[k] ** 2 * x.T[k]
+        np.testing.assert_allclose(tape.gradient(y, x).numpy(), 3 * (np.arange(5.0) + turn) ** 2)
+    assert log == ["written", *["read"] * 28]
 
 
 def test_a_line_that_asks_for_no_gradient_has_no_script(log):
@@ -250,6 +261,30 @@ def test_what_is_held_is_computed_along(log, monkeypatch):
     assert log == ["written", "read", "read"]
 
 
+@pytest.mark.parametrize("looked_at", ["loss", "hidden"])
+def test_steps_written_in_the_block_are_one_program_from_the_third_on(looked_at):
+    """Names in the block hold what was computed until the next step; the weights of the next step wait meanwhile."""
+    inputs = np.linspace(-1.0, 1.0, 24).reshape(8, 3)
+    weights = {"w": gt.constant(np.array([0.3, -0.2, 0.1])), "b": gt.constant(np.array(0.1))}
+    misses = []
+    gc.collect()
+    gc.disable()  # references are counted
+    try:
+        for _ in range(7):
+            with gt.GradientTape() as tape:
+                tape.watch(weights)
+                score = inputs @ weights["w"] + weights["b"]
+                hidden = np.arctan(score)
+                loss = np.sum(hidden**4)
+            gradients = tape.gradient(loss, weights)
+            weights = {name: weights[name] - 0.125 * gradients[name] for name in weights}
+            float(loss if looked_at == "loss" else hidden[0])
+            misses.append(_kernels.misses)
+    finally:
+        gc.enable()
+    assert misses[2] == misses[3] == misses[-1]
+
+
 def test_holding_something_else_is_no_other_record(log):
     kept = []
     for hold in (False, False, True, False, True, True):
@@ -363,6 +398,21 @@ def test_other_derivatives_of_a_line_that_is_known(log):
     assert differentiate("intermediate") == [[[2.0, 4.0], [1.0, 1.0]]]
     assert differentiate("gradient") == [[2.0, 4.0]]
     assert log.count("read") == 2
+
+
+def test_targets_may_be_sources_views_and_each_other():
+    def slopes(persistent, turn):
+        with gt.GradientTape(persistent=persistent) as tape:
+            x = tape.watch(gt.constant(np.array([1.0, 2.0]) + turn))
+            k = gt.constant(np.ones(2))
+            y = x * k
+            whole, part = y[:], y[1:]
+            z = np.sum(whole * x)
+        targets = [[z, x], [z, whole], [y, whole], [z, part], [z, k], [z, z], [part, x]][turn % 7]
+        return numbers([tape.gradient(targets, [x]), z, y, whole, part])
+
+    for turn in [*range(7), *np.repeat(range(7), 3)]:
+        assert slopes(False, int(turn)) == slopes(True, int(turn))
 
 
 def test_another_tape_knows_nothing_of_it():
@@ -561,6 +611,8 @@ UNARY = (
     lambda x: np.take(x, [1, 0, 2]),
     lambda x: np.array([x[0], x[1], x[2] * 2]),
     lambda x: x @ np.eye(3),
+    lambda x: x[:],
+    lambda x: x.T.reshape(3),
 )
 BINARY = (
     lambda x, y: x + y,

@@ -12,7 +12,7 @@ from ..ir.graph import Literal, Value
 from ..kinds.operands import as_value, wanted_dtype
 from ..ops import cast
 from ..trace.array import Array, wrapped
-from ..trace.contexts import scopes
+from ..trace.contexts import contexts, scopes
 from ..trace.guards import trace_of
 from ..trace.handle import Handle, plain
 from ..trace.sites import user_site
@@ -75,17 +75,23 @@ def constant(a: Any, dtype: Any = None) -> Array:
     >>> c
     Array([1., 1.])
     """
-    here.site = user_site()
     if a is None:
-        raise ArgumentError("constant got None", where=here.site, remedy="pass an array or a number")
-    wanted = None if dtype is None else wanted_dtype(dtype, "constant")
+        raise ArgumentError("constant got None", where=user_site(), remedy="pass an array or a number")
+    wanted = None
+    if dtype is not None:
+        here.site = user_site()
+        wanted = wanted_dtype(dtype, "constant")
     if isinstance(a, Handle):
         value = a.value
-        value = value if wanted is None else cast.convert(value, wanted)
-        if value.data is not None and not scopes() and not (value.aval.weak or trace_of(value)):
+        if wanted is not None:
+            value = cast.convert(value, wanted)
+        followed = value.aval.weak or (contexts.stack and scopes()) or (value.marks and trace_of(value))
+        if value.data is not None and not followed:
             copy: Array = wrapped(Value(value.aval, data=value.data))
             return copy
+        here.site = user_site()
         return Array(cast.stop_gradient(value))
+    here.site = user_site()
     return Array(_leaf(as_value(np.array(a, wanted), "a")))
 
 

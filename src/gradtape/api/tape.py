@@ -353,15 +353,15 @@ class GradientTape(Jacobians):
         starts = single_values(leaves, record)
         if starts is None or record.rehearsal is None:
             return None
-        asked = _Asked(self, record)
-        parts: Derivatives | None = None
+        mark = record.mark
+        before, mark.recorded_by = mark.recorded_by, None
         try:
-            parts = record.rehearsal.gradients(ends, starts, record.mark)
+            parts = record.rehearsal.gradients(ends, starts, mark)
         finally:
-            if parts is None:
-                asked.fail()
+            mark.recorded_by = before
         if parts is not None:
-            asked.succeed()
+            self._used = True
+            record.close()
         return parts
 
     def _derived(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -17,8 +18,10 @@ from .dispatch import call_function, call_ufunc, strengthen
 from .handle import Handle, plain
 from .recall import recall, reshaped
 from .sites import user_site
-from .speculation import attended
+from .speculation import attended, speculation
 from .views import ImaginaryPart, RealPart, Rearranged
+
+_frame = sys._getframe
 
 VIEWS = frozenset(
     {
@@ -55,9 +58,14 @@ VIEWING = VIEWS | PARTS.keys()
 def _method(function: Any) -> Callable[..., Any]:
     via = f"x.{function.__name__}"
 
-    @attended
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        here.site = user_site(3, via)
+        attendant = speculation.attendant
+        if (
+            attendant is not None
+            and (made := attendant.take(call, (self, *args), _frame(1), kwargs)) is not None
+        ):
+            return made
+        here.site = user_site(via=via)
         return self.wrapped(call_function(function, (self, *args), kwargs))
 
     call.__name__ = function.__name__
@@ -68,9 +76,14 @@ def _method(function: Any) -> Callable[..., Any]:
 def _view_method(function: Any) -> Callable[..., Any]:
     via = f"x.{function.__name__}"
 
-    @attended
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        here.site = user_site(3, via)
+        attendant = speculation.attendant
+        if (
+            attendant is not None
+            and (made := attendant.take(call, (self, *args), _frame(1), kwargs)) is not None
+        ):
+            return made
+        here.site = user_site(via=via)
         return Methods.as_view(self, function, (self, *args), kwargs)
 
     call.__name__ = function.__name__
@@ -121,10 +134,15 @@ class Methods:
 
         return source.rearranged(Rearranged(rearrange), contiguous=contiguous)
 
-    @attended
     def reshape(self: Any, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
         """Return the array with another shape: ``np.reshape``."""
-        here.site = user_site(3, "x.reshape")
+        attendant = speculation.attendant
+        if attendant is not None:
+            named = {} if order == "C" and copy is None else {"order": order, "copy": copy}
+            made = attendant.take(Methods.reshape, (self, *shape), _frame(1), named)
+            if made is not None:
+                return made
+        here.site = user_site(via="x.reshape")
         wanted = shape[0] if len(shape) == 1 else shape
         if order == "C" and self._contiguous and (known := reshaped(self.value.aval, wanted)) is not None:
             return self.rearranged(known, contiguous=True)
@@ -140,10 +158,14 @@ class Methods:
         return Methods.as_view(self, np.transpose, (self, order), {})
 
     @property
-    @attended
     def T(self: Any) -> Any:
         """The array with its axes reversed."""
-        here.site = user_site(3, "x.T")
+        attendant = speculation.attendant
+        if attendant is not None:
+            made = attendant.take(_TRANSPOSED, (self,), _frame(1))
+            if made is not None:
+                return made
+        here.site = user_site(via="x.T")
         call = recall(FUNCTIONS[np.transpose], (self,), {}, [])
         if call is not None and call.view is not None:
             return self.rearranged(call.view, contiguous=False)
@@ -255,3 +277,5 @@ class Methods:
 
 
 _VARIADIC = frozenset({np.atleast_1d, np.atleast_2d, np.atleast_3d})
+
+_TRANSPOSED: Any = vars(Methods)["T"].fget

@@ -156,9 +156,9 @@ class _Writing(Rehearsal):
         if _is_watched():
             return None
         targets = [end.value for end in ends]
-        target_places = _all_known(map(writer.place_of, targets))
+        target_places = _all_known(map(writer.returned_by, ends))
         sources = _all_known(map(writer.place_of, starts))
-        if target_places is None or sources is None or len(set(target_places)) < len(target_places):
+        if target_places is None or sources is None or len(set(targets)) < len(targets):
             return None
         found = template_for(gradients, "gradient", targets, starts, None, mark)
         if found is None:

@@ -34,6 +34,10 @@ PLAIN: Final = (type(None), str, bool, type, np.dtype, type(Ellipsis))
 """Arguments that are what they are compared equal to, besides numbers."""
 
 
+INDICES: Final = frozenset({int, type(None)})
+"""The types of a slice's bounds."""
+
+
 class Argument:
     """An argument that holds no array.
 
@@ -53,6 +57,10 @@ class Argument:
 
     def matches(self, operand: Any) -> bool:
         """Return whether another argument means the same."""
+        if type(operand) is slice and type(self.operand) is slice:  # which Python makes anew each time
+            return operand == self.operand and INDICES.issuperset(
+                (type(operand.start), type(operand.stop), type(operand.step))
+            )
         try:
             code = _code(operand)
         except TypeError:
@@ -74,11 +82,23 @@ def _code(operand: Any) -> Any:
     raise TypeError(kind)
 
 
-class Several(NamedTuple):
-    """A list or tuple with arrays in it."""
+class Several:
+    """A list or tuple with arrays in it.
 
-    kind: type
-    places: tuple[Any, ...]
+    Parameters
+    ----------
+    kind : type
+        Which of the two.
+    places : tuple
+        What stands for the items.
+    """
+
+    __slots__ = ("kind", "places", "same")
+
+    def __init__(self, kind: type, places: tuple[Any, ...]) -> None:
+        self.kind = kind
+        self.places = places
+        self.same = self  # which no operand is
 
 
 class Step(NamedTuple):
@@ -92,8 +112,8 @@ class Step(NamedTuple):
         Its operands: the number of the call that returned it, -1 - k for leaf k, an `Argument`, or `Several` of these.
     names : tuple of str
         The keywords of the last of these.
-    instruction, code : int, code
-        Where the call stands.
+    first, last, code : int, int, code
+        Where the call stands: once Python has specialised an instruction, a frame may stand at the end of the caches behind it.
     sample : Value
         A value of the type of the result, and no more.
     contiguous : bool
@@ -107,7 +127,8 @@ class Step(NamedTuple):
     function: Any
     places: tuple[Any, ...]
     names: tuple[str, ...]
-    instruction: int
+    first: int
+    last: int
     code: CodeType | None
     sample: Value
     contiguous: bool
@@ -116,7 +137,7 @@ class Step(NamedTuple):
 
 
 _NO_SAMPLE: Final = stand_in(as_value(0.0).aval)
-END: Final = Step(None, (), (), -1, None, _NO_SAMPLE, True, None, None)
+END: Final = Step(None, (), (), 0, -1, None, _NO_SAMPLE, True, None, None)
 """Follows the last call."""
 
 

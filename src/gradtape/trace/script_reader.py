@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Sequence
+from operator import call
 from types import FrameType
 from typing import Any, Final
 
@@ -49,30 +49,32 @@ class Reader(Attendant, Promised):
     ) -> Any:
         arrays = self._arrays
         at = len(arrays)
-        expected, places, names, instruction, code, sample, contiguous, view, _ = self._steps[at]
-        if function is not expected or frame.f_lasti != instruction or frame.f_code is not code:
+        expected, places, names, first, last, code, sample, contiguous, view, _ = self._steps[at]
+        if function is not expected or frame.f_code is not code or not first <= frame.f_lasti <= last:
             return self._left(operands, named)
-        fits = not named and len(operands) == len(places)
-        if fits:
-            number = 0
-            for place in places:  # what reading consists of: operands that have been met before, by position
-                operand = operands[number]
-                number += 1
-                if type(place) is int and isinstance(operand, Handle):
-                    base = operand._base
-                    if base is self:
-                        if operand._view == place:
-                            continue
-                    elif place < 0 and base is None:
-                        value = operand._current
-                        if value is self._leaves[place] or self._begins_at(value, place):
-                            continue
-                elif type(place) is Argument and operand is place.same:
+        given = operands
+        if named:
+            given = (*operands, *named.values())
+            if tuple(named) != names:
+                return self._left(operands, named)
+        if len(given) != len(places) or (names and not named):
+            return self._left(operands, named)
+        number = 0
+        for place in places:  # what reading consists of: operands that have been met before, by position
+            operand = given[number]
+            number += 1
+            if type(place) is not int:
+                if operand is place.same:
                     continue
-                fits = False
-                break
-        if not fits and not self._are_at((*operands, *named.values()), tuple(named), places, names):
-            return self._left(operands, named)
+            elif isinstance(operand, Handle):
+                base = operand._base
+                if base is self:
+                    if operand._view == place:
+                        continue
+                elif base is None and place < 0 and operand._current is self._leaves[place]:
+                    continue
+            if not self._is_at(operand, place):
+                return self._left(operands, named)
         array = _make(self._kind)
         array._base = self
         array._view = at
@@ -116,7 +118,7 @@ class Reader(Attendant, Promised):
 
     def held(self) -> tuple[int, ...]:
         """Return the places of what somebody holds."""
-        return tuple([place for place, reference in enumerate(self._arrays) if reference() is not None])
+        return tuple([place for place, array in enumerate(map(call, self._arrays)) if array is not None])
 
     def give(self, place: int, value: Value) -> None:
         """Give the array at a place its value."""
@@ -135,21 +137,14 @@ class Reader(Attendant, Promised):
             return operand._base is self or self._mark in operand.value.marks
         return isinstance(operand, list | tuple) and any(map(self._concerns, operand))
 
-    def _are_at(
-        self, operands: Sequence[Any], given: tuple[str, ...], places: Sequence[Any], names: tuple[str, ...]
-    ) -> bool:
-        """Return whether the operands of a call are those that stand in the script."""
-        return len(operands) == len(places) and given == names and all(map(self._is_at, operands, places))
-
     def _is_at(self, operand: Any, place: Any) -> bool:
+        """Return whether an operand is the one that stands in the script."""
         if type(place) is Argument:
             return operand is place.same or place.matches(operand)
         if type(place) is Several:
-            return (
-                isinstance(operand, list | tuple)
-                and type(operand) is place.kind
-                and self._are_at(operand, (), place.places, ())
-            )
+            if not isinstance(operand, list | tuple) or type(operand) is not place.kind:
+                return False
+            return len(operand) == len(place.places) and all(map(self._is_at, operand, place.places))
         if isinstance(operand, Handle):
             if operand._base is self:
                 same: bool = operand._view == place

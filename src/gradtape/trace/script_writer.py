@@ -14,6 +14,7 @@ from ..kinds.operands import as_value
 from .handle import Handle
 from .pattern import begins
 from .script import END, Argument, Leaf, Script, Several, Step, called, holding, is_plain
+from .sites import instruction_of
 from .speculation import NO_NAMES, Attendant, speculation
 
 
@@ -37,6 +38,8 @@ class Writer(Attendant):
         self._steps: list[Step] = []
         self._places: weakref.WeakKeyDictionary[Value, int] = weakref.WeakKeyDictionary()
         self._arrays: list[weakref.ref[Any]] = []
+        self._values: list[weakref.ref[Value]] = []
+        self._returned: dict[int, int] = {}
         self._leaves: list[Value] = []
 
     def take(
@@ -52,9 +55,11 @@ class Writer(Attendant):
             None if places is None else self._step(function, given, named, places, frame, result, here.site)
         )
         if step is not None:
-            self._places[result._current] = len(self._steps)
+            self._places.setdefault(result._current, len(self._steps))
+            self._returned[id(result)] = len(self._steps)
             self._steps.append(step)
             self._arrays.append(weakref.ref(result))
+            self._values.append(weakref.ref(result._current))
             speculation.attendant = self
         return None if result is NotImplemented else result
 
@@ -64,8 +69,13 @@ class Writer(Attendant):
         return Script((*self._steps, END), tuple(leaves[::-1]), self._kind)
 
     def place_of(self, value: Value) -> int | None:
-        """Return where a value stands, if it does."""
+        """Return where a value stands, if it does: the first call that returned it, or which leaf it is."""
         return self._places.get(value)
+
+    def returned_by(self, array: Any) -> int | None:
+        """Return which call returned an array; None if none did, or it has been written to."""
+        place = self._returned.get(id(array))
+        return place if place is not None and self._array_at(place) is array else None
 
     def leaves(self) -> Sequence[Value]:
         """Return the leaves: leaf k at -1 - k."""
@@ -87,7 +97,7 @@ class Writer(Attendant):
     def _array_at(self, place: int) -> Any:
         """Return what a call returned, if somebody holds it and has not written to it."""
         array = self._arrays[place]()
-        return None if array is None or self._places.get(array.value) != place else array
+        return array if array is not None and array.value is self._values[place]() else None
 
     def _concerns(self, operand: Any) -> bool:
         """Return whether an operand is followed."""
@@ -109,7 +119,9 @@ class Writer(Attendant):
 
     def _place(self, operand: Any) -> Any:
         if isinstance(operand, Handle):
-            return self._place_of_value(operand.value)
+            # A view of a whole array shares its value: it is known by itself.
+            place = self.returned_by(operand)
+            return self._place_of_value(operand.value) if place is None else place
         if isinstance(operand, list | tuple) and any(isinstance(item, Handle) for item in operand):
             places = self._places_of(operand)
             return None if places is None else Several(type(operand), places)
@@ -143,7 +155,9 @@ class Writer(Attendant):
             return None
         value = result._current
         base = result._base
-        if value in self._places or not value.is_made or value.marks != self._alone or value.aval.weak:
+        if value.marks != self._alone or value.aval.weak:
+            return None
+        if base is None and (value in self._places or not value.is_made):
             return None
         if base is not None:
             owner = operands[0]
@@ -156,7 +170,7 @@ class Writer(Attendant):
             function,
             places,
             tuple(named),
-            frame.f_lasti,
+            *instruction_of(frame),
             frame.f_code,
             sample,
             result._contiguous,

@@ -116,10 +116,19 @@ def user_site(depth: int = 2, via: str = "") -> Site:
 
 def instruction_at(frame: FrameType) -> str:
     """Return the name of the bytecode instruction that a frame is executing."""
-    code, place = frame.f_code.co_code, frame.f_lasti
-    while dis.opname[code[place]] == "CACHE":  # where a call of a Python function stands
-        place -= 2
-    return dis.opname[code[place]]
+    first, _ = instruction_of(frame)
+    return dis.opname[frame.f_code.co_code[first]]
+
+
+def instruction_of(frame: FrameType) -> tuple[int, int]:
+    """Return where the instruction begins that a frame is executing, and the end of the caches behind it, where the frame may stand."""
+    code, first = frame.f_code.co_code, frame.f_lasti
+    while dis.opname[code[first]] == "CACHE":  # where a call of a Python function stands
+        first -= 2
+    last = first
+    while last + 2 < len(code) and dis.opname[code[last + 2]] == "CACHE":
+        last += 2
+    return first, last
 
 
 def callee_at(frame: FrameType) -> str:
