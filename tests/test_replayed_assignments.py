@@ -233,18 +233,18 @@ def test_large_variables_are_not_copied_to_be_found_again():
     w = gt.Variable(np.ones(500_000))
     f = gt.recompute_grad(lambda x: np.sum(x * w[:2]))
 
-    def work():
+    def work(later):
         with gt.GradientTape() as tape:
             x = tape.watch(gt.constant(np.ones(2)))
             y = f(x)
         w.assign(later)
         return tape.gradient(y, x).numpy()
 
-    for later in (np.full(500_000, 2.0), np.full(500_000, 3.0)):
-        work()
-    later = 4.0 * np.ones(500_000)
+    work(np.full(500_000, 2.0))
+    work(np.full(500_000, 3.0))
+    later = np.full(500_000, 4.0)
     tracemalloc.start()
-    found = work()
+    found = work(later)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     np.testing.assert_array_equal(found, [3, 3])
