@@ -160,3 +160,21 @@ def test_a_function_that_changes_is_an_error():
 def test_it_takes_functions():
     with pytest.raises(ArgumentError):
         gt.recompute_grad(3)
+
+
+def test_a_selection_reaches_what_is_computed_again():
+    root = gt.checkpoint(np.sqrt)
+    x = np.array([1.0, 0.0, 4.0])
+
+    def loss(x):
+        return np.sum(np.where(x > 0, root(x), 0.0))
+
+    def turns(x):
+        return gt.scan(lambda c, v: (c + np.where(v > 0, root(v), 0.0), None), 0.0, x)[0]
+
+    for function in (loss, turns, gt.jit(loss), gt.jit(turns)):
+        np.testing.assert_array_equal(gt.grad(function)(x), [0.5, 0.0, 0.25])
+        with gt.GradientTape() as tape:
+            watched = tape.watch(x)
+            y = function(watched)
+        np.testing.assert_array_equal(tape.gradient(y, watched), [0.5, 0.0, 0.25])

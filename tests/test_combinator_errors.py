@@ -257,6 +257,23 @@ def test_functions_of_another_number_of_arguments(caller: str) -> None:
     )
 
 
+def test_branches_are_looked_at_in_the_order_of_the_arguments() -> None:
+    expect(
+        ArgumentError,
+        lambda: gt.cond(True, np.sin, np.cos),
+        "cond: true_fn is called with 0 arguments",
+        "sin(",
+    )
+    expect(
+        ArgumentError, lambda: gt.cond(True, lambda: 1.0, np.cos), "cond: false_fn is called with 0 arguments"
+    )
+    expect(
+        ArgumentError,
+        lambda: gt.switch(1, [np.sin, np.cos]),
+        "switch: branches[0] is called with 0 arguments",
+    )
+
+
 def test_functions_of_a_while() -> None:
     expect(ArgumentError, lambda: gt.while_loop(3, lambda x: x, 1.0), "while_loop: cond is an int")
     expect(ArgumentError, lambda: gt.while_loop(lambda x: x < 3, None, 1.0), "while_loop: body is a NoneType")

@@ -29,7 +29,7 @@ from gradtape.errors import VerifyError
 from gradtape.ir.body import Body, bodies_of
 from gradtape.ir.evaluate import compute_outputs
 from gradtape.ir.fingerprint import fingerprint, structure
-from gradtape.ir.graph import Graph, Value, constant
+from gradtape.ir.graph import OPERATORS, Graph, Value, constant
 from gradtape.ir.printer import print_graph
 from gradtape.ir.verify import verify
 from gradtape.passes import pipeline
@@ -39,6 +39,7 @@ from gradtape.passes.split_complex import split_complex
 from gradtape.transforms.control import repeat, scan, switch, while_loop
 
 CASES = all_cases()
+expand = OPERATORS["expand"]
 LOOPS = ("scan", "while_loop", "repeat", "switch")
 
 
@@ -354,3 +355,14 @@ def test_a_graph_is_not_changed():
     optimise(graph)
     assert print_graph(graph) == before
     assert isinstance(graph, Graph) and all(isinstance(v, Value) for v in graph.inputs)
+
+
+def test_elements_that_repeat_a_number_of_their_own():
+    one = expand(literal(1.0), (), ())
+    ones = expand(one, (5,), ())
+    outs = scan_of(
+        lambda i, c, s, x: (c + s, c * x), [], [constant(np.zeros(()))], [ones, constant(np.arange(5.0))]
+    )
+    optimised = optimise(graph_of(outs, []), check=True)
+    for left, right in zip(compute_outputs(optimised, []), (5.0, np.arange(5.0) ** 2), strict=True):
+        np.testing.assert_array_equal(left, right)

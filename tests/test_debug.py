@@ -1,10 +1,9 @@
-"""Looking at gradients: names, debuggers, explanations, checks of numbers, statistics."""
+"""Looking at gradients: names and debuggers."""
 
 from __future__ import annotations
 
 import gc
-import warnings
-import weakref
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,12 +12,11 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.api.debug import GradientsDebugger, explain_gradient
+from gradtape.api.debug import GradientsDebugger
 from gradtape.errors import (
     ArgumentError,
     ConcretizationError,
     DtypeError,
-    GradtapeWarning,
     UnknownGradientError,
 )
 from gradtape.trace.instruments import CHECKS, MADE, RECORDING
@@ -296,197 +294,207 @@ def test_one_debugger_identifies_a_value_once() -> None:
     GradientsDebugger().identify_gradient(x, name="x")
 
 
-# Why is it None?
-
-Recording = Callable[[Any, Any], Any]
-CUTS: dict[str, tuple[str, str | None, Recording]] = {
-    "a cast": ("integer", "convert", lambda x, t: np.sum(x.astype(int) * 2.0)),
-    "stop_gradient": ("stop_gradient", "stop_gradient", lambda x, t: np.sum(gt.stop_gradient(x) ** 2)),
-    "argmax": ("not differentiable", "argmax", lambda x, t: np.argmax(x) * 2.0),
-    "a comparison": ("not differentiable", "greater", lambda x, t: np.sum((x > 1) * 2.0)),
-    "numpy()": ("left the graph", None, lambda x, t: gt.constant(1.0) * x.numpy()),
-    "float()": ("left the graph", None, lambda x, t: gt.constant(1.0) * float(np.sum(x))),
-    "item()": ("left the graph", None, lambda x, t: gt.constant(1.0) * x[0].item()),
-    "int()": ("left the graph", None, lambda x, t: gt.constant(1.0) * int(x[1])),
-    "asarray": ("left the graph", None, lambda x, t: gt.constant(1.0) * np.sum(np.asarray(x))),
-    "a float as target": ("left the graph", None, lambda x, t: float(np.sum(x))),
-    "floor": ("zero derivative", "floor", lambda x, t: np.sum(np.floor(x))),
-    "the other branch": ("zero derivative", "where", lambda x, t: np.sum(np.where(x > 0, 1.0, x))),
-    "the other operand": ("zero derivative", "maximum", lambda x, t: np.sum(np.maximum(x, 9.0))),
-    "a factor of zero": ("zero derivative", "multiply", lambda x, t: np.sum(x * 0.0)),
-    "cancelling": ("zero derivative", "subtract", lambda x, t: np.sum(x - x)),
-    "not used": ("not used", None, lambda x, t: np.sum(t.watch(PAIR))),
-    "a gradient": ("connected", None, lambda x, t: np.sum(x**2)),
-}
+# In loops, branches and mapped functions
 
 
-@pytest.mark.filterwarnings(f"ignore::{GradtapeWarning.__module__}.{GradtapeWarning.__name__}")
-@pytest.mark.parametrize("asked", [False, True], ids=["before the gradient", "after it"])
-@pytest.mark.parametrize("case", CUTS)
-def test_the_reason(case: str, asked: bool) -> None:
-    reason, op, record = CUTS[case]
-    for _ in range(3):  # a structure seen before is differentiated by another way
+def unrolled(w: Any, xs: Any) -> Any:
+    h, total = 0.0, 0.0
+    for x in xs:
+        h = gt.name(np.tanh(w * h + x), "h")
+        total = total + h**2
+    return total
+
+
+def scanned(w: Any, xs: Any) -> Any:
+    def step(h: Any, x: Any) -> Any:
+        h = gt.name(np.tanh(w * h + x), "h")
+        return h, h
+
+    _, states = gt.scan(step, 0.0, xs)
+    return np.sum(states**2)
+
+
+def whiled(w: Any, xs: Any) -> Any:
+    def turn(k: Any, h: Any, total: Any) -> Any:
+        h = gt.name(np.tanh(w * h + gt.constant(xs)[k]), "h")
+        return k + 1, h, total + h**2
+
+    return gt.while_loop(lambda k, h, total: k < len(xs), turn, (0, 0.0, 0.0))[2]
+
+
+def nested(w: Any, xs: Any) -> Any:
+    def step(state: Any, pair: Any) -> Any:
+        def within(state: Any, x: Any) -> Any:
+            h, total = state
+            h = gt.cond(x < 1e9, lambda h: gt.name(np.tanh(w * h + x), "h"), lambda h: h, h)
+            return (h, total + h**2), None
+
+        return gt.scan(within, state, pair)[0], None
+
+    return gt.scan(step, (0.0, 0.0), np.reshape(xs, (2, 2)))[0][1]
+
+
+def again(w: Any, xs: Any) -> Any:
+    def step(h: Any, x: Any) -> Any:
+        h = gt.checkpoint(lambda h: gt.name(np.tanh(w * h + x), "h"))(h)
+        return h, h
+
+    return np.sum(gt.scan(step, 0.0, xs, reverse=False)[1] ** 2)
+
+
+XS = np.array([0.3, -0.2, 0.5, 0.1])
+
+
+def gradients_of(function: Any, tape: bool) -> dict[str, float]:
+    with GradientsDebugger().watch_gradients_by_tensor_names(None, "h") as debugger:
+        if tape:
+            with gt.GradientTape() as recording:
+                w = recording.watch(0.7)
+                y = function(w, XS)
+            slope = recording.gradient(y, w)
+        else:
+            slope = gt.grad(function)(0.7, XS)
+    assert np.isclose(float(slope), gt.grad(unrolled)(0.7, XS))
+    return {name: float(gradient) for name, gradient in debugger.gradient_tensors().items()}
+
+
+@pytest.mark.parametrize("tape", [False, True])
+@pytest.mark.parametrize("function", [scanned, whiled, nested, again])
+def test_each_turn_of_a_loop(function: Any, tape: bool) -> None:
+    expected = gradients_of(unrolled, tape)
+    assert list(expected) == ["h", "h_1", "h_2", "h_3"]
+    found = gradients_of(function, tape)
+    assert list(found) == list(expected)
+    assert np.allclose(list(found.values()), list(expected.values()))
+
+
+@pytest.mark.parametrize("function", [scanned, whiled, nested])
+def test_each_turn_of_a_second_derivative(function: Any) -> None:
+    def gradients(function: Any) -> list[float]:
+        with GradientsDebugger().watch_gradients_by_tensor_names(None, "h") as debugger:
+            gt.grad(lambda w: gt.grad(function)(w, XS) ** 2)(0.7)
+        return [float(gradient) for gradient in debugger.gradient_tensors().values()]
+
+    assert np.allclose(gradients(function), gradients(unrolled))
+
+
+def test_the_turns_of_a_loop_that_is_mapped() -> None:
+    with GradientsDebugger().watch_gradients_by_tensor_names(None, "h") as debugger:
+        gt.grad(lambda w: np.sum(gt.vmap(scanned, in_axes=(None, 0))(w, np.stack([XS, XS]))))(0.7)
+    expected = gradients_of(unrolled, False)
+    for name, gradient in debugger.gradient_tensors().items():
+        assert np.allclose(gradient.numpy(), expected[name]) and gradient.shape == (2,)
+
+
+def test_the_turns_of_a_loop_backwards() -> None:
+    def loss(x: Any) -> Any:
+        return gt.scan(lambda c, v: (gt.name(c * v, "c"), None), 1.0, x, reverse=True)[0]
+
+    with GradientsDebugger().watch_gradients_by_tensor_names(None, "c") as debugger:
+        gt.grad(loss)(np.array([2.0, 3.0, 5.0]))
+    assert {name: float(g) for name, g in debugger.gradient_tensors().items()} == {"c": 6, "c_1": 2, "c_2": 1}
+
+
+def test_a_named_argument_of_a_body() -> None:
+    def loss(x: Any) -> Any:
+        return gt.scan(lambda c, v: (gt.name(c, "before") * v, None), x[0], x)[0]
+
+    with GradientsDebugger().watch_gradients_by_tensor_names(None, "before") as debugger:
+        gt.grad(loss)(np.array([2.0, 3.0]))
+    assert {name: float(g) for name, g in debugger.gradient_tensors().items()} == {"before": 6, "before_1": 3}
+
+
+def test_mapped_functions_and_branches() -> None:
+    def loss(x: Any) -> Any:
+        squares = gt.vmap(lambda v: gt.name(v**2, "mapped"))(x)
+        return gt.cond(
+            True, lambda s: np.sum(gt.name(s * 3.0, "taken")), lambda s: np.sum(gt.name(s, "not")), squares
+        )
+
+    with GradientsDebugger().watch_gradients_by_tensor_names(None, ".*") as debugger:
+        gt.grad(loss)(PAIR)
+    found = {name: gradient.numpy().tolist() for name, gradient in debugger.gradient_tensors().items()}
+    assert found == {"mapped": [3.0, 3.0], "taken": [1.0, 1.0]}
+
+
+def test_loops_in_which_nothing_is_watched_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Any] = []
+    monkeypatch.setattr("gradtape.api.debug.inside.opened", lambda node, *_: opened.append(node))
+    with GradientsDebugger().watch_gradients_by_tensor_names(None, "elsewhere") as debugger:
+        gt.grad(scanned)(0.7, XS)
+    assert not opened and not debugger.gradient_tensors()
+
+
+# Which is which
+
+
+def test_values_of_one_name_are_told_apart() -> None:
+    debugger = GradientsDebugger().watch_gradients_by_tensor_names(None, "h")
+    for _ in range(2):
         with gt.GradientTape() as tape:
-            x = tape.watch(PAIR)
-            y = record(x, tape)
-        gradient = None
-        if asked and isinstance(y, gt.Array):
-            gradient = tape.gradient(y, x)
-        found = explain_gradient(tape, y, x)
-        assert (found.reason, found.op) == (reason, op), found
-        assert found.text and (found.remedy or reason == "connected")
-        if found.site is not None and case != "not used":
-            assert found.site.filename == __file__
-        if gradient is not None:
-            assert np.any(gradient.numpy()) == (reason == "connected")
-            assert reason in ("connected", "zero derivative")
-        assert reason in repr(found) and reason in found._repr_html_()
+            x = tape.watch(2.0)
+            first, second = gt.name(x * 2, "h"), gt.name(x * 3, "h")
+            y = second * 10 + first
+        tape.gradient(y, x)
+    assert float(debugger.gradient_tensor(first)) == float(debugger.gradient_tensor("h")) == 1.0
+    assert float(debugger.gradient_tensor(second)) == float(debugger.gradient_tensor("h_1")) == 10.0
 
 
-def test_the_line_is_shown() -> None:
-    with gt.GradientTape() as tape:
-        x = tape.watch(PAIR)
-        y = np.sum(np.rint(x))  # this line
-    assert "# this line" in repr(explain_gradient(tape, y, x))
+def test_a_gradient_that_was_replaced_is_not_that_of_another_array() -> None:
+    debugger = GradientsDebugger().watch_gradients_by_tensor_names(None, "h")
+
+    def step(scale: float) -> gt.Array:
+        with gt.GradientTape() as tape:
+            x = tape.watch(2.0)
+            h: gt.Array = gt.name(x * 2, "h")
+            y = h * scale
+        tape.gradient(y, x)
+        return h
+
+    old, new = step(1.0), step(5.0)
+    assert float(debugger.gradient_tensor(new)) == 5.0
+    with pytest.raises(UnknownGradientError):
+        debugger.gradient_tensor(old)
 
 
-@pytest.mark.parametrize("persistent", [False, True])
-def test_values_in_between(persistent: bool) -> None:
-    for _ in range(3):
-        with gt.GradientTape(persistent) as tape:
-            x = tape.watch(PAIR)
-            h = x * 3.0
-            y = np.sum(np.floor(h))
-        before = explain_gradient(tape, y, h)
-        assert not np.any(tape.gradient(y, h).numpy())
-        after = explain_gradient(tape, y, h)
-    assert (before.reason, before.op) == ("zero derivative", "floor")
-    assert after.reason == (before.reason if persistent else "record used")
+# Variables
 
 
-def test_never_entered() -> None:
-    x = gt.constant(PAIR)
-    assert explain_gradient(gt.GradientTape(), x, x).reason == "never entered"
-
-
-def test_never_watched() -> None:
-    with gt.GradientTape() as tape:
-        tape.watch(np.ones(2))
-        x = gt.constant(PAIR)
-        y = np.sum(x * 2.0)
-    found = explain_gradient(tape, y, x)
-    assert (found.reason, found.op) == ("never watched", "multiply")
-    assert explain_gradient(tape, y, PAIR).reason == "never watched"
-    assert explain_gradient(tape, np.sum(gt.constant(PAIR)), x).reason == "never watched"
-
-
-def test_watched_after_use() -> None:
-    x = gt.constant(PAIR)
-    with gt.GradientTape() as tape:
-        y = np.sum(x * 2.0)
-        tape.watch(x)
-    assert tape.gradient(y, x) is None
-    assert explain_gradient(tape, y, x).reason == "watched after use"
-
-
-def test_watched_after_use_elsewhere_and_again() -> None:
-    def used(x: Any) -> Any:
-        return np.sum(x * 2.0)
-
-    x, y = gt.constant(PAIR), gt.constant(0.0)
-    with gt.GradientTape() as tape:
-        for step in range(2):
-            if step:
-                tape.watch(x)
-            else:
-                y = used(x)
-    assert explain_gradient(tape, y, x).reason == "watched after use"
-    assert explain_gradient(tape, used(x), x).reason == "recording stopped"
-    with tape:
-        assert explain_gradient(tape, used(x), x).reason == "connected"
-
-
-def test_recording_stopped() -> None:
-    with gt.GradientTape() as tape:
-        x = tape.watch(PAIR)
-        y = x * 2.0
-    z = np.sum(y)
-    found = explain_gradient(tape, z, x)
-    assert (found.reason, found.op) == ("recording stopped", "reduce_sum")
-
-
-def test_in_place_code_makes_another_value() -> None:
-    with gt.GradientTape() as tape:
-        x = tape.watch(PAIR)
-        y = np.sum(x**2)
-        x += 1.0
-    assert tape.gradient(y, x) is None
-    found = explain_gradient(tape, y, x)
-    assert (found.reason, found.op) == ("another value", "add")
-
-
-def test_integers_are_no_sources() -> None:
-    with warnings.catch_warnings(), gt.GradientTape() as tape:
-        warnings.simplefilter("ignore")
-        x = tape.watch(np.arange(3))
-        y = np.sum(x * 2.0)
-    assert explain_gradient(tape, y, x).reason == "integer"
-
-
-def test_what_an_explanation_refuses() -> None:
-    x = gt.constant(PAIR)
-    for tape, target, source in ((None, x, x), (gt.GradientTape(), None, x), (gt.GradientTape(), x, "x")):
-        with pytest.raises(DtypeError):
-            explain_gradient(tape, target, source)  # type: ignore[arg-type]
-
-
-def test_a_tape_log_keeps_nothing_alive() -> None:
-    with gt.GradientTape() as tape:
-        x = tape.watch(PAIR)
-        y = np.sum(x**2)
-        (lambda kept: float(kept))(y)
-    value = weakref.ref(y.value)
-    del y
-    gc.collect()
-    assert value() is None and tape.mark is not None
-
-
-def test_wrong_arguments_are_blamed_on_the_users_line() -> None:
-    with pytest.raises(gt.errors.DtypeError, match=r"test_debug\.py"):
-        explain_gradient(None, PAIR, PAIR)  # type: ignore[arg-type]
-
-
-# Loops and branches
-
-
-def explained(turn: Any) -> gt.debug.Explanation:
+def test_variables_are_watched() -> None:
+    w, b = gt.Variable(PAIR, name="w"), gt.Variable(1.0)
+    debugger = GradientsDebugger()
     with gt.GradientTape(persistent=True) as tape:
-        w = tape.watch(1.5)
-        y, _ = gt.scan(lambda c, x: turn(w, c, x), 1.0, np.array([1.0, 2.0]))
-    assert tape.gradient(y, w) is None
-    return gt.debug.explain_gradient(tape, y, w)
+        y = np.sum(w**2) * b
+        w.assign(np.ones(2))
+        y = y + np.sum(w * 3.0)
+    debugger.watch_gradients_by_tensors(tape, {"w": w, "b": [b]})
+    gradients = tape.gradient(y, [w, b])
+    assert sorted(debugger.gradient_tensors()) == ["variable_0", "w"]
+    for variable, gradient in zip([w, b], gradients, strict=True):
+        assert np.array_equal(debugger.gradient_tensor(variable).numpy(), gradient.numpy())
+    by_name = GradientsDebugger().watch_gradients_by_tensor_names(None, re.compile("w|b"))
+    tape.gradient(y, w)
+    assert by_name.gradient_tensors()
 
 
-def test_a_path_that_ends_in_a_body() -> None:
-    for turn, kind, op in (
-        (lambda w, c, x: ((c * w).astype(int) * 1.0, None), "integer", "convert"),
-        (lambda w, c, x: (c + x * gt.stop_gradient(w), None), "stop_gradient", "stop_gradient"),
-        (lambda w, c, x: (np.where(w > c, c + x, c), None), "not differentiable", "greater"),
-        (
-            lambda w, c, x: (gt.cond(x > 1, lambda: (w * 2).astype(int) * 1.0, lambda: c), None),
-            "integer",
-            "convert",
-        ),
-        (lambda w, c, x: (c + x, w * c), "not differentiable", "scan"),
-    ):
-        found = explained(turn)
-        assert (found.reason, found.op) == (kind, op)
-        assert __file__ in str(found)
+def test_variables_are_identified() -> None:
+    w, debugger = gt.Variable(PAIR), GradientsDebugger()
+    with gt.GradientTape() as tape:
+        y = np.sum(debugger.identify_gradient(w, name="one way") ** 2) + np.sum(w)
+    tape.gradient(y, w)
+    assert np.array_equal(debugger.gradient_tensor(w).numpy(), 2 * PAIR)
 
 
-def test_a_path_that_ends_in_a_condition() -> None:
-    with gt.GradientTape(persistent=True) as tape:
-        w = tape.watch(1.5)
-        y = gt.while_loop(lambda x: x < w * 10, lambda x: x + 1.0, 0.0)
-    assert tape.gradient(y, w) is None
-    assert "no derivative leads through while_loop" in str(gt.debug.explain_gradient(tape, y, w))
+def test_identifying_in_a_body_says_what_to_do() -> None:
+    debugger = GradientsDebugger()
+    with pytest.raises(ConcretizationError, match=r"gt\.name\(x, .hidden.\)"):
+        gt.scan(lambda c, x: (debugger.identify_gradient(c), None), 0.0, PAIR)
+
+
+def test_traces_take_no_notice_of_debuggers() -> None:
+    w = gt.Variable(PAIR)
+    debugger = GradientsDebugger().watch_gradients_by_tensors(None, w)
+    slope = gt.grad(lambda x: np.sum(x**2))
+    assert np.array_equal(slope(PAIR), 2 * PAIR) and not debugger.gradient_tensors()
+    (specialisation,) = [s for branches in slope.site.branches.values() for s in branches.all()]
+    assert len(specialisation.graph.inputs) == 1 and not specialisation.state.read

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ElementTree
 from typing import Any
 
@@ -12,6 +13,7 @@ import gradtape as gt
 from gradtape.api.layout import layered
 from gradtape.api.svg import draw
 
+PAIR = np.array([0.5, 2.0])
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -220,3 +222,42 @@ def test_an_empty_drawing() -> None:
     constant = gt.jit(lambda: 3.0)
     assert constant() == 3.0
     assert "<svg" in constant._repr_html_()
+
+
+def test_what_only_the_way_back_reads_is_drawn() -> None:
+    def last(weights: Any, xs: Any) -> Any:
+        return np.sum(gt.scan(lambda h, x: (np.tanh(weights @ h + x), None), np.zeros(2), xs)[0])
+
+    slope = gt.grad(last)
+    slope(np.eye(2), np.ones((3, 2)))
+    (specialisation,) = [s for branches in slope.site.branches.values() for s in branches.all()]
+    drawn = draw(specialisation.graph)
+    assert ">argument 0<" in drawn and ">argument 1<" in drawn
+    page = slope._repr_html_()
+    assert "2 nodes forward, 3 backward" in page
+    assert "body of scan at test_html.py" in page and ", backward" in page
+    for picture in re.findall(r"<svg.*?</svg>", page, re.DOTALL):
+        ElementTree.fromstring(picture)
+
+
+def test_bodies_of_equal_loops_are_drawn_once() -> None:
+    twice = gt.jit(
+        lambda x: gt.scan(lambda c, v: (c * v, None), gt.scan(lambda c, v: (c * v, None), 1.0, x)[0], x)[0]
+    )
+    twice(PAIR)
+    assert twice._repr_html_().count(" of scan at test_html.py") == 1
+
+
+def test_variables_say_what_they_are() -> None:
+    page = gt.Variable(PAIR, name="w")._repr_html_()
+    assert "<b>Variable</b>" in page and ">w</span>" in page
+
+
+def test_functions_that_never_compiled() -> None:
+    with gt.config.override(jit=False):
+        doubled = gt.jit(lambda x: x * 2)
+        doubled(PAIR)
+        assert "nothing was compiled" in doubled._repr_html_()
+    single = gt.jit(np.sin)
+    single(PAIR)
+    assert "1 node " in single._repr_html_()

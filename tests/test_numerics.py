@@ -14,6 +14,7 @@ import gradtape as gt
 from gradtape.api.debug.origin import Finding
 from gradtape.api.debug.statistics import Row, sparkline
 from gradtape.errors import ArgumentError, NumericsError
+from gradtape.runtime import program
 from gradtape.trace.instruments import CHECKS, MADE, RECORDING
 from gradtape.transforms.observers import OBSERVERS
 
@@ -86,6 +87,7 @@ QUIET: dict[str, Callable[[Any], Any]] = {
     "the branch not taken": lambda x: np.sum(np.where(x > 0, np.log(x), 0.0)),
     "its derivative": lambda x: np.sum(np.where(x > 0, np.sqrt(x), x)),
     "an overflow that is swallowed": lambda x: np.sum(x / (1.0 + np.exp(1000.0 + 0 * gt.stop_gradient(x)))),
+    "the branch not taken, computed again": lambda x: np.sum(np.where(x > 0, gt.checkpoint(np.sqrt)(x), x)),
     "a maximum over minus infinity": lambda x: np.max(x, initial=-np.inf),
 }
 
@@ -244,6 +246,72 @@ def test_shares() -> None:
     assert (row.zeros, row.nonfinite) == ([0.5, 0.0], [0.25, 0.0])
 
 
+def recurrent(scale: Any, xs: Any) -> Any:
+    def step(h: Any, x: Any) -> Any:
+        h = gt.name(np.tanh(scale * h + x), "state")
+        return h, None
+
+    return np.sum(gt.scan(step, 0.0, xs)[0])
+
+
+@both
+@pytest.mark.parametrize(("scale", "verdict"), [(0.01, "vanishing"), (1e4, "exploding")])
+def test_the_turns_of_a_loop_have_a_row_each(slope_of: Any, scale: float, verdict: str) -> None:
+    def loss(w: Any) -> Any:
+        return gt.scan(lambda h, x: (gt.name(w * h * x, "state"), None), 1.0, np.ones(6))[0]
+
+    with gt.debug.gradient_statistics() as statistics:
+        for _ in range(2):
+            slope_of(loss)(np.array(scale))
+    rows = by_label(statistics)
+    states = [rows[f"state, turn {turn}"] for turn in range(6)]
+    assert np.allclose([row.norm[-1] for row in states], [scale ** (5 - turn) for turn in range(6)])
+    assert (states[0].verdict(), states[-1].verdict(), states[0].steps) == (verdict, "", [0, 1])
+    order = list(rows)
+    assert order[0] == "source 0" and order.index("state, turn 5") > order.index("state, turn 4")
+
+
+def test_turns_that_were_written_out_are_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[int] = []
+    before = program._compile
+    monkeypatch.setattr(
+        program, "_compile", lambda graph, form: compiled.append(len(graph.nodes)) or before(graph, form)
+    )
+    with gt.debug.GradientsDebugger().watch_gradients_by_tensor_names(None, "state") as debugger:
+        for _ in range(3):
+            with gt.debug.gradient_statistics() as statistics:
+                on_tape(lambda w: recurrent(w, np.ones(90)))(np.array(0.5)).numpy()
+            assert len(statistics.rows) > 270 and len(debugger.gradient_tensors()) == 90
+    assert all(nodes < 90 for nodes in compiled)
+
+
+def test_what_is_computed_again_belongs_to_the_same_step() -> None:
+    loss = gt.checkpoint(lambda x: np.sum(gt.name(np.tanh(x), "inside") ** 2))
+    with gt.debug.gradient_statistics() as statistics:
+        for _ in range(2):
+            gt.grad(loss)(WITH_ZERO)
+    assert statistics.steps == 2 and by_label(statistics)["inside"].steps == [0, 1]
+    assert not any(label.startswith("barrier") for label in by_label(statistics))
+
+
+def test_functions_with_rules_are_called_by_their_names() -> None:
+    def squared(x: Any) -> Any:
+        return np.sum(x**2), lambda upstream: 2 * x * upstream
+
+    with gt.debug.gradient_statistics() as statistics:
+        gt.grad(gt.custom_gradient(squared))(WITH_ZERO)
+    assert any(label.startswith("squared test_numerics.py") for label in by_label(statistics))
+
+
+def test_of_many_rows_the_first_and_the_last_are_printed() -> None:
+    with gt.debug.gradient_statistics() as statistics:
+        gt.grad(recurrent)(0.5, np.ones(100))
+    assert len(statistics.rows) > 300
+    assert len(repr(statistics).splitlines()) < 70 and f"{len(statistics.rows) - 60} more rows" in repr(
+        statistics
+    )
+
+
 def test_lines_that_run_several_times_have_a_row_each() -> None:
     def loss(x: Any) -> Any:
         for _ in range(3):
@@ -340,6 +408,35 @@ def test_the_turn_of_a_loop_is_found(loop: Callable[[], Any], message: str) -> N
         loop()
     assert message in str(caught.value)
     assert __file__ in str(caught.value)
+
+
+def test_a_bad_number_in_the_program_text_is_that_of_its_op() -> None:
+    def spoilt(x: Any) -> Any:
+        return np.sum(x**2), lambda upstream: upstream * x * np.nan
+
+    finding = found_in(lambda: gt.grad(gt.custom_gradient(spoilt))(WITH_ZERO))
+    assert finding.op == "multiply" and finding.site.filename == __file__
+    assert found_in(lambda: gt.jit(lambda x: np.where(x > 0, x, np.inf))(WITH_ZERO)).op == "where"
+
+
+def test_a_branch_in_a_turn() -> None:
+    with (
+        pytest.raises(NumericsError, match="log gave -inf as its result, in turn 1 of scan"),
+        gt.debug.check_numerics(),
+    ):
+        gt.scan(lambda c, x: (c + gt.cond(x >= 0, np.log, lambda x: x, x), None), 0.0, WITH_ZERO)
+
+
+def test_a_sweep_of_a_rule_is_not_looked_at_by_itself() -> None:
+    def chosen(x: Any) -> Any:
+        def pull(upstream: Any) -> Any:
+            slope = gt.grad(lambda x: np.sum(np.sqrt(x)))(x)
+            return np.where(np.isfinite(slope), slope, 0.0) * upstream
+
+        return np.sum(np.sqrt(x)), pull
+
+    with gt.debug.check_numerics():
+        assert np.array_equal(gt.grad(gt.custom_gradient(chosen))(WITH_ZERO), [0.5, 0.0, 0.25])
 
 
 def test_what_comes_into_a_loop_is_found() -> None:

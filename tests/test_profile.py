@@ -366,7 +366,7 @@ def test_one_profile_at_a_time() -> None:
 
 
 def test_wrong_arguments() -> None:
-    with pytest.raises(gt.errors.ArgumentError, match="profile got a int"):
+    with pytest.raises(gt.errors.ArgumentError, match="profile got an int"):
         gt.inspect.profile(3)  # type: ignore[arg-type]
     with pytest.raises(gt.errors.ArgumentError, match="sorted by 'size'"):
         gt.inspect.profile(lambda: None).sorted("size")  # type: ignore[arg-type]

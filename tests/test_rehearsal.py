@@ -584,11 +584,14 @@ def test_names_shapes_and_pictures_of_what_was_read():
 
 def test_a_script_that_does_not_hold_is_given_up(log):
     for turn in range(60):
+        scale = 2.0 if turn < 5 else float(turn)
         with gt.GradientTape() as tape:
             x = tape.watch(gt.constant(np.array([1.0, 2.0])))
-            y = np.sum(x * float(turn))
-        assert numbers([tape.gradient(y, x)]) == [[float(turn)] * 2]
-    assert log.count("kept") <= 20
+            assert turn < 30 or speculation.attendant is None
+            y = np.sum(x * scale)
+        assert numbers([tape.gradient(y, x)]) == [[scale] * 2]
+    assert log.count("read") == 3
+    assert rehearsal.MOST_MISSES < log.count("kept") < 30
 
 
 # Random records

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from ..errors import TapeError
-from ..ir.builder import emit, here
+from ..ir.builder import emit, here, keep_names
 from ..ir.graph import Mark, Node, Value, extract, merge_marks
 from ..ir.types import Shape
 from ..kinds.control import Rule, barrier, custom_call, followed
+from ..kinds.cotangent import Cotangent
 from ..ops.cast import identity
 from ..trace.array import Array
 from ..trace.force import force
@@ -19,7 +20,7 @@ from ..trace.guards import trace_of
 from ..trace.handle import Handle
 from ..trace.sites import user_site
 from ..transforms.jvp import jvp
-from ..transforms.vjp import vjp
+from ..transforms.vjp import told_sweep
 from ..trees import flatten, tree_map, unflatten
 from .custom_call import Operands, name_of, named, result_value
 from .transform import check_callable, inner
@@ -112,18 +113,28 @@ class _Again(Rule):
     def pull(
         self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
     ) -> Sequence[Value | None]:
+        given = [None if cotangent is None else Cotangent(cotangent) for cotangent in cotangents]
+        return [None if part is None else part.applied() for part in self.pull_back(node, given, wanted)]
+
+    def pull_back(
+        self, node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
+    ) -> Sequence[Cotangent | None]:
         mark = Mark()
         values = followed(node)
-        kept = barrier(values, [cotangent for cotangent in cotangents if cotangent is not None])
+        arrived = [cotangent for cotangent in cotangents if cotangent is not None]
+        kept = barrier(values, [cotangent.value for cotangent in arrived])
         starts = [_marked(start, value, mark) for start, value in zip(kept, values, strict=True)]
         outs = self._outputs(node, starts, mark)
         mark.recording = False
-        seeded = [(out, ct) for out, ct in zip(outs, cotangents, strict=True) if ct is not None]
-        chosen = [start for start, flag in zip(starts, wanted, strict=True) if flag]
-        pulled = iter(
-            vjp([o for o, _ in seeded], chosen, [c for _, c in seeded], lambda value: mark not in value.marks)
+        sweep = told_sweep(
+            [out for out, cotangent in zip(outs, cotangents, strict=True) if cotangent is not None],
+            [start for start, flag in zip(starts, wanted, strict=True) if flag],
+            [cotangent.value for cotangent in arrived],
+            lambda value: mark not in value.marks,
+            masks=[cotangent.mask for cotangent in arrived],
         )
-        return [next(pulled) if flag else None for flag in wanted]
+        pulled = dict(sweep.arrived())
+        return [pulled.get(start) if flag else None for start, flag in zip(starts, wanted, strict=True)]
 
     def _outputs(self, node: Node, starts: Sequence[Value], mark: Mark) -> list[Value]:
         """Call the function again, on other values: also in place of what it reads from outside."""
@@ -161,8 +172,9 @@ def _substituted(outs: Sequence[Value], nodes: Sequence[Node], becomes: dict[Val
         inputs = tuple([becomes.get(value, value) for value in node.inputs])
         copy = Node(node.op, inputs, node.params, node.site)
         marks = merge_marks(inputs)
-        copy.outs = tuple(Value(out.aval, copy, out.index, None, marks) for out in node.outs)
-        becomes.update(zip(node.outs, copy.outs, strict=True))
+        copy.outs = made = tuple(Value(out.aval, copy, out.index, None, marks) for out in node.outs)
+        keep_names(node.outs, made)
+        becomes.update(zip(node.outs, made, strict=True))
     return [becomes.get(out, out) for out in outs]
 
 

@@ -15,7 +15,8 @@ from ..errors import DtypeError, LeakedValueError, NotDifferentiableError, RuleE
 from ..ir.builder import emit, here
 from ..ir.graph import Literal, Mark, Node, Value, extract, literal
 from ..ir.types import is_inexact
-from ..kinds.control import Rule, custom_call, followed
+from ..kinds.control import Rule, custom_call, followed, pulled_by_value
+from ..kinds.cotangent import Cotangent
 from ..kinds.operands import as_value, broadcast_to
 from ..ops.cast import convert, identity
 from ..trace.again import Beginning
@@ -122,6 +123,11 @@ class BothModes(Rule):
     def __init__(self, name: str, operands: Operands) -> None:
         super().__init__(name)
         self.operands = operands
+
+    def pull_back(
+        self, node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
+    ) -> Sequence[Cotangent | None]:
+        return pulled_by_value(self, node, cotangents, wanted)
 
     def refuse_captured(self, node: Node, active: Sequence[bool]) -> None:
         """Raise NotDifferentiableError where the derivative is asked for in what the body read besides its arguments."""

@@ -230,7 +230,8 @@ def completed(
             where=here.site,
             why="the source was not watched before it was used, was not used, or the way leads through something without a "
             "derivative (an integer, x.numpy(), stop_gradient)",
-            remedy='watch it first and stay with arrays, or take zeros: unconnected_gradients="zero"',
+            remedy="watch it first and stay with arrays (of a tape gt.debug.explain_gradient says where the path ends), or take zeros: "
+            'unconnected_gradients="zero"',
         )
     if choice is UnconnectedGradients.ZERO:
         return [

@@ -7,11 +7,13 @@ import html
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..ir.graph import Literal, Mark, Node, Value, extract
+from ..ir.body import Body, bodies_of
+from ..ir.graph import Graph, Literal, Mark, Node, Value, extract
 from ..trace.callsite import CallSite, Specialisation
 from ..trace.cards import LINE, NEGATIVE, POSITIVE, badge, card
 from ..transforms.call import Call
 from ..transforms.observers import Derived
+from .control.checks import counted
 from .svg import backward_nodes, code_at, draw, short_place
 
 OPEN_OPS, SHOWN_OPS = 24, 400
@@ -53,10 +55,10 @@ def recorded(mark: Mark) -> list[Node]:
 def jitted_card(site: CallSite) -> str:
     """Return the picture of a compiled function: its traces, each as a graph, forward and backward side by side."""
     found = [s for branches in site.branches.values() for s in branches.all()]
-    plural = "" if len(found) == 1 else "s"
-    badges = badge(f"{len(found)} trace{plural}", POSITIVE)
+    badges = badge(counted(len(found), "trace"), POSITIVE)
     if not found:
-        return card(site.name, badges, "<i style='opacity:.7'>not called yet, so there is nothing to see</i>")
+        why = "not called yet, or always op by op: then nothing was compiled, and there is nothing to see"
+        return card(site.name, badges, f"<i style='opacity:.7'>{why}</i>")
     body = "".join(_trace(s, k == len(found) - 1) for k, s in list(enumerate(found))[-SHOWN_TRACES:][::-1])
     if len(found) > SHOWN_TRACES:
         body += f"<div style='opacity:.7'>and {len(found) - SHOWN_TRACES} older ones</div>"
@@ -67,10 +69,8 @@ def _trace(specialisation: Specialisation, newest: bool) -> str:
     graph, kernel = specialisation.graph, specialisation.program.kernel
     arguments = ", ".join(repr(value.aval) for value in graph.inputs)
     backward = len(backward_nodes(graph))
-    parts = (
-        f"{len(graph.nodes) - backward} nodes forward, {backward} backward"
-        if backward
-        else f"{len(graph.nodes)} nodes"
+    parts = counted(len(graph.nodes) - backward, "node") + (
+        f" forward, {backward} backward" if backward else ""
     )
     origin = {
         "compiled": f"compiled in {kernel.seconds * 1e3:.0f} ms",
@@ -87,7 +87,23 @@ def _trace(specialisation: Specialisation, newest: bool) -> str:
     is_open = " open" if newest and len(graph.nodes) <= OPEN_NODES else ""
     return (
         f"<details{is_open} style='margin:.2em 0'><summary style='cursor:pointer'>{title}</summary>{guards}"
-        f"<div style='overflow-x:auto;padding-top:.4em'>{draw(graph)}</div></details>"
+        f"<div style='overflow-x:auto;padding-top:.4em'>{draw(graph)}{_bodies(graph)}</div></details>"
+    )
+
+
+def _bodies(graph: Graph) -> str:
+    """Return the drawings of the bodies of loops and branches, folded; a body that several nodes have is there once."""
+    found: dict[Body, str] = {}
+    for node in graph.nodes:
+        for body in bodies_of(node):
+            way = ", backward" if isinstance(node.site, Derived) and node.site.backward else ""
+            place = "" if node.site is None else f" at {short_place(node.site)}"
+            found.setdefault(body, html.escape(f"{body.name} of {node.op.name}{place}{way}"))
+    return "".join(
+        f"<details style='margin:.2em 0 .2em 1em'><summary style='cursor:pointer'>{title} "
+        f"<span style='opacity:.7'>· {counted(len(body.nodes), 'node')}</span></summary>{draw(body)}{_bodies(body)}</details>"
+        for body, title in found.items()
+        if len(body.nodes) <= DRAWN_NODES
     )
 
 

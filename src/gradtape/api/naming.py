@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from ..errors import DtypeError
 from ..trace.handle import Handle
 from ..trace.sites import user_site
+from .control.nests import kind_of
 
 T = TypeVar("T")
 
@@ -60,7 +61,7 @@ def checked_name(given: Any, caller: str) -> str:
 
 def described(x: Any) -> str:
     """Return what an argument is, for an error."""
-    return repr(x) if x is None or isinstance(x, str) else f"a {type(x).__name__}"
+    return repr(x) if x is None or isinstance(x, str) else kind_of(x)
 
 
 def as_handle(x: Any, caller: str) -> Handle:

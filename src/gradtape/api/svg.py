@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..ir.graph import Graph, Literal, Node, Value
+from ..trace.sites import cell_of
 from ..transforms.observers import Derived
 from .layout import Placed, layered
 
@@ -113,7 +114,7 @@ class _Half:
     @classmethod
     def of(cls, graph: Graph, nodes: Sequence[Node], outputs: dict[Value, str], colour: str) -> _Half:
         made = {out: node for node in nodes for out in node.outs}
-        taken = {value for node in nodes for value in node.inputs}
+        taken = {value for node in graph.nodes for value in node.inputs}
         everywhere = {out for node in graph.nodes for out in node.outs}
         boxes: list[Box] = []
         if colour == FORWARD:
@@ -263,7 +264,7 @@ def code_at(site: Any) -> str:
 
 def short_place(site: Any) -> str:
     """Return a place without folders; a notebook's cell by its number."""
-    name = str(site.filename).replace("\\", "/").rpartition("/")[2]
+    name = cell_of(site.filename) or str(site.filename).replace("\\", "/").rpartition("/")[2]
     return f"{'cell' if name.removesuffix('.py').isdigit() else name}:{site.line}"
 
 

@@ -448,6 +448,11 @@ class GradientTape(Jacobians):
         )
 
 
+def record_of(tape: GradientTape) -> Record | None:
+    """Return what a tape records, or None if it was never entered."""
+    return tape._record
+
+
 class _Asked:
     """Lets a one-shot tape give up its record, unless the asking fails."""
 

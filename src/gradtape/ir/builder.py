@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -49,3 +49,10 @@ def emit_all(op: Op, inputs: Sequence[Value], **params: Any) -> tuple[Value, ...
 def emit(op: Op, inputs: Sequence[Value], **params: Any) -> Value:
     """Append a node with one output and return it (see `emit_all`)."""
     return emit_all(op, inputs, **params)[0]
+
+
+def keep_names(values: Iterable[Value], copies: Iterable[Value]) -> None:
+    """Let copies have the names of what they are copies of."""
+    for value, copy in zip(values, copies, strict=True):
+        if value.name is not None:
+            copy.name = value.name

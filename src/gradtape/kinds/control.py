@@ -45,8 +45,22 @@ class Rule(ABC):
     ) -> Sequence[Value | None]:
         """Return the cotangents of the operands that are wanted, from one per output (None is zero)."""
 
+    @abstractmethod
+    def pull_back(
+        self, node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
+    ) -> Sequence[Cotangent | None]:
+        """Do what `pull` does with cotangents that may be zero by selection."""
+
     def __repr__(self) -> str:
         return self.name
+
+
+def pulled_by_value(
+    rule: Rule, node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
+) -> list[Cotangent | None]:
+    """Return what `pull` makes of cotangents in which selections are zeros: a user's rule knows nothing of masks."""
+    applied = [None if cotangent is None else cotangent.applied() for cotangent in cotangents]
+    return [None if part is None else Cotangent(part) for part in rule.pull(node, applied, wanted)]
 
 
 class Custom(Op):

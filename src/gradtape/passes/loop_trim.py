@@ -120,6 +120,8 @@ class _Trim:
                     if inside is not outside:
                         draft.consts.append(Given(outside, inside))
                     becomes[given.inside] = OPERATORS["expand"](inside, shape, axes)
+        self._substitute(becomes)  # before the next, which may know the numbers of what was put in
+        becomes = {}
         consts = draft.consts
         draft.consts = []
         for given in consts:

@@ -118,7 +118,7 @@ class Array(Operators, Methods, Handle):
     def _repr_html_(self) -> str:
         from .cards import array_card  # late: pictures are drawn in notebooks only, and cost 7 ms to import
 
-        return array_card(self.value)
+        return array_card(self.value, type(self).__name__)
 
     def __str__(self) -> str:
         data = _seen(self.value)

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import ArgumentError, ConcretizationError, GradtapeError, InPlaceError, TapeError
 from ..ir.body import Body
-from ..ir.builder import emit_all, here
+from ..ir.builder import emit_all, here, keep_names
 from ..ir.graph import Graph, Literal, Node, Site, Value, extract
 from ..ir.types import aval
 from ..trees import tree_map
@@ -248,7 +248,9 @@ def _moved(node: Node, becomes: dict[Value, Value]) -> Node:
     if not any(value in becomes for value in node.inputs):
         return node
     copy = node.copy(tuple([becomes.get(value, value) for value in node.inputs]))
-    becomes.update(zip(node.outs, copy.outs, strict=True))
+    before, after = node.outs, copy.outs
+    keep_names(before, after)
+    becomes.update(zip(before, after, strict=True))
     return copy
 
 

@@ -38,8 +38,8 @@ def card(title: str, badges: str, body: str) -> str:
     )
 
 
-def array_card(value: Value) -> str:
-    """Return the picture of an array: what it is, and its numbers (computed now, if they are pending)."""
+def array_card(value: Value, title: str) -> str:
+    """Return the picture of an array or a variable: what it is, and its numbers (computed now, if they are pending)."""
     tapes = sum(not isinstance(mark, Trace) and mark.recording for mark in value.marks)
     trace = trace_of(value)
     kept = sum(not isinstance(mark, Trace) for mark in value.marks)
@@ -48,14 +48,14 @@ def array_card(value: Value) -> str:
         badges += badge(value.name, "20,163,139")
     if trace is not None:
         note = f"<span style='opacity:.75'>stands for an argument of every call of {html.escape(trace.described)}</span>"
-        return card("Array", badges + badge("traced", NEGATIVE), note)
+        return card(title, badges + badge("traced", NEGATIVE), note)
     pending = value.data is None
     (data,) = force([value])
     badges += badge("was pending, computed now" if pending else "concrete")
     if kept:
         plural = "" if kept == 1 else "s"
         badges += badge(f"followed by {kept} tape{plural}{', recording' if tapes else ''}", POSITIVE)
-    return card("Array", badges, _numbers(data) + _summary(data))
+    return card(title, badges, _numbers(data) + _summary(data))
 
 
 def _numbers(data: np.ndarray[Any, Any]) -> str:
@@ -124,7 +124,7 @@ def _summary(data: np.ndarray[Any, Any]) -> str:
         if finite.size:
             facts += [
                 f"min {_number(finite.min())}",
-                f"mean {float(np.mean(finite)):.5g}",
+                f"mean {_number(np.mean(finite, dtype=np.float64))}",
                 f"max {_number(finite.max())}",
             ]
     if data.dtype.kind in "fc":

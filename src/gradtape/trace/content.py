@@ -90,7 +90,7 @@ class Content:
 
     def _forget(self) -> None:
         self._last = None
-        with turns.computing:
+        with turns.noting:
             self._given.clear()
 
     def settle(self, pending: Value, known: Value) -> None:
@@ -108,11 +108,16 @@ class Content:
     def give_out(self, of: Value, value: Value, marks: tuple[Mark, ...]) -> Value:
         """Remember what was given out to these followers, of what the content was a moment ago."""
         self._last = _Given(of, value, marks)
-        with turns.computing:
+        with turns.noting:
             self._given.add(value)
         return value
 
+    def read(self) -> list[Value]:
+        """Return the content and what was given out of it since the last assignment."""
+        with turns.noting:
+            return [self.value, *self._given]
+
     def holders(self) -> list[Value]:
         """Return the content and what was given out of it: all values that share its array."""
-        with turns.computing:
+        with turns.noting:
             return [self.value, *[value for value in self._given if value.data is self.value.data]]

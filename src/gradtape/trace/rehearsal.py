@@ -28,8 +28,8 @@ from .speculation import speculation
 MOST_FORMS: Final = 8
 """Combinations of arrays in the user's hands for which a program is kept."""
 
-MOST_MISSES: Final = 3
-"""How often in a row a script may be left before it is given up."""
+MOST_MISSES: Final = 16
+"""How many readers of a script may have come since one was of use, before it is given up; some may be at it on other threads."""
 
 MOST_SCRIPTS: Final = 4
 """How often a line is tried to be written down."""

@@ -75,7 +75,20 @@ class Site:
 
     def __repr__(self) -> str:
         via = f" (in {self.via})" if self.via else ""
-        return f"{self.filename}:{self.line} in {self.function}{via}"
+        cell = cell_of(self.filename)
+        return f"{f'Cell {cell}' if cell else self.filename}:{self.line} in {self.function}{via}"
+
+
+def cell_of(filename: str) -> str:
+    """Return which cell of a notebook a file is, as ``In[3]``; empty for other files.
+
+    A notebook's kernel compiles each cell under the name of a file that does not exist, which tells its reader nothing.
+    """
+    if f"{os.sep}ipykernel_" not in filename:
+        return ""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    named = None if shell is None else shell.compile.format_code_name(filename)
+    return "" if named is None else str(named[1])
 
 
 def user_frame(depth: int = 1) -> FrameType:

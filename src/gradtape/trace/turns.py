@@ -23,9 +23,11 @@ class _Turns:
         Held while the next content of a variable is made of the present one: its serial number tells which.
     computing : RLock
         Held while it is found out how to compute what is pending, and while the results are written down; not while machine code runs.
+    noting : RLock
+        Held for the moment in which it is written down or counted what was read of variables; nothing else is asked for meanwhile.
     """
 
-    __slots__ = ("changing", "computing")
+    __slots__ = ("changing", "computing", "noting")
 
     def __init__(self) -> None:
         self.renew()
@@ -34,6 +36,7 @@ class _Turns:
         """Forget who holds what: in a forked process the other threads are gone."""
         self.changing = tuple(threading.RLock() for _ in range(SEVERAL))
         self.computing = threading.RLock()
+        self.noting = threading.RLock()
 
 
 turns: Final = _Turns()

@@ -174,6 +174,12 @@ class Variable(Array):
         """Return a reading that only `mark` follows."""
         return followed_by(self._content_within(len(contexts.stack)).value, (mark,), self._name)
 
+    def readings(self) -> list[Value]:
+        """Return the content, and what was read since it was assigned and is still in use; no tape and no trace takes notice."""
+        trace, _ = running_trace()
+        content = self._content if trace is None else trace.contents.get(self.serial)
+        return [] if content is None else content.read()
+
     @property
     def followed(self) -> bool:
         """Whether somebody around would take notice of a reading: a tape that follows it, a trace, or a function that may ask."""

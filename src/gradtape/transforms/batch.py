@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from ..ir.builder import at, emit_all
 from ..ir.graph import OPERATORS, Node, Value, extract
 from ..kinds.batching import Shared, all_in_front, batch_node, in_front
-from ..kinds.control import Barrier, Custom, Rule
+from ..kinds.control import Barrier, Custom, Rule, pulled_by_value
+from ..kinds.cotangent import Cotangent
 from . import one_hot
 from .call import Call, inlined
 from .control import Switch
@@ -71,7 +72,11 @@ def batch_or_share(
         operands = [operand.value if isinstance(operand, Shared) else operand for operand in given]
         if any(flags):
             with at(node.site):
-                found.update(zip(node.outs, _outputs(node, operands, flags, size), strict=True))
+                outs = _outputs(node, operands, flags, size)
+            for single, whole in zip(node.outs, outs, strict=True):
+                found[single] = whole
+                if single.name is not None and isinstance(whole, Value) and whole.name is None:
+                    whole.name = single.name
         elif any(map(found.__contains__, node.inputs)):
             with at(node.site):
                 outs = emit_all(
@@ -177,6 +182,11 @@ class _MappedRule(Rule):
             if single is not None and tangent is not None
         }
         return self._batched(self._rule.push(self._single, given), node, moving)
+
+    def pull_back(
+        self, node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
+    ) -> Sequence[Cotangent | None]:
+        return pulled_by_value(self, node, cotangents, wanted)
 
     def pull(
         self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]

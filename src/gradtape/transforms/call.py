@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..errors import NotDifferentiableError
+from ..ir.builder import keep_names
 from ..ir.fingerprint import fingerprint
 from ..ir.graph import NO_PARAMS, Graph, Node, Value, extract, merge_marks
 from ..ir.op import NDArray, Op
@@ -61,7 +62,9 @@ def inlined(graph: Graph, inputs: Sequence[Value]) -> list[Value]:
     for node in graph.nodes:
         operands = tuple([becomes.get(value, value) for value in node.inputs])
         copy = node.copy(operands)
-        becomes.update(zip(node.outs, copy.outs, strict=True))
+        before, after = node.outs, copy.outs
+        keep_names(before, after)
+        becomes.update(zip(before, after, strict=True))
     return [becomes.get(value, value) for value in graph.outputs]
 
 

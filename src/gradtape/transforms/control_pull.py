@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..ir.builder import at
 from ..ir.graph import OPERATORS, Literal, Node, Value, extract, literal
 from ..ir.types import BOOL, aval, carries_derivatives
 from ..kinds.cotangent import Cotangent
@@ -300,7 +301,8 @@ def _kept_forward(
     stacks = {value: stack for value, stack in zip(draft.left, left, strict=True) if value in stored}
     more = [value for value in stored if value not in stacks]
     if more:
-        outcome = draft.with_left(more).emit()
+        with at(node.site):  # it runs forward
+            outcome = draft.with_left(more).emit()
         ends, count = outcome.carries, outcome.turns
         stacks.update(zip(more, outcome.left, strict=True))
     carries = [Carry(ends[place], after, draft.carries[place].inside) for after, place in handed.items()]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ..errors import InternalError
 from ..ir.body import Body
-from ..ir.builder import at, emit_all
+from ..ir.builder import at, emit_all, keep_names
 from ..ir.graph import Node, Value, extract
 from ..ir.types import aval
 from ..kinds.control import Structured
@@ -195,7 +195,9 @@ def close(inputs: Sequence[Value], outputs: Sequence[Value]) -> Body:
     kept = []
     for node in nodes:
         copy = node.copy(tuple([becomes.get(value, value) for value in node.inputs]))
-        for out, copied in zip(node.outs, copy.outs, strict=True):
+        before, after = node.outs, copy.outs
+        keep_names(before, after)
+        for out, copied in zip(before, after, strict=True):
             becomes.setdefault(out, copied)
         kept.append(copy)
     return Body([becomes[v] for v in inputs], kept, [becomes.get(v, v) for v in outputs])
@@ -214,7 +216,9 @@ def substituted(outputs: Sequence[Value], becomes: dict[Value, Value]) -> list[V
         inputs = tuple([known.get(value, value) for value in node.inputs])
         if inputs != node.inputs:
             copy = node.copy(inputs)
-            for out, copied in zip(node.outs, copy.outs, strict=True):
+            before, after = node.outs, copy.outs
+            keep_names(before, after)
+            for out, copied in zip(before, after, strict=True):
                 known.setdefault(out, copied)
     return [known.get(output, output) for output in outputs]
 

@@ -41,9 +41,8 @@ class Cotangents:
         return self._kept.get(value) or self._found.get(value)
 
     def items(self) -> tuple[tuple[Value, Cotangent], ...]:
-        """Return all of them but those of stacks, in the order in which they were first met."""
-        met = (*self._kept.items(), *self._found.items())
-        return tuple([pair for pair in met if pair[0].dtype.kind != "O"])
+        """Return all of them, in the order in which they were first met."""
+        return (*self._kept.items(), *self._found.items())
 
     def of_outputs(self, node: Node) -> list[Cotangent | None]:
         """Return the cotangents of a node's outputs."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from weakref import WeakSet
 
 from ..ir.graph import Node, Value
@@ -25,13 +27,20 @@ class Sweep:
     results : tuple of Value or None
         The cotangents of the sources; None where no path leads to one.
     arrived : callable
-        Returns pairs of every value on the way and its total cotangent, in the order of arrival: targets first.
+        Returns pairs of every value on the way and its total cotangent, in the order of arrival: targets first. Among them are the
+        stacks that loops of unknown length hand on.
+    inner : sequence of Sweep
+        Those that rules made on the way: what is computed again for its gradient is swept by itself.
+    node : Node or None
+        Of an inner one, that to which the rule belongs.
     """
 
     targets: tuple[Value, ...]
     sources: tuple[Value, ...]
     results: tuple[Value | None, ...]
     arrived: Callable[[], tuple[tuple[Value, Cotangent], ...]]
+    inner: Sequence[Sweep] = ()
+    node: Node | None = None
 
 
 class Observer(ABC):
@@ -44,6 +53,41 @@ class Observer(ABC):
 
 OBSERVERS: WeakSet[Observer] = WeakSet()
 """Those who are told. An observer that nobody holds any more is gone."""
+
+
+class _Around(threading.local):
+    """The sweeps that are going on, each with those that were made in it."""
+
+    def __init__(self) -> None:
+        self.inner: list[list[Sweep]] = []
+
+
+_around: Final = _Around()
+
+
+@contextmanager
+def inner_sweeps() -> Iterator[list[Sweep]]:
+    """Collect the sweeps that are made meanwhile. Nobody is told: what they lead to is not what somebody asked for."""
+    found: list[Sweep] = []
+    _around.inner.append(found)
+    try:
+        yield found
+    finally:
+        _around.inner.pop()
+
+
+def is_observed() -> bool:
+    """Return whether somebody wants to be told of a sweep that is made now."""
+    return bool(_around.inner) or len(OBSERVERS) > 0
+
+
+def tell(sweep: Sweep) -> None:
+    """Tell the observers of a sweep, or the sweep that it is a part of."""
+    if _around.inner:
+        _around.inner[-1].append(sweep)
+        return
+    for observer in tuple(OBSERVERS):
+        observer.see(sweep)
 
 
 class Derived:

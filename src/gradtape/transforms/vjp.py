@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 from ..errors import InternalError
 from ..ir.builder import at
@@ -11,10 +12,8 @@ from ..kinds.control import Custom, Structured, followed
 from ..kinds.cotangent import Cotangent
 from ..kinds.elementwise import Elementwise, scaled
 from .linear import Cotangents, pull_linear
-from .observers import OBSERVERS, Sweep, derived
+from .observers import Sweep, derived, inner_sweeps, is_observed, tell
 from .shifts import cancelling_shifts, depending_on
-
-Pull = Callable[[Node, Sequence[Value | None], Sequence[bool]], Sequence[Value | None]]
 
 
 def vjp(
@@ -47,10 +46,24 @@ def vjp(
     A. Griewank and A. Walther, "Evaluating Derivatives", 2nd ed., SIAM 2008, chapter 3 (reverse mode); the split into linearisation and
     transposition follows A. Radul et al., "You Only Linearize Once", POPL 2023.
     """
-    sweep = sweep_back(targets, sources, cotangents, stop, barriers)
-    for observer in tuple(OBSERVERS):
-        observer.see(sweep)
-    return list(sweep.results)
+    return list(told_sweep(targets, sources, cotangents, stop, barriers).results)
+
+
+def told_sweep(
+    targets: Sequence[Value],
+    sources: Sequence[Value],
+    cotangents: Sequence[Value],
+    stop: Callable[[Value], bool],
+    barriers: Collection[Value] = (),
+    masks: Sequence[Value | None] | None = None,
+) -> Sweep:
+    """Do what `sweep_back` does, and tell those who look on."""
+    if not is_observed():
+        return sweep_back(targets, sources, cotangents, stop, barriers, masks)
+    with inner_sweeps() as inner:
+        sweep = sweep_back(targets, sources, cotangents, stop, barriers, masks)
+    tell(replace(sweep, inner=inner))
+    return sweep
 
 
 def sweep_back(
@@ -100,7 +113,13 @@ def _pull_back(node: Node, active: set[Value], found: Cotangents) -> None:
                     found.add(operand, Cotangent(part, cotangent.mask))
             return
         if isinstance(op, Custom):
-            _pull_by_rule(node, node.params["rule"].pull, active, found)
+            if not is_observed():
+                _pull_by_rule(node, active, found)
+                return
+            with inner_sweeps() as inner:
+                _pull_by_rule(node, active, found)
+            for sweep in inner:
+                tell(replace(sweep, node=node))
             return
         if isinstance(op, Structured):
             wanted = [operand in active for operand in node.inputs]
@@ -133,12 +152,10 @@ def _pull_back(node: Node, active: set[Value], found: Cotangents) -> None:
         mark.recording = False
 
 
-def _pull_by_rule(node: Node, rule: Pull, active: set[Value], found: Cotangents) -> None:
-    cotangents = map(found.get, node.outs)
-    applied = [None if cotangent is None else cotangent.applied() for cotangent in cotangents]
+def _pull_by_rule(node: Node, active: set[Value], found: Cotangents) -> None:
     operands = followed(node)
     wanted = [operand in active for operand in operands]
-    parts = rule(node, applied, wanted)
+    parts = node.params["rule"].pull_back(node, list(map(found.get, node.outs)), wanted)
     for operand, part, chosen in zip(operands, parts, wanted, strict=True):
         if chosen and part is not None:
-            found.add(operand, Cotangent(part))
+            found.add(operand, part)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -80,7 +80,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
             where=here.site,
             remedy="x > 0 for a number; np.any(x > 0) or np.all(x > 0) for an array; np.where chooses for each element",
         )
-    functions = (false_fn, true_fn)
+    functions = {"true_fn": true_fn, "false_fn": false_fn}
     return _Branches("cond", functions, ("false_fn", "true_fn"), operands).run(convert(given, INT64), pred)
 
 
@@ -139,8 +139,8 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
         )
     if isinstance(index, int):
         given = as_value(min(max(index, 0), len(branches)))
-    names = [f"branches[{k}]" for k in range(len(branches))]
-    return _Branches("switch", tuple(branches), names, operands).run(convert(given, INT64), index)
+    functions = {f"branches[{k}]": function for k, function in enumerate(branches)}
+    return _Branches("switch", functions, tuple(functions), operands).run(convert(given, INT64), index)
 
 
 def _scalar(given: Any) -> Value | None:
@@ -160,12 +160,15 @@ def _shown(given: Any) -> str:
 
 
 class _Branches:
-    """Functions of which one is chosen, and which are being recorded."""
+    """Functions of which one is chosen, and which are being recorded.
+
+    `functions` has them by role, in the order of the caller's arguments; `roles` in the order of their numbers.
+    """
 
     def __init__(
         self,
         caller: str,
-        functions: Sequence[Callable[..., Any]],
+        functions: Mapping[str, Callable[..., Any]],
         roles: Sequence[str],
         operands: tuple[Any, ...],
     ) -> None:
@@ -175,12 +178,13 @@ class _Branches:
             if operands
             else "pass the arguments after the functions, or write {} as a function of 0 arguments"
         )
-        self._functions = [
-            function_of(f, caller, role, len(operands), takes, remedy.format(role))
-            for f, role in zip(functions, roles, strict=True)
-        ]
-        self._names = [f"{role} {described(f)}" for f, role in zip(functions, roles, strict=True)]
-        self._written = functions
+        checked = {
+            role: function_of(f, caller, role, len(operands), takes, remedy.format(role))
+            for role, f in functions.items()
+        }
+        self._functions = [checked[role] for role in roles]
+        self._written = [functions[role] for role in roles]
+        self._names = [f"{role} {described(functions[role])}" for role in roles]
         self._operands = Nest(operands, "operands")
         self._caller = caller
 

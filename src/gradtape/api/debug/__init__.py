@@ -2,8 +2,8 @@
 
 from .debugger import GradientsDebugger as GradientsDebugger
 from .debugger import clear_gradient_debuggers as clear_gradient_debuggers
-from .explain import Explanation as Explanation
 from .explain import explain_gradient as explain_gradient
+from .explanation import Explanation as Explanation
 from .numerics import check_numerics as check_numerics
 from .numerics import disable_check_numerics as disable_check_numerics
 from .numerics import enable_check_numerics as enable_check_numerics

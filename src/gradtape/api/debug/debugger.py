@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack
 from types import TracebackType
@@ -10,18 +11,25 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from ...errors import ArgumentError, ConcretizationError, DtypeError, UnknownGradientError
+from ...ir.body import bodies_of
 from ...ir.builder import at, emit, here
-from ...ir.graph import Value
+from ...ir.graph import Node, Value
+from ...kinds.control import Custom
 from ...kinds.cotangent import Cotangent
 from ...ops.cast import identity
 from ...trace.array import Array
 from ...trace.guards import abstract_of, trace_of
 from ...trace.handle import Handle
 from ...trace.sites import user_site
+from ...trace.variable import Variable
 from ...transforms.observers import OBSERVERS, Observer, Sweep
+from ...trees import flatten_with_none
 from ..convention import flipped
 from ..jit import running_recorded
 from ..naming import as_handle, checked_name, described
+from ..tape import GradientTape, record_of
+from .inside import arrivals
+from .turns import work_out
 
 
 class GradientsDebugger(Observer):
@@ -38,8 +46,9 @@ class GradientsDebugger(Observer):
     value a stand-in of its own, at which only what goes through the stand-in arrives.
 
     A debugger listens to the gradients of tapes as long as it lives, except while another one is entered. Entered (``with debugger:``)
-    it sees into compiled functions as well: these then run op by op instead of natively, until the block ends. The interface is that
-    of TensorFlow's debugger of the same name.
+    it sees into compiled functions as well: these then run op by op instead of natively, until the block ends. Loops with watched names
+    inside are run again for it, turn by turn. Jacobians of more than one row have no single gradient at a value: nothing is kept of
+    them. The interface is that of TensorFlow's debugger of the same name.
 
     Examples
     --------
@@ -62,8 +71,12 @@ class GradientsDebugger(Observer):
         self._stack = ExitStack()
         self._watched: WeakKeyDictionary[Value, str] = WeakKeyDictionary()
         self._identified: WeakKeyDictionary[Value, str] = WeakKeyDictionary()
+        self._variables: dict[int, tuple[weakref.ref[Variable], str]] = {}
         self._patterns: list[re.Pattern[str]] = []
         self._gradients: dict[str, Array] = {}
+        self._sweeps = 0
+        self._kept_in: dict[str, int] = {}
+        self._kept_as: WeakKeyDictionary[Value, tuple[str, int]] = WeakKeyDictionary()
         OBSERVERS.add(self)
 
     @property
@@ -135,7 +148,8 @@ class GradientsDebugger(Observer):
                 f"identify_gradient in {abstract.described}",
                 where=here.site,
                 why=f"no single gradient arrives there: {abstract.why}",
-                remedy="identify what goes in or what comes out",
+                remedy='identify what goes in or what comes out; or name the value, gt.name(x, "hidden"), and watch the name: '
+                "its gradient is kept for each turn",
             )
         if trace_of(value) is not None:
             raise ConcretizationError(
@@ -165,19 +179,22 @@ class GradientsDebugger(Observer):
         ----------
         graph : object or None
             The tape or compiled function they belong to. It only serves to find mistakes; None will do.
-        tensors : Array or sequence of Arrays
-            Values of a recording.
+        tensors : Array, Variable or nest of them
+            Values of a recording. The gradients at all readings of a variable add up.
 
         Returns
         -------
         GradientsDebugger
             Itself.
         """
+        handles = [as_handle(x, "watch_gradients_by_tensors") for x in flatten_with_none(tensors)[0]]
         self._take_graph(graph)
-        for x in tensors if isinstance(tensors, list | tuple) else [tensors]:
-            value = as_handle(x, "watch_gradients_by_tensors").value
-            if value not in self._watched:
-                self._watched[value] = self._default_name(value)
+        for handle in handles:
+            if isinstance(handle, Variable):
+                name = handle.name or self._free_name("variable")
+                self._variables.setdefault(handle.serial, (weakref.ref(handle), name))
+            elif handle.value not in self._watched:
+                self._watched[handle.value] = self._default_name(handle.value)
         return self
 
     def watch_gradients_by_tensor_names(self, graph: Any, tensor_name_regex: str) -> GradientsDebugger:
@@ -187,8 +204,8 @@ class GradientsDebugger(Observer):
         ----------
         graph : object or None
             As for `watch_gradients_by_tensors`.
-        tensor_name_regex : str
-            A regular expression for names given by `gradtape.name`.
+        tensor_name_regex : str or re.Pattern
+            A regular expression for names given by `gradtape.name`, and for those of variables.
 
         Returns
         -------
@@ -197,9 +214,10 @@ class GradientsDebugger(Observer):
 
         Notes
         -----
-        Several values of one name in one gradient are kept as ``name``, ``name_1``, ``name_2``, in the order of their computation.
+        Several values of one name in one gradient are kept as ``name``, ``name_1``, ``name_2``, in the order of their computation. So
+        are those of the turns of a `gradtape.scan` or another loop: of the first turn, of the second.
         """
-        if not isinstance(tensor_name_regex, str):
+        if not isinstance(tensor_name_regex, str | re.Pattern):
             raise DtypeError(
                 f"watch_gradients_by_tensor_names got {described(tensor_name_regex)} as a regular expression",
                 where=user_site(),
@@ -222,7 +240,7 @@ class GradientsDebugger(Observer):
 
         Parameters
         ----------
-        x_tensor : Array or str
+        x_tensor : Array, Variable or str
             The value, its stand-in, or the name.
 
         Returns
@@ -237,9 +255,12 @@ class GradientsDebugger(Observer):
         UnknownGradientError
             If nothing is known of it.
         """
-        if isinstance(x_tensor, Handle):
-            value = x_tensor.value
-            key = self._watched.get(value) or self._identified.get(value) or value.name or ""
+        if isinstance(x_tensor, Variable):
+            watched = self._variables.get(x_tensor.serial)
+            names = [name for value in x_tensor.readings() if (name := self._name_of(value))]
+            key = watched[1] if watched is not None else next(iter(names), x_tensor.name or "")
+        elif isinstance(x_tensor, Handle):
+            key = self._name_of(x_tensor.value)
         elif isinstance(x_tensor, str):
             key = x_tensor
         else:
@@ -282,12 +303,55 @@ class GradientsDebugger(Observer):
     def see(self, sweep: Sweep) -> None:
         if not self._listens() or (self._y is not None and self._y not in sweep.targets):
             return
+        if any(trace_of(cotangent.value) is not None for _, cotangent in sweep.arrived()):
+            return
+        self._sweeps += 1
+        readings = self._readings()
+        sums: dict[str, Array] = {}
         taken: dict[str, int] = {}
-        for value, cotangent in reversed(sweep.arrived()):
-            name = self._wanted(value)
-            if name is not None and trace_of(cotangent.value) is None:
-                count = taken[name] = taken.get(name, -1) + 1
-                self._gradients[f"{name}_{count}" if count else name] = _kept(value, cotangent)
+        inside: list[Value] = []
+        for arrival in arrivals(sweep, self._is_watched_inside):
+            value, cotangent = arrival.value, arrival.cotangent
+            if value in readings:
+                name, gradient = readings[value], _kept(value, cotangent)
+                sums[name] = sums[name] + gradient if name in sums else gradient
+            elif (watched := self._wanted(value)) is not None:
+                count = taken[watched] = taken.get(watched, -1) + 1
+                kept = self._keep(value, f"{watched}_{count}" if count else watched, cotangent)
+                if arrival.turns:
+                    inside.append(kept.value)
+        work_out(
+            inside
+        )  # turns that were written out are nothing to be compiled along with what the user looks at next
+        self._gradients.update(sums)
+
+    def _keep(self, value: Value, name: str, cotangent: Cotangent) -> Array:
+        kept = self._gradients[name] = _kept(value, cotangent)
+        self._kept_in[name] = self._sweeps
+        self._kept_as[value] = name, self._sweeps
+        if value.node is not None and value.node.op is identity:
+            (stood_for,) = value.node.inputs
+            if stood_for in self._identified and stood_for not in self._watched:
+                self._kept_as[stood_for] = name, self._sweeps
+        return kept
+
+    def _name_of(self, value: Value) -> str:
+        """Return under which name the gradient of a value is kept; empty where a later one has taken its place."""
+        name, sweep = self._kept_as.get(value, (None, 0))
+        if name is None:
+            return self._watched.get(value) or value.name or ""
+        return name if self._kept_in[name] == sweep else ""
+
+    def _readings(self) -> dict[Value, str]:
+        """Return what was read of the variables that are watched."""
+        record = record_of(self._graph) if isinstance(self._graph, GradientTape) else None
+        found = {}
+        for reference, name in self._variables.values():
+            variable = reference()
+            if variable is not None:
+                read = () if record is None else record.readings(variable)
+                found.update(dict.fromkeys([*variable.readings(), *read], name))
+        return found
 
     def _wanted(self, value: Value) -> str | None:
         """Return under which name the gradient of a value is to be kept, if it is."""
@@ -297,6 +361,16 @@ class GradientsDebugger(Observer):
             return value.name
         return None
 
+    def _is_watched_inside(self, node: Node) -> bool:
+        """Return whether a loop or branch has something inside that is watched; what a rule computes again is not known before."""
+        return any(
+            isinstance(inner.op, Custom)
+            or any(self._wanted(out) is not None for out in inner.outs)
+            or self._is_watched_inside(inner)
+            for body in bodies_of(node)
+            for inner in body.nodes
+        ) or any(self._wanted(value) is not None for body in bodies_of(node) for value in body.inputs)
+
     def _listens(self) -> bool:
         if self not in OBSERVERS:
             return False
@@ -305,8 +379,11 @@ class GradientsDebugger(Observer):
     def _default_name(self, value: Value) -> str:
         if value.name is not None:
             return value.name
-        stem = "input" if value.node is None else value.node.op.name
-        taken = {*self._watched.values(), *self._identified.values()}
+        return self._free_name("input" if value.node is None else value.node.op.name)
+
+    def _free_name(self, stem: str) -> str:
+        variables = [name for _, name in self._variables.values()]
+        taken = {*self._watched.values(), *self._identified.values(), *variables}
         return next(name for k in range(len(taken) + 1) if (name := f"{stem}_{k}") not in taken)
 
     def _take_graph(self, graph: Any) -> None:

@@ -1,87 +1,42 @@
-"""Why a gradient is None, or zero."""
+"""Why a gradient is None, zero, or not finite."""
 
 from __future__ import annotations
 
-import html
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from ...errors import DtypeError
-from ...ir.graph import RELEASED, Mark, Node, Value
+from ...ir.graph import RELEASED, Mark, Value
 from ...ir.types import is_inexact
-from ...kinds.control import Structured
 from ...trace.handle import Handle
 from ...trace.log import Exit, Log, log_of
-from ...trace.sites import Site, user_site
+from ...trace.sites import user_site
+from ...trace.variable import Variable
 from ...trace.waiting import left_alone
 from ..naming import described
-from ..svg import code_at
-from ..tape import GradientTape
-from .paths import Cut, ancestry, depends, follow, is_flat, opened, uses, vanishing
+from ..record import Record
+from ..tape import GradientTape, record_of
+from .explanation import Explanation
+from .origin import first_bad, origin
+from .paths import ancestry, beginnings, depends, follow, lost, swept, unfolded, uses
+from .reasons import explain_bad, explain_cut, explain_zero
+from .turns import work_out
 
-
-@dataclass(frozen=True, repr=False)
-class Explanation:
-    """Why a gradient is what it is.
-
-    Attributes
-    ----------
-    reason : str
-        In short: ``"connected"``, ``"never entered"``, ``"never watched"``, ``"watched after use"``, ``"recording stopped"``,
-        ``"integer"``, ``"left the graph"``, ``"stop_gradient"``, ``"not differentiable"``, ``"another value"``, ``"not used"``,
-        ``"record used"`` or ``"zero derivative"``.
-    site : object or None
-        The line that cut the path.
-    op : str or None
-        The op that cut it.
-    text : str
-        The reason in a sentence.
-    remedy : str
-        What to do.
-    """
-
-    reason: str
-    text: str
-    site: Any = None
-    op: str | None = None
-    remedy: str = ""
-
-    def __repr__(self) -> str:
-        lines = [f"{self.reason}: {self.text}"]
-        if self.site is not None:
-            lines.append(f"  where: {self.site}")
-            code = code_at(self.site)
-            if code:
-                lines.append(f"      {code}")
-        if self.remedy:
-            lines.append(f"  what to do: {self.remedy}")
-        return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        place = ""
-        if self.site is not None:
-            code = html.escape(code_at(self.site))
-            place = f"<div style='opacity:.7'>{html.escape(str(self.site))}</div><pre style='margin:.2em 1em'>{code}</pre>"
-        colour = "#2a9d5c" if self.reason == "connected" else "#d9822b"
-        remedy = f"<div><b>What to do:</b> {html.escape(self.remedy)}</div>" if self.remedy else ""
-        return (
-            f"<div style='border-left:4px solid {colour};padding:.3em .9em;line-height:1.5'>"
-            f"<b>{html.escape(self.reason)}</b>: {html.escape(self.text)}{place}{remedy}</div>"
-        )
+APART: Final = ("never watched", "not used", "left the graph", "another value", "record used")
+"""Reasons of a target that was not computed from the source at all."""
 
 
 def explain_gradient(tape: GradientTape, target: Any, source: Any) -> Explanation:
-    """Say why the gradient of `target` in `source` is None, or zero.
+    """Say why the gradient of `target` in `source` is None, zero, or not finite.
 
     Parameters
     ----------
     tape : GradientTape
         The tape that was, or will be, asked; its record may have been used already.
-    target : Array
+    target : Array or Variable
         What was to be differentiated.
-    source : Array
+    source : Array or Variable
         In what.
 
     Returns
@@ -127,30 +82,76 @@ def explain_gradient(tape: GradientTape, target: Any, source: Any) -> Explanatio
     if not isinstance(source, Handle):
         return Explanation(
             "never watched",
-            f"the source is a plain {type(source).__name__}, which does not know what was computed from it",
+            f"the source is {described(source)}, which does not know what was computed from it",
             remedy="use what watch returns: x = tape.watch(x)",
         )
     if not isinstance(target, Handle):
-        return _left(log, None, f"the target is a plain {type(target).__name__}") or Explanation(
+        return _left(log, None, f"the target is {described(target)}") or Explanation(
             "left the graph",
-            f"the target is a plain {type(target).__name__}, which does not know where it came from",
+            f"the target is {described(target)}, which does not know where it came from",
             remedy="keep the Array: no float(), .item() or .numpy() before the gradient",
         )
+    record = record_of(tape)
+    assert record is not None
     with left_alone():
-        return _along(target.value, source.value, mark, log)
+        (end,) = _values(target, record)[:1] or [target.value]
+        if isinstance(source, Variable):
+            return _in_variable(end, source, record, log)
+        return _along(end, source.value, mark, log)
+
+
+def _values(handle: Handle, record: Record) -> list[Value]:
+    """Return what stands for an array; for a variable, what the tape has seen of it, or else its content."""
+    if not isinstance(handle, Variable):
+        return [handle.value]
+    read = [*record.readings(handle), *handle.readings()]
+    return [value for value in dict.fromkeys(read) if record.mark in value.marks] or handle.readings()[:1]
+
+
+def _in_variable(target: Value, variable: Variable, record: Record, log: Log) -> Explanation:
+    """Explain by the reading that comes farthest."""
+    readings = _values(variable, record)
+    called = "the variable" if variable.name is None else f"the variable {variable.name!r}"
+    if readings and record.mark in readings[0].marks:
+        found = [_along(target, reading, record.mark, log) for reading in readings]
+        return min(found, key=lambda explanation: explanation.reason in APART)
+    if variable.serial in record.variables:
+        return Explanation(
+            "not used",
+            f"the target was not computed from {called}, or from an earlier content of it",
+            remedy="ask before it is assigned to, or make the tape gt.GradientTape(persistent=True)",
+        )
+    if record.wants(variable):
+        return Explanation(
+            "not used",
+            f"{called} was not read while the tape recorded",
+            remedy="compute with it inside the with block",
+        )
+    why = (
+        "the tape was made with watch_accessed_variables=False"
+        if variable.trainable
+        else "it is not trainable"
+    )
+    return Explanation(
+        "never watched",
+        f"{called} is not followed by this tape: {why}",
+        remedy="tape.watch(variable), inside the with block and before it is used",
+    )
 
 
 def _along(target: Value, source: Value, mark: Mark, log: Log) -> Explanation:
     """Explain what lies between two values that are arrays' own."""
-    end = opened(target, mark)
+    end = unfolded(target, mark)
     if depends(end, source):
         return _connected(end, source, mark, log)
-    replaced = end is not target or target.index == RELEASED
+    gone = any(leaf.index == RELEASED and mark in leaf.marks for leaf in beginnings(end))
     between = source.node is not None or source.index == RELEASED
-    if mark in source.marks and replaced and between:
+    if mark in source.marks and (gone or (end is not target and between)):
         return Explanation(
             "record used",
-            "the gradient has been taken, and one call that knows nothing of the source has replaced the record",
+            "the gradient has been taken, the numbers were looked at since, and what they were computed from was let go"
+            if gone
+            else "the gradient has been taken, and one call that knows nothing of the source has replaced the record",
             remedy="ask for the explanation before the gradient, or make the tape gt.GradientTape(persistent=True)",
         )
     return _apart(end, source, mark, log)
@@ -174,95 +175,26 @@ def _connected(target: Value, source: Value, mark: Mark, log: Log) -> Explanatio
             None if first is None else first.op.name,
             "x = tape.watch(x), inside the with block and before it is used",
         )
-    found, cuts = follow(target, source, mark)
-    if not found:
-        return _explain_cut(cuts, log)
-    if not is_inexact(target.dtype):
-        return _explain_cut(cuts, log)
-    killers = vanishing(target, source, mark)
-    if killers is None:
-        return Explanation("connected", "there is a path, and the gradient is not zero")
-    return _explain_zero(killers)
-
-
-def _explain_cut(cuts: list[Cut], log: Log) -> Explanation:
-    cut = cuts[0]
-    node, name, site = cut.node, cut.node.op.name, cut.node.site
-    more = f" (and {len(cuts) - 1} more ways end elsewhere)" if len(cuts) > 1 else ""
-    if cut.kind == "recording":
-        return _unrecorded(cut, log)
-    if cut.kind == "stop_gradient":
-        text = "stop_gradient was asked to let nothing through"
-        return Explanation("stop_gradient", text + more, site, name, "take it out, if that was not meant")
-    if cut.kind == "integer":
-        text = f"the value is converted to {node.outs[0].dtype} here, and integers carry no derivative"
-        return Explanation(
-            "integer", text + more, site, name, "stay with floats: np.floor, np.round or nothing"
-        )
-    if cut.kind == "comparison":
-        text = f"{name} gives booleans: they jump, and have no derivative"
-        remedy = "let the floats themselves reach the target, as in np.where(x > 0, x, 0); for a smooth step, a sigmoid"
-        return Explanation("not differentiable", text + more, site, name, remedy)
-    if cut.kind == "position":
-        text = f"{name} gives integers ({node.outs[0].dtype}): they jump, and have no derivative"
-        remedy = (
-            "use the values in place of the positions (np.max for np.argmax), or a smooth stand-in (softmax)"
-        )
-        return Explanation("not differentiable", text + more, site, name, remedy)
-    if isinstance(node.op, Structured):
-        text = f"no derivative leads through {name} from there to this result"
-        remedy = (
-            "look at what it is used for there: a condition, an index, the number of turns, or another result"
-        )
-        return Explanation("not differentiable", text + more, site, name, remedy)
+    found, cuts = follow([target], [source], ancestry(target), mark)
+    if not found or not is_inexact(target.dtype):
+        return explain_cut(cuts, log)
+    sweep = swept(target, source, mark)
+    (gradient,) = sweep.results
+    assert gradient is not None
+    work_out([gradient], all_of_it=True)
+    assert gradient.data is not None
+    bad = first_bad(gradient.data)
+    if bad is not None:
+        return explain_bad(origin(gradient, bad))
+    loss = lost(sweep)
+    if loss is not None:
+        return explain_zero(loss, log)
     return Explanation(
-        "not differentiable",
-        f"{name} has no derivative in this argument{more}",
-        site,
-        name,
-        "write it with other functions",
+        "connected",
+        "there is a path, and the gradient is not zero"
+        if source.size
+        else "there is a path; the gradient has no elements, as the source has none",
     )
-
-
-def _unrecorded(cut: Cut, log: Log) -> Explanation:
-    """Explain a result that the tape does not follow although it follows the operand."""
-    value, site = cut.operand, cut.node.site
-    watched = log.watched.get(value)
-    if watched is not None and isinstance(site, Site) and site.tick <= watched.tick:
-        return Explanation(
-            "watched after use",
-            f"the array was watched only afterwards (at {watched})",
-            site,
-            cut.node.op.name,
-            "watch it first, then compute",
-        )
-    return Explanation(
-        "recording stopped",
-        "the tape was not recording when this line ran",
-        site,
-        cut.node.op.name,
-        "move the line into the with block; a one-shot tape ends with its first gradient, so make it "
-        "gt.GradientTape(persistent=True) to go on",
-    )
-
-
-def _explain_zero(killers: list[Node]) -> Explanation:
-    remedy = "look at the values there; where a slope is wanted, use a function that has one"
-    if not killers:
-        return Explanation("zero derivative", "what comes together on several ways cancels", remedy=remedy)
-    node = killers[0]
-    name = node.op.name
-    if is_flat(node):
-        text = f"{name} is constant piece by piece, so its derivative is 0"
-    elif name == "where":
-        text = "the condition chooses the other branch everywhere"
-    elif name in ("maximum", "minimum", "fmax", "fmin", "clip"):
-        text = f"another operand of {name} is the result everywhere"
-    elif name in ("multiply", "matmul"):
-        text = "the other factor is 0"
-    else:
-        text = f"the derivative of {name} is 0 at these values (or what comes together there cancels)"
-    return Explanation("zero derivative", text, node.site, name, remedy)
 
 
 def _apart(target: Value, source: Value, mark: Mark, log: Log) -> Explanation:
@@ -290,7 +222,8 @@ def _apart(target: Value, source: Value, mark: Mark, log: Log) -> Explanation:
         "not used",
         "the target was not computed from the source",
         log.watched.get(source),
-        remedy="compute with what tape.watch returned: the ndarray that went in is another array",
+        remedy="compute with what tape.watch returned: the ndarray that went in is another array. If the target is a derivative: that of "
+        "what is linear is a constant",
     )
 
 

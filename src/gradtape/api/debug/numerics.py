@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, Final
+from typing import Final
 
 from ...errors import NumericsError
 from ...ir.graph import Value, extract
@@ -14,23 +14,11 @@ from ...trace.instruments import CHECKS, MADE
 from ...trace.sites import user_site
 from ...transforms.observers import OBSERVERS, Observer, Sweep
 from ..jit import running_recorded
+from .findings import headline, number, reason, remedy
 from .origin import Finding, first_bad, origin
 
 HELD: Final = 100_000
 """Handles after which those that are gone are swept out."""
-
-REMEDIES: Final = {
-    "log": "keep the argument above zero where the result is used: np.log(np.where(x > 0, x, 1.0)), or np.log(x + tiny)",
-    "divide": "keep the denominator away from zero: np.where(y != 0, x / np.where(y != 0, y, 1.0), 0.0)",
-    "sqrt": "keep the argument above zero: np.sqrt(np.where(x > 0, x, 1.0)) inside the branch of an np.where",
-    "exp": "subtract the maximum first (np.logaddexp, scipy.special.logsumexp and softmax do)",
-    "power": "keep the base above zero, or use a whole exponent",
-    "arcsin": "clip the argument to (-1, 1)",
-    "arccos": "clip the argument to (-1, 1)",
-}
-"""What helps, by the op that made the number (or whose derivative did)."""
-
-REMEDY: Final = "look at the numbers that go in there: print them, or stop in a debugger at this line"
 
 
 class _Sweeps(Observer):
@@ -150,41 +138,17 @@ def _check_left() -> None:
 
 
 def _error(finding: Finding) -> NumericsError:
-    sample = finding.samples[0]
-    shown = _number(sample.result)
-    place = f"at {list(sample.index)}" if sample.index else "as its result"
     if finding.op == "input":
+        sample = finding.samples[0]
+        place = f"at {list(sample.index)}" if sample.index else "as its value"
         called = f"{finding.name!r}, an" if finding.name else "an"
         return NumericsError(
-            f"{called} array of shape {finding.shape} that was not computed under the check has {shown} {place}",
+            f"{called} array of shape {finding.shape} that was not computed under the check has {number(sample.result)} {place}",
             where=user_site(),
             why="no op made it: it came in, or was computed before the check began",
             remedy="clean the data (np.isfinite finds the elements), or begin the check earlier",
             finding=finding,
         )
-    backward = "" if finding.derivative_of is None else f", in the derivative of {finding.derivative_of}"
-    turns = "".join([f", in turn {turn} of {loop}" for loop, turn in finding.turns])
     return NumericsError(
-        f"{finding.op} gave {shown} {place}{backward}{turns}",
-        where=finding.site,
-        why=_reason(finding),
-        remedy=REMEDIES.get(finding.derivative_of or finding.op, REMEDY),
-        finding=finding,
+        headline(finding), where=finding.site, why=reason(finding), remedy=remedy(finding), finding=finding
     )
-
-
-def _reason(finding: Finding) -> str:
-    kind = f"the result is {finding.dtype} of shape {finding.shape}"
-    if not finding.samples[0].operands:
-        return f"{kind}; all that goes into this element is finite, and it overflows"
-    made = [
-        f"{finding.op}({', '.join(map(_number, sample.operands))}) is {_number(sample.result)}"
-        + (f" at {list(sample.index)}" if sample.index else "")
-        for sample in finding.samples
-    ]
-    more = f", and {finding.count - len(made)} more" if finding.count > len(made) else ""
-    return f"{'; '.join(made)}{more}; {kind}"
-
-
-def _number(number: Any) -> str:
-    return f"{number:.6g}" if isinstance(number, float | complex) else str(number)

@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.graph import Node, Value
+from ...ir.graph import Literal, Node, Value
 from ...ir.op import NDArray
 from ...kinds.control import Structured
 from ...kinds.elementwise import Elementwise
-from ...trace.force import compute
 from ...transforms.call import Call, inlined
 from ...transforms.observers import Derived
-from .turns import WrittenOut
+from .turns import WrittenOut, work_out
 
 Place = tuple[int, ...]
 
@@ -95,12 +94,12 @@ def origin(value: Value, place: Place) -> Finding:
             continue
         if node is not None and isinstance(node.op, Call):
             value = inlined(node.op.graph, node.inputs)[value.index]
-            compute([value])
+            work_out([value])
             continue
         if node is None or any(operand.data is None for operand in node.inputs):
             return _finding(value, None, place, loops)
         step = _selected(node, place) if isinstance(node.op, Elementwise) else _probed(node, value, place)
-        if step is None:
+        if step is None or isinstance(step[0], Literal):  # a bad number in the program text is the op's own
             return _finding(value, node, place, loops)
         value, place = step
 
@@ -114,7 +113,8 @@ def _selected(node: Node, place: Place) -> tuple[Value, Place] | None:
     bad = [operand for operand in operands if not np.isfinite(_element(operand, place))]
     if not bad:
         return None
-    worst = next((operand for operand in bad if np.isnan(_element(operand, place))), bad[0])
+    made = [operand for operand in bad if not isinstance(operand, Literal)] or bad
+    worst = next((operand for operand in made if np.isnan(_element(operand, place))), made[0])
     return worst, place if worst.ndim else ()
 
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ...errors import NotDifferentiableError
 from ...ir.graph import Mark, Node, Value, extract, literal
 from ...ir.types import is_inexact
-from ...kinds.control import Structured
+from ...kinds.control import Custom, Structured
+from ...kinds.cotangent import Cotangent
 from ...kinds.elementwise import Elementwise, flat
 from ...kinds.operands import broadcast_to
-from ...trace.force import compute
 from ...transforms.call import Call, inlined
-from ...transforms.control import Repeat
+from ...transforms.control import STACK, Repeat
+from ...transforms.observers import Sweep, inner_sweeps
 from ...transforms.vjp import sweep_back
+from .inside import opened
+from .turns import WrittenOut, work_out
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ KINDS = ("recording", "stop_gradient", "integer", "no derivative", "position", "
 """By how likely they are what was not meant."""
 
 
-def opened(target: Value, mark: Mark) -> Value:
+def unfolded(target: Value, mark: Mark) -> Value:
     """Return a target as it was computed op by op, where a call that stands for its whole record computes it now."""
     node = target.node
     if node is None or not isinstance(node.op, Call):
@@ -52,8 +55,18 @@ def opened(target: Value, mark: Mark) -> Value:
 
 def ancestry(value: Value) -> list[Node]:
     """Return all nodes that a value was computed by, whether or not a tape followed."""
-    nodes, _ = extract([value], (), stop=lambda v: False)
+    return _ancestry([value])
+
+
+def _ancestry(values: Sequence[Value]) -> list[Node]:
+    nodes, _ = extract(values, (), stop=lambda v: False)
     return nodes
+
+
+def beginnings(value: Value) -> list[Value]:
+    """Return the values, of which nothing before is known, that a value was computed from."""
+    _, leaves = extract([value], (), stop=lambda v: False)
+    return leaves
 
 
 def depends(target: Value, source: Value) -> bool:
@@ -63,12 +76,14 @@ def depends(target: Value, source: Value) -> bool:
     return any(source in node.inputs for node in ancestry(target))
 
 
-def follow(target: Value, source: Value, mark: Mark) -> tuple[bool, list[Cut]]:
-    """Return whether a derivative leads from `source` to `target`, and where other ways end."""
-    followed = {source}
+def follow(
+    targets: Sequence[Value], sources: Iterable[Value], nodes: Sequence[Node], mark: Mark | None
+) -> tuple[bool, list[Cut]]:
+    """Return whether a derivative leads from one of the sources to one of the targets, and where other ways end."""
+    followed = set(sources)
     cuts: list[Cut] = []
     elsewhere: list[Cut] = []
-    for node in ancestry(target):
+    for node in nodes:
         for argument, operand in enumerate(node.inputs):
             if operand not in followed:
                 continue
@@ -83,7 +98,7 @@ def follow(target: Value, source: Value, mark: Mark) -> tuple[bool, list[Cut]]:
                 cuts += inside or [Cut(kind, node, operand)]
     cuts = cuts or elsewhere
     cuts.sort(key=lambda cut: KINDS.index(cut.kind))
-    return target in followed, cuts
+    return not followed.isdisjoint(targets), cuts
 
 
 def _cut(node: Node, argument: int, mark: Mark | None) -> str | None:
@@ -123,7 +138,12 @@ def _reaches(node: Node, argument: int, out: Value) -> bool:
 
 
 def _cuts_inside(node: Node, argument: int) -> Iterator[Cut]:
-    """Yield where ways from one operand of a loop or branch end in its bodies."""
+    """Yield where ways from one operand of a loop or branch end in its bodies; of a rule in what it computes again."""
+    if isinstance(node.op, Custom):
+        with inner_sweeps() as inner:
+            _passes(node, argument)
+        for sweep in inner:
+            yield from follow(sweep.targets, sweep.sources, _ancestry(sweep.targets), None)[1]
     if not isinstance(node.op, Structured):
         return
     bodies = node.params.get("branches") or (node.params["body"],)
@@ -154,15 +174,77 @@ def _ones(value: Value) -> Value:
     return broadcast_to(literal(1, value.dtype), value.shape)
 
 
-def vanishing(target: Value, source: Value, mark: Mark) -> list[Node] | None:
-    """Return the nodes at which what arrives is not zero and what leaves is; None if the gradient is not zero."""
-    sweep = sweep_back([target], [source], [_ones(target)], lambda value: mark not in value.marks)
-    arrived = sweep.arrived()
-    arrays = compute([cotangent.applied() for _, cotangent in arrived])
-    alive = {value: bool(np.any(array)) for (value, _), array in zip(arrived, arrays, strict=True)}
-    if alive.get(source):
+@dataclass(frozen=True)
+class Loss:
+    """Where a gradient that has a path becomes zero.
+
+    Attributes
+    ----------
+    nodes : list of Node
+        At which what arrives is not zero and what leaves is; none where several ways cancel.
+    cuts : list of Cut
+        Where ways end in what a loop or branch did.
+    turns : tuple of (str, int)
+        In which loops and turns that is, the innermost first.
+    """
+
+    nodes: list[Node]
+    cuts: Sequence[Cut] = ()
+    turns: tuple[tuple[str, int], ...] = ()
+
+
+def swept(target: Value, source: Value, mark: Mark) -> Sweep:
+    """Return the sweep of a gradient, untold."""
+    with inner_sweeps() as inner:
+        sweep = sweep_back([target], [source], [_ones(target)], lambda value: mark not in value.marks)
+    return replace(sweep, inner=inner)
+
+
+def lost(sweep: Sweep) -> Loss | None:
+    """Return where a gradient becomes zero; None if it is not zero."""
+    (target,), (source,) = sweep.targets, sweep.sources
+    met = dict(sweep.arrived())
+    alive = _alive(met)
+    if alive.get(source) or not source.size:
         return None
-    return [node for node in ancestry(target) if _kills(node, alive)]
+    killers = [node for node in ancestry(target) if _kills(node, alive)]
+    return _lost_at(killers, met, alive, sweep.inner, WrittenOut())
+
+
+def _lost_at(
+    killers: list[Node],
+    met: dict[Value, Cotangent],
+    alive: dict[Value, bool],
+    inner: Sequence[Sweep],
+    loops: WrittenOut,
+) -> Loss:
+    """Return the first of the nodes at which a gradient becomes zero; of a loop, branch or rule what did it inside."""
+    node = killers[0] if killers else None
+    if node is not None and isinstance(node.op, Structured):
+        inside = opened(node, met, loops)
+        if inside is not None:
+            dead = [operand for operand in node.inputs if alive.get(operand) is False]
+            within = {**_alive(inside.met), **dict.fromkeys(dead, False)}
+            found = [each for each in inside.nodes if _kills(each, within)]
+            if found:
+                return _lost_at(found, {**met, **inside.met}, {**alive, **within}, inside.inner, loops)
+            _, cuts = follow(inside.ends, dead, inside.nodes, None)
+            return Loss(killers, cuts, loops.turns.get(cuts[0].node, ()) if cuts else ())
+    if node is not None and isinstance(node.op, Custom):
+        for sweep in inner:
+            own = dict(sweep.arrived())
+            within = _alive(own)
+            found = [each for each in _ancestry(sweep.targets) if _kills(each, within)]
+            if found:
+                return _lost_at(found, own, within, sweep.inner, loops)
+    return Loss(killers, turns=() if node is None else loops.turns.get(node, ()))
+
+
+def _alive(met: dict[Value, Cotangent]) -> dict[Value, bool]:
+    """Return of each value whether what arrived there is other than zero."""
+    parts = {value: cotangent.applied() for value, cotangent in met.items() if value.aval is not STACK}
+    work_out(list(parts.values()))
+    return {value: bool(np.any(part.data)) for value, part in parts.items()}
 
 
 def _kills(node: Node, alive: dict[Value, bool]) -> bool:

@@ -13,20 +13,21 @@ import numpy as np
 
 from ...errors import ArgumentError
 from ...ir.graph import Value
-from ...kinds.cotangent import Cotangent
-from ...trace.array import Array
-from ...trace.force import compute
+from ...kinds.control import Barrier, Custom
 from ...trace.guards import trace_of
 from ...trace.sites import user_site
 from ...transforms.observers import OBSERVERS, Observer, Sweep
 from ..jit import running_recorded
 from ..svg import short_place
+from .inside import Arrival, arrivals
+from .turns import work_out
 
 MEASURES: Final = ("norm", "mean", "zeros", "nonfinite")
 COLUMNS: Final = ("op", "shape", "steps", "norm", "mean |g|", "zeros", "non-finite", "norm over time")
 BLOCKS: Final = "▁▂▃▄▅▆▇█"
 SPARK_WIDTH: Final = 16
 LEGEND_LINES: Final = 14
+SHOWN_ROWS: Final = 60
 SMALL, LARGE = 1e-6, 1e6
 
 
@@ -90,14 +91,15 @@ class GradientStatistics(Observer):
     Attributes
     ----------
     rows : list of Row
-        One per op, from the sources to the target; a line that runs several times in one step has a row for each time.
+        One per op, in the order of computation, from the sources to the target; a line that runs several times in one step, and one
+        in a loop, has a row for each time.
     steps : int
         How many gradients were taken.
     """
 
     def __init__(self) -> None:
         self._rows: dict[Any, Row] = {}
-        self._pending: list[tuple[int, list[tuple[Any, str, Array]]]] = []
+        self._pending: list[tuple[int, list[tuple[Any, str, Value]]]] = []
         self._steps = 0
 
     @property
@@ -113,39 +115,39 @@ class GradientStatistics(Observer):
         self._measure()
         met: dict[Any, int] = {}
         sources = {source: k for k, source in enumerate(sweep.sources)}
+        if any(trace_of(cotangent.value) is not None for _, cotangent in sweep.arrived()):
+            return
         found = []
-        for value, cotangent in reversed(sweep.arrived()):
-            if trace_of(cotangent.value) is not None:
-                return
-            key, label = _identity(value, sources.get(value))
+        for arrival in arrivals(sweep, lambda node: True):
+            if arrival.value.node is not None and isinstance(arrival.value.node.op, Barrier):
+                continue
+            key, label = _identity(arrival, sources.get(arrival.value))
             count = met[key] = met.get(key, -1) + 1
             suffix = f" #{count}" if count else ""
-            found.append(((key, count), label + suffix, _held(cotangent)))
+            found.append(((key, count), label + suffix, arrival.cotangent.applied()))
         self._pending.append((self._steps, found))
         self._steps += 1
 
     def _measure(self) -> None:
-        """Compute what is still pending. It waits until somebody looks, so that it is computed along with the user's own gradient."""
+        """Compute what is still pending, op by op: turns that were written out are nothing to be compiled.
+
+        It waits until somebody looks, or until the next step: then the user's own gradient is known, and much of the work is done.
+        """
         for step, found in self._pending:
-            arrays = compute([gradient.value for _, _, gradient in found])
-            for (key, label, gradient), array in zip(found, arrays, strict=True):
-                self._rows.setdefault(key, Row(label, gradient.shape)).add(step, array)
+            work_out([gradient for _, _, gradient in found])
+            for key, label, gradient in found:
+                assert gradient.data is not None
+                self._rows.setdefault(key, Row(label, gradient.shape)).add(step, gradient.data)
         self._pending.clear()
 
     def _table(self) -> list[tuple[str, ...]]:
-        return [
-            (
-                row.label,
-                " x ".join(map(str, row.shape)) or "scalar",
-                str(len(row.steps)),
-                f"{row.norm[-1]:.2e}",
-                f"{row.mean[-1]:.2e}",
-                f"{row.zeros[-1]:.0%}",
-                f"{row.nonfinite[-1]:.0%}",
-                f"{sparkline(row.norm)} {row.verdict()}".rstrip(),
-            )
-            for row in self.rows
-        ]
+        """Return the rows as texts; of very many the first and the last."""
+        rows = self.rows
+        if len(rows) <= SHOWN_ROWS:
+            return list(map(_texts, rows))
+        half = SHOWN_ROWS // 2
+        between = f"... {len(rows) - 2 * half} more rows ..."
+        return [*map(_texts, rows[:half]), (between, *[""] * (len(COLUMNS) - 1)), *map(_texts, rows[-half:])]
 
     def __repr__(self) -> str:
         lines = [COLUMNS, *self._table()]
@@ -222,6 +224,7 @@ class GradientStatistics(Observer):
             ylabel=titles[measure],
             title="Gradients on their way, from the sources (dark) to the target",
         )
+        axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(alpha=0.25)
         if rows:
             axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small", frameon=False)
@@ -233,7 +236,8 @@ def gradient_statistics() -> Iterator[GradientStatistics]:
     """Collect statistics of all gradients on their way, for the length of a `with` block.
 
     Every gradient that is taken, by a tape or by a jitted function, is a step. Per op there are the norm of what arrives at its result,
-    the mean of the absolute values, and the shares of zeros and of what is not finite. Jitted functions run op by op meanwhile.
+    the mean of the absolute values, and the shares of zeros and of what is not finite. Ops in a `gradtape.scan` or another loop have a
+    row for each turn. Jitted functions run op by op meanwhile. Jacobians of more than one row are not seen.
 
     Returns
     -------
@@ -286,20 +290,31 @@ def sparkline(numbers: list[float]) -> str:
     )
 
 
-def _identity(value: Value, source: int | None) -> tuple[Any, str]:
+def _texts(row: Row) -> tuple[str, ...]:
+    return (
+        row.label,
+        " x ".join(map(str, row.shape)) or "scalar",
+        str(len(row.steps)),
+        f"{row.norm[-1]:.2e}",
+        f"{row.mean[-1]:.2e}",
+        f"{row.zeros[-1]:.0%}",
+        f"{row.nonfinite[-1]:.0%}",
+        f"{sparkline(row.norm)} {row.verdict()}".rstrip(),
+    )
+
+
+def _identity(arrival: Arrival, source: int | None) -> tuple[Any, str]:
     """Return what a value is told apart by, from step to step, and how it is called."""
+    value = arrival.value
     if source is not None:
         return ("source", source), value.name or f"source {source}"
+    turns = "".join(f", turn {turn}" for _, turn in arrival.turns)
     if value.name is not None:
-        return value.name, value.name
+        return (value.name, turns), value.name + turns
     if value.node is None:
         return ("input", value.shape), "input"
-    site = value.node.site
+    node = value.node
+    site, name = node.site, node.params["rule"].name if isinstance(node.op, Custom) else node.op.name
     if site is None:
-        return (value.node.op.name, value.index), value.node.op.name
-    label = f"{value.node.op.name} {short_place(site)}"
-    return (value.node.op.name, site.filename, site.line, value.index), label
-
-
-def _held(cotangent: Cotangent) -> Array:
-    return Array(cotangent.applied())
+        return (name, value.index, turns), name + turns
+    return (name, site.filename, site.line, value.index, turns), f"{name} {short_place(site)}{turns}"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ...trace.cards import LINE, NEGATIVE, POSITIVE, badge, card
+from ..control.checks import counted
 from .report import BETWEEN, FunctionFigures, KernelFigures, LineFigures, NestFigures
 from .text import code, duration, headline, kernel_title, nest_title, percent, place, size
 
@@ -42,7 +43,8 @@ def _function(function: FunctionFigures) -> str:
     parts = (function.kernel + function.interpreter, function.dispatch, function.trace, function.compile)
     title = f"tape in {function.name}" if function.tape else function.name
     where = place(function.filename, function.line)
-    facts = f"{function.calls} calls, {function.traces} traces, {function.misses} misses, {size(function.moved)} moved"
+    counts = counted(function.calls, "call"), counted(function.traces, "trace"), f"{function.misses} misses"
+    facts = f"{', '.join(counts)}, {size(function.moved)} moved"
     scale = _WIDTH * function.share / (function.seconds or 1.0)
     bars = "".join(
         f"<span title='{name} {duration(part)}' style='display:inline-block;height:.8em;width:{scale * part:.3f}em;"

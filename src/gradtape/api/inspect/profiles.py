@@ -11,6 +11,7 @@ from ...errors import ArgumentError
 from ...runtime.clocked import Moment, clock
 from ...runtime.program import ACTIVE
 from ...trace.sites import user_site
+from ..control.nests import kind_of
 from ..jit import every_jitted
 from .picture import profile_card
 from .records import Recorder
@@ -191,7 +192,7 @@ def profile(function: Callable[..., Any] | None = None, /, *args: Any, **kwargs:
     if function is not None:
         if not callable(function):
             raise ArgumentError(
-                f"profile got a {type(function).__name__}, which cannot be called",
+                f"profile got {kind_of(function)}, which cannot be called",
                 where=user_site(),
                 remedy="pass a function and its arguments, or nothing: with gt.inspect.profile() as report: ...",
             )

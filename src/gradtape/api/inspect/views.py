@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import MethodType
 from typing import Any
 
 from ...errors import ArgumentError
@@ -12,10 +13,12 @@ from ...lower.pipeline import lower, schedule_of
 from ...passes.pipeline import optimise
 from ...passes.split_complex import split_complex
 from ...runtime.engine import assembly, optimised_llvm
-from ...trace.callsite import Branches, Specialisation
+from ...trace.callsite import Branches, CallSite, Specialisation
 from ...trace.signature import Call
+from ...trace.sites import user_site
 from ...trace.variable import Variable
 from ..control.checks import counted
+from ..control.nests import kind_of
 from ..jit import Jitted
 
 
@@ -96,7 +99,10 @@ def explain(function: Jitted) -> Text:
         from (compiled, disk, or the interpreter and why), seconds, and what the scheduler fused and stored.
     """
     site = _site(function)
-    lines = [f"{site.name}: {counted(site.traces, 'trace')} for {counted(len(site.branches), 'signature')}"]
+    kept = sum(len(branches.all()) for branches in site.branches.values())
+    lines = [f"{site.name}: {counted(kept, 'trace')} for {counted(len(site.branches), 'signature')}"]
+    if site.traces > kept:
+        lines[0] += f"; {site.traces} were made, and later ones have taken the place of earlier ones"
     for key, branches in site.branches.items():
         lines.append(f"arguments {_describe_key(key)}")
         for number, specialisation in enumerate(branches.all()):
@@ -118,9 +124,9 @@ def _explain_trace(number: int, specialisation: Specialisation) -> list[str]:
         if specialisation.native is not None and kernel.loaded is not None
         else "called through Python"
     )
-    lines = [f"trace {number}: {len(specialisation.graph.nodes)} nodes, {origin}, {native}"]
+    lines = [f"trace {number}: {counted(len(specialisation.graph.nodes), 'node')}, {origin}, {native}"]
     seen = Counter(f"guard: the value at {guard.site} is {guard.expected}" for guard in specialisation.guards)
-    lines.extend(f"  {line}{f', {times} times' if times > 1 else ''}" for line, times in seen.items())
+    lines.extend(f"  {line}{times(n)}" for line, n in seen.items())
     lines.extend(f"  {line}" for line in _explain_loops(specialisation))
     if specialisation.captured:
         lines.append(
@@ -130,8 +136,13 @@ def _explain_trace(number: int, specialisation: Specialisation) -> list[str]:
     if state.read:
         lines.append(f"  reads {len(state.read)} variables and assigns to {len(state.assigned)}")
     lines.append(f"  workspace: {kernel.workspace} bytes")
-    lines.extend(f"  {note}" for note in kernel.notes)
+    lines.extend(f"  {note}{times(n)}" for note, n in Counter(kernel.notes).items())
     return lines
+
+
+def times(number: int) -> str:
+    """Return how often something stands for itself, if that is more than once."""
+    return f", {number} times" if number > 1 else ""
 
 
 def _explain_loops(specialisation: Specialisation) -> list[str]:
@@ -144,8 +155,9 @@ def _explain_loops(specialisation: Specialisation) -> list[str]:
     )
     for (site, trips, nodes, carries, rows), count in found.items():
         turns = "as many turns as it takes" if trips is None else f"{trips} turns"
-        times = "" if count == 1 else f", {count} times"
-        lines.append(f"loop at {site}: {turns} of {nodes} nodes, {carries} carried, {rows} by row{times}")
+        lines.append(
+            f"loop at {site}: {turns} of {nodes} nodes, {carries} carried, {rows} by row{times(count)}"
+        )
     rolled = {str(loop.site) for loop in specialisation.loops}
     for site, reason in dict.fromkeys((str(one.site), one.reason) for one in specialisation.declined):
         if site not in rolled:
@@ -167,18 +179,25 @@ def _describe_key(key: Any) -> str:
     return f"({', '.join(parts)})"
 
 
-def _site(function: Any) -> Any:
+def _site(function: Any) -> CallSite:
+    if isinstance(function, MethodType):
+        function = function.__func__
     if not isinstance(function, Jitted):
         raise ArgumentError(
-            f"inspect got a {type(function).__name__}, which is not a compiled function",
-            remedy="pass what gt.jit, gt.grad or gt.value_and_grad returned",
+            f"inspect got {kind_of(function)}, which is not a compiled function",
+            where=user_site(),
+            remedy="pass what gt.jit, gt.grad or another function that compiles returned",
         )
     return function.site
 
 
-def _specialisation(function: Jitted, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Specialisation:
+def _specialisation(
+    function: Jitted | MethodType, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Specialisation:
     site = _site(function)
     if args or kwargs:
+        if isinstance(function, MethodType):
+            args = function.__self__, *args
         site.call(args, kwargs)
         branches: Branches = site.branches[Call(args, kwargs, site.static).key]
         return branches.all()[-1]
@@ -186,6 +205,7 @@ def _specialisation(function: Jitted, args: tuple[Any, ...], kwargs: dict[str, A
     if not found:
         raise ArgumentError(
             f"{site.name} has not been called yet, so there is nothing to look at",
+            where=user_site(),
             remedy=f"pass example arguments: gt.inspect.graph({site.name}, x)",
         )
     return found[-1]

@@ -1,0 +1,153 @@
+"""Reasons of missing, vanishing and infinite gradients, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...kinds.control import Custom, Structured
+from ...trace.log import Log
+from ...trace.sites import Site
+from ...transforms.control import Switch
+from ...transforms.observers import Derived
+from ..control.checks import counted
+from .explanation import Explanation
+from .findings import headline, number, reason, remedy
+from .origin import Finding
+from .paths import Cut, Loss, is_flat
+
+
+def explain_cut(cuts: Sequence[Cut], log: Log) -> Explanation:
+    """Explain the op at which a path ends."""
+    cut = cuts[0]
+    node, name, site = cut.node, cut.node.op.name, cut.node.site
+    others = {id(other.node) for other in cuts} - {id(node)}
+    more = f" (and others at {counted(len(others), 'more place')})" if others else ""
+    if cut.kind == "recording":
+        return _unrecorded(cut, log)
+    if cut.kind == "stop_gradient":
+        text = "stop_gradient lets nothing through (copies made by gt.constant and assignments to variables are cut off by it as well)"
+        return Explanation("stop_gradient", text + more, site, name, "take it out, if that was not meant")
+    if cut.kind == "integer":
+        text = f"the value is converted to {node.outs[0].dtype} here, and integers carry no derivative"
+        return Explanation(
+            "integer",
+            text + more,
+            site,
+            name,
+            "stay with floats (np.floor and np.round do, but their derivative is 0)",
+        )
+    if cut.kind == "comparison":
+        text = f"{name} gives booleans: they jump, and have no derivative"
+        remedy = "let the floats themselves reach the target, as in np.where(x > 0, x, 0); for a smooth step, a sigmoid"
+        return Explanation("not differentiable", text + more, site, name, remedy)
+    if cut.kind == "position":
+        text = f"{name} gives integers ({node.outs[0].dtype}): they jump, and have no derivative"
+        remedy = (
+            "use the values in place of the positions (np.max for np.argmax), or a smooth stand-in (softmax)"
+        )
+        return Explanation("not differentiable", text + more, site, name, remedy)
+    if isinstance(node.op, Structured):
+        text = f"no derivative leads through {name} from there to this result"
+        remedy = (
+            "look at what it is used for there: a condition, an index, the number of turns, or another result"
+        )
+        return Explanation("not differentiable", text + more, site, name, remedy)
+    if isinstance(node.op, Custom):
+        called = node.params["rule"].name
+        text = f"the derivative that {called} was given by the user has nothing for this argument{more}"
+        return Explanation("not differentiable", text, site, called, "return a gradient for it")
+    return Explanation(
+        "not differentiable",
+        f"{name} has no derivative in this argument{more}",
+        site,
+        name,
+        "write it with other functions",
+    )
+
+
+def _unrecorded(cut: Cut, log: Log) -> Explanation:
+    """Explain a result that the tape does not follow although it follows the operand."""
+    value, site = cut.operand, cut.node.site
+    watched = log.watched.get(value)
+    if watched is not None and isinstance(site, Site) and site.tick <= watched.tick:
+        return Explanation(
+            "watched after use",
+            f"the array was watched only afterwards (at {watched})",
+            site,
+            cut.node.op.name,
+            "watch it first, then compute",
+        )
+    if isinstance(site, Derived):
+        return Explanation(
+            "recording stopped",
+            f"the tape was not recording when the gradient was taken: this is a part of the derivative of {site.op}",
+            site,
+            cut.node.op.name,
+            "take the gradient inside the with block of the tape that is asked now",
+        )
+    return Explanation(
+        "recording stopped",
+        "the tape was not recording when this line ran",
+        site,
+        cut.node.op.name,
+        "move the line into the with block; a one-shot tape ends with its first gradient, so make it "
+        "gt.GradientTape(persistent=True) to go on",
+    )
+
+
+def explain_zero(loss: Loss, log: Log) -> Explanation:
+    """Explain where a gradient with a path becomes zero."""
+    if loss.cuts:
+        return _in_turn(explain_cut(loss.cuts, log), loss)
+    remedy = "look at the values there; where a slope is wanted, use a function that has one"
+    if not loss.nodes:
+        return Explanation("zero derivative", "what comes together on several ways cancels", remedy=remedy)
+    node = loss.nodes[0]
+    name = node.op.name
+    if name == "stop_gradient":
+        return _in_turn(explain_cut([Cut("stop_gradient", node, node.inputs[0])], log), loss)
+    if is_flat(node):
+        text = f"{name} is constant piece by piece, so its derivative is 0"
+    elif name == "where":
+        text = "the condition chooses the other branch everywhere"
+    elif name in ("maximum", "minimum", "fmax", "fmin", "clip"):
+        text = f"another operand of {name} is the result everywhere"
+    elif name in ("multiply", "matmul"):
+        text = "the other factor is 0"
+    elif isinstance(node.op, Switch):
+        text = "the branch that is taken does not use it"
+    elif isinstance(node.op, Structured):
+        text = f"no turn of {name} lets anything through (there may be none)"
+    elif isinstance(node.op, Custom):
+        name = node.params["rule"].name
+        text = f"the derivative that {name} was given by the user is 0 at these values"
+    else:
+        text = f"the derivative of {name} is 0 at these values (or what comes together there cancels)"
+    return _in_turn(Explanation("zero derivative", text, node.site, name, remedy), loss)
+
+
+def _in_turn(explanation: Explanation, loss: Loss) -> Explanation:
+    if not loss.turns:
+        return explanation
+    turns = "".join(f", in turn {turn} of {loop}" for loop, turn in loss.turns)
+    return replace(explanation, text=explanation.text + turns)
+
+
+def explain_bad(finding: Finding) -> Explanation:
+    """Explain where a NaN or an infinity in a gradient came up."""
+    text = f"there is a path, and the gradient has {number(finding.samples[0].result)} in it"
+    if finding.op == "input":
+        called = f" {finding.name!r}" if finding.name else ""
+        return Explanation(
+            "not finite",
+            f"{text}, which came in with an array{called} of shape {finding.shape}",
+            remedy="clean the data: np.isfinite finds the elements",
+        )
+    return Explanation(
+        "not finite",
+        f"there is a path, and the gradient is not finite: {headline(finding)}; {reason(finding)}",
+        finding.site,
+        finding.derivative_of or finding.op,
+        remedy(finding),
+    )
