@@ -86,8 +86,9 @@ def constant(a: Any, dtype: Any = None) -> Array:
         if wanted is not None:
             value = cast.convert(value, wanted)
         followed = value.aval.weak or (contexts.stack and scopes()) or (value.marks and trace_of(value))
-        if value.data is not None and not followed:
-            copy: Array = wrapped(Value(value.aval, data=value.data))
+        data = value.data
+        if data is not None and not followed:
+            copy: Array = wrapped(Value(value.aval, data=data))
             return copy
         here.site = user_site()
         return Array(cast.stop_gradient(value))

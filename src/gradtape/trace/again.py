@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..ir.graph import Mark, Value
-from .content import replayed
-from .contexts import Watcher
+from .contexts import Watcher, replayed
 from .guards import Trace
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from ..ir.graph import ARRAYS, Mark, Value
@@ -27,27 +24,6 @@ class _Given(NamedTuple):
     of: Value
     value: Value
     marks: tuple[Mark, ...]
-
-
-class _Replays(threading.local):
-    """What variables held before the assignments of a call that is to leave them alone, in order; None outside of such calls."""
-
-    before: list[tuple[Content, Value, bool]] | None = None
-
-
-replays = _Replays()
-
-
-@contextmanager
-def replayed() -> Iterator[None]:
-    """Let variables hold what is assigned to them until the end of the block: what runs again has been counted already."""
-    around, replays.before = replays.before, []
-    try:
-        yield
-    finally:
-        for content, value, assigned in reversed(replays.before):
-            content.assign_back(value, assigned)
-        replays.before = around
 
 
 class Content:
@@ -77,21 +53,15 @@ class Content:
 
     def assign(self, value: Value) -> None:
         """Take a new value."""
-        if replays.before is not None:
-            replays.before.append((self, self.value, self.assigned))
         self.value = value
         self.assigned = True
-        self._forget()
-
-    def assign_back(self, value: Value, assigned: bool) -> None:
-        """Take a former value again."""
-        self.value, self.assigned = value, assigned
-        self._forget()
-
-    def _forget(self) -> None:
         self._last = None
         with turns.noting:
             self._given.clear()
+
+    def copy(self) -> Content:
+        """Return a content of the same variable that begins with the same value."""
+        return Content(self.variable, self.value, self.input)
 
     def settle(self, pending: Value, known: Value) -> None:
         """Put what has been computed in the place of what was pending, if no other thread has assigned meanwhile."""

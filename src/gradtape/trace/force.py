@@ -69,18 +69,21 @@ def compute(values: Sequence[Value]) -> list[NDArray]:
 
 
 def _computed(values: Sequence[Value]) -> list[NDArray]:
-    pending = [value for value in values if value.data is None]
-    if not pending:
+    arrays = [value.data for value in values]
+    if all(array is not None for array in arrays):
         _release(values)
-        return [value.data for value in values]  # type: ignore[misc]
-    with turns.computing:
-        # Another thread may have been first.
-        pending = [value for value in pending if value.data is None]
-        if pending and not _called(pending):
-            compiled = config.jit and not CHECKS
-            known = done_again(pending) if compiled else None
-            _release(_worked_out(pending, compiled) if known is None else known)
-        return [value.data for value in values]  # type: ignore[misc]
+        return arrays  # type: ignore[return-value]
+    while True:
+        with turns.computing:
+            pending = [value for value in values if value.data is None]
+            if pending and not _called(pending):
+                compiled = config.jit and not CHECKS
+                known = done_again(pending) if compiled else None
+                _release(_worked_out(pending, compiled) if known is None else known)
+            arrays = [value.data for value in values]
+        # While machine code ran, another thread may have changed rows in the memory of one.
+        if all(array is not None for array in arrays):
+            return arrays  # type: ignore[return-value]
 
 
 def _worked_out(pending: Sequence[Value], compiled: bool) -> Iterable[Value]:

@@ -50,7 +50,8 @@ def cut(value: Value, name: str | None, trace: Trace | None = None) -> Reading:
 
 def followed_by(value: Value, marks: tuple[Mark, ...], name: str | None) -> Reading:
     """Return a value of its own that these marks follow."""
-    if trace_of(value) is None and value.data is not None:
-        return known(value.data, name, marks)
+    data = value.data  # once: another thread may take it over
+    if data is not None and trace_of(value) is None:
+        return known(data, name, marks)
     kept = tuple(mark for mark in value.marks if mark.recording)
     return _derived(identity, value, (*kept, *marks), name)

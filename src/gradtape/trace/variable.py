@@ -22,7 +22,7 @@ from .again import Beginning
 from .array import Array
 from .concrete import plain_key
 from .content import Content, Reading
-from .contexts import Scope, Watcher, contexts, running_trace, trace_below
+from .contexts import Scope, Watcher, contexts, own, running_trace, trace_below
 from .force import force
 from .guards import Abstract, Trace, mapped_by, trace_of
 from .handle import Handle, apart, plain
@@ -191,21 +191,23 @@ class Variable(Array):
     def data_now(self) -> NDArray:
         """Return the content without telling anybody; not for traces."""
         value = self._content_within(0).value
-        return force([value])[0] if value.data is None else value.data
+        data = value.data
+        return force([value])[0] if data is None else data
 
     def _content_within(self, depth: int) -> Content:
         """Return the content as the innermost of `depth` contexts sees it: that of the innermost trace among them."""
         trace, around = trace_below(depth)
         if trace is None:
-            if self._content.value.node is not None:
-                _settle(self._content)
-            return self._content
+            outside = own(self._content)
+            if outside.value.node is not None:
+                _settle(outside)
+            return outside
         content = trace.contents.get(self.serial)
         if content is None:
             begin = self._begin(trace, around)
             trace.inputs.append(begin)
             content = trace.contents[self.serial] = Content(weakref.ref(self), begin, begin)
-        return content
+        return own(content)
 
     def _begin(self, trace: Trace, around: int) -> Reading:
         """Return what stands for the content before `trace`, which `around` contexts are around."""
@@ -228,7 +230,7 @@ class Variable(Array):
 
     @undisturbed
     def __setitem__(self, key: Any, new: Any) -> None:
-        if self.nbytes >= LARGE and running_trace()[0] is None:
+        if self.nbytes >= LARGE and not contexts.replays and running_trace()[0] is None:
             here.site = user_site()
             rows = written_rows(self.value, plain_key(key, masks=True), plain(new))
             if rows is not None:
@@ -331,7 +333,7 @@ class Variable(Array):
     def _scatter(self, slices: Any, how: How, caller: str) -> Variable:
         rows, places = fitting(aval(self.shape, self.dtype), slices, caller)
         trace, _ = running_trace()
-        if trace is not None:
+        if trace is not None or contexts.replays:
             self.rebind(scattered(self.value, rows, places, how))
         else:
             self.change_rows(rows, places, how)
@@ -377,22 +379,25 @@ class Variable(Array):
             note_exit(value, f"an assignment to the variable {self._described()}".rstrip())
         if trace is not None:
             self._content_within(len(contexts.stack)).assign(cut(value, self._name, trace))
-        elif value.data is not None:
-            self._content.assign(known(value.data, self._name))
+        elif (data := value.data) is not None:
+            own(self._content).assign(known(data, self._name))
         else:
-            self._content.assign(cut(value, self._name))
-            contexts.pending[self.serial] = self._content
+            content = own(self._content)
+            content.assign(cut(value, self._name))
+            if content is self._content:
+                contexts.pending[self.serial] = content
             if config.eager:
-                _settle(self._content)
+                _settle(content)
 
     def hold(self, value: Value) -> None:
         """Make what was read before the content again."""
         trace, _ = running_trace()
         content = self._content_within(len(contexts.stack))
-        if trace is not None or value.data is None:
+        data = value.data
+        if trace is not None or data is None:
             content.assign(cut(value, self._name, trace))
-        elif value.data is not content.value.data:
-            content.assign(known(value.data, self._name))
+        elif data is not content.value.data:
+            content.assign(known(data, self._name))
 
     def change_rows(self, rows: Value, places: Value, how: How) -> None:
         """Change rows in place; not for traces."""
@@ -406,7 +411,7 @@ class Variable(Array):
 
     def store(self, array: NDArray) -> None:
         """Take what a compiled function computed for it."""
-        self._content.assign(known(array, self._name))
+        own(self._content).assign(known(array, self._name))
 
 
 for _name in (
