@@ -12,14 +12,25 @@ class Cotangent:
     """A cotangent that is `value` where `mask` holds and zero elsewhere (everywhere `value` without a mask).
 
     Where a selection did not take a branch, its cotangent is zero *by selection*: partial derivatives along that branch may be infinite or
-    NaN there, and 0 * inf must not arise. So the mask travels with the cotangent through elementwise nodes and is applied at the end.
+    NaN there, and 0 * inf must not arise. So the mask travels with the cotangent through elementwise nodes and through those that only move
+    elements, and is applied at the end.
+
+    Attributes
+    ----------
+    value : Value
+        The cotangent where the mask holds.
+    mask : Value or None
+        Where it is not zero by selection.
+    is_applied : bool
+        Whether the value is zero already where the mask does not hold.
     """
 
     value: Value
     mask: Value | None = None
+    is_applied: bool = False
 
     def applied(self) -> Value:
         """Return the cotangent itself."""
-        if self.mask is None:
+        if self.mask is None or self.is_applied:
             return self.value
         return OPERATORS["where"](self.mask, self.value, OPERATORS["zeros_like"](self.value))

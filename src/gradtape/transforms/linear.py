@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from ..ir.builder import at
-from ..ir.graph import OPERATORS, Mark, Node, Value, extract
+from ..ir.builder import at, emit
+from ..ir.graph import OPERATORS, Literal, Mark, Node, Value, extract
+from ..ir.types import Shape
 from ..kinds.control import Structured, carried
 from ..kinds.cotangent import Cotangent
 from ..kinds.elementwise import Elementwise
+from ..kinds.index_map import IndexMap
+from ..ops.indexing import gather_row
+from ..ops.reductions import reduce_any, reduce_sum
+from ..ops.shape import reshape, reshape_row
 
 
 class Cotangents:
@@ -52,10 +57,10 @@ class Cotangents:
 def _sum(a: Cotangent, b: Cotangent) -> Cotangent:
     add = OPERATORS["add_stacks" if a.value.dtype.kind == "O" else "add"]
     if a.mask is b.mask:
-        return Cotangent(add(a.value, b.value), a.mask)
+        return Cotangent(add(a.value, b.value), a.mask, a.is_applied and b.is_applied)
     if a.mask is None or b.mask is None:
         return Cotangent(add(a.applied(), b.applied()))
-    return Cotangent(add(a.applied(), b.applied()), OPERATORS["bitwise_or"](a.mask, b.mask))
+    return Cotangent(add(a.applied(), b.applied()), OPERATORS["bitwise_or"](a.mask, b.mask), is_applied=True)
 
 
 def pull_linear(
@@ -109,10 +114,85 @@ def pull_node(node: Node, linear: Sequence[bool], found: Cotangents) -> None:
                 if pulled is not None:
                     found.add(operand, pulled)
             return
+        if len(cotangents) == 1 and cotangents[0] is not None and cotangents[0].mask is not None:
+            moved = _moved(node, cotangents[0], linear)
+            if moved is not None:
+                for operand, pulled in zip(node.inputs, moved, strict=True):
+                    if pulled is not None:
+                        found.add(operand, pulled)
+                return
         applied = [None if cotangent is None else cotangent.applied() for cotangent in cotangents]
         for operand, part in zip(node.inputs, node.op.transpose(node, applied, linear), strict=True):
             if part is not None:
                 found.add(operand, Cotangent(part))
+
+
+def _moved(node: Node, cotangent: Cotangent, linear: Sequence[bool]) -> list[Cotangent | None] | None:
+    """Return what arrives at the inputs of a node whose transpose moves elements, or adds them up along axes: the mask goes the same way.
+
+    None for other nodes, such as products of matrices: there a mask would cost as much as the cotangent, and is applied.
+    """
+    if node.op is reshape_row:  # may undo one that the cotangent has been through, and leave no nodes behind
+        return [_reshaped(cotangent, node.inputs[0].shape)]
+    if node.op is gather_row:
+        return _gathered(node, cotangent, linear)
+    pulled: list[Cotangent | None] = []
+    whole: Sequence[Value | None] | None = None
+    for argument, part in enumerate(node.op.transpose(node, [cotangent.value], linear)):
+        if part is None:
+            pulled.append(None)
+            continue
+        way = _way(part, cotangent.value)
+        if way is None:
+            return None
+        mask = _along(way, cotangent.mask)
+        sums = any(step.op is reduce_sum for step in way)
+        if sums:
+            whole = whole or node.op.transpose(node, [cotangent.applied()], linear)
+            part = whole[argument]
+            assert part is not None
+        pulled.append(Cotangent(part, mask, sums))
+    return pulled
+
+
+def _gathered(node: Node, cotangent: Cotangent, linear: Sequence[bool]) -> list[Cotangent | None]:
+    """Return what arrives at what is gathered from: it is zero by selection where nothing that is not is added up."""
+    part, *others = node.op.transpose(node, [cotangent.applied()], linear)
+    assert part is not None
+    mask = cotangent.mask
+    if mask is not None and not isinstance(mask, Literal):
+        hits, *_ = node.op.transpose(node, [OPERATORS["convert"](mask, part.dtype)], linear)
+        mask = OPERATORS["not_equal"](hits, 0.0)
+    return [Cotangent(part, mask, is_applied=True), *[None for _ in others]]
+
+
+def _reshaped(cotangent: Cotangent, shape: Shape) -> Cotangent:
+    mask = cotangent.mask
+    if mask is not None and not isinstance(mask, Literal):
+        mask = reshape(mask, shape)
+    return Cotangent(reshape(cotangent.value, shape), mask, cotangent.is_applied)
+
+
+def _way(end: Value, start: Value) -> list[Node] | None:
+    """Return the nodes that lead from a value to another, if each of them moves elements or adds them up along axes."""
+    way: list[Node] = []
+    while end is not start:
+        node = end.node
+        if node is None or not (isinstance(node.op, IndexMap) or node.op is reduce_sum):
+            return None
+        way.append(node)
+        end = node.inputs[0]
+    return way[::-1]
+
+
+def _along(way: Sequence[Node], mask: Value | None) -> Value | None:
+    """Return a mask as the elements are that it belongs to: of elements that are added up, one is enough."""
+    if mask is None or isinstance(mask, Literal):
+        return mask
+    for node in way:
+        op = reduce_any if node.op is reduce_sum else node.op
+        mask = emit(op, [mask, *node.inputs[1:]], **node.params)
+    return mask
 
 
 def _confined(node: Node, argument: int, mask: Value | None) -> Value | None:
