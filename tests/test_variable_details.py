@@ -43,7 +43,7 @@ def test_a_delta_that_does_not_fit_is_named(method, delta, error, words):
 @pytest.mark.parametrize("make", [gt.Variable, gt.constant, gt.asarray])
 @pytest.mark.parametrize("dtype", ["flaot", object, str, np.longdouble, 3])
 def test_what_is_no_dtype_of_numbers_is_shown(make, dtype):
-    with pytest.raises(DtypeError, match=f"{make.__name__}: dtype=") as caught:
+    with pytest.raises(DtypeError, match="dtype=") as caught:
         make([1.0], dtype=dtype)
     assert "test_variable_details.py" in str(caught.value)
 

@@ -41,8 +41,8 @@ import warnings
 from types import FrameType
 from typing import Any, Final
 
-LIBRARIES: Final = frozenset({__name__.partition(".")[0], "numpy", "scipy"})
-"""Whose frames are not the user's: code of NumPy and SciPy stands between an array and the line that used it."""
+LIBRARIES: Final = frozenset({__name__.partition(".")[0], "contextlib", "copy", "numpy", "scipy"})
+"""Whose frames are not the user's: code of NumPy, of SciPy or of Python's library stands between an array and the line that used it."""
 
 
 class GradtapeError(Exception):
@@ -63,6 +63,15 @@ class GradtapeError(Exception):
     def __init__(self, what: str, *, where: Any = None, why: str = "", remedy: str = "") -> None:
         self.what, self.where, self.why, self.remedy = what, where, why, remedy
         super().__init__(_page(type(self), what, where, why, remedy))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Code, which a place in it refers to, stays in its process.
+        where = None if self.where is None else str(self.where)
+        return _again, (type(self), self.what, where, self.why, self.remedy)
+
+
+def _again(kind: type[GradtapeError], what: str, where: str | None, why: str, remedy: str) -> GradtapeError:
+    return kind(what, where=where, why=why, remedy=remedy)
 
 
 def warn(

@@ -83,14 +83,15 @@ def counting(what: str, unit: str, count: Callable[[], int]) -> Iterator[None]:
         bar.close()
 
     watcher = threading.Thread(target=show, name="gradtape progress", daemon=True)
-    _counting.set()
-    watcher.start()
-    try:
+    try:  # Ctrl-C may come at any line
+        _counting.set()
+        watcher.start()
         yield
     finally:
         over.set()
-        watcher.join()
         _counting.clear()
+        if watcher.is_alive():
+            watcher.join()
 
 
 _counting = threading.Event()

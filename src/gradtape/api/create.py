@@ -9,7 +9,7 @@ import numpy as np
 from ..errors import ArgumentError
 from ..ir.builder import here
 from ..ir.graph import Literal, Value
-from ..kinds.operands import as_value, wanted_dtype
+from ..kinds.operands import as_value, number_dtype
 from ..ops import cast
 from ..trace.array import Array, wrapped
 from ..trace.contexts import contexts, scopes
@@ -44,7 +44,7 @@ def asarray(a: Any, dtype: Any = None) -> Array:
     here.site = user_site()
     if isinstance(a, Variable):
         a = a.read_value()
-    wanted = None if dtype is None else wanted_dtype(dtype, "asarray")
+    wanted = None if dtype is None else number_dtype(dtype)
     if isinstance(a, Array) and wanted in (None, a.dtype):
         return a
     value = as_value(plain(a), "a")
@@ -80,7 +80,7 @@ def constant(a: Any, dtype: Any = None) -> Array:
     wanted = None
     if dtype is not None:
         here.site = user_site()
-        wanted = wanted_dtype(dtype, "constant")
+        wanted = number_dtype(dtype)
     if isinstance(a, Handle):
         value = a.value
         if wanted is not None:

@@ -117,7 +117,9 @@ def array_leaves(tree: Any, role: str, caller: str) -> tuple[list[Any], Callable
                 f"{caller} got a plain {type(leaf).__name__} as a {role}{place}",
                 where=here.site,
                 why="a tape follows Arrays; an ndarray or number does not know where it came from",
-                remedy="use what watch returns: x = tape.watch(x)",
+                remedy="compute it from x = tape.watch(x) and stay with arrays: float(x) and x.numpy() leave the tape"
+                if role == "target"
+                else "use what watch returns: x = tape.watch(x)",
             )
         raise DtypeError(
             f"{caller} got a {type(leaf).__name__} as a {role}{place}",

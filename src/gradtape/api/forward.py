@@ -24,7 +24,7 @@ from ..kinds.operands import as_value, broadcast_to
 from ..ops.cast import convert
 from ..trace.array import Array
 from ..trace.bodies import refuse_across
-from ..trace.contexts import Watcher, bodies_around, contexts
+from ..trace.contexts import Context, Watcher, bodies_around, contexts, leave
 from ..trace.handle import Handle
 from ..trace.lists import NAMES
 from ..trace.sites import user_site
@@ -43,19 +43,43 @@ class _Directions(Watcher):
     ----------
     mark : Mark
         Follows what is computed from these.
+    stack : list
+        Of the thread that entered.
     variables : dict
         The tangents of variables, by serial number.
     tangents : mapping
         The tangents of values.
     """
 
-    __slots__ = ("mark", "tangents", "variables")
+    __slots__ = ("mark", "stack", "tangents", "variables")
 
     def __init__(self) -> None:
+        self.stack: list[Context] = []
         self.mark = Mark()
         self.mark.recording = False
         self.variables: dict[int, Value] = {}
         self.tangents: weakref.WeakKeyDictionary[Value, Value] = weakref.WeakKeyDictionary()
+
+    def enter(self) -> None:
+        """Follow what this thread computes."""
+        self.stack = contexts.stack
+        try:
+            self.mark.thread = threading.get_ident()
+            self.mark.recording = True
+            self.stack.append(self)
+            NAMES.enter(self)
+        except BaseException:  # Ctrl-C: nobody would leave what was entered by half
+            self.leave()
+            raise
+
+    def leave(self) -> None:
+        """Follow nothing more."""
+        try:
+            self.mark.recording = False
+            leave(self.stack, self, self)
+        except BaseException:  # Ctrl-C again
+            leave(self.stack, self, self)
+            raise
 
     def add(self, primal: Handle, tangent: Value) -> None:
         """Take a primal."""
@@ -128,7 +152,7 @@ class ForwardAccumulator:
         for primal, tangent in pairs:
             self._directions.add(primal, tangent)
         # Nobody can ask for tangents any more when the accumulator is gone.
-        weakref.finalize(self, _end, self._directions.mark)
+        weakref.finalize(self, _end, self._directions)
         # The tangents are held weakly, by their primals.
         self._primals = [primal.value for primal in primals_ if not isinstance(primal, Variable)]
 
@@ -139,20 +163,14 @@ class ForwardAccumulator:
                 where=user_site(),
                 remedy="leave its with block first, or make another accumulator",
             )
-        self._directions.mark.thread = threading.get_ident()
-        self._directions.mark.recording = True
         self._around = bodies_around()
-        contexts.stack.append(self._directions)
-        NAMES.enter()
+        self._directions.enter()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._directions.mark.recording = False
-        if self._directions in contexts.stack:
-            contexts.stack.remove(self._directions)
-            NAMES.leave()
+        self._directions.leave()
 
     def __repr__(self) -> str:
         return f"<ForwardAccumulator: {'recording' if self._directions.mark.recording else 'not recording'}>"
@@ -218,8 +236,9 @@ class ForwardAccumulator:
         return filled([None if tangent is None else Array(unliteral(tangent)) for tangent in pushed])
 
 
-def _end(mark: Mark) -> None:
-    mark.over = True
+def _end(directions: _Directions) -> None:
+    directions.mark.over = True
+    directions.leave()  # an interruption may have kept it from that
 
 
 def _followed(leaf: Any, role: str) -> Handle:

@@ -8,17 +8,22 @@ from collections.abc import Sequence
 from itertools import compress
 from typing import Any
 
+from ..errors import ArgumentError, DtypeError, IntegerWatchWarning, warn
 from ..ir.builder import here
-from ..ir.graph import Literal, Mark, Value
+from ..ir.graph import Literal, Mark, Node, Value
 from ..ir.types import is_inexact
+from ..kinds.operands import as_value
+from ..ops.cast import identity
 from ..trace.array import Array
 from ..trace.contexts import Watcher
 from ..trace.log import note_watch
 from ..trace.rehearsal import Rehearsal
 from ..trace.replay import derivatives, gradients
+from ..trace.sites import user_site
 from ..trace.speculation import speculation
 from ..trace.variable import Variable
 from ..transforms.rows import Rows
+from ..trees import place_of_leaf
 from .ends import Source, gathered, unliteral
 
 
@@ -31,7 +36,16 @@ class Record(Watcher):
         Whether trainable variables are followed without being asked for.
     """
 
-    __slots__ = ("_accessed", "_asked_for", "_readings", "alone", "mark", "rehearsal", "variables")
+    __slots__ = (
+        "_accessed",
+        "_asked_for",
+        "_made_before",
+        "_readings",
+        "alone",
+        "mark",
+        "rehearsal",
+        "variables",
+    )
 
     def __init__(self, accessed: bool) -> None:
         self.mark = Mark(threading.get_ident())
@@ -41,6 +55,7 @@ class Record(Watcher):
         self._accessed = accessed
         self._asked_for: set[int] = set()
         self._readings: dict[int, weakref.WeakValueDictionary[int, Value]] = {}
+        self._made_before: dict[int, list[weakref.ref[Value]]] = {}
 
     def mark_for(self, variable: Any) -> Mark | None:
         return self.mark if self.mark.recording and self.wants(variable) else None
@@ -62,6 +77,22 @@ class Record(Watcher):
         """Return what was read of a variable and is still in use."""
         return tuple(self._readings.get(variable.serial, {}).values())
 
+    def begin_at(self, value: Value) -> None:
+        """Let the record begin at a value that was made of others, also where these are watched, earlier or later."""
+        for operand in value._inputs:
+            if self.mark in operand.marks:
+                _detach(value, self.mark)
+                return
+        for operand in value._inputs:
+            self._made_before.setdefault(id(operand), []).append(weakref.ref(value))
+
+    def detach_from(self, value: Value) -> None:
+        """Let what was made of a value before it was watched, and is watched itself, not count as made of it."""
+        for reference in self._made_before.get(id(value), ()):
+            made = reference()
+            if made is not None and any(operand is value for operand in made._inputs):
+                _detach(made, self.mark)
+
     def close(self) -> None:
         """Give up the record; which variables were watched stays known."""
         mark = self.mark
@@ -82,8 +113,69 @@ def follow(array: Array, record: Record) -> None:
         if speculation.last is not None:
             speculation.settle(value)
         others = [other for other in value.marks if not other.over] if value.marks else ()
+        if value._op is not None:
+            record.begin_at(value)
         value.marks = (*others, mark) if others else record.alone
+        if record._made_before:
+            record.detach_from(value)
         note_watch(value, mark, here.site)
+
+
+def not_recording(caller: str) -> ArgumentError:
+    """Return the error for what a tape does only while it records."""
+    return ArgumentError(
+        f"{caller} on a tape that is not recording",
+        where=user_site(),
+        remedy=f"call tape.{caller}() inside of the tape's with block",
+    )
+
+
+def watchable(leaf: Any, tree: Any, position: int) -> Array:
+    """Return an Array of a leaf that is none; errors say where it stands in its tree."""
+    if leaf is None:
+        raise ArgumentError(
+            f"watch got None{place_in(tree, position)}, of type NoneType",
+            where=here.site,
+            remedy="pass an array, a variable, a number, or a nest of these",
+        )
+    try:
+        return Array(unliteral(as_value(leaf, "x")))
+    except DtypeError:
+        if leaf is tree:
+            raise
+        as_value(leaf, "x" + place_of_leaf(tree, position, none_is_leaf=True))
+        raise
+
+
+def warn_of_integers(watched: Sequence[Any], tree: Any) -> None:
+    """Warn of arrays that have no gradient, where they stand in a tree."""
+    for position, array in enumerate(watched):
+        if not is_inexact(array.dtype):
+            warn(
+                IntegerWatchWarning,
+                f"watch got an array of {array.dtype}{place_in(tree, position)}",
+                where=here.site,
+                why="integers and booleans have no gradient: it will be None",
+                remedy="x.astype(float)",
+            )
+
+
+def place_in(tree: Any, position: int) -> str:
+    """Return where a leaf stands in its tree, for a message; nothing if it is the tree."""
+    place = place_of_leaf(tree, position, none_is_leaf=True)
+    return f" (at {place})" if place else ""
+
+
+def _detach(value: Value, mark: Mark) -> None:
+    """Put a value that a tape does not follow between one that it does and how that came to be."""
+    node = value.node
+    assert node is not None
+    marks = tuple([other for other in value.marks if other is not mark])
+    before = Value(value.aval, node, value.index, value.data, marks)
+    node.take_as_out(before, value.index)
+    copy = Node(identity, (before,), {}, here.site)
+    copy.adopt(value, (value.aval,))
+    value.node, value.index = copy, 0
 
 
 def followed_alone(leaves: Sequence[Any], record: Record) -> list[Value] | None:

@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentError, DtypeError, IntegerWatchWarning, TapeError, warn
+from ..errors import ArgumentError, DtypeError, TapeError
 from ..ir.builder import here
 from ..ir.graph import Mark, Value
 from ..ir.types import is_inexact
-from ..kinds.operands import as_value
 from ..trace.array import Array
 from ..trace.bodies import refuse_across
-from ..trace.contexts import bodies_around, contexts
+from ..trace.contexts import Context, bodies_around, contexts, leave
 from ..trace.guards import InBody
 from ..trace.lists import NAMES
 from ..trace.rehearsal import rehearsed
@@ -28,7 +27,7 @@ from ..trace.slices import arrays_in
 from ..trace.speculation import speculation
 from ..trace.variable import Variable
 from ..transforms.rows import Rows
-from ..trees import place_of_leaf
+from ..trees import flatten_up_to, flatten_with_none
 from .ends import (
     Source,
     UnconnectedGradients,
@@ -37,11 +36,21 @@ from .ends import (
     seeds_for,
     shown,
     unconnected_choice,
-    unliteral,
     with_values,
 )
 from .jacobian import Jacobians
-from .record import Record, follow, followed_alone, pulled, single_values, source_of, target_value
+from .record import (
+    Record,
+    follow,
+    followed_alone,
+    not_recording,
+    pulled,
+    single_values,
+    source_of,
+    target_value,
+    warn_of_integers,
+    watchable,
+)
 
 _frame = sys._getframe
 
@@ -73,8 +82,10 @@ class GradientTape(Jacobians):
     Array([2., 4.])
     """
 
+    _record: Record | None = None  # also of a tape that could not be made
+    _active = False
+
     def __init__(self, persistent: bool = False, watch_accessed_variables: bool = True) -> None:
-        self._record: Record | None = None
         for argument, given in (
             ("persistent", persistent),
             ("watch_accessed_variables", watch_accessed_variables),
@@ -87,52 +98,82 @@ class GradientTape(Jacobians):
                 )
         self._persistent = bool(persistent)
         self._accessed = bool(watch_accessed_variables)
-        self._active = False
         self._used = False
         self._around: tuple[InBody, ...] = ()
+        self._stack: list[Context] = []
 
     def __enter__(self) -> GradientTape:
-        if self._active and not self._used:
-            raise ArgumentError(
-                "this tape is recording already",
-                where=user_site(),
-                remedy="leave its with block first, or make another tape",
-            )
+        if self._active:
+            if not self._used:
+                raise ArgumentError(
+                    "this tape is recording already",
+                    where=user_site(),
+                    remedy="leave its with block first, or make another tape",
+                )
+            self._leave()  # its record was used inside of the block
         if speculation.last is not None:
             speculation.settle()
             speculation.last = None
         speculation.attendant = None
         record = self._record
-        if record is None or self._used:
-            record = self._record = Record(self._accessed)
-            self._used = False
-            if not self._persistent:
-                record.rehearsal = rehearsed(_frame(1), record.mark, record.alone, Array)
-        else:
-            record.mark.thread = threading.get_ident()
-            record.mark.recording = True
-        self._active = True
         self._around = bodies_around()
-        contexts.stack.append(record)
-        NAMES.enter()
+        self._stack = contexts.stack
+        try:
+            if record is None or self._used:
+                record = self._record = Record(self._accessed)
+                self._used = False
+                if not self._persistent:
+                    record.rehearsal = rehearsed(_frame(1), record.mark, record.alone, Array)
+            else:
+                record.mark.thread = threading.get_ident()
+                record.mark.recording = True
+            self._active = True
+            self._stack.append(record)
+            NAMES.enter(self)
+        except BaseException:  # Ctrl-C: nobody would leave what was entered by half
+            self._leave()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._active = False
+        record = self._record
+        try:  # as _leave does, without the price of calls
+            speculation.attendant = None
+            if record is not None:
+                record.mark.recording = False
+                if record in self._stack:
+                    self._stack.remove(record)
+            NAMES.leave(self)
+            self._active = False
+        except BaseException:  # Ctrl-C again
+            self._leave()
+            raise
+
+    def __del__(self) -> None:
+        if self._active:  # an interruption kept it from leaving
+            self._leave()
+        if self._record is not None:
+            self._record.close()
+
+    def _leave(self) -> None:
         speculation.attendant = None
         record = self._record
         if record is not None:
             record.mark.recording = False
-            stack = contexts.stack
-            if record in stack:
-                stack.remove(record)
-                NAMES.leave()
+            leave(self._stack, record, self)
+        self._active = False
 
-    def __del__(self) -> None:
-        if self._record is not None:
-            self._record.close()
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._record is None:
+            return GradientTape, (self._persistent, self._accessed)
+        raise TapeError(
+            "a tape that has recorded can be neither copied nor pickled",
+            where=user_site(),
+            why="it is one with the values that it follows, and these stay what and where they are",
+            remedy="make another tape; copy and pickle gradients and variables",
+        )
 
     def __repr__(self) -> str:
         return f"<GradientTape: {self._state()}{', persistent' if self._persistent else ''}>"
@@ -189,25 +230,10 @@ class GradientTape(Jacobians):
         leaves, filled = arrays_in(x)
         watched = []
         for position, leaf in enumerate(leaves):
-            if leaf is None:
-                place = "" if x is None else f" (at {place_of_leaf(x, position, none_is_leaf=True)})"
-                raise ArgumentError(
-                    f"watch got None{place}, of type NoneType",
-                    where=here.site,
-                    remedy="pass an array, a variable, a number, or a nest of these",
-                )
-            watched.append(leaf if isinstance(leaf, Array) else Array(unliteral(as_value(leaf, "x"))))
+            watched.append(leaf if isinstance(leaf, Array) else watchable(leaf, x, position))
         plain = [array.value for array in watched if not isinstance(array, Variable)]
         refuse_across("watch", plain, self._around, "watch what goes in, or make a tape inside of it")
-        for array in watched:
-            if not is_inexact(array.dtype):
-                warn(
-                    IntegerWatchWarning,
-                    f"watch got an array of {array.dtype}",
-                    where=here.site,
-                    why="integers and booleans have no gradient: it will be None",
-                    remedy="x.astype(float)",
-                )
+        warn_of_integers(watched, x)
         for array in watched:
             if isinstance(array, Variable):
                 record.ask_for(array)
@@ -248,7 +274,7 @@ class GradientTape(Jacobians):
         """
         record = self._live("stop_recording")
         if not record.mark.recording:
-            raise self._not_recording("stop_recording")
+            raise not_recording("stop_recording")
         for body in bodies_around():
             if body not in self._around:
                 raise TapeError(
@@ -262,8 +288,8 @@ class GradientTape(Jacobians):
     @contextmanager
     def _stopped(self, record: Record) -> Iterator[None]:
         speculation.settle()
-        record.mark.recording = False
         try:
+            record.mark.recording = False
             yield
         finally:
             if self._active and not self._used and self._record is record:
@@ -289,10 +315,10 @@ class GradientTape(Jacobians):
         """
         old = self._record
         if old is None or not old.mark.recording:
-            raise self._not_recording("reset")
+            raise not_recording("reset")
         speculation.settle()
         fresh = self._record = Record(self._accessed)
-        contexts.stack[contexts.stack.index(old)] = fresh
+        self._stack[self._stack.index(old)] = fresh
         old.close()
 
     def gradient(
@@ -311,7 +337,7 @@ class GradientTape(Jacobians):
         sources : Array, Variable or nest of them
             What to differentiate in: watched arrays and variables, or anything computed from them. All readings of a variable add up.
         output_gradients : array_like or nest of them, optional
-            One weight per target, of its shape, in place of ones. They are matched by position.
+            One weight per target, of its shape, in place of ones. They are matched by position, in a dict by name.
         unconnected_gradients : UnconnectedGradients or {"none", "zero", "raise"}, default "none"
             What stands for a source from which no differentiable path leads to a target: None, zeros of the source's shape, or an
             error.
@@ -332,6 +358,8 @@ class GradientTape(Jacobians):
             If a source or target is an ndarray or number; for an unknown `unconnected_gradients`.
         ShapeError
             If `output_gradients` does not match the targets.
+        StructureError
+            If it is a dict of other names.
         UnconnectedError
             If there is no path, and that is to be an error.
         """
@@ -342,6 +370,9 @@ class GradientTape(Jacobians):
             output_gradients = with_values(output_gradients, target)
         ends, _ = array_leaves(target, "target", "gradient")
         leaves, nest = array_leaves(sources, "source", "gradient")
+        if isinstance(output_gradients, dict):
+            _, spec = flatten_with_none(target)
+            flatten_up_to(spec, output_gradients, "output_gradients", "target", here.site)
         known = record.rehearsal is not None and output_gradients is None
         parts: Sequence[Value | Rows | None] | None = self._expected(record, ends, leaves) if known else None
         if parts is None:
@@ -437,14 +468,6 @@ class GradientTape(Jacobians):
             targets,
             self._around,
             "ask for it outside, of what comes out, or make a tape inside of it",
-        )
-
-    @staticmethod
-    def _not_recording(caller: str) -> ArgumentError:
-        return ArgumentError(
-            f"{caller} on a tape that is not recording",
-            where=user_site(),
-            remedy=f"call tape.{caller}() inside of the tape's with block",
         )
 
 

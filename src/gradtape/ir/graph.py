@@ -302,8 +302,10 @@ class Node:
     def take_as_out(self, value: Value, index: int) -> None:
         """Let this node compute a value that another one was to compute."""
         value.node, value.index = self, index
-        assert isinstance(self._outs, list)
-        self._outs[index] = weakref.ref(value)
+        if isinstance(self._outs, weakref.ref):
+            self._outs = weakref.ref(value)
+        else:
+            self._outs[index] = weakref.ref(value)
 
     def set_types(self, types: tuple[Aval, ...]) -> None:
         """Say what the outputs are; they are made when somebody asks for them."""

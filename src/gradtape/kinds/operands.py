@@ -79,6 +79,18 @@ def check_plain(array: np.ndarray[Any, Any], argument: str) -> None:
         )
 
 
+def number_dtype(given: Any) -> np.dtype[Any]:
+    """Return what an argument ``dtype`` stands for, in its native form; raise DtypeError unless it is a dtype of numbers."""
+    try:
+        return check_dtype(np.dtype(given), "dtype")
+    except TypeError:  # a DtypeError is one too
+        raise DtypeError(
+            f"dtype={given!r} is not a bool, integer, float or complex of at most 64 bits a part",
+            where=here.site,
+            remedy="give a dtype of numbers, for example dtype=float",
+        ) from None
+
+
 def check_dtype(dtype: np.dtype[Any], argument: str) -> np.dtype[Any]:
     """Return the native form of a dtype of numbers; raise DtypeError for any other."""
     if dtype.kind not in "biufc" or dtype.char in "gG":
@@ -87,28 +99,6 @@ def check_dtype(dtype: np.dtype[Any], argument: str) -> np.dtype[Any]:
             where=here.site,
             remedy=f"convert it first, for example {argument}.astype(float)",
         )
-    return np.dtype(dtype.type)
-
-
-def wanted_dtype(given: Any, caller: str) -> np.dtype[Any]:
-    """Return the native form of what a user gives as a dtype.
-
-    Raises
-    ------
-    DtypeError
-        For what is no dtype, or one of something else than numbers.
-    """
-    dtype: np.dtype[Any] | None
-    try:
-        dtype = np.dtype(given)
-    except TypeError:
-        dtype = None
-    if dtype is None or dtype.kind not in "biufc" or dtype.char in "gG":
-        raise DtypeError(
-            f"{caller}: dtype={given!r} is not a bool, integer, float or complex of at most 64 bits a part",
-            where=here.site,
-            remedy='dtype=float, np.float32, "complex128", int or bool, for example',
-        ) from None
     return np.dtype(dtype.type)
 
 

@@ -11,7 +11,7 @@ from ..ir.graph import Value
 from ..ir.types import FLOAT64, Shape
 from ..kinds.arguments import as_array, as_int, as_shape, concrete, one_axis, promoted
 from ..kinds.elementwise import promotion_type, result_dtype
-from ..kinds.operands import as_value, broadcast_to, check_dtype
+from ..kinds.operands import as_value, broadcast_to, number_dtype
 from ..kinds.registry import implements, sample
 from .cast import convert
 from .exp_log import log10
@@ -25,7 +25,7 @@ from .shape import reshape
 
 def asked_dtype(dtype: Any, otherwise: np.dtype[Any]) -> np.dtype[Any]:
     """Return the dtype that the user asked for."""
-    return otherwise if dtype is None else check_dtype(np.dtype(dtype), "dtype")
+    return otherwise if dtype is None else number_dtype(dtype)
 
 
 def _like(fill: int) -> Callable[..., Value]:

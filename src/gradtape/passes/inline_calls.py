@@ -10,8 +10,11 @@ from .rewrite import rewrite
 
 
 def inline_calls(graph: Graph) -> Graph:
-    """Return the graph without calls."""
-    return rewrite(graph, _inline)
+    """Return the graph without calls, also without those inside of calls."""
+    flat = rewrite(graph, _inline)
+    while any(isinstance(node.op, Call) for node in flat.nodes):
+        flat = rewrite(flat, _inline)
+    return flat
 
 
 def _inline(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:

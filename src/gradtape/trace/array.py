@@ -132,9 +132,6 @@ class Array(Operators, Methods, Handle):
 
     # Leaving the graph
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return restored, (concrete.array_of(self.value, "pickling x"), self.name)
-
     def numpy(self) -> Any:
         """Return the values as an ndarray of the caller's own, which no tape follows."""
         return np.array(concrete.array_of(self.value, "x.numpy()"))
@@ -183,6 +180,17 @@ class Array(Operators, Methods, Handle):
     def __deepcopy__(self, memo: Any) -> Array:
         return Array(apart(self.value))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (concrete.array_of(self.value, "pickling"), self._current.name)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or getattr(np.ndarray, name, None) is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        raise AttributeError(
+            f"{type(self).__name__!r} object has no attribute {name!r}: it is a value, which has no memory of its own; "
+            f"x.numpy().{name} is that of an ndarray with the same numbers"
+        )
+
     # NumPy's protocols
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
@@ -200,7 +208,7 @@ class Array(Operators, Methods, Handle):
                 y = y.value if isinstance(y, Handle) else y if type(y) in OPERANDS else None
                 if x is not None and y is not None:
                     return wrapped(strengthened(rule(x, y)))
-        if not COMPACT.keys().isdisjoint(map(type, inputs)):
+        if not COMPACT.keys().isdisjoint(map(type, (*inputs, *kwargs.get("out", ())))):
             return NotImplemented
         here.site = user_site()
         return wrap(call_ufunc(ufunc, method, inputs, kwargs))
@@ -213,6 +221,8 @@ class Array(Operators, Methods, Handle):
         if known is not None and len(args) <= known.most and "out" not in kwargs and function not in VIEWING:
             here.site = user_site(2, known.via)
             return wrapped(run(known.rule, args, kwargs))
+        if len(types) > 1 and not COMPACT.keys().isdisjoint(types):
+            return NotImplemented
         here.site = user_site(2, public_name(function))
         view = Methods.as_view(self, function, args, kwargs)
         return wrap(call_function(function, args, kwargs)) if view is None else view
@@ -272,11 +282,10 @@ def _seen(value: Value) -> NDArray | None:
         raise
 
 
-def restored(array: NDArray, name: str | None) -> Array:
-    """Return an array that was pickled."""
-    whole = Array(constant(array))
-    whole.name = name
-    return whole
+def _restored(data: NDArray, name: str | None) -> Array:
+    array = Array(constant(data))
+    array._current.name = name
+    return array
 
 
 def wrap(result: Any) -> Any:

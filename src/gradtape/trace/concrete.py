@@ -12,7 +12,10 @@ import numpy as np
 from ..errors import ArraySubclassError, ConcretizationError, GradtapeWarning, UnsupportedFunctionError, warn
 from ..ir.graph import Value
 from ..ir.op import NDArray
+from ..ir.types import is_inexact
 from ..ops.cast import convert
+from ..ops.logic import truth
+from ..ops.shape import reshape
 from .force import force
 from .guards import Trace, abstract_of, trace_of
 from .handle import Handle, plain
@@ -23,6 +26,9 @@ from .sites import called_at, describe, instruction_at, user_frame, user_site
 CONSTANT = "the result would be a constant of the call that is traced, and wrong for every later one"
 UNKNOWN = "its numbers are known only when the compiled function runs"
 LIKE = "write to an array made there: y = np.zeros(n), or np.zeros(n, like=x) in a library; or to a copy: y = gt.constant(y)"
+FOR_SUBSCRIPTS = (
+    "gt.constant(y)[k] for an ndarray y; np.stack a list first; np.concatenate([x, y]) for np.r_[x, y]"
+)
 PREDICATES = frozenset(
     {
         math.isnan,
@@ -68,14 +74,18 @@ def scalar_of(value: Value, what: str) -> Any:
     if instruction_at(frame) == "STORE_SUBSCR":
         return _stored(value, trace, frame).item()
     array = array_of(value, what)
-    function = called_at(frame) if any(mark.recording for mark in value.marks) else None
-    if getattr(function, "__module__", None) in ("math", "cmath") and function not in PREDICATES:
-        name = f"{function.__module__}.{function.__name__}"  # type: ignore[union-attr]
+    function = called_at(frame) if _loses_derivative(value) else None
+    if isinstance(getattr(function, "__self__", None), np.ndarray):  # y.fill(x)
+        _warn_of_store(frame)
+    home = getattr(function, "__module__", None) or ""
+    if home in ("math", "cmath", "numpy") and function not in PREDICATES:
+        name = f"{home.replace('numpy', 'np')}.{function.__name__}"  # type: ignore[union-attr]
+        instead = _instead_of(function) if home == "numpy" else "use NumPy's function"
         warn(
             GradtapeWarning,
             f"{name} takes the number of a watched array, and no tape follows what it returns",
             where=describe(frame),
-            remedy=f"use NumPy's function, or {name}(float(x)) to say that this is meant",
+            remedy=f"{instead}; {name}(float(x)) to say that this is meant",
         )
     return array.item()
 
@@ -93,12 +103,13 @@ def as_ndarray(value: Value, dtype: Any) -> NDArray:
         )
     if instruction_at(frame) == "STORE_SUBSCR":
         return np.array(_stored(value, trace, frame), dtype)
-    if trace is not None and instruction_at(frame) == "BINARY_SUBSCR":
+    subscript = instruction_at(frame) == "BINARY_SUBSCR"
+    if trace is not None and subscript:
         raise ConcretizationError(
             f"an ndarray or list is indexed with a traced array of {trace.described}",
             where=describe(frame),
             why=UNKNOWN,
-            remedy="gt.constant(y)[k] for an ndarray y; np.stack a list first",
+            remedy=FOR_SUBSCRIPTS,
         )
     if trace is not None:
         raise ConcretizationError(
@@ -108,15 +119,20 @@ def as_ndarray(value: Value, dtype: Any) -> NDArray:
             remedy=_instead_of(called_at(frame)),
         )
     (data,) = force([value])
-    if any(mark.recording for mark in value.marks):
+    if _loses_derivative(value):
         note_exit(value, "np.asarray(x)")
         warn(
             GradtapeWarning,
             "a watched array is turned into an ndarray, which no tape follows",
             where=describe(frame),
-            remedy=f"{_instead_of(called_at(frame))}; x.numpy() to say that this is meant",
+            remedy=f"{FOR_SUBSCRIPTS if subscript else _instead_of(called_at(frame))}; x.numpy() to say that this is meant",
         )
     return np.array(data, dtype)
+
+
+def _loses_derivative(value: Value) -> bool:
+    """Return whether a tape follows a value whose numbers leave it; integers, such as places, have no derivative to lose."""
+    return is_inexact(value.dtype) and any(mark.recording for mark in value.marks)
 
 
 def _instead_of(function: Any) -> str:
@@ -141,15 +157,19 @@ def _stored(value: Value, trace: Trace | None, frame: FrameType) -> NDArray:
             remedy=LIKE,
         )
     (data,) = force([value])
-    if any(mark.recording for mark in value.marks):
+    if _loses_derivative(value):
         note_exit(value, "y[k] = x")
-        warn(
-            GradtapeWarning,
-            "a watched array is stored into an ndarray, which no tape follows",
-            where=describe(frame),
-            remedy=f"{LIKE}; x.numpy() to say that this is meant",
-        )
+        _warn_of_store(frame)
     return data
+
+
+def _warn_of_store(frame: FrameType) -> None:
+    warn(
+        GradtapeWarning,
+        "a watched array is stored into an ndarray, which no tape follows",
+        where=describe(frame),
+        remedy=f"{LIKE}; x.numpy() to say that this is meant",
+    )
 
 
 def truth_of(value: Value) -> bool:
@@ -163,7 +183,7 @@ def truth_of(value: Value) -> bool:
     trace = trace_of(value)
     (data,) = force([value])
     seen = bool(data.item())
-    return seen if trace is None else bool(trace.guard(value, int(seen), user_site(3)))
+    return seen if trace is None else bool(trace.guard(truth(reshape(value, ())), int(seen), user_site(3)))
 
 
 def integer_of(value: Value) -> int:

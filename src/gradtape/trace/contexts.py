@@ -72,16 +72,33 @@ class _Contexts(threading.local):
 contexts = _Contexts()
 
 
+def leave(stack: list[Context], context: Context, user: object) -> None:
+    """Let a context, and what `user` needed NumPy's names for, be in force no longer.
+
+    Ctrl-C may come anywhere, also in here: to leave twice, or what was entered by half, does no harm.
+    """
+    if context in stack:
+        stack.remove(context)
+    NAMES.leave(user)
+
+
 @contextmanager
 def inside(*added: Context) -> Iterator[None]:
     """Let contexts be in force."""
-    contexts.stack.extend(added)
-    NAMES.enter()
+    stack = contexts.stack
+    user = object()
     try:
+        stack.extend(added)
+        NAMES.enter(user)
         yield
     finally:
-        NAMES.leave()
-        contexts.stack = [context for context in contexts.stack if context not in added]
+        try:
+            for context in added:
+                leave(stack, context, user)
+        except BaseException:
+            for context in added:
+                leave(stack, context, user)
+            raise
 
 
 @contextmanager

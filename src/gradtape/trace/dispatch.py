@@ -17,8 +17,10 @@ from ..kinds.elementwise import Elementwise
 from ..kinds.operands import as_value
 from ..kinds.registry import FUNCTIONS, UFUNCS, UNSUPPORTED, WRITERS, find_method, out_place
 from ..ops.cast import convert
+from ..ops.indexing import fit_for_write
 from ..ops.select import where as where_row
-from .handle import Handle, plain
+from .force import force
+from .handle import Handle, check_fits, plain
 from .recall import NUMBERS, run
 from .sites import instruction_at, user_frame
 
@@ -67,8 +69,8 @@ def call_ufunc(ufunc: Any, method: str, inputs: Sequence[Any], kwargs: dict[str,
             raise unsupported(f"{qualified_name(ufunc)}.{method}")
         result = rule(*operands, **{key: plain(value) for key, value in kwargs.items()})
         if method == "at":
-            return _store_at(inputs[0], result)
-    return result if out is None else _deliver(result, inputs, out, ufunc.__name__)
+            return _store(inputs[0], result, f"{public_name(ufunc)}.at")
+    return result if out is None else _deliver(result, inputs, out, public_name(ufunc))
 
 
 def _apply(ufunc: Any, operands: list[Any], kwargs: dict[str, Any], out: Any) -> Any:
@@ -123,7 +125,7 @@ def _masked(result: Value, keep: Any, out: Any) -> Value:
     return where_row(keep, result, plain(target))
 
 
-def _deliver(result: Any, inputs: Sequence[Any], out: Any, name: str) -> Any:
+def _deliver(result: Any, inputs: Sequence[Any], out: Any, what: str) -> Any:
     """Put results into the arrays given as ``out=``; return these."""
     targets = out if isinstance(out, tuple) else (out,)
     results = result if isinstance(result, tuple) else (result,)
@@ -131,32 +133,47 @@ def _deliver(result: Any, inputs: Sequence[Any], out: Any, name: str) -> Any:
     for target, value in zip(targets, results, strict=True):
         if target is None:
             delivered.append(value)
-        elif isinstance(target, Handle):
-            target.write_result(value, name)
-            delivered.append(target)
-        elif target is inputs[0] and instruction_at(user_frame(3)) == "BINARY_OP":
-            delivered.append(
-                value
-            )  # `n += x`: Python rebinds n to what we return, and n itself stays as it was.
+        elif (
+            isinstance(target, np.ndarray)
+            and target is inputs[0]
+            and _is_followed(value)
+            and instruction_at(user_frame(3)) == "BINARY_OP"
+        ):  # `n += x`: Python rebinds n to what we return, and n itself stays as it was
+            check_fits(value, target.dtype, target.shape, what)
+            delivered.append(fit_for_write(value, target.dtype, target.shape))
         else:
-            raise InPlaceError(
-                f"out= of np.{name} is an ndarray, but the result is traced",
-                where=here.site,
-                why="the ndarray could not follow: its numbers would have to be known now",
-                remedy="leave out= away, or make the target with np.zeros_like(x) (a traced array)",
+            _store(
+                target,
+                value,
+                what,
+                f"out= of {what} is an ndarray",
+                "leave out= away, or give an array made there",
             )
+            delivered.append(target)
     return delivered[0] if len(delivered) == 1 else tuple(delivered)
 
 
-def _store_at(target: Any, result: Value) -> None:
-    if not isinstance(target, Handle):
+def _is_followed(value: Value) -> bool:
+    return any(mark.recording for mark in value.marks)
+
+
+def _store(
+    target: Any, result: Value, what: str, refused: str = "", remedy: str = "write to an array made there"
+) -> None:
+    """Write what an operation made into the array that it was given for that."""
+    if isinstance(target, Handle):
+        target.write_result(result, what)
+    elif isinstance(target, np.ndarray) and not _is_followed(result):
+        check_fits(result, target.dtype, target.shape, what)
+        (data,) = force([result])
+        np.copyto(target, data, casting="same_kind")
+    else:
         raise InPlaceError(
-            "ufunc.at on an ndarray with traced values",
+            f"{refused or f'{what} writes to an ndarray'}, but the result is traced",
             where=here.site,
-            why="its numbers would have to be known now",
-            remedy="make the target in the function: y = np.zeros(n), or np.zeros(n, like=x) in a library",
+            why="the ndarray could not follow: its numbers would have to be known now",
+            remedy=f"{remedy}: y = np.zeros(n), or np.zeros(n, like=x) in a library",
         )
-    target.write_result(result, "ufunc.at")
 
 
 def call_function(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -180,9 +197,8 @@ def call_function(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) ->
         *[plain(argument) for argument in args], **{key: plain(value) for key, value in kwargs.items()}
     )
     if in_place is not None:
-        target = args[0] if args else kwargs[in_place]
-        return _store_at(target, result)
-    return result if out is None else _deliver(result, args, out, getattr(function, "__name__", "function"))
+        return _store(args[0] if args else kwargs[in_place], result, public_name(function))
+    return result if out is None else _deliver(result, args, out, public_name(function))
 
 
 class Known(NamedTuple):

@@ -82,18 +82,7 @@ class Handle:
     def write_result(self, result: Value, what: str) -> None:
         """Take the result of an in-place operation, cast as NumPy casts (same kind)."""
         value = self.value
-        if result.ndim and np.broadcast_shapes(result.shape, value.shape) != value.shape:
-            raise ShapeError(
-                f"non-broadcastable output operand with shape {value.shape} doesn't match the broadcast shape {result.shape}",
-                where=here.site,
-                remedy="write x = x + y instead of x += y where the result is larger than x",
-            )
-        if not np.can_cast(result.dtype, value.dtype, "same_kind"):
-            raise InPlaceError(
-                f"cannot cast the result of {what} from {result.dtype} to {value.dtype} in place",
-                where=here.site,
-                remedy=f"write x = x.astype({result.dtype}) first, or a new name for the result",
-            )
+        check_fits(result, value.dtype, value.shape, what)
         self.rebind(fit_for_write(result, value.dtype, value.shape))
 
     @property
@@ -111,6 +100,29 @@ class Handle:
     @property
     def size(self) -> int:
         return self._current.aval.size
+
+
+def check_fits(result: Value, dtype: np.dtype[Any], shape: Shape, what: str) -> None:
+    """Raise an error unless NumPy would write the result of an in-place operation into such an array."""
+    if result.ndim and not _fits(result.shape, shape):
+        raise ShapeError(
+            f"non-broadcastable output operand with shape {shape} doesn't match the broadcast shape {result.shape}",
+            where=here.site,
+            remedy="write x = x + y instead of x += y where the result is larger than x",
+        )
+    if not np.can_cast(result.dtype, dtype, "same_kind"):
+        raise InPlaceError(
+            f"cannot cast the result of {what} from {result.dtype} to {dtype} in place",
+            where=here.site,
+            remedy=f"write x = x.astype({result.dtype}) first, or a new name for the result",
+        )
+
+
+def _fits(own: Shape, shape: Shape) -> bool:
+    try:
+        return np.broadcast_shapes(own, shape) == shape
+    except ValueError:
+        return False
 
 
 def attend(handle: Handle) -> None:

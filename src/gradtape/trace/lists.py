@@ -44,27 +44,27 @@ class _Names:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._users = 0
+        self._users: set[int] = set()
         self._names: list[tuple[str, Callable[..., Any], Callable[..., Any]]] = []
 
     def exchange(self, own: Callable[..., Any], following: Callable[..., Any]) -> None:
         """Let another function stand for one of NumPy's while somebody records."""
         self._names.append((own.__name__, own, following))
 
-    def enter(self) -> None:
-        """Let the names stand for functions that follow."""
+    def enter(self, user: object) -> None:
+        """Let the names stand for functions that follow, for as long as `user` needs that."""
         with self._lock:
-            self._users += 1
-            if self._users == 1:
+            self._users.add(id(user))
+            if len(self._users) == 1:
                 names = vars(np)
                 for name, own, following in self._names:
                     if names[name] is own:
                         names[name] = following
 
-    def leave(self) -> None:
-        """Give the names back when nobody needs them any more."""
+    def leave(self, user: object) -> None:
+        """Give the names back when nobody needs them any more; to leave twice does no harm."""
         with self._lock:
-            self._users -= 1
+            self._users.discard(id(user))
             if not self._users:
                 names = vars(np)
                 for name, own, following in self._names:

@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import DtypeError, InPlaceError
 from ..ir.builder import here
 from ..ir.graph import Value
-from ..kinds.operands import check_dtype
+from ..kinds.operands import number_dtype
 from ..kinds.registry import FUNCTIONS
 from ..ops.cast import convert
 from .dispatch import call_function, call_ufunc, strengthen
@@ -243,7 +243,7 @@ class Methods:
     ) -> Any:
         """Return the array with another dtype; the derivative follows between floats."""
         here.site = user_site(3, "x.astype")
-        wanted = check_dtype(np.dtype(dtype), "dtype")
+        wanted = number_dtype(dtype)
         if not np.can_cast(self.dtype, wanted, casting):  # type: ignore[arg-type]
             raise TypeError(
                 f"Cannot cast array data from {self.dtype!r} to {wanted!r} according to the rule '{casting}'"

@@ -20,6 +20,7 @@ from ..ir.graph import Value
 from ..ir.op import NDArray
 from ..ir.types import aval
 from ..kinds.operands import COMPACT
+from ..kinds.registry import out_place
 from ..ops.join import full
 from .array import Array
 from .contexts import contexts
@@ -171,6 +172,9 @@ class Preallocated(NDArrayOperatorsMixin, Handle):
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         out = kwargs.get("out", ())
+        place = out_place(function)
+        if place is not None:
+            out = args[place : place + 1] or out
         targets = args[:1] if function in IN_PLACE else out if isinstance(out, tuple) else (out,)
         return _viewed(
             self, _computed(function, args, kwargs, targets), _calling(function, self, args, kwargs)

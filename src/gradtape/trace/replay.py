@@ -137,7 +137,7 @@ def derivatives(
     found = template_for(derive, what, targets, sources, seeds, mark)
     if found is None:
         return derive(targets, sources, seeds, lambda value: mark not in value.marks)
-    return applied(*found, targets, seeds, last=last)
+    return applied(*found, targets, seeds, mark, last=last)
 
 
 def template_for(
@@ -165,7 +165,7 @@ def template_for(
     key: Any = structure([*leaves, *_arrays(seeds)], nodes, (*targets, *(seeds or ()), *sources))
     if key is None:
         return None
-    key = key, what, seeds is None, config.reroll
+    key = key, what, len(targets), seeds is None, config.reroll
     template = _templates.get(key)
     seen = key in _templates
     long = config.reroll and len(nodes) >= LONG
@@ -318,6 +318,7 @@ def applied(
     leaves: Sequence[Value],
     targets: Sequence[Value],
     seeds: Sequence[Value] | None,
+    mark: Mark,
     *,
     last: bool,
 ) -> Derivatives:
@@ -330,7 +331,7 @@ def applied(
     node, outs = call.appended([*given, *constants], here.site)
     # Nobody needs the record again (unless a gradient is missing and its absence is to be explained): from now on
     # the call computes the targets, and the old nodes can go.
-    if last and 0 not in counts:
+    if last and 0 not in counts and _can_be_taken_over(targets, given, mark):
         for index, target in enumerate(targets):
             if target.data is None and targets.index(target) == index:
                 node.take_as_out(target, index)
@@ -345,3 +346,30 @@ def parted(counts: Sequence[int], outs: Sequence[Value]) -> Derivatives:
         found.append(Rows(*outs[place : place + 2]) if count == 2 else outs[place] if count else None)
         place += count
     return found
+
+
+def _can_be_taken_over(targets: Sequence[Value], leaves: Sequence[Value], mark: Mark) -> bool:
+    """Return whether nobody else may ask how targets came to be, and all leaves of the record can be computed before them.
+
+    A target may be a leaf itself, and so is what was computed of a target while recording was stopped.
+    """
+    for target in targets:
+        marks = target.marks
+        if len(marks) > 1 and any(other is not mark and not other.over for other in marks):
+            return False
+    for leaf in leaves:
+        if leaf.data is None:
+            break
+    else:
+        return True
+    first = min([target.node.serial for target in targets if target.node is not None], default=0)
+    ahead, seen = list(leaves), set()
+    while ahead:
+        value = ahead.pop()
+        node = value.node if value.data is None else None
+        if node is not None and node.serial >= first and node not in seen:
+            if value in targets:
+                return False
+            seen.add(node)
+            ahead += node.inputs
+    return True

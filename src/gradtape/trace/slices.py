@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..errors import DensifyWarning, DtypeError, ShapeError, warn
+from ..errors import DensifyWarning, DtypeError, InPlaceError, ShapeError, warn
 from ..ir.builder import here
 from ..ir.graph import Value, literal
 from ..ir.types import INTP, Shape
@@ -236,12 +236,14 @@ class IndexedSlices:
                     )
                 ufunc.at(inputs[0], places, rows)
                 return inputs[0]
+        _refuse_as_out(kwargs)
         return getattr(ufunc, method)(*[whole(operand) for operand in inputs], **kwargs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         here.site = user_site(via=f"np.{getattr(function, '__name__', function)}")
         if function in FIELDS and len(args) == 1 and not kwargs:
             return FIELDS[function](self)
+        _refuse_as_out(kwargs)
         return function(
             *[whole(argument) for argument in args], **{key: whole(value) for key, value in kwargs.items()}
         )
@@ -428,6 +430,18 @@ def _keeping_zero(ufunc: Any) -> Callable[[Any], Any]:
         return rows._with(ufunc(rows.values))
 
     return rule
+
+
+def _refuse_as_out(kwargs: dict[str, Any]) -> None:
+    out = kwargs.get("out")
+    for target in out if isinstance(out, tuple) else (out,):
+        if isinstance(target, IndexedSlices):
+            raise InPlaceError(
+                "out= is an IndexedSlices",
+                where=here.site,
+                why="a few rows cannot take the numbers of a whole array",
+                remedy="leave out= away, or give an array: out=gt.asarray(slices)",
+            )
 
 
 def _updates(ufunc: Any, inputs: Sequence[Any], kwargs: dict[str, Any]) -> bool:

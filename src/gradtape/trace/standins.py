@@ -21,10 +21,11 @@ from .sites import callee_at, is_users, user_site
 MAKERS: Final = (np.zeros, np.empty, np.ones, np.full, np.eye, np.identity)
 """NumPy's functions that make arrays of nothing."""
 
-FULL: Final = np.full
-
 SIMILAR: Final = (np.zeros_like, np.empty_like, np.ones_like, np.full_like)
 """Those that make an array of the form of another."""
+
+FILLED: Final = (np.full, np.full_like)
+"""Those that are given the number."""
 
 _asked: Final[dict[int, tuple[CodeType, dict[tuple[int, str], bool]]]] = {}
 """What was found out about code: by its id, with the code itself, which keeps the id its own."""
@@ -68,8 +69,8 @@ class StandIn:
         args, kwargs = own(args), own_named(kwargs)
         if not contexts.stack or not called_by_user(sys._getframe(1), function.__name__):
             return function(*args, **kwargs)
-        if function is FULL and follows((args[1:], kwargs.get("fill_value"))):
-            here.site = user_site(via="np.full")
+        if function in FILLED and follows((args[1:], kwargs.get("fill_value"))):
+            here.site = user_site(via=f"np.{function.__name__}")
             return wrap(call_function(function, args, kwargs))
         made = function(*args, **kwargs)
         if type(made) is not np.ndarray or made.dtype.kind not in "biufc" or made.dtype.char in "gG":

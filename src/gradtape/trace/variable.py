@@ -14,7 +14,7 @@ from ..ir.builder import here
 from ..ir.graph import Literal, Mark, Value, constant
 from ..ir.op import NDArray
 from ..ir.types import Shape, aval
-from ..kinds.operands import as_value, wanted_dtype
+from ..kinds.operands import as_value, number_dtype
 from ..kinds.registry import UFUNCS
 from ..ops.cast import convert
 from ..ops.indexing import fit_for_write
@@ -441,7 +441,7 @@ def _initial(given: Any, dtype: Any) -> Value:
             where=here.site,
             remedy="pass an array, a number, or a nested list",
         )
-    wanted = None if dtype is None else wanted_dtype(dtype, "Variable")
+    wanted = None if dtype is None else number_dtype(dtype)
     value = as_value(plain(given), "initial_value")
     if value.aval.weak:
         value = convert(value, value.dtype)

@@ -88,7 +88,7 @@ def _unrecorded(cut: Cut, log: Log) -> Explanation:
         )
     return Explanation(
         "recording stopped",
-        "the tape was not recording when this line ran",
+        "the tape was not recording when this line ran, or it ran on another thread than the with block",
         site,
         cut.node.op.name,
         "move the line into the with block; a one-shot tape ends with its first gradient, so make it "
