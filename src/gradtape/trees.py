@@ -17,9 +17,9 @@ def flatten(tree: Any) -> tuple[list[Any], TreeSpec]:
     return optree.tree_flatten(tree)
 
 
-def flatten_with_none(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeSpec]:
-    """Return what `flatten` returns, but with None as a leaf, and what `is_leaf` says."""
-    return optree.tree_flatten(tree, is_leaf, none_is_leaf=True)
+def flatten_with_none(tree: Any) -> tuple[list[Any], TreeSpec]:
+    """Return what `flatten` returns, but with None as a leaf."""
+    return optree.tree_flatten(tree, none_is_leaf=True)
 
 
 def flatten_to(kind: type, tree: Any, *, none_is_leaf: bool = True) -> tuple[list[Any], TreeSpec]:
