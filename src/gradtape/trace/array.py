@@ -183,14 +183,6 @@ class Array(Operators, Methods, Handle):
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (concrete.array_of(self.value, "pickling"), self._current.name)
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or getattr(np.ndarray, name, None) is None:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        raise AttributeError(
-            f"{type(self).__name__!r} object has no attribute {name!r}: it is a value, which has no memory of its own; "
-            f"x.numpy().{name} is that of an ndarray with the same numbers"
-        )
-
     # NumPy's protocols
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
@@ -280,6 +272,24 @@ def _seen(value: Value) -> NDArray | None:
         if any(mark.recording for mark in value.marks):
             return None
         raise
+
+
+def _absent(name: str) -> property:
+    """Return the attribute of an ndarray that a value cannot have."""
+
+    def refuse(self: Any) -> Any:
+        raise AttributeError(
+            f"{type(self).__name__!r} object has no attribute {name!r}: it is a value, which has no memory of its own; "
+            f"x.numpy().{name} is that of an ndarray with the same numbers"
+        )
+
+    return property(refuse)
+
+
+# One by one: with a `__getattr__`, Python would look up every attribute of arrays in its slow way.
+for _name in sorted(set(dir(np.ndarray)) - set(dir(Array))):
+    if not _name.startswith("__"):
+        setattr(Array, _name, _absent(_name))
 
 
 def _restored(data: NDArray, name: str | None) -> Array:
