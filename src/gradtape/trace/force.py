@@ -70,7 +70,10 @@ def compute(values: Sequence[Value]) -> list[NDArray]:
 
 def _computed(values: Sequence[Value]) -> list[NDArray]:
     arrays = [value.data for value in values]
-    if all(array is not None for array in arrays):
+    for array in arrays:
+        if array is None:
+            break
+    else:
         _release(values)
         return arrays  # type: ignore[return-value]
     while True:
@@ -82,7 +85,10 @@ def _computed(values: Sequence[Value]) -> list[NDArray]:
                 _release(_worked_out(pending, compiled) if known is None else known)
             arrays = [value.data for value in values]
         # While machine code ran, another thread may have changed rows in the memory of one.
-        if all(array is not None for array in arrays):
+        for array in arrays:
+            if array is None:
+                break
+        else:
             return arrays  # type: ignore[return-value]
 
 
