@@ -224,6 +224,18 @@ def products(index, consts, carries, elements):
     return (matmul(w, m) + matmul(m, w) * 0.5,)
 
 
+def layers(index, consts, carries, elements):
+    """Products that BLAS computes."""
+    (w,), (m,) = consts, carries
+    return (tanh(matmul(m, w)) + m * 0.5,)
+
+
+def inner_layers(index, consts, carries, elements):
+    (w,), (m,) = consts, carries
+    turn = body_of(lambda k, w, m: layers(k, (w,), (m,), ()), [value((), INT64), like(w), like(m)])
+    return tuple(scan(turn, [w], [m], [], 2))
+
+
 def safe_root(index, consts, carries, elements):
     (x,), (y,) = carries, elements
     return where(y > 0.0, x + sqrt(where(y > 0.0, y, 1.0)), x), where(y > 0.0, y * y, 0.0)
@@ -274,6 +286,8 @@ def scans():
         yield scanned("swapped", swapped, [], [(), (), ()], [], length)
         yield scanned("powers", powers, [()], [(), ()], [], length)
         yield scanned("products", products, [(2, 2)], [(2, 2)], [], length)
+        yield scanned("large", layers, [(20, 20)], [(20, 20)], [], length)
+        yield scanned("inner", inner_layers, [(20, 20)], [(20, 20)], [], length)
         yield scanned("root", safe_root, [], [(2,)], [(2,)], length)
         yield scanned("single", rnn, [single(2, 2), single(2)], [single(2)], [single(2)], length)
         yield scanned("nested", nested, [(2,)], [(2,)], [(3, 2)], length)

@@ -13,7 +13,7 @@ from test_every_elementwise import difference
 from test_numpy_functions import Call, compare, title
 
 import gradtape as gt
-from gradtape.errors import NotDifferentiableError
+from gradtape.errors import DtypeError, NotDifferentiableError
 from gradtape.ir.graph import constant
 from gradtape.kinds.registry import TRIALS
 from gradtape.transforms.jvp import jvp
@@ -322,3 +322,55 @@ def test_infinities_stay_in_their_part() -> None:
     z = np.array([complex(np.inf, 1), complex(1, np.nan), complex(-np.inf, -0.0)])
     for function in (np.nan_to_num, lambda z: np.nan_to_num(z, posinf=np.inf)):
         np.testing.assert_array_equal(gt.jit(function)(z), function(z))
+
+
+def mapping(z: Any) -> Any:
+    return np.sin(z * z) * z[0] + np.exp(np.array([[0.5, 1.0j], [-1.0, 0.3]]) @ z)
+
+
+@pytest.mark.parametrize("transform", [gt.jacobian, gt.jacrev, gt.jacfwd])
+def test_jacobians_of_holomorphic_functions_are_complex_derivatives(transform: Any) -> None:
+    z, step = np.array([0.3 + 0.2j, -0.5 + 0.1j]), 1e-6
+    found = transform(mapping, holomorphic=True)(z)
+    for direction in (step, 1j * step):
+        columns = [
+            (mapping(z + unit * direction) - mapping(z - unit * direction)) / (2 * direction)
+            for unit in np.eye(2)
+        ]
+        np.testing.assert_allclose(found, np.stack(columns, axis=1), rtol=1e-8)
+    second = gt.hessian(mapping, holomorphic=True)(z)
+    np.testing.assert_allclose(second, transform(transform(mapping, holomorphic=True), holomorphic=True)(z))
+    np.testing.assert_allclose(
+        gt.hessian(lambda z: np.sum(z**3), holomorphic=True)(z), np.diag(6 * z), atol=1e-12
+    )
+    with pytest.raises(NotDifferentiableError, match="absolute"):
+        transform(lambda z: z * np.abs(z), holomorphic=True)(z)
+    with pytest.raises(DtypeError, match="float64"):
+        transform(np.exp, holomorphic=True)(np.ones(2))
+
+
+def test_complex_results_of_real_arguments_go_forward() -> None:
+    x = np.array([0.3, 0.7])
+
+    def wave(x: Any) -> Any:
+        return np.exp(1j * x) * np.sum(x)
+
+    expected = np.diag(1j * np.exp(1j * x) * x.sum()) + np.exp(1j * x)[:, None]
+    for found in (gt.jacobian(wave)(x), gt.jacfwd(wave)(x), gt.jit(gt.jacobian(wave))(x)):
+        np.testing.assert_allclose(found, expected, rtol=1e-13)
+    np.testing.assert_allclose(gt.vmap(gt.jacobian(wave))(np.stack([x, x]))[1], expected, rtol=1e-13)
+    both = gt.jacobian(lambda x: (x * 1j, x**2))(x)
+    assert [block.dtype for block in both] == [np.complex128, np.float64]
+
+
+def test_jacobians_follow_the_convention() -> None:
+    z = np.array([1.0 + 2.0j, 0.5 - 1.0j])
+
+    def energies(z: Any) -> Any:
+        return np.abs(z) ** 2 * np.real(z[0])
+
+    found = gt.jacobian(energies)(z)
+    rows = [gt.grad(lambda z, k=k: energies(z)[k])(z) for k in range(2)]
+    np.testing.assert_allclose(found, rows)
+    for transform in (gt.jacobian, gt.jacrev):
+        np.testing.assert_allclose(transform(energies, convention="jax")(z), np.conj(found))

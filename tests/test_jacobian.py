@@ -24,6 +24,7 @@ from gradtape.errors import (
     TapeError,
     UnconnectedError,
 )
+from gradtape.runtime.program import Program
 
 RNG = np.random.default_rng(1)
 X = RNG.normal(size=(3,))
@@ -131,6 +132,61 @@ def test_a_failing_call_leaves_the_tape_as_it_was() -> None:
         with pytest.raises(ValueError):
             program()
     assert tape.jacobian(y, x).shape == (3, 3)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("batched", [False, True])
+def test_chunks_bound_the_memory(batched: bool, compiled: bool, monkeypatch: Any) -> None:
+    """A row needs 40 x 300 numbers on its way: the workspace is that of the rows that are computed at once."""
+    v, m, n = np.linspace(-1, 1, 300), np.cos(np.arange(300 * 100)).reshape(300, 100), 40
+    points = np.sin(np.arange(2.0 * n)).reshape(2, n) if batched else np.sin(np.arange(1.0 * n))
+    used: list[int] = []
+    run = Program.run
+
+    def noted(self: Program, arrays: Any) -> Any:
+        used.append(self.kernel.workspace)
+        return run(self, arrays)
+
+    def function(x: Any) -> Any:
+        layer = np.tanh(np.tanh(x[..., :, None] * v) @ m)
+        return np.sum(np.cos(layer) + layer, axis=-2)
+
+    def rows(points: Any, together: int | None) -> Any:
+        tape, y, x = on_tape(function, points)
+        return (tape.batch_jacobian if batched else tape.jacobian)(y, x, parallel_iterations=together)
+
+    monkeypatch.setattr(Program, "run", noted)
+    results, sizes = [], []
+    for together in (None, 8, 1):
+        used.clear()
+        if compiled:
+            whole = gt.jit(lambda points, together=together: rows(points, together))
+            results.append(whole(points))
+            words = str(gt.inspect.explain(whole)).split()
+            used.append(int(words[words.index("workspace:") + 1]))
+        else:
+            results.append(rows(points, together).numpy())
+        sizes.append(max(used))
+    for result in results[1:]:
+        np.testing.assert_allclose(result, results[0], rtol=1e-10, atol=1e-12)
+    assert 2 * sizes[2] < sizes[1] < sizes[0] / 8
+
+
+@pytest.mark.parametrize("way", WAYS[:3])
+def test_what_loops_of_unknown_length_leave_behind_stays_inside_of_chunks(way: dict[str, Any]) -> None:
+    """The probe of rows has computed it before the chunks are made."""
+
+    def grow(x: Any) -> Any:
+        return gt.while_loop(lambda v: np.sum(v * v) < 30, lambda v: v * 1.3 + np.sin(v), (x,))[0]
+
+    def total(x: Any) -> Any:
+        with gt.GradientTape() as tape:
+            followed = tape.watch(x)
+            y = gt.vmap(grow)(followed)
+        return np.sum(np.sin(tape.batch_jacobian(y, followed, **way)))
+
+    slopes_of_rows = [gt.grad(lambda x: np.sum(np.sin(gt.jacobian(grow)(x))))(row) for row in A]
+    np.testing.assert_allclose(gt.grad(total)(A), slopes_of_rows, rtol=1e-9)
 
 
 def test_nested_sources_and_those_without_a_path() -> None:
@@ -264,6 +320,14 @@ def test_numbers_and_constants() -> None:
     np.testing.assert_array_equal(gt.jacobian(lambda x: x)(X), np.eye(3))
 
 
+def test_numpys_integers_name_arguments() -> None:
+    for transform in (gt.grad, gt.jacobian, gt.hessian):
+        one = transform(lambda x, y: x * y**2, argnums=np.int64(1))
+        assert one(2.0, 3.0) == transform(lambda x, y: x * y**2, argnums=1)(2.0, 3.0)
+    with pytest.raises(DtypeError, match="True"):
+        gt.grad(np.multiply, argnums=True)
+
+
 def test_the_mode_follows_the_shapes() -> None:
     def rows_of(transform: Any, function: Function, x: Any) -> str:
         return str(gt.inspect.graph(transform(function), x))
@@ -339,6 +403,7 @@ def pair() -> tuple[gt.GradientTape, Any, Any]:
         (lambda t, y, x: t.jacobian([y], x), ArgumentError, ("one target", "list of 1")),
         (lambda t, y, x: t.jacobian(None, x), DtypeError, ("None as a target",)),
         (lambda t, y, x: t.jacobian(y, None), DtypeError, ("None as a source",)),
+        (lambda t, y, x: gt.GradientTape().jacobian(y, x), TapeError, ("never entered",)),
         (lambda t, y, x: t.jacobian(y, "x"), DtypeError, ("str as a source",)),
         (lambda t, y, x: t.jacobian(y, np.ones(2)), ArgumentError, ("plain ndarray as a source", "watch")),
         (lambda t, y, x: t.jacobian(2.0, x), ArgumentError, ("plain float as a target",)),
@@ -360,7 +425,10 @@ def pair() -> tuple[gt.GradientTape, Any, Any]:
         (lambda t, y, x: gt.jacrev(lambda x: x > 0)(X), DtypeError, ("jacrev", "bool")),
         (lambda t, y, x: gt.jacfwd(lambda x: "text")(X), DtypeError, ("jacfwd", "str")),
         (lambda t, y, x: gt.jacfwd(np.abs)(X + 0j), DtypeError, ("complex", "jacrev")),
-        (lambda t, y, x: gt.jacobian(lambda x: x * 1j)(X), DtypeError, ("complex128", "np.real")),
+        (lambda t, y, x: gt.jacrev(lambda x: x * 1j)(X), DtypeError, ("complex", "jacfwd", "np.real")),
+        (lambda t, y, x: gt.jacobian(np.sin)(X + 0j), DtypeError, ("complex", "holomorphic=True")),
+        (lambda t, y, x: gt.hessian(lambda z: np.sum(np.abs(z)))(X + 0j), DtypeError, ("complex", "gt.hvp")),
+        (lambda t, y, x: gt.jacobian(np.sin, convention="ours"), ArgumentError, ("'ours'", "jax")),
         (lambda t, y, x: gt.jacobian(np.sin, argnums=1)(X), ArgumentError, ("argument 1",)),
         (lambda t, y, x: gt.jacobian(np.sin, argnums="x"), DtypeError, ("argnums", "'x'")),
         (lambda t, y, x: gt.jacobian(np.sin, mode="both"), ArgumentError, ("'both'", '"fwd"')),
@@ -370,7 +438,7 @@ def pair() -> tuple[gt.GradientTape, Any, Any]:
         (lambda t, y, x: gt.hvp(np.sum, (), ()), StructureError, ("primals", "empty")),
         (lambda t, y, x: gt.hvp(np.sum, (X,), (X, X)), StructureError, ("1 primals", "2 tangents")),
         (lambda t, y, x: gt.hvp(np.sum, (X,), (A,)), ShapeError, ("(4, 3)", "(3,)")),
-        (lambda t, y, x: gt.hvp(np.sin, (X,), (X,)), NonScalarOutputError, ("one number",)),
+        (lambda t, y, x: gt.hvp(np.sin, (X,), (X,)), NonScalarOutputError, ("hvp needs", "one number")),
     ],
 )
 def test_errors(program: Function, error: type[Exception], words: tuple[str, ...]) -> None:

@@ -3,11 +3,14 @@
 import inspect
 import math
 import threading
+from unittest import mock
 
 import numpy as np
 import pytest
 
 import gradtape as gt
+from gradtape.errors import CompileWarning
+from gradtape.kinds.contract import Contract
 
 
 def test_one_trace_for_each_signature():
@@ -325,3 +328,37 @@ def test_value_and_grad_with_aux_argnums_and_keywords():
     np.testing.assert_array_equal(aux["twice"], [2.0, 2.0])
     np.testing.assert_array_equal(gx, [0.0, 3.0])
     np.testing.assert_array_equal(gy["a"], [3.0, 3.0])
+
+
+@pytest.mark.parametrize(
+    "failure, said",
+    [
+        (RuntimeError("no memory"), "no memory"),
+        (TypeError("a defect"), "TypeError: a defect"),
+        (AssertionError(), "AssertionError"),
+    ],
+)
+def test_what_fails_to_compile_runs_on_the_interpreter(failure, said):
+    number = 0.6251 + len(said)  # a program of its own: kernels are kept
+    f = gt.jit(lambda x: np.sum(np.sin(x) * number))
+    broken = mock.patch("gradtape.lower.pipeline.lower", side_effect=failure)
+    x = np.arange(3.0)
+    with broken, gt.config.override(disk_cache=False), pytest.warns(CompileWarning, match=said):
+        assert np.isclose(f(x), np.sum(np.sin(x) * number))
+
+
+def test_a_pullback_computes_no_product_of_the_way_forward_again():
+    products = []
+    evaluate = Contract.evaluate
+
+    def counted(self, *given):
+        products.append(self)
+        return evaluate(self, *given)
+
+    w, x = np.cos(np.arange(9.0)).reshape(3, 3), np.arange(6.0).reshape(2, 3)
+    with gt.config.override(jit=False), mock.patch.object(Contract, "evaluate", counted):
+        _, pullback = gt.vjp(lambda x: np.tanh(np.tanh(x @ w) @ w), x)
+        assert len(products) == 2
+        for turn in (1, 2):
+            pullback(np.ones((2, 3)))
+            assert len(products) == 2 + 2 * turn

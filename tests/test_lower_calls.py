@@ -104,3 +104,24 @@ def test_searchsorted(side: str) -> None:
     check(graph_of(inputs, [ROW["searchsorted"](*inputs, side=side)]), [a, v])
     empty = inputs_like([np.zeros(0), v])
     check(graph_of(empty, [ROW["searchsorted"](*empty, side=side)]), [np.zeros(0), v])
+
+
+def test_searchsorted_of_a_number_that_is_computed() -> None:
+    a, x = np.array([-1.0, 0.0, 2.0]), np.asarray(0.5)
+    inputs = inputs_like([a, x])
+    number = ROW["sin"](inputs[1])
+    found = ROW["searchsorted"](inputs[0], number, side="left")
+    check(graph_of(inputs, [found]), [a, x])
+    check(graph_of(inputs, [found, number * 2.0, number]), [a, x])
+    total = ROW["reduce_sum"](inputs[0], axes=(0,))
+    check(graph_of(inputs, [ROW["searchsorted"](inputs[0], total, side="right")]), [a, x])
+
+
+def test_what_has_no_elements_is_sorted_and_searched_for() -> None:
+    x = np.zeros((0, 3))
+    (value,) = inputs_like([x])
+    made = ROW["sin"](value)
+    keys = ROW["argsort"](ROW["permute"](made, axes=(1, 0)))
+    flat = ROW["reshape"](made, shape=(0,))
+    found = ROW["searchsorted"](flat, ROW["cos"](array := array_input(2)), side="left")
+    check(graph_of([value, array], [keys, found]), [x, np.ones(2)])

@@ -67,6 +67,30 @@ def test_what_the_structure_says_is_true(row: Any, sample: Any) -> None:
                 )
 
 
+def written_by_number(x: Any) -> Any:
+    y = np.zeros((4, 5))
+    y[np.arange(4), np.argmax(x, axis=1)] += x[:, 0] * x[:, 1]
+    return y + x[:, :1]
+
+
+def put_along(x: Any) -> Any:
+    y = np.zeros((4, 3))
+    np.put_along_axis(y, np.argsort(x, axis=1), x**2, 1)
+    return y
+
+
+def set_by_number(x: Any) -> Any:
+    y = np.zeros((5, 4))
+    y[np.argmin(x, axis=1), np.arange(4)] = 2.0
+    return y.T * x[:, 1:2]
+
+
+def put_elsewhere(x: Any) -> Any:
+    y = np.zeros((4, 3))
+    y[np.arange(4)[::-1], np.argmax(x, axis=1)] = x[:, 0]
+    return y * 1.0
+
+
 APART: dict[str, Callable[[Any], Any]] = {
     "elementwise": lambda x: np.exp(x) * x,
     "layers": lambda x: np.tanh(x @ np.ones((3, 2))) @ np.ones((2, 5)),
@@ -79,10 +103,19 @@ APART: dict[str, Callable[[Any], Any]] = {
     "outer": lambda x: np.einsum("bi,bj->bij", x, x),
     "written": lambda x: np.pad(x, ((0, 0), (1, 2))),
     "picked columns": lambda x: x[:, np.array([2, 0])],
+    "all rows by number": lambda x: x[np.arange(4)] * 1.0,
+    "sorted": lambda x: np.sort(x, axis=1),
+    "the middle": lambda x: x - np.median(x, axis=1, keepdims=True),
+    "taken along": lambda x: np.take_along_axis(np.sin(x), np.argsort(-x, axis=1), 1),
+    "the largest": lambda x: x * np.sin(x)[np.arange(4), np.argmax(x, axis=1)][:, None],
+    "columns of columns": lambda x: np.sin(x).T[np.argmax(x, axis=1), np.arange(4)][:, None] * x,
+    "out of a table": lambda x: gt.gather(np.arange(12.0).reshape(3, 4), np.argmax(x, axis=1)) * x[:, :1],
+    "written by number": written_by_number,
+    "put along": put_along,
+    "set by number": set_by_number,
 }
 PROBED: dict[str, Callable[[Any], Any]] = {
-    "sorted": lambda x: np.sort(x, axis=1),
-    "all rows by number": lambda x: x[np.arange(4)] * 1.0,
+    "all rows by numbers in reverse, twice": lambda x: x[np.arange(4)[::-1]][np.arange(4)[::-1]] * 1.0,
     "flipped twice": lambda x: x[::-1][::-1] ** 2,
     "no sum of rows after all": lambda x: x + np.sum(x, axis=0) * 0.0,
 }
@@ -91,6 +124,19 @@ MIXED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "flipped": (lambda x: x[::-1] * 1.0, "row 0 of the target depends on row 3"),
     "running": (lambda x: np.cumsum(x, axis=0), "row 1 of the target depends on row 0"),
     "shifted": (lambda x: np.roll(x, 1, axis=0), "row 1 of the target depends on row 0"),
+    "by number, in another order": (
+        lambda x: np.sin(x)[np.array([0, 2, 1, 3])],
+        "row 1 of the target depends on row 2",
+    ),
+    "written elsewhere": (put_elsewhere, "row 0 of the target depends on row 3"),
+    "read elsewhere": (
+        lambda x: x[np.arange(4), np.array([0, 1, 2, 0])[::-1]][::-1, None] * 1.0,
+        "row 0 of the target depends on row 3",
+    ),
+    "read and moved": (
+        lambda x: x.T[np.arange(3)[:, None], np.arange(4)[::-1]].T * 1.0,
+        "row 0 of the target depends on row 3",
+    ),
     "product": (lambda x: x @ x.T, "row 0 of the target depends on rows 1, 2, 3"),
 }
 
@@ -137,8 +183,49 @@ def test_inside_of_a_map_the_probe_draws_the_numbers() -> None:
     def blocks(x: Any) -> Any:
         with gt.GradientTape() as tape:
             tape.watch(x)
-            y = np.sort(x, axis=1)
+            y = np.sort(x[::-1], axis=1)[::-1]
         return tape.batch_jacobian(y, x)
 
     found = gt.vmap(blocks)(np.stack([X, -X]))
     np.testing.assert_array_equal(found.sum(axis=-1), 1.0)
+
+
+def blocks(x: Any, function: Callable[..., Any], *others: Any) -> Any:
+    with gt.GradientTape() as tape:
+        x = tape.watch(x)
+        y = function(x, *others)
+    return tape.batch_jacobian(y, x)
+
+
+PLACES = np.arange(4)
+DEPENDING: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[Any, ...]]] = {
+    "where rows stand": (lambda x, p: x[p] ** 2, (X, PLACES), (X, PLACES[::-1].copy())),
+    "what is selected": (
+        lambda x, m: np.where(m, x, x[::-1]),
+        (X, np.ones((4, 1), bool)),
+        (X, np.zeros((4, 1), bool)),
+    ),
+    "what is positive": (lambda x: x + np.maximum(-np.sum(x, axis=0), 0), (np.abs(X),), (-np.abs(X),)),
+    "one row": (lambda x: x[::-1][::-1] * 2.0, (X[:1],), (X[:1],)),
+}
+
+
+@pytest.mark.parametrize("name", DEPENDING)
+def test_a_compiled_function_asks_anew_for_other_numbers(name: str) -> None:
+    function, apart, mixing = DEPENDING[name]
+    compiled = gt.jit(lambda *arguments: blocks(arguments[0], function, *arguments[1:]))
+    for _ in range(2):
+        np.testing.assert_allclose(compiled(*apart), blocks(apart[0], function, *apart[1:]).numpy())
+        if name != "one row":
+            with pytest.raises(ArgumentError, match="depends on row"):
+                compiled(*mixing)
+    assert compiled.site.traces == (1 if name == "one row" else 3)  # of which two failed
+
+
+@pytest.mark.parametrize("name", ["what is selected", "what is positive"])
+def test_without_numbers_several_are_drawn(name: str) -> None:
+    function, apart, _ = DEPENDING[name]
+    with pytest.raises(ArgumentError, match="depends on row"):
+        gt.vmap(lambda *arguments: blocks(arguments[0], function, *arguments[1:]))(
+            *[np.stack([argument, argument]) for argument in apart]
+        )

@@ -115,7 +115,14 @@ def test_results_of_machine_code_and_of_eager_evaluation() -> None:
 
 @pytest.mark.parametrize(
     ("in_axes", "out_axes"),
-    [((0, 1), 0), ((1, 0), 1), ((-1, None), -1), ((None, -2), 2), ([1, None], 0)],
+    [
+        ((0, 1), 0),
+        ((1, 0), 1),
+        ((-1, None), -1),
+        ((None, -2), 2),
+        ([1, None], 0),
+        ((np.int64(1), None), np.int32(-1)),
+    ],
 )
 def test_axes(in_axes: Any, out_axes: int) -> None:
     a, b = RNG.normal(size=(3, 3)), RNG.normal(size=(3, 3, 2))
@@ -197,9 +204,20 @@ def test_a_branch_on_what_is_shared_is_followed() -> None:
     same(scaled(X, -1.0), X)
 
 
+BRANCHES: dict[str, Function] = {
+    "switch": lambda x: gt.switch(np.argmax(x), [lambda v: v * 2, np.sin, lambda v: v**2], x),
+    "cond": lambda x: gt.cond(x[0] > 0, lambda v: np.sum(v**2), lambda v: v[0], np.exp(x)),
+    "while": lambda x: gt.while_loop(lambda v: np.sum(v) < 5, lambda v: v**2 + 1, (np.sin(x),))[0],
+    "sorted in a loop": lambda x: gt.fori_loop(0, 3, lambda _, v: np.sort(v + 1), x),
+}
+
+
 def test_zero_elements() -> None:
     assert gt.vmap(lambda x: np.sum(np.sort(x)))(np.zeros((0, 3))).shape == (0,)
     assert gt.vmap(np.linalg.norm)(np.zeros((0, 3))).shape == (0,)
+    for name, program in BRANCHES.items():
+        found = gt.vmap(program)(np.ones((0, 3)))
+        assert found.shape == (0, *np.shape(program(np.ones(3)))), name
 
 
 def test_vectorized_map() -> None:
@@ -260,6 +278,12 @@ def test_the_program_is_kept() -> None:
             ShapeError,
             ("argument 1 is an array of shape (5, 3)", "axis 2"),
         ),
+        (
+            lambda: gt.vmap(lambda x, *, k: x * k)(X, k=2.0),
+            ShapeError,
+            ("keyword 'k' is a number", "by position"),
+        ),
+        (lambda: gt.vmap(np.add, in_axes=(0, True)), DtypeError, ("in_axes", "True", "bool")),
         (lambda: gt.vmap(np.add, in_axes=(0,))(X, X), StructureError, ("in_axes",)),
         (lambda: gt.vmap(np.add, in_axes="0"), DtypeError, ("in_axes", "'0'", "str")),
         (lambda: gt.vmap(np.add, out_axes=1.5), DtypeError, ("out_axes", "1.5", "float")),
@@ -299,7 +323,7 @@ def test_variables() -> None:
         return x
 
     for program in (lambda: gt.vmap(stored)(X), lambda: gt.vectorized_map(stored, X)):
-        with pytest.raises(ArgumentError, match="assigned to in 'stored', which v"):
+        with pytest.raises(ArgumentError, match="assigned to in the function 'stored' that v"):
             program()
     same(w.numpy(), W)
 

@@ -41,7 +41,9 @@ import warnings
 from types import FrameType
 from typing import Any, Final
 
-LIBRARIES: Final = frozenset({__name__.partition(".")[0], "contextlib", "copy", "numpy", "scipy"})
+LIBRARIES: Final = frozenset(
+    {__name__.partition(".")[0], "contextlib", "copy", "functools", "numpy", "scipy"}
+)
 """Whose frames are not the user's: code of NumPy, of SciPy or of Python's library stands between an array and the line that used it."""
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import ArgumentError, DtypeError, StructureError
 from ..ir.builder import emit, here
 from ..ir.graph import OPERATORS, Mark, Value, literal
-from ..ir.types import Shape
+from ..ir.types import Shape, is_inexact
 from ..kinds.batching import from_front
 from ..kinds.contract import Contract
 from ..kinds.operands import broadcast_to
@@ -22,13 +22,12 @@ from ..trace.signature import EVERYTHING_TRACED
 from ..trace.sites import user_site
 from ..transforms.basis import columns, rows
 from ..trees import flatten, unflatten
-from .convention import flipped
+from .convention import Convention, check_convention, check_holomorphic, flipped
 from .jacobian import one_of_many
 from .jit import Jitted, jit_of
 from .transform import (
     check_callable,
     chosen_arguments,
-    grad,
     inner,
     jvp,
     named,
@@ -36,6 +35,7 @@ from .transform import (
     result_value,
     split_aux,
     start,
+    value_and_gradient,
 )
 
 Mode: TypeAlias = Literal["auto", "fwd", "rev"]
@@ -48,6 +48,8 @@ def jacobian(
     *,
     has_aux: bool = False,
     mode: Mode = "auto",
+    holomorphic: bool = False,
+    convention: Convention = "tensorflow",
 ) -> Jitted:
     """Return a function that computes the Jacobian of `function`.
 
@@ -55,13 +57,19 @@ def jacobian(
     ----------
     function : callable
         NumPy code whose result is a float, an array of floats, or nested containers of these (with ``has_aux``: a pair of
-        that and anything else).
+        that and anything else). The result of real arguments may be complex.
     argnums : int or sequence of int, default 0
         Which positional arguments to differentiate in. Each may be a number, an array, or nested containers of these.
     has_aux : bool, default False
         Whether `function` returns ``(result, aux)``; then the result is ``(jacobian, aux)``.
     mode : {"auto", "fwd", "rev"}, default "auto"
-        Forward mode computes the columns, reverse mode the rows; "auto" takes what is fewer.
+        Forward mode computes the columns, reverse mode the rows; "auto" takes what is fewer. Complex arguments need reverse mode,
+        complex results forward mode.
+    holomorphic : bool, default False
+        Whether `function` is a holomorphic function of complex arguments. Then its Jacobian is one of complex derivatives, in
+        either mode.
+    convention : {"tensorflow", "jax"}, default "tensorflow"
+        The derivative of a real result in a complex argument, as for `grad`.
 
     Returns
     -------
@@ -74,9 +82,11 @@ def jacobian(
     IntegerInputError
         At a call, for an integer array to differentiate in.
     DtypeError
-        At a call, if a result is no float.
+        At a call, if a result is no float, or complex where it cannot be.
+    NotDifferentiableError
+        At a call with `holomorphic`, if the path to the result leads through a function that is not holomorphic, such as np.abs.
     ArgumentError
-        For a mode that does not exist, or, at a call, for `argnums` without an argument.
+        For a mode or convention that does not exist, or, at a call, for `argnums` without an argument.
 
     See Also
     --------
@@ -89,17 +99,22 @@ def jacobian(
     array([[4., 1.],
            [4., 4.]])
     """
-    return _jacobian(function, argnums, has_aux, mode, "jacobian")
+    return _jacobian(function, argnums, has_aux, mode, "jacobian", holomorphic, convention)
 
 
 def jacrev(
-    function: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False
+    function: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    *,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    convention: Convention = "tensorflow",
 ) -> Jitted:
     """Return a function that computes the Jacobian by reverse mode, row by row: for few results.
 
     Parameters
     ----------
-    function, argnums, has_aux
+    function, argnums, has_aux, holomorphic, convention
         As for `jacobian`.
 
     Returns
@@ -114,17 +129,21 @@ def jacrev(
     array([[ 2.,  6.],
            [ 4., 12.]])
     """
-    return _jacobian(function, argnums, has_aux, "rev", "jacrev")
+    return _jacobian(function, argnums, has_aux, "rev", "jacrev", holomorphic, convention)
 
 
 def jacfwd(
-    function: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False
+    function: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    *,
+    has_aux: bool = False,
+    holomorphic: bool = False,
 ) -> Jitted:
     """Return a function that computes the Jacobian by forward mode, column by column: for few arguments.
 
     Parameters
     ----------
-    function, argnums, has_aux
+    function, argnums, has_aux, holomorphic
         As for `jacobian`.
 
     Returns
@@ -138,17 +157,21 @@ def jacfwd(
     >>> gt.jacfwd(lambda t: np.stack([np.cos(t), np.sin(t)]))(0.0)
     array([-0.,  1.])
     """
-    return _jacobian(function, argnums, has_aux, "fwd", "jacfwd")
+    return _jacobian(function, argnums, has_aux, "fwd", "jacfwd", holomorphic)
 
 
 def hessian(
-    function: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False
+    function: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    *,
+    has_aux: bool = False,
+    holomorphic: bool = False,
 ) -> Jitted:
     """Return a function that computes the second derivatives of `function`: forward mode over reverse mode.
 
     Parameters
     ----------
-    function, argnums, has_aux
+    function, argnums, has_aux, holomorphic
         As for `jacobian`.
 
     Returns
@@ -164,8 +187,8 @@ def hessian(
     array([[4., 2.],
            [2., 0.]])
     """
-    first = _jacobian(function, argnums, has_aux, "rev", "hessian")
-    second = _jacobian(first, argnums, has_aux, "fwd", "hessian")
+    first = _jacobian(function, argnums, has_aux, "rev", "hessian", holomorphic)
+    second = _jacobian(first, argnums, has_aux, "fwd", "hessian", holomorphic)
     return jit_of(inner(second), named("hessian", function), EVERYTHING_TRACED)
 
 
@@ -245,16 +268,24 @@ def _product_of(held: Callable[[], Callable[..., Any] | None]) -> Jitted:
         alive = held()
         assert alive is not None
         count = len(arguments) // 2
-        gradient = inner(grad(alive, tuple(range(count)) if count > 1 else 0))
-        return jvp(gradient, arguments[:count], arguments[count:])[1]
+        argnums = tuple(range(count)) if count > 1 else 0
+        both = value_and_gradient(alive, argnums, False, "hvp", False, "tensorflow")
+        return jvp(lambda *primals: both(*primals)[1], arguments[:count], arguments[count:])[1]
 
     return jit_of(hvp, hvp, EVERYTHING_TRACED)
 
 
 def _jacobian(
-    function: Callable[..., Any], argnums: int | Sequence[int], has_aux: bool, mode: Mode, caller: str
+    function: Callable[..., Any],
+    argnums: int | Sequence[int],
+    has_aux: bool,
+    mode: Mode,
+    caller: str,
+    holomorphic: bool,
+    convention: Convention = "tensorflow",
 ) -> Jitted:
     check_callable(function, caller)
+    check_convention(convention, caller)
     positions = positions_of(argnums, caller)
     if mode not in MODES:
         raise ArgumentError(
@@ -278,33 +309,69 @@ def _jacobian(
         targets = [_target(leaf, caller) for leaf in results]
         mark.recording = False
         targets, aux = with_loops(moment, targets, aux, starts)
-        blocks = _blocks(targets, starts, mark, mode, caller)
+        if holomorphic:
+            for target in targets:
+                check_holomorphic(target, starts, mark, caller)
+        chosen_mode = _mode(mode, targets, starts, holomorphic, caller)
+        turned = _as_it_is if holomorphic or convention == "jax" else flipped
+        blocks = _blocks(targets, starts, mark, chosen_mode, caller, turned)
         mark.over = True
         nested = []
         for row in blocks:
             by_argument = unflatten(spec, [Array(block) for block in row])
-            nested.append(by_argument[0] if isinstance(argnums, int) else tuple(by_argument))
+            nested.append(tuple(by_argument) if isinstance(argnums, tuple | list) else by_argument[0])
         jacobians = unflatten(result_spec, nested)
         return (jacobians, aux) if has_aux else jacobians
 
     return jit_of(compute, named(caller, function), EVERYTHING_TRACED)
 
 
-def _blocks(
-    targets: Sequence[Value], starts: Sequence[Value], mark: Mark, mode: Mode, caller: str
-) -> list[list[Value]]:
-    """Return the Jacobian of each target in each start."""
-    if mode == "auto":
+def _mode(
+    mode: Mode, targets: Sequence[Value], starts: Sequence[Value], holomorphic: bool, caller: str
+) -> Mode:
+    """Return the mode to take; complex numbers leave no choice."""
+    complex_in, complex_out = [any(v.dtype.kind == "c" for v in values) for values in (starts, targets)]
+    if holomorphic or not (complex_in or complex_out):
         wide, high = sum(begin.size for begin in starts), sum(target.size for target in targets)
-        is_complex = any(begin.dtype.kind == "c" for begin in starts)
-        mode = "fwd" if wide < high and not is_complex else "rev"
-    if mode == "fwd" and any(begin.dtype.kind == "c" for begin in starts):
+        return mode if mode != "auto" else "fwd" if wide < high else "rev"
+    if complex_in and complex_out:
+        raise DtypeError(
+            f"{caller}: an argument is complex, and what is differentiated in it is, too",
+            where=here.site,
+            why="a complex number has two parts, and the four derivatives of the parts are not one complex number",
+            remedy="holomorphic=True for the complex derivatives of a holomorphic function; else np.stack([np.real(z), "
+            "np.imag(z)]), or gt.jvp and gt.hvp, which go in one direction",
+        )
+    if complex_in and mode == "fwd":
         raise DtypeError(
             f"{caller}: an argument is complex",
             where=here.site,
             why="forward mode moves along one direction at a time, and a complex number has two",
             remedy="use gt.jacrev, or differentiate in the real and imaginary parts",
         )
+    if complex_out and mode == "rev":
+        raise DtypeError(
+            f"{caller}: a result is complex",
+            where=here.site,
+            why="reverse mode follows one real number back at a time, and a complex one has two",
+            remedy="use gt.jacfwd, or return np.stack([np.real(z), np.imag(z)])",
+        )
+    return "rev" if complex_in else "fwd"
+
+
+def _as_it_is(value: Value) -> Value:
+    return value
+
+
+def _blocks(
+    targets: Sequence[Value],
+    starts: Sequence[Value],
+    mark: Mark,
+    mode: Mode,
+    caller: str,
+    turned: Callable[[Value], Value],
+) -> list[list[Value]]:
+    """Return the Jacobian of each target in each start, what reverse mode computes in another convention."""
 
     def outside(value: Value) -> bool:
         return mark not in value.marks
@@ -312,7 +379,7 @@ def _blocks(
     if mode == "rev":
         return [
             [
-                _block(part, (*target.shape, *begin.shape), begin, flipped)
+                _block(part, (*target.shape, *begin.shape), begin, turned)
                 for part, begin in zip(
                     rows(target, starts, outside, one_of_many(caller)), starts, strict=True
                 )
@@ -356,11 +423,11 @@ def _target(leaf: Any, caller: str) -> Value:
             remedy="return arrays or nests of them; has_aux=True for a pair of them and something else",
         )
     value = result_value(leaf)
-    if value.dtype.kind != "f":
+    if not is_inexact(value.dtype):
         raise DtypeError(
             f"{caller} needs a function that returns floats; this one returned {value.dtype}",
             where=here.site,
-            why="only real numbers have a derivative of this form",
-            remedy="return floats: x.astype(float); for a complex z, np.stack([np.real(z), np.imag(z)])",
+            why="only real and complex numbers have derivatives",
+            remedy="return floats: x.astype(float)",
         )
     return value

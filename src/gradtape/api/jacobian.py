@@ -14,11 +14,11 @@ import numpy as np
 
 from ..config import config
 from ..errors import ArgumentError, ConcretizationError, DtypeError, ShapeError
+from ..ir.body import Body
 from ..ir.builder import here
-from ..ir.graph import OPERATORS, Graph, Mark, Value, constant, extract
+from ..ir.graph import OPERATORS, Graph, Mark, Node, Value, constant, extract
 from ..ir.op import NDArray
-from ..ir.types import INTP, aval, is_inexact
-from ..ops.join import join
+from ..ir.types import INT64, INTP, aval, is_inexact
 from ..progress import progress
 from ..runtime.interpret import interpret
 from ..runtime.program import program_for
@@ -27,7 +27,10 @@ from ..trace.guards import Mapped
 from ..trace.handle import Handle
 from ..trace.replay import Derivatives, Derive, Stop, derivatives
 from ..trace.sites import user_site
-from ..transforms.basis import LinearMap, chosen_unit_vectors, pullback, unit_rows, unit_vectors
+from ..transforms.basis import LinearMap, chosen_unit_vectors, is_array, pullback, unit_rows, unit_vectors
+from ..transforms.call import without_data
+from ..transforms.checkpointing import ENTRIES
+from ..transforms.control import scan
 from ..transforms.one_hot import OneHot
 from ..transforms.rowwise import UNKNOWN, row_axis
 from ..transforms.vjp import vjp
@@ -373,49 +376,92 @@ def _chunks(request: _Request, count: int) -> list[range]:
     return [range(start, min(start + size, count)) for start in range(0, count, size)]
 
 
+@dataclass(frozen=True)
+class _Chunk:
+    """The pullback of some elements of a basis.
+
+    Attributes
+    ----------
+    rows : Value
+        A placeholder for their positions.
+    shared : list of Value
+        What all of them need.
+    nodes : list of Node
+        What is computed for them.
+    outs : list of Value
+        What comes out, along a leading axis, where there is a path.
+    """
+
+    rows: Value
+    shared: list[Value]
+    nodes: list[Node]
+    outs: list[Value]
+
+
+def _chunk(linear: LinearMap, basis: _Basis, size: int) -> _Chunk:
+    rows = Value(aval((size,), INTP), marks=(Mark(),))
+    outs = [out for out in linear.outs if out is not None]
+    single, _ = extract(outs, [linear.seed], stop=lambda value: value.node is None)
+    before = {out for node in single for out in node.outs if is_array(out)}
+    batched = [out for out in linear.at(basis.chosen(rows)) if out is not None]
+    nodes, shared = extract(
+        batched,
+        [rows],
+        stop=lambda value: (
+            value in before or value.node is None or (value.data is not None and is_array(value))
+        ),
+    )
+    return _Chunk(rows, shared, nodes, batched)
+
+
 def _recorded(linear: LinearMap, basis: _Basis, chunks: Sequence[range]) -> list[Value | None]:
-    """Append the nodes of every chunk, since somebody follows them."""
-    pieces = [linear.at(basis.chosen(constant(np.asarray(chunk, INTP)))) for chunk in chunks]
-    return [
-        None if column[0] is None else join([piece for piece in column if piece is not None], 0)
-        for column in zip(*pieces, strict=True)
-    ]
+    """Append a loop over the chunks, since somebody follows them; the last chunk is filled up with its last row."""
+    size = len(chunks[0])
+    chunk = _chunk(linear, basis, size)
+    turn = Value(aval((), INT64, True))
+    body = without_data(Graph([turn, *chunk.shared, chunk.rows], chunk.nodes, chunk.outs, "jacobian"))
+    positions = np.minimum(np.arange(len(chunks) * size, dtype=INTP), basis.count - 1).reshape(-1, size)
+    stacks = scan(
+        Body(body.inputs, body.nodes, body.outputs, body.name),
+        chunk.shared,
+        [],
+        [constant(positions)],
+        len(chunks),
+        policy=ENTRIES,
+    )
+    pieces = iter(stacks)
+    return [None if out is None else _joined(next(pieces), basis.count) for out in linear.outs]
+
+
+def _joined(stack: Value, count: int) -> Value:
+    """Return the rows of all chunks, one after the other."""
+    chunks, size, *inner = stack.shape
+    whole = OPERATORS["reshape"](stack, (chunks * size, *inner))
+    rank = 1 + len(inner)
+    if whole.shape[0] == count:
+        return whole
+    return OPERATORS["slice"](whole, (0,) * rank, (count, *inner), (1,) * rank)
 
 
 def _by_chunks(linear: LinearMap, basis: _Basis, chunks: Sequence[range]) -> list[Value | None]:
     """Run one program once per chunk; the last chunk is filled up with its last row."""
     size = len(chunks[0])
-    follows = Mark()
-    rows = Value(aval((size,), INTP), marks=(follows,))
-    outs = [out for out in linear.outs if out is not None]
-    single, _ = extract(outs, [linear.seed], stop=lambda value: value.node is None)
-    before = {out for node in single for out in node.outs if _is_array(out)}
-    batched = [out for out in linear.at(basis.chosen(rows)) if out is not None]
-    nodes, shared = extract(
-        batched, [rows], stop=lambda value: value in before or value.data is not None or value.node is None
-    )
-    arrays = force(shared)
-    run = _runner(Graph([rows, *shared], nodes, batched, "jacobian"))
-    results = [np.empty((basis.count, *out.shape[1:]), out.dtype) for out in batched]
-    weights = [len(chunk) for chunk in chunks]
-    for chunk in progress(chunks, "jacobian", weights, "row"):
-        positions = np.minimum(np.arange(chunk.start, chunk.start + size, dtype=INTP), basis.count - 1)
+    chunk = _chunk(linear, basis, size)
+    arrays = force(chunk.shared)
+    run = _runner(Graph([chunk.rows, *chunk.shared], chunk.nodes, chunk.outs, "jacobian"))
+    results = [np.empty((basis.count, *out.shape[1:]), out.dtype) for out in chunk.outs]
+    weights = [len(each) for each in chunks]
+    for each in progress(chunks, "jacobian", weights, "row"):
+        positions = np.minimum(np.arange(each.start, each.start + size, dtype=INTP), basis.count - 1)
         for result, piece in zip(results, run([positions, *arrays]), strict=True):
-            result[chunk.start : chunk.stop] = piece[: len(chunk)]
+            result[each.start : each.stop] = piece[: len(each)]
     return _in_place_of(linear.outs, results)
-
-
-def _is_array(value: Value) -> bool:
-    """Return whether a value can be passed from program to program: what a loop of unknown length leaves behind cannot."""
-    return value.dtype.kind != "O"
 
 
 def _one_by_one(linear: LinearMap, basis: _Basis) -> list[Value | None]:
     """Run one program, the pullback of a single cotangent, once per row."""
     outs = [out for out in linear.outs if out is not None]
-    nodes, shared = extract(
-        outs, [linear.seed], stop=lambda value: linear.mark not in value.marks and _is_array(value)
-    )
+    nodes, shared = linear.opened()
     arrays = force(shared)
     run = _runner(Graph([linear.seed, *shared], nodes, outs, "jacobian"))
     results = [np.empty((basis.count, *out.shape), out.dtype) for out in outs]

@@ -8,13 +8,20 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..ir.builder import here
-from ..ir.graph import Graph, Value, extract
+from ..ir.graph import OPERATORS, Graph, Value, constant, extract
 from ..ir.op import NDArray
+from ..ir.types import is_inexact
+from ..ops.reductions import reduce_any
 from ..runtime.interpret import interpret
+from ..trace.force import force
+from ..trace.guards import abstract_of, trace_of
 from ..transforms.basis import LinearMap
 
 SHOWN = 5
 """Rows that an error lists."""
+
+DRAWS = 3
+"""How often numbers are drawn for what has none: positive ones, negative ones, and both."""
 
 
 def check_rows(linear: LinearMap, caller: str) -> None:
@@ -23,6 +30,8 @@ def check_rows(linear: LinearMap, caller: str) -> None:
     Any two rows differ in a binary digit of their numbers. So for each digit the rows that have it are given random
     cotangents, and then those that do not; the cotangent of every other row of the source must be zero.
 
+    What is traced holds for other numbers too: there it becomes a guard.
+
     Parameters
     ----------
     linear : LinearMap
@@ -30,32 +39,61 @@ def check_rows(linear: LinearMap, caller: str) -> None:
     caller : str
         Who asks, for the error.
     """
-    probe = _Probe(linear)
-    rows = np.arange(probe.rows)
-    for digit in range(max(probe.rows - 1, 0).bit_length()):
-        for chosen in ((rows >> digit) & 1 == 1, (rows >> digit) & 1 == 0):
-            if (probe.reached(chosen) & ~chosen).any():
-                raise _mixed(probe, caller)
+    (out,) = linear.outs
+    assert out is not None
+    rows = np.arange(linear.seed.shape[0])
+    digits = [(rows >> digit) & 1 == 1 for digit in range(max(len(rows) - 1, 0).bit_length())]
+    choices = [chosen for digit in digits for chosen in (digit, ~digit)]
+    for draw in range(DRAWS if abstract_of(out) else 1):
+        probe = _Probe(linear, draw)
+        if any((probe.reached(chosen) & ~chosen).any() for chosen in choices):
+            raise _mixed(probe, caller)
+    trace = trace_of(out)
+    if trace is not None and choices and not abstract_of(out):
+        trace.guard(_mixing(linear, np.stack(choices)), 0, here.site)
+
+
+def _mixing(linear: LinearMap, choices: NDArray) -> Value:
+    """Return whether the cotangent of a row that was not chosen is another number than zero, as a value."""
+    shape = (*choices.shape, *[1] * (linear.seed.ndim - 1))
+    drawn = np.random.default_rng(0).uniform(0.5, 1.5, (1, *linear.seed.shape))
+    seeds = np.where(choices.reshape(shape), drawn, 0.0).astype(linear.seed.dtype)
+    (found,) = linear.at(constant(seeds))
+    assert found is not None
+    others = constant(np.broadcast_to(~choices.reshape(*choices.shape, *[1] * (found.ndim - 2)), found.shape))
+    equal, both = OPERATORS["equal"], OPERATORS["bitwise_and"]
+    known = both(equal(found, found), OPERATORS["not_equal"](found, 0))
+    mixing: Value = reduce_any(both(known, others), axes=tuple(range(found.ndim)))
+    return mixing
 
 
 class _Probe:
-    """The pullback as a function of ndarrays; what has no numbers yet (inside of a map) is random."""
+    """The pullback as a function of ndarrays; what has no numbers yet (inside of a map) is random, in every draw of other signs."""
 
-    def __init__(self, linear: LinearMap) -> None:
+    def __init__(self, linear: LinearMap, draw: int) -> None:
         (out,) = linear.outs
         assert out is not None
         self.rows = linear.seed.shape[0]
-        self._rng = np.random.default_rng(0)
-        nodes, leaves = extract(
-            [out], [linear.seed], stop=lambda value: value.node is None or value.data is not None
-        )
-        self._given: list[NDArray] = [self._numbers(leaf) for leaf in leaves]
+        self._rng = np.random.default_rng(draw)
+        self._draw = draw
+        self._given: list[NDArray]
+        if abstract_of(out):
+            nodes, leaves = extract(
+                [out], [linear.seed], stop=lambda value: value.node is None or value.data is not None
+            )
+            self._given = [self._numbers(leaf) for leaf in leaves]
+        else:
+            nodes, leaves = linear.opened()
+            self._given = force(leaves)
         self._graph = Graph([linear.seed, *leaves], nodes, [out], "probe")
 
     def _numbers(self, value: Value) -> NDArray:
         if value.data is not None:
             return value.data
-        return np.asarray(self._rng.uniform(0.5, 1.5, value.shape)).astype(value.dtype)
+        if not is_inexact(value.dtype):
+            return self._rng.integers(0, 2, value.shape).astype(value.dtype)
+        signs = (1.0, -1.0, self._rng.choice((-1.0, 1.0), value.shape))[self._draw]
+        return np.asarray(self._rng.uniform(0.5, 1.5, value.shape) * signs).astype(value.dtype)
 
     def reached(self, chosen: NDArray) -> NDArray:
         """Return which rows of the source have a cotangent when the chosen rows of the target have one."""

@@ -16,6 +16,7 @@ from ..trace.handle import Handle, plain
 from ..trace.scatter import How, scatter, scatter_ndarray
 from ..trace.sites import user_site
 from ..trace.variable import Variable
+from .transform import integer
 
 
 def gather(params: Any, indices: Any, axis: int = 0) -> Array:
@@ -59,7 +60,8 @@ def gather(params: Any, indices: Any, axis: int = 0) -> Array:
             where=here.site,
             remedy="indices.astype(int); for a mask, np.flatnonzero(mask)",
         )
-    if type(axis) is bool or not isinstance(axis, int | np.integer) or not -table.ndim <= axis < table.ndim:
+    place = integer(axis)
+    if place is None or not -table.ndim <= place < table.ndim:
         raise ArgumentError(
             f"gather: axis is {axis!r}, and params has shape {table.shape}",
             where=here.site,
@@ -67,7 +69,7 @@ def gather(params: Any, indices: Any, axis: int = 0) -> Array:
             if table.ndim
             else "params of rank 1 or more",
         )
-    return Array(getitem_rows(table, (slice(None),) * (axis % table.ndim) + (positions,)))
+    return Array(getitem_rows(table, (slice(None),) * (place % table.ndim) + (positions,)))
 
 
 def scatter_add(target: Any, slices: Any) -> Any:

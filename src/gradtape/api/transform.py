@@ -31,6 +31,7 @@ from ..trace.signature import EVERYTHING_TRACED
 from ..trace.sites import user_site
 from ..trace.slices import arrays_in
 from ..transforms.jvp import jvp as push_forward
+from ..transforms.residuals import dearest
 from ..transforms.vjp import vjp as pull_back
 from ..trees import flatten, flatten_up_to, unflatten
 from .convention import Convention, check_convention, check_holomorphic, flipped, not_of_kind
@@ -87,7 +88,7 @@ def grad(
     >>> bool(np.isclose(gt.grad(gt.grad(np.sin))(0.5), -np.sin(0.5)))
     True
     """
-    both = _value_and_grad(function, argnums, has_aux, "grad", holomorphic, convention)
+    both = value_and_gradient(function, argnums, has_aux, "grad", holomorphic, convention)
 
     def gradient(*args: Any, **kwargs: Any) -> Any:
         value, result = both(*args, **kwargs)
@@ -123,11 +124,11 @@ def value_and_grad(
     >>> float(value), [g.tolist() for g in gradient]
     (5.0, [[2.0, 3.0], [1.0, 1.0]])
     """
-    both = _value_and_grad(function, argnums, has_aux, "value_and_grad", holomorphic, convention)
+    both = value_and_gradient(function, argnums, has_aux, "value_and_grad", holomorphic, convention)
     return jit_of(both, named("value_and_grad", function), EVERYTHING_TRACED)
 
 
-def _value_and_grad(
+def value_and_gradient(
     function: Callable[..., Any],
     argnums: int | Sequence[int],
     has_aux: bool,
@@ -135,6 +136,7 @@ def _value_and_grad(
     holomorphic: bool,
     convention: Convention,
 ) -> Callable[..., Any]:
+    """Return what computes both inside of a recording; `caller` is who asks."""
     check_callable(function, caller)
     check_convention(convention, caller)
     positions = positions_of(argnums, caller)
@@ -172,7 +174,9 @@ def _value_and_grad(
         ]
         nested = filled(gradients)
         value = Array(target)
-        return ((value, aux) if has_aux else value), nested[0] if isinstance(argnums, int) else tuple(nested)
+        return ((value, aux) if has_aux else value), (
+            tuple(nested) if isinstance(argnums, tuple | list) else nested[0]
+        )
 
     return both
 
@@ -224,15 +228,20 @@ def zeros_like_start(value: Value) -> Value:
 
 
 def positions_of(argnums: int | Sequence[int], caller: str) -> tuple[int, ...]:
-    positions = tuple(argnums) if isinstance(argnums, tuple | list) else (argnums,)
-    for position in positions:
-        if type(position) is not int:
-            raise DtypeError(
-                f"{caller}: argnums must be an int or a sequence of ints, got {argnums!r}",
-                where=user_site(),
-                remedy="argnums=(0, 1)",
-            )
-    return positions
+    given = argnums if isinstance(argnums, tuple | list) else (argnums,)
+    positions = [integer(position) for position in given]
+    if None in positions:
+        raise DtypeError(
+            f"{caller}: argnums must be an int or a sequence of ints, got {argnums!r}",
+            where=user_site(),
+            remedy="argnums=(0, 1)",
+        )
+    return tuple([position for position in positions if position is not None])
+
+
+def integer(given: Any) -> int | None:
+    """Return a Python or NumPy integer as an int; None for anything else, booleans too."""
+    return int(given) if isinstance(given, int | np.integer) and not isinstance(given, bool) else None
 
 
 def chosen_arguments(args: Sequence[Any], positions: Sequence[int], caller: str) -> list[Any]:
@@ -375,6 +384,8 @@ def vjp(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any
         returned: tuple[Any, ...] = unflatten(spec, _results(values, traced))
         return returned
 
+    if not recorded and not any(each.recording for target in targets for each in target.marks):
+        force([*targets, *dearest(targets, starts, lambda v: mark not in v.marks)])
     return unflatten(result_spec, _results(targets, recorded)), pullback
 
 

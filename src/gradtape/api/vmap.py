@@ -23,7 +23,7 @@ from ..trace.sites import user_site
 from ..transforms.batch import batch
 from ..trees import flatten, flatten_with_none, place_of_leaf, spread_prefix, unflatten
 from .jit import Jitted, jit_of
-from .transform import check_callable, inner, named
+from .transform import check_callable, inner, integer, named
 
 
 def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Jitted:
@@ -75,16 +75,23 @@ def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> J
            [27., 48.]])
     """
     check_callable(function, "vmap")
-    for argument, given in (("in_axes", in_axes), ("out_axes", out_axes)):
-        for axis in flatten(given)[0]:
-            if type(axis) is not int:
-                raise DtypeError(
-                    f"vmap: {argument} must be an int, None, or a nest of them, got {axis!r} of type {type(axis).__name__}",
-                    where=user_site(),
-                    remedy="in_axes=(0, None) maps the first argument and shares the second",
-                )
-    mapped = _Mapping(function, tuple(in_axes) if isinstance(in_axes, list) else in_axes, out_axes, "vmap")
+    axes_in = _axes("in_axes", tuple(in_axes) if isinstance(in_axes, list) else in_axes)
+    mapped = _Mapping(function, axes_in, _axes("out_axes", out_axes), "vmap")
     return jit_of(mapped, named("vmap", function), EVERYTHING_TRACED)
+
+
+def _axes(argument: str, given: Any) -> Any:
+    """Return a nest of axes with Python integers for its entries."""
+    entries, spec = flatten(given)
+    axes = [integer(entry) for entry in entries]
+    for entry, axis in zip(entries, axes, strict=True):
+        if axis is None:
+            raise DtypeError(
+                f"vmap: {argument} must be an int, None, or a nest of them, got {entry!r} of type {type(entry).__name__}",
+                where=user_site(),
+                remedy="in_axes=(0, None) maps the first argument and shares the second",
+            )
+    return unflatten(spec, axes)
 
 
 def vectorized_map(fn: Callable[[Any], Any], elems: Any) -> Any:
@@ -142,7 +149,7 @@ class _Mapping:
         wholes = self._wholes(leaves, axes, args, kwargs)
         size = self._size(wholes, args, kwargs)
         name = getattr(self._function, "__name__", "a function")
-        mark = Mapped(f"{name!r}, which {self._caller} maps")
+        mark = Mapped(f"the function {name!r} that {self._caller} maps")
         singles = {k: Value(aval(w.shape[1:], w.dtype), marks=(mark,)) for k, w in wholes.items()}
         given = [Array(singles[k]) if k in singles else leaf for k, leaf in enumerate(leaves)]
         arguments, keywords = unflatten(spec, given)
@@ -180,17 +187,15 @@ class _Mapping:
         for position, (leaf, axis) in enumerate(zip(leaves, axes, strict=True)):
             if axis is None or leaf is None:
                 continue
-            value = (
-                leaf.value
-                if isinstance(leaf, Handle)
-                else as_value(leaf, self._place(position, args, kwargs))
-            )
+            place = self._place(position, args, kwargs)
+            value = leaf.value if isinstance(leaf, Handle) else as_value(leaf, place)
             if not -value.ndim <= axis < value.ndim:
                 what = "a number" if value.ndim == 0 else f"an array of shape {value.shape}"
                 raise ShapeError(
-                    f"{self._caller}: {self._place(position, args, kwargs)} is {what}; it has no axis {axis} to map",
+                    f"{self._caller}: {place} is {what}; it has no axis {axis} to map",
                     where=here.site,
-                    remedy="in_axes says which axis of each argument is mapped; None for what all elements share",
+                    remedy="in_axes says which axis of each argument is mapped; None for what all elements share"
+                    + ("; for that, pass it by position" if place.startswith("keyword") else ""),
                 )
             wholes[position] = to_front(value, axis % value.ndim)
         return wholes

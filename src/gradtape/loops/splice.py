@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -89,7 +88,7 @@ class Splicer:
             return For(statement.var, body, statement.lanes, private) if body else None
         if isinstance(statement, Call):
             operands = [self._place(buffer, position) for buffer, position in statement.operands]
-            return replace(statement, operands=tuple(operands))
+            return Call(statement.function, tuple(operands), statement.numbers)
         if isinstance(statement, Turns):
             count = None if statement.count is None else self._number(statement.count)
             body, pairs = self._inside(statement.body), self._pairs(statement.pairs)
@@ -112,11 +111,12 @@ class Splicer:
     def _pairs(self, pairs: Sequence[Pair]) -> tuple[Pair, ...]:
         return tuple(
             [
-                replace(
-                    pair,
-                    first=self._place(*pair.first),
-                    second=self._place(*pair.second),
-                    landing=None if pair.landing is None else self._place(*pair.landing),
+                Pair(
+                    pair.now,
+                    pair.following,
+                    self._place(*pair.first),
+                    self._place(*pair.second),
+                    None if pair.landing is None else self._place(*pair.landing),
                 )
                 for pair in pairs
             ]

@@ -135,7 +135,8 @@ def assign_storage(roots: Sequence[Root], explain: list[str], prefix: str = "") 
             if root in readers:
                 root.storage = stack_of(root, prefix)
             continue
-        common = _common_levels(root, readers.get(root, ()))
+        # Nobody reads elements of what has none, but bodies and routines are told where it stands.
+        common = _common_levels(root, readers.get(root, ())) if root.value.size else 0
         if common is None:
             continue
         outside = {axis.position for axis in root.axes[:common]}
@@ -210,7 +211,7 @@ def _common_levels(root: Root, readers: Sequence[Root]) -> int | None:
     common: int | None = None
     for reader in readers:
         levels = shared_levels(root, reader)
-        if root.kind in IN_REGISTERS and _in_registers(root, reader, levels):
+        if root.kind in IN_REGISTERS and reader.kind != "sort" and _in_registers(root, reader, levels):
             continue
         common = levels if common is None else min(common, levels)
     if root.kind in ("scatter", "join", "sort") or (root.kind == "result" and root.shape != ()):

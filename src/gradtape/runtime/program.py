@@ -320,14 +320,15 @@ def _found(
         kernel = _loaded(graph_of, form, found)
     except LoweringError as error:
         return Kernel(None, None, 0, "interpreter", time.perf_counter() - begin, (), error.what)
-    except RuntimeError as error:  # what LLVM says of a module that it cannot compile or link
+    except Exception as error:  # what LLVM says of a module that it cannot compile, or a defect: the interpreter has the answer
+        reason = str(error) if isinstance(error, RuntimeError) else f"{type(error).__name__}: {error}"
         warn(
             CompileWarning,
             f"{graph_of().name} could not be compiled and runs on the interpreter",
-            why=str(error),
+            why=reason,
             remedy="nothing, if the speed does not matter; please report it",
         )
-        return Kernel(None, None, 0, "interpreter", time.perf_counter() - begin, (), str(error))
+        return Kernel(None, None, 0, "interpreter", time.perf_counter() - begin, (), reason)
     origin = "compiled" if compiled else "disk"
     return kernel._replace(origin=origin, seconds=time.perf_counter() - begin)
 

@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from ..ir.graph import OPERATORS, Mark, Value, constant, literal
+from ..ir.graph import OPERATORS, Mark, Node, Value, constant, extract, literal
 from ..ir.types import INTP, aval
 from ..kinds.batching import in_front
 from .batch import batch
@@ -37,6 +37,11 @@ class LinearMap:
     outs: tuple[Value | None, ...]
     mark: Mark
 
+    def opened(self) -> tuple[list[Node], list[Value]]:
+        """Return the nodes between the seed and the outs, and the arrays that they read beside the seed."""
+        outs = [out for out in self.outs if out is not None]
+        return extract(outs, [self.seed], stop=lambda value: self.mark not in value.marks and is_array(value))
+
     def at(self, seeds: Value | OneHot) -> list[Value | None]:
         """Append the nodes that apply the map to many seeds; seeds and results stand along a leading axis."""
         count = seeds.count if isinstance(seeds, OneHot) else seeds.shape[0]
@@ -50,6 +55,11 @@ class LinearMap:
                 applied = next(found)
                 results.append(in_front(out, count) if applied is None else applied)
         return results
+
+
+def is_array(value: Value) -> bool:
+    """Return whether a value can be passed from program to program: what a loop of unknown length leaves behind cannot."""
+    return value.dtype.kind != "O"
 
 
 def pullback(target: Value, sources: Sequence[Value], stop: Stop, mark: Mark) -> LinearMap:

@@ -317,6 +317,8 @@ def chosen(mask: Value, x: Value, y: Value) -> Value:
 
 def among(active: Value, x: Value) -> Value:
     """Return `x` in which elements of the mapped axis that are not active equal the first one that is."""
+    if not x.shape[0]:
+        return x
     first = ROWS["argmax"](OPERATORS["convert"](active, INTP), axes=(0,))  # type: ignore[operator]
     row = ROWS["gather"](x, OPERATORS["reshape"](first, (1,)))  # type: ignore[operator]
     return chosen(active, x, in_front(OPERATORS["reshape"](row, x.shape[1:]), x.shape[0]))

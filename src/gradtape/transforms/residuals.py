@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from ..ir.builder import at
-from ..ir.graph import Literal, Node, Value, number_of
+from ..ir.graph import Literal, Node, Value, extract, number_of
 from ..ir.types import aval
 from ..kinds.accumulate import Accumulate
 from ..kinds.contract import Contract
@@ -116,6 +116,17 @@ def _is_dear_row(node: Node, op: Elementwise) -> bool:
     if op.name == "divide" and node.outs[0].size >= STREAMED:
         return False
     return _is_dear_elementwise(op, tuple(value.dtype for value in node.inputs), tuple(node.params.items()))
+
+
+def dearest(outputs: Sequence[Value], inputs: Sequence[Value], stop: Callable[[Value], bool]) -> list[Value]:
+    """Return the products of matrices and the results of loops on the way from inputs to outputs: what to keep for the way back."""
+    nodes, _ = extract(outputs, inputs, stop=stop)
+    return [
+        out
+        for node in nodes
+        if isinstance(node.op, Contract | Structured) and is_dear(node)
+        for out in node.outs
+    ]
 
 
 @lru_cache(maxsize=1024)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Final
 
+import numpy as np
+
 from ..ir.graph import Node, Value, extract
 from ..ir.op import Op
 from ..kinds.accumulate import Accumulate
@@ -62,9 +64,11 @@ def _elementwise(node: Node, axes: Axes, rows: int) -> int:
 
 def _index_map(node: Node, axes: Axes, rows: int) -> int:
     axis, x, params = axes[0], node.inputs[0], node.params
+    name, out = node.op.name, node.out
+    if name == "gather":
+        return _gathered(node, axes, rows)
     if axis is None or any(each is not None for each in axes[1:]):
         return UNKNOWN
-    name, out = node.op.name, node.out
     if name == "expand":
         return int(params["axes"][axis])
     if name == "permute":
@@ -74,8 +78,32 @@ def _index_map(node: Node, axes: Axes, rows: int) -> int:
     if name in ("slice", "pad"):
         whole = out.shape[axis] == rows and params["starts"][axis] == 0 and params["strides"][axis] == 1
         return axis if whole else UNKNOWN
-    if name == "gather" and axis >= len(axes) - 1:
-        return axis - (len(axes) - 1) + node.inputs[1].ndim
+    return UNKNOWN
+
+
+def _gathered(node: Node, axes: Axes, rows: int) -> int:
+    """What is read from rows by their numbers, one after the other, stays with the row."""
+    (axis, *reading), indices = axes, node.inputs[1:]
+    place = axis
+    if axis is not None and axis < len(indices):
+        place = _numbered(indices[axis], rows)
+    elif axis is not None:
+        place = axis - len(indices) + indices[0].ndim
+    return UNKNOWN if place == UNKNOWN else _agreed((place, *reading))
+
+
+def _numbered(index: Value, rows: int) -> int:
+    """Return the axis along which an array of positions counts the rows; UNKNOWN where it is not known to."""
+    places: Sequence[int] = range(index.ndim)
+    while index.node is not None and index.node.op.name == "expand":
+        places = [places[axis] for axis in index.node.params["axes"]]
+        index = index.node.inputs[0]
+    if index.data is None or index.marks:  # what is marked has other numbers in another call
+        return UNKNOWN
+    for axis, extent in enumerate(index.shape):
+        counted = np.arange(rows).reshape(-1, *[1] * (index.ndim - axis - 1))
+        if extent == rows and np.all(index.data == counted):
+            return places[axis]
     return UNKNOWN
 
 
@@ -89,15 +117,17 @@ def _reshaped(before: tuple[int, ...], after: tuple[int, ...], axis: int) -> int
 
 
 def _accumulate(node: Node, axes: Axes, rows: int) -> int:
-    if any(axis is not None for axis in axes[2:]):
-        return UNKNOWN
-    base, v = axes[:2]
-    params, indices = node.params, len(axes) - 2
+    base, v, *placing = axes
+    params, indices = node.params, node.inputs[2:]
     if indices:
-        rank = node.inputs[2].ndim
-        if (base is not None and base < indices) or (v is not None and v < rank):
-            return UNKNOWN
-        return _agreed((base, None if v is None else v - rank + indices))
+        rank = indices[0].ndim
+        leading = {axis for axis in (*placing, v) if axis is not None and axis < rank}
+        if not leading:
+            return _agreed((base, None if v is None else v - rank + len(indices)))
+        a = leading.pop()
+        place = next((k for k, index in enumerate(indices) if _numbered(index, rows) == a), UNKNOWN)
+        apart = not leading and v in (None, a) and place != UNKNOWN and node.out.shape[place] == rows
+        return _agreed((base, place)) if apart else UNKNOWN
     axis = _agreed((base, v))
     if axis == UNKNOWN:
         return UNKNOWN
