@@ -15,6 +15,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.errors import DensifyWarning, DtypeError, ShapeError
+from gradtape.trace import state, variable
 
 TABLE = np.arange(12.0).reshape(4, 3) / 4
 ROWS = np.array([2, 0, -1, 2])
@@ -22,6 +23,13 @@ ROUNDS = range(4)
 """The first gradients of a structure are built, the later ones are one call of what was built."""
 
 Function = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def every_table_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let small tables take the ways of large ones."""
+    for module in (state, variable):
+        monkeypatch.setattr(module, "LARGE", 0)
 
 
 def tape_gradient(function: Function, table: Any = TABLE, **options: Any) -> Any:

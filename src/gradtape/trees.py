@@ -17,9 +17,14 @@ def flatten(tree: Any) -> tuple[list[Any], TreeSpec]:
     return optree.tree_flatten(tree)
 
 
-def flatten_with_none(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeSpec]:
-    """Return what `flatten` returns, but with None as a leaf, and what `is_leaf` says."""
-    return optree.tree_flatten(tree, is_leaf, none_is_leaf=True)
+def flatten_with_none(tree: Any) -> tuple[list[Any], TreeSpec]:
+    """Return what `flatten` returns, but with None as a leaf."""
+    return optree.tree_flatten(tree, none_is_leaf=True)
+
+
+def flatten_to(kind: type, tree: Any, *, none_is_leaf: bool = True) -> tuple[list[Any], TreeSpec]:
+    """Return what `flatten` returns, but with instances of a registered class as leaves."""
+    return optree.tree_flatten(tree, lambda part: isinstance(part, kind), none_is_leaf=none_is_leaf)
 
 
 def flatten_up_to(spec: TreeSpec, tree: Any, argument: str, reference: str, where: Any = None) -> list[Any]:
@@ -43,6 +48,12 @@ def flatten_up_to(spec: TreeSpec, tree: Any, argument: str, reference: str, wher
 def place_of_leaf(tree: Any, position: int, *, none_is_leaf: bool = False) -> str:
     """Return where a leaf stands in its containers, as one would write it: ``['weights'][0]``."""
     return "".join(f"[{key!r}]" for key in optree.tree_paths(tree, none_is_leaf=none_is_leaf)[position])
+
+
+def outline(spec: TreeSpec) -> str:
+    """Return a structure as one would write it, with * for the leaves."""
+    text = str(spec)
+    return text.removeprefix("PyTreeSpec(").removesuffix(")").removesuffix(", NoneIsLeaf")
 
 
 def register_node(

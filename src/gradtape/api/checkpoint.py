@@ -64,7 +64,7 @@ def recompute_grad(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def recomputed(*args: Any, **kwargs: Any) -> Any:
         here.site = user_site()
-        operands = Operands(tree_map(_own, args))
+        operands = Operands(tree_map(_own, args), variables=False)
         result = operands.run(body, kwargs)
         leaves, spec = flatten(result)
         if not operands.values and not any(isinstance(leaf, Handle) for leaf in leaves):
@@ -140,7 +140,8 @@ class _Again(Rule):
         """Call the function again, on other values: also in place of what it reads from outside."""
         operands = self._operands
         count = len(operands.values)
-        result = self._body(*operands.filled(starts[:count]), **self._kwargs)
+        with operands.beginning.again():
+            result = self._body(*operands.filled(starts[:count]), **self._kwargs)
         outs = [result_value(leaf, self.name) for leaf in flatten(result)[0]]
         nodes, read = extract(outs, starts, lambda value: mark not in value.marks, followed)
         captured = [read[place] for place in self._captured] if len(read) == self._read else None

@@ -17,6 +17,7 @@ from ..trace.guards import trace_of
 from ..trace.handle import Handle, plain
 from ..trace.sites import user_site
 from ..trace.variable import Variable
+from ..trees import flatten, unflatten
 
 
 def asarray(a: Any, dtype: Any = None) -> Array:
@@ -40,14 +41,14 @@ def asarray(a: Any, dtype: Any = None) -> Array:
     >>> gt.asarray([1, 2], dtype=float)
     Array([1., 2.])
     """
+    here.site = user_site()
     if isinstance(a, Variable):
         a = a.read_value()
-    if isinstance(a, Array) and (dtype is None or a.dtype == np.dtype(dtype)):
+    wanted = None if dtype is None else number_dtype(dtype)
+    if isinstance(a, Array) and wanted in (None, a.dtype):
         return a
     value = as_value(plain(a), "a")
-    if dtype is not None:
-        value = cast.convert(value, number_dtype(dtype))
-    return Array(_leaf(value))
+    return Array(_leaf(value if wanted is None else cast.convert(value, wanted)))
 
 
 def constant(a: Any, dtype: Any = None) -> Array:
@@ -75,19 +76,24 @@ def constant(a: Any, dtype: Any = None) -> Array:
     Array([1., 1.])
     """
     if a is None:
-        raise ArgumentError("constant got None", remedy="pass an array or a number")
+        raise ArgumentError("constant got None", where=user_site(), remedy="pass an array or a number")
+    wanted = None
+    if dtype is not None:
+        here.site = user_site()
+        wanted = number_dtype(dtype)
     if isinstance(a, Handle):
         value = a.value
-        if dtype is not None:
-            here.site = user_site()
-            value = cast.convert(value, number_dtype(dtype))
+        if wanted is not None:
+            value = cast.convert(value, wanted)
         followed = value.aval.weak or (contexts.stack and scopes()) or (value.marks and trace_of(value))
-        if value.data is not None and not followed:
-            copy: Array = wrapped(Value(value.aval, data=value.data))
+        data = value.data
+        if data is not None and not followed:
+            copy: Array = wrapped(Value(value.aval, data=data))
             return copy
         here.site = user_site()
         return Array(cast.stop_gradient(value))
-    return Array(_leaf(as_value(np.array(a, dtype), "a")))
+    here.site = user_site()
+    return Array(_leaf(as_value(np.array(a, wanted), "a")))
 
 
 def stop_gradient(x: Any) -> Any:
@@ -95,12 +101,12 @@ def stop_gradient(x: Any) -> Any:
 
     Parameters
     ----------
-    x : array_like or Array
+    x : array_like, Array, or nest of these
         Anything; what is not an Array is a constant already.
 
     Returns
     -------
-    Array or the argument
+    Array, nest of Arrays, or the argument
 
     Examples
     --------
@@ -108,10 +114,15 @@ def stop_gradient(x: Any) -> Any:
     >>> float(gt.grad(lambda x: x * gt.stop_gradient(x))(3.0))
     3.0
     """
-    if not isinstance(x, Handle):
-        return x
     here.site = user_site()
-    return Array(cast.stop_gradient(x.value))
+    if isinstance(x, Handle):
+        return Array(cast.stop_gradient(x.value))
+    leaves, spec = flatten(x)
+    if not any(isinstance(leaf, Handle) for leaf in leaves):
+        return x
+    return unflatten(
+        spec, [Array(cast.stop_gradient(leaf.value)) if isinstance(leaf, Handle) else leaf for leaf in leaves]
+    )
 
 
 def _leaf(value: Value) -> Value:

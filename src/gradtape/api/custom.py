@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..errors import RuleError
+from ..errors import RuleError, ShapeError
 from ..ir.builder import here
 from ..ir.graph import Node, Value
+from ..ir.types import Shape
 from ..kinds.control import followed
 from ..trace.array import Array
-from ..trace.contexts import inside
 from ..trace.handle import Handle
 from ..trace.sites import user_site
 from ..trace.variable import Variable
 from ..trees import flatten_with_none
 from .convention import flipped
-from .custom_call import Accessed, Operands, ReverseRule, attached, fitted, matched, name_of, named, zeros_for
+from .custom_call import (
+    Operands,
+    ReverseRule,
+    attached,
+    dense_for,
+    fitted,
+    matched,
+    name_of,
+    named,
+    zeros_for,
+)
 from .transform import check_callable, inner
 
 
@@ -81,12 +91,12 @@ def custom_gradient(function: Callable[..., Any] | None = None) -> Callable[...,
         operands = Operands(args)
 
         def again(values: Sequence[Value]) -> Callable[..., Any]:
-            return _split(body(*operands.filled(values), **kwargs), name)[1]
+            with operands.beginning.again():
+                return _split(body(*operands.filled(values), **kwargs), name)[1]
 
-        accessed = Accessed()
-        with inside(accessed):
-            outputs, grad_fn = _split(operands.run(body, kwargs), name)
-        variables = list(accessed.readings)
+        outputs, grad_fn = _split(operands.run(body, kwargs), name)
+        accessed = {v: value for v, value in operands.beginning.readings.items() if v.trainable}
+        variables = list(accessed)
         if variables and not _takes_variables(grad_fn):
             raise RuleError(
                 f"custom_gradient: {name} reads variables, and its gradient function does not take them",
@@ -95,7 +105,7 @@ def custom_gradient(function: Callable[..., Any] | None = None) -> Callable[...,
                 remedy="def grad_fn(*upstream, variables): ...; return gradients, variable_gradients",
             )
         rule = GradientRule(name, operands, grad_fn, again, variables)
-        return attached(outputs, operands, tuple(accessed.readings.values()), rule)
+        return attached(outputs, operands, tuple(accessed.values()), rule)
 
     return named(decorated, function)
 
@@ -137,9 +147,10 @@ class GradientRule(ReverseRule):
         operands = followed(node)
         values = operands[: len(self.operands.values)]
         grad_fn = self.grad_fn if self.operands.are(values) else self.again(values)
-        gradients = grad_fn(*upstream, variables=self.variables) if self.variables else grad_fn(*upstream)
+        told = bool(self.variables) or _needs_variables(grad_fn)
+        gradients = grad_fn(*upstream, variables=self.variables) if told else grad_fn(*upstream)
         here.site = node.site
-        parts = self._of_operands(gradients)
+        parts = self._of_operands(gradients, told)
         what = f"a gradient of {self.name}"
         fitting = [
             fitted(part, value, what, "its argument") if flag else None
@@ -147,9 +158,9 @@ class GradientRule(ReverseRule):
         ]
         return [None if part is None else flipped(part) for part in fitting]
 
-    def _of_operands(self, gradients: Any) -> list[Any]:
-        """Return one gradient per operand: those of the arguments, then those of the variables."""
-        if not self.variables:
+    def _of_operands(self, gradients: Any, told: bool) -> list[Any]:
+        """Return one gradient per operand: those of the arguments, then those of the variables, of which `grad_fn` may have been told."""
+        if not told:
             return self.operands.by_leaf(self._by_leaf(gradients))
         if not isinstance(gradients, tuple | list) or len(gradients) != 2:
             raise RuleError(
@@ -169,6 +180,7 @@ class GradientRule(ReverseRule):
     def _by_leaf(self, gradients: Any) -> list[Any]:
         """Return one gradient per leaf of the arguments."""
         args, leaves = self.operands.args, self.operands.leaves
+        gradients = dense_for(gradients, args)
         parts, _ = flatten_with_none(gradients)
         if len(parts) == len(leaves) or not leaves:
             return parts if leaves else []
@@ -178,11 +190,16 @@ class GradientRule(ReverseRule):
             for place, part in zip(numbers, parts, strict=True):
                 placed[place] = part
             return placed
-        entries = [gradients] if len(args) == 1 else gradients
+        entries = [gradients] if len(args) == 1 and not flatten_with_none(args[0])[1].is_leaf() else gradients
         if not isinstance(entries, tuple | list) or len(entries) != len(args):
+            more = len(parts) > len(numbers)
             raise RuleError(
-                f"the gradient function of {self.name} returned {len(parts)} gradients for {len(numbers)} arguments",
+                f"the gradient function of {self.name} returned {_counted(len(parts), 'gradient')} "
+                f"for {_counted(len(numbers), 'argument')}",
                 where=here.site,
+                why="each entry of a list or tuple is a gradient; what is left out or passed by keyword has none"
+                if more
+                else "",
                 remedy="return one gradient per positional argument, with None for zero",
             )
         return [
@@ -192,13 +209,33 @@ class GradientRule(ReverseRule):
         ]
 
 
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
 def _is_numeric(leaf: Any) -> bool:
     return isinstance(leaf, Handle | np.ndarray | np.generic | int | float | complex)
 
 
 def _takes_variables(function: Callable[..., Any]) -> bool:
-    parameters = inspect.signature(function).parameters
+    parameters = _parameters(function)
     return "variables" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+
+
+def _needs_variables(function: Callable[..., Any]) -> bool:
+    """Return whether a gradient function cannot be called without them, even if there are none."""
+    code = getattr(function, "__code__", None)
+    if code is not None and "variables" not in code.co_varnames:  # quicker than to ask for the parameters
+        return False
+    parameter = _parameters(function).get("variables")
+    return parameter is not None and parameter.default is parameter.empty
+
+
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):  # a builtin
+        return {}
 
 
 def _split(result: Any, name: str) -> tuple[Any, Callable[..., Any]]:
@@ -238,12 +275,37 @@ def grad_pass_through(function: Callable[..., Any]) -> Callable[..., Any]:
     array([3., 3.])
     """
     check_callable(function, "grad_pass_through")
-    body = inner(function)
-
-    def handed_on(*upstream: Any, variables: Sequence[Variable] = ()) -> Any:
-        return (upstream, [None] * len(variables)) if variables else upstream
+    body, name = inner(function), name_of(function)
 
     def with_identity(*args: Any, **kwargs: Any) -> Any:
+        leaves, _ = flatten_with_none(args)
+        shapes = [leaf.shape if isinstance(leaf, Handle) else None for leaf in leaves]
+        numbers = [place for place, leaf in enumerate(leaves) if _is_numeric(leaf)]
+        arrays = [place for place in numbers if shapes[place] is not None]
+
+        def handed_on(*upstream: Any, variables: Sequence[Variable] = ()) -> Any:
+            # Numbers among the arguments (np.clip(x, 0, 1)) may have results in their places or none.
+            places = numbers if len(upstream) == len(numbers) else arrays
+            given = [part.shape for part in upstream]
+            if len(given) != len(places) or any(
+                shapes[place] not in (None, shape) for place, shape in zip(places, given, strict=True)
+            ):
+                taken = [shapes[place] for place in arrays]
+                kind = ShapeError if len(given) == len(taken) else RuleError
+                raise kind(
+                    f"grad_pass_through: {name} returned arrays of shape {_listed(given)} for arguments of shape {_listed(taken)}",
+                    where=here.site,
+                    why="the gradient of each result is handed to the argument in its place",
+                    remedy="return as many results as there are positional arguments, of their shapes",
+                )
+            handed = dict(zip(places, upstream, strict=True))
+            own = [handed.get(place) for place in range(len(leaves))]
+            return (own, [None] * len(variables)) if variables else own
+
         return body(*args, **kwargs), handed_on
 
     return named(custom_gradient(named(with_identity, function)), function)
+
+
+def _listed(shapes: Sequence[Shape | None]) -> str:
+    return ", ".join(map(str, shapes)) or "none"

@@ -19,36 +19,27 @@ from ..kinds.control import Rule, custom_call, followed, pulled_by_value
 from ..kinds.cotangent import Cotangent
 from ..kinds.operands import as_value, broadcast_to
 from ..ops.cast import convert, identity
+from ..trace.again import Beginning
 from ..trace.array import Array
-from ..trace.contexts import Watcher
+from ..trace.contexts import inside
 from ..trace.handle import Handle
+from ..trace.slices import IndexedSlices, whole
 from ..trace.variable import Variable
 from ..transforms.adjoint import adjoint
-from ..trees import flatten, flatten_with_none, unflatten
+from ..trees import flatten, flatten_to, flatten_with_none, outline, unflatten
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Accessed(Watcher):
-    """The trainable variables that a body reads, with what it read first."""
-
-    __slots__ = ("_mark", "readings")
-
-    def __init__(self) -> None:
-        self.readings: dict[Variable, Value] = {}
-        self._mark = Mark()
-        self._mark.recording = False
-        self._mark.over = True
-
-    def mark_for(self, variable: Any) -> Mark | None:
-        return self._mark if variable.trainable else None
-
-    def note(self, variable: Any, value: Value) -> None:
-        self.readings.setdefault(variable, value)
-
-
 class Operands:
     """The positional arguments of a function with a derivative of its own.
+
+    Parameters
+    ----------
+    args : tuple
+        The arguments.
+    variables : bool
+        Whether variables among them are operands too; if not, the function gets them as they are.
 
     Attributes
     ----------
@@ -64,23 +55,32 @@ class Operands:
         What the body gets in their place.
     mark : Mark
         Follows what the body computes from these.
+    beginning : Beginning
+        What variables held when the body was called.
     """
 
-    __slots__ = ("args", "leaves", "mark", "places", "spec", "starts", "values")
+    __slots__ = ("args", "beginning", "leaves", "mark", "places", "spec", "starts", "values")
 
-    def __init__(self, args: tuple[Any, ...]) -> None:
+    def __init__(self, args: tuple[Any, ...], *, variables: bool = True) -> None:
         self.args = args
         self.leaves, self.spec = flatten_with_none(args)
-        self.places = [place for place, leaf in enumerate(self.leaves) if isinstance(leaf, Handle)]
+        kept = () if variables else Variable
+        self.places = [
+            place
+            for place, leaf in enumerate(self.leaves)
+            if isinstance(leaf, Handle) and not isinstance(leaf, kept)
+        ]
         self.values = tuple(unliteral(self.leaves[place].value) for place in self.places)
         self.mark = Mark()
+        self.beginning = Beginning()
         self.starts = tuple(_fresh(value, self.mark) for value in self.values)
 
     def run(self, function: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
         """Call a function with what stands for the arguments."""
         site = here.site
         try:
-            return function(*self.filled(self.starts), **kwargs)
+            with inside(self.beginning):
+                return function(*self.filled(self.starts), **kwargs)
         finally:
             self.mark.recording = False
             self.mark.over = True
@@ -248,11 +248,20 @@ def matched(part: Any, whole: Any, what: str, of: str) -> list[Any]:
     parts, own = flatten_with_none(part)
     if own != spec:
         raise RuleError(
-            f"{what} has the structure {own}, but {of} has {spec}",
+            f"{what} has the structure {outline(own)}, but {of} has {outline(spec)} (* is an array)",
             where=here.site,
             remedy=f"return the containers of {of}, with None where the derivative is zero",
         )
     return parts
+
+
+def dense_for(returned: Any, args: Sequence[Any]) -> Any:
+    """Return what a rule returned with whole arrays for sparse ones, which would count as containers beside arguments that are none."""
+    leaves, _ = flatten_to(IndexedSlices, args)
+    if any(isinstance(leaf, IndexedSlices) for leaf in leaves):
+        return returned
+    parts, spec = flatten_to(IndexedSlices, returned)
+    return unflatten(spec, [whole(part) for part in parts])
 
 
 def fitted(part: Any, like: Value, what: str, of: str) -> Value | None:

@@ -7,7 +7,7 @@ import threading
 import types
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from ..errors import ArgumentError, RuleError
 from ..ir.builder import here
@@ -25,6 +25,7 @@ from .custom_call import (
     ReverseRule,
     attached,
     captured_by,
+    dense_for,
     fitted,
     matched,
     name_of,
@@ -53,6 +54,7 @@ class _WithRule(ABC):
         self._function = inner(function)
         self._given = function
         self._nondiff = positions
+        self._positions = _positional(function)
         self._name = name_of(function)
         named(self, function)
 
@@ -84,12 +86,15 @@ class _WithRule(ABC):
     def _by_position(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """Return all arguments by position: rules name them so."""
         caller = f"{type(self).__name__}: {self._name}"
-        if kwargs:
-            bound = inspect.signature(self._given).bind(*args, **kwargs)
+        if kwargs or len(args) < self._positions:
+            signature = inspect.signature(self._given)
+            bound = signature.bind(*args, **kwargs)
             bound.apply_defaults()
-            if bound.kwargs:
+            by_position = [name for name, p in signature.parameters.items() if p.kind in POSITIONAL]
+            unplaced = [name for name in kwargs if name not in by_position]
+            if unplaced:
                 raise RuleError(
-                    f"{caller} was called with keyword arguments that have no position: {', '.join(bound.kwargs)}",
+                    f"{caller} was called with keyword arguments that have no position: {', '.join(unplaced)}",
                     where=here.site,
                     why="the rule gets its arguments by position",
                     remedy="make them positional parameters",
@@ -107,6 +112,16 @@ class _WithRule(ABC):
         return RuleError(
             f"{self._name} has no derivative rule yet", where=here.site, remedy=f"{self._name}.{how}"
         )
+
+
+POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def _positional(function: Callable[..., Any]) -> int:
+    """Return how many arguments a function of the user's can take by position; NumPy's take options that are no arguments of rules."""
+    if not inspect.isfunction(function):
+        return 0
+    return sum(p.kind in POSITIONAL for p in inspect.signature(function).parameters.values())
 
 
 class custom_jvp(_WithRule):
@@ -169,6 +184,9 @@ class custom_jvp(_WithRule):
                 why="these rules get the arguments that are differentiated in, and no others",
                 remedy="use defjvp",
             )
+        for rule in rules:
+            if rule is not None:
+                check_callable(rule, "defjvps")
 
         def combined(primals: Any, tangents: Any) -> tuple[Any, Any]:
             if len(rules) != len(primals):
@@ -290,7 +308,8 @@ class _TangentRule(ForwardRule):
         self.refuse_captured(node, [tangent is not None for tangent in tangents])
         count = len(self.operands.values)
         primals = self.operands.filled(followed(node)[:count])
-        returned = self._rule(*self._fixed, primals, self.operands.tangents(tangents[:count]))
+        with self.operands.beginning.again():  # rules like to call the function itself
+            returned = self._rule(*self._fixed, primals, self.operands.tangents(tangents[:count]))
         here.site = node.site
         what = f"the tangent that the rule of {self.name} returned"
         _, tangent = _pair(returned, f"the rule of {self.name}", "(output, tangent)")
@@ -330,7 +349,8 @@ class _CotangentRule(ReverseRule):
         # What the call left is good for the call itself. What is made now is not kept: another derivative
         # may be taken while other tapes record.
         known = self._residuals if operands.are(values) else []
-        known = known or [self._forward(*operands.filled(values))[1]]
+        with operands.beginning.again():
+            known = known or [self._forward(*operands.filled(values))[1]]
         upstream = [
             Array(zeros_for(out) if cotangent is None else flipped(cotangent))
             for out, cotangent in zip(node.outs, cotangents, strict=True)
@@ -345,6 +365,7 @@ class _CotangentRule(ReverseRule):
                 remedy="return a tuple, with None for zero",
             )
         what = f"a cotangent that the backward rule of {self.name} returned"
+        returned = dense_for(returned, operands.args)
         parts = [
             leaf
             for entry, arg in zip(returned, operands.args, strict=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -18,9 +17,9 @@ from ..ops.cast import convert
 from ..trace.array import Array, wrapped
 from ..trace.handle import Handle, apart
 from ..trace.preallocated import Preallocated, own
-from ..trace.slices import IndexedSlices
+from ..trace.slices import IndexedSlices, arrays_in
 from ..transforms.rows import Rows, total
-from ..trees import flatten_with_none, place_of_leaf, unflatten
+from ..trees import flatten_to, place_of_leaf, unflatten
 from .convention import flipped
 
 
@@ -100,7 +99,7 @@ def array_leaves(tree: Any, role: str, caller: str) -> tuple[list[Any], Callable
         tree = own(tree)
     if isinstance(tree, Handle):
         return [tree], _only
-    leaves, spec = flatten_with_none(tree)
+    leaves, filled = arrays_in(tree)
     if Preallocated in map(type, leaves):
         leaves = [own(leaf) for leaf in leaves]
     for position, leaf in enumerate(leaves):
@@ -127,18 +126,31 @@ def array_leaves(tree: Any, role: str, caller: str) -> tuple[list[Any], Callable
             where=here.site,
             remedy="pass Arrays or Variables, or nests of them",
         )
-    return leaves, partial(unflatten, spec)
+    return leaves, filled
 
 
 def _only(leaves: list[Any]) -> Any:
     return leaves[0]
 
 
+def with_values(weights: Any, target: Any) -> Any:
+    """Return weights with the values of a sparse one in its place where the target is sparse, whose values count."""
+    parts, spec = flatten_to(IndexedSlices, weights)
+    ends, _ = flatten_to(IndexedSlices, target)
+    if len(parts) != len(ends):
+        return weights
+    sparse = [
+        isinstance(part, IndexedSlices) and isinstance(end, IndexedSlices)
+        for part, end in zip(parts, ends, strict=True)
+    ]
+    return unflatten(spec, [part.values if flag else part for part, flag in zip(parts, sparse, strict=True)])
+
+
 def seeds_for(
     given: Any, targets: Sequence[Value], caller: str, argument: str = "output_gradients"
 ) -> list[Value]:
     """Return one weight per target: the leaves of `given` by position."""
-    leaves, _ = flatten_with_none(given, _is_one_array)
+    leaves, _ = flatten_to(IndexedSlices, given)
     if len(leaves) != len(targets):
         listed = isinstance(given, list | tuple) and len(targets) == 1
         raise ShapeError(
@@ -159,10 +171,6 @@ def seeds_for(
             )
         seeds.append(seed_for(leaf, target, caller, argument))
     return seeds
-
-
-def _is_one_array(given: Any) -> bool:
-    return isinstance(given, IndexedSlices)
 
 
 def seed_for(given: Any, target: Value, caller: str, argument: str) -> Value:

@@ -29,10 +29,11 @@ from ..trace.contexts import Context, Watcher, bodies_around, contexts, leave
 from ..trace.handle import Handle
 from ..trace.names import NAMES
 from ..trace.sites import user_site
+from ..trace.slices import arrays_in
 from ..trace.speculation import speculation
 from ..trace.variable import Variable
 from ..transforms.jvp import jvp as push_forward
-from ..trees import flatten, flatten_up_to, place_of_leaf, unflatten
+from ..trees import flatten, flatten_up_to, place_of_leaf
 from .ends import UnconnectedGradients, unconnected_choice, unliteral
 
 
@@ -206,7 +207,7 @@ class ForwardAccumulator:
             raise DtypeError(
                 "jvp got None as target", where=here.site, remedy="pass the Array that was computed"
             )
-        leaves, spec = flatten(target)
+        leaves, filled = arrays_in(target, none_is_leaf=False)
         values = [_followed(leaf, "target").value for leaf in leaves]
         refuse_across("jvp", values, self._around, "ask for it outside, of what comes out")
         mark, tangents = self._directions.mark, dict(self._directions.tangents)
@@ -233,7 +234,7 @@ class ForwardAccumulator:
                 broadcast_to(literal(0, value.dtype), value.shape) if tangent is None else tangent
                 for tangent, value in zip(pushed, values, strict=True)
             ]
-        return unflatten(spec, [None if tangent is None else Array(unliteral(tangent)) for tangent in pushed])
+        return filled([None if tangent is None else Array(unliteral(tangent)) for tangent in pushed])
 
 
 def _end(directions: _Directions) -> None:

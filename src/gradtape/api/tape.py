@@ -23,10 +23,11 @@ from ..trace.names import NAMES
 from ..trace.rehearsal import rehearsed
 from ..trace.replay import Derivatives, derivatives, gradients
 from ..trace.sites import user_site
+from ..trace.slices import arrays_in
 from ..trace.speculation import speculation
 from ..trace.variable import Variable
 from ..transforms.rows import Rows
-from ..trees import flatten_up_to, flatten_with_none, unflatten
+from ..trees import flatten_up_to, flatten_with_none
 from .ends import (
     Source,
     UnconnectedGradients,
@@ -35,6 +36,7 @@ from .ends import (
     seeds_for,
     shown,
     unconnected_choice,
+    with_values,
 )
 from .jacobian import Jacobians
 from .record import (
@@ -225,7 +227,7 @@ class GradientTape(Jacobians):
         if type(x) is Array and x._base is None and not x._current.marks and is_inexact(x.dtype):
             follow(x, record)
             return x
-        leaves, spec = flatten_with_none(x)
+        leaves, filled = arrays_in(x)
         watched = []
         for position, leaf in enumerate(leaves):
             watched.append(leaf if isinstance(leaf, Array) else watchable(leaf, x, position))
@@ -237,7 +239,7 @@ class GradientTape(Jacobians):
                 record.ask_for(array)
             else:
                 follow(array, record)
-        return unflatten(spec, watched)
+        return filled(watched)
 
     def watched_variables(self) -> tuple[Variable, ...]:
         """Return the variables that the present record follows, in the order in which they were made."""
@@ -364,6 +366,8 @@ class GradientTape(Jacobians):
         record = self._live("gradient")
         here.site = user_site()
         choice = unconnected_choice(unconnected_gradients, "gradient")
+        if output_gradients is not None:
+            output_gradients = with_values(output_gradients, target)
         ends, _ = array_leaves(target, "target", "gradient")
         leaves, nest = array_leaves(sources, "source", "gradient")
         if isinstance(output_gradients, dict):

@@ -30,6 +30,7 @@ from ..trace.names import NAMES
 from ..trace.rolling import moment_now, rolled_since, with_loops
 from ..trace.signature import EVERYTHING_TRACED
 from ..trace.sites import user_site
+from ..trace.slices import arrays_in
 from ..transforms.jvp import jvp as push_forward
 from ..transforms.residuals import dearest
 from ..transforms.vjp import vjp as pull_back
@@ -146,10 +147,10 @@ def value_and_gradient(
         here.site = user_site()
         chosen = chosen_arguments(args, positions, caller)
         mark = Mark()
-        leaves, spec = flatten(chosen)
+        leaves, filled = arrays_in(chosen, none_is_leaf=False)
         starts = [start(leaf, mark, f"{caller}: an argument in argnums={argnums}") for leaf in leaves]
         moment = moment_now()
-        followed = unflatten(spec, [Array(value) for value in starts])
+        followed = filled([Array(value) for value in starts])
         arguments = list(args)
         for position, argument in zip(positions, followed, strict=True):
             arguments[position] = argument
@@ -172,7 +173,7 @@ def value_and_gradient(
             )
             for begin, cotangent in zip(starts, cotangents, strict=True)
         ]
-        nested = unflatten(spec, gradients)
+        nested = filled(gradients)
         value = Array(target)
         return ((value, aux) if has_aux else value), (
             tuple(nested) if isinstance(argnums, tuple | list) else nested[0]
@@ -450,7 +451,9 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
         for target, tangent in zip(targets, pushed, strict=True)
     ]
     computed = _results([*targets, *outgoing], recorded)
-    return unflatten(result_spec, computed[: len(targets)]), unflatten(result_spec, computed[len(targets) :])
+    y = unflatten(result_spec, computed[: len(targets)])
+    moved, _ = arrays_in(unflatten(result_spec, computed[len(targets) :]), none_is_leaf=False)
+    return y, arrays_in(y, none_is_leaf=False)[1](moved)
 
 
 def result_value(leaf: Any) -> Value:

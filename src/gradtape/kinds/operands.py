@@ -81,12 +81,14 @@ def check_plain(array: np.ndarray[Any, Any], argument: str) -> None:
 
 def number_dtype(given: Any) -> np.dtype[Any]:
     """Return what an argument ``dtype`` stands for, in its native form; raise DtypeError unless it is a dtype of numbers."""
-    dtype: np.dtype[Any] = np.dtype(given)
+    shown = repr(given)
     try:
+        dtype: np.dtype[Any] = np.dtype(given)
+        shown = str(dtype)
         return check_dtype(dtype, "dtype")
-    except DtypeError:
+    except TypeError:  # a DtypeError is one too
         raise DtypeError(
-            f"dtype={dtype} is not a bool, integer, float or complex of at most 64 bits a part",
+            f"dtype={shown} is not a bool, integer, float or complex of at most 64 bits a part",
             where=here.site,
             remedy="give a dtype of numbers, for example dtype=float",
         ) from None

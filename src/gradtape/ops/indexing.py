@@ -229,11 +229,18 @@ class Advanced:
 
     def read_rows(self, x: Value) -> Value:
         """Return the elements; where integers pick whole rows of `x`, so that its gradient can stay sparse."""
-        basic = self.basic
-        whole = basic.shape == basic.result == x.shape and all(stride == 1 for stride in basic.strides)
-        if self.axes == (0,) and whole and not self.masked:
+        if self.picks_rows(x.shape) and not self.masked:
             return gather_row(x, *self.indices, rows=True)
         return self.read(x)
+
+    def picks_rows(self, shape: Shape) -> bool:
+        """Return whether whole rows of an array of this shape are picked."""
+        basic = self.basic
+        return (
+            self.axes == (0,)
+            and basic.shape == basic.result == shape
+            and all(stride == 1 for stride in basic.strides)
+        )
 
     def write(self, x: Value, v: Value) -> Value:
         return self._scatter(x, v, put_row)

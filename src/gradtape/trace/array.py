@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..config import config
-from ..errors import ArgumentError
+from ..errors import ArgumentError, LeakedValueError
 from ..ir.builder import here
 from ..ir.graph import Value, constant
 from ..ir.op import NDArray
@@ -94,7 +94,7 @@ class Array(Operators, Methods, Handle):
         return self.value.name
 
     @name.setter
-    def name(self, name: str) -> None:
+    def name(self, name: str | None) -> None:
         self.value.name = name
 
     def __len__(self) -> int:
@@ -108,10 +108,9 @@ class Array(Operators, Methods, Handle):
         return (self[k] for k in range(self.shape[0]))
 
     def __repr__(self) -> str:
-        value = self.value
-        if trace_of(value) is not None:
-            return f"Array({value.aval}, traced)"
-        (data,) = force([value])
+        data = _seen(self.value)
+        if data is None:
+            return f"Array({self.value.aval}, traced)"
         body = np.array2string(data, separator=", ", prefix="Array(")
         suffix = "" if self.dtype == np.float64 else f", dtype={self.dtype}"
         return f"Array({body}{suffix})"
@@ -122,12 +121,13 @@ class Array(Operators, Methods, Handle):
         return array_card(self.value, type(self).__name__)
 
     def __str__(self) -> str:
-        return repr(self) if trace_of(self.value) is not None else str(force([self.value])[0])
+        data = _seen(self.value)
+        return repr(self) if data is None else str(data)
 
     def __format__(self, spec: str) -> str:
-        if trace_of(self.value) is not None:
+        data = _seen(self.value)
+        if data is None:
             return repr(self)
-        (data,) = force([self.value])
         return format(data if self.ndim else data[()], spec)
 
     # Leaving the graph
@@ -260,6 +260,18 @@ class Array(Operators, Methods, Handle):
         part = Array(view.read(self.value), self, view)
         part._contiguous = False
         return part
+
+
+def _seen(value: Value) -> NDArray | None:
+    """Return what is to be printed of a value: nothing of one that is traced, or that stands for any tangent in a rule."""
+    if trace_of(value) is not None:
+        return None
+    try:
+        return force([value])[0]
+    except LeakedValueError:
+        if any(mark.recording for mark in value.marks):
+            return None
+        raise
 
 
 def _absent(name: str) -> property:

@@ -292,6 +292,8 @@ class CallSite:
         if found:
             return result
         with _tracing:
+            if branches.followed():  # of what another thread has traced meanwhile
+                return self.call(args, kwargs)
             found, result, missed = branches.run(arrays)
             if found:
                 return result

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..ir.graph import ARRAYS, Mark, Value
+from .turns import turns
 
 
 class Reading(Value):
@@ -15,6 +16,14 @@ class Reading(Value):
 
 
 ARRAYS.add(Reading)
+
+
+class _Given(NamedTuple):
+    """What was given out last: of which content, and to whom."""
+
+    of: Value
+    value: Value
+    marks: tuple[Mark, ...]
 
 
 class Content:
@@ -32,40 +41,53 @@ class Content:
         In a trace: whether it is to be stored after the call.
     """
 
-    __slots__ = ("__weakref__", "_given", "_marks", "_reading", "assigned", "input", "value", "variable")
+    __slots__ = ("__weakref__", "_given", "_last", "assigned", "input", "value", "variable")
 
     def __init__(self, variable: weakref.ref[Any], value: Value, input_: Value | None = None) -> None:
         self.variable = variable
         self.value = value
         self.input = input_
         self.assigned = False
-        self._marks: tuple[Mark, ...] = ()
-        self._reading: Value | None = None
+        self._last: _Given | None = None
         self._given: weakref.WeakSet[Value] = weakref.WeakSet()
 
     def assign(self, value: Value) -> None:
         """Take a new value."""
         self.value = value
         self.assigned = True
-        self._reading = None
-        self._given.clear()
+        self._last = None
+        with turns.noting:
+            self._given.clear()
+
+    def copy(self) -> Content:
+        """Return a content of the same variable that begins with the same value."""
+        return Content(self.variable, self.value, self.input)
+
+    def settle(self, pending: Value, known: Value) -> None:
+        """Put what has been computed in the place of what was pending, if no other thread has assigned meanwhile."""
+        if self.value is pending:
+            self.value = known
 
     def reading(self, marks: tuple[Mark, ...]) -> Value | None:
         """Return what was given out to the same followers since the last assignment, if anything."""
         if not marks:
             return self.value
-        return self._reading if self._marks == marks else None
+        last = self._last
+        return last.value if last is not None and last.of is self.value and last.marks == marks else None
 
-    def give_out(self, value: Value, marks: tuple[Mark, ...]) -> Value:
-        """Remember what was given out to these followers."""
-        self._reading, self._marks = value, marks
-        self._given.add(value)
+    def give_out(self, of: Value, value: Value, marks: tuple[Mark, ...]) -> Value:
+        """Remember what was given out to these followers, of what the content was a moment ago."""
+        self._last = _Given(of, value, marks)
+        with turns.noting:
+            self._given.add(value)
         return value
 
     def read(self) -> list[Value]:
         """Return the content and what was given out of it since the last assignment."""
-        return [self.value, *self._given]
+        with turns.noting:
+            return [self.value, *self._given]
 
     def holders(self) -> list[Value]:
         """Return the content and what was given out of it: all values that share its array."""
-        return [self.value, *[value for value in self._given if value.data is self.value.data]]
+        with turns.noting:
+            return [self.value, *[value for value in self._given if value.data is self.value.data]]

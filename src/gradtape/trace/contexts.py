@@ -51,11 +51,22 @@ Context = Watcher | Scope | Trace
 
 
 class _Contexts(threading.local):
-    """The contexts of this thread, from the outermost to the innermost, and the variables whose content is still to be computed."""
+    """What is going on in this thread.
+
+    Attributes
+    ----------
+    stack : list
+        The contexts, from the outermost to the innermost.
+    pending : dict
+        The variables whose content is still to be computed, by their serial numbers.
+    replays : list of dict
+        For each call around that is to leave variables alone: the contents that it has instead of theirs.
+    """
 
     def __init__(self) -> None:
         self.stack: list[Context] = []
         self.pending: dict[int, Content] = {}
+        self.replays: list[dict[Content, Content]] = []
 
 
 contexts = _Contexts()
@@ -88,6 +99,25 @@ def inside(*added: Context, function: Any = None) -> Iterator[None]:
             for context in added:
                 leave(stack, context, user)
             raise
+
+
+@contextmanager
+def replayed() -> Iterator[None]:
+    """Let what is assigned hold for this thread alone, and until the end of the block: what runs again has been counted already."""
+    contexts.replays.append({})
+    try:
+        yield
+    finally:
+        contexts.replays.pop()
+
+
+def own(content: Content) -> Content:
+    """Return what stands for a content in the calls around that are to leave variables alone."""
+    for contents in contexts.replays:
+        if content not in contents:
+            contents[content] = content.copy()
+        content = contents[content]
+    return content
 
 
 def scopes() -> list[Scope]:

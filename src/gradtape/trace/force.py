@@ -24,8 +24,9 @@ from .contexts import scopes
 from .guards import Abstract, abstract_of
 from .instruments import CHECKS
 from .sites import user_site
+from .turns import turns
 from .waiting import followers, others, waiting
-from .work import done_again, remember
+from .work import done_again, remember, run
 
 SMALL_WORK = 200_000
 """Element operations below which a structure seen for the first time is interpreted: compiling costs some 20 ms, in which NumPy does
@@ -68,14 +69,27 @@ def compute(values: Sequence[Value]) -> list[NDArray]:
 
 
 def _computed(values: Sequence[Value]) -> list[NDArray]:
-    pending = [value for value in values if value.data is None]
-    if not pending:
+    arrays = [value.data for value in values]
+    for array in arrays:
+        if array is None:
+            break
+    else:
         _release(values)
-    elif not _called(pending):
-        compiled = config.jit and not CHECKS
-        known = done_again(pending) if compiled else None
-        _release(_worked_out(pending, compiled) if known is None else known)
-    return [value.data for value in values]  # type: ignore[misc]
+        return arrays  # type: ignore[return-value]
+    while True:
+        with turns.computing:
+            pending = [value for value in values if value.data is None]
+            if pending and not _called(pending):
+                compiled = config.jit and not CHECKS
+                known = done_again(pending) if compiled else None
+                _release(_worked_out(pending, compiled) if known is None else known)
+            arrays = [value.data for value in values]
+        # While machine code ran, another thread may have changed rows in the memory of one.
+        for array in arrays:
+            if array is None:
+                break
+        else:
+            return arrays  # type: ignore[return-value]
 
 
 def _worked_out(pending: Sequence[Value], compiled: bool) -> Iterable[Value]:
@@ -97,9 +111,7 @@ def _worked_out(pending: Sequence[Value], compiled: bool) -> Iterable[Value]:
             _interpret(nodes)
         return kept
     remember(asked, nodes, leaves, list(kept), program)
-    arrays = [leaf.data for leaf in leaves]
-    for value, array in zip(kept, program.run(arrays), strict=True):  # type: ignore[arg-type]
-        value.data = array
+    run(program, [leaf.data for leaf in leaves], kept)  # type: ignore[misc]
     return kept
 
 
@@ -129,8 +141,7 @@ def _called(pending: Sequence[Value]) -> bool:
         while len(_programs) > config.memory_cache:
             _programs.popitem(last=False)
     _programs.move_to_end(key)
-    for value, array in zip(kept, program.run(arrays), strict=True):
-        value.data = array
+    run(program, arrays, kept)
     _release(kept)
     return True
 

@@ -138,8 +138,9 @@ def apart(value: Value) -> Value:
     """Return a value that no other handle has: to watch one array is not to watch its copy."""
     if not isinstance(value, Reading) and (value.owner is None or value.owner() is None):
         return value
-    if value.data is not None and not value.marks and not scopes():
-        return Value(value.aval, data=value.data)
+    data = value.data  # once: another thread may take it over
+    if data is not None and not value.marks and not scopes():
+        return Value(value.aval, data=data)
     fresh = emit(identity, [value])
     fresh.aval = value.aval
     return fresh

@@ -12,15 +12,21 @@ from ..errors import DtypeError, ShapeError
 from ..ir.builder import here
 from ..ir.graph import Value, constant
 from ..ir.op import NDArray
-from ..ir.types import Aval, aval
+from ..ir.types import INTP, Aval, aval
 from ..ops.cast import convert, stop_gradient
-from ..ops.indexing import put_add, put_row
+from ..ops.indexing import Advanced, Basic, fit_for_write, gather, parse_index, put_add, put_row
 from .force import force
 from .handle import Handle
 from .slices import IndexedSlices
+from .turns import turns
 
 How = Literal["add", "subtract", "set"]
 """What happens to a row."""
+
+
+LARGE: Final = 2**20
+"""Bytes from which rows are written in place where the user writes ``x[k] = v``, and out of compiled functions: it takes 40 microseconds
+to find out who holds the array, in which as much is copied."""
 
 
 def scatter(handle: Handle, slices: Any, how: How, caller: str) -> None:
@@ -85,6 +91,29 @@ def fitting(whole: Aval, slices: Any, caller: str) -> tuple[Value, Value]:
     return convert(rows, whole.dtype), places
 
 
+def written_rows(value: Value, key: Any, new: Any) -> tuple[Value, Value] | None:
+    """Return rows and their places that ``value[key] = new`` puts in; None where they are not few, or not rows.
+
+    Raises
+    ------
+    IndexError, ShapeError, DtypeError
+        Where the assignment itself would.
+    """
+    shape = value.shape
+    if isinstance(key, Value) and key.dtype.kind == "b":
+        return None
+    index = parse_index(shape, key)
+    if isinstance(index, Advanced):
+        if not index.picks_rows(shape) or 2 * index.indices[0].size > shape[0]:
+            return None
+        return fit_for_write(new, value.dtype, index.result(value)), index.indices[0]
+    if not shape or 2 * index.shape[0] > shape[0]:
+        return None
+    places = constant(index.starts[0] + index.strides[0] * np.arange(index.shape[0], dtype=INTP))
+    within = Basic((0, *index.starts[1:]), index.shape, (1, *index.strides[1:]), index.result)
+    return within.write(gather(value, places), fit_for_write(new, value.dtype, index.result)), places
+
+
 def scattered(value: Value, rows: Value, places: Value, how: How) -> Value:
     """Return the changed array as a value that depends on the old one."""
     if how == "set":
@@ -124,16 +153,22 @@ def updated(
         Where a place is out of bounds; nothing has been changed then.
     """
     numbers, at = _merged(holders[0].shape[0], rows, places, how)
-    alone = _are_alone(holders)
-    data = holders[0].data
-    assert data is not None
-    if not alone:
-        data = data.copy()
+    with turns.computing:  # somebody may be about to read the array
+        force(holders[:1])
+        alone = _are_alone(holders)
+        data = holders[0].data
+        assert data is not None
+        if not alone:
+            data = data.copy()
+            _apply(data, numbers, at, how)
+            return make(data)
+        before = data[at]
         _apply(data, numbers, at, how)
-        return make(data)
-    before = data[at]
-    _apply(data, numbers, at, how)
-    new = make(data)
+        return _superseded(handle, holders, make(data), before, at)
+
+
+def _superseded(handle: Handle, holders: Sequence[Value], new: Value, before: NDArray, at: NDArray) -> Value:
+    """Return the value that has taken the memory over; what held it before becomes a node."""
     old = put_row(new, constant(before), constant(at))
     for holder in holders:
         past = stop_gradient(old).node
@@ -155,6 +190,9 @@ def _merged(extent: int, rows: Value, places: Value, how: How) -> tuple[NDArray,
     """
     numbers, at = force([rows, places])
     check_places(extent, at)
+    # A program writes rows wherever the user's index says: at one place, or at a table of them.
+    numbers = numbers.reshape(at.size, *numbers.shape[at.ndim :])
+    at = at.reshape(-1)
     order = np.argsort(at % max(extent, 1), kind="stable")
     ordered = (at % max(extent, 1))[order]
     ends = np.flatnonzero(np.diff(ordered, append=-1))

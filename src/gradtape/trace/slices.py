@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -14,9 +15,9 @@ from ..ir.types import INTP, Shape
 from ..kinds.operands import COMPACT, as_value, broadcast_to
 from ..kinds.registry import FUNCTIONS, UFUNCS
 from ..ops.cast import convert
-from ..ops.indexing import put_add
+from ..ops.indexing import gather, put_add, put_row
 from ..ops.join import join
-from ..trees import register_node
+from ..trees import TreeSpec, flatten, flatten_to, flatten_with_none, register_node, unflatten
 from . import concrete
 from .array import Array, to_array
 from .force import force
@@ -122,6 +123,9 @@ class IndexedSlices:
             f"IndexedSlices(values={self.values!r}, indices={self.indices!r}, dense_shape={self.dense_shape})"
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _slices, (self.values, self.indices, self.dense_shape)
+
     def _with(self, values: Any) -> IndexedSlices:
         return _slices(values, self.indices, self.dense_shape)
 
@@ -154,8 +158,7 @@ class IndexedSlices:
     def combined(self) -> IndexedSlices:
         """Return the same array with the rows of equal indices added up, in the order of the indices.
 
-        In a jitted function the number of rows cannot depend on the indices: there the first row of an index has the sum, and the
-        others are zero.
+        How many rows there are depends on the indices: a jitted function is traced for each number of them.
 
         Examples
         --------
@@ -164,15 +167,25 @@ class IndexedSlices:
         IndexedSlices(values=Array([2., 5.]), indices=Array([0, 3], dtype=int64), dense_shape=None)
         """
         here.site = user_site()
+        return self._summed(exact=True)
+
+    def _summed(self, *, exact: bool = False) -> IndexedSlices:
+        """Return the same array without two rows for one index. In a trace, unless it is to be `exact`, each index keeps as many as it
+        has; one of them has the sum, and the others are zero."""
         values, indices = self.parts()
         if self.dense_shape is not None:
             indices = from_front(indices, self.dense_shape[0])
-        if trace_of(indices) is None:
+        if trace_of(indices) is None or not indices.size:
             unique, inverse = np.unique(force([indices])[0], return_inverse=True)
             places, kept = as_value(inverse.reshape(-1)), as_value(unique)
         else:
             kept = FUNCTIONS[np.sort](indices)
             places = FUNCTIONS[np.searchsorted](kept, indices)
+            if exact:
+                begins = np.concatenate([np.ones(1, bool), Array(kept)[1:] != Array(kept)[:-1]])
+                slots = as_value(plain(np.cumsum(begins) - 1))
+                blank = broadcast_to(literal(0, INTP), (int(np.sum(begins)),))
+                kept, places = put_row(blank, kept, slots), gather(slots, places)
         blank = broadcast_to(literal(0, values.dtype), (*kept.shape, *values.shape[1:]))
         return _slices(Array(put_add(blank, values, places)), Array(kept), self.dense_shape)
 
@@ -215,6 +228,12 @@ class IndexedSlices:
             elif _updates(ufunc, inputs, kwargs):
                 values, indices = inputs[1].parts()
                 rows, places = force([values, indices])
+                if not np.can_cast(rows.dtype, inputs[0].dtype, "same_kind"):
+                    raise DtypeError(
+                        f"rows of {rows.dtype} cannot be put into an array of {inputs[0].dtype} in place",
+                        where=here.site,
+                        remedy="convert one of them first",
+                    )
                 ufunc.at(inputs[0], places, rows)
                 return inputs[0]
         _refuse_as_out(kwargs)
@@ -243,6 +262,31 @@ register_node(
     lambda slices: ((slices.values, slices.indices), slices.dense_shape, ("values", "indices")),
     lambda dense_shape, fields: _slices(fields[0], fields[1], dense_shape),
 )
+
+
+def arrays_in(tree: Any, *, none_is_leaf: bool = True) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
+    """Return the leaves of nested containers, and what makes such containers of other leaves.
+
+    Slices count as their values: where these belong has no derivative, and stays as it is. In place of a leaf that is
+    None there is None.
+    """
+    leaves, spec = (flatten_with_none if none_is_leaf else flatten)(tree)
+    if spec.num_nodes <= len(leaves) + 1 and type(tree) is not IndexedSlices:  # one container, or none
+        return leaves, partial(unflatten, spec)
+    parts, outer = flatten_to(IndexedSlices, tree, none_is_leaf=none_is_leaf)
+    return [part.values if isinstance(part, IndexedSlices) else part for part in parts], partial(
+        _filled, outer, parts
+    )
+
+
+def _filled(spec: TreeSpec, parts: Sequence[Any], leaves: Sequence[Any]) -> Any:
+    return unflatten(
+        spec,
+        [
+            part._with(leaf) if isinstance(part, IndexedSlices) and leaf is not None else leaf
+            for part, leaf in zip(parts, leaves, strict=True)
+        ],
+    )
 
 
 def from_front(indices: Value, extent: int) -> Value:
@@ -320,6 +364,8 @@ def _sum(sign: int) -> Callable[[Any, Any], Any]:
         if isinstance(a, IndexedSlices) and isinstance(b, IndexedSlices):
             return _together(a, b if sign > 0 else b._with(-b.values))
         slices, other = (a, b) if isinstance(a, IndexedSlices) else (b, a)
+        if type(other) in (int, float) and other == 0:  # where sum() begins
+            return slices if sign > 0 or slices is a else -slices
         shape = slices._known_shape()
         if not isinstance(other, Handle | np.ndarray) or other.shape != shape:
             return None
@@ -367,7 +413,7 @@ def _quotient(a: Any, b: Any) -> Any:
 
 def _power(a: Any, b: Any) -> Any:
     if isinstance(a, IndexedSlices) and isinstance(b, int | float) and b > 0:
-        rows = a.combined()
+        rows = a._summed()
         return rows._with(rows.values**b)
     return None
 
@@ -380,7 +426,7 @@ def _keeping_zero(ufunc: Any) -> Callable[[Any], Any]:
     """Return the rule of a function that is 0 at 0 and not linear: rows of equal indices are added up first."""
 
     def rule(a: Any) -> Any:
-        rows = a.combined()
+        rows = a._summed()
         return rows._with(ufunc(rows.values))
 
     return rule
@@ -438,6 +484,6 @@ FIELDS: Final[dict[Any, Callable[[IndexedSlices], Any]]] = {
     np.ndim: lambda slices: len(slices._known_shape()),
     np.size: lambda slices: int(np.prod(slices._known_shape())),
     np.sum: lambda slices: np.sum(slices.values),
-    np.linalg.norm: lambda slices: np.linalg.norm(np.ravel(slices.combined().values)),
+    np.linalg.norm: lambda slices: np.linalg.norm(np.ravel(slices._summed().values)),
 }
 """Functions of one argument that need only the rows."""

@@ -8,15 +8,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..ir.graph import Value, constant
+import numpy as np
+
+from ..ir.graph import Node, Value, constant
 from ..ir.op import NDArray
+from ..ir.types import INTP
 from ..ops.cast import identity, stop_gradient
-from ..ops.indexing import put_add, put_row
+from ..ops.indexing import put_add, put_row, update_row
 from ..runtime.program import Program
 from .content import Content
 from .guards import Trace
-from .scatter import How, check_places
+from .scatter import LARGE, How, check_places
 from .signature import as_input
+from .turns import SEVERAL, turns
 from .variable import Variable
 
 
@@ -69,16 +73,30 @@ class State:
         What is done to some of them by the program's last outputs.
     count : int
         How many these are.
+    places : tuple of int
+        The places of the locks of those that are assigned to, in order: so two threads never wait for each other.
     """
 
     read: tuple[weakref.ref[Variable], ...]
     assigned: tuple[Assignment, ...]
     count: int
+    places: tuple[int, ...]
 
     def run(self, program: Program, arrays: Sequence[NDArray]) -> list[NDArray]:
         """Run a program on the present contents, store the new ones, and return the outputs."""
         if not self.read:
             return program.run(arrays)
+        # Of one call after the other each finds what the one before has left.
+        held = [turns.changing[place] for place in self.places]
+        for lock in held:
+            lock.acquire()
+        try:
+            return self._run(program, arrays)
+        finally:
+            for lock in held:
+                lock.release()
+
+    def _run(self, program: Program, arrays: Sequence[NDArray]) -> list[NDArray]:
         outputs = program.run([*arrays, *[as_input(variable.data_now()) for variable in _living(self.read)]])
         rest = iter(outputs[len(outputs) - self.count :])
         taken = [(assignment, assignment.taken(rest)) for assignment in self.assigned]
@@ -110,13 +128,19 @@ def state_of(trace: Trace) -> tuple[State, list[Value]]:
             steps = _changed_rows(content)
             assigned.append(Assignment(content.variable, tuple(how for how, *_ in steps)))
             stored += [value for _, *pair in steps for value in pair] if steps else [content.value]
-    return State(tuple(content.variable for content in met), tuple(assigned), len(stored)), stored
+    changed = [
+        serial for serial, content in trace.contents.items() if content.input is not None and content.assigned
+    ]
+    places = tuple(sorted({serial % SEVERAL for serial in changed}))
+    return State(tuple(content.variable for content in met), tuple(assigned), len(stored), places), stored
 
 
 def _changed_rows(content: Content) -> list[tuple[How, Value, Value]]:
-    """Return how, by what, and where the content before the call was changed, if that was done row by row."""
+    """Return how, by what, and where a large content was changed, if that was done row by row."""
     steps: list[tuple[How, Value, Value]] = []
     value = content.value
+    if value.size * value.dtype.itemsize < LARGE:
+        return []
     while value is not content.input:
         node = value.node
         if node is not None and (node.op is stop_gradient or node.op is identity):
@@ -124,9 +148,20 @@ def _changed_rows(content: Content) -> list[tuple[How, Value, Value]]:
         elif node is not None and (node.op is put_add or node.op is put_row) and len(node.inputs) == 3:
             steps.append(("add" if node.op is put_add else "set", *node.inputs[1:]))
             value = node.inputs[0]
+        elif node is not None and node.op is update_row and _are_few_rows(node):
+            start, step, rows = node.params["starts"][0], node.params["strides"][0], node.inputs[1]
+            places = constant(start + step * np.arange(rows.shape[0], dtype=INTP))
+            steps.append(("set", rows, places))
+            value = node.inputs[0]
         else:
             return []
     return steps[::-1]
+
+
+def _are_few_rows(node: Node) -> bool:
+    """Return whether an update at places that are known writes whole rows, and less than half of them."""
+    whole, rows = (value.shape for value in node.inputs)
+    return 2 * rows[0] <= whole[0] and rows[1:] == whole[1:] and set(node.params["strides"][1:]) <= {1}
 
 
 def made_in(trace: Trace) -> list[weakref.ref[Any]]:

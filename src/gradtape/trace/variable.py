@@ -11,38 +11,31 @@ import numpy as np
 from ..config import config
 from ..errors import ArgumentError, DtypeError, ShapeError
 from ..ir.builder import here
-from ..ir.graph import ARRAYS, Literal, Mark, Node, Value, constant
-from ..ir.op import NDArray, Op
-from ..ir.types import aval
+from ..ir.graph import Literal, Mark, Value, constant
+from ..ir.op import NDArray
+from ..ir.types import Shape, aval
 from ..kinds.operands import as_value, number_dtype
-from ..ops.cast import convert, identity, stop_gradient
+from ..kinds.registry import UFUNCS
+from ..ops.cast import convert
 from ..ops.indexing import fit_for_write
+from .again import Beginning
 from .array import Array
+from .concrete import plain_key
 from .content import Content, Reading
-from .contexts import Scope, Watcher, contexts, running_trace, trace_below
+from .contexts import Scope, Watcher, contexts, own, running_trace, trace_below
 from .force import force
 from .guards import Abstract, Trace, mapped_by, trace_of
 from .handle import Handle, apart, plain
 from .log import note_exit
-from .scatter import How, fitting, scattered, updated
+from .readings import CallableReading, cut, followed_by, known
+from .scatter import LARGE, How, fitting, scattered, updated, written_rows
 from .sites import user_site
 from .slices import IndexedSlices
+from .turns import undisturbed
 from .views import Rearranged
 
 _serials: Final = itertools.count()
 
-
-class CallableReading(Reading):
-    """A reading that hands itself to the user when it is called: ``v.value()``, as TensorFlow spells it."""
-
-    __slots__ = ()
-
-    def __call__(self) -> Array:
-        """Return the content as an `Array`, which later assignments do not change."""
-        return Array(apart(self))
-
-
-ARRAYS.add(CallableReading)
 
 _ELSEWHERE: Final = Handle(constant(np.zeros(0)))
 """Stands for the base of a variable, whose value is never the handle's own."""
@@ -98,23 +91,17 @@ class Variable(Array):
                 where=here.site,
                 remedy="gt.Variable(x, trainable=False)",
             )
-        if name is not None and not isinstance(name, str):
-            raise DtypeError(
-                f"Variable: name must be a str, got a {type(name).__name__}",
-                where=here.site,
-                remedy='gt.Variable(x, name="weights")',
-            )
-        self._name = name
+        self._name = _checked_name(name)
         self._trainable = bool(trainable)
         self.serial: Final = next(_serials)
         initial = _initial(initial_value, dtype)
         # The content outside is that of this call: where the function keeps the variable, later calls begin with it.
         (data,) = force([initial])
         me = weakref.ref(self)
-        self._content = Content(me, _leaf(data, name))
+        self._content = Content(me, known(data, name))
         trace, _ = running_trace()
         if trace is not None:
-            inside = self._content.value if trace_of(initial) is None else _cut(initial, name)
+            inside = self._content.value if trace_of(initial) is None else cut(initial, name)
             trace.contents[self.serial] = Content(me, inside)
         super().__init__(self._content.value)
         self._base = _ELSEWHERE
@@ -133,8 +120,9 @@ class Variable(Array):
         return self._name
 
     @name.setter
-    def name(self, name: str) -> None:
-        self._name = name
+    def name(self, name: str | None) -> None:
+        here.site = user_site()
+        self._name = _checked_name(name)
 
     def __copy__(self) -> Variable:
         return Variable(Array(self.value), self._trainable, self._name)
@@ -171,7 +159,8 @@ class Variable(Array):
         content = self._content_within(len(stack))
         found = content.reading(marks)
         if found is None:
-            found = content.give_out(_followed(content.value, marks, self._name), marks)
+            of = content.value
+            found = content.give_out(of, followed_by(of, marks, self._name), marks)
         for context in told:
             context.note(self, found)
         return found
@@ -183,7 +172,7 @@ class Variable(Array):
 
     def reading_for(self, mark: Mark) -> Value:
         """Return a reading that only `mark` follows."""
-        return _followed(self._content_within(len(contexts.stack)).value, (mark,), self._name)
+        return followed_by(self._content_within(len(contexts.stack)).value, (mark,), self._name)
 
     def readings(self) -> list[Value]:
         """Return the content, and what was read since it was assigned and is still in use; no tape and no trace takes notice."""
@@ -201,23 +190,24 @@ class Variable(Array):
 
     def data_now(self) -> NDArray:
         """Return the content without telling anybody; not for traces."""
-        data = self._content_within(0).value.data
-        assert data is not None
-        return data
+        value = self._content_within(0).value
+        data = value.data
+        return force([value])[0] if data is None else data
 
     def _content_within(self, depth: int) -> Content:
         """Return the content as the innermost of `depth` contexts sees it: that of the innermost trace among them."""
         trace, around = trace_below(depth)
         if trace is None:
-            if self._content.value.node is not None:
-                _settle(self._content)
-            return self._content
+            outside = own(self._content)
+            if outside.value.node is not None:
+                _settle(outside)
+            return outside
         content = trace.contents.get(self.serial)
         if content is None:
             begin = self._begin(trace, around)
             trace.inputs.append(begin)
             content = trace.contents[self.serial] = Content(weakref.ref(self), begin, begin)
-        return content
+        return own(content)
 
     def _begin(self, trace: Trace, around: int) -> Reading:
         """Return what stands for the content before `trace`, which `around` contexts are around."""
@@ -226,7 +216,7 @@ class Variable(Array):
             begin.name = self._name
             return begin
         (example,) = force([self._content_within(around).value])
-        return _leaf(example, self._name, (trace,))
+        return known(example, self._name, (trace,))
 
     # A variable is no base of views: what is read of it stays as it was.
 
@@ -238,6 +228,17 @@ class Variable(Array):
 
     # Assigning
 
+    @undisturbed
+    def __setitem__(self, key: Any, new: Any) -> None:
+        if self.nbytes >= LARGE and not contexts.replays and running_trace()[0] is None:
+            here.site = user_site()
+            rows = written_rows(self.value, plain_key(key, masks=True), plain(new))
+            if rows is not None:
+                self.change_rows(*rows, "set")
+                return
+        super().__setitem__(key, new)
+
+    @undisturbed
     def assign(self, value: Any) -> Variable:
         """Replace the content.
 
@@ -270,19 +271,21 @@ class Variable(Array):
         self.rebind(fit_for_write(new, self.dtype, self.shape))
         return self
 
+    @undisturbed
     def assign_add(self, delta: Any) -> Variable:
         """Add to the content, with NumPy's broadcasting of `delta`; see `assign`. Of `IndexedSlices` only the rows are touched."""
         here.site = user_site()
         if isinstance(delta, IndexedSlices):
             return self._scatter(delta, "add", "assign_add")
-        return self._updated(Array(self.value) + delta, "assign_add")
+        return self._updated("add", delta, "assign_add")
 
+    @undisturbed
     def assign_sub(self, delta: Any) -> Variable:
         """Subtract from the content; see `assign_add`."""
         here.site = user_site()
         if isinstance(delta, IndexedSlices):
             return self._scatter(delta, "subtract", "assign_sub")
-        return self._updated(Array(self.value) - delta, "assign_sub")
+        return self._updated("subtract", delta, "assign_sub")
 
     def __iadd__(self, other: Any) -> Any:
         if isinstance(other, IndexedSlices):
@@ -326,18 +329,28 @@ class Variable(Array):
         here.site = user_site()
         return self._scatter(slices, "set", "scatter_update")
 
+    @undisturbed
     def _scatter(self, slices: Any, how: How, caller: str) -> Variable:
         rows, places = fitting(aval(self.shape, self.dtype), slices, caller)
         trace, _ = running_trace()
-        if trace is not None:
+        if trace is not None or contexts.replays:
             self.rebind(scattered(self.value, rows, places, how))
         else:
             self.change_rows(rows, places, how)
         return self
 
-    def _updated(self, result: Array, caller: str) -> Variable:
+    def _updated(self, ufunc: str, delta: Any, caller: str) -> Variable:
+        number = type(delta) in (float, int)  # of which the rows know what to do at once
+        change = delta if number else as_value(plain(delta), f"{caller}: delta")
+        if not number and not _spreads(change.shape, self.shape):
+            raise ShapeError(
+                f"{caller}: delta has shape {change.shape}, but the variable {self._described()}has shape {self.shape}",
+                where=here.site,
+                remedy="give a delta of the variable's shape, or one that broadcasts to it",
+            )
+        result = UFUNCS[ufunc](self.value, change)
         self._check_kind(result.dtype, caller)
-        self.write_result(result.value, caller)
+        self.write_result(result, caller)
         return self
 
     def _check_kind(self, dtype: np.dtype[Any], caller: str) -> None:
@@ -365,25 +378,57 @@ class Variable(Array):
         if trace is None and value.marks:
             note_exit(value, f"an assignment to the variable {self._described()}".rstrip())
         if trace is not None:
-            self._content_within(len(contexts.stack)).assign(_cut(value, self._name, trace))
-        elif value.data is not None:
-            self._content.assign(_leaf(value.data, self._name))
+            self._content_within(len(contexts.stack)).assign(cut(value, self._name, trace))
+        elif (data := value.data) is not None:
+            own(self._content).assign(known(data, self._name))
         else:
-            self._content.assign(_cut(value, self._name))
-            contexts.pending[self.serial] = self._content
+            content = own(self._content)
+            content.assign(cut(value, self._name))
+            if content is self._content:
+                contexts.pending[self.serial] = content
             if config.eager:
-                _settle(self._content)
+                _settle(content)
+
+    def hold(self, value: Value) -> None:
+        """Make what was read before the content again."""
+        trace, _ = running_trace()
+        content = self._content_within(len(contexts.stack))
+        data = value.data
+        if trace is not None or data is None:
+            content.assign(cut(value, self._name, trace))
+        elif data is not content.value.data:
+            content.assign(known(data, self._name))
 
     def change_rows(self, rows: Value, places: Value, how: How) -> None:
         """Change rows in place; not for traces."""
         content = self._content_within(len(contexts.stack))
+        for context in contexts.stack:
+            if isinstance(context, Beginning):
+                context.note(self, self.value)
         content.assign(
-            updated(self, content.holders(), rows, places, how, lambda data: _leaf(data, self._name))
+            updated(self, content.holders(), rows, places, how, lambda data: known(data, self._name))
         )
 
     def store(self, array: NDArray) -> None:
         """Take what a compiled function computed for it."""
-        self._content.assign(_leaf(array, self._name))
+        own(self._content).assign(known(array, self._name))
+
+
+for _name in (
+    *("__iadd__", "__isub__", "__imul__", "__itruediv__", "__ifloordiv__", "__imod__", "__ipow__"),
+    *("__imatmul__", "__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__"),
+):
+    setattr(Variable, _name, undisturbed(getattr(Variable, _name)))
+
+
+def _checked_name(name: Any) -> str | None:
+    if name is not None and not isinstance(name, str):
+        raise DtypeError(
+            f"Variable: name must be a str, got a {type(name).__name__}",
+            where=here.site,
+            remedy='gt.Variable(x, name="weights")',
+        )
+    return name
 
 
 def _initial(given: Any, dtype: Any) -> Value:
@@ -404,43 +449,22 @@ def _initial(given: Any, dtype: Any) -> Value:
         value = convert(value, wanted)
     if isinstance(value, Literal):
         assert value.data is not None
-        value = _leaf(np.asarray(value.data), None)
+        value = known(np.asarray(value.data), None)
     return value
 
 
-def _leaf(data: NDArray, name: str | None, marks: tuple[Mark, ...] = ()) -> Reading:
-    made = CallableReading(aval(data.shape, data.dtype), data=data, marks=marks)
-    made.name = name
-    return made
-
-
-def _derived(op: Op, value: Value, marks: tuple[Mark, ...], name: str | None) -> Reading:
-    node = Node(op, (value,), {}, here.site)
-    out = CallableReading(aval(value.shape, value.dtype), node, 0, None, marks)
-    out.name = name
-    node.outs = (out,)
-    return out
-
-
-def _cut(value: Value, name: str | None, trace: Trace | None = None) -> Reading:
-    """Return a value without the marks of tapes, so that none follows an assignment."""
-    marks: tuple[Mark, ...] = tuple(mark for mark in value.marks if isinstance(mark, Trace))
-    if trace is not None and trace not in marks:
-        marks = (*marks, trace)
-    return _derived(stop_gradient, value, marks, name)
-
-
-def _followed(value: Value, marks: tuple[Mark, ...], name: str | None) -> Reading:
-    """Return a value of its own that these marks follow."""
-    if trace_of(value) is None and value.data is not None:
-        return _leaf(value.data, name, marks)
-    kept = tuple(mark for mark in value.marks if mark.recording)
-    return _derived(identity, value, (*kept, *marks), name)
+def _spreads(part: Shape, whole: Shape) -> bool:
+    """Return whether an array of shape `part` broadcasts to shape `whole`."""
+    pairs = zip(part[::-1], whole[::-1], strict=False)
+    return len(part) <= len(whole) and all(extent in (1, of) for extent, of in pairs)
 
 
 def _alone(array: Array) -> Array:
-    """Return an array of which the variable's other readings know nothing."""
-    return Array(apart(array.value)) if isinstance(array.value, Reading) else array
+    """Return what was read as an array that is no view: to write into it is to write into nothing else."""
+    value = array.value
+    if isinstance(value, Reading):
+        return Array(apart(value))
+    return array if array._base is None else Array(value)
 
 
 def _settle(content: Content) -> None:
@@ -448,11 +472,12 @@ def _settle(content: Content) -> None:
     pending = contexts.pending
     others = [one for one in pending.values() if one is not content and one.variable() is not None]
     waiting = [content, *others]
+    values = [one.value for one in waiting]
     try:
-        arrays = force([one.value for one in waiting])
+        arrays = force(values)
     except Exception:  # of another variable, perhaps: whoever reads that one will hear of it
-        waiting = [content]
-        arrays = force([content.value])
-    for one, data in zip(waiting, arrays, strict=True):
-        one.value = _leaf(data, one.value.name)
+        waiting, values = waiting[:1], values[:1]
+        arrays = force(values)
+    for one, value, data in zip(waiting, values, arrays, strict=True):
+        one.settle(value, known(data, value.name))
     contexts.pending = {serial: one for serial, one in pending.items() if one.value.node is not None}

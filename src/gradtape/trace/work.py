@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from ..config import config
 from ..ir.graph import Node, Value
+from ..ir.op import NDArray
 from ..runtime.program import Program
 from .contexts import scopes
 from .pattern import Pattern
+from .turns import turns
 from .waiting import waiting
 
 
@@ -56,11 +58,21 @@ def done_again(asked: Sequence[Value]) -> list[Value] | None:
         if values is not None and _is_needed_as_before(work, values):
             arrays = [leaf.data for leaf in work.pattern.leaves_of(values)]
             kept = [values[place] for place in work.kept]
-            for value, array in zip(kept, work.program.run(arrays), strict=True):  # type: ignore[arg-type]
-                value.data = array
+            run(work.program, arrays, kept)  # type: ignore[arg-type]
             waiting.handles.clear()
             return kept
     return None
+
+
+def run(program: Program, arrays: Sequence[NDArray], kept: Iterable[Value]) -> None:
+    """Let a program compute values, and other threads work meanwhile."""
+    turns.computing.release()
+    try:
+        computed = program.run(arrays)
+    finally:
+        turns.computing.acquire()
+    for value, array in zip(kept, computed, strict=True):
+        value.data = array
 
 
 def remember(

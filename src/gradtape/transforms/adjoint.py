@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from ..errors import NotDifferentiableError
 from ..ir.body import bodies_of
+from ..ir.builder import here
 from ..ir.graph import Mark, Node, Value, extract
 from ..ir.types import carries_derivatives, is_inexact
 from ..kinds.accumulate import Accumulate
@@ -31,6 +32,11 @@ LINEAR_IN_FIRST: Final = frozenset(
     | {"reduce_sum", "cumsum", "real", "imag", "conjugate"}
 )
 """Rows that make zeros of zeros in their first operand."""
+
+WHY: Final = "a rule for one direction of differentiation serves the other by transposition, and only linear maps have a transpose"
+REMEDY: Final = (
+    "write the rule as a linear map of its (co)tangents (branches and factors may depend on the primals)"
+)
 
 
 def adjoint(
@@ -65,11 +71,19 @@ def adjoint(
     NotDifferentiableError
         Where the outputs are not linear in `starts`.
     """
-    pairs = [
+    given = [
         (output, Cotangent(cotangent))
         for output, cotangent in zip(outputs, cotangents, strict=True)
-        if output is not None and cotangent is not None and mark in output.marks
+        if output is not None and cotangent is not None
     ]
+    if any(mark not in output.marks and not _is_zero(output) for output, _ in given):
+        raise NotDifferentiableError(
+            f"{what}: a part of what it returned is a constant other than zero",
+            where=here.site,
+            why=WHY,
+            remedy=REMEDY,
+        )
+    pairs = [(output, cotangent) for output, cotangent in given if mark in output.marks]
     nodes, _ = extract(
         [output for output, _ in pairs], starts, lambda value: mark not in value.marks, carried
     )
@@ -89,8 +103,8 @@ def _not_linear(what: str, node: Node) -> NotDifferentiableError:
     return NotDifferentiableError(
         f"{what}: {node.op.name} is not linear there",
         where=node.site,
-        why="a rule for one direction of differentiation serves the other by transposition, and only linear maps have a transpose",
-        remedy="write the rule as a linear map of its (co)tangents (branches and factors may depend on the primals)",
+        why=WHY,
+        remedy=REMEDY,
     )
 
 

@@ -12,6 +12,7 @@ from ..ir.graph import Literal, Node, Value, number_of
 from ..ir.types import carries_derivatives
 from ..kinds.contract import Contract
 from ..kinds.control import followed
+from ..kinds.elementwise import Elementwise
 from ..kinds.index_map import IndexMap
 
 POWERS: Final = {"exp": "log", "exp2": "log2"}
@@ -100,9 +101,17 @@ def depending_on(
     """Return the values with a differentiable path from a source that does not lead through what is constant."""
     active = set(sources)
     for node in nodes:
-        if any(operand in active for operand in followed(node)):
+        if any(operand in active for operand in _differentiable(node)):
             active.update(out for out in node.outs if carries_derivatives(out.dtype) and out not in constant)
     return active
+
+
+def _differentiable(node: Node) -> Sequence[Value]:
+    """Return the inputs in which a node may have a derivative."""
+    op = node.op
+    if isinstance(op, Elementwise) and op.partials is not None and None in op.partials:
+        return [operand for operand, rule in zip(node.inputs, op.partials, strict=True) if rule is not None]
+    return followed(node)
 
 
 def _candidates(

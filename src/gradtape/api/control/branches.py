@@ -18,7 +18,7 @@ from ...trace.guards import Alternative
 from ...trace.handle import Handle
 from ...trace.sites import user_site
 from ...transforms.control import switch as switch_node
-from ...trees import TreeSpec, flatten, place_of_leaf, unflatten
+from ...trees import TreeSpec, flatten, outline, place_of_leaf, unflatten
 from .carries import RANKS, placeholders
 from .checks import function_of
 from .nests import (
@@ -29,7 +29,6 @@ from .nests import (
     is_numeric,
     kind_of,
     result_value,
-    shown,
     type_of,
 )
 from .variables import carry_on, contents, operand
@@ -235,7 +234,7 @@ class _Branches:
             leaves, spec = flatten(run.result)
             if spec != first:
                 raise StructureError(
-                    f"{self._caller}: {name} returned the structure {shown(spec)}, and {self._names[0]} returned {shown(first)}",
+                    f"{self._caller}: {name} returned the structure {outline(spec)}, and {self._names[0]} returned {outline(first)}",
                     where=run.site,
                     why="which one is taken is not known before the program runs",
                     remedy="return the same containers from all",

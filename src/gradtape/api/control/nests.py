@@ -15,7 +15,7 @@ from ...trace.array import Array
 from ...trace.force import force
 from ...trace.handle import Handle
 from ...trace.variable import Variable
-from ...trees import TreeSpec, flatten, place_of_leaf, unflatten
+from ...trees import flatten, outline, place_of_leaf, unflatten
 
 
 class Nest:
@@ -134,7 +134,7 @@ def returned_nest(result: Any, like: Nest, what: str, where: Any) -> list[Any]:
     leaves, spec = flatten(result)
     if spec != like.spec:
         raise StructureError(
-            f"{what} has the structure {shown(spec)}, and {like.argument} has {shown(like.spec)}",
+            f"{what} has the structure {outline(spec)}, and {like.argument} has {outline(like.spec)}",
             where=where,
             why="what is carried has the same containers in each turn",
             remedy=f"return the containers of {like.argument}, or start with those that are returned",
@@ -178,12 +178,6 @@ def type_of(value: Value | Aval) -> str:
     """Return a type as errors show it: ``f64[3]``."""
     own = value.aval if isinstance(value, Value) else value
     return repr(aval(own.shape, own.dtype))
-
-
-def shown(spec: TreeSpec) -> str:
-    """Return a structure as one would write it, with * for the leaves."""
-    text = str(spec)
-    return text[len("PyTreeSpec(") : -1] if text.startswith("PyTreeSpec(") else text
 
 
 def handed_back(values: Sequence[Value], recorded: bool) -> list[Any]:
