@@ -331,7 +331,7 @@ def test_an_interruption_while_entering_enters_nothing(monkeypatch, place):
             super().append(item)
             raise KeyboardInterrupt
 
-    def interrupted(user):
+    def interrupted(user, *namespaces):
         raise KeyboardInterrupt
 
     for make in (gt.GradientTape, lambda: gt.ForwardAccumulator(gt.constant(1.0), 1.0)):
@@ -348,7 +348,7 @@ def test_an_interruption_while_entering_enters_nothing(monkeypatch, place):
 
 
 def test_a_tape_that_could_not_leave_does_so_in_the_end(monkeypatch):
-    def interrupted(user):
+    def interrupted(user, *namespaces):
         raise KeyboardInterrupt
 
     tape = gt.GradientTape()

@@ -219,7 +219,7 @@ def _common_levels(root: Root, readers: Sequence[Root]) -> int | None:
     common: int | None = None
     for reader in readers:
         levels = shared_levels(root, reader)
-        if root.kind in IN_REGISTERS and reader.kind != "sort" and _in_registers(root, reader, levels):
+        if root.kind in IN_REGISTERS and reader.kind != "routine" and _in_registers(root, reader, levels):
             continue
         common = levels if common is None else min(common, levels)
     if root.kind in ("scatter", "join", "routine") or (root.kind == "result" and root.shape != ()):
