@@ -38,7 +38,8 @@ class _Names:
     """Names that are exchanged while somebody records on any thread."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # the cycle collector may run a finaliser that leaves while another enters
+        # The cycle collector may run a finaliser that leaves while another enters.
+        self._lock = threading.RLock()
         self._users: set[int] = set()
         self._last: Namespace | None = None
         self._size = 0
