@@ -116,7 +116,7 @@ class GradientTape(Jacobians):
             speculation.last = None
         speculation.attendant = None
         record = self._record
-        self._around = bodies_around()
+        self._around = bodies_around() if contexts.stack else ()
         self._stack = contexts.stack
         try:
             if record is None or self._used:

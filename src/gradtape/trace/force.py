@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any, Final
@@ -18,7 +18,7 @@ from ..ir.op import NDArray
 from ..ir.types import FLOAT64, aval
 from ..kinds.control import Structured
 from ..kinds.registry import ROWS
-from ..runtime.program import ACTIVE, Program, repeated_program, tape_program
+from ..runtime.program import ACTIVE, repeated_program, tape_program
 from ..transforms.call import Call
 from .contexts import scopes
 from .guards import Abstract, abstract_of
@@ -131,23 +131,17 @@ def _called(pending: Sequence[Value]) -> bool:
     if others(node):
         return False
     kept = node.living()
-    key = node.op, tuple([out.index for out in kept]), config.precise_math
-    program = _programs.get(key)
+    key = config.precise_math, *[out.index for out in kept]
+    programs = node.op.programs
+    program = programs.get(key)
     if program is None:
         outputs = [node.op.graph.outputs[out.index] for out in kept]
-        program = _programs[key] = tape_program(
+        program = programs[key] = tape_program(
             Graph(node.op.graph.inputs, node.op.graph.nodes, outputs, "tape")
         )
-        while len(_programs) > config.memory_cache:
-            _programs.popitem(last=False)
-    _programs.move_to_end(key)
     run(program, arrays, kept)
     _release(kept)
     return True
-
-
-_programs: Final[OrderedDict[tuple[Call, tuple[int, ...], bool], Program]] = OrderedDict()
-"""Of calls of which some outputs are wanted."""
 
 
 def _without_number(leaf: Value) -> ConcretizationError | LeakedValueError:

@@ -10,7 +10,7 @@ import functools
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, Final, NamedTuple
 
@@ -43,7 +43,7 @@ class _Names:
         self._users: set[int] = set()
         self._last: Namespace | None = None
         self._size = 0
-        self._places: list[_Place] = []
+        self._places: list[tuple[Namespace, list[tuple[str, Any, Any]]]] = []
         self._methods: list[_Place] = []
         self._groups: dict[int, dict[str, _Place]] = {}
         self._borrowed: dict[str, list[_Place]] = {}
@@ -89,13 +89,13 @@ class _Names:
             self._users.add(id(user))
             if len(self._users) > 1 and not changed:
                 return
-            for place in self._places:  # no calls: this runs for every tape
-                namespace, name, own, following = place
+            for namespace, names in self._places:  # no calls: this runs for every tape
                 try:
-                    if namespace[name] is own:
-                        namespace[name] = following
+                    for name, own, following in names:
+                        if namespace[name] is own:
+                            namespace[name] = following
                 except KeyError:
-                    continue
+                    _replace(namespace, [(name, own, following) for name, own, following in names])
             for namespace, name, _, following in self._methods:
                 namespace.setdefault(name, following)
 
@@ -105,13 +105,13 @@ class _Names:
             self._users.discard(id(user))
             if self._users:
                 return
-            for place in self._places:
-                namespace, name, own, following = place
+            for namespace, names in self._places:
                 try:
-                    if namespace[name] is following:
-                        namespace[name] = own
+                    for name, own, following in names:
+                        if namespace[name] is following:
+                            namespace[name] = own
                 except KeyError:
-                    continue
+                    _replace(namespace, [(name, following, own) for name, own, following in names])
             for namespace, name, _, following in self._methods:
                 if namespace.get(name) is following:
                     del namespace[name]
@@ -133,8 +133,12 @@ class _Names:
 
     def _gather(self) -> None:
         borrowed = [place for module in self._wanted for place in self._borrowed.get(module, ())]
-        self._places = [place for group in self._groups.values() for place in group.values()]
-        self._places += [place for place in borrowed if place.own is not None]
+        together: dict[int, tuple[Namespace, list[tuple[str, Any, Any]]]] = {}
+        places = [place for group in self._groups.values() for place in group.values()]
+        for namespace, name, own, following in (*places, *borrowed):
+            if own is not None:
+                together.setdefault(id(namespace), (namespace, []))[1].append((name, own, following))
+        self._places = list(together.values())
         self._methods = [place for place in borrowed if place.own is None]
 
     def _imported(self) -> bool:
@@ -186,6 +190,13 @@ class _Names:
                 if place.namespace.get(place.name) is place.following:
                     place.namespace[place.name] = place.own
         return found
+
+
+def _replace(namespace: Namespace, names: Sequence[tuple[str, Any, Any]]) -> None:
+    """Let names of a module, of which somebody has deleted some, stand for something else where they stand for what they are thought to."""
+    for name, old, new in names:
+        if namespace.get(name) is old:
+            namespace[name] = new
 
 
 def _is_the_users(namespace: Namespace) -> bool:

@@ -25,12 +25,18 @@ class Call(Op):
         Its inputs are the node's.
     run : callable
         Computes the outputs from arrays.
+
+    Attributes
+    ----------
+    programs : dict
+        What computes some of the outputs, for who runs calls: they go with the call.
     """
 
     def __init__(self, graph: Graph, run: Runner) -> None:
         super().__init__(f"call_{fingerprint(graph)}")
         self.graph = graph
         self.run = run
+        self.programs: dict[tuple[int, ...], Any] = {}
         self._types = tuple(output.aval for output in graph.outputs)
 
     def appended(self, inputs: Sequence[Value], site: Any) -> tuple[Node, list[Value]]:
