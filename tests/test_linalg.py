@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.linalg
 from matrix_programs import STACK, A, Array, B, Function, bent, check_program, definite
+
+import gradtape as gt
 
 PROGRAMS: dict[str, tuple[Function, tuple[Array, ...]]] = {
     "solve a vector": (lambda a, b: bent(np.linalg.solve(a, b)), (A, B[:, 0])),
@@ -54,3 +57,23 @@ PROGRAMS: dict[str, tuple[Function, tuple[Array, ...]]] = {
 @pytest.mark.parametrize(("function", "args"), PROGRAMS.values(), ids=PROGRAMS)
 def test_values_and_derivatives(function: Function, args: tuple[Array, ...]) -> None:
     check_program(function, args)
+
+
+def test_wrong_arguments_are_explained() -> None:
+    three, four = np.eye(3), np.ones(4)
+    page = r"of shape \(3, 3\)[\s\S]*test_linalg\.py[\s\S]*one row for each row"
+    for solve in (
+        lambda a, b: np.linalg.solve(a, b),
+        lambda a, b: scipy.linalg.solve(a, b),
+        lambda a, b: scipy.linalg.solve_triangular(a, b),
+        lambda a, b: scipy.linalg.cho_solve((a, True), b),
+    ):
+        with pytest.raises(gt.errors.ShapeError, match=page):
+            gt.jit(solve)(three, four)
+    with pytest.raises(gt.errors.ArgumentError, match=r"norm is 'orto'[\s\S]*\"ortho\""):
+        gt.jit(lambda x: np.fft.fft(x, norm="orto"))(four)
+    with pytest.raises(gt.errors.ArgumentError, match="transform of 0 numbers"):
+        gt.jit(lambda x: np.fft.fft(x, n=0))(four)
+    with pytest.raises(gt.errors.ArgumentError, match=r"copy=False[\s\S]*np\.asarray"):
+        gt.jit(lambda x: np.array(x, dtype=np.float32, copy=False))(four)
+    assert gt.jit(lambda x: np.array(x, copy=False))(four).tolist() == four.tolist()

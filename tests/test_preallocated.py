@@ -345,7 +345,7 @@ def test_libraries_are_left_alone() -> None:
 
 
 def test_numba_knows_the_names() -> None:
-    numba = pytest.importorskip("numba")
+    import numba  # late: it takes a second, and one test needs it
 
     @numba.njit
     def made(n):

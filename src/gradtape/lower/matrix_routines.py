@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Final
 from ..loops.ir import Call, Dtype
 from .instructions import memory_type
 from .matrix_texts import (
+    BY_ADDRESS,
     CHOLESKY,
     COPY,
     EIGH,
     EXCHANGE,
+    FAILED,
     LOG_DET,
     LU,
     PIVOTS,
@@ -86,6 +88,11 @@ class _Text:
             "itemsize": str(dtype.itemsize),
             "blas": _BLAS,
             "lapack": _LAPACK,
+            "failed": FAILED,
+            **{
+                f"{name}_by_address": BY_ADDRESS.format(name=name)
+                for name in ("m", "n", "k", "lwork", "liwork")
+            },
         }
 
     def add(self, name: str, template: str, **more: str) -> str:

@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
+BY_ADDRESS: Final = """  %{name}.at = alloca i32
+  %{name}.short = trunc i64 %{name} to i32
+  store i32 %{name}.short, ptr %{name}.at"""
+"""LAPACK takes every argument by its address."""
+
+FAILED: Final = """  %info = load i32, ptr %info.at
+  %bad = icmp ne i32 %info, 0
+  ret i1 %bad"""
+
 TURN: Final = """define internal void @turn.{code}(
   ptr noalias %from, ptr noalias %to, i64 %rows, i64 %columns
 ) noinline nounwind {{
@@ -46,10 +55,8 @@ CHOLESKY: Final = """define internal i1 @cholesky.{code}(
   ptr noalias %a, ptr noalias %out, ptr noalias %spare, i64 %n
 ) noinline nounwind {{
 entry:
-  %n.at = alloca i32
   %info.at = alloca i32
-  %n.short = trunc i64 %n to i32
-  store i32 %n.short, ptr %n.at
+{n_by_address}
   %size = mul i64 %n, %n
   %bytes = mul i64 %size, {itemsize}
   call void @llvm.memcpy.p0.p0.i64(ptr %out, ptr %a, i64 %bytes, i1 false)
@@ -67,19 +74,15 @@ row:
   %more = icmp ult i64 %i.next, %n
   br i1 %more, label %row, label %done
 done:
-  %info = load i32, ptr %info.at
-  %bad = icmp ne i32 %info, 0
-  ret i1 %bad
+{failed}
 }}"""
 
 LU: Final = """define internal i1 @lu.{code}(
   ptr noalias %a, ptr noalias %out, ptr noalias %spare, i64 %n
 ) noinline nounwind {{
 entry:
-  %n.at = alloca i32
   %info.at = alloca i32
-  %n.short = trunc i64 %n to i32
-  store i32 %n.short, ptr %n.at
+{n_by_address}
   call void @turn.{code}(ptr %a, ptr %out, i64 %n, i64 %n)
   call void @"{lapack}{letter}getrf"(
     ptr %n.at, ptr %n.at, ptr %out, ptr %n.at, ptr %spare, ptr %info.at)
@@ -162,12 +165,8 @@ SOLVE_START: Final = """define internal i1 @{name}.{code}(
   ptr noalias %a, ptr noalias %b, ptr noalias %out, ptr noalias %spare, i64 %n, i64 %k
 ) noinline nounwind {{
 entry:
-  %n.at = alloca i32
-  %k.at = alloca i32
-  %n.short = trunc i64 %n to i32
-  store i32 %n.short, ptr %n.at
-  %k.short = trunc i64 %k to i32
-  store i32 %k.short, ptr %k.at
+{n_by_address}
+{k_by_address}
   %size = mul i64 %n, %k
   %bytes = mul i64 %size, {itemsize}
   call void @llvm.memcpy.p0.p0.i64(ptr %out, ptr %b, i64 %bytes, i1 false)
@@ -214,24 +213,18 @@ EIGH: Final = """define internal i1 @eigh.{triangle}.{code}(
   ptr noalias %a, ptr noalias %out, ptr noalias %spare, i64 %n
 ) noinline nounwind {{
 entry:
-  %n.at = alloca i32
-  %lwork.at = alloca i32
-  %liwork.at = alloca i32
   %info.at = alloca i32
-  %n.short = trunc i64 %n to i32
-  store i32 %n.short, ptr %n.at
+{n_by_address}
   call void @turn.{code}(ptr %a, ptr %spare, i64 %n, i64 %n)
   %square = mul i64 %n, %n
   %twice = shl i64 %square, 1
   %six = mul i64 %n, 6
   %more.work = add i64 %twice, %six
   %lwork = add i64 %more.work, 1
-  %lwork.short = trunc i64 %lwork to i32
-  store i32 %lwork.short, ptr %lwork.at
+{lwork_by_address}
   %five = mul i64 %n, 5
   %liwork = add i64 %five, 3
-  %liwork.short = trunc i64 %liwork to i32
-  store i32 %liwork.short, ptr %liwork.at
+{liwork_by_address}
   %work = getelementptr inbounds {T}, ptr %spare, i64 %square
   %iwork = getelementptr inbounds {T}, ptr %work, i64 %lwork
   call void @"{lapack}{letter}syevd"(
@@ -239,27 +232,18 @@ entry:
     ptr %work, ptr %lwork.at, ptr %iwork, ptr %liwork.at, ptr %info.at)
   %vectors = getelementptr inbounds {T}, ptr %out, i64 %n
   call void @turn.{code}(ptr %spare, ptr %vectors, i64 %n, i64 %n)
-  %info = load i32, ptr %info.at
-  %bad = icmp ne i32 %info, 0
-  ret i1 %bad
+{failed}
 }}"""
 
 SVD: Final = """define internal i1 @svd.{code}(
   ptr noalias %a, ptr noalias %out, ptr noalias %spare, i64 %m, i64 %n
 ) noinline nounwind {{
 entry:
-  %m.at = alloca i32
-  %n.at = alloca i32
-  %k.at = alloca i32
-  %lwork.at = alloca i32
   %info.at = alloca i32
   %k = call i64 @llvm.umin.i64(i64 %m, i64 %n)
-  %m.short = trunc i64 %m to i32
-  store i32 %m.short, ptr %m.at
-  %n.short = trunc i64 %n to i32
-  store i32 %n.short, ptr %n.at
-  %k.short = trunc i64 %k to i32
-  store i32 %k.short, ptr %k.at
+{m_by_address}
+{n_by_address}
+{k_by_address}
   call void @turn.{code}(ptr %a, ptr %spare, i64 %m, i64 %n)
   %size = mul i64 %m, %n
   %left = getelementptr inbounds {T}, ptr %spare, i64 %size
@@ -270,8 +254,7 @@ entry:
   %both = add i64 %m, %n
   %many = mul i64 %both, 64
   %lwork = add i64 %k.four, %many
-  %lwork.short = trunc i64 %lwork to i32
-  store i32 %lwork.short, ptr %lwork.at
+{lwork_by_address}
   %iwork = getelementptr inbounds {T}, ptr %work, i64 %lwork
   %numbers = getelementptr inbounds {T}, ptr %out, i64 %left.size
   %right = getelementptr inbounds {T}, ptr %numbers, i64 %k
@@ -279,9 +262,7 @@ entry:
     ptr @char.S, ptr %m.at, ptr %n.at, ptr %spare, ptr %m.at, ptr %numbers, ptr %left, ptr %m.at,
     ptr %right, ptr %k.at, ptr %work, ptr %lwork.at, ptr %iwork, ptr %info.at)
   call void @turn.{code}(ptr %left, ptr %out, i64 %k, i64 %m)
-  %info = load i32, ptr %info.at
-  %bad = icmp ne i32 %info, 0
-  ret i1 %bad
+{failed}
 }}"""
 """The right vectors by rows, as LAPACK stores them by columns, are themselves by columns."""
 
@@ -289,21 +270,15 @@ QR: Final = """define internal i1 @qr.{code}(
   ptr noalias %a, ptr noalias %out, ptr noalias %spare, i64 %m, i64 %n
 ) noinline nounwind {{
 entry:
-  %m.at = alloca i32
-  %n.at = alloca i32
-  %lwork.at = alloca i32
   %info.at = alloca i32
-  %m.short = trunc i64 %m to i32
-  store i32 %m.short, ptr %m.at
-  %n.short = trunc i64 %n to i32
-  store i32 %n.short, ptr %n.at
+{m_by_address}
+{n_by_address}
   call void @turn.{code}(ptr %a, ptr %spare, i64 %m, i64 %n)
   %size = mul i64 %m, %n
   %tau = getelementptr inbounds {T}, ptr %spare, i64 %size
   %work = getelementptr inbounds {T}, ptr %tau, i64 %n
   %lwork = mul i64 %n, 64
-  %lwork.short = trunc i64 %lwork to i32
-  store i32 %lwork.short, ptr %lwork.at
+{lwork_by_address}
   call void @"{lapack}{letter}geqrf"(
     ptr %m.at, ptr %n.at, ptr %spare, ptr %m.at, ptr %tau, ptr %work, ptr %lwork.at, ptr %info.at)
   %triangle = getelementptr inbounds {T}, ptr %out, i64 %size

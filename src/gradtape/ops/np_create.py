@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import ArgumentError
+from ..ir.builder import here
 from ..ir.graph import Value
 from ..ir.types import FLOAT64, Shape
 from ..kinds.arguments import as_array, as_int, as_shape, concrete, one_axis, promoted
@@ -126,9 +128,16 @@ for _name in ("fromfile", "fromstring"):
     implements(getattr(np, _name))(_by_numpy(getattr(np, _name)))
 
 
-def _converted(a: Any, dtype: Any, ndmin: int) -> Value:
+def _converted(a: Any, dtype: Any, ndmin: int, copy: Any = None) -> Value:
     x = as_array(a)
-    x = x if dtype is None else convert(x, asked_dtype(dtype, x.dtype))
+    made = x if dtype is None else convert(x, asked_dtype(dtype, x.dtype))
+    if copy is False and made is not a:
+        raise ArgumentError(
+            "copy=False, and a copy cannot be avoided",
+            where=here.site,
+            remedy="leave copy away: np.asarray copies only where it has to",
+        )
+    x = made
     return reshape(x, (1,) * (ndmin - x.ndim) + x.shape) if x.ndim < ndmin else x
 
 
@@ -144,13 +153,13 @@ def array(
     ndmax: int = 0,
 ) -> Value:
     """Follow `numpy.array`."""
-    return _converted(object, dtype, ndmin)
+    return _converted(object, dtype, ndmin, copy)
 
 
 @implements(np.asarray, np.asanyarray)
 def asarray(a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: Any = None) -> Value:
     """Follow `numpy.asarray`."""
-    return _converted(a, dtype, 0)
+    return _converted(a, dtype, 0, copy)
 
 
 @implements(np.ascontiguousarray, np.asfortranarray)

@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import ArgumentError
+from ..ir.builder import here
 from ..ir.graph import Value, constant
 from ..ir.op import NDArray
 from ..kinds.arguments import as_array, as_int, one_axis
@@ -128,7 +130,9 @@ def _floating(operand: Any) -> Value:
 def _factor(n: int, norm: Any, forward: bool) -> float:
     """Return what a result is multiplied by."""
     if norm not in (None, "backward", "ortho", "forward"):
-        raise ValueError(f'Invalid norm value {norm}; should be "backward", "ortho" or "forward".')
+        raise ArgumentError(
+            f"norm is {norm!r}", where=here.site, remedy='choose "backward", "ortho" or "forward"'
+        )
     if norm == "ortho":
         return 1 / math.sqrt(n)
     return 1 / n if forward == (norm == "forward") else 1.0
@@ -137,7 +141,11 @@ def _factor(n: int, norm: Any, forward: bool) -> float:
 def _length(n: Any, x: Value, axis: int) -> int:
     count = x.shape[axis] if n is None else as_int(n, "n")
     if count < 1:
-        raise ValueError(f"Invalid number of FFT data points ({count}) specified.")
+        raise ArgumentError(
+            f"a Fourier transform of {count} numbers",
+            where=here.site,
+            remedy="n, and the axis without it, must be at least 1",
+        )
     return count
 
 
@@ -254,7 +262,11 @@ def _several(a: Any, s: Any, axes: Any) -> tuple[Value, list[int | None], list[i
     lengths: list[int | None] = [None] * len(places)
     if s is not None:
         if len(s) != len(places):
-            raise ValueError("Shape and axes have different lengths.")
+            raise ArgumentError(
+                f"s has {len(s)} entries for {len(places)} axes",
+                where=here.site,
+                remedy="give one length for each axis",
+            )
         lengths = [None if each == -1 else as_int(each, "s") for each in s]
     return x, lengths, places
 

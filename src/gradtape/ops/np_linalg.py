@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from ..errors import UnsupportedFunctionError
+from ..errors import ShapeError, UnsupportedFunctionError
 from ..ir.builder import here
 from ..ir.graph import OPERATORS, Value, constant, literal
 from ..ir.types import FLOAT64, INTP, Shape
@@ -59,6 +59,15 @@ def stacked(x: Value) -> Value:
     return x
 
 
+def unsolvable(a: Value, b: Value) -> ShapeError:
+    """Return the error for a system whose right-hand sides are not of its size."""
+    return ShapeError(
+        f"a of shape {a.shape} and b of shape {b.shape} are no system of equations",
+        where=here.site,
+        remedy=f"b has one row for each row of a: ({a.shape[-1]},) or ({a.shape[-1]}, k) for one matrix",
+    )
+
+
 def square(x: Value) -> Value:
     """Return an array if it is a square matrix or a stack of them."""
     if stacked(x).shape[-1] != x.shape[-2]:
@@ -107,9 +116,7 @@ def solve(a: Any, b: Any) -> Value:
     left, right = square(inexact(a)), inexact(b, "b")
     one = right.ndim == 1
     if right.ndim == 0 or right.shape[0 if one else -2] != left.shape[-1]:
-        raise ValueError(
-            f"solve: Input operand 1 has a mismatch in its core dimension 0: shapes {left.shape} and {right.shape}"
-        )
+        raise unsolvable(left, right)
     found = solved(left, reshape(right, (*right.shape, 1)) if one else right)
     return reshape(found, found.shape[:-1]) if one else found
 

@@ -28,6 +28,7 @@ from .np_linalg import (
     lower_of,
     solved,
     square,
+    unsolvable,
 )
 from .np_linear import matmul
 from .np_norms import norm
@@ -70,7 +71,7 @@ def solve_triangular(
     t = square(inexact(a))
     right, single = _column(inexact(b, "b"))
     if right.shape[-2] != t.shape[-1]:
-        raise ValueError(f"shapes of a {t.shape} and b {right.shape} are incompatible")
+        raise unsolvable(t, right)
     if trans in (2, "C"):
         t = conjugate(t) if t.dtype.kind == "c" else t
     return _as_given(_triangular(t, right, bool(lower), trans not in (0, "N"), bool(unit_diagonal)), single)
@@ -99,7 +100,7 @@ def cho_solve(c_and_lower: Any, b: Any, overwrite_b: bool = False, check_finite:
     factor = lower_of(square(inexact(c)), not lower)
     right, single = _column(inexact(b, "b"))
     if right.shape[-2] != factor.shape[-1]:
-        raise ValueError(f"incompatible dimensions ({factor.shape} and {right.shape})")
+        raise unsolvable(factor, right)
     return _as_given(_factored(factor, right), single)
 
 
@@ -125,7 +126,7 @@ def scipy_solve(
     left = square(inexact(a))
     right, single = _column(inexact(b, "b"))
     if right.shape[-2] != left.shape[-1]:
-        raise ValueError("Input b has to have same number of rows as input a")
+        raise unsolvable(left, right)
     if assume_a in ("pos", "positive definite"):
         return _as_given(_factored(cholesky(lower_of(left, not lower)), right), single)
     if assume_a not in (None, "gen", "general"):

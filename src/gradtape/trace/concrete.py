@@ -78,8 +78,8 @@ def scalar_of(value: Value, what: str) -> Any:
     if isinstance(getattr(function, "__self__", None), np.ndarray):  # y.fill(x)
         _warn_of_store(frame)
     home = getattr(function, "__module__", None) or ""
-    if home in ("math", "cmath", "numpy") and function not in PREDICATES:
-        name = f"{home.replace('numpy', 'np')}.{function.__name__}"  # type: ignore[union-attr]
+    if function is not None and home in ("math", "cmath", "numpy") and function not in PREDICATES:
+        name = f"{home.replace('numpy', 'np')}.{function.__name__}"
         instead = _instead_of(function) if home == "numpy" else "use NumPy's function"
         warn(
             GradtapeWarning,

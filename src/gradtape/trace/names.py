@@ -10,7 +10,7 @@ import functools
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, Final, NamedTuple
 
@@ -21,6 +21,9 @@ from .sites import is_users
 
 Function = Callable[..., Any]
 Namespace = dict[str, Any]
+
+Names = list[tuple[str, Any, Any]]
+"""Names, what they stand for, and what they are to stand for."""
 
 MOST_NAMESPACES: Final = 256
 
@@ -43,7 +46,8 @@ class _Names:
         self._users: set[int] = set()
         self._last: Namespace | None = None
         self._size = 0
-        self._places: list[tuple[Namespace, list[tuple[str, Any, Any]]]] = []
+        self._forth: list[tuple[Namespace, Names]] = []
+        self._back: list[tuple[Namespace, Names]] = []
         self._methods: list[_Place] = []
         self._groups: dict[int, dict[str, _Place]] = {}
         self._borrowed: dict[str, list[_Place]] = {}
@@ -89,13 +93,13 @@ class _Names:
             self._users.add(id(user))
             if len(self._users) > 1 and not changed:
                 return
-            for namespace, names in self._places:  # no calls: this runs for every tape
+            for namespace, names in self._forth:  # no calls: this runs for every tape
                 try:
-                    for name, own, following in names:
-                        if namespace[name] is own:
-                            namespace[name] = following
+                    for name, old, new in names:
+                        if namespace[name] is old:
+                            namespace[name] = new
                 except KeyError:
-                    _replace(namespace, [(name, own, following) for name, own, following in names])
+                    _replace(namespace, names)
             for namespace, name, _, following in self._methods:
                 namespace.setdefault(name, following)
 
@@ -105,13 +109,13 @@ class _Names:
             self._users.discard(id(user))
             if self._users:
                 return
-            for namespace, names in self._places:
+            for namespace, names in self._back:
                 try:
-                    for name, own, following in names:
-                        if namespace[name] is following:
-                            namespace[name] = own
+                    for name, old, new in names:
+                        if namespace[name] is old:
+                            namespace[name] = new
                 except KeyError:
-                    _replace(namespace, [(name, following, own) for name, own, following in names])
+                    _replace(namespace, names)
             for namespace, name, _, following in self._methods:
                 if namespace.get(name) is following:
                     del namespace[name]
@@ -133,12 +137,15 @@ class _Names:
 
     def _gather(self) -> None:
         borrowed = [place for module in self._wanted for place in self._borrowed.get(module, ())]
-        together: dict[int, tuple[Namespace, list[tuple[str, Any, Any]]]] = {}
-        places = [place for group in self._groups.values() for place in group.values()]
-        for namespace, name, own, following in (*places, *borrowed):
-            if own is not None:
-                together.setdefault(id(namespace), (namespace, []))[1].append((name, own, following))
-        self._places = list(together.values())
+        together: dict[int, list[_Place]] = {}
+        for place in (*[place for group in self._groups.values() for place in group.values()], *borrowed):
+            if place.own is not None:
+                together.setdefault(id(place.namespace), []).append(place)
+        groups = [(places[0].namespace, places) for places in together.values()]
+        self._forth = [
+            (space, [(name, own, new) for _, name, own, new in places]) for space, places in groups
+        ]
+        self._back = [(space, [(name, new, own) for _, name, own, new in places]) for space, places in groups]
         self._methods = [place for place in borrowed if place.own is None]
 
     def _imported(self) -> bool:
@@ -192,8 +199,8 @@ class _Names:
         return found
 
 
-def _replace(namespace: Namespace, names: Sequence[tuple[str, Any, Any]]) -> None:
-    """Let names of a module, of which somebody has deleted some, stand for something else where they stand for what they are thought to."""
+def _replace(namespace: Namespace, names: Names) -> None:
+    """Let names stand for something else where they stand for what they are thought to; somebody has deleted one."""
     for name, old, new in names:
         if namespace.get(name) is old:
             namespace[name] = new

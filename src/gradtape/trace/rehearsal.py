@@ -214,7 +214,7 @@ def rehearsed(frame: FrameType, mark: Mark, alone: tuple[Mark, ...], kind: type[
         while len(_lines) > config.memory_cache:
             _lines.popitem(last=False)
         return line
-    if not line.asked or contexts.stack or CHECKS or config.eager:
+    if not line.asked or contexts.stack or _is_watched():
         return line
     plan = line.plan
     if plan is not None and line.misses <= MOST_MISSES:

@@ -18,7 +18,11 @@ NO_NAMES: Final[dict[str, Any]] = {}
 
 
 class Attendant(ABC):
-    """Is told of what is called with arrays, before it happens."""
+    """Is told of what is called with arrays, before it happens.
+
+    Operators, ufuncs, functions and the methods that are called most ask for one in lines of their own: `attended` takes 0.2 us of the 1.8
+    in which a method is recorded.
+    """
 
     __slots__ = ()
 
