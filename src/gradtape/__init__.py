@@ -6,6 +6,7 @@ array([2., 4.])
 """
 
 import importlib as _importlib
+import importlib.machinery as _machinery
 import sys as _sys
 import typing as _typing
 
@@ -106,9 +107,16 @@ def __getattr__(name: str) -> object:
     if name in _LATER:
         thing = globals()[name] = getattr(_importlib.import_module(f".api.{_LATER[name]}", __name__), name)
         return thing
-    raise AttributeError(
-        f"module {__name__!r} has no attribute {name!r}", name=name, obj=_sys.modules[__name__]
-    )
+    habits: _typing.Any = _importlib.import_module(".habits", __name__)
+    answer = habits.missing(name, __dir__())
+    what = f"module {__name__!r} has no attribute {name!r}{f': {answer}' if answer else ''}"
+    imported = (
+        _sys._getframe(1).f_globals.get("__name__") == "importlib._bootstrap"
+    )  # from gradtape import lax
+    if answer and imported and _machinery.PathFinder.find_spec(f"{__name__}.{name}", __path__) is None:
+        raise ImportError(what, name=__name__)
+    # With the answer in the message, Python needs no `obj` in which to look for a name that is nearly the same.
+    raise AttributeError(what, name=name, obj=None if answer else _sys.modules[__name__])
 
 
 def __dir__() -> list[str]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..config import config
 from ..errors import ArgumentError, LeakedValueError
+from ..habits import ARRAY as ARRAY_HABITS
 from ..ir.builder import here
 from ..ir.graph import Value, constant
 from ..ir.op import NDArray
@@ -246,6 +247,10 @@ class Array(Operators, Methods, Handle):
         here.site = user_site()
         self.rebind(setitem(self.value, concrete.plain_key(key, masks=True), plain(new)))
 
+    def __dir__(self) -> list[str]:
+        kind = type(self)
+        return [name for name in object.__dir__(self) if not isinstance(getattr(kind, name, None), _Absent)]
+
     def __contains__(self, item: Any) -> bool:
         return bool(np.any(self == item))
 
@@ -274,22 +279,31 @@ def _seen(value: Value) -> NDArray | None:
         raise
 
 
-def _absent(name: str) -> property:
-    """Return the attribute of an ndarray that a value cannot have."""
+class _Absent(property):
+    """An attribute that arrays do not have, with what to say of it."""
 
-    def refuse(self: Any) -> Any:
-        raise AttributeError(
-            f"{type(self).__name__!r} object has no attribute {name!r}: it is a value, which has no memory of its own; "
-            f"x.numpy().{name} is that of an ndarray with the same numbers"
-        )
+    def __init__(self, name: str, answer: str) -> None:
+        def refuse(array: Any) -> Any:
+            what = f"{type(array).__name__!r} object has no attribute {name!r}: {answer}"
+            raise AttributeError(what, name=name, obj=None)
 
-    return property(refuse)
+        super().__init__(refuse)
 
 
 # One by one: with a `__getattr__`, Python would look up every attribute of arrays in its slow way.
-for _name in sorted(set(dir(np.ndarray)) - set(dir(Array))):
+for _name in sorted({*dir(np.ndarray), *ARRAY_HABITS} - set(dir(Array))):
     if not _name.startswith("__"):
-        setattr(Array, _name, _absent(_name))
+        _answer = ARRAY_HABITS.get(_name, "") if not hasattr(np.ndarray, _name) else ""
+        setattr(
+            Array,
+            _name,
+            _Absent(
+                _name,
+                _answer
+                or "it is a value, which has no memory of its own; "
+                f"x.numpy().{_name} is that of an ndarray with the same numbers",
+            ),
+        )
 
 
 def _restored(data: NDArray, name: str | None) -> Array:

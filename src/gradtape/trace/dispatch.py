@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from ..errors import InPlaceError, UnsupportedFunctionError
+from ..habits import keyword
 from ..ir.builder import here
 from ..ir.graph import Value
 from ..ir.types import aval
@@ -187,7 +188,13 @@ def call_function(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) ->
     known = KNOWN.get(function) or _knowledge(function)
     rule = known.rule
     if len(args) <= known.most and "out" not in kwargs:
-        return run(rule, args, kwargs)
+        try:
+            return run(rule, args, kwargs)
+        except TypeError as error:
+            missed = keyword(error, known.via) if type(error) is TypeError else None
+            if missed is None:
+                raise
+            raise missed from None
     out = kwargs.pop("out", None) if kwargs else None
     place = out_place(function)
     if place is not None and len(args) > place:

@@ -1,0 +1,287 @@
+"""What users of other libraries type, and what gradtape has in its place: one line per name, shown by the error for the name.
+
+`MODULE` answers for attributes of the package (``gt.lax``), `ARRAY` for attributes of arrays and variables (``x.backward``), `KEYWORDS` for
+keyword arguments of NumPy's functions and methods (``x.sum(dim=0)``). Imported when a name is missed, except for the names in `ARRAY`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+
+def _entries(text: str) -> dict[str, str]:
+    """Return the entries of a table: on each line names, a colon, and the line that answers for them."""
+    table = {}
+    for line in text.strip().splitlines():
+        names, _, answer = line.partition(": ")
+        table.update(dict.fromkeys(names.split(), answer))
+    return table
+
+
+_JAX = """
+lax: loops and branches are gt.scan, gt.fori_loop, gt.while_loop, gt.map, gt.cond, gt.switch, gt.associative_scan; the rest is NumPy's, np.*
+numpy jnp np: there is no second namespace; import numpy as np, and call np.* on what gradtape traces
+scipy: call scipy.special, scipy.linalg and the rest of SciPy that docs/numpy.md lists; they are followed as they are
+nn: layers are NumPy code: np.maximum(x, 0), scipy.special.expit, scipy.special.log_softmax
+random: draw with np.random.default_rng(seed) outside of the function, and pass what was drawn as an argument
+tree tree_util tree_map: containers are optree's: import optree; optree.tree_map(f, tree)
+pmap shard_map xmap: there is one device; gt.vmap(f) maps over an axis, and compiled code uses the cores by itself
+make_jaxpr xla_computation: call f once, then print(gt.inspect.graph(f))
+eval_shape ShapeDtypeStruct: call f on arrays of the shape that is meant; gt.inspect.graph(f) shows all shapes
+pure_callback io_callback callback: compiled code calls NumPy's functions and @numba.njit functions; under a tape, others take x.numpy()
+block_until_ready: results are ready when a jitted function returns; of a tape's array, x.numpy() computes now
+device_put device_get devices local_devices default_device device_count: arrays are NumPy's, in the memory of the host
+disable_jit: gt.config.jit = False runs jitted functions op by op
+enable_x64: float64 is what NumPy makes, and what gradtape keeps; there is nothing to switch on
+remat: use gt.checkpoint(f)
+named_call named_scope: name a value with gt.name(x, "hidden")
+closure_convert: what a function reads from outside is followed; pass the function as it is
+clear_caches: del the jitted function; gt.config.memory_cache bounds what each one keeps
+fwd_and_bwd: use gt.vjp(f, x)
+debug_nans: use with gt.debug.check_numerics(): ...
+checking_leaks: an array that left its function raises LeakedValueError where it is used
+custom_batching custom_transpose: give a rule with gt.custom_jvp or gt.custom_vjp
+experimental sharding export extend: there is no such namespace; docs/reference/index.md lists all names
+typeof: use x.dtype and x.shape
+"""
+
+_TENSORFLOW = """
+function: use @gt.jit
+convert_to_tensor Tensor EagerTensor tensor as_tensor from_numpy: use gt.constant(a), or gt.asarray(a)
+placeholder: write a function of the argument, and put @gt.jit on it
+Session InteractiveSession global_variables_initializer get_default_graph Graph: there are no sessions; call the function, or read x.numpy()
+TensorArray: append to a Python list and np.stack it, or write to y = np.zeros(n) in the loop; gt.scan stacks its results
+map_fn: use gt.map(f, xs), or gt.vmap(f)(xs)
+foldl foldr scan_associative: use gt.scan(f, init, xs)
+case switch_case: use gt.switch(index, [f, g], x)
+py_function numpy_function: NumPy code needs no wrapper; a function of another library gets its rule with gt.custom_gradient
+autodiff: gt.ForwardAccumulator and gt.jvp are forward mode
+RegisterGradient: give a rule with @gt.custom_gradient, gt.custom_vjp or gt.custom_jvp
+no_gradient NoGradient NotDifferentiable: use gt.stop_gradient(x)
+keras layers train: a model is a function of its parameters; its gradient is gt.grad(loss)(parameters)
+contrib compat eager raw_ops v1 v2: there is one version of each name; docs/reference/index.md lists them
+executing_eagerly: code under a tape runs line by line; @gt.jit compiles
+name_scope variable_scope: name a value with gt.name(x, "hidden")
+control_dependencies: in-place writes and assignments happen in the order of the code
+debugging: use gt.debug.check_numerics() and gt.debug.explain_gradient(tape, y, x)
+reduce_sum: use np.sum
+reduce_mean: use np.mean
+reduce_max: use np.max
+reduce_min: use np.min
+reduce_prod: use np.prod
+reduce_any: use np.any
+reduce_all: use np.all
+reduce_logsumexp logsumexp: use scipy.special.logsumexp
+cast: use x.astype(dtype)
+clip_by_value: use np.clip
+identity: use x.copy()
+expand_dims unsqueeze: use np.expand_dims, or x[:, None]
+one_hot: use np.eye(n)[labels]
+gather_nd: use x[i, j] with arrays of integers
+tensor_scatter_nd_update scatter_nd: write to a copy, y = x.copy(); y[indices] = values, or use gt.scatter_update
+segment_sum: use np.add.at(np.zeros(n), indices, values) in traced code
+softmax: use scipy.special.softmax
+log_softmax: use scipy.special.log_softmax
+sigmoid: use scipy.special.expit
+relu: use np.maximum(x, 0)
+argsort: use np.argsort
+stop_recording: it is a method, tape.stop_recording()
+Module: a model is a function of its parameters, in a dict or a dataclass
+"""
+
+_PYTORCH = """
+no_grad inference_mode enable_grad: use with tape.stop_recording(), or gt.stop_gradient(x); outside of a tape nothing is followed
+backward: use gt.grad(f), or tape.gradient(loss, x) of with gt.GradientTape() as tape
+autograd: gradients are gt.grad(f) and tape.gradient(y, x); rules are gt.custom_vjp
+func functional: the transforms are gt.grad, gt.vjp, gt.jvp, gt.vmap, gt.jacrev, gt.jacfwd and gt.hessian
+compile: use @gt.jit
+requires_grad requires_grad_ Parameter: follow an array with x = tape.watch(x), or keep state in gt.Variable(x)
+detach: use gt.stop_gradient(x)
+grad_and_value value_and_gradient value_grad: use gt.value_and_grad(f), which returns (value, gradient)
+functional_call: a model is a function of its parameters
+cat: use np.concatenate
+manual_seed set_seed seed: seed the generator: np.random.default_rng(seed)
+cuda device cpu mps: arrays are NumPy's, in the memory of the host
+gradcheck: use gt.check_grads(f, args)
+detect_anomaly: use with gt.debug.check_numerics(): ...
+save load: use np.save and np.load, or pickle: arrays and variables can be pickled
+set_default_dtype get_default_dtype: dtypes are NumPy's: float64 unless the arguments are something else
+vhp: use gt.hvp(f, (x,), (v,)): a Hessian is symmetric
+"""
+
+_AUTOGRAD = """
+elementwise_grad: use gt.grad(lambda x: np.sum(f(x))), or gt.vmap(gt.grad(f))
+egrad deriv derivative: use gt.grad(f) for one number, gt.vmap(gt.grad(f)) for many
+make_vjp: use y, pullback = gt.vjp(f, x)
+make_jvp: use y, tangent = gt.jvp(f, (x,), (v,))
+make_hvp hessian_vector_product hessian_tensor_product: use gt.hvp(f, (x,), (v,))
+make_ggnvp: use gt.jvp and gt.vjp: J' H J v is vjp(f, x)[1](H @ jvp(f, (x,), (v,))[1])
+tensor_jacobian_product vector_jacobian_product: use gt.vjp(f, x)[1](v)
+make_jvp_reversemode: use gt.jvp(f, (x,), (v,))
+primitive Primitive: give a rule with gt.custom_vjp or gt.custom_jvp
+defvjp defvjp_all defgrad defvjp_argnum: decorate with @gt.custom_vjp, then f.defvjp(forward, backward)
+defjvp defjvp_argnum def_linear: decorate with @gt.custom_jvp, then @f.defjvp
+notrace_primitive nograd: use gt.stop_gradient(f(x))
+grad_and_aux: use gt.grad(f, has_aux=True)
+value_and_aux: use gt.value_and_grad(f, has_aux=True)
+multigrad multigrad_dict grad_named: use argnums=(0, 1) or argnames=("a", "b") of gt.grad
+holomorphic_grad: use gt.grad(f, holomorphic=True)
+fixed_point: use gt.while_loop, or gt.custom_vjp with the rule of the fixed point
+"""
+
+_CASADI = """
+SX MX DM sym symvar symbols: write a function of ndarrays; there are no symbols to be declared
+Function: use @gt.jit
+vertcat: use np.concatenate (of numbers, np.stack)
+horzcat: use np.concatenate(..., axis=1), or np.column_stack
+jtimes: use gt.jvp(f, (x,), (v,)), or gt.vjp(f, x)
+gradient: use gt.grad(f), or tape.gradient(y, x)
+sumsqr: use np.sum(x**2)
+mtimes: use a @ b
+if_else: use np.where(c, a, b), or gt.cond(c, f, g, x)
+nlpsol qpsol Opti rootfinder minimize: give gt.value_and_grad(f) to scipy.optimize.minimize(..., jac=True)
+integrator odeint: integrate with gt.scan or gt.fori_loop, which are differentiated
+external Callback: give a rule with gt.custom_vjp
+njit: use @gt.jit; an @numba.njit function can be called inside of it
+prange: write range(n): compiled loops use the cores by themselves
+theano pytensor shared: state that changes is gt.Variable(x)
+jac: use gt.jacobian(f)
+hess: use gt.hessian(f)
+vjps: use gt.vjp(f, x)
+batch_jacobian: use gt.vmap(gt.jacobian(f)), or tape.batch_jacobian(y, x)
+watch gradient_tape Tape tape: use with gt.GradientTape() as tape: x = tape.watch(x)
+config_context: set attributes of gt.config
+foreach for_loop: use gt.fori_loop(lower, upper, body, init), or a Python loop
+"""
+
+MODULE: Final = (
+    _entries(_JAX) | _entries(_TENSORFLOW) | _entries(_PYTORCH) | _entries(_AUTOGRAD) | _entries(_CASADI)
+)
+
+ARRAY: Final = _entries("""
+at: write in place: y = x.copy(); y[0] = v (or y[0] += v), which is differentiated
+backward: use tape.gradient(loss, x), or gt.grad(f)(x)
+detach detach_: use gt.stop_gradient(x)
+grad grad_fn retain_grad: arrays keep no gradients; use g = tape.gradient(loss, x)
+requires_grad requires_grad_: follow it with x = tape.watch(x)
+is_leaf: every array can be watched: x = tape.watch(x)
+register_hook: use gt.debug.GradientsDebugger() to see the gradient at a value
+zero_grad zero_: there are no gradients to be zeroed; x[...] = 0 writes zeros
+cpu cuda to_device: arrays are in the memory of the host; x.numpy() is an ndarray
+block_until_ready: x.numpy() computes now
+unsqueeze expand_dims: use x[:, None], or np.expand_dims(x, axis)
+dim rank: use x.ndim
+get_shape set_shape: use x.shape
+numel nelement: use x.size
+permute: use x.transpose(2, 0, 1)
+t: use x.T
+H: use x.conj().T
+type type_as double half long: use x.astype(dtype)
+add_ sub_ mul_ div_ copy_ fill_ clamp_: write in place: x += y, x[...] = y
+matmul mm bmm mv: use x @ y
+exp log sin cos tanh sqrt abs pow square sigmoid: use NumPy's function, np.exp(x) and the like
+norm: use np.linalg.norm(x)
+clamp: use x.clip(low, high)
+view_as expand expand_as: use x.reshape(y.shape), or np.broadcast_to(x, y.shape)
+chunk split unbind: use np.split(x, n)
+index_select gather: use x[indices], or np.take(x, indices, axis)
+masked_fill where: use np.where(mask, value, x)
+scatter_add scatter_add_ index_add_: use np.add.at(x, indices, values), or gt.scatter_add
+contiguous: arrays are contiguous where NumPy's are; use x.copy()
+eval: x.numpy() computes now
+values: use x.numpy()
+_value primal: use x.numpy(), which leaves the record
+weak_type aval: use x.dtype and x.shape
+device devices sharding: arrays are in the memory of the host
+to: use x.astype(dtype)
+op graph: gt.debug.explain_gradient(tape, y, x) says how a value was computed
+""")
+
+KEYWORDS: Final = _entries("""
+dim dims reduction_indices axes dimension: axis
+keepdim keep_dims: keepdims
+unbiased: ddof
+descending: a slice, [::-1]
+dtype_ type: dtype
+""")
+"""Keyword arguments of other libraries, with NumPy's."""
+
+
+def missing(name: str, known: list[str]) -> str:
+    """Return what to say of an attribute that the package does not have; empty where there is nothing to say.
+
+    Parameters
+    ----------
+    name : str
+        The attribute.
+    known : list of str
+        What the package has.
+    """
+    answer = MODULE.get(name, "")
+    if answer or name.startswith("_"):
+        return answer
+    if callable(getattr(np, name, None)):
+        return f"use np.{name}; gradtape follows NumPy's functions"
+    near = nearest(name, known)
+    if near:
+        return f"did you mean gt.{near}?"
+    near = nearest(name, [*MODULE])
+    return f"{near}: {MODULE[near]}" if near else ""
+
+
+def keyword(error: TypeError, name: str) -> TypeError | None:
+    """Return the error for a keyword argument that a function of NumPy's does not have, from Python's; None for other errors.
+
+    Parameters
+    ----------
+    error : TypeError
+        What calling gradtape's function for it raised.
+    name : str
+        NumPy's function, as one writes it.
+    """
+    _, found, rest = str(error).partition("got an unexpected keyword argument ")
+    if not found:
+        return None
+    given = rest.strip("'")
+    answer = KEYWORDS.get(given)
+    return TypeError(
+        f"{name}() got an unexpected keyword argument {given!r}" + (f": NumPy has {answer}" if answer else "")
+    )
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """Return the name that differs least from another one, if it is a misspelling of it: empty where it is not.
+
+    Examples
+    --------
+    >>> nearest("jacobain", ["jacobian", "jacfwd", "jit"])
+    'jacobian'
+    """
+    small = name.lower().replace("_", "")
+    allowed = 1 if len(small) < 6 else 2
+    if len(small) < 3:
+        return ""
+    folded = [(other.lower().replace("_", ""), other) for other in known if other[0] != "_"]
+    near = [
+        (_distance(small, letters), other)
+        for letters, other in folded
+        if abs(len(letters) - len(small)) <= allowed
+    ]
+    distance, other = min(near, default=(allowed + 1, ""))
+    return other if distance <= allowed else ""
+
+
+def _distance(a: str, b: str) -> int:
+    """Return how many letters have to be put in, left out, changed or swapped with their neighbour (optimal string alignment)."""
+    rows = [list(range(len(b) + 1))]
+    for i, x in enumerate(a, 1):
+        row = [i]
+        for j, y in enumerate(b, 1):
+            cost = min(rows[-1][j] + 1, row[-1] + 1, rows[-1][j - 1] + (x != y))
+            if i > 1 and j > 1 and x == b[j - 2] and a[i - 2] == y:
+                cost = min(cost, rows[-2][j - 2] + 1)
+            row.append(cost)
+        rows.append(row)
+    return rows[-1][-1]

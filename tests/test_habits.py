@@ -1,0 +1,118 @@
+"""What users of other libraries type is answered with what gradtape has in its place."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import special
+from ways import PAIR, expect
+
+import gradtape as gt
+from gradtape import habits
+
+NAMED = re.compile(
+    r"(?<![\w.])(gt|np|scipy\.special)\.((?:linalg\.|random\.|add\.|optimizers\.|inspect\.|debug\.|config\.)?\w+)"
+)
+
+
+def resolve(thing: Any, path: str) -> Any:
+    for part in path.split("."):
+        thing = getattr(thing, part)
+    return thing
+
+
+@pytest.mark.parametrize("table", [habits.MODULE, habits.ARRAY], ids=["package", "arrays"])
+def test_answers_name_what_exists(table: dict[str, str]) -> None:
+    homes = {"gt": gt, "np": np, "scipy.special": special}
+    for name, answer in table.items():
+        assert answer and "\n" not in answer, name
+        for home, path in NAMED.findall(answer):
+            if path not in ("X", "linalg.", "random."):
+                assert resolve(homes[home], path) is not None, (name, path)
+
+
+def test_what_the_package_has_needs_no_answer() -> None:
+    assert not habits.MODULE.keys() & set(dir(gt))
+    kept = {name for name in habits.ARRAY if not isinstance(vars(gt.Array).get(name), property)}
+    assert not kept, kept
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("lax", "gt.scan"),
+        ("numpy", "import numpy as np"),
+        ("function", "use @gt.jit"),
+        ("pure_callback", "@numba.njit"),
+        ("no_grad", "gt.stop_gradient(x)"),
+        ("elementwise_grad", "gt.vmap(gt.grad(f))"),
+        ("make_vjp", "gt.vjp(f, x)"),
+        ("vertcat", "np.concatenate"),
+        ("jacobain", "did you mean gt.jacobian?"),
+        ("Value_and_grad", "did you mean gt.value_and_grad?"),
+        ("elementwise_gard", "gt.vmap(gt.grad(f))"),
+        ("einsum", "use np.einsum"),
+    ],
+)
+def test_names_of_the_package(name: str, answer: str) -> None:
+    assert not hasattr(gt, name)
+    error = expect(AttributeError, lambda: getattr(gt, name), f"has no attribute {name!r}: ", answer)
+    assert error.name == name and "\n" not in str(error)
+    with pytest.raises(ImportError, match=re.escape(answer)):
+        exec(f"from gradtape import {name}")
+
+
+def test_names_that_nobody_knows() -> None:
+    for name in ("frobnicate", "_repr_mimebundle_", "ab"):
+        assert (
+            str(expect(AttributeError, lambda name=name: getattr(gt, name)))
+            == f"module 'gradtape' has no attribute {name!r}"
+        )
+    with pytest.raises(ImportError, match="cannot import name 'frobnicate'"):
+        exec("from gradtape import frobnicate")
+
+
+def test_modules_can_be_imported_also_where_their_names_are_like_others() -> None:
+    exec("from gradtape import trace, lower, loops, habits, __main__")
+
+
+@pytest.mark.parametrize("make", [gt.constant, gt.Variable])
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("at", "y[0] = v"),
+        ("backward", "tape.gradient(loss, x)"),
+        ("detach", "gt.stop_gradient(x)"),
+        ("requires_grad", "tape.watch(x)"),
+        ("unsqueeze", "x[:, None]"),
+        ("ctypes", "x.numpy().ctypes"),
+    ],
+)
+def test_names_of_arrays(make: Any, name: str, answer: str) -> None:
+    x = make(PAIR)
+    assert not hasattr(x, name) and name not in dir(x) and "sum" in dir(x)
+    error = expect(
+        AttributeError,
+        lambda: getattr(x, name),
+        f"{type(x).__name__!r} object has no attribute {name!r}",
+        answer,
+    )
+    assert error.name == name and "\n" not in str(error)
+    expect(AttributeError, lambda: gt.jit(lambda x: getattr(x, name))(PAIR), answer)
+
+
+@pytest.mark.parametrize(
+    ("call", "answer"),
+    [
+        (lambda x: x.sum(dim=0), "np.sum() got an unexpected keyword argument 'dim': NumPy has axis"),
+        (lambda x: x.mean(0, keepdim=True), "'keepdim': NumPy has keepdims"),
+        (lambda x: x.std(unbiased=True), "'unbiased': NumPy has ddof"),
+        (lambda x: x.max(nonsense=0), "np.max() got an unexpected keyword argument 'nonsense'"),
+    ],
+)
+def test_keywords_of_other_libraries(call: Any, answer: str) -> None:
+    for function, x in ((call, gt.constant(PAIR)), (gt.jit(call), PAIR)):
+        assert "\n" not in str(expect(TypeError, lambda function=function, x=x: function(x), answer))
