@@ -282,19 +282,20 @@ def test_the_page_has_a_program_that_ends_so(name: str) -> None:
 
 
 def test_the_tree_in_the_docstring_is_the_tree_of_classes() -> None:
-    drawn: dict[str, tuple[str | None, str | None]] = {}
+    drawn: dict[str, tuple[str | None, list[str]]] = {}
     path: list[str] = []
     line = re.compile(
-        r"^    (?P<stem>[│├└─ ]*)(?P<name>\w+(?:Error|Warning))(?: \((?P<builtin>\w+)\))?(?:  |$)", re.M
+        r"^    (?P<stem>[│├└─ ]*)(?P<name>\w+(?:Error|Warning))(?: \((?P<builtins>\w+(?:, \w+)*)\))?(?:  |$)",
+        re.M,
     )
     for found in line.finditer(errors.__doc__ or ""):
         depth = len(found["stem"]) // 4
         path[depth:] = [found["name"]]
-        drawn[found["name"]] = (path[depth - 1] if depth else None, found["builtin"])
+        drawn[found["name"]] = (path[depth - 1] if depth else None, (found["builtins"] or "").split(", "))
     assert list(drawn) == list(CLASSES)
-    for name, (parent, builtin) in drawn.items():
+    for name, (parent, builtins) in drawn.items():
         bases = [base.__name__ for base in CLASSES[name].__bases__]
-        assert bases == [base for base in (parent, builtin) if base is not None] or (bases, parent) == (
+        assert bases == [base for base in (parent, *builtins) if base] or (bases, parent) == (
             ["Exception"],
             None,
         )

@@ -13,7 +13,7 @@
     │   ├── StaticArgumentError                 a static argument that is not hashable
     │   └── ArraySubclassError                  np.matrix, masked arrays and other subclasses
     ├── NonScalarOutputError (TypeError)        grad() of a function whose result is not one number
-    ├── UnsupportedFunctionError (TypeError)    a NumPy function that gradtape does not follow
+    ├── UnsupportedFunctionError (TypeError, LookupError)    a NumPy function without a rule
     ├── ConcretizationError (TypeError)         float(x), math.sin(x), np.asarray(x) of a traced value in jit
     ├── InPlaceError (ValueError)               an in-place write that NumPy itself would refuse
     ├── NotDifferentiableError (LookupError)    an op that has no derivative
@@ -148,8 +148,8 @@ class NonScalarOutputError(GradtapeError, TypeError):
     """The result of a function given to `grad` is not one number."""
 
 
-class UnsupportedFunctionError(GradtapeError, TypeError):
-    """A NumPy function that gradtape does not follow."""
+class UnsupportedFunctionError(GradtapeError, TypeError, LookupError):
+    """A NumPy function that gradtape does not follow: it has no rule, of which other libraries tell by a LookupError."""
 
 
 class ConcretizationError(GradtapeError, TypeError):

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, DtypeError, ShapeError, TapeError, UnconnectedError
-from ..ir.builder import here
+from ..ir.builder import emit, here
 from ..ir.graph import OPERATORS, Value, constant
 from ..ir.types import is_inexact
-from ..ops.cast import zeros_like
+from ..ops.cast import identity, zeros_like
 from ..trace.array import Array
 from ..trace.bodies import refuse_across
 from ..trace.contexts import scopes
@@ -20,6 +20,7 @@ from ..trace.guards import InBody
 from ..trace.handle import Handle
 from ..trace.replay import one_like
 from ..trace.sites import user_site
+from ..trace.slices import IndexedSlices
 from ..trace.variable import Variable
 from ..transforms.rows import Rows, whole, with_rows
 from ..transforms.vjp import vjp
@@ -71,6 +72,7 @@ def gradients(
     xs: Any,
     grad_ys: Any = None,
     name: str = "gradients",
+    colocate_gradients_with_ops: bool = False,
     gate_gradients: bool = False,
     aggregation_method: AggregationMethod | int | None = None,
     stop_gradients: Any = None,
@@ -87,7 +89,10 @@ def gradients(
     grad_ys : array_like or sequence of array_like or None, optional
         One weight per entry of `ys`, of its shape; None stands for ones.
     name : str, default "gradients"
-        Taken for TensorFlow's sake; it has no effect.
+        What the names of the results begin with: that of the gradient in an array called "w" is ``"gradients/w"``, in one without a
+        name its position in `xs`, ``"gradients/0"``. A second call with the same name in one function uses ``"gradients_1"``.
+    colocate_gradients_with_ops : bool, default False
+        Taken for TensorFlow's sake; it has no effect, since there is one device.
     gate_gradients : bool, default False
         Taken for TensorFlow's sake; it has no effect, since results never depend on the order of evaluation.
     aggregation_method : AggregationMethod, optional
@@ -125,21 +130,23 @@ def gradients(
     [3.0, 12.0]
     """
     here.site = user_site()
-    _check_options("gradients", name, gate_gradients, aggregation_method)
+    _check_options("gradients", name, colocate_gradients_with_ops, gate_gradients, aggregation_method)
     choice = unconnected_choice(unconnected_gradients, "gradients")
     targets = [leaf.value for leaf in _entries(ys, "ys", "gradients")]
-    sources = [_source(leaf) for leaf in _entries(xs, "xs", "gradients")]
+    entries = _entries(xs, "xs", "gradients")
+    sources = [_source(leaf) for leaf in entries]
     stopped = [] if stop_gradients is None else _entries(stop_gradients, "stop_gradients", "gradients")
     seeds = _weights(grad_ys, targets)
     barriers = {value for leaf in stopped for value in _source(leaf).values}
     found = completed(_pulled(targets, seeds, sources, barriers), sources, choice, list(range(len(sources))))
-    return shown(found, sources)
+    return _named(shown(found, sources), entries, name)
 
 
 def hessians(
     ys: Any,
     xs: Any,
     name: str = "hessians",
+    colocate_gradients_with_ops: bool = False,
     gate_gradients: bool = False,
     aggregation_method: AggregationMethod | int | None = None,
 ) -> list[Any]:
@@ -147,7 +154,7 @@ def hessians(
 
     Parameters
     ----------
-    ys, xs, name, gate_gradients, aggregation_method
+    ys, xs, name, colocate_gradients_with_ops, gate_gradients, aggregation_method
         As for `gradients`.
 
     Returns
@@ -173,9 +180,10 @@ def hessians(
            [ 0., 12.]])
     """
     here.site = user_site()
-    _check_options("hessians", name, gate_gradients, aggregation_method)
+    _check_options("hessians", name, colocate_gradients_with_ops, gate_gradients, aggregation_method)
     targets = [leaf.value for leaf in _entries(ys, "ys", "hessians")]
-    sources = [_source(leaf) for leaf in _entries(xs, "xs", "hessians")]
+    entries = _entries(xs, "xs", "hessians")
+    sources = [_source(leaf) for leaf in entries]
     slopes = _pulled(targets, _weights(None, targets), sources, frozenset())
     if None in slopes:
         raise UnconnectedError(
@@ -184,11 +192,25 @@ def hessians(
             why="a Hessian needs a gradient that can be differentiated again",
             remedy="leave this entry of xs away",
         )
-    return [
+    blocks = [
         Array(_jacobian(unliteral(whole(slope, source.shape)), source))
         for slope, source in zip(slopes, sources, strict=True)
         if slope is not None
     ]
+    return _named(blocks, entries, name)
+
+
+def _named(results: list[Any], entries: Sequence[Handle], stem: str) -> list[Any]:
+    """Return results under names made of `stem` and the name, or the position, of the entry that each belongs to."""
+    prefix = scopes()[-1].unique_name(stem)
+    for position, (result, entry) in enumerate(zip(results, entries, strict=True)):
+        array = result.values if isinstance(result, IndexedSlices) else result
+        if array is not None:
+            own = entry.name if isinstance(entry, Variable) else entry.value.name
+            if array.value.name is not None:  # a value of the user's, who has named it
+                array.rebind(emit(identity, [array.value]))
+            array.value.name = f"{prefix}/{position if own is None else own}"
+    return results
 
 
 def _jacobian(slope: Value, source: Source) -> Value:
@@ -285,7 +307,9 @@ def _weights(given: Any, targets: Sequence[Value]) -> list[Value]:
     return seeds
 
 
-def _check_options(caller: str, name: Any, gate_gradients: Any, aggregation_method: Any) -> None:
+def _check_options(
+    caller: str, name: Any, colocate: Any, gate_gradients: Any, aggregation_method: Any
+) -> None:
     if not scopes():
         raise TapeError(
             f"gt.{caller} was called outside of a traced function",
@@ -293,18 +317,20 @@ def _check_options(caller: str, name: Any, gate_gradients: Any, aggregation_meth
             why="only a function under @gt.jit, or one given to gt.grad, gt.vjp and the like, keeps what it computes",
             remedy="put @gt.jit on the function around it, or use gt.GradientTape",
         )
-    if not isinstance(name, str):
+    if not isinstance(name, str) or not name:
         raise DtypeError(
-            f"{caller}: name must be a str, got a {type(name).__name__}",
+            f"{caller}: name must be a str that is not empty, got {name!r}",
             where=here.site,
             remedy='name="gradients"',
         )
-    if not isinstance(gate_gradients, bool | np.bool_):
-        raise DtypeError(
-            f"{caller}: gate_gradients must be a bool, got a {type(gate_gradients).__name__}",
-            where=here.site,
-            remedy="gate_gradients=False",
-        )
+    for argument, given in (("colocate_gradients_with_ops", colocate), ("gate_gradients", gate_gradients)):
+        if not isinstance(given, bool | np.bool_):
+            raise DtypeError(
+                f"{caller}: {argument} must be a bool, got a {type(given).__name__}",
+                where=here.site,
+                why="by position, what follows name is colocate_gradients_with_ops, gate_gradients, aggregation_method",
+                remedy=f"{argument}=False",
+            )
     if aggregation_method is None:
         return
     try:

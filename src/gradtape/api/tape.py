@@ -200,18 +200,18 @@ class GradientTape(Jacobians):
         speculation.settle()
         return None if self._record is None else self._record.mark
 
-    def watch(self, x: Any) -> Any:
+    def watch(self, tensor: Any) -> Any:
         """Follow arrays and variables from here on.
 
         Parameters
         ----------
-        x : Array, Variable, array_like, or nests of them
+        tensor : Array, Variable, array_like, or nests of them
             Arrays and variables are watched in place. What is neither is copied into an Array: use what is returned.
 
         Returns
         -------
         nest of Array or Variable
-            `x`, with Arrays for ndarrays and numbers.
+            `tensor`, with Arrays for ndarrays and numbers.
 
         Raises
         ------
@@ -224,6 +224,7 @@ class GradientTape(Jacobians):
         """
         record = self._live("watch")
         here.site = user_site()
+        x = tensor
         if type(x) is Array and x._base is None and not x._current.marks and is_inexact(x.dtype):
             follow(x, record)
             return x

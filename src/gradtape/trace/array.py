@@ -19,6 +19,7 @@ from ..kinds.operands import COMPACT, as_value
 from ..kinds.registry import HOOKS
 from ..ops.indexing import Basic, parse_index, setitem
 from . import concrete
+from .contexts import contexts, scopes
 from .dispatch import KNOWN, OPERANDS, RULES, call_function, call_ufunc, public_name, strengthened
 from .force import force
 from .guards import trace_of
@@ -91,8 +92,11 @@ class Array(Operators, Methods, Handle):
 
     @property
     def name(self) -> str | None:
-        """The name given by the user, for debugging."""
-        return self.value.name
+        """The name given by the user, for debugging. Inside of a traced function every array has one: that of its operation."""
+        value = self.value
+        if value.name is None and contexts.stack and (around := scopes()):
+            return around[-1].name_of(value)
+        return value.name
 
     @name.setter
     def name(self, name: str | None) -> None:

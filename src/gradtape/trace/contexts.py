@@ -35,16 +35,47 @@ class Scope:
     ----------
     reads : dict
         What was read of each variable, by its serial number.
+    names : dict
+        The names of values that were asked for theirs and had none.
     """
 
-    __slots__ = ("reads",)
+    __slots__ = ("_taken", "names", "reads")
 
     def __init__(self) -> None:
         self.reads: dict[int, dict[Value, None]] = {}
+        self.names: dict[Value, str] = {}
+        self._taken: set[str] = set()
 
     def note(self, variable: Any, value: Value) -> None:
         """Take notice of what was read."""
         self.reads.setdefault(variable.serial, {})[value] = None
+
+    def unique_name(self, stem: str) -> str:
+        """Return `stem`, or where that was given out in this run, ``stem_1``, ``stem_2`` and so on."""
+        name, count = stem, 0
+        while name in self._taken:
+            count += 1
+            name = f"{stem}_{count}"
+        self._taken.add(name)
+        return name
+
+    def name_of(self, value: Value) -> str:
+        """Return the name of a value; one without gets that of its op, or of an input its position: ``x0``."""
+        if value.name is not None:
+            return value.name
+        name = self.names.get(value)
+        if name is None:
+            trace = running_trace()[0]
+            inputs = [] if trace is None else trace.inputs
+            stem = (
+                f"x{inputs.index(value)}"
+                if value in inputs
+                else "input"
+                if value.node is None
+                else value.node.op.name
+            )
+            name = self.names[value] = self.unique_name(stem)
+        return name
 
 
 Context = Watcher | Scope | Trace

@@ -2,6 +2,7 @@
 
 from .debugger import GradientsDebugger as GradientsDebugger
 from .debugger import clear_gradient_debuggers as clear_gradient_debuggers
+from .debugger import gradient_values_from_dump as gradient_values_from_dump
 from .explain import explain_gradient as explain_gradient
 from .explanation import Explanation as Explanation
 from .numerics import check_numerics as check_numerics

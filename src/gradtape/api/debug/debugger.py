@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 from weakref import WeakKeyDictionary
+
+import numpy as np
 
 from ...errors import ArgumentError, ConcretizationError, DtypeError, UnknownGradientError
 from ...ir.body import bodies_of
@@ -30,6 +32,9 @@ from ..naming import as_handle, checked_name, described
 from ..tape import GradientTape, record_of
 from .inside import arrivals
 from .turns import work_out
+
+_LEFT_OUT: Final[Any] = object()
+"""Stands for an argument that was not given, since None is one."""
 
 
 class GradientsDebugger(Observer):
@@ -74,6 +79,7 @@ class GradientsDebugger(Observer):
         self._variables: dict[int, tuple[weakref.ref[Variable], str]] = {}
         self._patterns: list[re.Pattern[str]] = []
         self._gradients: dict[str, Array] = {}
+        self._groups: dict[str, list[str]] = {}
         self._sweeps = 0
         self._kept_in: dict[str, int] = {}
         self._kept_as: WeakKeyDictionary[Value, tuple[str, int]] = WeakKeyDictionary()
@@ -106,12 +112,12 @@ class GradientsDebugger(Observer):
         if not self._entered:
             self._stack.close()
 
-    def identify_gradient(self, x: Any, name: str | None = None) -> Array:
+    def identify_gradient(self, input_tensor: Any, name: str | None = None) -> Array:
         """Return a stand-in for a value; what arrives at the stand-in is kept.
 
         Parameters
         ----------
-        x : Array
+        input_tensor : Array
             A value of a recording.
         name : str, optional
             Under which the gradient is kept; by default the value's own name, or one made of its op.
@@ -119,14 +125,15 @@ class GradientsDebugger(Observer):
         Returns
         -------
         Array
-            Equal to `x`. Compute with it, where you want to know the gradient: paths from `x` itself do not count.
+            Equal to `input_tensor`. Compute with it, where you want to know the gradient: paths from `input_tensor` itself do not
+            count.
 
         Raises
         ------
         ArgumentError
-            If this debugger has identified `x` already.
+            If this debugger has identified `input_tensor` already.
         DtypeError
-            If `x` is no Array, or `name` no text.
+            If `input_tensor` is no Array, or `name` no text.
 
         Examples
         --------
@@ -140,7 +147,7 @@ class GradientsDebugger(Observer):
         >>> debugger.gradient_tensor("y")
         Array(2.)
         """
-        value = as_handle(x, "identify_gradient").value
+        value = as_handle(input_tensor, "identify_gradient").value
         here.site = user_site()
         abstract = abstract_of(value)
         if abstract is not None:
@@ -172,13 +179,16 @@ class GradientsDebugger(Observer):
         self._watched[stand_in] = chosen
         return Array(stand_in)
 
-    def watch_gradients_by_tensors(self, graph: Any, tensors: Any) -> GradientsDebugger:
+    def watch_gradients_by_tensors(
+        self, graph: Any = _LEFT_OUT, tensors: Any = _LEFT_OUT
+    ) -> GradientsDebugger:
         """Keep what arrives at these values from now on, over all paths.
 
         Parameters
         ----------
-        graph : object or None
-            The tape or compiled function they belong to. It only serves to find mistakes; None will do.
+        graph : object, optional
+            The tape or compiled function they belong to. It only serves to find mistakes: None will do, and a call with one argument
+            leaves it out.
         tensors : Array, Variable or nest of them
             Values of a recording. The gradients at all readings of a variable add up.
 
@@ -187,6 +197,7 @@ class GradientsDebugger(Observer):
         GradientsDebugger
             Itself.
         """
+        graph, tensors = _graph_and(graph, tensors, "watch_gradients_by_tensors", "tensors")
         handles = [as_handle(x, "watch_gradients_by_tensors") for x in flatten_with_none(tensors)[0]]
         self._take_graph(graph)
         for handle in handles:
@@ -197,15 +208,18 @@ class GradientsDebugger(Observer):
                 self._watched[handle.value] = self._default_name(handle.value)
         return self
 
-    def watch_gradients_by_tensor_names(self, graph: Any, tensor_name_regex: str) -> GradientsDebugger:
+    def watch_gradients_by_tensor_names(
+        self, graph: Any = _LEFT_OUT, tensor_name_regex: Any = _LEFT_OUT
+    ) -> GradientsDebugger:
         """Keep what arrives at named values whose names match from the beginning (as `re.match` does).
 
         Parameters
         ----------
-        graph : object or None
+        graph : object, optional
             As for `watch_gradients_by_tensors`.
         tensor_name_regex : str or re.Pattern
-            A regular expression for names given by `gradtape.name`, and for those of variables.
+            A regular expression for names given by `gradtape.name`, and for those of variables. As in TensorFlow, a name may also be
+            followed by ``:0``.
 
         Returns
         -------
@@ -217,6 +231,9 @@ class GradientsDebugger(Observer):
         Several values of one name in one gradient are kept as ``name``, ``name_1``, ``name_2``, in the order of their computation. So
         are those of the turns of a `gradtape.scan` or another loop: of the first turn, of the second.
         """
+        graph, tensor_name_regex = _graph_and(
+            graph, tensor_name_regex, "watch_gradients_by_tensor_names", "tensor_name_regex"
+        )
         if not isinstance(tensor_name_regex, str | re.Pattern):
             raise DtypeError(
                 f"watch_gradients_by_tensor_names got {described(tensor_name_regex)} as a regular expression",
@@ -241,7 +258,7 @@ class GradientsDebugger(Observer):
         Parameters
         ----------
         x_tensor : Array, Variable or str
-            The value, its stand-in, or the name.
+            The value, its stand-in, or the name, which may be followed by ``:0`` as in TensorFlow.
 
         Returns
         -------
@@ -255,6 +272,15 @@ class GradientsDebugger(Observer):
         UnknownGradientError
             If nothing is known of it.
         """
+        return self._gradients[self._key_of(x_tensor, "gradient_tensor")]
+
+    def _names_of(self, x_tensor: Any) -> list[str]:
+        """Return under which names the gradients at values of one name are kept: of a value in a loop, one for each iteration."""
+        key = self._key_of(x_tensor, "gradient_values_from_dump")
+        return self._groups.get(key, [key])
+
+    def _key_of(self, x_tensor: Any, caller: str) -> str:
+        """Return the name under which the gradient at a value is kept; raise an error where there is none."""
         if isinstance(x_tensor, Variable):
             watched = self._variables.get(x_tensor.serial)
             names = [name for value in x_tensor.readings() if (name := self._name_of(value))]
@@ -262,10 +288,10 @@ class GradientsDebugger(Observer):
         elif isinstance(x_tensor, Handle):
             key = self._name_of(x_tensor.value)
         elif isinstance(x_tensor, str):
-            key = x_tensor
+            key = next((name for name in _spellings(x_tensor) if name in self._gradients), x_tensor)
         else:
             raise DtypeError(
-                f"gradient_tensor got {described(x_tensor)}",
+                f"{caller} got {described(x_tensor)}",
                 where=user_site(),
                 remedy="pass an Array, or the name of one",
             )
@@ -279,7 +305,7 @@ class GradientsDebugger(Observer):
                 why="it was not watched when the gradient was computed, or the gradient does not pass there",
                 remedy="watch it before asking for the gradient; call compiled functions inside `with debugger:`",
             )
-        return self._gradients[key]
+        return key
 
     def gradient_tensors(self) -> dict[str, Array]:
         """Return all gradients by name: of each name the last one."""
@@ -310,6 +336,7 @@ class GradientsDebugger(Observer):
         sums: dict[str, Array] = {}
         taken: dict[str, int] = {}
         inside: list[Value] = []
+        groups: dict[str, list[str]] = {}
         for arrival in arrivals(sweep, self._is_watched_inside):
             value, cotangent = arrival.value, arrival.cotangent
             if value in readings:
@@ -317,13 +344,16 @@ class GradientsDebugger(Observer):
                 sums[name] = sums[name] + gradient if name in sums else gradient
             elif (watched := self._wanted(value)) is not None:
                 count = taken[watched] = taken.get(watched, -1) + 1
-                kept = self._keep(value, f"{watched}_{count}" if count else watched, cotangent)
+                name = f"{watched}_{count}" if count else watched
+                kept = self._keep(value, name, cotangent)
+                groups.setdefault(watched, []).append(name)
                 if arrival.turns:
                     inside.append(kept.value)
         work_out(
             inside
         )  # turns that were written out are nothing to be compiled along with what the user looks at next
         self._gradients.update(sums)
+        self._groups.update(groups)
 
     def _keep(self, value: Value, name: str, cotangent: Cotangent) -> Array:
         kept = self._gradients[name] = _kept(value, cotangent)
@@ -357,8 +387,11 @@ class GradientsDebugger(Observer):
         """Return under which name the gradient of a value is to be kept, if it is."""
         if value in self._watched:
             return self._watched[value]
-        if value.name is not None and any(pattern.match(value.name) for pattern in self._patterns):
-            return value.name
+        name = value.name
+        if name is not None and any(
+            pattern.match(spelling) for pattern in self._patterns for spelling in (name, f"{name}:0")
+        ):
+            return name
         return None
 
     def _is_watched_inside(self, node: Node) -> bool:
@@ -398,6 +431,24 @@ class GradientsDebugger(Observer):
         self._graph = graph
 
 
+def _graph_and(graph: Any, watched: Any, caller: str, argument: str) -> tuple[Any, Any]:
+    """Return the graph and what is to be watched of a call with one argument or with two."""
+    if watched is _LEFT_OUT:
+        if graph is _LEFT_OUT:
+            raise DtypeError(
+                f"{caller} got nothing to watch",
+                where=user_site(3),
+                remedy=f"debugger.{caller}({argument})",
+            )
+        return None, graph
+    return None if graph is _LEFT_OUT else graph, watched
+
+
+def _spellings(name: str) -> tuple[str, str]:
+    """Return a name as it was given, and with TensorFlow's ``:0`` added or left away."""
+    return name, name[:-2] if name.endswith(":0") else f"{name}:0"
+
+
 def _kept(value: Value, cotangent: Cotangent) -> Array:
     with at(None if value.node is None else value.node.site):
         return Array(flipped(cotangent.applied()))
@@ -408,6 +459,67 @@ def debuggers() -> Iterator[GradientsDebugger]:
     for observer in tuple(OBSERVERS):
         if isinstance(observer, GradientsDebugger):
             yield observer
+
+
+def gradient_values_from_dump(grad_debugger: GradientsDebugger, x_tensor: Any, dump: Any = None) -> list[Any]:
+    """Return the numbers of the gradients that arrived at a value.
+
+    Parameters
+    ----------
+    grad_debugger : GradientsDebugger
+        Who has watched it.
+    x_tensor : Array, Variable or str
+        The value, its stand-in, or the name.
+    dump : dict, optional
+        Gradients by name, such as `GradientsDebugger.gradient_tensors` returned earlier. By default what the debugger has now.
+
+    Returns
+    -------
+    list of ndarray
+        One entry for each value of this name in the last gradient: those of the iterations of a loop in their order.
+
+    Raises
+    ------
+    DtypeError
+        If an argument has another type.
+    UnknownGradientError
+        If nothing is known of the value, or the dump does not have it.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> debugger = gt.debug.GradientsDebugger().watch_gradients_by_tensor_names("h:0")
+    >>> with gt.GradientTape() as tape:
+    ...     x = tape.watch(3.0)
+    ...     y = gt.name(x * x, "h") ** 2
+    >>> slope = tape.gradient(y, x)
+    >>> gt.debug.gradient_values_from_dump(debugger, "h:0")
+    [array(18.)]
+    """
+    if not isinstance(grad_debugger, GradientsDebugger):
+        raise DtypeError(
+            f"gradient_values_from_dump got {described(grad_debugger)} as grad_debugger",
+            where=user_site(),
+            remedy="pass a gt.debug.GradientsDebugger",
+        )
+    if dump is None:
+        dump = grad_debugger.gradient_tensors()
+    if not isinstance(dump, Mapping):
+        raise DtypeError(
+            f"gradient_values_from_dump got {described(dump)} as dump",
+            where=user_site(),
+            why="nothing is written to files: a dump is a dict of gradients by name",
+            remedy="dump = debugger.gradient_tensors(), or leave it away",
+        )
+    names = grad_debugger._names_of(x_tensor)
+    found = [name for name in names if name in dump]
+    if not found:
+        raise UnknownGradientError(
+            f"the dump has no gradient of {names[0]!r}; it has {', '.join(map(repr, dump)) or 'none'}",
+            where=user_site(),
+            remedy="take the dump after the gradient was computed: dump = debugger.gradient_tensors()",
+        )
+    return [np.array(dump[name]) for name in found]
 
 
 def clear_gradient_debuggers() -> None:
