@@ -33,8 +33,15 @@ from ..tape import GradientTape, record_of
 from .inside import arrivals
 from .turns import work_out
 
-_LEFT_OUT: Final[Any] = object()
-"""Stands for an argument that was not given, since None is one."""
+
+class _LeftOut:
+    """Stands for an argument that was not given, since None is one."""
+
+    def __repr__(self) -> str:
+        return "..."
+
+
+_LEFT_OUT: Final[Any] = _LeftOut()
 
 
 class GradientsDebugger(Observer):
