@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import ArgumentError, ConcretizationError, GradtapeError, InPlaceError, TapeError
 from ..ir.body import Body
 from ..ir.builder import emit_all, here, keep_names
-from ..ir.graph import Graph, Literal, Node, Site, Value, extract
+from ..ir.graph import Graph, Literal, Node, Site, Value, extract, next_serial
 from ..ir.types import aval
 from ..trees import tree_map
 from .contexts import Scope, inside
@@ -107,6 +107,7 @@ class Traced:
         self.result: Any = None
         self._function = function
         self._mark = mark
+        self._first_serial = 0
         self._captured: list[Value] = []
         self._begins: dict[Variable, Value] = {}
         self._assigned: dict[Variable, Value] = {}
@@ -114,6 +115,7 @@ class Traced:
     def run(self, *args: Any) -> None:
         """Call the function."""
         before = here.site
+        self._first_serial = next_serial()
         with inside(self._mark, Scope(), function=self._function):
             try:
                 self.result = tree_map(_as_read, self._function(*args))
@@ -160,10 +162,16 @@ class Traced:
         self.nodes, self._captured = extract(ends, own, stop=self._is_outside)
 
     def _is_outside(self, value: Value) -> bool:
-        """Return whether a value does not depend on the arguments. What depends on numbers alone costs less inside than to pass it."""
+        """Return whether a value was there before the function ran.
+
+        What the function computes belongs to its body, also where it depends on captured values alone: a branch that is not taken, and
+        a loop that makes no iteration, compute none of it. What depends on numbers alone costs less inside than to pass it.
+        """
         if self._mark in value.marks:
             return False
         node = value.node
+        if node is not None and node.serial > self._first_serial:
+            return False
         return bool(
             node is None
             or value.data is not None

@@ -67,6 +67,9 @@ class _Derived(Loop):
     def helpers(self) -> tuple[Loop, Loop]:
         return while_loop, repeat
 
+    def switch(self) -> Structured:
+        return switch
+
 
 class _Told(_Derived):
     """A loop that is told how often to turn: its outputs are the carries and what is left behind."""

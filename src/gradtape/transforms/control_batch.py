@@ -8,25 +8,20 @@ zero would make it NaN), they take the numbers of one that is not done, unless n
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from ..ir.graph import OPERATORS, Node, Value, extract, literal
 from ..ir.types import BOOL, INT64, INTP, aval
 from ..kinds.batching import Shared, in_front
+from ..kinds.contract import Contract
 from ..kinds.registry import ROWS
 from .branches import select
 from .control import Repeat, Scan, Switch, While
 from .draft import Carry, Draft, Given, Loop, Outcome, emitted, substituted
+from .hoist import TAME
 
 Batch: TypeAlias = Callable[[Sequence[Value], Mapping[Value, Value], int], list[Value | Shared]]
 """``(outputs for one element, all elements of what is mapped, size)`` to the outputs for all elements."""
-
-TAME: Final = frozenset(
-    {"add", "subtract", "multiply", "negative", "sin", "cos", "tanh", "arctan", "where", "convert", "expand"}
-    | {"maximum", "minimum", "absolute", "identity", "permute", "reshape", "slice", "reduce_sum", "contract"}
-    | {"less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "invert"}
-)
-"""Rows whose derivatives are finite, other than by overflow."""
 
 Result: TypeAlias = tuple[Value | Shared, ...]
 
@@ -299,10 +294,12 @@ def _taken(
     outputs: Sequence[Value],
 ) -> list[Value]:
     """Return what a branch comes to for those elements that take it, and anything for the others."""
-    if _is_tame(outputs, stands):
+    tame = _is_tame(outputs, stands)
+    if tame and not any(isinstance(node.op, Contract) for node in extract(outputs, stands)[0]):
         return emitted(outputs, dict(zip(stands, operands, strict=True)))
     given = [
-        among(taken, operand) if flag else operand for operand, flag in zip(operands, mapped, strict=True)
+        among(taken, operand) if flag and not tame else operand
+        for operand, flag in zip(operands, mapped, strict=True)
     ]
     nothing = [OPERATORS["zeros_like"](out) for out in outputs]
     some = OPERATORS["convert"](ROWS["reduce_any"](taken, axes=(0,)), INT64)  # type: ignore[operator]

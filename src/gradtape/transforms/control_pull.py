@@ -67,7 +67,7 @@ def pull_loop(op: Loop, node: Node, cotangents: Some, wanted: Sequence[bool]) ->
     carries, left, _ = op.parted(cotangents, len(draft.carries))
     ends = zip((*[carry.after for carry in draft.carries], *draft.left), (*carries, *left), strict=True)
     staying = selected(draft, [end for end, each in ends if each is not None and each.mask is not None])
-    better = hoisted(draft, staying) or lifted(draft, staying)
+    better = hoisted(draft, staying, deriving=True) or lifted(draft, staying)
     if better is not None:
         return _pulled_through(op.outs(better.emit()), node, cotangents, wanted)
     chunk = chunk_of(draft.params.get("length", 0), draft.params.get("policy"))

@@ -172,6 +172,10 @@ class Loop(Structured):
     def helpers(self) -> tuple[Loop, Loop]:
         """Return the ops of a loop of unknown length, and of one whose length is an operand."""
 
+    @abstractmethod
+    def switch(self) -> Structured:
+        """Return the op that chooses between bodies."""
+
     def outs(self, outcome: Outcome) -> list[Value]:
         """Return the outputs in the order of a node's."""
         arranged = self.arranged(outcome.carries, outcome.left, outcome.turns)

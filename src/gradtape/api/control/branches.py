@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
-from ...errors import ArgumentError, DtypeError, ShapeError, StructureError
+from ...errors import (
+    ArgumentError,
+    ConcretizationError,
+    DtypeError,
+    GradtapeError,
+    ShapeError,
+    StructureError,
+)
 from ...ir.builder import here
-from ...ir.graph import Value
+from ...ir.graph import Value, literal
 from ...ir.types import INT64, Aval, aval
 from ...kinds.operands import as_value
 from ...ops.cast import convert
 from ...trace.bodies import Traced, Tracing
+from ...trace.concrete import index_of
 from ...trace.guards import Alternative
 from ...trace.handle import Handle
 from ...trace.sites import user_site
 from ...transforms.control import switch as switch_node
 from ...trees import TreeSpec, flatten, outline, place_of_leaf, unflatten
 from .carries import RANKS, placeholders
-from .checks import function_of
+from .checks import captures_data, function_of
 from .nests import (
     Nest,
     as_value_of_rank,
@@ -37,7 +46,9 @@ from .variables import carry_on, contents, operand
 def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *operands: Any) -> Any:
     """Call one of two functions.
 
-    Both run once in Python, to be recorded; only the one that is chosen is computed.
+    Both run once in Python, to be recorded; only the one that is chosen is computed, and nothing that the other one would compute, of
+    captured values neither, can fail, cost, or reach a derivative. Where `pred` is a plain bool, the other one is called only to compare
+    types, and not if it captures plain numbers or ndarrays.
 
     Parameters
     ----------
@@ -87,7 +98,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
     """Call one of several functions.
 
-    All run once in Python, to be recorded; only the one that is chosen is computed.
+    All run once in Python, to be recorded; only the one that is chosen is computed (see `cond`).
 
     Parameters
     ----------
@@ -192,10 +203,7 @@ class _Branches:
         """Record the choice, and return what the user gets of it."""
         site = here.site
         with Tracing() as tracing:
-            runs = [
-                self._trace(tracing, function, name, written)
-                for function, name, written in zip(self._functions, self._names, self._written, strict=True)
-            ]
+            runs, index = self._traced(tracing, index, None if isinstance(given, Handle) else index)
             spec = self._common_spec(runs)
             results = self._common_types(runs)
             for run, values in zip(runs, results, strict=True):
@@ -221,6 +229,45 @@ class _Branches:
         carry_on(assigned, outs[count:])
         recorded = self._operands.recorded or isinstance(given, Handle)
         return self._filled(runs[0].result, spec, handed_back(outs[:count], recorded))
+
+    def _traced(self, tracing: Tracing, index: Value, known: Value | None) -> tuple[list[Traced], Value]:
+        """Trace the functions; return their traces and the number among these of the one that is chosen.
+
+        What a function computes of plain numbers that it captures, it computes while it is traced. So where the choice is `known`, no
+        other function is called that could do so; and one that fails there counts only if it is chosen.
+        """
+        chosen = None if known is None else self._clamped(known)
+        runs: dict[int, Traced] = {}
+        failures: dict[int, Exception] = {}
+        for place, (function, name, written) in enumerate(
+            zip(self._functions, self._names, self._written, strict=True)
+        ):
+            if chosen not in (None, place) and captures_data(written):
+                continue
+            quiet = nullcontext() if place == chosen else np.errstate(all="ignore")
+            try:
+                with quiet:
+                    runs[place] = self._trace(tracing, function, name, written)
+            except GradtapeError:
+                raise
+            except Exception as failure:
+                failures[place] = failure
+        if failures and chosen is None:
+            try:
+                chosen = self._clamped(index)
+            except ConcretizationError:
+                raise next(iter(failures.values())) from None
+        if chosen in failures:
+            raise failures[chosen]
+        if len(runs) == len(self._functions):
+            return list(runs.values()), index
+        assert chosen is not None
+        self._names = [self._names[chosen]]
+        return [runs[chosen]], literal(0, INT64)
+
+    def _clamped(self, index: Value) -> int:
+        """Return the number of the branch that is chosen; in a trace, guarded."""
+        return min(max(index_of(index), 0), len(self._functions) - 1)
 
     def _trace(self, tracing: Tracing, function: Callable[..., Any], name: str, written: Any) -> Traced:
         mark = Alternative(f"{name} of gt.{self._caller}")

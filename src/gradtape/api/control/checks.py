@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import inspect
 import operator
+import types
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -16,6 +18,19 @@ from ...trace.handle import Handle
 from ...transforms.control import Policy
 from ..transform import inner
 from .nests import kind_of, type_of
+
+CODE: Final = (
+    types.ModuleType,
+    type,
+    types.BuiltinFunctionType,
+    np.ufunc,
+    type(np.sum),
+    Handle,
+    str,
+    bool,
+    type(None),
+)
+"""The types of what a function may name without reading numbers that are not traced."""
 
 POLICIES: Final = ("all", "sqrt", "treeverse")
 
@@ -73,6 +88,32 @@ def _takes(function: Callable[..., Any], count: int) -> bool:
 def signature_of(function: Callable[..., Any]) -> str:
     """Return a function's name and parameters."""
     return f"{getattr(function, '__name__', type(function).__name__)}{inspect.signature(function)}"
+
+
+def captures_data(function: Any, seen: set[int] | None = None) -> bool:
+    """Return whether a function may read numbers, ndarrays, or objects that hold some, beside its arguments and what is traced."""
+    seen = set() if seen is None else seen
+    if id(function) in seen:
+        return False
+    seen.add(id(function))
+    if isinstance(function, functools.partial):
+        captured = [function.func, *function.args, *function.keywords.values()]
+    elif isinstance(function, types.FunctionType):
+        code = function.__code__
+        named = [function.__globals__[name] for name in code.co_names if name in function.__globals__]
+        cells = [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
+        captured = [*named, *cells, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    else:
+        return not isinstance(function, CODE)
+    return any(captures_data(thing, seen) for thing in captured)
+
+
+def _is_filled(cell: types.CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
 
 
 def counted(count: int, noun: str) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from ...errors import ArgumentError, DtypeError, ShapeError
+import numpy as np
+
+from ...errors import ArgumentError, ConcretizationError, DtypeError, GradtapeError, ShapeError
 from ...ir.builder import here
-from ...ir.graph import Value
+from ...ir.graph import Value, constant
 from ...ir.types import INT64, Aval, aval
 from ...kinds.operands import as_value
 from ...ops.cast import convert
@@ -231,9 +233,17 @@ class _While:
         """Record the loop, and return what the user gets of it."""
         site = here.site
         with Tracing() as tracing:
-            traced, carries = self._carried.settled(
-                lambda types: self._trace(tracing, self._turn, 1, types), self._carries
-            )
+            try:
+                with np.errstate(all="ignore"):  # there may be no turn
+                    traced, carries = self._carried.settled(
+                        lambda types: self._trace(tracing, self._turn, 1, types), self._carries
+                    )
+            except GradtapeError:
+                raise
+            except Exception as failure:
+                if self._turns(failure):
+                    raise
+                return self._start.filled(handed_back(self._carried.initial(), self._start.recorded))
             traced.ending(carries)
             asked = self._trace(tracing, self._condition, 0, self._carried.types)
             truth = self._truth(asked)
@@ -284,6 +294,15 @@ class _While:
         carry = self._start.with_arrays(carries)
         given = (number, carry) if self._counted else (carry,)
         return tracing.run(function, self._written[role], mark, [number, *carries], *given)
+
+    def _turns(self, failure: Exception) -> bool:
+        """Return whether there is a first turn, for a body that fails while it is traced; in a trace, guarded."""
+        carry = self._start.with_arrays(self._carried.initial())
+        goes_on = self._condition(*((constant(np.asarray(0)), carry) if self._counted else (carry,)))
+        try:
+            return bool(index_of(convert(result_value(goes_on, "the condition"), INT64)))
+        except ConcretizationError:
+            raise failure from None
 
     def _carries(self, traced: Traced) -> list[Value]:
         what = f"{self._caller}: what {self._names[1]} returned"

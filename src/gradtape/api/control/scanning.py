@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
+
+import numpy as np
 
 from ...errors import ArgumentError, ShapeError, StructureError
 from ...ir.body import Body
@@ -174,7 +177,8 @@ class Loop:
     def run(self) -> tuple[Any, Any]:
         """Record the loop, and return what the user gets of it."""
         site = here.site
-        with Tracing() as tracing:
+        quiet = nullcontext() if self.length else np.errstate(all="ignore")
+        with Tracing() as tracing, quiet:
             traced, carries = self.carried.settled(lambda types: self._trace(tracing, types), self._carries)
             ys = self._left(traced)
             traced.ending([*carries, *ys])
