@@ -31,7 +31,7 @@ def test_argnums(transform: Function) -> None:
     for argnums in (2, -3, (0, 2)):
         error = expect(errors.ArgumentError, lambda a=argnums: call(a), "argnums", "2 positional")
         assert at_a_line_of(call, error)
-    for argnums in ("x", 1.0, (0, "y"), None, True):
+    for argnums in ("x", 1.0, (0, "y"), (None,), True):
         expect(errors.DtypeError, lambda a=argnums: call(a), "argnums", "int")
     expect(errors.ArgumentError, lambda: call((0, 0)), "argnums", "twice")
     expect(errors.ArgumentError, lambda: call((0, -2)), "argnums", "twice")

@@ -56,6 +56,8 @@ if _typing.TYPE_CHECKING:
     from .api.gradients import AggregationMethod as AggregationMethod
     from .api.gradients import gradients as gradients
     from .api.gradients import hessians as hessians
+    from .api.linear import linear_transpose as linear_transpose
+    from .api.linear import linearize as linearize
     from .api.sparse import gather as gather
     from .api.sparse import scatter_add as scatter_add
     from .api.sparse import scatter_sub as scatter_sub
@@ -90,6 +92,8 @@ _LATER = {
     "AggregationMethod": "gradients",
     "gradients": "gradients",
     "hessians": "gradients",
+    "linear_transpose": "linear",
+    "linearize": "linear",
     "gather": "sparse",
     "scatter_add": "sparse",
     "scatter_sub": "sparse",

@@ -25,13 +25,12 @@ from ..trees import flatten, unflatten
 from .convention import Convention, check_convention, check_holomorphic, flipped
 from .jacobian import one_of_many
 from .jit import Jitted, jit_of
+from .selection import Names, Positions, selection_of
 from .transform import (
     check_callable,
-    chosen_arguments,
     inner,
     jvp,
     named,
-    positions_of,
     result_value,
     split_aux,
     start,
@@ -44,8 +43,9 @@ MODES: Final = ("auto", "fwd", "rev")
 
 def jacobian(
     function: Callable[..., Any],
-    argnums: int | Sequence[int] = 0,
+    argnums: Positions = None,
     *,
+    argnames: Names = None,
     has_aux: bool = False,
     mode: Mode = "auto",
     holomorphic: bool = False,
@@ -58,8 +58,11 @@ def jacobian(
     function : callable
         NumPy code whose result is a float, an array of floats, or nested containers of these (with ``has_aux``: a pair of
         that and anything else). The result of real arguments may be complex.
-    argnums : int or sequence of int, default 0
-        Which positional arguments to differentiate in. Each may be a number, an array, or nested containers of these.
+    argnums : int or sequence of int, optional
+        Which positional arguments to differentiate in, by default the first. Each may be a number, an array, or nested containers of
+        these.
+    argnames : str or sequence of str, optional
+        In place of `argnums`: their names, as for `grad`.
     has_aux : bool, default False
         Whether `function` returns ``(result, aux)``; then the result is ``(jacobian, aux)``.
     mode : {"auto", "fwd", "rev"}, default "auto"
@@ -75,7 +78,7 @@ def jacobian(
     -------
     Jitted
         Takes the arguments of `function`. It returns, in the structure of the result, the structure of the argument (a tuple
-        if `argnums` is a sequence), with arrays of shape ``result.shape + argument.shape``.
+        if `argnums` or `argnames` is a sequence), with arrays of shape ``result.shape + argument.shape``.
 
     Raises
     ------
@@ -99,13 +102,14 @@ def jacobian(
     array([[4., 1.],
            [4., 4.]])
     """
-    return _jacobian(function, argnums, has_aux, mode, "jacobian", holomorphic, convention)
+    return _jacobian(function, argnums, argnames, has_aux, mode, "jacobian", holomorphic, convention)
 
 
 def jacrev(
     function: Callable[..., Any],
-    argnums: int | Sequence[int] = 0,
+    argnums: Positions = None,
     *,
+    argnames: Names = None,
     has_aux: bool = False,
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
@@ -114,7 +118,7 @@ def jacrev(
 
     Parameters
     ----------
-    function, argnums, has_aux, holomorphic, convention
+    function, argnums, argnames, has_aux, holomorphic, convention
         As for `jacobian`.
 
     Returns
@@ -129,13 +133,14 @@ def jacrev(
     array([[ 2.,  6.],
            [ 4., 12.]])
     """
-    return _jacobian(function, argnums, has_aux, "rev", "jacrev", holomorphic, convention)
+    return _jacobian(function, argnums, argnames, has_aux, "rev", "jacrev", holomorphic, convention)
 
 
 def jacfwd(
     function: Callable[..., Any],
-    argnums: int | Sequence[int] = 0,
+    argnums: Positions = None,
     *,
+    argnames: Names = None,
     has_aux: bool = False,
     holomorphic: bool = False,
 ) -> Jitted:
@@ -143,7 +148,7 @@ def jacfwd(
 
     Parameters
     ----------
-    function, argnums, has_aux, holomorphic
+    function, argnums, argnames, has_aux, holomorphic
         As for `jacobian`.
 
     Returns
@@ -157,13 +162,14 @@ def jacfwd(
     >>> gt.jacfwd(lambda t: np.stack([np.cos(t), np.sin(t)]))(0.0)
     array([-0.,  1.])
     """
-    return _jacobian(function, argnums, has_aux, "fwd", "jacfwd", holomorphic)
+    return _jacobian(function, argnums, argnames, has_aux, "fwd", "jacfwd", holomorphic)
 
 
 def hessian(
     function: Callable[..., Any],
-    argnums: int | Sequence[int] = 0,
+    argnums: Positions = None,
     *,
+    argnames: Names = None,
     has_aux: bool = False,
     holomorphic: bool = False,
 ) -> Jitted:
@@ -171,7 +177,7 @@ def hessian(
 
     Parameters
     ----------
-    function, argnums, has_aux, holomorphic
+    function, argnums, argnames, has_aux, holomorphic
         As for `jacobian`.
 
     Returns
@@ -187,12 +193,18 @@ def hessian(
     array([[4., 2.],
            [2., 0.]])
     """
-    first = _jacobian(function, argnums, has_aux, "rev", "hessian", holomorphic)
-    second = _jacobian(first, argnums, has_aux, "fwd", "hessian", holomorphic)
+    first = _jacobian(function, argnums, argnames, has_aux, "rev", "hessian", holomorphic)
+    second = _jacobian(first, argnums, argnames, has_aux, "fwd", "hessian", holomorphic)
     return jit_of(inner(second), named("hessian", function), EVERYTHING_TRACED)
 
 
-def hvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+def hvp(
+    function: Callable[..., Any],
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    *,
+    holomorphic: bool = False,
+) -> Any:
     """Return the product of the Hessian of `function` with a vector, without the Hessian.
 
     Parameters
@@ -204,6 +216,9 @@ def hvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
         Its arguments.
     tangents : sequence
         The vector: of the structure and shapes of `primals`.
+    holomorphic : bool, default False
+        Whether `function` is a holomorphic function of complex arguments with one complex number as its result: then derivatives are
+        complex ones, as for `grad`.
 
     Returns
     -------
@@ -233,7 +248,7 @@ def hvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
                 where=here.site,
                 remedy="gt.hvp(f, (x,), (v,))",
             )
-    known = _known_product(function)
+    known = _known_product(function, bool(holomorphic))
     if len(primals) != len(tangents):
         raise StructureError(
             f"hvp: {len(primals)} primals, but {len(tangents)} tangents",
@@ -243,22 +258,22 @@ def hvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     return known(*primals, *tangents)
 
 
-def _known_product(function: Callable[..., Any]) -> Jitted:
+def _known_product(function: Callable[..., Any], holomorphic: bool) -> Jitted:
     """Return the compiled product of a function; what cannot be a key is compiled anew."""
     try:
-        known = _products.get(function)
-        if known is None:
-            known = _products[function] = _product_of(weakref.ref(function))
+        known = _products.setdefault(function, {})
+        if holomorphic not in known:
+            known[holomorphic] = _product_of(weakref.ref(function), holomorphic)
     except TypeError:
-        return _product_of(lambda: function)
-    return known
+        return _product_of(lambda: function, holomorphic)
+    return known[holomorphic]
 
 
-_products: Final[weakref.WeakKeyDictionary[Any, Jitted]] = weakref.WeakKeyDictionary()
-"""The compiled products, by function."""
+_products: Final[weakref.WeakKeyDictionary[Any, dict[bool, Jitted]]] = weakref.WeakKeyDictionary()
+"""The compiled products, by function and whether it is holomorphic."""
 
 
-def _product_of(held: Callable[[], Callable[..., Any] | None]) -> Jitted:
+def _product_of(held: Callable[[], Callable[..., Any] | None], holomorphic: bool) -> Jitted:
     """Return the compiled product, called with primals and then tangents.
 
     It may stand in a dictionary by its function, so it must not keep the function alive itself: `held` returns it.
@@ -269,7 +284,7 @@ def _product_of(held: Callable[[], Callable[..., Any] | None]) -> Jitted:
         assert alive is not None
         count = len(arguments) // 2
         argnums = tuple(range(count)) if count > 1 else 0
-        both = value_and_gradient(alive, argnums, False, "hvp", False, "tensorflow")
+        both = value_and_gradient(alive, argnums, None, False, "hvp", holomorphic, "tensorflow")
         return jvp(lambda *primals: both(*primals)[1], arguments[:count], arguments[count:])[1]
 
     return jit_of(hvp, hvp, EVERYTHING_TRACED)
@@ -277,7 +292,8 @@ def _product_of(held: Callable[[], Callable[..., Any] | None]) -> Jitted:
 
 def _jacobian(
     function: Callable[..., Any],
-    argnums: int | Sequence[int],
+    argnums: Positions,
+    argnames: Names,
     has_aux: bool,
     mode: Mode,
     caller: str,
@@ -286,7 +302,7 @@ def _jacobian(
 ) -> Jitted:
     check_callable(function, caller)
     check_convention(convention, caller)
-    positions = positions_of(argnums, caller)
+    selection = selection_of(function, argnums, argnames, caller)
     if mode not in MODES:
         raise ArgumentError(
             f"{caller}: mode is {mode!r}", where=user_site(), remedy='choose "auto", "fwd" or "rev"'
@@ -294,16 +310,15 @@ def _jacobian(
 
     def compute(*args: Any, **kwargs: Any) -> Any:
         here.site = user_site()
-        chosen = chosen_arguments(args, positions, caller)
+        places = selection.places(args, kwargs)
+        chosen = selection.chosen(args, kwargs, places)
         mark = Mark()
         leaves, spec = flatten(chosen)
-        starts = [start(leaf, mark, f"{caller}: an argument in argnums={argnums}") for leaf in leaves]
+        starts = [start(leaf, mark, f"{caller}: an argument in {selection.described}") for leaf in leaves]
         moment = moment_now()
         followed = unflatten(spec, [Array(value) for value in starts])
-        arguments = list(args)
-        for position, argument in zip(positions, followed, strict=True):
-            arguments[position] = argument
-        result = inner(function)(*arguments, **kwargs)
+        arguments, keywords = selection.replaced(args, kwargs, places, followed)
+        result = inner(function)(*arguments, **keywords)
         result, aux = split_aux(result, caller) if has_aux else (result, None)
         results, result_spec = flatten(result)
         targets = [_target(leaf, caller) for leaf in results]
@@ -319,7 +334,7 @@ def _jacobian(
         nested = []
         for row in blocks:
             by_argument = unflatten(spec, [Array(block) for block in row])
-            nested.append(tuple(by_argument) if isinstance(argnums, tuple | list) else by_argument[0])
+            nested.append(selection.filled(by_argument))
         jacobians = unflatten(result_spec, nested)
         return (jacobians, aux) if has_aux else jacobians
 

@@ -16,7 +16,7 @@ from ..trace.handle import Handle, plain
 from ..trace.scatter import How, scatter, scatter_ndarray
 from ..trace.sites import user_site
 from ..trace.variable import Variable
-from .transform import integer
+from .selection import integer
 
 
 def gather(params: Any, indices: Any, axis: int = 0) -> Array:

@@ -37,12 +37,14 @@ from ..transforms.vjp import vjp as pull_back
 from ..trees import flatten, flatten_up_to, unflatten
 from .convention import Convention, check_convention, check_holomorphic, flipped, not_of_kind
 from .jit import Jitted, jit_of
+from .selection import Names, Positions, selection_of
 
 
 def grad(
     function: Callable[..., Any],
-    argnums: int | Sequence[int] = 0,
+    argnums: Positions = None,
     *,
+    argnames: Names = None,
     has_aux: bool = False,
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
@@ -53,8 +55,11 @@ def grad(
     ----------
     function : callable
         NumPy code whose result is one real number (with ``has_aux``: a pair of it and anything else).
-    argnums : int or sequence of int, default 0
-        Which positional arguments to differentiate in. Each may be a number, an array, or nested containers of these.
+    argnums : int or sequence of int, optional
+        Which positional arguments to differentiate in, by default the first. Each may be a number, an array, or nested containers of
+        these.
+    argnames : str or sequence of str, optional
+        In place of `argnums`: their names. They may be passed by position or by keyword, or left out where they have a default.
     has_aux : bool, default False
         Whether `function` returns ``(number, aux)``; then the result is ``(gradient, aux)``.
     holomorphic : bool, default False
@@ -67,8 +72,8 @@ def grad(
     Returns
     -------
     Jitted
-        Takes the arguments of `function`. It returns the gradient in the structure of the argument (a tuple of gradients if `argnums`
-        is a sequence); each leaf has the shape and dtype of the argument's leaf. Arguments without influence get zeros.
+        Takes the arguments of `function`. It returns the gradient in the structure of the argument (a tuple of gradients if `argnums` or
+        `argnames` is a sequence); each leaf has the shape and dtype of the argument's leaf. Arguments without influence get zeros.
 
     Raises
     ------
@@ -88,8 +93,10 @@ def grad(
     array([2., 4.])
     >>> bool(np.isclose(gt.grad(gt.grad(np.sin))(0.5), -np.sin(0.5)))
     True
+    >>> float(gt.grad(lambda x, scale=2.0: scale * x, argnames="scale")(3.0))
+    3.0
     """
-    both = value_and_gradient(function, argnums, has_aux, "grad", holomorphic, convention)
+    both = value_and_gradient(function, argnums, argnames, has_aux, "grad", holomorphic, convention)
 
     def gradient(*args: Any, **kwargs: Any) -> Any:
         value, result = both(*args, **kwargs)
@@ -100,8 +107,9 @@ def grad(
 
 def value_and_grad(
     function: Callable[..., Any],
-    argnums: int | Sequence[int] = 0,
+    argnums: Positions = None,
     *,
+    argnames: Names = None,
     has_aux: bool = False,
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
@@ -110,7 +118,7 @@ def value_and_grad(
 
     Parameters
     ----------
-    function, argnums, has_aux, holomorphic, convention
+    function, argnums, argnames, has_aux, holomorphic, convention
         As for `grad`.
 
     Returns
@@ -125,13 +133,14 @@ def value_and_grad(
     >>> float(value), [g.tolist() for g in gradient]
     (5.0, [[2.0, 3.0], [1.0, 1.0]])
     """
-    both = value_and_gradient(function, argnums, has_aux, "value_and_grad", holomorphic, convention)
+    both = value_and_gradient(function, argnums, argnames, has_aux, "value_and_grad", holomorphic, convention)
     return jit_of(both, named("value_and_grad", function), EVERYTHING_TRACED)
 
 
 def value_and_gradient(
     function: Callable[..., Any],
-    argnums: int | Sequence[int],
+    argnums: Positions,
+    argnames: Names,
     has_aux: bool,
     caller: str,
     holomorphic: bool,
@@ -140,21 +149,20 @@ def value_and_gradient(
     """Return what computes both inside of a recording; `caller` is who asks."""
     check_callable(function, caller)
     check_convention(convention, caller)
-    positions = positions_of(argnums, caller)
+    selection = selection_of(function, argnums, argnames, caller)
     bilinear = holomorphic or convention == "jax"
 
     def both(*args: Any, **kwargs: Any) -> Any:
         here.site = user_site()
-        chosen = chosen_arguments(args, positions, caller)
+        places = selection.places(args, kwargs)
+        chosen = selection.chosen(args, kwargs, places)
         mark = Mark()
         leaves, filled = arrays_in(chosen, none_is_leaf=False)
-        starts = [start(leaf, mark, f"{caller}: an argument in argnums={argnums}") for leaf in leaves]
+        starts = [start(leaf, mark, f"{caller}: an argument in {selection.described}") for leaf in leaves]
         moment = moment_now()
         followed = filled([Array(value) for value in starts])
-        arguments = list(args)
-        for position, argument in zip(positions, followed, strict=True):
-            arguments[position] = argument
-        result = inner(function)(*arguments, **kwargs)
+        arguments, keywords = selection.replaced(args, kwargs, places, followed)
+        result = inner(function)(*arguments, **keywords)
         value, aux = split_aux(result, caller) if has_aux else (result, None)
         mark.recording = False
         target = _scalar(value, caller, "c" if holomorphic else "f")
@@ -175,9 +183,7 @@ def value_and_gradient(
         ]
         nested = filled(gradients)
         value = Array(target)
-        return ((value, aux) if has_aux else value), (
-            tuple(nested) if isinstance(argnums, tuple | list) else nested[0]
-        )
+        return ((value, aux) if has_aux else value), selection.filled(nested)
 
     return both
 
@@ -226,47 +232,6 @@ def start(leaf: Any, mark: Mark, argument: str) -> Value:
 def zeros_like_start(value: Value) -> Value:
     """Return the gradient of an argument without influence."""
     return broadcast_to(literal(0, value.dtype), value.shape)
-
-
-def positions_of(argnums: int | Sequence[int], caller: str) -> tuple[int, ...]:
-    given = argnums if isinstance(argnums, tuple | list) else (argnums,)
-    positions = [integer(position) for position in given]
-    if None in positions:
-        raise DtypeError(
-            f"{caller}: argnums must be an int or a sequence of ints, got {argnums!r}",
-            where=user_site(),
-            remedy="argnums=(0, 1)",
-        )
-    return tuple([position for position in positions if position is not None])
-
-
-def integer(given: Any) -> int | None:
-    """Return a Python or NumPy integer as an int; None for anything else, booleans too."""
-    return int(given) if isinstance(given, int | np.integer) and not isinstance(given, bool) else None
-
-
-def chosen_arguments(args: Sequence[Any], positions: Sequence[int], caller: str) -> list[Any]:
-    """Return the arguments to differentiate in."""
-    for position in positions:
-        if not -len(args) <= position < len(args):
-            raise ArgumentError(
-                f"{caller}: argnums names argument {position}, but the call has {len(args)} positional ones",
-                where=user_site(),
-                remedy="pass the argument by position, or change argnums",
-            )
-        if args[position] is None:
-            raise DtypeError(
-                f"{caller}: argument {position}, to differentiate in, is None",
-                where=user_site(),
-                remedy="pass a number or an array, or change argnums",
-            )
-    if len({position % len(args) for position in positions}) < len(positions):
-        raise ArgumentError(
-            f"{caller}: argnums={tuple(positions)} names an argument twice",
-            where=user_site(),
-            remedy="name each argument once",
-        )
-    return [args[position] for position in positions]
 
 
 def split_aux(result: Any, caller: str) -> tuple[Any, Any]:
@@ -382,12 +347,12 @@ def vjp(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any
             for begin, part in zip(starts, pulled, strict=True)
         ]
         traced = recorded or any(isinstance(part, Handle) for part in parts)
-        returned: tuple[Any, ...] = unflatten(spec, _results(values, traced))
+        returned: tuple[Any, ...] = unflatten(spec, results_of(values, traced))
         return returned
 
     if not recorded and not any(each.recording for target in targets for each in target.marks):
         force([*targets, *dearest(targets, starts, lambda v: mark not in v.marks)])
-    return unflatten(result_spec, _results(targets, recorded)), pullback
+    return unflatten(result_spec, results_of(targets, recorded)), pullback
 
 
 def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
@@ -450,7 +415,7 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
         zeros_like_start(target) if tangent is None else tangent
         for target, tangent in zip(targets, pushed, strict=True)
     ]
-    computed = _results([*targets, *outgoing], recorded)
+    computed = results_of([*targets, *outgoing], recorded)
     y = unflatten(result_spec, computed[: len(targets)])
     moved, _ = arrays_in(unflatten(result_spec, computed[len(targets) :]), none_is_leaf=False)
     return y, arrays_in(y, none_is_leaf=False)[1](moved)
@@ -481,7 +446,7 @@ def fitting(given: Any, like: Value, what: str, of: str) -> Value:
     return convert(value, like.dtype)
 
 
-def _results(values: Sequence[Value], recorded: bool) -> list[Any]:
+def results_of(values: Sequence[Value], recorded: bool) -> list[Any]:
     """Return values as the caller works: Arrays in a recording, else ndarrays."""
     values = [
         broadcast_to(value, ()) if isinstance(value, Literal) and not value.ndim else value

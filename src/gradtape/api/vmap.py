@@ -23,7 +23,8 @@ from ..trace.sites import user_site
 from ..transforms.batch import batch
 from ..trees import flatten, flatten_with_none, place_of_leaf, spread_prefix, unflatten
 from .jit import Jitted, jit_of
-from .transform import check_callable, inner, integer, named
+from .selection import integer
+from .transform import check_callable, inner, named
 
 
 def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Jitted:
