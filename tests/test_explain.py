@@ -28,7 +28,7 @@ CUTS: dict[str, tuple[str, str | None, Recording]] = {
     "float()": ("left the graph", None, lambda x, t: gt.constant(1.0) * float(np.sum(x))),
     "item()": ("left the graph", None, lambda x, t: gt.constant(1.0) * x[0].item()),
     "int()": ("left the graph", None, lambda x, t: gt.constant(1.0) * int(x[1])),
-    "float64": ("left the graph", None, lambda x, t: gt.constant(1.0) * np.float64(np.sum(x))),
+    "float64": ("left the graph", None, lambda x, t: gt.constant(1.0) * np.float64(np.sum(x).item())),
     "a float as target": ("left the graph", None, lambda x, t: float(np.sum(x))),
     "floor": ("zero derivative", "floor", lambda x, t: np.sum(np.floor(x))),
     "the other branch": ("zero derivative", "where", lambda x, t: np.sum(np.where(x > 0, 1.0, x))),

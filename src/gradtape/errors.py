@@ -14,7 +14,7 @@
     │   └── ArraySubclassError                  np.matrix, masked arrays and other subclasses
     ├── NonScalarOutputError (TypeError)        grad() of a function whose result is not one number
     ├── UnsupportedFunctionError (TypeError, LookupError)    a NumPy function without a rule
-    ├── ConcretizationError (TypeError)         float(x), math.sin(x), np.asarray(x) of a traced value in jit
+    ├── ConcretizationError (TypeError)         float(x), x.item(), x.numpy() of a traced value in jit
     ├── InPlaceError (ValueError)               an in-place write that NumPy itself would refuse
     ├── NotDifferentiableError (LookupError)    an op that has no derivative
     ├── UnknownGradientError (LookupError)      a debugger has no gradient of this value

@@ -53,7 +53,7 @@ def array_of(value: Value, what: str) -> NDArray:
             f"{what} of a traced array in {(abstract or trace).described}",
             where=user_site(),
             why=CONSTANT if abstract is None else abstract.why,
-            remedy="stay with arrays (np.sin(x) instead of math.sin(x), x * 2 instead of float(x) * 2), or return "
+            remedy="stay with arrays (np.sin(x) instead of np.sin(float(x))), or return "
             f"the value and convert it outside{trace.remedy}",
         )
     if value.marks:

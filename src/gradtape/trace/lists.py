@@ -35,13 +35,13 @@ _asked: Final = _Asked()
 
 def ask(item: Any) -> bool:
     """Return whether any number will do for a traced array, because the array of the list that it stands in is made once more."""
-    if _asked.items is None or not _is_recorded(item):
+    if _asked.items is None or not is_recorded(item):
         return False
     _asked.items.append(item)
     return True
 
 
-def _is_recorded(array: Handle) -> bool:
+def is_recorded(array: Handle) -> bool:
     """Return whether somebody who records now follows an array."""
     promised = array._base is not None and array._base is speculation.attendant
     return promised or any(mark.recording for mark in array.value.marks)
@@ -82,7 +82,7 @@ def _is_copied_by_user(array: Handle, frame: FrameType, name: str) -> bool:
     is to have the numbers. An array of a trace has no numbers."""
     if trace_of(array.value) is not None:
         return is_users(frame.f_code.co_filename)
-    return _is_recorded(array) and called_by_user(frame, name)
+    return is_recorded(array) and called_by_user(frame, name)
 
 
 def asker(depth: int) -> str:

@@ -43,6 +43,7 @@ class _Names:
     def __init__(self) -> None:
         # The cycle collector may run a finaliser that leaves while another enters.
         self._lock = threading.RLock()
+        self.on_change: Callable[[bool], None] = lambda active: None
         self._users: set[int] = set()
         self._last: Namespace | None = None
         self._size = 0
@@ -93,6 +94,7 @@ class _Names:
             self._users.add(id(user))
             if len(self._users) > 1 and not changed:
                 return
+            self.on_change(True)
             for namespace, names in self._forth:  # no calls: this runs for every tape
                 try:
                     for name, old, new in names:
@@ -109,6 +111,7 @@ class _Names:
             self._users.discard(id(user))
             if self._users:
                 return
+            self.on_change(False)
             for namespace, names in self._back:
                 try:
                     for name, old, new in names:

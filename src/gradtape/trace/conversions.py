@@ -1,0 +1,333 @@
+"""Array-conversion capture: calls that would convert traced arrays to numbers are made with the arrays themselves.
+
+A list of traced numbers, wherever NumPy takes an array (``np.exp([a, b])``, ``y @ [a, b]``, ``np.linalg.det([[a, b], [c, d]])``), becomes a
+traced array first. Scalar types (``np.float64(a)``) convert as `astype` does, methods of ndarrays (``y.dot(a)``) run as the functions of
+their names, and functions of `math` and `cmath` as NumPy's. The C functions themselves hand such calls over; see
+`gradtape.runtime.interpose`.
+"""
+
+from __future__ import annotations
+
+import cmath
+import math
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from ..ir.builder import here
+from ..kinds.registry import FUNCTIONS, UFUNCS
+from ..runtime.interpose import dispatcher_of, interpose, interpose_more, recording
+from .array import Array, wrap
+from .handle import Handle
+from .lists import is_recorded
+from .names import NAMES
+from .preallocated import Preallocated
+from .sites import user_site
+from .variable import Variable
+
+Function = Callable[..., Any]
+_dispatched: Final = type(np.sum)
+_array_of: Final = np.array
+"""NumPy's own, whatever the name stands for while somebody records."""
+
+
+def first_followed(operand: Any, depth: int = 32) -> Any:
+    """Return an array in an operand, or in lists and tuples in it, that somebody who records follows; None if there is none."""
+    if isinstance(operand, Handle):
+        if isinstance(operand, Preallocated) and operand._base.is_plain():
+            return None
+        return operand if is_recorded(operand) else None
+    if depth and isinstance(operand, list | tuple):
+        for item in operand:
+            found = first_followed(item, depth - 1)
+            if found is not None:
+                return found
+    return None
+
+
+def _stacked(items: Any) -> Any:
+    """Return the array that a list is; the list itself where nothing in it is followed."""
+    if type(items) is not list and type(items) is not tuple:
+        return items
+    found = first_followed(items)
+    return items if found is None else found.__array_function__(_array_of, (type(found),), (items,), {})
+
+
+def _of_ufunc(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    given = [_stacked(argument) for argument in args]
+    if all(new is old for new, old in zip(given, args, strict=True)):
+        return NotImplemented
+    if "where" in kwargs:
+        kwargs["where"] = _stacked(kwargs["where"])
+    return function(*given, **kwargs)
+
+
+_openers: Final[dict[Any, Any]] = {}
+"""What finds the arguments that a function asks who they are."""
+
+_sequences: Final[set[Any]] = set()
+"""Functions that were seen to take sequences of arrays, such as np.concatenate."""
+
+
+def _of_function(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if function in _sequences and not any(_is_deep(argument) for argument in (*args, *kwargs.values())):
+        return NotImplemented
+    opener = _openers.get(function)
+    if opener is None:
+        opener = _openers[function] = dispatcher_of(function)
+    try:
+        relevant = [
+            item for item in opener(*args, **kwargs) or () if type(item) is list or type(item) is tuple
+        ]
+    except TypeError:  # NumPy will say so in its own words
+        return NotImplemented
+    arrays = {id(item): made for item in relevant if (made := _stacked(item)) is not item}
+    if not arrays:
+        if not relevant:
+            _sequences.add(function)
+        return NotImplemented
+    return function(
+        *[_replaced(argument, arrays) for argument in args],
+        **{name: _replaced(argument, arrays) for name, argument in kwargs.items()},
+    )
+
+
+def _is_deep(argument: Any) -> bool:
+    return isinstance(argument, list | tuple) and any(isinstance(item, list | tuple) for item in argument)
+
+
+def _replaced(argument: Any, arrays: dict[int, Any]) -> Any:
+    made = arrays.get(id(argument))
+    if made is not None:
+        return made
+    if type(argument) is list or type(argument) is tuple:
+        return type(argument)([_replaced(item, arrays) for item in argument])
+    return argument
+
+
+def _clip(array: Any, min: Any = None, max: Any = None, **kwargs: Any) -> Any:
+    return np.clip(array, min, max, **kwargs)
+
+
+def _method(name: str) -> Function:
+    function = _clip if name == "clip" else getattr(np, name)
+
+    def run(array: Any, *args: Any, **kwargs: Any) -> Any:
+        if first_followed((args, tuple(kwargs.values()))) is None:
+            return NotImplemented
+        return (
+            function(args[0], array, *args[1:], **kwargs)
+            if name == "compress"
+            else function(array, *args, **kwargs)
+        )
+
+    return run
+
+
+METHODS: Final = (
+    "all",
+    "any",
+    "choose",
+    "clip",
+    "compress",
+    "cumprod",
+    "cumsum",
+    "dot",
+    "max",
+    "mean",
+    "min",
+    "prod",
+    "repeat",
+    "searchsorted",
+    "std",
+    "sum",
+    "take",
+    "var",
+)
+"""Methods of ndarrays that take arrays."""
+
+
+def _scalar(kind: Any) -> Function:
+    def make(asked: type, operand: Any) -> Any:
+        if asked is not kind or first_followed(operand) is None:
+            return NotImplemented
+        array = _stacked(operand)
+        return array.astype(kind)
+
+    return make
+
+
+SCALARS: Final = (
+    np.bool_,
+    np.float16,
+    np.float32,
+    np.float64,
+    np.complex64,
+    np.complex128,
+    *{np.dtype(code).type for code in "bBhHiIlLqQ"},
+)
+"""Types that make scalars of numbers."""
+
+
+def _number(x: Any, kind: type = float) -> Any:
+    """Return a number as functions of Python's library see it; None if it is none."""
+    if isinstance(x, Handle):
+        if x.ndim:
+            return None
+        array: Any = x
+        return array if array.dtype == kind else array.astype(kind)
+    return x if isinstance(x, int | float | complex | np.generic) else None
+
+
+def _mathematical(function: Function, kind: type = float) -> Function:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if first_followed(args) is None:
+            return NotImplemented
+        given = [_number(argument, kind) for argument in args]
+        return NotImplemented if None in map(type_or_none, given) else function(*given, **kwargs)
+
+    return run
+
+
+def type_or_none(x: Any) -> type | None:
+    """Return the type of an object, and None for None: arrays are not to be compared."""
+    return None if x is None else type(x)
+
+
+def _row(name: str) -> Function:
+    def run(x: Any) -> Any:
+        here.site = user_site(via=f"math.{name}")
+        return wrap(UFUNCS[name](x.value))
+
+    return run
+
+
+def _log(x: Any, base: Any = None) -> Any:
+    return np.log(x) if base is None else np.log(x) / np.log(base)
+
+
+def _is_close(a: Any, b: Any, *, rel_tol: Any = 1e-09, abs_tol: Any = 0.0) -> bool:
+    largest = np.maximum(np.abs(a), np.abs(b))
+    return bool((a == b) | (np.abs(a - b) <= np.maximum(rel_tol * largest, abs_tol)))
+
+
+def _hypotenuse(*sides: Any) -> Any:
+    return np.hypot(*sides) if len(sides) == 2 else np.sqrt(sum(side * side for side in sides))
+
+
+def _looks(function: Function) -> Function:
+    def run(x: Any) -> bool:
+        return bool(function(x))
+
+    return run
+
+
+_SAME: Final = "sin cos tan sinh cosh tanh exp exp2 expm1 log1p log2 log10 sqrt cbrt fabs degrees radians copysign fmod nextafter"
+_MATH: Final[dict[str, Function]] = {
+    **{name: getattr(np, name) for name in _SAME.split()},
+    **{
+        f"a{name}": getattr(np, f"arc{name}")
+        for name in ["sin", "cos", "tan", "sinh", "cosh", "tanh", "tan2"]
+    },
+    "pow": np.power,
+    "log": _log,
+    "hypot": _hypotenuse,
+    "remainder": lambda x, y: x - y * np.rint(x / y),
+    "gamma": _row("gamma"),
+    "lgamma": _row("gammaln"),
+    "erf": _row("erf"),
+    "erfc": _row("erfc"),
+    "isnan": _looks(np.isnan),
+    "isinf": _looks(np.isinf),
+    "isfinite": _looks(np.isfinite),
+    "isclose": _is_close,
+}
+_CMATH: Final[dict[str, Function]] = {
+    **{
+        name: getattr(np, name)
+        for name in ["sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "log10", "sqrt"]
+    },
+    **{f"a{name}": getattr(np, f"arc{name}") for name in ["sin", "cos", "tan", "sinh", "cosh", "tanh"]},
+    "log": _log,
+    "phase": np.angle,
+    "polar": lambda z: (np.abs(z), np.angle(z)),
+    "isnan": _looks(np.isnan),
+    "isinf": _looks(np.isinf),
+    "isfinite": _looks(np.isfinite),
+}
+
+
+def _sequence(function: Function) -> Function:
+    def run(*args: Any) -> Any:
+        return (
+            NotImplemented
+            if first_followed(args) is None
+            else function(*[_array(argument) for argument in args])
+        )
+
+    return run
+
+
+def _array(items: Any) -> Any:
+    made = _stacked(items)
+    return np.asarray(items) if made is items and not isinstance(items, Handle) else made
+
+
+_SEQUENCES: Final[dict[str, Function]] = {
+    "fsum": np.sum,
+    "dist": lambda p, q: np.sqrt(np.sum((p - q) ** 2)),
+    "sumprod": lambda p, q: np.sum(p * q),
+}
+
+_others: Final[dict[Any, Function]] = {
+    **{
+        getattr(math, name): _mathematical(function)
+        for name, function in _MATH.items()
+        if hasattr(math, name)
+    },
+    **{getattr(cmath, name): _mathematical(function, complex) for name, function in _CMATH.items()},
+    **{
+        getattr(math, name): _sequence(function)
+        for name, function in _SEQUENCES.items()
+        if hasattr(math, name)
+    },
+    **{kind: _scalar(kind) for kind in SCALARS},
+    **{vars(np.ndarray)[name]: _method(name) for name in METHODS},
+}
+_UFUNC_METHODS: Final = frozenset(
+    vars(np.ufunc)[name] for name in ("reduce", "accumulate", "reduceat", "outer", "at")
+)
+
+
+def _hook(called: Any, *args: Any, **kwargs: Any) -> Any:
+    kind = type(called)
+    if kind is np.ufunc or called in _UFUNC_METHODS:
+        return _of_ufunc(called, args, kwargs)
+    if kind is _dispatched:
+        return _of_function(called, args, kwargs)
+    return _others[called](*args, **kwargs)
+
+
+_ready: Final[set[str]] = set()
+
+
+def _switch(active: bool) -> None:
+    """Ask the hook, from now on or no longer."""
+    if active and "numpy" not in _ready:
+        _ready.add("numpy")
+        functions = [
+            function for function in FUNCTIONS if type(function) is _dispatched and dispatcher_of(function)
+        ]
+        ufuncs = [thing for thing in vars(np).values() if type(thing) is np.ufunc]
+        interpose(_hook, (Array, Variable, Preallocated), [*functions, *ufuncs, *_UFUNC_METHODS], _others)
+    if active and "scipy" not in _ready and "scipy.special" in sys.modules:
+        special = vars(sys.modules["scipy.special"])
+        if "xlogy" in special:  # all of it has been imported
+            _ready.add("scipy")
+            interpose_more(thing for thing in special.values() if type(thing) is np.ufunc)
+    recording(active)
+
+
+NAMES.on_change = _switch
