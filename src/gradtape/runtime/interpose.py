@@ -156,6 +156,42 @@ no:
   ret i1 false
 }
 
+; What one would convert whose list is a sequence of arrays.
+define internal i1 @within(ptr %args, i64 %count) nounwind {
+start:
+  br label %next
+next:
+  %k = phi i64 [ 0, %start ], [ %more, %go ]
+  %done = icmp sge i64 %k, %count
+  br i1 %done, label %no, label %look
+look:
+  %at = getelementptr ptr, ptr %args, i64 %k
+  %arg = load ptr, ptr %at
+  %type_at = getelementptr i8, ptr %arg, i64 8
+  %type = load ptr, ptr %type_at
+  %head = getelementptr i8, ptr %arg, i64 24
+  %is_tuple = icmp eq ptr %type, @tuple
+  br i1 %is_tuple, label %open, label %other
+other:
+  %is_list = icmp eq ptr %type, @list
+  br i1 %is_list, label %list, label %go
+list:
+  %block = load ptr, ptr %head
+  br label %open
+open:
+  %items = phi ptr [ %head, %look ], [ %block, %list ]
+  %size = call i64 @size(ptr %arg)
+  %found = call i1 @nested(ptr %items, i64 %size)
+  br i1 %found, label %yes, label %go
+go:
+  %more = add i64 %k, 1
+  br label %next
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+
 ; Ask the hook: it is given the key, then `self` where it is not null, then the arguments. NotImplemented means: call the C function.
 define internal ptr @ask(ptr %key, ptr %self, ptr %args, i64 %count, i64 %named, ptr %names) {
 start:
@@ -379,7 +415,12 @@ def recording(active: bool) -> None:
 
 
 def interpose(
-    hook: Callable[..., Any], followed: Sequence[type], nested: Iterable[Any], anywhere: Iterable[Any]
+    hook: Callable[..., Any],
+    followed: Sequence[type],
+    *,
+    anywhere: Iterable[Any],
+    nested: Iterable[Any],
+    within: Iterable[Any],
 ) -> None:
     """Let a hook be asked before the C functions of these objects, while somebody records.
 
@@ -390,15 +431,17 @@ def interpose(
         result of the call; NotImplemented lets the C function run.
     followed : sequence of type
         At most three types of objects that are not to be converted.
+    anywhere : iterable of object
+        Asked about calls with such objects by themselves, or in lists and tuples.
     nested : iterable of object
         Asked about calls with such objects in lists and tuples.
-    anywhere : iterable of object
-        Asked about calls with such objects in lists and tuples or by themselves.
+    within : iterable of object
+        Asked about calls with such objects in lists and tuples that are in lists and tuples.
     """
     global _recording
     places = [
         (place, mode)
-        for mode, things in (("nested", nested), ("anywhere", anywhere))
+        for mode, things in (("anywhere", anywhere), ("nested", nested), ("within", within))
         for thing in things
         for place in _place_of(thing)
     ]

@@ -67,13 +67,17 @@ def _of_ufunc(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
 _openers: Final[dict[Any, Any]] = {}
 """What finds the arguments that a function asks who they are."""
 
-_sequences: Final[set[Any]] = set()
-"""Functions that were seen to take sequences of arrays, such as np.concatenate."""
+
+def _takes_sequences(function: Any) -> bool:
+    """Return whether a function's first argument is a sequence of arrays, as that of np.concatenate is."""
+    probe = np.zeros(0)
+    try:
+        return any(item is probe for item in dispatcher_of(function)([probe]))
+    except TypeError:  # it takes more, or nothing of that kind
+        return False
 
 
 def _of_function(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if function in _sequences and not any(_is_deep(argument) for argument in (*args, *kwargs.values())):
-        return NotImplemented
     opener = _openers.get(function)
     if opener is None:
         opener = _openers[function] = dispatcher_of(function)
@@ -85,17 +89,11 @@ def _of_function(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         return NotImplemented
     arrays = {id(item): made for item in relevant if (made := _stacked(item)) is not item}
     if not arrays:
-        if not relevant:
-            _sequences.add(function)
         return NotImplemented
     return function(
         *[_replaced(argument, arrays) for argument in args],
         **{name: _replaced(argument, arrays) for name, argument in kwargs.items()},
     )
-
-
-def _is_deep(argument: Any) -> bool:
-    return isinstance(argument, list | tuple) and any(isinstance(item, list | tuple) for item in argument)
 
 
 def _replaced(argument: Any, arrays: dict[int, Any]) -> Any:
@@ -321,7 +319,14 @@ def _switch(active: bool) -> None:
             function for function in FUNCTIONS if type(function) is _dispatched and dispatcher_of(function)
         ]
         ufuncs = [thing for thing in vars(np).values() if type(thing) is np.ufunc]
-        interpose(_hook, (Array, Variable, Preallocated), [*functions, *ufuncs, *_UFUNC_METHODS], _others)
+        sequences = [function for function in functions if _takes_sequences(function)]
+        interpose(
+            _hook,
+            (Array, Variable, Preallocated),
+            anywhere=_others,
+            nested=[*(set(functions) - {*sequences}), *ufuncs, *_UFUNC_METHODS],
+            within=sequences,
+        )
     if active and "scipy" not in _ready and "scipy.special" in sys.modules:
         special = vars(sys.modules["scipy.special"])
         if "xlogy" in special:  # all of it has been imported
