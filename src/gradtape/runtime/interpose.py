@@ -252,16 +252,14 @@ some:
 }
 """
 
-_THUNK: Final = """
-@owner{number} = global %owner zeroinitializer
-
-define ptr @thunk{number}({parameters}) {{
+_COMMON: Final = """
+define internal ptr @{name}(ptr %owner, {parameters}) {{
 start:
   %on = load i64, ptr @recording
   %quiet = icmp eq i64 %on, 0
   br i1 %quiet, label %original, label %look, !prof !{{!"branch_weights", i32 2000, i32 1}}
 look:
-  %key = load ptr, ptr @owner{number}
+  %key = load ptr, ptr %owner
   {unpack}
   %asked = call i1 @{mode}(ptr %args, i64 %all)
   br i1 %asked, label %ask, label %original
@@ -272,9 +270,20 @@ ask:
 end:
   ret ptr %answer
 original:
-  %at = getelementptr i8, ptr @owner{number}, i64 8
+  %at = getelementptr i8, ptr %owner, i64 8
   %function = load ptr, ptr %at
-  %result = tail call ptr %function({arguments})
+  %result = tail call ptr %function({parameters})
+  ret ptr %result
+}}
+"""
+"""What runs in place of C functions of one form."""
+
+_THUNK: Final = """
+@owner{number} = global %owner zeroinitializer
+
+define ptr @thunk{number}({parameters}) {{
+start:
+  %result = tail call ptr @{name}(ptr @owner{number}, {parameters})
   ret ptr %result
 }}
 """
@@ -320,14 +329,13 @@ _BY_TYPE: Final = 0
 class _Place:
     """A pointer to a C function in an object's memory, to be exchanged."""
 
-    __slots__ = ("at", "form", "key", "method", "original")
+    __slots__ = ("at", "form", "key", "original")
 
-    def __init__(self, key: object, form: str, at: int, original: int, *, method: bool = False) -> None:
+    def __init__(self, key: object, form: str, at: int, original: int) -> None:
         self.key = key
         self.form = form
         self.at = at
         self.original = original
-        self.method = method
 
 
 def _word(address: int) -> int:
@@ -384,7 +392,7 @@ def _defined(thing: Any) -> list[_Place]:
     if form is None:
         return []
     at = _word(id(thing) + _DEFINITION["method_descriptor"]) + 8
-    return [_Place(thing, form, at, _word(at), method=True)]
+    return [_Place(thing, form, at, _word(at))]
 
 
 def _made(thing: type) -> list[_Place]:
@@ -394,7 +402,7 @@ def _made(thing: type) -> list[_Place]:
     original = slot(thing, _NEW_SLOT)
     if not original or _word(id(thing) + _NEW) != original:
         return []
-    return [_Place(thing, "new", id(thing) + _NEW, original, method=True)]
+    return [_Place(thing, "new", id(thing) + _NEW, original)]
 
 
 def _place_of(thing: Any) -> list[_Place]:
@@ -448,6 +456,7 @@ def interpose(
     numbers: list[int] = []
     shared: dict[tuple[str, int], int] = {}
     owners: list[_Place] = []
+    forms: set[str] = set()
     text = [_TEXT]
     for place, mode in places:
         # All ufuncs are called by one C function, and so are all dispatched functions.
@@ -455,7 +464,11 @@ def interpose(
         if known is None:
             known = shared[mode, place.original] = len(owners)
             owners.append(place)
-            text.append(_thunk(known, place, mode))
+            name = f"{mode}_{place.form}"
+            if name not in forms:
+                forms.add(name)
+                text.append(_common(place.form, mode))
+            text.append(_THUNK.format(number=known, name=name, parameters=_FORMS[place.form][0]))
         numbers.append(known)
     functions = addresses(())
     imports = {name: functions[name] for name in ("PyObject_Vectorcall", "Py_DecRef")}
@@ -502,16 +515,15 @@ def dispatcher_of(function: Any) -> Any:
     return ctypes.cast(address, ctypes.py_object).value if address else None
 
 
-def _thunk(number: int, place: _Place, mode: str) -> str:
-    parameters, unpack = _FORMS[place.form]
-    called = place.form == "call"
-    return _THUNK.format(
-        number=number,
+def _common(form: str, mode: str) -> str:
+    parameters, unpack = _FORMS[form]
+    called = form == "call"
+    return _COMMON.format(
+        name=f"{mode}_{form}",
         mode=mode,
         parameters=parameters,
-        arguments=parameters,
         unpack=unpack,
         key="%callee" if called else "%key",
-        self="%self" if place.method else "null",
+        self="null" if called else "%self",
         names="%names" if "%names" in parameters else "null",
     )
