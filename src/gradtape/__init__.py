@@ -34,6 +34,7 @@ from .trace.variable import Variable as Variable
 if _typing.TYPE_CHECKING:
     from .api import debug as debug
     from .api import inspect as inspect
+    from .api import optimizers as optimizers
     from .api.check import check_grads as check_grads
     from .api.checkpoint import checkpoint as checkpoint
     from .api.checkpoint import recompute_grad as recompute_grad
@@ -69,6 +70,7 @@ if _typing.TYPE_CHECKING:
 __version__ = "0.1.0"
 
 
+_NAMESPACES = ("debug", "inspect", "optimizers")
 _LATER = {
     "check_grads": "check",
     "checkpoint": "checkpoint",
@@ -107,7 +109,7 @@ _LATER = {
 
 def __getattr__(name: str) -> object:
     """Import what is not needed for a gradient when it is first used; `inspect` brings the compiler, which cached kernels do not need."""
-    if name in ("debug", "inspect"):
+    if name in _NAMESPACES:
         return _importlib.import_module(f".api.{name}", __name__)
     if name in _LATER:
         thing = globals()[name] = getattr(_importlib.import_module(f".api.{_LATER[name]}", __name__), name)
@@ -125,4 +127,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER, "debug", "inspect"})
+    return sorted({*globals(), *_LATER, *_NAMESPACES})

@@ -60,7 +60,7 @@ py_function numpy_function: NumPy code needs no wrapper; a function of another l
 autodiff: gt.ForwardAccumulator and gt.jvp are forward mode
 RegisterGradient: give a rule with @gt.custom_gradient, gt.custom_vjp or gt.custom_jvp
 no_gradient NoGradient NotDifferentiable: use gt.stop_gradient(x)
-keras layers train: a model is a function of its parameters; its gradient is gt.grad(loss)(parameters)
+keras layers train: a model is a function of its parameters; gt.optimizers has GradientDescent, Momentum and Adam
 contrib compat eager raw_ops v1 v2: there is one version of each name; docs/reference/index.md lists them
 executing_eagerly: code under a tape runs line by line; @gt.jit compiles
 name_scope variable_scope: name a value with gt.name(x, "hidden")
@@ -95,6 +95,7 @@ _PYTORCH = """
 no_grad inference_mode enable_grad: use with tape.stop_recording(), or gt.stop_gradient(x); outside of a tape nothing is followed
 backward: use gt.grad(f), or tape.gradient(loss, x) of with gt.GradientTape() as tape
 autograd: gradients are gt.grad(f) and tape.gradient(y, x); rules are gt.custom_vjp
+optim optimizer: use gt.optimizers
 func functional: the transforms are gt.grad, gt.vjp, gt.jvp, gt.vmap, gt.jacrev, gt.jacfwd and gt.hessian
 compile: use @gt.jit
 requires_grad requires_grad_ Parameter: follow an array with x = tape.watch(x), or keep state in gt.Variable(x)

@@ -1,0 +1,563 @@
+"""Gradient descent and its kin: on variables, in place, and on nests of arrays, as functions.
+
+Each optimiser works in two ways. With variables it keeps its state itself: `minimize` and `apply_gradients`, as TensorFlow's. With nests of
+arrays the state is an argument and a result: `init` makes it, and `update` returns new parameters and a new state.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar
+from weakref import ref
+
+import numpy as np
+
+from ..errors import ArgumentError, DtypeError, ShapeError
+from ..ir.builder import here
+from ..ir.types import is_inexact
+from ..trace.contexts import scopes
+from ..trace.handle import Handle
+from ..trace.sites import user_site
+from ..trace.slices import IndexedSlices
+from ..trace.variable import Variable
+from ..trees import flatten, flatten_up_to, unflatten
+from .gradients import gradients
+from .tape import GradientTape
+
+
+class Optimizer(ABC):
+    """What all optimisers share; see `GradientDescent`, `Momentum` and `Adam`."""
+
+    slots: ClassVar[tuple[str, ...]] = ()
+    """The arrays that are kept for each parameter."""
+
+    def __init__(self, learning_rate: Any) -> None:
+        self.learning_rate = _rate(learning_rate, type(self).__name__)
+        self._steps: Variable | None = None
+        self._slots: dict[int, tuple[ref[Variable], tuple[Variable, ...]]] = {}
+
+    def __repr__(self) -> str:
+        settings = [f"{name}={value!r}" for name, value in vars(self).items() if not name.startswith("_")]
+        return f"{type(self).__name__}({', '.join(settings)})"
+
+    @abstractmethod
+    def _change(self, gradient: Any, slots: Sequence[Any], step: Any, rate: Any) -> tuple[Any, Sequence[Any]]:
+        """Return what is subtracted from a parameter, and its slots after this step.
+
+        Parameters
+        ----------
+        gradient : array or IndexedSlices
+            Of the parameter.
+        slots : sequence of arrays
+            What is kept for the parameter.
+        step : int
+            Which step this is, from 1.
+        rate : number
+            The learning rate.
+        """
+
+    # On variables
+
+    @property
+    def iterations(self) -> Variable:
+        """How often gradients were applied to variables."""
+        if self._steps is None:
+            self._steps = Variable(np.int64(0), trainable=False, name="iterations")
+        return self._steps
+
+    @property
+    def variables(self) -> list[Variable]:
+        """The state: `iterations` and the slots of all variables that were changed."""
+        return [self.iterations, *[slot for _, slots in self._slots.values() for slot in slots]]
+
+    def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> None:
+        """Change variables by their gradients, in place.
+
+        Parameters
+        ----------
+        grads_and_vars : iterable of (gradient, Variable)
+            Gradients are arrays or `IndexedSlices`. Variables whose gradient is None stay as they are.
+
+        Raises
+        ------
+        ArgumentError
+            If there is no gradient but None, or a variable is there twice.
+        DtypeError
+            For what are no pairs of a gradient and a variable of floats.
+        ShapeError
+            For a gradient of another shape than its variable.
+
+        Examples
+        --------
+        >>> import gradtape as gt
+        >>> w = gt.Variable([1.0, 2.0])
+        >>> gt.optimizers.GradientDescent(0.5).apply_gradients([([2.0, 0.0], w)])
+        >>> w
+        Variable([0., 2.])
+        """
+        here.site = user_site()
+        pairs = _pairs(grads_and_vars)
+        step = self.iterations
+        step.assign_add(1)
+        now = step.read_value()
+        rate = self._rate_at(now)
+        for gradient, variable in pairs:
+            slots = self._slots_of(variable)
+            change, kept = self._change(gradient, slots, now, _as(rate, variable.dtype))
+            for slot, new in zip(slots, kept, strict=True):
+                slot.assign(new)
+            variable.assign_sub(change)
+
+    def compute_gradients(
+        self, loss: Any, var_list: Any = None, *, tape: GradientTape | None = None
+    ) -> list[tuple[Any, Variable]]:
+        """Return the gradients of a loss with the variables that they belong to, which `apply_gradients` takes.
+
+        Parameters
+        ----------
+        loss : callable or Array
+            A function without arguments, which is recorded; or what was computed, with the tape that has recorded it. Inside of a
+            traced function no tape is needed.
+        var_list : sequence of Variable, optional
+            By default the variables that the tape has watched.
+        tape : GradientTape, optional
+            Who has recorded `loss`.
+
+        Returns
+        -------
+        list of (gradient, Variable)
+            The gradient is None where no path leads from the variable to the loss.
+        """
+        here.site = user_site()
+        return self._gradients(loss, var_list, tape)[1]
+
+    def minimize(self, loss: Any, var_list: Any = None, *, tape: GradientTape | None = None) -> Any:
+        """Take one step downhill: compute the gradients of a loss, and apply them to the variables.
+
+        Parameters
+        ----------
+        loss, var_list, tape
+            As for `compute_gradients`.
+
+        Returns
+        -------
+        Array
+            The loss before the step.
+
+        Raises
+        ------
+        ArgumentError
+            If the loss depends on none of the variables, or it is an array and there is no tape.
+
+        Examples
+        --------
+        >>> import numpy as np, gradtape as gt
+        >>> w = gt.Variable([1.0, 2.0])
+        >>> optimizer = gt.optimizers.Adam(0.1)
+        >>> losses = [float(optimizer.minimize(lambda: np.sum(w**2), [w])) for _ in range(100)]
+        >>> losses[0], bool(losses[-1] < 1e-2)
+        (5.0, True)
+        """
+        here.site = user_site()
+        value, pairs = self._gradients(loss, var_list, tape)
+        self.apply_gradients(pairs)
+        return value
+
+    def _gradients(self, loss: Any, var_list: Any, tape: Any) -> tuple[Any, list[tuple[Any, Variable]]]:
+        caller = f"{type(self).__name__}.minimize"
+        if callable(loss) and not isinstance(loss, Handle):
+            with GradientTape() as tape:
+                loss = loss()
+        elif not isinstance(loss, Handle):
+            raise DtypeError(
+                f"{caller}: loss is a {type(loss).__name__}",
+                where=here.site,
+                remedy="pass a function without arguments: minimize(lambda: np.sum(w**2), [w])",
+            )
+        if tape is None and not scopes():
+            raise ArgumentError(
+                f"{caller} got an array as the loss, and no tape",
+                where=here.site,
+                why="an array outside of a traced function is followed by a tape alone",
+                remedy="give the tape that has recorded it, tape=tape, or a function without arguments",
+            )
+        variables = _variables(var_list() if callable(var_list) else var_list, tape, caller)
+        slopes = gradients(loss, variables) if tape is None else tape.gradient(loss, variables)
+        return loss, list(zip(slopes, variables, strict=True))
+
+    def _slots_of(self, variable: Variable) -> tuple[Variable, ...]:
+        if variable.serial not in self._slots:
+            for serial, (owner, _) in list(self._slots.items()):
+                if owner() is None:
+                    del self._slots[serial]
+            stem = variable.name or "variable"
+            made = tuple(
+                [
+                    Variable(
+                        np.zeros(variable.shape, self._slot_dtype(name, variable.dtype)),
+                        False,
+                        f"{stem}/{name}",
+                    )
+                    for name in self.slots
+                ]
+            )
+            self._slots[variable.serial] = ref(variable), made
+        return self._slots[variable.serial][1]
+
+    def _slot_dtype(self, name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
+        return dtype
+
+    # On nests of arrays
+
+    def init(self, params: Any) -> dict[str, Any]:
+        """Return the state before the first step.
+
+        Parameters
+        ----------
+        params : array_like or nest of them
+            What is to be changed: arrays and numbers.
+
+        Returns
+        -------
+        dict
+            The number of steps so far, and for each slot a nest of arrays like `params`.
+
+        Examples
+        --------
+        >>> import gradtape as gt
+        >>> gt.optimizers.Momentum(0.1).init({"w": 1.0})
+        {'step': np.int64(0), 'velocity': {'w': array(0.)}}
+        """
+        here.site = user_site()
+        leaves, spec = flatten(params)
+        kinds = [_checked(leaf, "init: params") for leaf in leaves]
+        state: dict[str, Any] = {"step": np.int64(0)}
+        for name in self.slots:
+            empty = [np.zeros(shape, self._slot_dtype(name, dtype)) for shape, dtype in kinds]
+            state[name] = unflatten(spec, empty)
+        return state
+
+    def update(self, gradients: Any, state: dict[str, Any], params: Any) -> tuple[Any, dict[str, Any]]:
+        """Return parameters and state after one step. Nothing is changed in place, so that it can be traced, mapped and differentiated.
+
+        Parameters
+        ----------
+        gradients : nest of array_like, IndexedSlices or None
+            Of the structure of `params`; for None a parameter stays as it is.
+        state : dict
+            What `init` or the last `update` returned.
+        params : array_like or nest of them
+            The parameters.
+
+        Returns
+        -------
+        params : nest of arrays
+            Of the structure, shapes and dtypes of `params`.
+        state : dict
+            For the next step.
+
+        Raises
+        ------
+        StructureError, ShapeError
+            For gradients that do not match the parameters.
+        DtypeError
+            For parameters that are not floats.
+        ArgumentError
+            For a state of another optimiser.
+
+        Examples
+        --------
+        >>> import numpy as np, gradtape as gt
+        >>> optimizer = gt.optimizers.Adam(0.1)
+        >>> @gt.jit
+        ... def step(w, state):
+        ...     return optimizer.update(gt.grad(lambda w: np.sum(w**2))(w), state, w)
+        >>> w = np.array([1.0, 2.0])
+        >>> state = optimizer.init(w)
+        >>> for _ in range(100):
+        ...     w, state = step(w, state)
+        >>> bool(np.sum(w**2) < 1e-2)
+        True
+        """
+        here.site = user_site()
+        leaves, spec = flatten(params)
+        slopes = flatten_up_to(spec, gradients, "gradients", "params", here.site)
+        if not isinstance(state, dict) or set(state) != {"step", *self.slots}:
+            raise ArgumentError(
+                f"{type(self).__name__}.update: the state has {sorted(state) if isinstance(state, dict) else type(state).__name__}, not "
+                f"{sorted(['step', *self.slots])}",
+                where=here.site,
+                remedy="pass what init(params) or the last update returned",
+            )
+        slots = [
+            flatten_up_to(spec, state[name], f"state[{name!r}]", "params", here.site) for name in self.slots
+        ]
+        step = state["step"] + 1
+        rate = self._rate_at(step)
+        new: list[Any] = []
+        kept: list[list[Any]] = [[] for _ in slots]
+        own: Sequence[Any]
+        for leaf, slope, *own in zip(leaves, slopes, *slots, strict=True):
+            shape, dtype = _checked(leaf, "update: params")
+            if slope is not None:
+                slope = _fitting(slope, shape, "update")
+                change, own = self._change(slope, own, step, _as(rate, dtype))
+                leaf = leaf - change
+            new.append(leaf)
+            for of_slot, array in zip(kept, own, strict=True):
+                of_slot.append(array)
+        after = {name: unflatten(spec, arrays) for name, arrays in zip(self.slots, kept, strict=True)}
+        return unflatten(spec, new), {"step": step, **after}
+
+    def _rate_at(self, step: Any) -> Any:
+        rate = self.learning_rate
+        if isinstance(rate, Variable):
+            return rate.read_value()
+        return rate(step) if callable(rate) else rate
+
+
+class GradientDescent(Optimizer):
+    """Subtract the gradient times the learning rate.
+
+    Parameters
+    ----------
+    learning_rate : float, Variable or callable, default 0.01
+        The factor; a callable is given the number of the step, from 1.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> w = gt.Variable([1.0, 2.0])
+    >>> optimizer = gt.optimizers.GradientDescent(learning_rate=0.25)
+    >>> loss = optimizer.minimize(lambda: np.sum(w**2), [w])
+    >>> w
+    Variable([0.5, 1. ])
+    """
+
+    def __init__(self, learning_rate: Any = 0.01) -> None:
+        super().__init__(learning_rate)
+
+    def _change(self, gradient: Any, slots: Sequence[Any], step: Any, rate: Any) -> tuple[Any, Sequence[Any]]:
+        return gradient * rate, ()
+
+
+class Momentum(Optimizer):
+    """Subtract a running sum of gradients, in which older ones fade, times the learning rate.
+
+    Parameters
+    ----------
+    learning_rate : float, Variable or callable, default 0.01
+        As for `GradientDescent`.
+    momentum : float, default 0.9
+        What is left of the sum after each step.
+    nesterov : bool, default False
+        Whether to look one step ahead (Sutskever et al., ICML 2013).
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> w = gt.Variable(1.0)
+    >>> optimizer = gt.optimizers.Momentum(0.25, momentum=0.5)
+    >>> [float(optimizer.minimize(lambda: w**2, [w])) for _ in range(3)]
+    [1.0, 0.25, 0.0]
+    """
+
+    slots: ClassVar[tuple[str, ...]] = ("velocity",)
+
+    def __init__(self, learning_rate: Any = 0.01, momentum: float = 0.9, nesterov: bool = False) -> None:
+        super().__init__(learning_rate)
+        self.momentum = _fraction(momentum, "momentum", "Momentum")
+        self.nesterov = bool(nesterov)
+
+    def _change(self, gradient: Any, slots: Sequence[Any], step: Any, rate: Any) -> tuple[Any, Sequence[Any]]:
+        velocity = self.momentum * slots[0] + gradient
+        return (self.momentum * velocity + gradient if self.nesterov else velocity) * rate, (velocity,)
+
+
+class Adam(Optimizer):
+    """Subtract a running mean of gradients, divided by the root of a running mean of their squares (Kingma and Ba, ICLR 2015).
+
+    Parameters
+    ----------
+    learning_rate : float, Variable or callable, default 0.001
+        As for `GradientDescent`.
+    beta_1, beta_2 : float, default 0.9 and 0.999
+        What is left of the means after each step.
+    epsilon : float, default 1e-8
+        Is added to the root.
+
+    Notes
+    -----
+    With m and v the means, and both divided by 1 - beta**step (they begin at zero), the step is ``learning_rate * m / (sqrt(v) +
+    epsilon)``: Algorithm 1 of the paper, as in PyTorch and Optax. Of complex gradients v is the mean of the squared magnitudes.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> w = gt.Variable([1.0, -2.0])
+    >>> optimizer = gt.optimizers.Adam(learning_rate=0.5)
+    >>> loss = optimizer.minimize(lambda: np.sum(w**2), [w])
+    >>> bool(np.allclose(w, [0.5, -1.5]))
+    True
+    """
+
+    slots: ClassVar[tuple[str, ...]] = ("mean", "square")
+
+    def __init__(
+        self, learning_rate: Any = 0.001, beta_1: float = 0.9, beta_2: float = 0.999, epsilon: float = 1e-8
+    ) -> None:
+        super().__init__(learning_rate)
+        self.beta_1 = _fraction(beta_1, "beta_1", "Adam")
+        self.beta_2 = _fraction(beta_2, "beta_2", "Adam")
+        self.epsilon = _number(epsilon, "epsilon", "Adam")
+
+    def _slot_dtype(self, name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
+        return np.zeros(0, dtype).real.dtype if name == "square" else dtype
+
+    def _change(self, gradient: Any, slots: Sequence[Any], step: Any, rate: Any) -> tuple[Any, Sequence[Any]]:
+        mean = self.beta_1 * slots[0] + (1 - self.beta_1) * gradient
+        square = self.beta_2 * slots[1] + (1 - self.beta_2) * _squared(gradient)
+        of_mean, of_square = [_as(1 - beta**step, square.dtype) for beta in (self.beta_1, self.beta_2)]
+        return rate * (mean / of_mean) / (np.sqrt(square / of_square) + self.epsilon), (mean, square)
+
+
+def _squared(gradient: Any) -> Any:
+    """Return the squared magnitudes; rows of equal indices are added up first."""
+    if isinstance(gradient, IndexedSlices):
+        rows = gradient.combined() if gradient.dtype.kind == "c" else gradient
+        return (
+            rows**2
+            if rows.dtype.kind != "c"
+            else IndexedSlices(_squared(rows.values), rows.indices, rows.dense_shape)
+        )
+    return np.real(gradient * np.conj(gradient)) if gradient.dtype.kind == "c" else gradient * gradient
+
+
+def _as(number: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a factor that leaves the dtype of arrays as it is."""
+    if type(number) in (int, float):
+        return number
+    return number.astype(np.zeros(0, dtype).real.dtype)
+
+
+def _fitting(gradient: Any, shape: tuple[int, ...], caller: str) -> Any:
+    """Return a gradient that belongs to a parameter of this shape."""
+    if not isinstance(gradient, Handle | IndexedSlices):
+        gradient = np.asarray(gradient)
+        if gradient.dtype.kind not in "fciub":
+            raise DtypeError(
+                f"{caller}: a gradient has dtype {gradient.dtype}",
+                where=here.site,
+                remedy="pass the gradient that a tape or gt.grad returned",
+            )
+    if isinstance(gradient, IndexedSlices) and gradient.dense_shape is None:
+        gradient = IndexedSlices(gradient.values, gradient.indices, shape)
+    if gradient.shape != shape:
+        raise ShapeError(
+            f"{caller}: a gradient has shape {gradient.shape}, and its parameter {shape}",
+            where=here.site,
+            remedy="the gradient of an array has its shape: give the pairs in the right order",
+        )
+    return gradient
+
+
+def _checked(leaf: Any, argument: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Return the shape and dtype of a parameter."""
+    if isinstance(leaf, Variable):
+        raise DtypeError(
+            f"{argument} has a Variable, which would stay as it is",
+            where=here.site,
+            remedy="optimizer.apply_gradients(zip(gradients, variables)) changes variables in place",
+        )
+    array = leaf if isinstance(leaf, Handle) else np.asarray(leaf)
+    if not is_inexact(array.dtype):
+        raise DtypeError(
+            f"{argument} has {f'an array of {array.dtype}' if array.dtype.kind in 'biu' else f'a {type(leaf).__name__}'}",
+            where=here.site,
+            why="a step downhill leads to a float",
+            remedy="convert it first: x.astype(float)",
+        )
+    return array.shape, array.dtype
+
+
+def _pairs(given: Any) -> list[tuple[Any, Variable]]:
+    """Return the pairs with a gradient, checked."""
+    try:
+        pairs = [(gradient, variable) for gradient, variable in given]
+    except (TypeError, ValueError):
+        raise DtypeError(
+            f"apply_gradients got a {type(given).__name__} that does not hold pairs (gradient, variable)",
+            where=here.site,
+            remedy="optimizer.apply_gradients(zip(gradients, variables))",
+        ) from None
+    for _, variable in pairs:
+        if not isinstance(variable, Variable):
+            raise DtypeError(
+                f"apply_gradients got a {type(variable).__name__} as a variable",
+                where=here.site,
+                why="an array cannot be changed in place for everybody who has it",
+                remedy="keep it in gt.Variable(x), or use params, state = optimizer.update(gradients, state, params)",
+            )
+        if not is_inexact(variable.dtype):
+            _checked(np.zeros(0, variable.dtype), "apply_gradients")
+    if len({id(variable) for _, variable in pairs}) < len(pairs):
+        raise ArgumentError(
+            "apply_gradients got a variable twice",
+            where=here.site,
+            remedy="add its gradients up, and give it once",
+        )
+    found = [(gradient, variable) for gradient, variable in pairs if gradient is not None]
+    if not found:
+        raise ArgumentError(
+            "apply_gradients got no gradients" + (": all of them are None" if pairs else ""),
+            where=here.site,
+            why="no differentiable path leads from the variables to the loss" if pairs else "",
+            remedy="compute the loss from the variables, inside of the tape's with block",
+        )
+    return [(_fitting(gradient, variable.shape, "apply_gradients"), variable) for gradient, variable in found]
+
+
+def _variables(given: Any, tape: GradientTape | None, caller: str) -> list[Variable]:
+    """Return the variables that are to be changed."""
+    if given is None and tape is not None:
+        return list(tape.watched_variables())
+    variables = (
+        [given] if isinstance(given, Variable) else list(given) if isinstance(given, list | tuple) else []
+    )
+    if not variables or not all(isinstance(variable, Variable) for variable in variables):
+        raise DtypeError(
+            f"{caller}: var_list must be a list of gt.Variable, got {'none' if given is None else f'a {type(given).__name__}'}",
+            where=here.site,
+            remedy="minimize(loss, [w, b]); arrays are changed by params, state = optimizer.update(gradients, state, params)",
+        )
+    return variables
+
+
+def _number(given: Any, argument: str, caller: str) -> float:
+    if isinstance(given, bool) or not isinstance(given, int | float | np.floating | np.integer):
+        raise DtypeError(
+            f"{caller}: {argument} must be a number, got a {type(given).__name__}",
+            where=user_site(),
+            remedy=f"{caller}({argument}=0.9)",
+        )
+    if not 0 <= given < np.inf:
+        raise ArgumentError(
+            f"{caller}: {argument} is {given!r}", where=user_site(), remedy="a positive number"
+        )
+    return float(given)
+
+
+def _fraction(given: Any, argument: str, caller: str) -> float:
+    number = _number(given, argument, caller)
+    if number >= 1:
+        raise ArgumentError(
+            f"{caller}: {argument} is {given!r}", where=user_site(), remedy="a number from 0 to below 1"
+        )
+    return number
+
+
+def _rate(given: Any, caller: str) -> float | Variable | Callable[[Any], Any]:
+    if isinstance(given, Variable) or (callable(given) and not isinstance(given, Handle | type)):
+        return given
+    return _number(given, "learning_rate", caller)
