@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from itertools import compress
 from typing import Any
 
+import numpy as np
+
 from ..errors import ArgumentError, DtypeError, IntegerWatchWarning, warn
 from ..ir.builder import here
 from ..ir.graph import Literal, Mark, Node, Value
@@ -139,7 +141,9 @@ def watchable(leaf: Any, tree: Any, position: int) -> Array:
             remedy="pass an array, a variable, a number, or a nest of these",
         )
     try:
-        return Array(unliteral(as_value(leaf, "x")))
+        array = Array(unliteral(as_value(leaf, "x")))
+        array._contiguous = array.ndim > 0 or not isinstance(leaf, np.ndarray)  # of rank 0 that is no scalar
+        return array
     except DtypeError:
         if leaf is tree:
             raise

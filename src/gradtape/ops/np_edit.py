@@ -94,18 +94,22 @@ def _count(where: Any) -> int:
 def trim_zeros(filt: Any, trim: Any = "fb", axis: Any = None) -> Value:
     """Follow `numpy.trim_zeros` where the numbers are known."""
     x = as_array(filt)
+    return getitem(x, trimmed(x, trim, axis))
+
+
+def trimmed(x: Value, trim: Any = "fb", axis: Any = None) -> tuple[slice, ...]:
+    """Return the index of what is left when the zeros are cut off; the numbers must be known."""
     positions = np.arange(x.size).reshape(x.shape)
     marked = np.where(concrete(x, "filt") != 0, positions + 1, 0)
     kept = np.trim_zeros(marked, trim) if axis is None else np.trim_zeros(marked, trim, axis)
     if kept.size == 0:
-        return reshape(getitem(reshape(x, (x.size,)), slice(0, 0)), kept.shape)
+        return tuple([slice(0, extent) for extent in kept.shape])
     found = np.argwhere(np.isin(positions + 1, kept[kept != 0]))
     low = found.min(axis=0)
-    start = tuple(
+    return tuple(
         slice(int(first), int(first) + n) if n != whole else slice(None)
         for first, n, whole in zip(_starts(marked, kept, low), kept.shape, x.shape, strict=True)
     )
-    return getitem(x, start)
 
 
 def _starts(marked: Any, kept: Any, low: Any) -> Any:

@@ -25,13 +25,24 @@ from .force import force
 from .guards import trace_of
 from .handle import Handle, apart, attend, plain
 from .instruments import CHECKS
+from .layout import is_plain, keeping_order, laid_out
 from .lists import ask
-from .methods import VIEWING, Methods
+from .methods import Methods
 from .operators import Operators
 from .recall import picked, run
 from .sites import user_site
 from .speculation import speculation
-from .views import ImaginaryPart, Part, RealPart, Rearranged, stays_contiguous
+from .viewing import ALWAYS_C, KEEPING, ODD, VIEWING, view_of
+from .views import (
+    ImaginaryPart,
+    Part,
+    ReadOnly,
+    RealPart,
+    Rearranged,
+    Selected,
+    Uncertain,
+    stays_contiguous,
+)
 from .waiting import waiting
 
 _make = object.__new__
@@ -180,10 +191,12 @@ class Array(Operators, Methods, Handle):
         return concrete.index_of(self.value)
 
     def __copy__(self) -> Array:
-        return Array(apart(self.value))
+        array = Array(apart(self.value))
+        array._contiguous = self._contiguous is True or keeping_order(self.shape, (self,))
+        return array
 
     def __deepcopy__(self, memo: Any) -> Array:
-        return Array(apart(self.value))
+        return self.__copy__()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (concrete.array_of(self.value, "pickling"), self._current.name)
@@ -199,16 +212,22 @@ class Array(Operators, Methods, Handle):
             if rule is not None:
                 here.site = user_site()
                 if len(inputs) == 1:
-                    return wrapped(strengthened(rule(self.value)))
+                    made = wrapped(strengthened(rule(self.value)))
+                    return made if self._contiguous is True else laid_out(made, inputs)
                 x, y = inputs
+                ordered = is_plain(x) and is_plain(y)
                 x = x.value if isinstance(x, Handle) else x if type(x) in OPERANDS else None
                 y = y.value if isinstance(y, Handle) else y if type(y) in OPERANDS else None
                 if x is not None and y is not None:
-                    return wrapped(strengthened(rule(x, y)))
+                    made = wrapped(strengthened(rule(x, y)))
+                    return made if ordered else laid_out(made, inputs)
         if not COMPACT.keys().isdisjoint(map(type, (*inputs, *kwargs.get("out", ())))):
             return NotImplemented
         here.site = user_site()
-        return wrap(call_ufunc(ufunc, method, inputs, kwargs))
+        made = wrap(call_ufunc(ufunc, method, inputs, kwargs))
+        if all(map(is_plain, inputs)):
+            return made
+        return laid_out(made, inputs) if method == "__call__" else unknown_layout(made)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         attendant = speculation.attendant
@@ -217,12 +236,21 @@ class Array(Operators, Methods, Handle):
         known = KNOWN.get(function)
         if known is not None and len(args) <= known.most and "out" not in kwargs and function not in VIEWING:
             here.site = user_site(2, known.via)
-            return wrapped(run(known.rule, args, kwargs))
+            made = wrapped(run(known.rule, args, kwargs))
+            if (
+                function not in ODD
+                and all(map(is_plain, args))
+                and (not kwargs or all(map(is_plain, kwargs.values())))
+            ):
+                return made
+            return _laid(function, made, (*args, *kwargs.values()))
         if len(types) > 1 and not COMPACT.keys().isdisjoint(types):
             return NotImplemented
         here.site = user_site(2, public_name(function))
-        view = Methods.as_view(self, function, args, kwargs)
-        return wrap(call_function(function, args, kwargs)) if view is None else view
+        view = view_of(function, args, kwargs)
+        if view is not None:
+            return view
+        return _laid(function, wrap(call_function(function, args, kwargs)), (*args, *kwargs.values()))
 
     # Indexing
 
@@ -237,14 +265,23 @@ class Array(Operators, Methods, Handle):
         value = self.value
         known = picked(value.aval, key)
         if known is not None:
+            if known.scalar or self.is_scalar:
+                return wrapped(known.read(value))
             view = Array(known.read(value), self, known.part)
-            view._contiguous = self._contiguous and known.contiguous
+            view._contiguous = known.contiguous and self._contiguous is True
             return view
         index = parse_index(value.shape, concrete.plain_key(key))
         if not isinstance(index, Basic):
-            return Array(index.read_rows(value))
+            picked_array = Array(index.read_rows(value))
+            # NumPy's result begins in memory with the axes of the index arrays, wherever these stand in its shape.
+            picked_array._contiguous = picked_array.ndim < 2 or (
+                index.place == 0 and self._contiguous is True
+            )
+            return picked_array
+        if self.is_scalar or not (index.result or has_ellipsis(key)):
+            return wrapped(index.read(value))
         view = Array(index.read(value), self, Part(index))
-        view._contiguous = self._contiguous and stays_contiguous(index, value.shape)
+        view._contiguous = self._contiguous is True and stays_contiguous(index, value.shape)
         return view
 
     def __setitem__(self, key: Any, new: Any) -> None:
@@ -258,17 +295,65 @@ class Array(Operators, Methods, Handle):
     def __contains__(self, item: Any) -> bool:
         return bool(np.any(self == item))
 
-    def rearranged(self, view: Rearranged, *, contiguous: bool) -> Array:
+    @property
+    def is_scalar(self) -> bool:
+        """Whether NumPy has a scalar in this place: what is made of it sees no changes. An argument may be either."""
+        return self._base is None and self._contiguous is True and not self.ndim
+
+    def rearranged(self, view: Rearranged | Selected | ReadOnly, *, contiguous: bool) -> Array:
         """Return a view with the elements in another order or shape."""
+        if not self.ndim and self._base is None and type(view) is not ReadOnly:
+            value = view.read(self.value)
+            if not self.is_scalar:
+                return self.maybe_view(value, Uncertain("a number as an array"))
+            return wrapped(value)  # type: ignore[no-any-return]
         rearranged = Array(view.read(self.value), self, view)
         rearranged._contiguous = contiguous
         return rearranged
 
     def seen_through(self, view: RealPart | ImaginaryPart) -> Array:
         """Return a view of one part of complex numbers."""
+        if self.is_scalar:
+            return wrapped(view.read(self.value))  # type: ignore[no-any-return]
         part = Array(view.read(self.value), self, view)
         part._contiguous = False
         return part
+
+    def maybe_view(self, value: Value, view: Uncertain) -> Array:
+        """Return a reshaped array of which it is not known whether it is a view."""
+        array = Array(value, self, view)
+        array._contiguous = False
+        return array
+
+    def maybe_odd(self, value: Value) -> Any:
+        """Return results whose layout is not known."""
+        return unknown_layout(wrap(value))
+
+    def laid(self, function: Any, result: Any) -> Any:
+        """Return results of a function of this array."""
+        return _laid(function, wrap(result), (self,))
+
+
+def has_ellipsis(key: Any) -> bool:
+    """Return whether an index has an ellipsis, with which NumPy returns an array of one element and no copy."""
+    return key is Ellipsis or (isinstance(key, tuple) and any(item is Ellipsis for item in key))
+
+
+def unknown_layout(made: Any) -> Any:
+    """Note that the layout of results is not known; return them."""
+    for array in made if isinstance(made, tuple | list) else (made,):
+        if isinstance(array, Array) and array._base is None and array.ndim > 1:
+            array._contiguous = False
+    return made
+
+
+def _laid(function: Any, made: Any, operands: tuple[Any, ...]) -> Any:
+    """Give results of a function the layout that NumPy gives them, as far as that is known; return them."""
+    if function in ODD:
+        return unknown_layout(made)
+    if function in ALWAYS_C or all(map(is_plain, operands)):
+        return made
+    return laid_out(made, operands) if function in KEEPING else unknown_layout(made)
 
 
 def _seen(value: Value) -> NDArray | None:

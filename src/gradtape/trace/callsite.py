@@ -28,6 +28,7 @@ from .force import force
 from .guards import Guard, Trace
 from .handle import Handle, apart, is_recording
 from .instruments import RECORDING
+from .layout import argument_layout
 from .names import NAMES
 from .rolling import moment_now, recorded_since, rolled_trace
 from .signature import EVERYTHING_TRACED, Call, NativeCall, StaticArguments, is_dynamic, native_call
@@ -394,6 +395,8 @@ class CallSite:
             and len(trace.inputs) == len(call.dynamic())
             and all(isinstance(output, int) for output in outputs)
             and not any(isinstance(leaf, Variable) for leaf in call.leaves)
+            # Machine code takes C-contiguous arrays, of which views may be other views.
+            and all(leaf.flags.c_contiguous for leaf in call.leaves if isinstance(leaf, np.ndarray))
         )
         native = native_call(call, traced, spec, outputs) if plain else None
         return Specialisation(graph, seen, spec, outputs, owners, state, native, trace)
@@ -453,7 +456,10 @@ def _recorded(leaf: Any) -> Any:
         return leaf
     value = as_value(leaf, "an argument")
     # A literal has no place in the graph that gradients could ask for.
-    return Array(Value(value.aval, data=value.data) if isinstance(value, Literal) else value)
+    array = Array(Value(value.aval, data=value.data) if isinstance(value, Literal) else value)
+    if isinstance(leaf, np.ndarray):
+        array._contiguous = argument_layout(leaf)
+    return array
 
 
 def _own(array: NDArray) -> Any:

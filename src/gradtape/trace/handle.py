@@ -20,7 +20,7 @@ from .force import compute
 from .guards import abstract_of
 from .instruments import CHECKS, MADE
 from .speculation import speculation
-from .views import View
+from .views import Stale, Uncertain, View
 from .waiting import waiting
 
 
@@ -33,6 +33,9 @@ class Handle:
     """None, or what is asked for the content: another handle, what stands for one, or who has promised a value."""
 
     _view: Any
+
+    _contiguous: Any
+    """True, or what else is known of the order of the elements in memory: see `gradtape.trace.layout`."""
 
     def __init__(self, value: Value, base: Handle | None = None, view: View | None = None) -> None:
         self._base = base
@@ -62,9 +65,21 @@ class Handle:
         speculation.settle(self.value)
         value = apart(value)
         if self._base is not None:
-            self._base.rebind(self._view.write(self._base.value, value))
-            self._derived = self._base.value
+            if type(self._view) is Uncertain:
+                self._part()
+            else:
+                self._base.rebind(self._view.write(self._base.value, value))
+                self._derived = self._base.value
         self._hold(value)
+
+    def _part(self) -> None:
+        """Become an array of its own, and let nobody read what may have been changed as well."""
+        root: Any = self._base
+        root.value  # noqa: B018 - it is an error already after an earlier write
+        while isinstance(root._base, Handle):
+            root = root._base
+        root._base = Stale(self._view)
+        self._base = None
 
     def _hold(self, value: Value) -> None:
         self._current = value

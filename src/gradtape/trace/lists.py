@@ -17,11 +17,14 @@ from typing import Any, Final
 
 import numpy as np
 
+from ..kinds.operands import COMPACT
+from .contexts import scopes
 from .guards import trace_of
 from .handle import Handle
 from .names import NAMES
 from .sites import called_by_user, is_users
 from .speculation import speculation
+from .viewing import in_order
 
 
 class _Asked(threading.local):
@@ -63,9 +66,10 @@ def _following(function: Callable[..., Any]) -> Callable[..., Any]:
             source: Any = args[0] if args else None
             if not isinstance(source, Handle) or not _is_copied_by_user(source, sys._getframe(1), name):
                 return function(*args, **kwargs)
-            whole: Any = source
-            as_it_is = name != "array" and len(args) == 1 and not kwargs
-            return whole[...] if as_it_is else followed(source, args, kwargs)
+            if _is_no_copy(name, source, args, kwargs):
+                order = ORDERS.get(name, kwargs.get("order"))
+                return in_order(source, order)
+            return followed(source, args, kwargs)
         before, _asked.items = _asked.items, []
         try:
             made = function(*args, **kwargs)
@@ -77,12 +81,28 @@ def _following(function: Callable[..., Any]) -> Callable[..., Any]:
     return make
 
 
+ORDERS: Final = {"ascontiguousarray": "C", "asfortranarray": "F"}
+"""The order that a function asks for by its name."""
+
+
+def _is_no_copy(name: str, source: Handle, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Return whether a function returns the array itself, unless it is in another order."""
+    if len(args) > 2 or not kwargs.keys() <= {"dtype", "order", "copy"} or kwargs.get("order") == "A":
+        return False
+    if (kwargs.get("copy", True) if name == "array" else kwargs.get("copy")) is True:
+        return False
+    wanted = args[1] if len(args) > 1 else kwargs.get("dtype")
+    same = wanted is None or np.dtype(wanted) == source.dtype
+    return same and not (name in ORDERS and source.ndim == 0)
+
+
 def _is_copied_by_user(array: Handle, frame: FrameType, name: str) -> bool:
     """Return whether the user's own code says ``np.asarray(x)`` of an array that is followed, rather than something compiled does that
     is to have the numbers. An array of a trace has no numbers."""
     if trace_of(array.value) is not None:
         return is_users(frame.f_code.co_filename)
-    return is_recorded(array) and called_by_user(frame, name)
+    followed = is_recorded(array) or (bool(scopes()) and type(array) not in COMPACT)
+    return followed and called_by_user(frame, name)
 
 
 def asker(depth: int) -> str:

@@ -10,49 +10,17 @@ import numpy as np
 
 from ..errors import DtypeError, InPlaceError
 from ..ir.builder import here
-from ..ir.graph import Value
 from ..kinds.operands import number_dtype
-from ..kinds.registry import FUNCTIONS
 from ..ops.cast import convert
+from . import viewing
 from .dispatch import call_function, call_ufunc, strengthen
-from .handle import Handle, plain
-from .recall import recall, reshaped
+from .layout import laid_out
 from .sites import user_site
 from .speculation import attended, speculation
-from .views import ImaginaryPart, RealPart, Rearranged
+from .viewing import view_of
+from .views import ImaginaryPart, RealPart
 
 _frame = sys._getframe
-
-VIEWS = frozenset(
-    {
-        np.reshape,
-        np.ravel,
-        np.transpose,
-        np.swapaxes,
-        np.moveaxis,
-        np.rollaxis,
-        np.squeeze,
-        np.expand_dims,
-        np.matrix_transpose,
-        np.atleast_1d,
-        np.atleast_2d,
-        np.atleast_3d,
-    }
-)
-"""Functions that return the elements of their argument in another order or shape: a view, where NumPy makes one."""
-
-KEEP_ORDER = frozenset(
-    {np.reshape, np.ravel, np.squeeze, np.expand_dims, np.atleast_1d, np.atleast_2d, np.atleast_3d}
-)
-"""Those of them after which a contiguous array is contiguous."""
-
-ONLY_CONTIGUOUS = frozenset({np.reshape, np.ravel})
-"""Those of them that copy what is not contiguous."""
-
-PARTS = {np.real: "real", np.imag: "imag"}
-"""Functions that return a part of complex numbers, with the property that is the view."""
-
-VIEWING = VIEWS | PARTS.keys()
 
 
 def _method(function: Any) -> Callable[..., Any]:
@@ -66,7 +34,8 @@ def _method(function: Any) -> Callable[..., Any]:
         ):
             return made
         here.site = user_site(via=via)
-        return self.wrapped(call_function(function, (self, *args), kwargs))
+        made = call_function(function, (self, *args), kwargs)
+        return self.wrapped(made) if self._contiguous is True else self.laid(function, made)
 
     call.__name__ = function.__name__
     call.__doc__ = f"Return ``np.{function.__name__}`` of the array; see there."
@@ -84,7 +53,8 @@ def _view_method(function: Any) -> Callable[..., Any]:
         ):
             return made
         here.site = user_site(via=via)
-        return Methods.as_view(self, function, (self, *args), kwargs)
+        found = view_of(function, (self, *args), kwargs)
+        return self.laid(function, call_function(function, (self, *args), kwargs)) if found is None else found
 
     call.__name__ = function.__name__
     call.__doc__ = f"Return ``np.{function.__name__}`` of the array, as a view; see there."
@@ -101,38 +71,11 @@ class Methods:
         _method(f) for f in (np.max, np.min, np.any, np.all, np.argmax, np.argmin)
     )
     cumsum, cumprod, dot, round = (_method(f) for f in (np.cumsum, np.cumprod, np.dot, np.round))
-    take, repeat, diagonal, trace = (_method(f) for f in (np.take, np.repeat, np.diagonal, np.trace))
+    take, repeat, trace = (_method(f) for f in (np.take, np.repeat, np.trace))
     argsort, argpartition, searchsorted = (_method(f) for f in (np.argsort, np.argpartition, np.searchsorted))
     compress, nonzero, choose = (_method(f) for f in (np.compress, np.nonzero, np.choose))
     swapaxes, squeeze = _view_method(np.swapaxes), _view_method(np.squeeze)
-    ravel = _view_method(np.ravel)
-
-    @staticmethod
-    def as_view(self: Any, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Return the view that `function` makes of its first argument, or None where it makes none."""
-        if function in PARTS and len(args) == 1 and isinstance(args[0], Handle):
-            return getattr(args[0], PARTS[function])
-        if (
-            function not in VIEWS
-            or not args
-            or not isinstance(args[0], Handle)
-            or (len(args) > 1 and function in _VARIADIC)
-        ):
-            return None
-        source: Any = args[0]
-        if function in ONLY_CONTIGUOUS and not source._contiguous:
-            return None if function is not np.ravel else self.wrapped(call_function(function, args, kwargs))
-        contiguous = source._contiguous and function in KEEP_ORDER
-        call = recall(FUNCTIONS[function], args, kwargs, [])
-        if call is not None and call.view is not None:
-            return source.rearranged(call.view, contiguous=contiguous)
-        rest = [plain(argument) for argument in args[1:]]
-
-        def rearrange(value: Value) -> Value:
-            result: Value = call_function(function, (value, *rest), dict(kwargs))
-            return result
-
-        return source.rearranged(Rearranged(rearrange), contiguous=contiguous)
+    ravel, diagonal = _view_method(np.ravel), _view_method(np.diagonal)
 
     def reshape(self: Any, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
         """Return the array with another shape: ``np.reshape``."""
@@ -144,18 +87,14 @@ class Methods:
                 return made
         here.site = user_site(via="x.reshape")
         wanted = shape[0] if len(shape) == 1 else shape
-        if order == "C" and self._contiguous and (known := reshaped(self.value.aval, wanted)) is not None:
-            return self.rearranged(known, contiguous=True)
-        args, kwargs = (self, wanted), {"order": order}
-        view = Methods.as_view(self, np.reshape, args, kwargs)
-        return self.wrapped(call_function(np.reshape, args, kwargs)) if view is None else view
+        return viewing.reshape(self, wanted, order, copy)
 
     @attended
     def transpose(self: Any, *axes: Any) -> Any:
         """Return the array with its axes permuted: ``np.transpose``."""
         here.site = user_site(3, "x.transpose")
         order = None if not axes else axes[0] if len(axes) == 1 else axes
-        return Methods.as_view(self, np.transpose, (self, order), {})
+        return view_of(np.transpose, (self, order), {})
 
     @property
     def T(self: Any) -> Any:
@@ -166,17 +105,14 @@ class Methods:
             if made is not None:
                 return made
         here.site = user_site(via="x.T")
-        call = recall(FUNCTIONS[np.transpose], (self,), {}, [])
-        if call is not None and call.view is not None:
-            return self.rearranged(call.view, contiguous=False)
-        return Methods.as_view(self, np.transpose, (self,), {})
+        return view_of(np.transpose, (self,), {})
 
     @property
     @attended
     def mT(self: Any) -> Any:
         """The array with its last two axes swapped."""
         here.site = user_site(3, "x.mT")
-        return Methods.as_view(self, np.matrix_transpose, (self,), {})
+        return view_of(np.matrix_transpose, (self,), {})
 
     @property
     def real(self: Any) -> Any:
@@ -212,13 +148,17 @@ class Methods:
     def clip(self: Any, min: Any = None, max: Any = None) -> Any:
         """Return the array with its elements limited: ``np.clip``, one bound may be left out."""
         here.site = user_site(3, "x.clip")
-        return self.wrapped(call_function(np.clip, (self, min, max), {}))
+        return self.laid(np.clip, call_function(np.clip, (self, min, max), {}))
 
-    @attended
     def conj(self: Any) -> Any:
-        """Return the complex conjugate."""
-        here.site = user_site(3, "x.conj")
-        return self.wrapped(call_ufunc(np.conjugate, "__call__", (self,), {}))
+        """Return the complex conjugate: of real numbers, as NumPy's method does, the array itself."""
+        if self.dtype.kind != "c":
+            return self
+        attendant = speculation.attendant
+        if attendant is not None and (made := attendant.take(Methods.conj, (self,), _frame(1))) is not None:
+            return made
+        here.site = user_site(via="x.conj")
+        return laid_out(self.wrapped(call_ufunc(np.conjugate, "__call__", (self,), {})), (self,))
 
     conjugate = conj
 
@@ -226,11 +166,11 @@ class Methods:
     def flatten(self: Any, order: str = "C") -> Any:
         """Return a copy with one axis."""
         here.site = user_site(3, "x.flatten")
-        return self.wrapped(call_function(np.ravel, (self,), {"order": order}))
+        return viewing.flatten(self, order)
 
     def copy(self: Any, order: str = "C") -> Any:
         """Return an array of its own with the same content."""
-        return self.wrapped(self.value)
+        return self.wrapped(self.value) if order == "C" and self.ndim else viewing.copied(self, order)
 
     @attended
     def astype(
@@ -248,7 +188,10 @@ class Methods:
             raise TypeError(
                 f"Cannot cast array data from {self.dtype!r} to {wanted!r} according to the rule '{casting}'"
             )
-        return self.wrapped(strengthen(convert(self.value, wanted)))
+        if not copy and wanted == self.dtype and (order in "KA" or self._contiguous is True):
+            return self
+        made = self.wrapped(strengthen(convert(self.value, wanted)))
+        return made if order == "C" or self._contiguous is True else laid_out(made, (self,))
 
     def fill(self: Any, number: Any) -> None:
         """Set every element."""
@@ -275,7 +218,5 @@ class Methods:
             "x.flat of a traced array", where=user_site(), remedy="use x.ravel() (a view), or x.reshape(-1)"
         )
 
-
-_VARIADIC = frozenset({np.atleast_1d, np.atleast_2d, np.atleast_3d})
 
 _TRANSPOSED: Any = vars(Methods)["T"].fget

@@ -12,37 +12,48 @@ from ..ir.builder import here
 from ..kinds.operands import COMPACT
 from .dispatch import OPERANDS, quick
 from .handle import Handle, plain
+from .layout import is_plain, laid_out
 from .sites import user_site
 from .speculation import speculation
 
 _frame = sys._getframe
+ndarray = np.ndarray
 
 NUMBERS = (int, float, complex, np.generic, np.ndarray, list, tuple)
+
+ALWAYS_C = frozenset({"matmul"})
+"""Operators whose results are C-contiguous whatever their operands are."""
 
 
 def _binary(name: str) -> Callable[[Any, Any], Any]:
     rule = quick(getattr(np, name))
+    always_c = name in ALWAYS_C
 
     def operate(self: Any, other: Any) -> Any:
         attendant = speculation.attendant
         if attendant is not None and (made := attendant.take(operate, (self, other), _frame(1))) is not None:
             return made
+        ordered = self._contiguous is True
         if isinstance(other, Handle):
             right = other._current if other._base is None else other.value
+            ordered = ordered and other._contiguous is True
         elif type(other) in OPERANDS:
             right = other
+            ordered = ordered and (type(other) is not ndarray or is_plain(other))
         elif isinstance(other, NUMBERS):
             right = plain(other)
         else:
             return NotImplemented
         here.site = user_site()
-        return self.wrapped(rule(self._current if self._base is None else self.value, right))
+        made = self.wrapped(rule(self._current if self._base is None else self.value, right))
+        return made if ordered or always_c else laid_out(made, (self, other))
 
     return operate
 
 
 def _reflected(name: str) -> Callable[[Any, Any], Any]:
     rule = quick(getattr(np, name))
+    always_c = name in ALWAYS_C
 
     def operate(self: Any, other: Any) -> Any:
         attendant = speculation.attendant
@@ -51,7 +62,10 @@ def _reflected(name: str) -> Callable[[Any, Any], Any]:
         if not isinstance(other, NUMBERS):
             return NotImplemented
         here.site = user_site()
-        return self.wrapped(rule(plain(other), self.value))
+        made = self.wrapped(rule(plain(other), self.value))
+        if (self._contiguous is True and is_plain(other)) or always_c:
+            return made
+        return laid_out(made, (other, self))
 
     return operate
 
@@ -60,8 +74,8 @@ def _in_place(name: str) -> Callable[[Any, Any], Any]:
     rule = quick(getattr(np, name))
 
     def operate(self: Any, other: Any) -> Any:
-        # Rank 0 behaves as NumPy's scalars, which are immutable: Python falls back on `x = x + y`.
-        if not (self.ndim or self.scalar_in_place) or not (
+        # Rank 0 behaves as NumPy's scalars, which are immutable: Python falls back on `x = x + y`. A view of one element does not.
+        if not (self.ndim or self.scalar_in_place or self._base is not None) or not (
             isinstance(other, (Handle, *NUMBERS)) or type(other) in COMPACT
         ):
             return NotImplemented
@@ -80,7 +94,8 @@ def _unary(name: str) -> Callable[[Any], Any]:
         if attendant is not None and (made := attendant.take(operate, (self,), _frame(1))) is not None:
             return made
         here.site = user_site()
-        return self.wrapped(rule(self.value))
+        made = self.wrapped(rule(self.value))
+        return made if self._contiguous is True else laid_out(made, (self,))
 
     return operate
 

@@ -26,6 +26,7 @@ from .array import Array
 from .contexts import contexts
 from .dispatch import IN_PLACE
 from .handle import Handle
+from .layout import layout_of
 from .sites import is_users, user_site
 
 Recipe = Callable[[Any], Any]
@@ -82,7 +83,7 @@ class Memory:
                 self._check_alone()
                 first = beginning(self.numbers)
                 self.traced = Array(first)
-                self.traced._contiguous = self.numbers.flags.c_contiguous
+                self.traced._contiguous = layout_of(self.numbers)
                 # It is overwritten at once: no call comes back to ask whether it has changed.
                 first.owner = None
             else:
@@ -336,12 +337,20 @@ def _computed(call: Any, args: Any, kwargs: dict[str, Any], targets: Any) -> Any
 
 def _viewed(array: Preallocated, result: Any, recipe: Recipe) -> Any:
     """Return a result of NumPy's, as a view that follows where it shares memory with the array that it was asked of."""
+    if type(result) in (list, tuple) and type(array) is Preallocated:
+        return type(result)(
+            [_viewed(array, item, _item_of(recipe, place)) for place, item in enumerate(result)]
+        )
     if type(result) is not np.ndarray or type(array) is not Preallocated:
         return result
     memory: Any = array._base
     if result is memory.numbers:
         return array
     return preallocated(result, memory, recipe) if result.base is memory.root.numbers else result
+
+
+def _item_of(recipe: Recipe, place: int) -> Recipe:
+    return lambda parent: recipe(parent)[place]
 
 
 def _to_be_written(result: Any, frame: FrameType) -> Any:

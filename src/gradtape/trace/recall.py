@@ -41,7 +41,7 @@ class Call(NamedTuple):
     several : type or None
         Tuple or list where it returns several values.
     view : Rearranged or None
-        The recipe as a view of its only argument.
+        The recipe as a view of its only argument; who knows the NumPy function sets what it sees.
     again : bool
         Whether to try for a recipe when it comes again.
     """
@@ -169,7 +169,11 @@ def _learned(
     recipe = recipe_of(inputs, results)
     if recipe is None:
         return NEVER
-    return Call(recipe, several, Rearranged(recipe) if len(inputs) == 1 else None, False)
+    return Call(recipe, several, Rearranged(recipe, _unseen) if len(inputs) == 1 else None, False)
+
+
+def _unseen(array: Any) -> Any:
+    raise NotImplementedError
 
 
 def _replaced(argument: Any, inputs: Iterator[Value]) -> Any:
@@ -191,11 +195,14 @@ class Picked(NamedTuple):
         The view.
     contiguous : bool
         Whether the view of a contiguous array is contiguous.
+    scalar : bool
+        Whether it is one element, of which NumPy returns a copy.
     """
 
     read: Recipe
     part: Part
     contiguous: bool
+    scalar: bool
 
 
 def picked(type_: Aval, key: Any) -> Picked | None:
@@ -232,7 +239,7 @@ def _reshaped(type_: Aval, shape: tuple[int, ...]) -> Rearranged:
     start = stand_in(type_)
     recipe = recipe_of([start], [reshape(start, complete_shape(shape, start.size))])
     assert recipe is not None
-    return Rearranged(recipe)
+    return Rearranged(recipe, lambda array: array.reshape(shape, copy=False))
 
 
 PLAIN: Final = frozenset({int, type(None), type(Ellipsis)})
@@ -247,4 +254,5 @@ def _picked(type_: Aval, code: Any) -> Picked:
     start = stand_in(type_)
     recipe = recipe_of([start], [index.read(start)])
     assert recipe is not None
-    return Picked(recipe, Part(index), stays_contiguous(index, type_.shape))
+    scalar = not index.result and Ellipsis not in items
+    return Picked(recipe, Part(index), stays_contiguous(index, type_.shape), scalar)

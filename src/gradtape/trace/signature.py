@@ -18,6 +18,7 @@ from ..runtime.signature import ArraySpec, ScalarSpec, StaticSpec
 from ..trees import TreeSpec, flatten
 from .array import Array
 from .handle import Handle
+from .layout import argument_layout, layout_of
 from .preallocated import own
 from .sites import user_site
 from .variable import Variable
@@ -97,7 +98,10 @@ class Call:
                 weak = type(leaf) in NUMBERS
                 value = Value(aval(array.shape, array.dtype, weak), data=array, marks=(mark,))
                 inputs.append(value)
-                leaf = Array(value)
+                placeholder = Array(value)
+                if isinstance(leaf, np.ndarray | np.generic):
+                    placeholder._contiguous = argument_layout(leaf)
+                leaf = placeholder
             leaves.append(leaf)
         return leaves, inputs
 
@@ -122,7 +126,9 @@ def leaf_key(leaf: Any) -> Any:
     """Return what a specialisation depends on of one leaf."""
     kind = type(leaf)
     if kind is np.ndarray:
-        return (check_dtype(leaf.dtype, "an argument"), leaf.shape)
+        key = (check_dtype(leaf.dtype, "an argument"), leaf.shape)
+        # Whether a reshape is a view depends on the layout.
+        return key if leaf.flags.c_contiguous else (*key, layout_of(leaf))
     if kind in NUMBERS:
         return kind
     if isinstance(leaf, np.ndarray):

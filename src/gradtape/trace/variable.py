@@ -32,7 +32,7 @@ from .scatter import LARGE, How, fitting, scattered, updated, written_rows
 from .sites import user_site
 from .slices import IndexedSlices
 from .turns import undisturbed
-from .views import Rearranged
+from .views import ReadOnly, Rearranged, Selected
 
 _serials: Final = itertools.count()
 
@@ -223,7 +223,7 @@ class Variable(Array):
     def __getitem__(self, key: Any) -> Any:
         return _alone(Array(self.value)[key])
 
-    def rearranged(self, view: Rearranged, *, contiguous: bool) -> Array:
+    def rearranged(self, view: Rearranged | Selected | ReadOnly, *, contiguous: bool) -> Array:
         return _alone(Array(self.value).rearranged(view, contiguous=contiguous))
 
     # Assigning

@@ -1,0 +1,296 @@
+"""Every function of NumPy that returns a view: writes through it and to its base are seen as in NumPy, or are an error."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradtape as gt
+import gradtape.ops
+from gradtape.kinds.registry import TRIALS
+
+LAYOUTS = {
+    "C": lambda y: y,
+    "transposed": lambda y: y.T.copy().T,
+    "columns": lambda y: np.repeat(y, 2, axis=-1)[..., ::2] if y.ndim else y,
+    "reversed": lambda y: y[::-1].copy()[::-1] if y.ndim else y,
+    "computed": lambda y: y.T.copy().T * 1.0,
+    "picked": lambda y: y[..., np.arange(y.shape[-1])] if y.ndim else y,
+}
+
+
+UNKNOWN = gt.errors.InPlaceError, gt.errors.UnsupportedFunctionError
+"""What is raised where the order in memory is not known."""
+
+
+def drawn(sample: Any, rng: Any) -> Any:
+    if type(sample) is tuple and all(type(extent) is int for extent in sample):
+        return rng.normal(size=sample)
+    return sample
+
+
+def cases() -> list[Any]:
+    """Return each function with the arguments after the first, that returns memory of its first argument in NumPy."""
+    found = []
+    for function, trial in TRIALS.items():
+        if isinstance(function, tuple):
+            continue
+        for args, kwargs in trial.samples:
+            rng = np.random.default_rng(0)
+            values = [drawn(arg, rng) for arg in args]
+            if not values or not isinstance(values[0], np.ndarray):
+                continue
+            base = values[0].astype(float)
+            try:
+                result = function(base, *values[1:], **kwargs)
+            except Exception:
+                continue
+            parts = result if isinstance(result, list | tuple) else [result]
+            if any(isinstance(part, np.ndarray) and np.shares_memory(part, base) for part in parts):
+                name = f"{function.__name__}-{len(found)}"
+                found.append(pytest.param(function, base, values[1:], kwargs, id=name))
+    return found
+
+
+def extra(name: str, call: Any, *shape: int, dtype: Any = float) -> Any:
+    base = np.arange(1.0, 1.0 + np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
+    return pytest.param(call, base, [], {}, id=name)
+
+
+EXTRA = [
+    extra("einsum-diagonal", lambda x: np.einsum("ii->i", x), 3, 3),
+    extra("einsum-transpose", lambda x: np.einsum("ij->ji", x), 2, 3),
+    extra("einsum-stack", lambda x: np.einsum("iij->ji", x), 2, 2, 3),
+    extra("einsum-sum", lambda x: np.einsum("ij->i", x), 2, 3),
+    extra("astype", lambda x: x.astype(float, copy=False), 2, 3),
+    extra("astype-function", lambda x: np.astype(x, np.float64, copy=False), 2, 3),
+    extra("asarray", lambda x: np.asarray(x), 2, 3),
+    extra("asarray-dtype", lambda x: np.asarray(x, dtype=float), 2, 3),
+    extra("ascontiguousarray", lambda x: np.ascontiguousarray(x), 2, 3),
+    extra("asfortranarray", lambda x: np.asfortranarray(x), 2, 3),
+    extra("array-no-copy", lambda x: np.array(x, copy=None), 2, 3),
+    extra("array", lambda x: np.array(x), 2, 3),
+    extra("conj", lambda x: x.conj(), 2, 3),
+    extra("conj-complex", lambda x: x.conj(), 2, 3, dtype=complex),
+    extra("real", lambda x: x.real, 2, 3, dtype=complex),
+    extra("imag", lambda x: x.imag, 2, 3, dtype=complex),
+    extra("rows", lambda x: list(x), 3, 2),
+    extra("method-reshape", lambda x: x.reshape(3, 2), 2, 3),
+    extra("method-reshape-F", lambda x: x.reshape(3, 2, order="F"), 2, 3),
+    extra("method-reshape-A", lambda x: x.reshape(3, 2, order="A"), 2, 3),
+    extra("reshape-ones", lambda x: x.reshape(2, 1, 3), 2, 3),
+    extra("reshape-of-reshape", lambda x: x.reshape(2, 2, 3)[:, ::-1].reshape(4, 3), 4, 3),
+    extra("reshape-of-columns", lambda x: x[:, :2].reshape(2, 2, 2), 4, 3),
+    extra("reshape-of-columns-flat", lambda x: x[:, :2].reshape(-1), 4, 3),
+    extra("ravel-K", lambda x: x.ravel("K"), 2, 3),
+    extra("ravel-F", lambda x: x.ravel("F"), 2, 3),
+    extra("ravel-A", lambda x: np.ravel(x, order="A"), 2, 3),
+    extra("flatten", lambda x: x.flatten("K"), 2, 3),
+    extra("copy-ravel", lambda x: x.copy("K").ravel("K"), 2, 3),
+    extra("T", lambda x: x.T, 2, 3),
+    extra("mT", lambda x: x.mT, 2, 2, 3),
+    extra("method-swapaxes", lambda x: x.swapaxes(0, 1), 2, 3),
+    extra("method-squeeze", lambda x: x.squeeze(), 2, 1, 3),
+    extra("method-diagonal", lambda x: x.diagonal(), 3, 3),
+    extra("diagonal-of-view", lambda x: np.diagonal(x[1:, :2])[:1], 3, 3),
+    extra("several", lambda x: np.atleast_2d(x, x[0]), 2, 3),
+    extra("keyword", lambda x: np.flip(m=x, axis=0), 2, 3),
+    extra("part-of-split", lambda x: np.split(x.T, 3)[1].reshape(-1), 2, 3),
+    extra("nan_to_num", lambda x: np.nan_to_num(x, copy=False), 2, 3),
+    extra("trim_zeros", lambda x: x[1:3], 4),
+]
+
+
+def program(call: Any, rest: Any, kwargs: Any, layout: str, write: str) -> Any:
+    """Return a function that writes through a view, or to its base, and shows what became of both."""
+
+    def run(y: Any) -> Any:
+        x = LAYOUTS[layout](y)
+        result = call(x, *copy.deepcopy(rest), **kwargs)
+        parts = list(result) if isinstance(result, list | tuple) else [result]
+        outcome = "written"
+        if write == "base":
+            if x.ndim:
+                x[...] = x * 2 + 1
+        elif parts and np.ndim(parts[-1]):
+            try:
+                parts[-1][...] = parts[-1] * 2 + 1
+            except (ValueError, DeprecationWarning):
+                outcome = "refused"
+        shown = [x + 0.0, *[part + 0.0 for part in parts if np.ndim(part)]]
+        return outcome, shown
+
+    return run
+
+
+def plain(outcome: Any) -> Any:
+    word, shown = outcome
+    return word, [np.asarray(part) for part in shown]
+
+
+@pytest.mark.parametrize("write", ["part", "base"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("call, base, rest, kwargs", cases() + EXTRA)
+def test_writes_are_seen_as_in_numpy(call, base, rest, kwargs, layout, write):
+    run = program(call, rest, kwargs, layout, write)
+    try:
+        wanted = plain(run(base.copy()))
+    except ValueError:  # the function does not take an array that is laid out so
+        pytest.skip("NumPy refuses the call")
+    word = []
+
+    def follow(y: Any) -> Any:
+        outcome, shown = run(y)
+        word.append(outcome)
+        return shown
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", gt.errors.GradtapeWarning)
+        for found in (jitted(follow, base), taped(follow, base)):
+            if found is None:  # whether NumPy's is a view is not known here
+                assert layout in ("computed", "picked") or not base.ndim
+                continue
+            assert word.pop() == wanted[0]
+            assert len(found) == len(wanted[1])
+            for ours, theirs in zip(found, wanted[1], strict=True):
+                np.testing.assert_array_equal(np.asarray(ours), theirs)
+
+
+def jitted(follow: Any, base: Any) -> Any:
+    with gt.config.override(jit=False):
+        try:
+            return gt.jit(follow)(base)
+        except UNKNOWN:
+            return None
+
+
+def taped(follow: Any, base: Any) -> Any:
+    with gt.config.override(jit=False), gt.GradientTape() as tape:
+        try:
+            return [np.asarray(gt.asarray(part).numpy()) for part in follow(tape.watch(base))]
+        except UNKNOWN:
+            return None
+
+
+def swapped(x: Any) -> Any:
+    first = x[0]
+    x[0] = x[-1]
+    x[-1] = first
+    return x
+
+
+def read_before_a_write(x: Any) -> Any:
+    element, array = x[1], x[1, ...]
+    x[1] = 7.0
+    return np.stack([element, array])
+
+
+def added_to_an_element(x: Any) -> Any:
+    element = np.squeeze(x[:1])
+    element += 1
+    return x
+
+
+def scalar_reshaped(x: Any) -> Any:
+    total = np.sum(x)
+    column = np.atleast_1d(total)
+    column[...] = 5.0
+    return total + column
+
+
+def swapped_twice(x: Any) -> Any:
+    for i in range(len(x) - 1):
+        smaller, larger = np.minimum(x[i], x[i + 1]), np.maximum(x[i], x[i + 1])
+        x[i], x[i + 1] = larger, smaller
+    a, b = x[0], x[1]
+    x[0], x[1] = b, a
+    return x
+
+
+@pytest.mark.parametrize(
+    "function", [swapped, read_before_a_write, added_to_an_element, scalar_reshaped, swapped_twice]
+)
+def test_an_element_that_was_read_is_a_number(function):
+    x = np.array([3.0, 1.0, 2.0])
+    wanted = function(x.copy())
+    np.testing.assert_array_equal(gt.jit(function)(x), wanted)
+    with gt.config.override(jit=False):
+        np.testing.assert_array_equal(gt.jit(function)(x), wanted)
+    for _ in range(4):  # from the third time on a tape reads along a script
+        with gt.GradientTape() as tape:
+            watched = tape.watch(x)
+            made = function(watched * 1.0)
+            loss = np.sum(made * made)
+        np.testing.assert_array_equal(made.numpy(), wanted)
+        assert tape.gradient(loss, watched) is not None
+
+
+def test_an_argument_of_another_layout_has_its_own_trace():
+    @gt.jit
+    def cleared(x):
+        x.reshape(-1)[0] = 0.0
+        return x
+
+    def expected(x):
+        x = x.copy("K")
+        x.reshape(-1)[0] = 0.0
+        return x
+
+    a = np.arange(1.0, 7.0).reshape(2, 3)
+    for argument in (a, a.T, np.asfortranarray(a), a, a.T):
+        np.testing.assert_array_equal(cleared(argument), expected(argument))
+
+
+def test_a_reshape_that_may_be_a_view_is_read_until_one_of_both_is_written_to():
+    def base_read(x):
+        y = x[:, np.array([1, 0])]  # NumPy lays it out column by column
+        flat = y.reshape(-1)
+        total = flat.sum() + y.sum()
+        flat[0] = 0.0
+        return total, y
+
+    def part_read(x):
+        y = x[:, np.array([1, 0])]
+        flat = y.reshape(-1)
+        y[0, 0] = 0.0
+        return flat
+
+    def neither(x):
+        flat = x[:, np.array([1, 0])].reshape(-1)
+        flat[0] = 0.0
+        return flat
+
+    x = np.arange(6.0).reshape(3, 2)
+    for function in (base_read, part_read):
+        with pytest.raises(gt.errors.InPlaceError, match="may have changed it"):
+            gt.jit(function)(x)
+    np.testing.assert_array_equal(gt.jit(neither)(x), neither(x))
+
+
+def test_pieces_of_an_array_that_was_made_to_be_written_to():
+    def filled(x):
+        y = np.zeros((2, 3))
+        top, bottom = np.split(y, 2)
+        top[0] = x
+        bottom[...] = 2 * top
+        return y
+
+    x = np.array([1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(gt.jit(filled)(x), filled(x))
+    np.testing.assert_array_equal(gt.grad(lambda x: np.sum(filled(x)))(x), [3.0, 3.0, 3.0])
+
+
+def test_gradients_go_through_views_that_were_written_to():
+    def f(x):
+        y = x * 1.0
+        np.einsum("ii->i", y)[...] = x[0] ** 2
+        np.split(y, 2, axis=1)[1][...] *= 3.0
+        np.rot90(y)[0, 0] = x[1, 1]
+        return np.sum(y * np.arange(16.0).reshape(4, 4))
+
+    x = np.random.default_rng(0).normal(size=(4, 4))
+    gt.check_grads(f, (x,))
