@@ -563,7 +563,7 @@ def test_values_that_are_equal_are_distinct_sources():
         copy.deepcopy,
         lambda a: a.astype(float),
         np.copy,
-        lambda a: np.broadcast_to(a, (2,)),
+        lambda a: np.repeat(a, 1),
         lambda a: np.concatenate([a]),
         gt.constant,
     ],
