@@ -108,7 +108,11 @@ class _Again(Rule):
         given = [
             (start, tangent) for start, tangent in zip(starts, tangents, strict=True) if tangent is not None
         ]
-        return jvp(outs, [s for s, _ in given], [t for _, t in given], lambda value: mark not in value.marks)
+        pushed = jvp(
+            outs, [s for s, _ in given], [t for _, t in given], lambda value: mark not in value.marks
+        )
+        mark.end()
+        return pushed
 
     def pull(
         self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
@@ -134,6 +138,7 @@ class _Again(Rule):
             masks=[cotangent.mask for cotangent in arrived],
         )
         pulled = dict(sweep.arrived())
+        mark.end()
         return [pulled.get(start) if flag else None for start, flag in zip(starts, wanted, strict=True)]
 
     def _outputs(self, node: Node, starts: Sequence[Value], mark: Mark) -> list[Value]:

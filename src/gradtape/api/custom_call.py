@@ -82,8 +82,7 @@ class Operands:
             with inside(self.beginning):
                 return function(*self.filled(self.starts), **kwargs)
         finally:
-            self.mark.recording = False
-            self.mark.over = True
+            self.mark.end()
             here.site = site
 
     def filled(self, values: Sequence[Value]) -> tuple[Any, ...]:

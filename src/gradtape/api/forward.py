@@ -238,7 +238,7 @@ class ForwardAccumulator:
 
 
 def _end(directions: _Directions) -> None:
-    directions.mark.over = True
+    directions.mark.end()
     directions.leave()  # an interruption may have kept it from that
 
 

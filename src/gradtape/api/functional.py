@@ -330,7 +330,7 @@ def _jacobian(
         chosen_mode = _mode(mode, targets, starts, holomorphic, caller)
         turned = _as_it_is if holomorphic or convention == "jax" else flipped
         blocks = _blocks(targets, starts, mark, chosen_mode, caller, turned)
-        mark.over = True
+        mark.end()
         nested = []
         for row in blocks:
             by_argument = unflatten(spec, [Array(block) for block in row])

@@ -93,16 +93,16 @@ def _trace(specialisation: Specialisation, newest: bool) -> str:
 
 def _bodies(graph: Graph) -> str:
     """Return the drawings of the bodies of loops and branches, folded; a body that several nodes have is there once."""
-    found: dict[Body, str] = {}
+    found: dict[str, tuple[Body, str]] = {}
     for node in graph.nodes:
         for body in bodies_of(node):
             way = ", backward" if isinstance(node.site, Derived) and node.site.backward else ""
             place = "" if node.site is None else f" at {short_place(node.site)}"
-            found.setdefault(body, html.escape(f"{body.name} of {node.op.name}{place}{way}"))
+            found.setdefault(body.digest, (body, html.escape(f"{body.name} of {node.op.name}{place}{way}")))
     return "".join(
         f"<details style='margin:.2em 0 .2em 1em'><summary style='cursor:pointer'>{title} "
         f"<span style='opacity:.7'>· {counted(len(body.nodes), 'node')}</span></summary>{draw(body)}{_bodies(body)}</details>"
-        for body, title in found.items()
+        for body, title in found.values()
         if len(body.nodes) <= DRAWN_NODES
     )
 

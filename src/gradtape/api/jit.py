@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, overload
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 from ..config import config
 from ..errors import ArgumentError, DtypeError, InternalError
@@ -33,10 +33,15 @@ class Jitted(FastCallable):
     ) -> None:
         site = CallSite(function, getattr(wrapped, "__name__", "function"), static)
 
+        # Neither the answer nor the call site holds the function: without a cycle, its programs go when it goes.
+        own = ref(self)
+
         def answer(*args: Any, **kwargs: Any) -> Any:
             try:
                 profiler = ACTIVE.profiler
-                return site.call(args, kwargs) if profiler is None else profiler.call(self, args, kwargs)
+                if profiler is None or (function := own()) is None:
+                    return site.call(args, kwargs)
+                return profiler.call(function, args, kwargs)
             except Exception as error:
                 if config.full_traceback or isinstance(error, InternalError):
                     raise
@@ -46,7 +51,7 @@ class Jitted(FastCallable):
         self.site = site
         self._answer = answer
         self._chain: list[Specialisation] = []
-        site.on_new = self._install
+        site.on_new = _installer(own)
         _everyone.add(self)
 
     def __repr__(self) -> str:
@@ -112,6 +117,17 @@ class Jitted(FastCallable):
                     self._install_nested(specialisation)
         if not RECORDING.tools:
             self.resume()
+
+
+def _installer(own: ref[Jitted]) -> Callable[[Specialisation], None]:
+    """Return what hands new specialisations to a function while it is alive."""
+
+    def install(specialisation: Specialisation) -> None:
+        jitted = own()
+        if jitted is not None:
+            jitted._install(specialisation)
+
+    return install
 
 
 def _missed(*leaves: Any) -> object:

@@ -95,13 +95,23 @@ class Record(Watcher):
             if made is not None and any(operand is value for operand in made._inputs):
                 _detach(made, self.mark)
 
-    def close(self) -> None:
-        """Give up the record; which variables were watched stays known."""
+    def close(self, *, release: bool = True) -> None:
+        """Give up the record; which variables were watched stays known.
+
+        Parameters
+        ----------
+        release : bool
+            Whether values that were computed while it was open let go of what they were computed from. A gradient that is missing may be
+            asked about: then they do when the tape goes.
+        """
         mark = self.mark
         if not mark.over:
             mark.recording = False
             mark.over = True
+            self.rehearsal = None
             self._readings.clear()
+        if release:
+            mark.release()
 
 
 def follow(array: Array, record: Record) -> None:

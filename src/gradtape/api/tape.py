@@ -427,7 +427,7 @@ class GradientTape(Jacobians):
         except BaseException:
             asked.fail()
             raise
-        asked.succeed()
+        asked.succeed(release=None not in parts)
         return found
 
     @contextmanager
@@ -493,7 +493,7 @@ class _Asked:
         if not self._tape._persistent:
             self._record.mark.recording = self._recording
 
-    def succeed(self) -> None:
+    def succeed(self, *, release: bool = True) -> None:
         if not self._tape._persistent:
             self._tape._used = True
-            self._record.close()
+            self._record.close(release=release)

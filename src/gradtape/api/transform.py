@@ -170,7 +170,7 @@ def value_and_gradient(
         if holomorphic:
             check_holomorphic(target, starts, mark, caller)
         cotangents = pull_back([target], starts, [_one(target)], lambda v: mark not in v.marks)
-        mark.over = True
+        mark.end()
         gradients = [
             Array(
                 zeros_like_start(begin)
@@ -333,6 +333,7 @@ def vjp(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any
     mark.recording = False
     results, result_spec = flatten(result)
     targets = rolled_since(moment, [result_value(leaf) for leaf in results], starts)
+    asking = _Asking(mark)
 
     def pullback(cotangent: Any) -> tuple[Any, ...]:
         here.site = user_site()
@@ -341,7 +342,7 @@ def vjp(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any
             flipped(fitting(part, target, "a cotangent", "the result"))
             for part, target in zip(parts, targets, strict=True)
         ]
-        pulled = pull_back(targets, starts, seeds, lambda v: mark not in v.marks)
+        pulled = pull_back(targets, starts, seeds, lambda v: asking.mark not in v.marks)
         values = [
             zeros_like_start(begin) if part is None else flipped(part)
             for begin, part in zip(starts, pulled, strict=True)
@@ -353,6 +354,18 @@ def vjp(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any
     if not recorded and not any(each.recording for target in targets for each in target.marks):
         force([*targets, *dearest(targets, starts, lambda v: mark not in v.marks)])
     return unflatten(result_spec, results_of(targets, recorded)), pullback
+
+
+class _Asking:
+    """Ends a mark when nobody holds this any more: a pullback may ask about the record for as long as it lives."""
+
+    __slots__ = ("mark",)
+
+    def __init__(self, mark: Mark) -> None:
+        self.mark = mark
+
+    def __del__(self) -> None:
+        self.mark.end()
 
 
 def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
@@ -410,7 +423,7 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     results, result_spec = flatten(result)
     targets = rolled_since(moment, [result_value(leaf) for leaf in results], starts)
     pushed = push_forward(targets, starts, seeds, lambda v: mark not in v.marks)
-    mark.over = True
+    mark.end()
     outgoing = [
         zeros_like_start(target) if tangent is None else tangent
         for target, tangent in zip(targets, pushed, strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from .fingerprint import fingerprint
 from .graph import Graph, Node, Value
@@ -10,6 +10,9 @@ from .graph import Graph, Node, Value
 
 class Body(Graph):
     """A closed graph without constants other than literals and without guards; it equals another that computes the same.
+
+    One that holds derivatives given by the user equals itself alone, and has no hash: its fingerprint sees only their names, and no cache
+    may keep the arrays that they hold.
 
     Parameters
     ----------
@@ -20,25 +23,42 @@ class Body(Graph):
     ----------
     digest : str
         The graph's fingerprint.
+    has_rules : bool
+        Whether there are derivatives given by the user in it.
     """
 
-    __slots__ = ("digest",)
+    __slots__ = ("digest", "has_rules")
 
     def __init__(
         self, inputs: Sequence[Value], nodes: Sequence[Node], outputs: Sequence[Value], name: str = "body"
     ) -> None:
         super().__init__(inputs, nodes, outputs, name)
         self.digest = fingerprint(self)
+        self.has_rules = holds_rules(nodes)
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Body) and self.digest == other.digest)
+        if self is other:
+            return True
+        return (
+            isinstance(other, Body)
+            and self.digest == other.digest
+            and not self.has_rules
+            and not other.has_rules
+        )
 
     def __hash__(self) -> int:
+        if self.has_rules:
+            raise TypeError("a body with derivatives given by the user has no hash")
         return hash(self.digest)
 
     def __repr__(self) -> str:
         """Say all of it: fingerprints see a parameter by its repr."""
         return f"<{self.name}: {self.digest}>"
+
+
+def holds_rules(nodes: Iterable[Node]) -> bool:
+    """Return whether there are derivatives given by the user among nodes, or in bodies that they hold."""
+    return any("rule" in node.params or any(body.has_rules for body in bodies_of(node)) for node in nodes)
 
 
 def bodies_of(node: Node) -> list[Body]:

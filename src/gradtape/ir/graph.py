@@ -105,9 +105,22 @@ class Value:
     def node(self, node: Node | None) -> None:
         self._node = node
         if node is None:
-            self._op, self._inputs = None, ()
+            self._op, self._inputs, self._params, self._site = None, (), NO_PARAMS, None
         else:
             self._op, self._inputs, self._params = node.op, node.inputs, node.params
+
+    def release_history(self) -> None:
+        """Give up the node of a value whose data are known, unless somebody may still ask how it came to be.
+
+        Who may is told, and gives it up when the mark ends.
+        """
+        if self._op is None or self.data is None:
+            return
+        for mark in self.marks:
+            if not mark.over:
+                mark.note_computed(self)
+                return
+        self.node, self.index = None, RELEASED
 
     def maker(self) -> tuple[Op, tuple[Value, ...], dict[str, Any]] | None:
         """Return the op, the inputs and the parameters of the node, if there is one, without putting it together."""

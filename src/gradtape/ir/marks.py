@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
+from weakref import ref
 
 if TYPE_CHECKING:
     from .graph import Value
@@ -33,13 +34,16 @@ class Mark:
         The thread whose nodes are followed now, `ANY` for all, None for none.
     """
 
-    __slots__ = ("__weakref__", "_active", "_thread", "log", "over", "recorded_by")
+    __slots__ = ("__weakref__", "_active", "_computed", "_room", "_thread", "log", "over", "recorded_by")
 
     recorded_by: int | None
+    _computed: list[ref[Value]] | None
 
     def __init__(self, thread: int | None = None) -> None:
         self.over = False
         self.log: Any = None
+        self._computed = None
+        self._room = 64
         self._thread = thread
         self._active = True
         self.recorded_by = ANY if thread is None else thread
@@ -63,6 +67,29 @@ class Mark:
     def thread(self, thread: int | None) -> None:
         self._thread = thread
         self.recording = self._active
+
+    def note_computed(self, value: Value) -> None:
+        """Remember a value that was computed while this mark is not over: its history is given up at the end."""
+        if self._computed is None:
+            self._computed = []
+        self._computed.append(ref(value))
+        if len(self._computed) > self._room:  # a record that stays open: most of what it computed is gone
+            self._computed = [reference for reference in self._computed if reference() is not None]
+            self._room = 64 + 2 * len(self._computed)
+
+    def release(self) -> None:
+        """Give up the history of what was computed while this mark was not over, where nobody else may ask for it."""
+        computed, self._computed = self._computed, None
+        for reference in computed or ():
+            value = reference()
+            if value is not None:
+                value.release_history()
+
+    def end(self) -> None:
+        """Stop recording: nobody will ask again how the marked values came to be."""
+        self.recording = False
+        self.over = True
+        self.release()
 
 
 def merge_marks(values: Iterable[Value]) -> tuple[Mark, ...]:

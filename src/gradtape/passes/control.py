@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..ir.body import Body, holds_rules
 from ..ir.graph import Graph, Node, Value
 from ..kinds.control import Barrier, Custom
+from .bodies import in_bodies
 from .rewrite import rewrite
 
 
 def open_custom_calls(graph: Graph) -> Graph:
-    """Return the graph without rules for derivatives."""
-    return rewrite(graph, _body)
+    """Return the graph without rules for derivatives, also in the bodies of loops and branches."""
+    if not holds_rules(graph.nodes):
+        return graph
+    return in_bodies(rewrite(graph, _body), _open_body)
+
+
+def _open_body(body: Body) -> Body:
+    if not body.has_rules:
+        return body
+    opened = open_custom_calls(body)
+    return Body(opened.inputs, opened.nodes, opened.outputs, body.name)
 
 
 def lift_barriers(graph: Graph) -> Graph:

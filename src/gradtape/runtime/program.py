@@ -20,6 +20,7 @@ from ..ir.graph import Graph, Node
 from ..ir.op import NDArray
 from ..lower.interrupts import INTERRUPTED, raise_interruption
 from ..lower.symbols import addresses_of
+from ..passes.control import open_custom_calls
 from ..transforms.call import without_data
 from ..transforms.reroll.roll import without_data_rolled
 from .cache import CachedObject, MemoryCache, cached_object
@@ -287,7 +288,8 @@ def repeated_program(graph: Graph, *, at_once: Callable[[], bool]) -> Program | 
 
 
 def _to_compile(graph: Graph) -> Graph:
-    """Return a graph as it is compiled for a tape: without the record, and with loops."""
+    """Return a graph as it is compiled for a tape: without the record, the user's derivatives, and with loops."""
+    graph = open_custom_calls(graph)
     return without_data_rolled(graph) if config.reroll else without_data(graph)
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from ..ir.graph import Mark, Value
 from .content import Content
-from .guards import InBody, Trace
+from .guards import InBody, Trace, trace_of
 from .names import NAMES, namespaces_of
 
 
@@ -39,12 +40,13 @@ class Scope:
         The names of values that were asked for theirs and had none.
     """
 
-    __slots__ = ("_taken", "names", "reads")
+    __slots__ = ("_computed", "_taken", "names", "reads")
 
     def __init__(self) -> None:
         self.reads: dict[int, dict[Value, None]] = {}
         self.names: dict[Value, str] = {}
         self._taken: set[str] = set()
+        self._computed: list[weakref.ref[Value]] = []
 
     def note(self, variable: Any, value: Value) -> None:
         """Take notice of what was read."""
@@ -76,6 +78,20 @@ class Scope:
             )
             name = self.names[value] = self.unique_name(stem)
         return name
+
+    def note_computed(self, values: Iterable[Value]) -> None:
+        """Remember values that were computed inside of the function, which may ask how they came to be.
+
+        The history of what belongs to a trace is the program.
+        """
+        self._computed += [weakref.ref(value) for value in values if trace_of(value) is None]
+
+    def release(self) -> None:
+        """Give up the history of these values: the function has returned."""
+        computed, self._computed = self._computed, []
+        for reference in computed:
+            if (value := reference()) is not None:
+                value.release_history()
 
 
 Context = Watcher | Scope | Trace
@@ -126,6 +142,8 @@ def inside(*added: Context, function: Any = None) -> Iterator[None]:
         try:
             for context in added:
                 leave(stack, context, user)
+                if isinstance(context, Scope) and context._computed:
+                    context.release()
         except BaseException:
             for context in added:
                 leave(stack, context, user)

@@ -13,7 +13,7 @@ import numpy as np
 from ..config import config
 from ..errors import ConcretizationError, LeakedValueError
 from ..ir.body import Body
-from ..ir.graph import RELEASED, Graph, Node, Value, extract
+from ..ir.graph import Graph, Node, Value, extract
 from ..ir.op import NDArray
 from ..ir.types import FLOAT64, aval
 from ..kinds.control import Structured
@@ -74,7 +74,7 @@ def _computed(values: Sequence[Value]) -> list[NDArray]:
         if array is None:
             break
     else:
-        _release(values)
+        _release_again(values)
         return arrays  # type: ignore[return-value]
     while True:
         with turns.computing:
@@ -195,17 +195,24 @@ _ALONE: Final = _count_alone()
 
 
 def _release(values: Iterable[Value]) -> None:
-    """Give back the history of computed values where nobody can ask for it: no tape, no trace, no `gradients` in a function."""
-    if CHECKS or scopes():
+    """Give up the history of computed values where nobody can ask for it: no tape, no trace, no `gradients` in a function.
+
+    Where somebody can, it is given up when the tape, or the outermost function, has ended.
+    """
+    if CHECKS:
+        return
+    if around := scopes():
+        around[0].note_computed(values)
         return
     for value in values:
-        if value._op is None:
-            continue
-        for mark in value.marks:
-            if not mark.over:
-                break
-        else:
-            value.node, value.index = None, RELEASED
+        value.release_history()
+
+
+def _release_again(values: Iterable[Value]) -> None:
+    """Do the same for values that were computed before, and are looked at again: whoever may ask knows of them already."""
+    for value in values:
+        if value._op is not None and not CHECKS and all(mark.over for mark in value.marks) and not scopes():
+            value.release_history()
 
 
 def _is_worth_it(nodes: Sequence[Node]) -> bool:

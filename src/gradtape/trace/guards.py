@@ -69,11 +69,24 @@ class Trace(Mark):
         return self._seen[value]
 
     def finish(self) -> None:
-        """End the trace: example values are dropped, so that what leaked is found out."""
+        """End the trace: example values are dropped, so that what leaked is found out.
+
+        Its values carry it, and it lets go of them: they are freed without the cycle collector.
+        """
         self.recording = False
         self.over = True
+        self._computed = None  # the history of these values is the graph
         for value in self.inputs:
             value.data = None
+        ahead, met = [guard.value for guard in self.guards], set(self.inputs)
+        while ahead:  # what was computed so that Python could look at it
+            value = ahead.pop()
+            made = value.maker()
+            if made is not None and value not in met and self in value.marks:
+                met.add(value)
+                value.data = None
+                ahead += made[1]
+        self.inputs, self.guards, self.contents, self._seen = [], [], {}, {}
 
 
 class Abstract(Trace):

@@ -54,17 +54,23 @@ class Memory:
         Of a root: the views of it that are in the user's hands.
     """
 
-    __slots__ = ("__weakref__", "numbers", "parent", "recipe", "root", "traced", "views")
+    __slots__ = ("__weakref__", "_root", "numbers", "parent", "recipe", "traced", "views")
 
     def __init__(self, numbers: NDArray, parent: Memory | None, recipe: Recipe) -> None:
         self.numbers = numbers
         self.parent = parent
         self.recipe = recipe
         self.traced: Any = None
-        self.root: Memory = self if parent is None else parent.root
+        self._root = (
+            None if parent is None else parent.root
+        )  # not itself: an array is freed by its reference count
         self.views: weakref.WeakSet[Memory] | None = None
-        if parent is not None:
-            self.root.seen_by(self)
+        if self._root is not None:
+            self._root.seen_by(self)
+
+    @property
+    def root(self) -> Memory:
+        return self._root or self
 
     def is_plain(self) -> bool:
         """Return whether nothing traced was written, through any view."""

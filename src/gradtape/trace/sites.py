@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import inspect
 import linecache
 import os
 import re
@@ -196,9 +197,27 @@ def called_at(frame: FrameType) -> Any:
     if names is None:
         return None
     first, *rest = names[0].split(".")
-    found = frame.f_locals.get(first, frame.f_globals.get(first))
+    found = _variable_of(frame, first)
     for name in rest:
         found = getattr(found, name, None)
+    return found
+
+
+def _variable_of(frame: FrameType, name: str) -> Any:
+    """Return what a name stands for in a frame, None if it stands for nothing.
+
+    Up to Python 3.12 the local variables of a function are copied into a dictionary that the frame keeps. It is emptied again, or it would
+    keep tapes and arrays alive that the function has deleted; unless somebody else has it (who called ``locals()``), or may be about to
+    write it back (a debugger).
+    """
+    if not frame.f_code.co_flags & inspect.CO_OPTIMIZED:  # a module's, a class's: the names themselves
+        return frame.f_locals.get(name, frame.f_globals.get(name))
+    if name not in frame.f_code.co_varnames + frame.f_code.co_cellvars + frame.f_code.co_freevars:
+        return frame.f_globals.get(name)
+    variables = frame.f_locals
+    found = variables.get(name, frame.f_globals.get(name))
+    if type(variables) is dict and sys.getrefcount(variables) <= 3 and sys.gettrace() is None:
+        variables.clear()
     return found
 
 

@@ -87,7 +87,7 @@ def remember(
     key = _key(ends)
     if any(work.program is program for work in _known.get(key, ())):
         return
-    if not _all_lead_to(ends, nodes):
+    if not _all_lead_to(ends, nodes) or not all(map(_can_come_again, nodes)):
         return
     pattern = Pattern(ends, nodes, leaves, None)
     values = pattern.match(ends, None)
@@ -109,6 +109,15 @@ def remember(
     _known.move_to_end(key)
     while len(_known) > config.memory_cache:
         _known.popitem(last=False)
+
+
+def _can_come_again(node: Node) -> bool:
+    """Return whether another node may be found equal: a derivative given by the user, or an array, is another one each time."""
+    try:
+        hash(tuple(node.params.values()))
+    except TypeError:
+        return False
+    return True
 
 
 def _all_lead_to(ends: Sequence[Value], nodes: Sequence[Node]) -> bool:

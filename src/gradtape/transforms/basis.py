@@ -69,8 +69,7 @@ def pullback(target: Value, sources: Sequence[Value], stop: Stop, mark: Mark) ->
     """
     seed = Value(aval(target.shape, target.dtype), marks=(mark,))
     pulled = vjp([target], sources, [seed], stop)
-    mark.recording = False
-    mark.over = True
+    mark.end()
     return LinearMap(seed, tuple(pulled), mark)
 
 
@@ -81,8 +80,7 @@ def pushforward(targets: Sequence[Value], source: Value, stop: Stop, mark: Mark)
     """
     seed = Value(aval(source.shape, source.dtype), marks=(mark,))
     pushed = jvp(targets, [source], [seed], stop)
-    mark.recording = False
-    mark.over = True
+    mark.end()
     return LinearMap(seed, tuple(pushed), mark)
 
 
