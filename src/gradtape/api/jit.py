@@ -16,6 +16,7 @@ from ..trace.callsite import MISSED, MOST_NESTED, CallSite, NestedEntry, Special
 from ..trace.instruments import RECORDING
 from ..trace.signature import StaticArguments
 from ..trace.sites import user_site, without_internals
+from .results import has_out, written
 
 CHAIN_LENGTH = 6
 
@@ -38,6 +39,10 @@ class Jitted(FastCallable):
 
         def answer(*args: Any, **kwargs: Any) -> Any:
             try:
+                if "out" in kwargs and not has_out(wrapped):
+                    out = kwargs.pop("out")
+                    results = answer(*args, **kwargs)
+                    return results if out is None else written(out, results, site.name)
                 profiler = ACTIVE.profiler
                 if profiler is None or (function := own()) is None:
                     return site.call(args, kwargs)
@@ -205,7 +210,8 @@ def jit(
     -------
     Jitted
         A callable with the name, docstring and signature of `function`. Called with `Array`s it becomes a part of their recording, so
-        that tapes and other transforms see through it.
+        that tapes and other transforms see through it. ``f(x, out=array)`` writes the result into an ndarray of its shape (a nest of
+        them where there are several results) and returns that, unless `function` has a parameter `out` of its own.
 
     Raises
     ------
