@@ -18,9 +18,9 @@ from gradtape import progress
 from gradtape.api import forward
 from gradtape.api import tape as tape_module
 from gradtape.trace import contexts as contexts_module
-from gradtape.trace import lists
 from gradtape.trace.contexts import contexts
-from gradtape.trace.lists import NAMES
+from gradtape.trace.patching import recorders
+from gradtape.trace.patching.recorders import RECORDERS
 
 X = np.array([0.5, -1.2, 2.0])
 SIN, COS = np.sin(X), np.cos(X)
@@ -251,7 +251,9 @@ def compiled():
     return gt.jit(lambda x: np.sum(x * x))(X)
 
 
-FILES = {module.__file__ for module in (tape_module, forward, contexts_module, lists, progress, contextlib)}
+FILES = {
+    module.__file__ for module in (tape_module, forward, contexts_module, recorders, progress, contextlib)
+}
 FINALISERS = {"__del__", "_end"}
 
 
@@ -289,10 +291,10 @@ def test_an_interruption_leaves_nothing_in_force(work):
     expected = np.asarray(work())
     k = 0
     while interrupted(work, k):
-        if not nothing_is_in_force() or NAMES._users:
+        if not nothing_is_in_force() or RECORDERS:
             gc.collect()  # what was interrupted on its way out is still in a traceback
         assert nothing_is_in_force()
-        assert not NAMES._users
+        assert not RECORDERS
         assert not progress._counting.is_set()
         k += 1
     assert k > 20
@@ -300,28 +302,27 @@ def test_an_interruption_leaves_nothing_in_force(work):
 
 
 def test_a_finaliser_may_leave_while_a_tape_enters(monkeypatch):
-    """The cycle collector may run at any place, also where names are being exchanged."""
-    meet = type(NAMES)._meet
+    """The cycle collector may run at any place, also where somebody enters."""
+    enter = recorders.enter
 
-    def collecting(self, namespace):
+    def collecting(recorder):
         gc.collect()
-        return meet(self, namespace)
+        enter(recorder)
 
     def work():
         accumulator = gt.ForwardAccumulator(gt.constant(1.0), 1.0)
         cycle = [accumulator]
         cycle.append(cycle)
         del accumulator, cycle
-        NAMES._last = None  # so that the module is looked at
         with gt.GradientTape():
             pass
 
-    monkeypatch.setattr(type(NAMES), "_meet", collecting)
+    monkeypatch.setattr(recorders, "enter", collecting)
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     thread.join(30)
     assert not thread.is_alive()
-    assert not NAMES._users
+    assert not RECORDERS
 
 
 @pytest.mark.parametrize("place", ["append", "enter"])
@@ -331,7 +332,7 @@ def test_an_interruption_while_entering_enters_nothing(monkeypatch, place):
             super().append(item)
             raise KeyboardInterrupt
 
-    def interrupted(user, *namespaces):
+    def interrupted(recorder):
         raise KeyboardInterrupt
 
     for make in (gt.GradientTape, lambda: gt.ForwardAccumulator(gt.constant(1.0), 1.0)):
@@ -340,7 +341,7 @@ def test_an_interruption_while_entering_enters_nothing(monkeypatch, place):
             if place == "append":
                 patch.setattr(contexts, "stack", Interrupting())
             else:
-                patch.setattr(NAMES, "enter", interrupted)
+                patch.setattr(recorders, "enter", interrupted)
             entered.__enter__()
         assert nothing_is_in_force()
         with entered:
@@ -348,13 +349,13 @@ def test_an_interruption_while_entering_enters_nothing(monkeypatch, place):
 
 
 def test_a_tape_that_could_not_leave_does_so_in_the_end(monkeypatch):
-    def interrupted(user, *namespaces):
+    def interrupted(recorder):
         raise KeyboardInterrupt
 
     tape = gt.GradientTape()
     gone = weakref.ref(tape)
     with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt), tape:
-        patch.setattr(NAMES, "leave", interrupted)
+        patch.setattr(recorders, "leave", interrupted)
     del tape
     gc.collect()
     assert gone() is None

@@ -24,10 +24,10 @@ from .api.transform import jvp as jvp
 from .api.transform import value_and_grad as value_and_grad
 from .api.transform import vjp as vjp
 from .config import config as config
-from .trace import borrowed as _borrowed  # noqa: F401 - SciPy's names are exchanged while somebody records
 from .trace import conversions as _conversions  # noqa: F401 - lists of traced numbers become arrays
-from .trace import standins as _names  # noqa: F401 - and NumPy's
 from .trace.array import Array as Array
+from .trace.patching import creation as _creation  # noqa: F401 - hooks in NumPy's functions
+from .trace.patching import scipy as _scipy  # noqa: F401 - and in SciPy's
 from .trace.slices import IndexedSlices as IndexedSlices
 from .trace.variable import Variable as Variable
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import weakref
 from types import TracebackType
@@ -27,7 +26,7 @@ from ..trace.array import Array
 from ..trace.bodies import refuse_across
 from ..trace.contexts import Context, Watcher, bodies_around, contexts, leave
 from ..trace.handle import Handle
-from ..trace.names import NAMES
+from ..trace.patching import recorders
 from ..trace.sites import user_site
 from ..trace.slices import arrays_in
 from ..trace.speculation import speculation
@@ -68,7 +67,7 @@ class _Directions(Watcher):
             self.mark.thread = threading.get_ident()
             self.mark.recording = True
             self.stack.append(self)
-            NAMES.enter(self, sys._getframe(2).f_globals)
+            recorders.enter(self)
         except BaseException:  # Ctrl-C: nobody would leave what was entered by half
             self.leave()
             raise

@@ -19,7 +19,7 @@ from ..trace.array import Array
 from ..trace.bodies import refuse_across
 from ..trace.contexts import Context, bodies_around, contexts, leave
 from ..trace.guards import InBody
-from ..trace.names import NAMES
+from ..trace.patching import recorders
 from ..trace.rehearsal import rehearsed
 from ..trace.replay import Derivatives, derivatives, gradients
 from ..trace.sites import user_site
@@ -129,7 +129,7 @@ class GradientTape(Jacobians):
                 record.mark.recording = True
             self._active = True
             self._stack.append(record)
-            NAMES.enter(self, _frame(1).f_globals)
+            recorders.enter(self)
         except BaseException:  # Ctrl-C: nobody would leave what was entered by half
             self._leave()
             raise
@@ -145,7 +145,7 @@ class GradientTape(Jacobians):
                 record.mark.recording = False
                 if record in self._stack:
                     self._stack.remove(record)
-            NAMES.leave(self)
+            recorders.leave(self)
             self._active = False
         except BaseException:  # Ctrl-C again
             self._leave()

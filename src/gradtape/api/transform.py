@@ -26,7 +26,6 @@ from ..trace.array import Array
 from ..trace.contexts import Scope, inside
 from ..trace.force import force
 from ..trace.handle import Handle
-from ..trace.names import NAMES
 from ..trace.rolling import moment_now, rolled_since, with_loops
 from ..trace.signature import EVERYTHING_TRACED
 from ..trace.sites import user_site
@@ -203,8 +202,8 @@ def inner(function: Callable[..., Any]) -> Callable[..., Any]:
     body = function.site.function if isinstance(function, Jitted) else function
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        with inside(Scope(), function=body):
-            return NAMES.standing_for(body)(*args, **kwargs)
+        with inside(Scope()):
+            return body(*args, **kwargs)
 
     return run
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 from ..lower.resident import load_resident
 from .capi import addresses
 
-__all__ = ["dispatcher_of", "interpose", "interpose_more", "recording"]
+__all__ = ["dispatcher_of", "interpose", "interpose_more"]
 
 _POINTER: Final = ctypes.c_void_p
 _VECTORCALL_OFFSET: Final = 56
@@ -36,8 +36,8 @@ _NEW: Final = 312
 _NEW_SLOT: Final = 65
 
 _VARARGS, _KEYWORDS, _NONE, _ONE, _FAST = 0x1, 0x2, 0x4, 0x8, 0x80
-_UNSPECIALISED: Final = _FAST | _NONE
-"""Flags of no definition of Python's or NumPy's."""
+_UNSPECIALISED: Final = _KEYWORDS
+"""Flags of no definition of Python's or NumPy's, and none of those by which Cython calls the C function itself."""
 
 _ABI: Final = {
     _ONE: "one",
@@ -50,7 +50,7 @@ _ABI: Final = {
 _TEXT: Final = """
 %owner = type { ptr, ptr } ; the key, and its C function
 
-@recording = global i64 0
+@recording = external global i64
 @hook = external global i8
 @list = external global i8
 @tuple = external global i8
@@ -411,20 +411,14 @@ def _place_of(thing: Any) -> list[_Place]:
     return _defined(thing) if type(thing).__name__ == "method_descriptor" else _called(thing)
 
 
-_recording: Any = None
 _thunks: Final[dict[tuple[str, int], int]] = {}
 """The machine code in place of C functions that many objects share, by the rule for arguments and the C function."""
-
-
-def recording(active: bool) -> None:
-    """Say whether somebody records on any thread; only then hooks are asked."""
-    if _recording is not None:
-        _recording.value = active
 
 
 def interpose(
     hook: Callable[..., Any],
     followed: Sequence[type],
+    recording: int,
     *,
     anywhere: Iterable[Any],
     nested: Iterable[Any],
@@ -439,6 +433,8 @@ def interpose(
         result of the call; NotImplemented lets the C function run.
     followed : sequence of type
         At most three types of objects that are not to be converted.
+    recording : int
+        The address of a word that is zero while nobody records.
     anywhere : iterable of object
         Asked about calls with such objects by themselves, or in lists and tuples.
     nested : iterable of object
@@ -446,7 +442,6 @@ def interpose(
     within : iterable of object
         Asked about calls with such objects in lists and tuples that are in lists and tuples.
     """
-    global _recording
     places = [
         (place, mode)
         for mode, things in (("anywhere", anywhere), ("nested", nested), ("within", within))
@@ -474,11 +469,11 @@ def interpose(
     imports = {name: functions[name] for name in ("PyObject_Vectorcall", "Py_DecRef")}
     for name in ("PyThreadState_Get", "_PyObject_MakeTpCall"):
         imports[name] = ctypes.cast(getattr(ctypes.pythonapi, name), _POINTER).value or 0
+    imports["recording"] = recording
     things = {"hook": hook, "list": list, "tuple": tuple, "declined": NotImplemented}
     things |= {f"followed{k}": kind for k, kind in enumerate([*followed, *followed][:3])}
     imports.update((name, id(thing)) for name, thing in things.items())
     exports = [
-        "recording",
         "by_type",
         *[f"{what}{k}" for k in range(len(owners)) for what in ("thunk", "owner")],
     ]
@@ -493,7 +488,6 @@ def interpose(
         _POINTER.from_address(place.at).value = thunk
         if place.form == "call":
             _thunks[mode, place.original] = thunk
-    _recording = ctypes.c_int64.from_address(found["recording"])
 
 
 def interpose_more(nested: Iterable[Any]) -> None:

@@ -26,9 +26,9 @@ from .guards import trace_of
 from .handle import Handle, apart, attend, plain
 from .instruments import CHECKS
 from .layout import is_plain, keeping_order, laid_out
-from .lists import ask
 from .methods import Methods
 from .operators import Operators
+from .patching.lists import ask
 from .recall import picked, run
 from .sites import user_site
 from .speculation import speculation

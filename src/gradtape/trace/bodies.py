@@ -116,7 +116,7 @@ class Traced:
         """Call the function."""
         before = here.site
         self._first_serial = next_serial()
-        with inside(self._mark, Scope(), function=self._function):
+        with inside(self._mark, Scope()):
             try:
                 self.result = tree_map(_as_read, self._function(*args))
             except ValueError as error:

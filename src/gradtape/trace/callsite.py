@@ -29,7 +29,6 @@ from .guards import Guard, Trace
 from .handle import Handle, apart, is_recording
 from .instruments import RECORDING
 from .layout import argument_layout
-from .names import NAMES
 from .rolling import moment_now, recorded_since, rolled_trace
 from .signature import EVERYTHING_TRACED, Call, NativeCall, StaticArguments, is_dynamic, native_call
 from .sites import user_site
@@ -356,7 +355,7 @@ class CallSite:
         profiler = ACTIVE.profiler
         traced = counting(f"tracing {self.name}", "operation", recorded_since(moment_now()))
         profiled = nullcontext() if profiler is None else profiler.tracing(self)
-        with inside(trace, Scope(), function=self.function), resting(), traced, profiled:
+        with inside(trace, Scope()), resting(), traced, profiled:
             try:
                 return self._specialise(call, trace, leaves), made_in(trace)
             finally:
@@ -403,7 +402,7 @@ class CallSite:
 
     def _result(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
-            return NAMES.standing_for(self.function)(*args, **kwargs)
+            return self.function(*args, **kwargs)
         except ValueError as error:
             # NumPy hides what float(x) raised behind "setting an array element with a sequence".
             if isinstance(error.__cause__, ConcretizationError):
@@ -422,8 +421,8 @@ class CallSite:
         """
         leaves = [_recorded(leaf) for leaf in call.leaves]
         args, kwargs = call.with_leaves(leaves)
-        with inside(Scope(), function=self.function):
-            results, spec = flatten(NAMES.standing_for(self.function)(*args, **kwargs))
+        with inside(Scope()):
+            results, spec = flatten(self.function(*args, **kwargs))
         if keep_arrays or any(is_recording(leaf) for leaf in results):
             return spec.unflatten(results)
         handles = [leaf.value for leaf in results if isinstance(leaf, Handle)]

@@ -19,8 +19,8 @@ from ..ops.shape import reshape
 from .force import force
 from .guards import Trace, abstract_of, trace_of
 from .handle import Handle, plain
-from .lists import asker
 from .log import note_exit
+from .patching.lists import asker
 from .sites import called_at, describe, instruction_at, user_frame, user_site
 
 CONSTANT = "the result would be a constant of the call that is traced, and wrong for every later one"
@@ -139,7 +139,7 @@ def _instead_of(function: Any) -> str:
     """Return what to write in place of a call that asks for ndarrays."""
     if function is np.take:
         return "gt.constant(y)[k], or gt.gather(y, k), for an ndarray y"
-    if function == np.full:  # or what stands for it
+    if function is np.full:
         return "np.full(n, a, like=a)"
     if type(getattr(function, "__self__", None)) is np.ndarray:
         name = function.__name__

@@ -12,7 +12,7 @@ from typing import Any
 from ..ir.graph import Mark, Value
 from .content import Content
 from .guards import InBody, Trace, trace_of
-from .names import NAMES, namespaces_of
+from .patching import recorders
 
 
 class Watcher(ABC):
@@ -126,17 +126,17 @@ def leave(stack: list[Context], context: Context, user: object) -> None:
     """
     if context in stack:
         stack.remove(context)
-    NAMES.leave(user)
+    recorders.leave(user)
 
 
 @contextmanager
-def inside(*added: Context, function: Any = None) -> Iterator[None]:
+def inside(*added: Context) -> Iterator[None]:
     """Let contexts be in force, for a function of the user's that is about to run."""
     stack = contexts.stack
     user = object()
     try:
         stack.extend(added)
-        NAMES.enter(user, *(() if function is None else namespaces_of(function)))
+        recorders.enter(user)
         yield
     finally:
         try:

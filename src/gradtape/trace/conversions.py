@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import cmath
 import math
-import sys
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -18,19 +17,18 @@ import numpy as np
 
 from ..ir.builder import here
 from ..kinds.registry import FUNCTIONS, UFUNCS
-from ..runtime.interpose import dispatcher_of, interpose, interpose_more, recording
+from ..runtime.interpose import dispatcher_of, interpose, interpose_more
 from .array import Array, wrap
 from .handle import Handle
-from .lists import is_recorded
-from .names import NAMES
+from .patching import recorders
+from .patching.imports import when_imported
+from .patching.lists import is_recorded
 from .preallocated import Preallocated
 from .sites import user_site
 from .variable import Variable
 
 Function = Callable[..., Any]
 _dispatched: Final = type(np.sum)
-_array_of: Final = np.array
-"""NumPy's own, whatever the name stands for while somebody records."""
 
 
 def first_followed(operand: Any, depth: int = 32) -> Any:
@@ -52,7 +50,7 @@ def _stacked(items: Any) -> Any:
     if type(items) is not list and type(items) is not tuple:
         return items
     found = first_followed(items)
-    return items if found is None else found.__array_function__(_array_of, (type(found),), (items,), {})
+    return items if found is None else found.__array_function__(np.array, (type(found),), (items,), {})
 
 
 def _of_ufunc(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -308,31 +306,24 @@ def _hook(called: Any, *args: Any, **kwargs: Any) -> Any:
     return _others[called](*args, **kwargs)
 
 
-_ready: Final[set[str]] = set()
+def _interpose() -> None:
+    functions = [
+        function for function in FUNCTIONS if type(function) is _dispatched and dispatcher_of(function)
+    ]
+    ufuncs = [thing for thing in vars(np).values() if type(thing) is np.ufunc]
+    sequences = [function for function in functions if _takes_sequences(function)]
+    interpose(
+        _hook,
+        (Array, Variable, Preallocated),
+        recorders.COUNT,
+        anywhere=_others,
+        nested=[*(set(functions) - {*sequences}), *ufuncs, *_UFUNC_METHODS],
+        within=sequences,
+    )
+    when_imported(
+        "scipy.special",
+        lambda special: interpose_more(thing for thing in vars(special).values() if type(thing) is np.ufunc),
+    )
 
 
-def _switch(active: bool) -> None:
-    """Ask the hook, from now on or no longer."""
-    if active and "numpy" not in _ready:
-        _ready.add("numpy")
-        functions = [
-            function for function in FUNCTIONS if type(function) is _dispatched and dispatcher_of(function)
-        ]
-        ufuncs = [thing for thing in vars(np).values() if type(thing) is np.ufunc]
-        sequences = [function for function in functions if _takes_sequences(function)]
-        interpose(
-            _hook,
-            (Array, Variable, Preallocated),
-            anywhere=_others,
-            nested=[*(set(functions) - {*sequences}), *ufuncs, *_UFUNC_METHODS],
-            within=sequences,
-        )
-    if active and "scipy" not in _ready and "scipy.special" in sys.modules:
-        special = vars(sys.modules["scipy.special"])
-        if "xlogy" in special:  # all of it has been imported
-            _ready.add("scipy")
-            interpose_more(thing for thing in special.values() if type(thing) is np.ufunc)
-    recording(active)
-
-
-NAMES.on_change = _switch
+recorders.at_first(_interpose)

@@ -145,47 +145,6 @@ def instruction_of(frame: FrameType) -> tuple[int, int]:
     return first, last
 
 
-def callee_at(frame: FrameType) -> str:
-    """Return the name by which a frame's code names the function that it is calling, or "" where it does not name one.
-
-    What loads a function stands in the source where the call begins, and ends before it.
-    """
-    code, place = frame.f_code, frame.f_lasti
-    positions = list(code.co_positions())
-    line, last_line, column, end = positions[place // 2]
-    if line is None or last_line is None or end is None or not instruction_at(frame).startswith("CALL"):
-        return ""
-    name, farthest = "", (0, 0)
-    for instruction in dis.get_instructions(code):
-        if instruction.offset >= place:
-            break
-        first, last, begin, stop = positions[instruction.offset // 2]
-        if (first, begin) == (line, column) and last is not None and stop is not None:
-            loads = instruction.opname.startswith("LOAD") and isinstance(instruction.argval, str)
-            if loads and farthest < (last, stop) < (last_line, end):
-                name, farthest = instruction.argval, (last, stop)
-    return name
-
-
-_asked: Final[dict[int, tuple[CodeType, dict[tuple[int, str], bool]]]] = {}
-"""What was found out about code: by its id, with the code itself, which keeps the id its own."""
-
-
-def called_by_user(frame: FrameType, name: str) -> bool:
-    """Return whether a frame is of the user's own code and calls a function by this name, rather than something compiled that does."""
-    code, place = frame.f_code, frame.f_lasti
-    known = _asked.get(id(code))
-    if known is None:
-        if len(_asked) >= 4096:
-            _asked.clear()
-        known = _asked[id(code)] = code, {}
-    answers = known[1]
-    answer = answers.get((place, name))
-    if answer is None:
-        answer = answers[place, name] = is_users(code.co_filename) and callee_at(frame) == name
-    return answer
-
-
 def called_at(frame: FrameType) -> Any:
     """Return the function that a frame is calling, or None where its source does not tell."""
     code = frame.f_code

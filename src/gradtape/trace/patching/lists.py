@@ -1,14 +1,13 @@
 """Lists of traced numbers that are made into arrays: ``np.array([x[0], -x[1]])``.
 
 NumPy has no protocol by which what stands in a list could say what becomes of the list: np.array asks each item for its numbers. So
-while somebody records, the names `numpy.array` and `numpy.asarray` stand for functions that do the same and, where NumPy asked an item
-that is followed, make the array once more as an operation. User code that says ``x = np.asarray(x)``, as much code does, gets an array
+while somebody records, handlers of `numpy.array` and `numpy.asarray` do the same and, where NumPy asked an item that is followed, make
+the array once more as an operation. User code that says ``x = np.asarray(x)``, as much code does, gets an array
 that is followed too.
 """
 
 from __future__ import annotations
 
-import functools
 import sys
 import threading
 from collections.abc import Callable
@@ -17,14 +16,17 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..kinds.operands import COMPACT
-from .contexts import scopes
-from .guards import trace_of
-from .handle import Handle
-from .names import NAMES
-from .sites import called_by_user, is_users
-from .speculation import speculation
-from .viewing import in_order
+from ...kinds.operands import COMPACT
+from ..contexts import scopes
+from ..guards import trace_of
+from ..handle import Handle
+from ..sites import is_users
+from ..speculation import speculation
+from ..viewing import in_order
+from .callers import called_by_user, calling_frame
+from .hooks import When, hook
+
+_frame = sys._getframe
 
 
 class _Asked(threading.local):
@@ -50,35 +52,32 @@ def is_recorded(array: Handle) -> bool:
     return promised or any(mark.recording for mark in array.value.marks)
 
 
-def _following(function: Callable[..., Any]) -> Callable[..., Any]:
-    def followed(like: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        # NumPy itself would look the function up by its name.
-        return like.__array_function__(function, (type(like),), args, kwargs)
+def _handler_of(plain: Callable[..., Any]) -> Callable[..., Any]:
+    name = plain.__name__
+    function = getattr(np, name)
 
-    name = function.__name__
-
-    @functools.wraps(function)
-    def make(*args: Any, like: Any = None, **kwargs: Any) -> Any:
-        if like is not None:
-            own = isinstance(like, np.ndarray)
-            return function(*args, **kwargs, like=like) if own else followed(like, args, kwargs)
-        if not args or not isinstance(args[0], list | tuple):
+    def convert(*args: Any, **kwargs: Any) -> Any:
+        if not args or not isinstance(args[0], list | tuple) or kwargs.get("like") is not None:
             source: Any = args[0] if args else None
-            if not isinstance(source, Handle) or not _is_copied_by_user(source, sys._getframe(1), name):
-                return function(*args, **kwargs)
+            if not isinstance(source, Handle) or not _is_copied_by_user(source, _frame(1), function):
+                return plain(*args, **kwargs)
             if _is_no_copy(name, source, args, kwargs):
                 order = ORDERS.get(name, kwargs.get("order"))
                 return in_order(source, order)
-            return followed(source, args, kwargs)
+            return _followed(source, function, args, kwargs)
         before, _asked.items = _asked.items, []
         try:
-            made = function(*args, **kwargs)
+            made = plain(*args, **kwargs)
             asked = _asked.items
         finally:
             _asked.items = before
-        return followed(asked[0], args, kwargs) if asked else made
+        return _followed(asked[0], function, args, kwargs) if asked else made
 
-    return make
+    return convert
+
+
+def _followed(like: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return like.__array_function__(function, (type(like),), args, kwargs)
 
 
 ORDERS: Final = {"ascontiguousarray": "C", "asfortranarray": "F"}
@@ -96,13 +95,13 @@ def _is_no_copy(name: str, source: Handle, args: tuple[Any, ...], kwargs: dict[s
     return same and not (name in ORDERS and source.ndim == 0)
 
 
-def _is_copied_by_user(array: Handle, frame: FrameType, name: str) -> bool:
+def _is_copied_by_user(array: Handle, frame: FrameType, function: Any) -> bool:
     """Return whether the user's own code says ``np.asarray(x)`` of an array that is followed, rather than something compiled does that
     is to have the numbers. An array of a trace has no numbers."""
     if trace_of(array.value) is not None:
-        return is_users(frame.f_code.co_filename)
+        return is_users(calling_frame(frame)[0].f_code.co_filename)
     followed = is_recorded(array) or (bool(scopes()) and type(array) not in COMPACT)
-    return followed and called_by_user(frame, name)
+    return followed and called_by_user(frame, function)
 
 
 def asker(depth: int) -> str:
@@ -114,4 +113,4 @@ def asker(depth: int) -> str:
 
 
 for _function in (np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray):
-    NAMES.exchange(_function, _following(_function))
+    hook(_function, _handler_of, When.CONVERSION)

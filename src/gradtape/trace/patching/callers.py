@@ -1,0 +1,162 @@
+"""Who calls a hooked function: the user's own code, or something compiled that runs in its frame.
+
+Compiled code has no frame: ``rng.normal(size=3)`` calls `numpy.empty` in the frame of the user, and needs an ndarray. So the expression
+that the frame is calling is read from the positions of its instructions, and looked up by its names.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dis
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from types import CellType, CodeType, FrameType
+from typing import Any, Final
+
+import numpy as np
+
+from ..sites import instruction_at, is_users
+
+_IN_NUMPY: Final = {vars(np)[name].__code__: vars(np)[name] for name in ("ones", "full", "eye", "identity")}
+"""Functions that NumPy wrote in Python: who calls them calls what they call."""
+
+_asked: Final[dict[int, tuple[CodeType, dict[int, tuple[bool, tuple[str, ...]]]]]] = {}
+"""By the id of code, with the code itself, which keeps the id its own: whether it is the user's, and what it calls where."""
+
+
+def calling_frame(frame: FrameType, function: Any = None) -> tuple[FrameType, Any]:
+    """Return the frame that calls a function, or a function of NumPy's that calls it, and the one that is called there."""
+    while (outer := _IN_NUMPY.get(frame.f_code)) is not None and frame.f_back is not None:
+        frame, function = frame.f_back, outer
+    return frame, function
+
+
+def called_by_user(frame: FrameType, function: Any) -> bool:
+    """Return whether a frame is of the user's own code and calls a function, rather than something compiled that does.
+
+    Parameters
+    ----------
+    frame : frame
+        From which `function` is called, by itself or by something compiled.
+    function : callable
+        A hooked function.
+    """
+    code = frame.f_code
+    if code in _IN_NUMPY:
+        frame, function = calling_frame(frame, function)
+        code = frame.f_code
+    known = _asked.get(id(code))
+    if known is None:
+        if len(_asked) >= 4096:
+            _asked.clear()
+        known = _asked[id(code)] = code, {}
+    place = frame.f_lasti
+    answer = known[1].get(place)
+    if answer is None:
+        users = is_users(code.co_filename)
+        answer = known[1][place] = users, callee_at(frame) if users else ()
+    users, names = answer
+    if not names:
+        return False
+    return names[-1] == function.__name__ or _is_the_same(_value_of(names, frame), function)
+
+
+def _is_the_same(found: Any, function: Any) -> bool:
+    while isinstance(found, functools.partial):
+        found = found.func
+    return found is function
+
+
+def callee_at(frame: FrameType) -> tuple[str, ...]:
+    """Return the names of the expression that a frame is calling, such as ``("np", "zeros")``; none, where it is not made of names.
+
+    An expression's instructions begin where it begins in the source, and end before the call does.
+    """
+    code, here = frame.f_code, frame.f_lasti
+    positions = list(code.co_positions())
+    line, last_line, column, end = positions[here // 2]
+    if line is None or last_line is None or end is None or not instruction_at(frame).startswith("CALL"):
+        return ()
+    parts: dict[tuple[int, int], str] = {}
+    for instruction in dis.get_instructions(code):
+        if instruction.offset >= here:
+            break
+        first, last, begin, stop = positions[instruction.offset // 2]
+        if (
+            (first, begin) != (line, column)
+            or last is None
+            or stop is None
+            or (last, stop) >= (last_line, end)
+        ):
+            continue
+        name = instruction.opname
+        if name.startswith("LOAD") and isinstance(instruction.argval, str):
+            parts.setdefault((last, stop), instruction.argval)
+        elif name.startswith(("CALL", "BINARY", "BUILD")):
+            parts.setdefault((last, stop), "")
+    names = [parts[place] for place in sorted(parts)]
+    if not names or not names[-1]:
+        return ()
+    return tuple(names) if all(names) else ("", names[-1])
+
+
+def _value_of(names: tuple[str, ...], frame: FrameType) -> Any:
+    """Return what an expression of names stands for, without running code of anybody's; None, where that cannot be told."""
+    first, *attributes = names
+    found = _local(frame, first)
+    if found is None:
+        found = frame.f_globals.get(first)
+    for name in attributes:
+        found = inspect.getattr_static(found, name, None)
+    return found
+
+
+def _local(frame: FrameType, name: str) -> Any:
+    """Return what a local name of a frame stands for, or None.
+
+    Before Python 3.13 ``frame.f_locals`` makes a dict, which keeps what stands in it until the frame ends.
+    """
+    code = frame.f_code
+    if not code.co_flags & inspect.CO_OPTIMIZED or sys.version_info >= (3, 13):
+        return frame.f_locals.get(name)
+    if name not in (*code.co_varnames, *code.co_cellvars, *code.co_freevars):
+        return None
+    try:
+        return _read_local(frame, name)
+    except NameError:  # it is not assigned yet
+        return None
+
+
+def _get_var() -> Callable[[FrameType, str], Any]:
+    get: Any = ctypes.pythonapi.PyFrame_GetVar
+    get.restype, get.argtypes = ctypes.py_object, [ctypes.py_object, ctypes.py_object]
+    return lambda frame, name: get(frame, name)
+
+
+_WORD: Final = ctypes.sizeof(ctypes.c_void_p)
+_at: Final = ctypes.c_void_p.from_address
+
+
+def _from_memory(frame: FrameType, name: str) -> Any:
+    """Read a local of a frame of CPython 3.11, where no function does."""
+    code = frame.f_code
+    inside = _at(id(frame) + object.__basicsize__ + _WORD).value or 0
+    if _at(inside + 4 * _WORD).value != id(code):
+        return None
+    own = [cell for cell in code.co_cellvars if cell not in code.co_varnames]
+    place = [*code.co_varnames, *own, *code.co_freevars].index(name)
+    address = _at(inside + (9 + place) * _WORD).value
+    if address is None:
+        return None
+    found = ctypes.cast(address, ctypes.py_object).value
+    if isinstance(found, CellType) and (name in code.co_cellvars or name in code.co_freevars):
+        try:
+            return found.cell_contents
+        except ValueError:
+            return None
+    return found
+
+
+_read_local: Final = _get_var() if sys.version_info >= (3, 12) else _from_memory

@@ -1,0 +1,113 @@
+"""Hooks in functions that are written in Python, such as SciPy's: the code object calls a handler, which has the function's own code."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Sequence
+from types import CodeType, FunctionType
+from typing import Any, Final
+
+from .recorders import RECORDERS
+
+Function = Callable[..., Any]
+
+_PLACE: Final = "gradtape's handler"
+"""The constant in the place of which the handler is put."""
+
+_own: Final[dict[CodeType, Function]] = {}
+"""By the code that calls a handler: a function with the code that was there."""
+
+
+def hook_function(function: FunctionType, handler_of: Callable[[Function], Function]) -> None:
+    """Let a handler answer the calls of a function that is written in Python, while somebody records.
+
+    The function stays the same object, with its signature, defaults, names and source lines.
+
+    Parameters
+    ----------
+    function : function
+        Its ``__code__`` is replaced, once.
+    handler_of : callable
+        Makes the handler, of a function that does what `function` did.
+    """
+    if function.__code__ in _own:
+        return
+    code = function.__code__
+    own = FunctionType(
+        code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    own.__kwdefaults__ = function.__kwdefaults__
+    own.__qualname__ = function.__qualname__
+    handler, given = handler_of(own), _without_defaults(own)
+
+    def answer(*args: Any, **kwargs: Any) -> Any:
+        if not RECORDERS:
+            return own(*args, **kwargs)
+        args, kwargs = given(args, kwargs)
+        return handler(*args, **kwargs)
+
+    changed = _calling(code, answer)
+    _own[changed] = own
+    function.__code__ = changed
+
+
+def own_code(function: FunctionType) -> Function:
+    """Return what does what a function did before it was hooked."""
+    return _own.get(function.__code__, function)
+
+
+def _calling(code: CodeType, answer: Function) -> CodeType:
+    """Return code with the same parameters that calls a function with all of them."""
+    count = code.co_argcount
+    positional = list(code.co_varnames[:count])
+    only = list(code.co_varnames[count : count + code.co_kwonlyargcount])
+    rest = list(code.co_varnames[count + len(only) :])
+    star = f"*{rest.pop(0)}" if code.co_flags & inspect.CO_VARARGS else ""
+    stars = f"**{rest.pop(0)}" if code.co_flags & inspect.CO_VARKEYWORDS else ""
+    alone = positional[: code.co_posonlyargcount]
+    named = positional[code.co_posonlyargcount :]
+    parameters = [*alone, *["/"][: len(alone)], *named, *[star or "*"][: bool(star or only)], *only, stars]
+    arguments = [*positional, star, *[f"{name}={name}" for name in only], stars]
+    text = (
+        f"def around({', '.join(code.co_freevars)}):\n"
+        f"    def inner({', '.join(filter(None, parameters))}):\n"
+        f"        return {_PLACE!r}({', '.join(filter(None, arguments))})\n"
+        f"        {', '.join(code.co_freevars) or None}\n"
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)  # the constant is not callable yet
+        module = compile(text, code.co_filename, "exec")
+    around = _constant(module, "around")
+    inner = _constant(around, "inner")
+    return inner.replace(
+        co_consts=tuple([answer if item == _PLACE else item for item in inner.co_consts]),
+        co_name=code.co_name,
+        co_qualname=code.co_qualname,
+        co_firstlineno=code.co_firstlineno,
+    )
+
+
+def _constant(code: CodeType, name: str) -> CodeType:
+    (found,) = [item for item in code.co_consts if isinstance(item, CodeType) and item.co_name == name]
+    return found
+
+
+def _without_defaults(function: FunctionType) -> Callable[[Sequence[Any], dict[str, Any]], tuple[Any, Any]]:
+    """Return what leaves out arguments that are the parameters' defaults: rules need not know all of SciPy's."""
+    code = function.__code__
+    defaults = function.__defaults__ or ()
+    count, first = code.co_argcount, code.co_argcount - len(defaults)
+    keywords = function.__kwdefaults__ or {}
+
+    def given(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        last = len(args)
+        if last <= count:
+            while last > first and args[last - 1] is defaults[last - 1 - first]:
+                last -= 1
+        named = {
+            name: item for name, item in kwargs.items() if name not in keywords or item is not keywords[name]
+        }
+        return args[:last], named
+
+    return given

@@ -1,0 +1,81 @@
+"""What is done when a module has been imported: SciPy's functions are hooked as soon as they exist, and not before."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, Final
+
+from .recorders import at_first
+
+Work = Callable[[ModuleType], None]
+
+_awaited: Final[dict[str, list[Work]]] = {}
+
+
+def when_imported(name: str, work: Work) -> None:
+    """Do something with a module: at the first recording, or when it is imported afterwards."""
+    at_first(lambda: _begin(name, work))
+
+
+def _begin(name: str, work: Work) -> None:
+    """Do what is to be done with a module that is there, or wait for it."""
+    module = sys.modules.get(name)
+    spec = getattr(module, "__spec__", None)
+    if module is not None and not getattr(spec, "_initializing", False):
+        work(module)
+        return
+    _awaited.setdefault(name, []).append(work)
+    if _finder not in sys.meta_path:
+        sys.meta_path.insert(0, _finder)
+
+
+def _work(module: ModuleType) -> None:
+    for work in _awaited.get(module.__name__, ()):
+        work(module)
+    _awaited.pop(module.__name__, None)
+    if not _awaited and _finder in sys.meta_path:
+        sys.meta_path.remove(_finder)
+
+
+class _Finder(MetaPathFinder):
+    """Finds awaited modules as the other finders do."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name not in _awaited:
+            return None
+        for finder in sys.meta_path:
+            spec = None if finder is self else finder.find_spec(name, path, target)
+            if spec is not None:
+                if spec.loader is not None:
+                    spec.loader = _Loader(spec.loader)
+                return spec
+        return None
+
+
+class _Loader(Loader):
+    """Loads a module as another loader does, gives it back its loader, and does what is to be done."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        made: ModuleType | None = self._loader.create_module(spec)
+        return made
+
+    def exec_module(self, module: ModuleType) -> None:
+        assert module.__spec__ is not None
+        module.__loader__ = module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        _work(module)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+
+_finder: Final = _Finder()

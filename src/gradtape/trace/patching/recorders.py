@@ -1,0 +1,75 @@
+"""Who records: while there is anybody, on any thread, hooked functions ask their handlers."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Final
+
+RECORDERS: Final[set[int]] = set()
+"""The ids of tapes, traces and accumulators that record. The native code of the hooks reads its size.
+
+To enter and to leave are one operation of a set each: a finaliser, a signal or another thread may come before or after, not in between.
+"""
+
+COUNT: Final = id(RECORDERS) + object.__basicsize__ + 8
+"""The address of the number of recorders, which CPython keeps in the set."""
+
+_first: Final[list[Callable[[], None]]] = []
+
+
+def at_first(work: Callable[[], None]) -> None:
+    """Do something once, before the first recording of this process."""
+    _first.append(work)
+
+
+def enter(recorder: object) -> None:
+    """Let hooked functions ask their handlers, until the recorder leaves."""
+    if _first:
+        _begin()
+    RECORDERS.add(id(recorder))
+
+
+def leave(recorder: object) -> None:
+    """End what `enter` began; to leave twice does no harm."""
+    RECORDERS.discard(id(recorder))
+
+
+_lock = threading.RLock()
+
+
+def _begin() -> None:
+    """Install the hooks: on another thread, where Ctrl-C does not come."""
+
+    def work() -> None:
+        with _lock:
+            while _first:
+                _first[0]()
+                del _first[0]
+
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            failed.append(error)
+
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    worker = threading.Thread(target=run, name="gradtape-hooks")
+    worker.start()
+    worker.join()
+    if failed:
+        raise failed[0]
+    return None
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

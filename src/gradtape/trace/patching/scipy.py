@@ -1,0 +1,87 @@
+"""Functions of SciPy that are written in Python: with traced arguments their rules run, with others they themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FunctionType, MethodType, ModuleType
+from typing import Any, Final
+
+from ...ir.builder import here
+from ...kinds.registry import BORROWED
+from ..array import wrap
+from ..preallocated import follows, own, own_named
+from ..recall import run
+from ..sites import user_site
+from .functions import Function, hook_function
+from .imports import when_imported
+
+_METHODS: Final[dict[tuple[int, str], tuple[Any, str, Function]]] = {}
+"""Rules for methods of one object, by the object's id and the method: with the object and the name that the user sees."""
+
+_FOURIER: Final[dict[int, tuple[Any, str, Function]]] = {}
+"""Rules for the functions of `scipy.fft`, which ask a backend, by the function's id."""
+
+
+def _ruled(name: str, rule: Function, args: Any, kwargs: dict[str, Any]) -> Any:
+    here.site = user_site(via=name)
+    return wrap(run(rule, args, kwargs))
+
+
+def _is_followed(args: Any, kwargs: dict[str, Any]) -> bool:
+    return follows((args, tuple(kwargs.values())))
+
+
+def _function(name: str, rule: Function) -> Callable[[Function], Function]:
+    def handler_of(plain: Function) -> Function:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if _is_followed(args, kwargs):
+                return _ruled(name, rule, args, kwargs)
+            return plain(*own(args), **own_named(kwargs))
+
+        return call
+
+    return handler_of
+
+
+def _method(plain: Function) -> Function:
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        known = _METHODS.get((id(self), plain.__name__))
+        if known is not None and _is_followed(args, kwargs):
+            return _ruled(*known[1:], args, kwargs)
+        return plain(self, *own(args), **own_named(kwargs))
+
+    return call
+
+
+def _backend(plain: Function) -> Function:
+    def call(method: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        known = _FOURIER.get(id(method))
+        if known is not None and _is_followed(args, kwargs):
+            return _ruled(*known[1:], args, kwargs)
+        return plain(method, own(args), own_named(kwargs))
+
+    return call
+
+
+def _hook(module: ModuleType, name: str, rule: Function) -> None:
+    """Hook a function of a module, or a method of an object of its."""
+    found: Any = module
+    for part in name[len(module.__name__) + 1 :].split("."):
+        found = getattr(found, part, None)
+    if isinstance(found, MethodType):
+        _METHODS[id(found.__self__), found.__name__] = found.__self__, name, rule
+        method: Any = found.__func__
+        hook_function(method, _method)
+    elif isinstance(found, FunctionType):
+        hook_function(found, _function(name, rule))
+    elif found is not None and module.__name__ == "scipy.fft":
+        _FOURIER[id(found)] = found, name, rule
+        hook_function(vars(module)["_backend"]._ScipyBackend.__ua_function__, _backend)
+
+
+def _await(name: str, rule: Function) -> None:
+    when_imported(".".join(name.split(".")[:2]), lambda module: _hook(module, name, rule))
+
+
+for _name, _rule in BORROWED.items():
+    _await(_name, _rule)
