@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+os.environ.setdefault(
+    "GRADTAPE_VERIFY", "1"
+)  # read when gradtape is imported, also by programs that tests start
 
 import pytest
 

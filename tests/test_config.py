@@ -18,6 +18,7 @@ DEFAULTS = {
     "trace_limit": 8,
     "num_threads": 1,
     "progress": True,
+    "verify": False,
     "memory_cache": 512,
 }
 

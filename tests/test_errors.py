@@ -176,6 +176,23 @@ def an_output_that_nothing_makes() -> None:
     verify(Graph([], [], [Value(aval((2,), np.dtype(float)))]), "made up")
 
 
+@raises("CompileBudgetError")
+def a_pass_that_takes_back_what_it_did() -> None:
+    from gradtape.ir.budget import budget
+    from gradtape.ir.graph import Graph, Value
+    from gradtape.ir.types import aval
+    from gradtape.ops.arithmetic import negative
+    from gradtape.passes.rewrite import rewrite
+
+    x = Value(aval((2,), np.dtype(float)))
+    y = negative(x)
+    assert y.node is not None
+    graph = Graph([x], [y.node], [y])
+    with budget(graph):
+        while True:
+            graph = rewrite(graph, lambda node, inputs: node.copy(inputs).outs)
+
+
 @raises("LoweringError")
 def a_product_of_complex_numbers_in_a_kernel() -> None:
     from gradtape.ir.graph import Graph, Value

@@ -51,6 +51,7 @@ _SETTINGS: Final[Mapping[str, _Setting]] = {
     "progress": _Setting(True, "show progress bars"),
     "full_traceback": _Setting(False, "keep the frames of gradtape itself in tracebacks"),
     "result_pool": _Setting(2**28, "bytes of freed large results kept for the next call", minimum=0),
+    "verify": _Setting(False, "check graphs after every pass of the compiler, for finding its defects"),
     "memory_cache": _Setting(512, "compiled programs kept in memory", minimum=1),
 }
 
@@ -88,6 +89,7 @@ class Config:
     num_threads: int
     progress: bool
     result_pool: int
+    verify: bool
     memory_cache: int
 
     __slots__ = tuple(_SETTINGS)

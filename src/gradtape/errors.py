@@ -24,6 +24,7 @@
     ├── GradientCheckError (AssertionError)     check_grads found a wrong derivative
     └── InternalError (RuntimeError)            a defect of gradtape itself: please report it
         ├── VerifyError                         a graph that breaks the rules between two stages
+        ├── CompileBudgetError                  a compilation that does not converge; the interpreter runs the graph instead
         └── LoweringError                       a graph that cannot be compiled; the interpreter runs it instead
 
     GradtapeWarning (UserWarning)
@@ -202,6 +203,10 @@ class InternalError(GradtapeError, RuntimeError):
 
 class VerifyError(InternalError):
     """A graph breaks the rules between two stages."""
+
+
+class CompileBudgetError(InternalError):
+    """A compilation took more steps than its graph allows."""
 
 
 class LoweringError(InternalError):

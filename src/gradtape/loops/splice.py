@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ..errors import LoweringError
+from ..errors import InternalError
 from .affine import Atom, Position, Var, interval, substitute
 from .control import Choose, Grow, Open, Pair, Reserve, Turns, While
 from .ir import (
@@ -135,7 +135,7 @@ class Splicer:
         value = self._number(statement.value)
         if statement.buffer in self._left:
             if self._depth:
-                raise LoweringError(f"{statement.buffer.name} is computed inside of a loop")
+                raise InternalError(f"{statement.buffer.name} is computed inside of a loop")
             self._left[statement.buffer].append(value)
             return None
         return Store(*self._place(statement.buffer, statement.index), value)

@@ -64,13 +64,17 @@ class _Turning:
     def land(self, latch: str | None) -> None:
         """Copy what the last turn has left to where it belongs; `latch` is the block that came before, if not the head."""
         emitter = self.emitter
-        for pair, (first, _) in zip(self.pairs, self.starts, strict=True):
-            if pair.landing is None:
-                continue
-            last = f"%{pair.now.name}"
-            if latch is not None:
-                then = f"%{pair.following.name}"
-                last = emitter.bind(f"phi ptr [ {first}, %{self.entered} ], [ {then}, %{latch} ]")
+        landing = [
+            (pair, first) for pair, (first, _) in zip(self.pairs, self.starts, strict=True) if pair.landing
+        ]
+        lasts = [f"%{pair.now.name}" for pair, _ in landing]
+        if latch is not None:  # phi nodes stand at the top of their block, before any address or copy
+            lasts = [
+                emitter.bind(f"phi ptr [ {first}, %{self.entered} ], [ %{pair.following.name}, %{latch} ]")
+                for pair, first in landing
+            ]
+        for (pair, _), last in zip(landing, lasts, strict=True):
+            assert pair.landing is not None
             target = _address(emitter, pair.landing)
             declaration = "declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)"
             emitter.module.declarations[declaration] = None

@@ -7,7 +7,8 @@ from itertools import count, product
 from math import prod
 from typing import Any, Final
 
-from ..errors import LoweringError
+from ..errors import InternalError
+from ..ir.budget import spend
 from ..ir.graph import Literal, Node, Value, extract
 from ..ir.types import BOOL, INT64, aval
 from ..kinds.elementwise import Elementwise
@@ -67,6 +68,7 @@ class ElementBuilder(Walker[Number]):
         return None
 
     def remember(self, value: Value, index: Where, element: Number) -> None:
+        spend(1)
         self.scopes[self._depth(element)].known[value, index] = element
 
     def number(self, value: Literal) -> Number:
@@ -78,7 +80,7 @@ class ElementBuilder(Walker[Number]):
 
     def read_root(self, root: Root, index: Where) -> Number:
         if root.storage is None:
-            raise LoweringError(
+            raise InternalError(
                 f"{root.value!r} is read at {index} where it is not at hand",
                 where=root.value.node and root.value.node.site,
             )

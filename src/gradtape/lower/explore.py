@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from ..ir.budget import spend
 from ..ir.graph import Literal, Node, Value
 from ..kinds.matrix import Matrix
 from ..loops.affine import Affine, Position, Var, affine, interval
@@ -116,6 +117,7 @@ class Explorer(Walker[float]):
         return self.known.get((value, index))
 
     def remember(self, value: Value, index: Where, element: float) -> None:
+        spend(1)
         self.known[value, index] = element
 
     def number(self, value: Literal) -> float:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeVar
 
+import numpy as np
+
+from ..ir.op import NDArray
 from ..loops.ir import Buffer, Call, Control, For, Load, Program, Store
 from .free import free_names
+
+T = TypeVar("T", int, NDArray)
 
 ALIGNMENT: Final = 64
 RESERVED: Final = 64
@@ -27,28 +31,34 @@ def plan_memory(program: Program) -> tuple[dict[Buffer, int], int]:
         for buffer in touched:
             first, _ = lives.get(buffer, (turn, turn))
             lives[buffer] = (first, turn)
+    order = sorted(lives, key=lambda b: (-b.nbytes, lives[b], b.name))
+    # One row per buffer that has its place: where it begins and ends, and when it is written first and read last.
+    placed = np.empty((4, len(order)), np.int64)
     offsets: dict[Buffer, int] = {}
-    end = RESERVED
-    placed: list[tuple[int, int, Buffer]] = []
-    for buffer in sorted(lives, key=lambda b: (-b.nbytes, lives[b], b.name)):
-        offset = _lowest(buffer, lives, placed)
-        offsets[buffer] = offset
-        placed.append((offset, offset + max(buffer.nbytes, 1), buffer))
-        end = max(end, offset + max(buffer.nbytes, 1))
-    return offsets, (end + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+    for count, buffer in enumerate(order):
+        size = max(buffer.nbytes, 1)
+        offset = offsets[buffer] = _lowest(size, lives[buffer], placed[:, :count])
+        placed[:, count] = offset, offset + size, *lives[buffer]
+    end = int(placed[1].max(initial=RESERVED))
+    return offsets, _aligned(end)
 
 
-def _lowest(
-    buffer: Buffer, lives: dict[Buffer, tuple[int, int]], placed: Sequence[tuple[int, int, Buffer]]
-) -> int:
+def _lowest(size: int, life: tuple[int, int], placed: NDArray) -> int:
     """Return the lowest free place for a buffer among those that live at the same time."""
-    first, last = lives[buffer]
-    taken = sorted(
-        (start, stop) for start, stop, other in placed if lives[other][0] <= last and first <= lives[other][1]
-    )
-    offset = RESERVED
-    for start, stop in taken:
-        if offset + max(buffer.nbytes, 1) <= start:
-            break
-        offset = max(offset, (stop + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT)
-    return offset
+    starts, stops, firsts, lasts = placed
+    alive = np.flatnonzero((firsts <= life[1]) & (lasts >= life[0]))
+    if not alive.size:
+        return RESERVED
+    starts, stops = starts[alive], stops[alive]
+    order = np.lexsort((stops, starts))
+    free_from = np.maximum.accumulate(_aligned(stops[order]))
+    gaps = np.concatenate(([RESERVED], free_from[:-1])) + size <= starts[order]
+    first = int(gaps.argmax())
+    if not gaps[first]:
+        return int(free_from[-1])
+    return int(free_from[first - 1]) if first else RESERVED
+
+
+def _aligned(offset: T) -> T:
+    """Return the next multiple of the alignment, of one offset or of many."""
+    return (offset + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT

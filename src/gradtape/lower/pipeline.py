@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..config import config
 from ..ir.body import bodies_of
+from ..ir.budget import budget
 from ..ir.graph import Graph
 from ..ir.types import Aval
 from ..loops.batch import batch_rows
@@ -91,14 +93,18 @@ def lower(graph: Graph, kernels: LoopKernels | None = None) -> LoweredProgram:
     ------
     LoweringError
         For ops and dtypes that kernels do not know; the interpreter runs such graphs.
+    CompileBudgetError
+        Where a stage does not come to an end.
     """
-    return _lowered(graph, *_built(graph, kernels)[:2])
+    with budget(graph):
+        return _lowered(graph, *_built(graph, kernels)[:2])
 
 
 def lower_loop(graph: Graph) -> LoweredProgram:
     """Compile the graph of a loop alone, for any number of turns; see `gradtape.lower.apart`."""
-    program, plan, _ = _finished(graph, graph, None, COUNT)
-    return _lowered(graph, program, plan)
+    with budget(graph):
+        program, plan, _ = _finished(graph, graph, None, COUNT)
+        return _lowered(graph, program, plan)
 
 
 def _lowered(graph: Graph, program: Program, plan: Schedule) -> LoweredProgram:
@@ -166,7 +172,9 @@ def build_loops(graph: Graph) -> tuple[Program, list[str]]:
 def _built(graph: Graph, kernels: LoopKernels | None = None) -> tuple[Program, Schedule, Builder]:
     graph = split_complex(closed(graph))
     notes: list[str] = []
-    program, plan, builder = _finished(optimise(graph, notes=notes), graph, kernels, None)
+    program, plan, builder = _finished(
+        optimise(graph, check=config.verify, notes=notes), graph, kernels, None
+    )
     plan.explain[:0] = notes
     return program, plan, builder
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from math import prod
-from typing import Final
+from typing import Any, Final
 
 from ..ir.body import Body
 from ..ir.graph import Graph, Literal, Node, Value
@@ -28,7 +28,14 @@ from .storage import assign_storage, choose_in_place, readers_of, share_outputs
 from .tested import test_ahead
 
 DEPTH: Final = 40
-"""Elementwise nodes in a chain after which one becomes a root, so that the walks need not recurse deeper."""
+"""Nodes in a chain after which one becomes a root, so that the walks need not recurse deeper."""
+
+TANGLED: Final = 4
+"""Reshapes in a chain after which one becomes a root: each may double the length of a position."""
+
+PLACES: Final = 24
+"""Positions of a value at which one element of another may read it: beyond, the other is stored, or a chain of stencils would be
+followed to each of the elements in its cone."""
 
 ROUNDS: Final = 3
 """Placements tried: each but the first stores what the one before computed twice."""
@@ -151,6 +158,7 @@ def create_roots(
     for value, following in held.items():
         _enter(Root(value, "held", (), (), None, following=following), roots, by_value)
     depth: dict[Value, int] = {}
+    reach = _Reach()
     for_calls = prepare_call(graph) | transposed_leaves(graph)
     operands = for_calls | _packed_operands(graph) | operands_in_memory(graph, apart)
     for node in graph.nodes:
@@ -167,13 +175,16 @@ def create_roots(
         if root is not None and is_call(node):
             root = call_root(node)
         if root is None:
-            deep = 1 + max([depth.get(value, 0) for value in node.inputs], default=0)
+            deep = max([depth.get(value, 0) for value in node.inputs], default=0)
+            deep += DEPTH // TANGLED if node.op.name == "reshape" else 1
             depth[out] = deep
             wanted = out in claimed or out in stored or out in operands
-            if wanted or (deep > DEPTH and isinstance(node.op, Elementwise)):
+            far = reach.enter(node) > PLACES
+            if wanted or deep > DEPTH or far:
                 root = Root(out, "each", parallel_axes(out.shape), (), node)
                 root.prepares = out in for_calls and out not in claimed
                 depth[out] = 0
+                reach.stop(out)
         if root is not None:
             _enter(root, roots, by_value)
             root.output = claimed.get(out)
@@ -187,6 +198,42 @@ def create_roots(
         guard = Root(value, "guard", (), (), None, order=len(roots), guard=(number, expected))
         roots.append(guard)
     return roots, by_value
+
+
+class _Reach:
+    """At how many positions of what is stored an element of a value is computed from it.
+
+    The ways from one to the other are told apart by the index maps on them, in any order: shifts, of which stencils are made, commute.
+    """
+
+    def __init__(self) -> None:
+        self._ways: dict[Value, frozenset[tuple[int, ...]]] = {}
+        self._maps: dict[Any, int] = {}
+
+    def enter(self, node: Node) -> int:
+        """Take note of a value that is computed where it is used; return the number of its ways."""
+        ways: set[tuple[int, ...]] = set()
+        for place, value in enumerate(node.inputs):
+            if isinstance(value, Literal):
+                continue
+            before = self._ways.get(value, _HERE)
+            if isinstance(node.op, Elementwise):
+                ways |= before
+            else:
+                map_ = self._maps.setdefault(self._key(node, place), len(self._maps))
+                ways.update([tuple(sorted((*way, map_))) for way in before])
+        self._ways[node.outs[0]] = frozenset(ways)
+        return len(ways)
+
+    def stop(self, value: Value) -> None:
+        """Take note that a value is stored."""
+        del self._ways[value]
+
+    def _key(self, node: Node, place: int) -> Any:
+        return node.op, place, *[(name, repr(param)) for name, param in node.params.items()]
+
+
+_HERE: Final = frozenset([()])
 
 
 def small_first(roots: Sequence[Root]) -> list[Root]:

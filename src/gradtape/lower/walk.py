@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
-from ..errors import LoweringError
+from ..errors import InternalError
 from ..ir.graph import Literal, Node, Value
 from ..ir.types import Shape
 from ..kinds.elementwise import Elementwise
@@ -103,7 +103,7 @@ class Walker(ABC, Generic[T]):
             return self._moved(node, op, index)
         if isinstance(op, Join):
             return self._joined(node, index)
-        raise LoweringError(f"{op.name} cannot be computed element by element", where=node.site)
+        raise InternalError(f"{op.name} cannot be computed element by element", where=node.site)
 
     def _moved(self, node: Node, op: IndexMap, index: Where) -> T:
         x = node.inputs[0]

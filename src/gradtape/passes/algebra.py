@@ -206,6 +206,31 @@ def _expand(node: Node, inputs: tuple[Value, ...]) -> Value | None:
     return x if x.shape == node.out.shape and not isinstance(x, Literal) else None
 
 
+def _slice(node: Node, inputs: tuple[Value, ...]) -> Value | None:
+    """A slice of a slice is a slice."""
+    inner = made_by(inputs[0], "slice")
+    return None if inner is None else row("slice")(inner.inputs[0], **_composed(node, inner, inner))
+
+
+def _pad(node: Node, inputs: tuple[Value, ...]) -> Value | None:
+    """What is put into zeros, and that into zeros, is put there at once."""
+    inner = made_by(inputs[0], "pad")
+    return None if inner is None else row("pad")(inner.inputs[0], **_composed(node, inner, node))
+
+
+def _composed(outer: Node, inner: Node, scaling: Node) -> dict[str, tuple[int, ...]]:
+    """Return the parameters of a map that takes two steps at once; `scaling` is the step whose strides scale the other's places."""
+    other = inner if scaling is outer else outer
+    starts, strides = scaling.params["starts"], scaling.params["strides"]
+    moved = zip(starts, strides, other.params["starts"], strict=True)
+    scaled = zip(strides, other.params["strides"], strict=True)
+    return {
+        "shape": outer.params["shape"],
+        "starts": tuple(start + stride * further for start, stride, further in moved),
+        "strides": tuple(stride * further for stride, further in scaled),
+    }
+
+
 def _join(node: Node, inputs: tuple[Value, ...]) -> Value | None:
     """Slices laid end to end in the order in which they were cut are what they were cut from."""
     axis: int = node.params["axis"]
@@ -238,6 +263,8 @@ RULES: dict[str, Any] = {
     "permute": _permute,
     "reshape": _reshape,
     "expand": _expand,
+    "slice": _slice,
+    "pad": _pad,
     "join": _join,
 }
 """By op, what makes it cheaper."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..ir.budget import spend
 from ..ir.graph import Literal, Node, Value, extract
 from ..transforms.draft import Carry, Draft, Given, substituted
 
@@ -32,7 +33,9 @@ class Classes:
         self._known: dict[Any, int] = {}
         self._nodes, _ = extract([*draft.ends, *further], draft.insides)
         self.carries = [self._number((source_key(carry.start), carry.inside.aval)) for carry in draft.carries]
-        while True:
+        while (
+            True
+        ):  # ends: each round but the last tells more classes apart, and there are no more than carries
             self._values = self._numbered()
             finer = [
                 self._number(("carry", class_, self.of(carry.after)))
@@ -52,6 +55,7 @@ class Classes:
 
     def _numbered(self) -> dict[Value, int]:
         draft, number = self._draft, self._number
+        spend(len(self._nodes))
         values = {draft.index: number("index")}
         for given in draft.consts:
             values[given.inside] = number(("const", source_key(given.outside)))

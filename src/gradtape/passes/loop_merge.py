@@ -18,7 +18,7 @@ from .rewrite import with_outputs
 def merge_loops(graph: Graph) -> Graph:
     """Return the graph in which loops with equal carries are one loop, and branches with equal indices one branch."""
     refused: set[tuple[Node, Node]] = set()
-    while True:
+    while True:  # ends: each round but the last leaves one loop or branch less
         merged = _merged_once(graph, refused)
         if merged is None:
             return graph

@@ -8,7 +8,7 @@ from typing import Any
 from ..ir.graph import OPERATORS, Graph, Literal, Node, Value, extract
 from ..transforms.branches import select
 from ..transforms.control import Scan, Switch
-from ..transforms.draft import Given, Loop, stand_in, substituted
+from ..transforms.draft import Given, Loop, Outcome, stand_in, substituted
 from ..transforms.hoist import hoisted
 from ..transforms.lift import lifted
 from .fold import repeated_number
@@ -72,7 +72,7 @@ class _Trim:
             turns = None
         else:
             outcome = (hoisted(loop) or loop).emit()
-            if _is_same(outcome.carries, outcome.left, before):
+            if _is_same(outcome, before):
                 return None
             ends = [outcome.carries[place] for place in united.carries]
             stacks = [outcome.left[place] for place in united.left]
@@ -137,7 +137,7 @@ class _Trim:
         draft = self._draft
         lasting: dict[int, Value] = {}
         places = list(range(len(draft.carries)))
-        while True:
+        while True:  # ends: each round but the last takes out a carry
             outside = {given.inside: _number_key(given.outside) for given in draft.consts}
             settled = {
                 place: carry
@@ -170,7 +170,7 @@ class _Trim:
         by_place = dict(zip(self._places, draft.carries, strict=True))
         roots = [*draft.left, *([] if draft.test is None else [draft.test])]
         insides = draft.insides
-        while True:
+        while True:  # ends: each round but the last finds another live carry
             ends = [*roots, *[by_place[place].after for place in live]]
             nodes, _ = extract(ends, insides)
             read = {value for node in nodes for value in node.inputs}.union(ends)
@@ -212,8 +212,11 @@ def _number_key(value: Value) -> Any:
     return source_key(value) if number is None else (source_key(number), value.shape)
 
 
-def _is_same(carries: Sequence[Value], left: Sequence[Value], node: Node) -> bool:
-    new = next(iter((*carries, *left)), None)
+def _is_same(outcome: Outcome, node: Node) -> bool:
+    """Return whether a loop is what it was; one that carries nothing may still count its turns."""
+    new = next(
+        (value for value in (*outcome.carries, *outcome.left, outcome.turns) if value is not None), None
+    )
     return (
         new is not None
         and new.node is not None

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
-from ..ir.body import Body
+from ..ir.body import Body, bodies_of
+from ..ir.budget import budget, graph_size
 from ..ir.graph import Graph
 from ..ir.verify import verify
+from ..kinds.control import Structured
 from .algebra import simplify
 from .bodies import holds_bodies, in_bodies
 from .control import lift_barriers, open_custom_calls
@@ -71,6 +73,11 @@ NOTES: Final[dict[Pass, Callable[[Graph], list[str]]]] = {slab_by_slab: slab_not
 """What says why a pass changes a graph."""
 
 
+FREE_ROUNDS: Final = 2
+"""Rounds over the bodies of loops that need not make them smaller: the first opens formulas up, the second shares what they have in
+common."""
+
+
 def optimise(graph: Graph, *, check: bool = False, notes: list[str] | None = None) -> Graph:
     """Return an equivalent graph that consists of primitive rows.
 
@@ -87,8 +94,11 @@ def optimise(graph: Graph, *, check: bool = False, notes: list[str] | None = Non
     ------
     VerifyError
         Where a pass broke a rule; it is named.
+    CompileBudgetError
+        Where passes do not come to an end.
     """
-    return _finished(_prepared(graph, check, notes), check)
+    with budget(graph):
+        return _finished(_prepared(graph, check, notes), check)
 
 
 def _prepared(graph: Graph, check: bool, notes: list[str] | None = None) -> Graph:
@@ -106,13 +116,26 @@ def _prepared(graph: Graph, check: bool, notes: list[str] | None = None) -> Grap
 
 
 def _with_bodies(graph: Graph, check: bool) -> Graph:
-    """Prepare the bodies; what is simpler may be trimmed again."""
+    """Prepare the bodies and trim the loops until nothing changes.
+
+    The second round works on what the first one made of bodies as traced; from then on a round must leave less inside of loops, or it
+    is the last.
+    """
+    sizes: list[int] = []
     while holds_bodies(graph):
         before = graph
         graph = trim_loops(in_bodies(graph, lambda body: _prepared_body(body, check)))
-        if graph is before:
+        sizes.append(_size_inside(graph))
+        if graph is before or (len(sizes) > FREE_ROUNDS and sizes[-1] >= sizes[-2]):
             break
     return graph
+
+
+def _size_inside(graph: Graph) -> int:
+    """Return the number of nodes in the bodies of a graph, and of the operands of its loops and branches."""
+    holders = [node for node in graph.nodes if isinstance(node.op, Structured)]
+    operands = sum(len(node.inputs) + len(node.outs) for node in holders)
+    return operands + sum(graph_size(body) for node in holders for body in bodies_of(node))
 
 
 @lru_cache(maxsize=256)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+from ..ir.budget import spend
 from ..ir.builder import at, here
 from ..ir.graph import Graph, Node, Value, extract
 
@@ -17,6 +18,7 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
 
     What is no longer needed is left out; nodes that stay as they are are shared with the old graph.
     """
+    spend(len(graph.nodes))
     with at(None):
         return _rewritten(graph, rule)
 
@@ -55,6 +57,7 @@ def with_outputs(graph: Graph, becomes: dict[Value, Value]) -> Graph:
     guards = [(becomes.get(value, value), expected) for value, expected in graph.guards]
     leaves = set(graph.constants())
     nodes, _ = extract([*outputs, *[value for value, _ in guards]], graph.inputs, stop=leaves.__contains__)
+    spend(len(nodes))
     return Graph(graph.inputs, nodes, outputs, graph.name, guards)
 
 

@@ -52,13 +52,33 @@ class Handle:
         """The value in the graph; a view follows its base."""
         base = self._base
         if base is not None:
-            content = base.value
-            if self._base is not base:  # which had promised a value, and has given it now
-                return self.value
+            if isinstance(base, Handle) and base._base is not None:
+                base._follow()
+                content = base._current
+            else:
+                content = base.value
+                if self._base is not base:  # which had promised a value, and has given it now
+                    return self.value
             if content is not self._derived:
                 self._derived = content
                 self._hold(self._view.read(content))
         return self._current
+
+    def _follow(self) -> None:
+        """Bring a view up to date, and before it the views that it is a view of: in a loop, for there may be thousands."""
+        chain: list[Handle] = []
+        handle: Any = self
+        while isinstance(handle, Handle) and handle._base is not None:
+            chain.append(handle)
+            handle = handle._base
+        first = chain.pop()
+        content = first.value
+        while chain:
+            view = chain.pop()
+            if content is not view._derived:
+                view._derived = content
+                view._hold(view._view.read(content))
+            content = view._current
 
     def rebind(self, value: Value) -> None:
         """Make `value` the content, of the base as well."""

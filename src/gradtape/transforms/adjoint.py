@@ -148,7 +148,7 @@ def _are_linear(node: Node, flags: Sequence[bool]) -> bool:
     insides = draft.insides[1:]
     started = _flagged(insides, moving[len(moving) - len(insides) :])
     linear = set(started)
-    while True:
+    while True:  # ends: each round but the last finds a carry more that is linear
         found = _linear_in(draft.nodes(), linear)
         if found is None or draft.test in found:
             return False

@@ -71,7 +71,7 @@ class _Lanes:
     def _spread(self) -> None:
         """Find the carries that differ between elements sooner or later."""
         carries = self._draft.carries
-        while True:
+        while True:  # ends: each round but the last finds a carry more that differs
             afters = self._batch([carry.after for carry in carries], self._inside, self._size)
             woken = [
                 carry.inside

@@ -20,7 +20,7 @@ def push_loop(op: Loop, node: Node, tangents: Sequence[Value | None]) -> tuple[V
         for carry, tangent in zip(draft.carries, starts, strict=True)
         if tangent is not None
     }
-    while True:
+    while True:  # ends: each round but the last finds a carry more that moves
         known = {**fixed, **moving}
         pushed = jvp([*_afters(draft.carries), *draft.left], list(known), list(known.values()), nothing)
         woken = [

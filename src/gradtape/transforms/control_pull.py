@@ -230,7 +230,7 @@ def _turn_back(draft: Draft, carries: Some, left: Some, wanted: Sequence[bool]) 
         for place, stand in seeded.items()
         if (cotangent := left[place]) is not None and cotangent.mask is not None
     }
-    while True:
+    while True:  # ends: each round but the last finds a carry more with a cotangent, or with a mask
         targets = [carry for carry in draft.carries if carry.inside in seeds]
         sweep = sweep_back(
             [*[carry.after for carry in targets], *[draft.left[place] for place in seeded]],
@@ -272,7 +272,7 @@ def _reached(draft: Draft, wanted: Sequence[bool]) -> dict[Value, None]:
         if flag and carries_derivatives(inside.dtype)
     }
     nodes = draft.nodes()
-    while True:
+    while True:  # ends: each round but the last finds a carry more
         active = depending_on(nodes, found)
         woken = [
             carry.inside

@@ -34,7 +34,7 @@ def selected(draft: Draft, cut: Collection[Value]) -> set[Value]:
     """
     found = set(cut)
     nodes = draft.nodes()
-    while True:
+    while True:  # ends: each round but the last finds a value more
         for node in reversed(nodes):
             if isinstance(node.op, Elementwise):
                 rules = node.op.confine or (None,) * len(node.inputs)

@@ -18,7 +18,7 @@ def continued(totals: Sequence[Value | None]) -> list[Value | None]:
     was summed up.
     """
     found = list(totals)
-    while True:
+    while True:  # ends: each round but the last moves an addition from outside of a loop into its start
         there = [total for total in found if total is not None]
         uses = Counter(value for node in extract(there)[0] for value in node.inputs)
         uses.update(there)
