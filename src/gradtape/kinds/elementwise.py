@@ -300,9 +300,17 @@ def flat(z: Value, *args: Value, **params: Any) -> Value:
 def scaled(partial: Value, vector: Value) -> Value:
     """Return a partial derivative times a (co)tangent; the number 0 makes zeros, even of infinities."""
     number = number_of(partial)
-    if number == 0:
+    if number == 0 or (_is_zero(vector) and np.can_cast(partial.dtype, vector.dtype, "same_kind")):
         return OPERATORS["zeros_like"](vector)
     return vector if number == 1 else OPERATORS["multiply"](partial, vector)
+
+
+def _is_zero(vector: Value) -> bool:
+    """Return whether a (co)tangent consists of zeros for certain, such as that of what was rounded."""
+    node = vector.node
+    if node is not None and len(node.inputs) == 1 and node.op.name == "expand":
+        vector = node.inputs[0]
+    return number_of(vector) == 0
 
 
 NUMBERS: Final = frozenset({bool, int, float, complex, np.float64, np.float32, np.int64})

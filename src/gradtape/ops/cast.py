@@ -93,6 +93,20 @@ def convert(x: Value, dtype: np.dtype[Any]) -> Value:
     return x if x.dtype == dtype and not x.aval.weak else emit(convert_row, [x], dtype=dtype)
 
 
+def convert_number(x: Value, dtype: np.dtype[Any]) -> Value:
+    """Return `x` converted as it is for a write.
+
+    Raises
+    ------
+    OverflowError
+        For a Python integer that the dtype cannot hold.
+    """
+    if isinstance(x, Literal) and x.aval.weak and x.dtype.kind == "i" and dtype.kind in "iu":
+        assert x.data is not None
+        np.array(x.data.item(), dtype)
+    return convert(x, dtype)
+
+
 def zeros_like(x: Value) -> Value:
     """Return zeros of the shape and dtype of `x`."""
     zero = literal(0, x.dtype)

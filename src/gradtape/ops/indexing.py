@@ -19,7 +19,7 @@ from ..ir.types import INTP, Shape
 from ..kinds.accumulate import Accumulate, accumulate
 from ..kinds.index_map import Index, IndexMap, index_map
 from ..kinds.operands import as_value, broadcast_to
-from .cast import convert, drops_imaginary, zeros_like
+from .cast import convert, convert_number, drops_imaginary, zeros_like
 from .keys import (
     Hits,
     check_bounds,
@@ -388,7 +388,7 @@ def fit_for_write(v: Any, dtype: np.dtype[Any], shape: Shape) -> Value:
             where=here.site,
             remedy="write its real part, or make the array complex first: x = x.astype(complex)",
         )
-    value = convert(value, dtype)
+    value = convert_number(value, dtype)
     while value.ndim > len(shape) and value.shape[0] == 1:
         value = reshape(value, value.shape[1:])
     try:
@@ -407,7 +407,7 @@ def fit_for_write(v: Any, dtype: np.dtype[Any], shape: Shape) -> Value:
 
 def _set_masked(x: Value, mask: Value, v: Any) -> Value:
     """Return `x` after ``x[mask] = v`` for a mask whose values are not known: a selection."""
-    value = convert(as_value(v), x.dtype)
+    value = convert_number(as_value(v), x.dtype)
     if value.ndim and value.size != 1:
         raise InPlaceError(
             f"x[mask] = v with a traced mask of shape {mask.shape} needs a scalar v, got shape {value.shape}",

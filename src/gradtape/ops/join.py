@@ -12,9 +12,9 @@ from ..ir.builder import here
 from ..ir.graph import OPERATORS, Value
 from ..kinds.arguments import as_array, one_axis, promoted
 from ..kinds.join import Join
-from ..kinds.operands import broadcast_to
+from ..kinds.operands import as_value, broadcast_to
 from ..kinds.registry import register
-from .cast import convert
+from .cast import convert, convert_number
 from .shape import reshape
 
 join_row = register(Join("join"))
@@ -72,6 +72,7 @@ def cast_as_asked(pieces: list[Value], dtype: Any, casting: Any) -> list[Value]:
 def full(shape: tuple[int, ...], fill: Any, dtype: np.dtype[Any]) -> Value:
     """Return an array with the same number everywhere."""
     number = convert(as_array(fill), dtype)
+    convert_number(as_value(fill), dtype)  # which raises where an integer is too large
     if np.broadcast_shapes(number.shape, shape) != shape:
         raise ShapeError(
             f"could not broadcast input array from shape {number.shape} into shape {shape}",

@@ -221,7 +221,8 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) -> Value:
             width = diff(points, axis=axis)
     extent = values.shape[place]
     areas = width * (cut(values, place, 1, extent) + cut(values, place, 0, extent - 1)) / 2.0
-    return reduce_sum(areas, axes=(place,))
+    # Points of more dimensions than the values give the areas theirs.
+    return reduce_sum(areas, axes=(one_axis(axis, areas.ndim),))
 
 
 KNOTS = np.array([-2.0, -0.5, 1.0, 2.5])
@@ -275,8 +276,12 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     else:
         place = clip(searchsorted(knots, points, side="right") - 1, 0, knots.size - 2)
         start, height = gather(knots, place), gather(values, place)
-        slope = (gather(values, place + 1) - height) / (gather(knots, place + 1) - start)
-        inside = slope * (points - start) + height
+        after = gather(values, place + 1)
+        width = gather(knots, place + 1) - start
+        # Where knots repeat, the last of them counts: only that of the very last one has no width.
+        empty = OPERATORS["equal"](width, 0.0)
+        slope = where(empty, 0.0, (after - height) / where(empty, 1.0, width))
+        inside = slope * (points - start) + where(empty, after, height)
     return where(points < first, below, where(points > last, above, inside))
 
 

@@ -137,26 +137,10 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Value:
     """Follow `numpy.bincount` for known positions, on whose maximum the length depends; the weights may be
     traced."""
     positions = concrete(x, "x")
-    if positions.size == 0:
-        positions = positions.astype(INTP)
-    if positions.ndim != 1:
-        raise ValueError(
-            "object too deep for desired array"
-            if positions.ndim
-            else "object of too small depth for desired array"
-        )
-    if not np.can_cast(positions.dtype, INTP, "safe"):
-        raise TypeError(
-            f"Cannot cast array data from {positions.dtype!r} to {INTP!r} according to the rule 'safe'"
-        )
-    if positions.size and positions.min() < 0:
-        raise ValueError("'list' argument must have no negative elements")
-    least = as_int(minlength, "minlength")
-    if least < 0:
-        raise ValueError("'minlength' must not be negative")
-    length = max(int(positions.max(initial=-1)) + 1, least)
-    if weights is None:
-        return as_array(np.bincount(positions, minlength=least))
+    counts = np.bincount(positions, minlength=as_int(minlength, "minlength"))
+    if weights is None or positions.size == 0:  # for which NumPy forgets the weights
+        return as_array(counts)
+    length = counts.size
     w = as_array(weights)
     if w.shape != positions.shape:
         raise ValueError("The weights and list don't have the same length.")

@@ -38,7 +38,8 @@ def polyval(p: Any, x: Any) -> Value:
     dtype = np.result_type(coefficients.dtype, points.dtype)
     if coefficients.shape[0] == 0:
         return full(points.shape, 0, points.dtype)
-    value = broadcast_to(convert(getitem(coefficients, 0), dtype), points.shape)
+    first = convert(getitem(coefficients, 0), dtype)
+    value = broadcast_to(first, np.broadcast_shapes(first.shape, points.shape))
     for k in range(1, coefficients.shape[0]):
         value = value * points + getitem(coefficients, k)
     return value

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.graph import Value
-from ..ir.types import BOOL, INTP
+from ..ir.graph import Literal, Value
+from ..ir.types import BOOL, INTP, Aval
 from ..kinds.arguments import as_array, as_int, common_dtype, concrete, one_axis
 from ..kinds.operands import as_value, broadcast_to
 from ..kinds.registry import implements, sample
@@ -42,7 +42,15 @@ def where_(condition: Any, x: Any = None, y: Any = None, /) -> Any:
         return nonzero(condition)
     if x is None or y is None:
         raise ValueError("either both or neither of x and y should be given")
-    return where(as_value(condition), as_value(x), as_value(y))
+    first, second = as_value(x), as_value(y)
+    return where(as_value(condition), _cut_off(first, second.aval), _cut_off(second, first.aval))
+
+
+def _cut_off(value: Value, other: Aval) -> Value:
+    """Return a Python integer as np.where takes it: by its lowest bits, where it is too large for the dtype."""
+    if isinstance(value, Literal) and value.aval.weak and value.dtype.kind == "i":
+        return value if other.weak or other.dtype.kind not in "iu" else convert(value, other.dtype)
+    return value
 
 
 @implements(np.nonzero)

@@ -85,8 +85,12 @@ implements_method("subtract", "at", samples=REPEATED, dtypes="qf", writes=True)(
 def _reduceat(name: str) -> Callable[..., Value]:
     def reduceat(array: Any, indices: Any, axis: Any = 0, dtype: Any = None) -> Value:
         x = as_array(array)
-        if x.ndim == 0 and axis in (0, -1):
+        if x.ndim == 0 and axis in (0, -1, None):
             raise TypeError("cannot reduceat on a scalar")
+        if axis is None:
+            if x.ndim > 1:
+                raise ValueError("reduceat does not allow multiple axes")
+            axis = 0
         place = one_axis(axis, x.ndim)
         extent = x.shape[place]
         starts = [int(k) for k in concrete(indices, "indices")]

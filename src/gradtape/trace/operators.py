@@ -25,8 +25,21 @@ ALWAYS_C = frozenset({"matmul"})
 """Operators whose results are C-contiguous whatever their operands are."""
 
 
+def _power(x: Any, y: Any) -> Any:
+    """Return ``x**y``. NumPy's operator squares with np.square, which makes int8 of arrays of booleans."""
+    if type(y) is int and y == 2 and x.aval.dtype.char == "?" and x.ndim and SQUARES:
+        return _SQUARE(x)
+    return _POWER(x, y)
+
+
+_POWER, _SQUARE = quick(np.power), quick(np.square)
+
+SQUARES = (np.ones(1, bool) ** 2).dtype == np.int8
+"""Whether the NumPy at hand does."""
+
+
 def _binary(name: str) -> Callable[[Any, Any], Any]:
-    rule = quick(getattr(np, name))
+    rule = _power if name == "power" else quick(getattr(np, name))
     always_c = name in ALWAYS_C
 
     def operate(self: Any, other: Any) -> Any:
