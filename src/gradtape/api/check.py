@@ -10,8 +10,9 @@ import numpy as np
 from ..errors import ArgumentError, DtypeError, GradientCheckError, IntegerInputError
 from ..trace.sites import user_site
 from ..trees import flatten, unflatten
+from .callables import check_callable
 from .control.nests import kind_of
-from .transform import check_callable, inner, jvp, vjp
+from .transform import inner, jvp, vjp
 
 Mode = Literal["fwd", "rev"]
 

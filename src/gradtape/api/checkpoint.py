@@ -22,8 +22,9 @@ from ..trace.sites import user_site
 from ..transforms.jvp import jvp
 from ..transforms.vjp import told_sweep
 from ..trees import flatten, tree_map, unflatten
+from .callables import check_callable
 from .custom_call import Operands, name_of, named, result_value
-from .transform import check_callable, inner
+from .transform import inner
 
 
 def recompute_grad(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -10,6 +10,7 @@ from ..errors import ArgumentError
 from ..ir.builder import here
 from ..ir.graph import Literal, Value
 from ..kinds.operands import as_value, number_dtype
+from ..kinds.refusals import refusal
 from ..ops import cast
 from ..trace.array import Array, wrapped
 from ..trace.contexts import contexts, scopes
@@ -93,7 +94,10 @@ def constant(a: Any, dtype: Any = None) -> Array:
         here.site = user_site()
         return Array(cast.stop_gradient(value))
     here.site = user_site()
-    return Array(_leaf(as_value(np.array(a, wanted), "a")))
+    array = np.array(a, wanted)
+    if array.dtype == object and not isinstance(a, np.ndarray | list | tuple):
+        raise refusal(a, "a")
+    return Array(_leaf(as_value(array, "a")))
 
 
 def stop_gradient(x: Any) -> Any:

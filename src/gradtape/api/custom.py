@@ -18,6 +18,7 @@ from ..trace.handle import Handle
 from ..trace.sites import user_site
 from ..trace.variable import Variable
 from ..trees import flatten_with_none
+from .callables import check_callable
 from .convention import flipped
 from .custom_call import (
     Operands,
@@ -30,7 +31,7 @@ from .custom_call import (
     named,
     zeros_for,
 )
-from .transform import check_callable, inner
+from .transform import inner
 
 
 def custom_gradient(function: Callable[..., Any] | None = None) -> Callable[..., Any]:

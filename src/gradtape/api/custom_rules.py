@@ -18,6 +18,7 @@ from ..trace.array import Array
 from ..trace.guards import Trace
 from ..trace.sites import user_site
 from ..trees import TreeSpec, flatten, flatten_with_none, unflatten
+from .callables import check_callable
 from .convention import flipped
 from .custom_call import (
     ForwardRule,
@@ -32,7 +33,7 @@ from .custom_call import (
     named,
     zeros_for,
 )
-from .transform import check_callable, inner
+from .transform import inner
 
 
 class _WithRule(ABC):

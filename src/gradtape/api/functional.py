@@ -22,12 +22,12 @@ from ..trace.signature import EVERYTHING_TRACED
 from ..trace.sites import user_site
 from ..transforms.basis import columns, rows
 from ..trees import flatten, unflatten
+from .callables import check_callable
 from .convention import Convention, check_convention, check_holomorphic, flipped
 from .jacobian import one_of_many
 from .jit import Jitted, jit_of
 from .selection import Names, Positions, selection_of
 from .transform import (
-    check_callable,
     inner,
     jvp,
     named,

@@ -8,7 +8,7 @@ from typing import Any, overload
 from weakref import WeakSet, ref
 
 from ..config import config
-from ..errors import ArgumentError, DtypeError, InternalError
+from ..errors import DtypeError, InternalError
 from ..runtime.callable import FastCallable, vectorcalled
 from ..runtime.entry import NativeFunction
 from ..runtime.program import ACTIVE
@@ -16,6 +16,7 @@ from ..trace.callsite import MISSED, MOST_NESTED, CallSite, NestedEntry, Special
 from ..trace.instruments import RECORDING
 from ..trace.signature import StaticArguments
 from ..trace.sites import user_site, without_internals
+from .callables import check_callable
 from .results import has_out, written
 
 CHAIN_LENGTH = 6
@@ -247,10 +248,5 @@ def jit(
 
 def jit_of(function: Callable[..., Any], wrapped: Callable[..., Any], static: StaticArguments) -> Jitted:
     """Return the jitted form of `function`, which shows itself as `wrapped`."""
-    if not callable(function):
-        raise ArgumentError(
-            f"jit got a {type(function).__name__}, which cannot be called",
-            where=user_site(),
-            remedy="use it as a decorator, or pass a function: gt.jit(f)",
-        )
+    check_callable(function, "jit")
     return Jitted(function, wrapped, static)

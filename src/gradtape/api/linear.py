@@ -22,8 +22,8 @@ from ..transforms.jvp import jvp as push_forward
 from ..transforms.residuals import dearest
 from ..transforms.vjp import vjp as pull_back
 from ..trees import flatten, flatten_up_to, unflatten
+from .callables import check_callable
 from .transform import (
-    check_callable,
     fitting,
     inner,
     result_value,

@@ -19,6 +19,7 @@ from ..trace.array import Array
 from ..trace.bodies import refuse_across
 from ..trace.contexts import Context, bodies_around, contexts, leave
 from ..trace.guards import InBody
+from ..trace.mistakes import is_list_of_numbers, tells_of_list
 from ..trace.patching import recorders
 from ..trace.rehearsal import rehearsed
 from ..trace.replay import Derivatives, derivatives, gradients
@@ -83,6 +84,7 @@ class GradientTape(Jacobians):
     """
 
     _record: Record | None = None  # also of a tape that could not be made
+    _listed = False  # whether it was given a list of numbers to watch
     _active = False
 
     def __init__(self, persistent: bool = False, watch_accessed_variables: bool = True) -> None:
@@ -139,6 +141,12 @@ class GradientTape(Jacobians):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         record = self._record
+        if self._listed and tells_of_list(error):
+            assert error is not None
+            error.add_note(
+                "gradtape: watch was given a list of numbers, and returned a list of Arrays, which does not calculate; "
+                "watch an array: x = tape.watch(np.array(x))"
+            )
         try:  # as _leave does, without the price of calls
             speculation.attendant = None
             if record is not None:
@@ -229,6 +237,7 @@ class GradientTape(Jacobians):
             follow(x, record)
             return x
         leaves, filled = arrays_in(x)
+        self._listed = self._listed or is_list_of_numbers(x)
         watched = []
         for position, leaf in enumerate(leaves):
             watched.append(leaf if isinstance(leaf, Array) else watchable(leaf, x, position))

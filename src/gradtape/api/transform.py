@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from ..errors import (
-    ArgumentError,
     DtypeError,
     IntegerInputError,
     NonScalarOutputError,
@@ -26,6 +25,7 @@ from ..trace.array import Array
 from ..trace.contexts import Scope, inside
 from ..trace.force import force
 from ..trace.handle import Handle
+from ..trace.mistakes import list_meant
 from ..trace.rolling import moment_now, rolled_since, with_loops
 from ..trace.signature import EVERYTHING_TRACED
 from ..trace.sites import user_site
@@ -34,6 +34,7 @@ from ..transforms.jvp import jvp as push_forward
 from ..transforms.residuals import dearest
 from ..transforms.vjp import vjp as pull_back
 from ..trees import flatten, flatten_up_to, unflatten
+from .callables import check_callable
 from .convention import Convention, check_convention, check_holomorphic, flipped, not_of_kind
 from .jit import Jitted, jit_of
 from .selection import Names, Positions, selection_of
@@ -187,23 +188,19 @@ def value_and_gradient(
     return both
 
 
-def check_callable(function: Any, caller: str) -> None:
-    """Raise ArgumentError unless `function` can be called."""
-    if not callable(function):
-        raise ArgumentError(
-            f"{caller} got a {type(function).__name__}, which cannot be called",
-            where=user_site(),
-            remedy="pass a function",
-        )
-
-
 def inner(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return what to call inside of a recording: the body of a jitted function rather than its native entry, in a scope of its own."""
     body = function.site.function if isinstance(function, Jitted) else function
 
     def run(*args: Any, **kwargs: Any) -> Any:
         with inside(Scope()):
-            return body(*args, **kwargs)
+            try:
+                return body(*args, **kwargs)
+            except (TypeError, AttributeError) as error:
+                mistake = list_meant(error, body, args, kwargs)
+                if mistake is None:
+                    raise
+                raise mistake from None
 
     return run
 

@@ -22,9 +22,10 @@ from ..trace.signature import EVERYTHING_TRACED
 from ..trace.sites import user_site
 from ..transforms.batch import batch
 from ..trees import flatten, flatten_with_none, place_of_leaf, spread_prefix, unflatten
+from .callables import check_callable
 from .jit import Jitted, jit_of
 from .selection import integer
-from .transform import check_callable, inner, named
+from .transform import inner, named
 
 
 def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Jitted:

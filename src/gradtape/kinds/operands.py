@@ -12,6 +12,7 @@ from ..errors import ArraySubclassError, DtypeError, ShapeError
 from ..ir.builder import here
 from ..ir.graph import OPERATORS, Literal, Value, constant, literal
 from ..ir.types import PYTHON_DTYPES, Shape
+from .refusals import refusal, wrong_dtype
 
 COMPACT: dict[type, Callable[[Any], Value]] = {}
 """Types that stand for an array in another form, with what makes the array of an instance."""
@@ -48,11 +49,7 @@ def as_value(operand: Any, argument: str = "operand") -> Value:
         return as_value(
             np.asarray(operand), argument
         )  # NumPy takes subclasses, such as members of an enumeration, for strong
-    raise DtypeError(
-        f"{argument} is a {type(operand).__name__}, which is neither a number nor an array",
-        where=here.site,
-        remedy="pass an ndarray, a number, or a (nested) list of numbers",
-    )
+    raise refusal(operand, argument)
 
 
 def stack_nested(items: Sequence[Any], argument: str) -> Value:
@@ -71,11 +68,12 @@ def _holds_values(items: Any) -> bool:
 def check_plain(array: np.ndarray[Any, Any], argument: str) -> None:
     """Raise ArraySubclassError unless `array` is a plain ndarray (or a memory map, which behaves like one)."""
     if type(array) is not np.ndarray and not isinstance(array, np.memmap):
+        x = argument if argument.isidentifier() else "x"
         raise ArraySubclassError(
             f"{argument} is a {type(array).__name__}, a subclass of ndarray",
             where=here.site,
             why="its operators mean something else than ndarray's (or it hides values), and a trace would not keep that",
-            remedy=f"pass np.asarray({argument}) (for a masked array: {argument}.filled(...) and a mask of your own)",
+            remedy=f"pass np.asarray({x}) (for a masked array: {x}.filled(...) and a mask of your own)",
         )
 
 
@@ -90,18 +88,17 @@ def number_dtype(given: Any) -> np.dtype[Any]:
         raise DtypeError(
             f"dtype={shown} is not a bool, integer, float or complex of at most 64 bits a part",
             where=here.site,
-            remedy="give a dtype of numbers, for example dtype=float",
+            why="kernels compute with float16, float32 and float64; bfloat16 is a dtype of ml_dtypes"
+            if "bfloat16" in shown
+            else "",
+            remedy=f"give a dtype of numbers, for example dtype={'np.float32' if 'bfloat16' in shown else 'float'}",
         ) from None
 
 
 def check_dtype(dtype: np.dtype[Any], argument: str) -> np.dtype[Any]:
     """Return the native form of a dtype of numbers; raise DtypeError for any other."""
     if dtype.kind not in "biufc" or dtype.char in "gG":
-        raise DtypeError(
-            f"{argument} has dtype {dtype}, which is not a bool, integer, float or complex of at most 64 bits a part",
-            where=here.site,
-            remedy=f"convert it first, for example {argument}.astype(float)",
-        )
+        raise wrong_dtype(dtype, argument)
     return np.dtype(dtype.type)
 
 

@@ -87,6 +87,9 @@ class Array(Operators, Methods, Handle):
 
     __slots__ = ()
     __array_priority__ = 1000.0
+    __pandas_priority__ = (
+        5000  # above its Series and DataFrame, which then leave operators to ours, and these refuse
+    )
     __hash__ = None  # type: ignore[assignment]
 
     wrapped = staticmethod(wrapped)

@@ -12,11 +12,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from ..config import config
-from ..errors import ArgumentError, ConcretizationError, TraceLimitWarning, warn
+from ..errors import ArgumentError, ConcretizationError, DtypeError, TraceLimitWarning, warn
 from ..ir.builder import here
 from ..ir.graph import Graph, Literal, Value, extract
 from ..ir.op import NDArray
 from ..kinds.operands import as_value
+from ..kinds.refusals import is_used_up
 from ..progress import counting
 from ..runtime.program import ACTIVE, GuardMiss, Program, program_for
 from ..transforms.call import repeated
@@ -29,6 +30,7 @@ from .guards import Guard, Trace
 from .handle import Handle, apart, is_recording
 from .instruments import RECORDING
 from .layout import argument_layout
+from .mistakes import list_meant
 from .rolling import moment_now, recorded_since, rolled_trace
 from .signature import EVERYTHING_TRACED, Call, NativeCall, StaticArguments, is_dynamic, native_call
 from .sites import user_site
@@ -402,12 +404,21 @@ class CallSite:
 
     def _result(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
-            return self.function(*args, **kwargs)
+            return self._called(args, kwargs)
         except ValueError as error:
             # NumPy hides what float(x) raised behind "setting an array element with a sequence".
             if isinstance(error.__cause__, ConcretizationError):
                 raise error.__cause__ from None
             raise
+
+    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        try:
+            return self.function(*args, **kwargs)
+        except (TypeError, AttributeError) as error:
+            mistake = list_meant(error, self.function, args, kwargs)
+            if mistake is None:
+                raise
+            raise mistake from None
 
     def run_recorded(self, call: Call, *, keep_arrays: bool = False) -> Any:
         """Run the function as it stands on pending arrays, and compute the results.
@@ -422,7 +433,7 @@ class CallSite:
         leaves = [_recorded(leaf) for leaf in call.leaves]
         args, kwargs = call.with_leaves(leaves)
         with inside(Scope()):
-            results, spec = flatten(self.function(*args, **kwargs))
+            results, spec = flatten(self._called(args, kwargs))
         if keep_arrays or any(is_recording(leaf) for leaf in results):
             return spec.unflatten(results)
         handles = [leaf.value for leaf in results if isinstance(leaf, Handle)]
@@ -474,4 +485,11 @@ def _constant(leaf: Any) -> Callable[[], Any]:
     if isinstance(leaf, np.ndarray):
         snapshot = leaf.copy()
         return snapshot.copy
+    if is_used_up(leaf):
+        raise DtypeError(
+            f"the jitted function returned a {type(leaf).__name__}",
+            where=user_site(),
+            why="what it gives would be computed after the function was traced",
+            remedy="return an array, or a list or tuple of arrays",
+        )
     return lambda: leaf

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from array import array
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +12,7 @@ import numpy as np
 
 from ..ir.builder import here
 from ..kinds.operands import COMPACT
+from ..kinds.refusals import library_of, refusal
 from .dispatch import OPERANDS, quick
 from .handle import Handle, plain
 from .layout import is_plain, laid_out
@@ -38,6 +41,24 @@ SQUARES = (np.ones(1, bool) ** 2).dtype == np.int8
 """Whether the NumPy at hand does."""
 
 
+def _sequence(other: Any) -> Any:
+    """Return an operand of a type that is seldom one: sequences as NumPy takes them, NotImplemented for what may know better.
+
+    Raises
+    ------
+    DtypeError
+        For arrays of other libraries, which would take the numbers out of the recording.
+    """
+    if isinstance(other, deque | range):
+        return list(other)
+    if isinstance(other, array | memoryview):
+        return np.asarray(other)
+    if library_of(other):
+        here.site = user_site(3)
+        raise refusal(other, "an operand")
+    return NotImplemented
+
+
 def _binary(name: str) -> Callable[[Any, Any], Any]:
     rule = _power if name == "power" else quick(getattr(np, name))
     always_c = name in ALWAYS_C
@@ -56,7 +77,10 @@ def _binary(name: str) -> Callable[[Any, Any], Any]:
         elif isinstance(other, NUMBERS):
             right = plain(other)
         else:
-            return NotImplemented
+            other = _sequence(other)
+            if other is NotImplemented:
+                return NotImplemented
+            right = plain(other)
         here.site = user_site()
         made = self.wrapped(rule(self._current if self._base is None else self.value, right))
         return made if ordered or always_c else laid_out(made, (self, other))
@@ -73,7 +97,9 @@ def _reflected(name: str) -> Callable[[Any, Any], Any]:
         if attendant is not None and (made := attendant.take(operate, (self, other), _frame(1))) is not None:
             return made
         if not isinstance(other, NUMBERS):
-            return NotImplemented
+            other = _sequence(other)
+            if other is NotImplemented:
+                return NotImplemented
         here.site = user_site()
         made = self.wrapped(rule(plain(other), self.value))
         if (self._contiguous is True and is_plain(other)) or always_c:

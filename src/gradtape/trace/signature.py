@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import ItemsView, KeysView, Sequence, ValuesView
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import StaticArgumentError
+from ..errors import DtypeError, StaticArgumentError
+from ..ir.builder import here
 from ..ir.graph import Mark, Value
 from ..ir.op import NDArray
 from ..ir.types import PYTHON_DTYPES, aval
 from ..kinds.operands import check_dtype, check_plain
+from ..kinds.refusals import is_used_up, library_of, refusal
 from ..runtime.program import CallForm
 from ..runtime.signature import ArraySpec, ScalarSpec, StaticSpec
-from ..trees import TreeSpec, flatten
+from ..trees import TreeSpec, flatten, place_of_leaf
 from .array import Array
 from .handle import Handle
 from .layout import argument_layout, layout_of
@@ -24,6 +27,9 @@ from .sites import user_site
 from .variable import Variable
 
 NUMBERS = (float, int, complex)
+
+_REFUSED = (KeysView, ValuesView, ItemsView, array, memoryview, bytearray)
+"""Types that hold numbers, but are neither arrays nor containers."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +80,11 @@ class Call:
         leaves, self.spec = flatten(static.mark(args, kwargs))
         self.leaves: list[Any] = own(leaves)
         self.traced = any(isinstance(leaf, Handle) and _is_recorded(leaf) for leaf in self.leaves)
-        self.key: Any = None if self.traced else (self.spec, *map(leaf_key, self.leaves))
+        try:
+            self.key: Any = None if self.traced else (self.spec, *map(leaf_key, self.leaves))
+        except DtypeError:
+            _refuse_by_name(*static.mark(args, kwargs))
+            raise
 
     def dynamic(self) -> list[NDArray]:
         """Return the leaves that the kernel sees, as it wants to see them."""
@@ -106,6 +116,14 @@ class Call:
         return leaves, inputs
 
 
+def _refuse_by_name(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise the error for an argument that cannot be one, with where it stands."""
+    for name, argument in [*((f"argument {k}", arg) for k, arg in enumerate(args)), *kwargs.items()]:
+        for position, leaf in enumerate(own(flatten(argument)[0])):
+            place = place_of_leaf(argument, position) if leaf is not argument else ""
+            leaf_key(leaf, f"{name}{place}")
+
+
 def _is_recorded(leaf: Handle) -> bool:
     return leaf.followed if isinstance(leaf, Variable) else True
 
@@ -122,32 +140,38 @@ def as_input(leaf: Any) -> NDArray:
     return np.require(leaf, np.dtype(leaf.dtype.type), ("C", "A"))
 
 
-def leaf_key(leaf: Any) -> Any:
+def leaf_key(leaf: Any, argument: str = "an argument") -> Any:
     """Return what a specialisation depends on of one leaf."""
     kind = type(leaf)
     if kind is np.ndarray:
-        key = (check_dtype(leaf.dtype, "an argument"), leaf.shape)
+        key = (check_dtype(leaf.dtype, argument), leaf.shape)
         # Whether a reshape is a view depends on the layout.
         return key if leaf.flags.c_contiguous else (*key, layout_of(leaf))
     if kind in NUMBERS:
         return kind
     if isinstance(leaf, np.ndarray):
-        check_plain(leaf, "an argument")
-        return (check_dtype(leaf.dtype, "an argument"), leaf.shape)
+        check_plain(leaf, argument)
+        return (check_dtype(leaf.dtype, argument), leaf.shape)
     if isinstance(leaf, np.generic):
-        return (check_dtype(leaf.dtype, "an argument"), "scalar")
-    if kind is Static:
+        return (check_dtype(leaf.dtype, argument), "scalar")
+    declared = kind is Static
+    if declared:
         leaf, kind = leaf.value, type(leaf.value)
     if isinstance(leaf, Variable):
         return (kind, leaf.serial)
+    if not declared and (isinstance(leaf, _REFUSED) or is_used_up(leaf) or library_of(leaf)):
+        here.site = user_site()
+        raise refusal(leaf, argument)
     try:
         hash(leaf)
-    except TypeError:
+    except (TypeError, ValueError):  # of a memoryview
         raise StaticArgumentError(
-            f"an argument of type {kind.__name__} is static (not an array or a number to be traced), and it cannot be hashed",
+            f"{argument}, of type {kind.__name__}, is static (not an array or a number to be traced), and it cannot be hashed",
             where=user_site(),
             why="gradtape compiles once per value of such an argument and must be able to find it again",
-            remedy="pass a hashable object (a tuple, a frozen dataclass), or register the class with optree as a container",
+            remedy="pass np.array(sorted(x)) for numbers, which a set has in no order, or a frozenset for settings"
+            if isinstance(leaf, set)
+            else "pass a hashable object (a tuple, a frozen dataclass), or register the class with optree as a container",
         ) from None
     return (kind, leaf)
 
