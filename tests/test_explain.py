@@ -443,7 +443,7 @@ def test_an_assignment_is_no_step(computed: bool) -> None:
         x = tape.watch(PAIR)
         z = x * 2.0
         if computed:
-            z.numpy()
+            bool(np.all(z > 0))
         variable.assign(z)
         y = np.sum(variable**2)
     found = explain_gradient(tape, y, x)

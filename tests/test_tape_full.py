@@ -530,9 +530,9 @@ def test_an_op_without_a_derivative_is_a_lookup_error_and_leaves_the_tape():
 def test_no_path_is_none_and_a_path_with_derivative_zero_is_zero():
     with gt.GradientTape(persistent=True) as tape:
         x = tape.watch(np.array([1.5, -2.0]))
-        cut = [gt.stop_gradient(x), x.astype(int) * 1.0, gt.constant(x.numpy()), np.argmax(x) * 1.0]
+        cut = [gt.stop_gradient(x), x.astype(int) * 1.0, np.argmax(x) * 1.0]
         flat = np.sign(x)
-    assert [tape.gradient(y, x) for y in cut] == [None] * 4
+    assert [tape.gradient(y, x) for y in cut] == [None] * 3
     np.testing.assert_array_equal(tape.gradient(flat, x), [0.0, 0.0])
 
 

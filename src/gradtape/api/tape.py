@@ -29,6 +29,7 @@ from ..trace.speculation import speculation
 from ..trace.variable import Variable
 from ..transforms.rows import Rows
 from ..trees import flatten_up_to, flatten_with_none
+from .cuts import Cuts
 from .ends import (
     Source,
     UnconnectedGradients,
@@ -425,6 +426,10 @@ class GradientTape(Jacobians):
             if output_gradients is not None:
                 seeds = seeds_for(output_gradients, targets, "gradient")
         last = not self._persistent
+        cuts = None
+        if record.mark.log is not None and record.mark.log.exits:
+            begins = [point.values for point in points] if starts is None else [(start,) for start in starts]
+            cuts = Cuts(record.mark, targets, begins)
         asked = _Asked(self, record)
         try:
             parts = (
@@ -432,6 +437,8 @@ class GradientTape(Jacobians):
                 if starts is None
                 else derivatives(gradients, "gradient", targets, starts, None, record.mark, last=last)
             )
+            if cuts is not None:
+                cuts.warn([part is None for part in parts])
             found = completed(parts, leaves, choice, sources)
         except BaseException:
             asked.fail()

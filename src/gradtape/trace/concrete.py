@@ -29,6 +29,9 @@ LIKE = "write to an array made there: y = np.zeros(n), or np.zeros(n, like=x) in
 FOR_SUBSCRIPTS = (
     "gt.constant(y)[k] for an ndarray y; np.stack a list first; np.concatenate([x, y]) for np.r_[x, y]"
 )
+TAKERS = frozenset({"math", "cmath", "numpy", "scipy"})
+"""Packages whose functions compute with the numbers that they ask for."""
+
 PREDICATES = frozenset(
     {
         math.isnan,
@@ -44,7 +47,7 @@ PREDICATES = frozenset(
 """Functions of numbers that only look: what they return has no derivative to lose."""
 
 
-def array_of(value: Value, what: str) -> NDArray:
+def array_of(value: Value, what: str, *, meant: bool = True) -> NDArray:
     """Return the array of a value that does not depend on a running trace."""
     trace = trace_of(value) if value.marks else None
     if trace is not None:
@@ -56,9 +59,10 @@ def array_of(value: Value, what: str) -> NDArray:
             remedy="stay with arrays (np.sin(x) instead of np.sin(float(x))), or return "
             f"the value and convert it outside{trace.remedy}",
         )
+    (data,) = force([value])
     if value.marks:
-        note_exit(value, what)
-    return force([value])[0]
+        note_exit(value, what, data, meant=meant)
+    return data
 
 
 def scalar_of(value: Value, what: str) -> Any:
@@ -73,12 +77,13 @@ def scalar_of(value: Value, what: str) -> Any:
     trace = trace_of(value)
     if instruction_at(frame) == "STORE_SUBSCR":
         return _stored(value, trace, frame).item()
-    array = array_of(value, what)
-    function = called_at(frame) if _loses_derivative(value) else None
+    function = called_at(frame) if trace is None and _loses_derivative(value) else None
+    home = getattr(function, "__module__", None) or ""
+    taken = function is not None and home.partition(".")[0] in TAKERS and function not in PREDICATES
+    array = array_of(value, what, meant=not taken)
     if isinstance(getattr(function, "__self__", None), np.ndarray):  # y.fill(x)
         _warn_of_store(frame)
-    home = getattr(function, "__module__", None) or ""
-    if function is not None and home in ("math", "cmath", "numpy") and function not in PREDICATES:
+    if function is not None and taken and home != "scipy":
         name = f"{home.replace('numpy', 'np')}.{function.__name__}"
         instead = _instead_of(function) if home == "numpy" else "use NumPy's function"
         warn(
@@ -120,7 +125,7 @@ def as_ndarray(value: Value, dtype: Any) -> NDArray:
         )
     (data,) = force([value])
     if _loses_derivative(value):
-        note_exit(value, "np.asarray(x)")
+        note_exit(value, "np.asarray(x)", data, meant=False)
         warn(
             GradtapeWarning,
             "a watched array is turned into an ndarray, which no tape follows",
@@ -162,7 +167,7 @@ def _stored(value: Value, trace: Trace | None, frame: FrameType) -> NDArray:
         )
     (data,) = force([value])
     if _loses_derivative(value):
-        note_exit(value, "y[k] = x")
+        note_exit(value, "y[k] = x", data, meant=False)
         _warn_of_store(frame)
     return data
 
