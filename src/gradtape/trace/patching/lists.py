@@ -69,6 +69,10 @@ def _handler_of(plain: Callable[..., Any]) -> Callable[..., Any]:
         try:
             made = plain(*args, **kwargs)
             asked = _asked.items
+        except ValueError as error:
+            if isinstance(error.__cause__, Exception | None):
+                raise
+            raise error.__cause__ from None  # Ctrl-C came while NumPy asked, and NumPy says something else of it
         finally:
             _asked.items = before
         return _followed(asked[0], function, args, kwargs) if asked else made

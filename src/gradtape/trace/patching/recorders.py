@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 from collections.abc import Callable
@@ -26,8 +27,8 @@ def at_first(work: Callable[[], None]) -> None:
 
 def enter(recorder: object) -> None:
     """Let hooked functions ask their handlers, until the recorder leaves."""
-    if _first:
-        _begin()
+    if _first and not _begin():
+        return
     RECORDERS.add(id(recorder))
 
 
@@ -39,8 +40,22 @@ def leave(recorder: object) -> None:
 _lock = threading.RLock()
 
 
-def _begin() -> None:
-    """Install the hooks: on another thread, where Ctrl-C does not come."""
+_over = False
+
+
+@atexit.register
+def _end() -> None:
+    """Let nobody record any more: while Python takes its modules down, handlers cannot run, and finalisers still call NumPy."""
+    global _over
+    _over = True
+    _first.append(_end)
+    RECORDERS.clear()
+
+
+def _begin() -> bool:
+    """Install the hooks: on another thread, where Ctrl-C does not come. Return whether somebody may record."""
+    if _over:
+        return False
 
     def work() -> None:
         with _lock:
@@ -57,13 +72,14 @@ def _begin() -> None:
             failed.append(error)
 
     if threading.current_thread() is not threading.main_thread():
-        return work()
+        work()
+        return True
     worker = threading.Thread(target=run, name="gradtape-hooks")
     worker.start()
     worker.join()
     if failed:
         raise failed[0]
-    return None
+    return True
 
 
 def _after_fork() -> None:
