@@ -109,10 +109,15 @@ def test_seeds_of_a_tape_must_match() -> None:
     np.testing.assert_array_equal(tape.gradient(y, x, output_gradients=PAIR), 2 * PAIR)
 
 
-def test_calls_that_want_ndarrays_say_what_to_write() -> None:
+def test_calls_that_want_ndarrays_say_what_to_write(tmp_path: Any) -> None:
+    library = tmp_path / "site-packages" / "library.py"
+    library.parent.mkdir()
+    library.write_text("import numpy as np\n\n\ndef filled(x):\n    return np.full(3, x[0])\n")
+    names: dict[str, Any] = {}
+    exec(compile(library.read_text(), str(library), "exec"), names)
     for body, advice in (
         (lambda x: special.diric(x, 3), "write diric with NumPy's functions"),
-        (lambda x, full=np.full: full(3, x[0]), "np.full(n, a, like=a)"),
+        (names["filled"], "np.full(n, a, like=a)"),
         (lambda x: np.random.default_rng(0).normal([x[0], x[1]]), "np.stack([a, b])"),
     ):
         expect(errors.ConcretizationError, lambda body=body: gt.jit(body)(PAIR), advice)

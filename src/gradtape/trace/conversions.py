@@ -3,7 +3,7 @@
 A list of traced numbers, wherever NumPy takes an array (``np.exp([a, b])``, ``y @ [a, b]``, ``np.linalg.det([[a, b], [c, d]])``), becomes a
 traced array first. Scalar types (``np.float64(a)``) convert as `astype` does, methods of ndarrays (``y.dot(a)``) run as the functions of
 their names, and functions of `math` and `cmath` as NumPy's. The C functions themselves hand such calls over; see
-`gradtape.runtime.interpose`.
+`gradtape.trace.patching.interpose`.
 """
 
 from __future__ import annotations
@@ -11,17 +11,19 @@ from __future__ import annotations
 import cmath
 import math
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, Final
 
 import numpy as np
 
 from ..ir.builder import here
 from ..kinds.registry import FUNCTIONS, UFUNCS
-from ..runtime.interpose import dispatcher_of, interpose, interpose_more
 from .array import Array, wrap
 from .handle import Handle
 from .patching import recorders
+from .patching.creation import HOOKED
 from .patching.imports import when_imported
+from .patching.interpose import When, dispatcher_of, follow, interpose
 from .patching.lists import is_recorded
 from .preallocated import Preallocated
 from .sites import user_site
@@ -307,23 +309,19 @@ def _hook(called: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _interpose() -> None:
-    functions = [
+    follow(Array, Variable, Preallocated)
+    functions = {
         function for function in FUNCTIONS if type(function) is _dispatched and dispatcher_of(function)
-    ]
-    ufuncs = [thing for thing in vars(np).values() if type(thing) is np.ufunc]
-    sequences = [function for function in functions if _takes_sequences(function)]
-    interpose(
-        _hook,
-        (Array, Variable, Preallocated),
-        recorders.COUNT,
-        anywhere=_others,
-        nested=[*(set(functions) - {*sequences}), *ufuncs, *_UFUNC_METHODS],
-        within=sequences,
-    )
-    when_imported(
-        "scipy.special",
-        lambda special: interpose_more(thing for thing in vars(special).values() if type(thing) is np.ufunc),
-    )
+    }
+    sequences = {function for function in functions if _takes_sequences(function)}
+    interpose(_hook, When.ANYWHERE, _others)
+    interpose(_hook, When.WITHIN, sequences)
+    interpose(_hook, When.NESTED, [*(functions - sequences - HOOKED), *_ufuncs_of(np), *_UFUNC_METHODS])
+    when_imported("scipy.special", lambda special: interpose(_hook, When.NESTED, _ufuncs_of(special)))
+
+
+def _ufuncs_of(module: ModuleType) -> list[Any]:
+    return [thing for thing in vars(module).values() if type(thing) is np.ufunc]
 
 
 recorders.at_first(_interpose)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
 from types import FrameType
 from typing import Any, Final
 
@@ -24,7 +23,8 @@ from ..sites import is_users
 from ..speculation import speculation
 from ..viewing import in_order
 from .callers import called_by_user, calling_frame
-from .hooks import When, hook
+from .interpose import When, interpose, original
+from .recorders import at_first
 
 _frame = sys._getframe
 
@@ -52,32 +52,28 @@ def is_recorded(array: Handle) -> bool:
     return promised or any(mark.recording for mark in array.value.marks)
 
 
-def _handler_of(plain: Callable[..., Any]) -> Callable[..., Any]:
-    name = plain.__name__
-    function = getattr(np, name)
-
-    def convert(*args: Any, **kwargs: Any) -> Any:
-        if not args or not isinstance(args[0], list | tuple) or kwargs.get("like") is not None:
-            source: Any = args[0] if args else None
-            if not isinstance(source, Handle) or not _is_copied_by_user(source, _frame(1), function):
-                return plain(*args, **kwargs)
-            if _is_no_copy(name, source, args, kwargs):
-                order = ORDERS.get(name, kwargs.get("order"))
-                return in_order(source, order)
-            return _followed(source, function, args, kwargs)
-        before, _asked.items = _asked.items, []
-        try:
-            made = plain(*args, **kwargs)
-            asked = _asked.items
-        except ValueError as error:
-            if isinstance(error.__cause__, Exception | None):
-                raise
-            raise error.__cause__ from None  # Ctrl-C came while NumPy asked, and NumPy says something else of it
-        finally:
-            _asked.items = before
-        return _followed(asked[0], function, args, kwargs) if asked else made
-
-    return convert
+def _convert(function: Any, *args: Any, **kwargs: Any) -> Any:
+    """Make an array of what may be, or hold, a traced one: a traced array."""
+    if not args or not isinstance(args[0], list | tuple) or kwargs.get("like") is not None:
+        source: Any = args[0] if args else None
+        if not isinstance(source, Handle) or not _is_copied_by_user(source, _frame(1), function):
+            return NotImplemented
+        name = function.__name__
+        if _is_no_copy(name, source, args, kwargs):
+            order = ORDERS.get(name, kwargs.get("order"))
+            return in_order(source, order)
+        return _followed(source, function, args, kwargs)
+    before, _asked.items = _asked.items, []
+    try:
+        made = original(function)(*args, **kwargs)
+        asked = _asked.items
+    except ValueError as error:
+        if isinstance(error.__cause__, Exception | None):
+            raise
+        raise error.__cause__ from None  # Ctrl-C came while NumPy asked, and NumPy says something else of it
+    finally:
+        _asked.items = before
+    return _followed(asked[0], function, args, kwargs) if asked else made
 
 
 def _followed(like: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -116,5 +112,7 @@ def asker(depth: int) -> str:
     return "" if frame is None else frame.f_globals.get("__name__", "")
 
 
-for _function in (np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray):
-    hook(_function, _handler_of, When.CONVERSION)
+CONVERTING: Final = (np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray)
+"""Functions that make arrays of anything."""
+
+at_first(lambda: interpose(_convert, When.NO_ARRAY, CONVERTING))

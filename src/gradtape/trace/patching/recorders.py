@@ -20,9 +20,12 @@ COUNT: Final = id(RECORDERS) + object.__basicsize__ + 8
 _first: Final[list[Callable[[], None]]] = []
 
 
-def at_first(work: Callable[[], None]) -> None:
-    """Do something once, before the first recording of this process."""
-    _first.append(work)
+_last: Final[list[Callable[[], None]]] = []
+
+
+def at_first(work: Callable[[], None], *, last: bool = False) -> None:
+    """Do something once, before the first recording of this process; what comes last is done again whenever there was more to do."""
+    (_last if last else _first).append(work)
 
 
 def enter(recorder: object) -> None:
@@ -59,9 +62,13 @@ def _begin() -> bool:
 
     def work() -> None:
         with _lock:
-            while _first:
-                _first[0]()
-                del _first[0]
+            done = 0
+            while done < len(_first):
+                _first[done]()
+                done += 1
+            for finish in _last:
+                finish()
+            del _first[:done]
 
     failed: list[BaseException] = []
 

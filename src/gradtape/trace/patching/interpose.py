@@ -14,13 +14,20 @@ Every layout is checked against what Python tells before anything is written. Wh
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Sequence
+import enum
+import functools
+import sys
+import sysconfig
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from ..lower.resident import load_resident
-from .capi import addresses
+import numpy as np
 
-__all__ = ["dispatcher_of", "interpose", "interpose_more"]
+from ...errors import GradtapeWarning, warn
+from ...lower.resident import load_resident
+from .recorders import COUNT, RECORDERS, at_first
+
+Hook = Callable[..., Any]
 
 _POINTER: Final = ctypes.c_void_p
 _VECTORCALL_OFFSET: Final = 56
@@ -51,13 +58,15 @@ _TEXT: Final = """
 %owner = type { ptr, ptr } ; the key, and its C function
 
 @recording = external global i64
-@hook = external global i8
+@hooks = external global i8
+@array = external global i8
 @list = external global i8
 @tuple = external global i8
 @followed0 = external global i8
 @followed1 = external global i8
 @followed2 = external global i8
 @declined = external global i8
+declare ptr @PyDict_GetItem(ptr, ptr)
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 declare void @Py_DecRef(ptr)
 declare ptr @PyThreadState_Get()
@@ -127,6 +136,26 @@ yes:
   ret i1 true
 no:
   ret i1 false
+}
+
+define internal i1 @always(ptr %args, i64 %count) nounwind {
+start:
+  ret i1 true
+}
+
+; All but a call with one ndarray.
+define internal i1 @other(ptr %args, i64 %count) nounwind {
+start:
+  %single = icmp eq i64 %count, 1
+  br i1 %single, label %look, label %yes
+look:
+  %arg = load ptr, ptr %args
+  %type_at = getelementptr i8, ptr %arg, i64 8
+  %type = load ptr, ptr %type_at
+  %differs = icmp ne ptr %type, @array
+  ret i1 %differs
+yes:
+  ret i1 true
 }
 
 ; What a C function would convert that does not ask its arguments who they are.
@@ -207,7 +236,8 @@ start:
   %bytes = mul i64 %all, 8
   call void @llvm.memcpy.p0.p0.i64(ptr %rest, ptr %args, i64 %bytes, i1 false)
   %given = add i64 %count, %skip
-  %answer = call ptr @PyObject_Vectorcall(ptr @hook, ptr %list, i64 %given, ptr %names)
+  %hook = call ptr @PyDict_GetItem(ptr @hooks, ptr %key)
+  %answer = call ptr @PyObject_Vectorcall(ptr %hook, ptr %list, i64 %given, ptr %names)
   %is_none = icmp eq ptr %answer, @declined
   br i1 %is_none, label %drop, label %end
 drop:
@@ -326,6 +356,21 @@ _BY_TYPE: Final = 0
 """Stands for the address of what calls an object that has no vectorcall pointer yet."""
 
 
+class When(enum.Enum):
+    """Which calls a hook is asked about, of those while somebody records."""
+
+    ALWAYS = "always"
+    """All."""
+    NO_ARRAY = "other"
+    """All but those with one ndarray and nothing else."""
+    ANYWHERE = "anywhere"
+    """Those with something followed, by itself or in lists and tuples."""
+    NESTED = "nested"
+    """Those with something followed in lists and tuples."""
+    WITHIN = "within"
+    """Those with something followed in lists and tuples that are in lists and tuples."""
+
+
 class _Place:
     """A pointer to a C function in an object's memory, to be exchanged."""
 
@@ -342,8 +387,17 @@ def _word(address: int) -> int:
     return _POINTER.from_address(address).value or 0
 
 
-_kept: Final[list[Any]] = []
-"""What Python and NumPy have pointers to from now on."""
+def _forever(thing: Any) -> Any:
+    """Keep an object until the process ends: functions of Python and NumPy outlive this module, and have pointers to it."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+    return thing
+
+
+_hooks: Final[dict[Any, Hook]] = {}
+"""By object, what is asked before its C function. Machine code looks them up here."""
+
+_forever(_hooks)
+_forever(RECORDERS)
 
 
 def _called(thing: Any) -> list[_Place]:
@@ -377,8 +431,7 @@ def _redefined(thing: Any, flags: int | None = None) -> str | None:
     known = ctypes.c_int.from_address(old + 16).value
     form = _ABI.get(known)
     if form is not None:
-        block = ctypes.create_string_buffer(ctypes.string_at(old, 32), 32)
-        _kept.append(block)
+        block = _forever(ctypes.create_string_buffer(ctypes.string_at(old, 32), 32))
         address = ctypes.addressof(block)
         if flags is not None and not known & _VARARGS:
             ctypes.c_int.from_address(address + 16).value = flags
@@ -414,46 +467,55 @@ def _place_of(thing: Any) -> list[_Place]:
 _thunks: Final[dict[tuple[str, int], int]] = {}
 """The machine code in place of C functions that many objects share, by the rule for arguments and the C function."""
 
+_originals: Final[dict[int, Hook]] = {}
+"""By the id of a function with a hook that may call it: what does without the hook what it does."""
 
-def interpose(
-    hook: Callable[..., Any],
-    followed: Sequence[type],
-    recording: int,
-    *,
-    anywhere: Iterable[Any],
-    nested: Iterable[Any],
-    within: Iterable[Any],
-) -> None:
+_waiting: Final[list[tuple[_Place, str]]] = []
+_followed: Final[list[type]] = []
+
+
+def follow(*types: type) -> None:
+    """Say of which types, at most three, the objects are that are not to be converted."""
+    _followed[:] = types
+
+
+def interpose(hook: Hook, when: When, things: Iterable[Any]) -> None:
     """Let a hook be asked before the C functions of these objects, while somebody records.
 
     Parameters
     ----------
     hook : callable
-        Is called with the object, for methods and types with ``self`` or the type, and then with the arguments. What it returns is the
-        result of the call; NotImplemented lets the C function run.
-    followed : sequence of type
-        At most three types of objects that are not to be converted.
-    recording : int
-        The address of a word that is zero while nobody records.
-    anywhere : iterable of object
-        Asked about calls with such objects by themselves, or in lists and tuples.
-    nested : iterable of object
-        Asked about calls with such objects in lists and tuples.
-    within : iterable of object
-        Asked about calls with such objects in lists and tuples that are in lists and tuples.
+        Is called with the object, for methods and types with ``self`` or the type, and then with the arguments, from the frame that
+        called. What it returns is the result of the call; NotImplemented lets the C function run.
+    when : When
+        Which calls it is asked about.
+    things : iterable of object
+        Builtin functions, ufuncs, dispatched functions of NumPy, methods of types written in C, and such types.
     """
-    places = [
-        (place, mode)
-        for mode, things in (("anywhere", anywhere), ("nested", nested), ("within", within))
-        for thing in things
-        for place in _place_of(thing)
-    ]
+    if not _can_install():
+        return
+    for thing in things:
+        for place in _place_of(thing):
+            _hooks[thing] = hook
+            if when in (When.ALWAYS, When.NO_ARRAY):
+                _originals[id(thing)] = _original(place)
+            thunk = _thunks.get((when.value, place.original)) if place.form == "call" else None
+            if thunk is None:
+                _waiting.append((place, when.value))
+            else:
+                _POINTER.from_address(place.at).value = thunk
+
+
+def install() -> None:
+    """Compile the machine code for what was interposed since the last time, and write the pointers to it."""
+    if not _waiting:
+        return
     numbers: list[int] = []
     shared: dict[tuple[str, int], int] = {}
     owners: list[_Place] = []
     forms: set[str] = set()
     text = [_TEXT]
-    for place, mode in places:
+    for place, mode in _waiting:
         # All ufuncs are called by one C function, and so are all dispatched functions.
         known = shared.get((mode, place.original)) if place.form == "call" else None
         if known is None:
@@ -465,38 +527,78 @@ def interpose(
                 text.append(_common(place.form, mode))
             text.append(_THUNK.format(number=known, name=name, parameters=_FORMS[place.form][0]))
         numbers.append(known)
-    functions = addresses(())
-    imports = {name: functions[name] for name in ("PyObject_Vectorcall", "Py_DecRef")}
-    for name in ("PyThreadState_Get", "_PyObject_MakeTpCall"):
-        imports[name] = ctypes.cast(getattr(ctypes.pythonapi, name), _POINTER).value or 0
-    imports["recording"] = recording
-    things = {"hook": hook, "list": list, "tuple": tuple, "declined": NotImplemented}
-    things |= {f"followed{k}": kind for k, kind in enumerate([*followed, *followed][:3])}
+    functions = (
+        "PyObject_Vectorcall",
+        "Py_DecRef",
+        "PyDict_GetItem",
+        "PyThreadState_Get",
+        "_PyObject_MakeTpCall",
+    )
+    imports = {name: ctypes.cast(getattr(ctypes.pythonapi, name), _POINTER).value or 0 for name in functions}
+    things = {"hooks": _hooks, "list": list, "tuple": tuple, "declined": NotImplemented, "array": np.ndarray}
+    things |= {f"followed{k}": kind for k, kind in enumerate([*_followed, object, object, object][:3])}
     imports.update((name, id(thing)) for name, thing in things.items())
-    exports = [
-        "by_type",
-        *[f"{what}{k}" for k in range(len(owners)) for what in ("thunk", "owner")],
-    ]
+    imports["recording"] = COUNT
+    exports = ["by_type", *[f"{what}{k}" for k in range(len(owners)) for what in ("thunk", "owner")]]
     found = load_resident("\n".join(text), "gradtape.interpose", exports, imports, effort=0)
-    _kept.append((hook, owners))
     for number, owner in enumerate(owners):
         words = found[f"owner{number}"]
         _POINTER.from_address(words).value = id(owner.key)
         _POINTER.from_address(words + 8).value = owner.original or found["by_type"]
-    for (place, mode), number in zip(places, numbers, strict=True):
+    for (place, mode), number in zip(_waiting, numbers, strict=True):
         thunk = found[f"thunk{number}"]
         _POINTER.from_address(place.at).value = thunk
         if place.form == "call":
             _thunks[mode, place.original] = thunk
+    _waiting.clear()
 
 
-def interpose_more(nested: Iterable[Any]) -> None:
-    """Let the hook be asked for further objects whose C function it is asked for already, such as ufuncs of another package."""
-    for thing in nested:
-        for place in _called(thing):
-            thunk = _thunks.get(("nested", place.original))
-            if thunk is not None:
-                _POINTER.from_address(place.at).value = thunk
+at_first(install, last=True)
+
+
+def original(function: Any) -> Any:
+    """Return what does without its hook what a function does, if the hook is asked ALWAYS or about NO_ARRAY; else the function itself."""
+    return _originals.get(id(function), function)
+
+
+def _made_of(definition: int, self: int) -> Hook:
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype, make.argtypes = ctypes.py_object, [_POINTER] * 3
+    made: Hook = make(definition, self, None)
+    return made
+
+
+def _original(place: _Place) -> Hook:
+    """Return a function that calls what stood in a vectorcall pointer: its form is that of METH_FASTCALL | METH_KEYWORDS."""
+    thing: Any = place.key
+    if place.original == _BY_TYPE:
+        return _made_of(_word(id(thing) + _DEFINITION[type(thing).__name__]), id(thing.__self__))
+    name = _forever(ctypes.create_string_buffer(str(thing.__name__).encode()))
+    words = (ctypes.addressof(name), place.original, _FAST | _KEYWORDS, 0)
+    return _made_of(ctypes.addressof(_forever((_POINTER * 4)(*words))), id(thing))
+
+
+@functools.cache
+def _can_install() -> bool:
+    """Return whether this Python's objects are laid out as they are thought to be; where they are not, say so once."""
+    why = ""
+    if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
+        why = "that needs CPython with its lock"
+    elif ctypes.sizeof(_POINTER) != 8 or object.__basicsize__ != 16:
+        why = "that needs a Python of 64 bits, without debugging"
+    elif ctypes.c_ssize_t.from_address(id(_PROBE) + COUNT - id(RECORDERS)).value != len(_PROBE):
+        why = "its sets have another layout"
+    if why:
+        warn(
+            GradtapeWarning,
+            "NumPy's functions cannot be followed by gradtape in this Python where they do not ask their arguments",
+            why=why,
+            remedy="write np.zeros(n, like=x), np.stack([a, b]) and np.sin(x), not np.zeros(n), np.array([a, b]) and math.sin(x)",
+        )
+    return not why
+
+
+_PROBE: Final = frozenset("abc")
 
 
 def dispatcher_of(function: Any) -> Any:
