@@ -119,12 +119,15 @@ class _PythonNative(NativeHead):
         return f"<native function for {self.fallback!r}>"
 
     def __del__(self) -> None:
+        resources = getattr(self, "_resources", None)
+        if resources is None:  # Ctrl-C came while it was made
+            return
         # The machine code and its words outlive a call that another thread or a finaliser has cut off
         # from us.
-        if self._resources.words[ACTIVE_WORD]:
-            _undead.append(self._resources)
+        if resources.words[ACTIVE_WORD]:
+            _undead.append(resources)
         else:
-            self._resources.free_workspace()
+            resources.free_workspace()
 
 
 if TYPE_CHECKING:

@@ -323,6 +323,8 @@ def _found(
     except LoweringError as error:
         return Kernel(None, None, 0, "interpreter", time.perf_counter() - begin, (), error.what)
     except Exception as error:  # what LLVM says of a module that it cannot compile, or a defect: the interpreter has the answer
+        if _is_of_interruption(error):
+            raise KeyboardInterrupt from error
         reason = str(error) if isinstance(error, RuntimeError) else f"{type(error).__name__}: {error}"
         warn(
             CompileWarning,
@@ -333,6 +335,14 @@ def _found(
         return Kernel(None, None, 0, "interpreter", time.perf_counter() - begin, (), reason)
     origin = "compiled" if compiled else "disk"
     return kernel._replace(origin=origin, seconds=time.perf_counter() - begin)
+
+
+def _is_of_interruption(error: BaseException) -> bool:
+    """Return whether an error came up while Ctrl-C was handed on, as it can in Python's own `threading`: it says nothing of the graph."""
+    seen: BaseException | None = error
+    while seen is not None and not isinstance(seen, KeyboardInterrupt):
+        seen = seen.__context__
+    return seen is not None
 
 
 def _compile(graph: Graph, form: CallForm | None) -> CachedObject:
