@@ -158,16 +158,26 @@ def every_jitted() -> list[Jitted]:
 @contextmanager
 def running_recorded() -> Iterator[None]:
     """Run jitted functions as they stand, op by op, while a debugging tool looks on."""
-    RECORDING.tools += 1
-    for function in list(_everyone):
-        function.suspend()
+    tool = object()
     try:
+        RECORDING.tools.add(tool)
+        for function in list(_everyone):
+            function.suspend()
         yield
     finally:
-        RECORDING.tools -= 1
-        if not RECORDING.tools:
-            for function in list(_everyone):
-                function.resume()
+        try:
+            _resume_without(tool)
+        except BaseException:  # Ctrl-C
+            _resume_without(tool)
+            raise
+
+
+def _resume_without(tool: object) -> None:
+    """Let machine code answer again if no other tool looks on; to do so twice does no harm."""
+    RECORDING.tools.discard(tool)
+    if not RECORDING.tools:
+        for function in list(_everyone):
+            function.resume()
 
 
 @overload

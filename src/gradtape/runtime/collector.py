@@ -29,13 +29,14 @@ def uncollected() -> Iterator[None]:
     if not gc.isenabled():
         yield
         return
-    gc.disable()
-    _stopped_by.append(threading.get_ident())
+    thread = threading.get_ident()
     try:
+        gc.disable()
+        _stopped_by.append(thread)
         yield
     finally:
-        _stopped_by.clear()
         gc.enable()
+        _stopped_by.clear()
 
 
 def _resume() -> None:

@@ -153,11 +153,12 @@ def inside(*added: Context) -> Iterator[None]:
 @contextmanager
 def replayed() -> Iterator[None]:
     """Let what is assigned hold for this thread alone, and until the end of the block: what runs again has been counted already."""
-    contexts.replays.append({})
+    around = contexts.replays
     try:
+        contexts.replays = [*around, {}]
         yield
     finally:
-        contexts.replays.pop()
+        contexts.replays = around
 
 
 def own(content: Content) -> Content:

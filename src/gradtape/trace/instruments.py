@@ -16,12 +16,12 @@ MADE: list[weakref.ref[Any]] = []
 
 
 class _Recording:
-    """How many tools need jitted functions to run as they stand."""
+    """Which tools need jitted functions to run as they stand."""
 
     __slots__ = ("tools",)
 
     def __init__(self) -> None:
-        self.tools = 0
+        self.tools: set[object] = set()
 
 
 RECORDING = _Recording()

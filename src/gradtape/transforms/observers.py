@@ -69,11 +69,12 @@ _around: Final = _Around()
 def inner_sweeps() -> Iterator[list[Sweep]]:
     """Collect the sweeps that are made meanwhile. Nobody is told: what they lead to is not what somebody asked for."""
     found: list[Sweep] = []
-    _around.inner.append(found)
+    outer = _around.inner
     try:
+        _around.inner = [*outer, found]
         yield found
     finally:
-        _around.inner.pop()
+        _around.inner = outer
 
 
 def is_observed() -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
 from ...errors import NumericsError
@@ -32,33 +32,42 @@ class _Sweeps(Observer):
 
 
 class _Checking:
-    """Who asked for checks, and what they hold meanwhile."""
+    """Who asked for checks, and what they hold meanwhile.
 
-    __slots__ = ("depth", "enabled", "stack", "sweeps")
+    Ctrl-C may come anywhere: to begin or to end twice does no harm.
+    """
+
+    __slots__ = ("sweeps", "users")
 
     def __init__(self) -> None:
-        self.depth = 0
-        self.enabled = False
-        self.stack = ExitStack()
+        self.users: dict[object, AbstractContextManager[None]] = {}
         self.sweeps = _Sweeps()
 
-    def begin(self) -> None:
-        self.depth += 1
-        if self.depth == 1:
-            CHECKS.append(_check)
+    def begin(self, user: object) -> None:
+        if user in self.users:
+            return
+        try:
+            self.users[user] = running = running_recorded()
+            running.__enter__()
+            if _check not in CHECKS:
+                CHECKS.append(_check)
             OBSERVERS.add(self.sweeps)
-            self.stack.enter_context(running_recorded())
+        except BaseException:
+            self.end(user)
+            raise
 
-    def end(self) -> None:
-        self.depth -= 1
-        if not self.depth:
-            CHECKS.remove(_check)
+    def end(self, user: object) -> None:
+        self.users.pop(
+            user, None
+        )  # which runs functions natively again: a generator that is dropped is closed
+        if not self.users:
+            CHECKS[:] = [check for check in CHECKS if check is not _check]
             OBSERVERS.discard(self.sweeps)
             MADE.clear()
-            self.stack.close()
 
 
 _checking: Final = _Checking()
+_FOR_GOOD: Final = "enable_check_numerics"
 
 
 @contextmanager
@@ -86,13 +95,18 @@ def check_numerics() -> Iterator[None]:
         ...
     gradtape.errors.NumericsError: divide gave inf at [1], in the derivative of sqrt
     """
-    _checking.begin()
+    user = object()
     try:
+        _checking.begin(user)
         yield
-        if _checking.depth == 1:
+        if len(_checking.users) == 1:
             _check_left()
     finally:
-        _checking.end()
+        try:
+            _checking.end(user)
+        except BaseException:  # Ctrl-C
+            _checking.end(user)
+            raise
 
 
 def enable_check_numerics() -> None:
@@ -104,16 +118,16 @@ def enable_check_numerics() -> None:
     >>> gt.debug.enable_check_numerics()
     >>> gt.debug.disable_check_numerics()
     """
-    if not _checking.enabled:
-        _checking.enabled = True
-        _checking.begin()
+    _checking.begin(_FOR_GOOD)
 
 
 def disable_check_numerics() -> None:
     """Undo `enable_check_numerics`; what nobody has looked at by now is not looked at."""
-    if _checking.enabled:
-        _checking.enabled = False
-        _checking.end()
+    try:
+        _checking.end(_FOR_GOOD)
+    except BaseException:  # Ctrl-C
+        _checking.end(_FOR_GOOD)
+        raise
 
 
 def _check(values: Sequence[Value]) -> None:

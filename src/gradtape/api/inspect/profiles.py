@@ -34,6 +34,13 @@ ORDERS: Final[dict[Order, str]] = {
 _starting: Final = threading.Lock()
 
 
+def _answer_natively() -> None:
+    """Let compiled functions answer without a profiler; to do so twice does no harm."""
+    ACTIVE.profiler = None
+    for function in every_jitted():
+        function.relink()
+
+
 class Report:
     """Where the time of compiled functions went; made by `gradtape.inspect.profile`.
 
@@ -83,18 +90,24 @@ class Report:
                     why="the counters of a kernel belong to one profile",
                     remedy="end the other one first; under `python -m gradtape profile` the whole script is one profile",
                 )
-            self._recorder = Recorder()
-            self._begin = clock().now()
-            for function in every_jitted():
-                function.release()
-            ACTIVE.profiler = self._recorder
+            try:
+                self._recorder = Recorder()
+                self._begin = clock().now()
+                for function in every_jitted():
+                    function.release()
+                ACTIVE.profiler = self._recorder
+            except BaseException:  # Ctrl-C
+                _answer_natively()
+                raise
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.seconds = (time.perf_counter_ns() - self._begin.nanoseconds) * 1e-9
-        ACTIVE.profiler = None
-        for function in every_jitted():
-            function.relink()
+        try:
+            _answer_natively()
+        except BaseException:  # Ctrl-C
+            _answer_natively()
+            raise
         self._functions = self._figures()
         self._recorder = None
 

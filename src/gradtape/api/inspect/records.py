@@ -225,11 +225,12 @@ class Recorder:
         """Count the time inside to a record, but for what is counted on its own meanwhile."""
         frames = self._stack.frames
         frame = _Frame(record, kind, time.perf_counter_ns())
-        frames.append(frame)
         try:
+            frames.append(frame)
             yield
         finally:
-            frames.pop()
+            if frame in frames:
+                del frames[frames.index(frame) :]
             took = time.perf_counter_ns() - frame.begin
             for around in frames[-1:]:
                 around.inside += took
