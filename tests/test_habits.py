@@ -24,7 +24,18 @@ def resolve(thing: Any, path: str) -> Any:
     return thing
 
 
-@pytest.mark.parametrize("table", [habits.MODULE, habits.ARRAY], ids=["package", "arrays"])
+TABLES = {
+    "package": habits.MODULE,
+    "arrays": habits.ARRAY,
+    "functions": habits.FUNCTION,
+    "tapes": habits.TAPE,
+    "debug": habits.DEBUG,
+    "optimizers": habits.OPTIMIZERS,
+}
+OWNERS = {"arrays": gt.Array, "functions": type(gt.jit(np.sin)), "tapes": gt.GradientTape}
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
 def test_answers_name_what_exists(table: dict[str, str]) -> None:
     homes = {"gt": gt, "np": np, "scipy.special": special}
     for name, answer in table.items():
@@ -34,10 +45,42 @@ def test_answers_name_what_exists(table: dict[str, str]) -> None:
                 assert resolve(homes[home], path) is not None, (name, path)
 
 
-def test_what_the_package_has_needs_no_answer() -> None:
+def test_what_there_is_needs_no_answer() -> None:
     assert not habits.MODULE.keys() & set(dir(gt))
-    kept = {name for name in habits.ARRAY if not isinstance(vars(gt.Array).get(name), property)}
-    assert not kept, kept
+    assert not habits.DEBUG.keys() & set(dir(gt.debug))
+    assert not habits.OPTIMIZERS.keys() & set(dir(gt.optimizers))
+    for table, owner in OWNERS.items():
+        for name in TABLES[table]:
+            assert not hasattr(owner, name), (owner, name)
+
+
+@pytest.mark.parametrize(
+    ("thing", "name", "answer"),
+    [
+        (gt.jit(np.sin), "lower", "gt.inspect.llvm(f)"),
+        (gt.grad(np.sin), "get_concrete_function", "gt.inspect.graph(f)"),
+        (gt.GradientTape(), "backward", "tape.gradient(loss, x)"),
+        (gt.debug, "print", "GradientsDebugger"),
+        (gt.debug, "explain_gradiant", "did you mean gt.debug.explain_gradient?"),
+        (gt.optimizers, "SGD", "use GradientDescent"),
+        (gt.optimizers, "Adamm", "did you mean gt.optimizers.Adam?"),
+    ],
+)
+def test_names_elsewhere(thing: Any, name: str, answer: str) -> None:
+    assert not hasattr(thing, name)
+    assert (
+        expect(AttributeError, lambda: getattr(thing, name), f"has no attribute {name!r}: ", answer).name
+        == name
+    )
+    assert ": " not in str(expect(AttributeError, lambda: thing.frobnicate))
+
+
+def test_attributes_of_the_users_function_are_its_own() -> None:
+    def f(x: Any) -> Any:
+        return x
+
+    f.lower = "mine"  # type: ignore[attr-defined]
+    assert gt.jit(f).lower == "mine"
 
 
 @pytest.mark.parametrize(
@@ -76,6 +119,7 @@ def test_names_that_nobody_knows() -> None:
 
 
 def test_modules_can_be_imported_also_where_their_names_are_like_others() -> None:
+    assert "missing" in dir(habits)
     exec("from gradtape import trace, lower, loops, habits, __main__")
 
 

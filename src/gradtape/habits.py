@@ -6,7 +6,7 @@ keyword arguments of NumPy's functions and methods (``x.sum(dim=0)``). Imported 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -200,6 +200,45 @@ to: use x.astype(dtype)
 op graph: gt.debug.explain_gradient(tape, y, x) says how a value was computed
 """)
 
+FUNCTION: Final = _entries("""
+lower compile get_concrete_function: call it once; gt.inspect.graph(f), gt.inspect.llvm(f) and gt.inspect.asm(f) show what was compiled
+inspect_llvm: use gt.inspect.llvm(f)
+inspect_asm: use gt.inspect.asm(f)
+inspect_types inspect_cfg: use gt.inspect.graph(f), or gt.inspect.loops(f)
+trace eval_shape: call it once, then print(gt.inspect.graph(f))
+clear_cache _clear_cache: make the function again with gt.jit; gt.config.memory_cache bounds what it keeps
+py_func python_function func: use f.__wrapped__
+signatures nopython_signatures overloads: use gt.inspect.explain(f)
+defvjp defjvp defjvps defvjp_all: decorate with @gt.custom_vjp or @gt.custom_jvp in place of @gt.jit
+apply forward backward parameters zero_grad: a jitted function is called; gt.grad(f)(x) is its gradient
+""")
+
+TAPE: Final = _entries("""
+grad gradients: use tape.gradient(y, x)
+backward: use tape.gradient(loss, x)
+hessian: use gt.hessian(f)(x), or a tape around a tape: gt.GradientTape
+jvp: use gt.jvp, or with gt.ForwardAccumulator(x, v) as acc: ..., acc.jvp(y)
+vjp pullback: use tape.gradient(y, x, output_gradients=v)
+record start_recording: enter the tape: with tape: ...
+watch_variables: variables are watched when they are read; tape.watch(v) watches one
+variables trainable_variables: use tape.watched_variables()
+""")
+
+DEBUG: Final = _entries("""
+print: print(x) works under a tape; name a value in compiled code, gt.name(x, "h"), and see its gradient with GradientsDebugger
+breakpoint: set gt.config.eager = True and use breakpoint()
+callback: compiled code calls NumPy's functions and @numba.njit functions; under a tape, others take x.numpy()
+nans debug_nans detect_anomaly set_detect_anomaly assert_all_finite: use with gt.debug.check_numerics(): ...
+""")
+
+OPTIMIZERS: Final = _entries("""
+SGD GradientDescentOptimizer sgd descent: use GradientDescent, or Momentum
+MomentumOptimizer momentum Nesterov NAG: use Momentum
+AdamOptimizer adam AdamW Adamax Nadam: use Adam
+RMSprop RMSProp Adagrad Adadelta Ftrl LAMB Lion adagrad rmsprop: subclass Optimizer, or write the step with gt.grad
+LBFGS BFGS minimize: give gt.value_and_grad(f) to scipy.optimize.minimize(..., jac=True)
+""")
+
 KEYWORDS: Final = _entries("""
 dim dims reduction_indices axes dimension: axis
 keepdim keep_dims: keepdims
@@ -208,6 +247,42 @@ descending: a slice, [::-1]
 dtype_ type: dtype
 """)
 """Keyword arguments of other libraries, with NumPy's."""
+
+
+class Missing:
+    """An attribute that objects of a class do not have, with what to say of it.
+
+    It stands in the class: with a ``__getattr__``, Python would look up every attribute of the objects in its slow way.
+
+    Parameters
+    ----------
+    name : str
+        The attribute.
+    answer : str
+        What users of other libraries are to write.
+    """
+
+    def __init__(self, name: str, answer: str) -> None:
+        self._name = name
+        self._answer = answer
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        what = f"{owner.__name__!r} object has no attribute {self._name!r}: {self._answer}"
+        raise AttributeError(what, name=self._name, obj=None)
+
+    @staticmethod
+    def teach(owner: type, table: dict[str, str]) -> None:
+        """Let a class answer for the names of a table that it does not have."""
+        for name in table.keys() - set(dir(owner)):
+            setattr(owner, name, Missing(name, table[name]))
+
+
+def missing_in(module: str, table: dict[str, str], name: str, known: list[str]) -> AttributeError:
+    """Return the error for an attribute that a module of the package does not have."""
+    near = nearest(name, known)
+    answer = table.get(name) or (f"did you mean {module.replace('gradtape', 'gt')}.{near}?" if near else "")
+    what = f"module {module!r} has no attribute {name!r}{f': {answer}' if answer else ''}"
+    return AttributeError(what, name=name, obj=None)
 
 
 def missing(name: str, known: list[str]) -> str:

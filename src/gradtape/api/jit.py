@@ -9,6 +9,8 @@ from weakref import WeakSet, ref
 
 from ..config import config
 from ..errors import DtypeError, InternalError
+from ..habits import FUNCTION as FUNCTION_HABITS
+from ..habits import Missing
 from ..runtime.callable import FastCallable, vectorcalled
 from ..runtime.entry import NativeFunction
 from ..runtime.program import ACTIVE
@@ -123,6 +125,9 @@ class Jitted(FastCallable):
                     self._install_nested(specialisation)
         if not RECORDING.tools:
             self.resume()
+
+
+Missing.teach(Jitted, FUNCTION_HABITS)
 
 
 def _installer(own: ref[Jitted]) -> Callable[[Specialisation], None]:

@@ -14,6 +14,7 @@ from weakref import ref
 import numpy as np
 
 from ..errors import ArgumentError, DtypeError, ShapeError
+from ..habits import OPTIMIZERS, missing_in
 from ..ir.builder import here
 from ..ir.types import is_inexact
 from ..trace.contexts import scopes
@@ -561,3 +562,7 @@ def _rate(given: Any, caller: str) -> float | Variable | Callable[[Any], Any]:
     if isinstance(given, Variable) or (callable(given) and not isinstance(given, Handle | type)):
         return given
     return _number(given, "learning_rate", caller)
+
+
+def __getattr__(name: str) -> object:
+    raise missing_in("gradtape.optimizers", OPTIMIZERS, name, ["GradientDescent", "Momentum", "Adam"])

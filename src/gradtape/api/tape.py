@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, DtypeError, TapeError
+from ..habits import TAPE as TAPE_HABITS
+from ..habits import Missing
 from ..ir.builder import here
 from ..ir.graph import Mark, Value
 from ..ir.types import is_inexact
@@ -486,6 +488,9 @@ class GradientTape(Jacobians):
             self._around,
             "ask for it outside, of what comes out, or make a tape inside of it",
         )
+
+
+Missing.teach(GradientTape, TAPE_HABITS)
 
 
 def record_of(tape: GradientTape) -> Record | None:

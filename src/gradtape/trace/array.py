@@ -12,6 +12,7 @@ import numpy as np
 from ..config import config
 from ..errors import ArgumentError, LeakedValueError
 from ..habits import ARRAY as ARRAY_HABITS
+from ..habits import Missing
 from ..ir.builder import here
 from ..ir.graph import Value, constant
 from ..ir.op import NDArray
@@ -293,7 +294,7 @@ class Array(Operators, Methods, Handle):
 
     def __dir__(self) -> list[str]:
         kind = type(self)
-        return [name for name in object.__dir__(self) if not isinstance(getattr(kind, name, None), _Absent)]
+        return [name for name in object.__dir__(self) if hasattr(kind, name)]
 
     def __contains__(self, item: Any) -> bool:
         return bool(np.any(self == item))
@@ -371,31 +372,15 @@ def _seen(value: Value) -> NDArray | None:
         raise
 
 
-class _Absent(property):
-    """An attribute that arrays do not have, with what to say of it."""
-
-    def __init__(self, name: str, answer: str) -> None:
-        def refuse(array: Any) -> Any:
-            what = f"{type(array).__name__!r} object has no attribute {name!r}: {answer}"
-            raise AttributeError(what, name=name, obj=None)
-
-        super().__init__(refuse)
-
-
-# One by one: with a `__getattr__`, Python would look up every attribute of arrays in its slow way.
-for _name in sorted({*dir(np.ndarray), *ARRAY_HABITS} - set(dir(Array))):
-    if not _name.startswith("__"):
-        _answer = ARRAY_HABITS.get(_name, "") if not hasattr(np.ndarray, _name) else ""
-        setattr(
-            Array,
-            _name,
-            _Absent(
-                _name,
-                _answer
-                or "it is a value, which has no memory of its own; "
-                f"x.numpy().{_name} is that of an ndarray with the same numbers",
-            ),
-        )
+Missing.teach(
+    Array,
+    ARRAY_HABITS
+    | {
+        name: f"it is a value, which has no memory of its own; x.numpy().{name} is that of an ndarray with the same numbers"
+        for name in dir(np.ndarray)
+        if not name.startswith("__")
+    },
+)
 
 
 def _restored(data: NDArray, name: str | None) -> Array:
