@@ -162,3 +162,27 @@ def test_arguments_of_linear_transpose() -> None:
         errors.IntegerInputError, lambda: gt.linear_transpose(np.cumsum, np.array([1, 2])), "linear_transpose"
     )
     expect(errors.DtypeError, lambda: gt.linear_transpose(np.cumsum, "x"), "linear_transpose", "str")
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda f, x, **options: gt.vjp(f, x, **options),
+        lambda f, x, **options: gt.jvp(f, (x,), (1.0,), **options),
+        lambda f, x, **options: gt.linearize(f, x, **options),
+    ],
+    ids=["vjp", "jvp", "linearize"],
+)
+def test_what_is_returned_besides(transform: Any) -> None:
+    def f(x: Any) -> Any:
+        return x**2, {"more": x + 1, "text": "kept"}
+
+    y, _, aux = transform(f, 3.0, has_aux=True)
+    assert y == 9.0 and aux == {"more": 4.0, "text": "kept"} and isinstance(aux["more"], np.float64)
+    assert gt.jit(lambda x: transform(f, x, has_aux=True)[2]["more"])(3.0) == 4.0
+    assert gt.grad(lambda x: transform(f, x, has_aux=True)[2]["more"] * x)(3.0) == 7.0
+    with gt.GradientTape() as tape:
+        x = tape.watch(3.0)
+        more = transform(f, x, has_aux=True)[2]["more"] ** 2
+    assert float(tape.gradient(more, x)) == 8.0
+    expect(errors.StructureError, lambda: transform(np.sin, 1.0, has_aux=True), "pair")

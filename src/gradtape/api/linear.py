@@ -24,6 +24,8 @@ from ..transforms.vjp import vjp as pull_back
 from ..trees import flatten, flatten_up_to, unflatten
 from .callables import check_callable
 from .transform import (
+    Asking,
+    aux_of,
     fitting,
     inner,
     result_value,
@@ -90,8 +92,10 @@ def linearize(
     results, result_spec = flatten(result)
     targets = rolled_since(moment, [result_value(leaf) for leaf in results], starts)
 
+    asking = Asking(mark)
+
     def outside(value: Value) -> bool:
-        return mark not in value.marks
+        return asking.mark not in value.marks
 
     def push(*tangents: Any) -> Any:
         here.site = user_site()
@@ -117,7 +121,7 @@ def linearize(
     if not recorded and not any(each.recording for target in targets for each in target.marks):
         force([*targets, *dearest(targets, starts, outside)])
     y = unflatten(result_spec, results_of(targets, recorded))
-    return (y, push, aux) if has_aux else (y, push)
+    return (y, push, aux_of(aux, recorded)) if has_aux else (y, push)
 
 
 def linear_transpose(function: Callable[..., Any], *primals: Any) -> Callable[[Any], tuple[Any, ...]]:
@@ -171,8 +175,10 @@ def linear_transpose(function: Callable[..., Any], *primals: Any) -> Callable[[A
     results, result_spec = flatten(result)
     targets = rolled_since(moment, [result_value(leaf) for leaf in results], starts)
 
+    asking = Asking(mark)
+
     def transposed(seeds: list[Value]) -> list[Value]:
-        pulled = pull_back(targets, starts, seeds, lambda value: mark not in value.marks)
+        pulled = pull_back(targets, starts, seeds, lambda value: asking.mark not in value.marks)
         return [
             zeros_like_start(begin) if part is None else part
             for begin, part in zip(starts, pulled, strict=True)

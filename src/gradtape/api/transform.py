@@ -286,7 +286,7 @@ def named(prefix: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return stand_in
 
 
-def vjp(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """Evaluate a function and return a callable that pulls cotangents back.
 
     Parameters
@@ -295,6 +295,8 @@ def vjp(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any
         NumPy code with one or more floating results in any nest.
     *primals : array_like or nests of them
         Its arguments.
+    has_aux : bool, default False
+        Whether `function` returns ``(result, aux)``; then aux is returned as well.
 
     Returns
     -------
@@ -303,6 +305,8 @@ def vjp(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any
     pullback : callable
         ``pullback(ct) -> tuple``: takes a cotangent of the structure and shapes of `y` and returns one per primal (zeros where there is
         no influence). It can be called any number of times.
+    aux : anything
+        With ``has_aux`` only.
 
     Raises
     ------
@@ -326,10 +330,11 @@ def vjp(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any
     starts = [start(leaf, mark, "vjp: a primal") for leaf in leaves]
     moment = moment_now()
     result = inner(function)(*unflatten(spec, [Array(value) for value in starts]))
+    result, aux = split_aux(result, "vjp") if has_aux else (result, None)
     mark.recording = False
     results, result_spec = flatten(result)
     targets = rolled_since(moment, [result_value(leaf) for leaf in results], starts)
-    asking = _Asking(mark)
+    asking = Asking(mark)
 
     def pullback(cotangent: Any) -> tuple[Any, ...]:
         here.site = user_site()
@@ -349,10 +354,19 @@ def vjp(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any
 
     if not recorded and not any(each.recording for target in targets for each in target.marks):
         force([*targets, *dearest(targets, starts, lambda v: mark not in v.marks)])
-    return unflatten(result_spec, results_of(targets, recorded)), pullback
+    y = unflatten(result_spec, results_of(targets, recorded))
+    return (y, pullback, aux_of(aux, recorded)) if has_aux else (y, pullback)
 
 
-class _Asking:
+def aux_of(aux: Any, recorded: bool) -> Any:
+    """Return what a function gave besides its result, as the caller works: arrays in it as Arrays in a recording, else as ndarrays."""
+    leaves, spec = flatten(aux)
+    traced = [leaf.value for leaf in leaves if isinstance(leaf, Handle)]
+    arrays = iter(results_of(traced, recorded))
+    return unflatten(spec, [next(arrays) if isinstance(leaf, Handle) else leaf for leaf in leaves])
+
+
+class Asking:
     """Ends a mark when nobody holds this any more: a pullback may ask about the record for as long as it lives."""
 
     __slots__ = ("mark",)
@@ -364,7 +378,9 @@ class _Asking:
         self.mark.end()
 
 
-def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+def jvp(
+    function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], *, has_aux: bool = False
+) -> Any:
     """Evaluate a function and its directional derivative by forward mode.
 
     Parameters
@@ -375,6 +391,8 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
         Its arguments.
     tangents : sequence
         The direction: of the structure and shapes of `primals`.
+    has_aux : bool, default False
+        Whether `function` returns ``(result, aux)``; then aux is returned as well.
 
     Returns
     -------
@@ -382,6 +400,8 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
         ``function(*primals)``.
     tangent : nest of ndarray
         The derivative of `y` along `tangents`, of the structure and shapes of `y` (zeros where there is no influence).
+    aux : anything
+        With ``has_aux`` only.
 
     Raises
     ------
@@ -415,6 +435,7 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     ]
     moment = moment_now()
     result = inner(function)(*unflatten(spec, [Array(value) for value in starts]))
+    result, aux = split_aux(result, "jvp") if has_aux else (result, None)
     mark.recording = False
     results, result_spec = flatten(result)
     targets = rolled_since(moment, [result_value(leaf) for leaf in results], starts)
@@ -427,7 +448,8 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     computed = results_of([*targets, *outgoing], recorded)
     y = unflatten(result_spec, computed[: len(targets)])
     moved, _ = arrays_in(unflatten(result_spec, computed[len(targets) :]), none_is_leaf=False)
-    return y, arrays_in(y, none_is_leaf=False)[1](moved)
+    tangent = arrays_in(y, none_is_leaf=False)[1](moved)
+    return (y, tangent, aux_of(aux, recorded)) if has_aux else (y, tangent)
 
 
 def result_value(leaf: Any) -> Value:
