@@ -3,7 +3,11 @@
 import functools
 import importlib.util
 import inspect
+import os
 import pickle
+import subprocess
+import sys
+import threading
 import types
 import weakref
 
@@ -15,6 +19,7 @@ import scipy.stats
 from numpy import zeros as zeros_by_another_name
 
 import gradtape as gt
+from gradtape.trace.patching import interpose, recorders
 from gradtape.trace.patching.interpose import original
 from gradtape.trace.patching.recorders import RECORDERS
 
@@ -387,3 +392,237 @@ def test_a_name_leaves_no_reference_to_locals():
 
     with gt.GradientTape():
         assert work()
+
+
+# Processes
+
+
+def run(code, *arguments):
+    """Run a program in a process of its own, and return what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+NUMBA = """
+import numpy as np, numba, gradtape as gt
+
+def compiled():
+    @numba.njit
+    def f(n):
+        a, b = np.zeros(n), np.empty(n)
+        b[:] = 1
+        return (a + b + np.ones(n) + np.full(n, 2.0)).sum()
+    return f(3)
+
+def traced(x):
+    print(compiled())
+    return x * 2
+
+{first}
+print(compiled())
+"""
+
+
+@pytest.mark.parametrize(
+    "first", ["gt.jit(gt.grad(traced))(1.0)", "with gt.GradientTape(): print(compiled())"]
+)
+def test_numba_compiles_for_the_first_time_while_somebody_records(first):
+    assert run(NUMBA.format(first=first)) == ["12.0", "12.0"]
+
+
+LATE = """
+import sys
+import threading
+import numpy as np, gradtape as gt
+
+def f(x):
+    from scipy.special import logsumexp
+    import scipy.stats
+    return logsumexp(x) + scipy.stats.norm.logpdf(x[0])
+
+assert "scipy.special" not in sys.modules and "scipy.stats" not in sys.modules
+before = list(sys.meta_path)
+if sys.argv[1] == "jit":
+    gradient = gt.jit(gt.grad(f))(np.array([1.0, 1.0]))
+else:
+    with gt.GradientTape() as tape:
+        x = tape.watch(np.array([1.0, 1.0]))
+        y = f(x)
+    gradient = tape.gradient(y, x).numpy()
+print(*gradient)
+import scipy.linalg, scipy.fft
+assert [finder for finder in sys.meta_path if "gradtape" in type(finder).__module__] == []
+for module in (scipy.special, scipy.stats, scipy.linalg, scipy.fft):
+    assert "gradtape" not in type(module.__loader__).__module__ + type(module.__spec__.loader).__module__
+"""
+
+
+@pytest.mark.parametrize("way", ["jit", "tape"])
+def test_scipy_is_imported_for_the_first_time_while_somebody_records(way):
+    assert run(LATE, way) == ["-0.5", "0.5"]
+
+
+END = """
+import builtins, math, os
+import numpy as np, gradtape as gt
+
+class Late:
+    def __del__(self, zeros=np.zeros, array=np.array, sin=math.sin, dot=np.ndarray.dot, write=os.write):
+        write(1, f"{zeros(2).shape[0] + array([1.0, 2.0]).size + sin(0.0) + dot(zeros(1), zeros(1))} ".encode())
+
+def suspended():
+    with gt.GradientTape() as tape:
+        x = tape.watch(np.ones(2))
+        yield np.zeros(2)
+
+builtins.kept, np.kept, kept = Late(), Late(), Late()
+builtins.generator = suspended()
+next(builtins.generator)
+"""
+
+
+def test_finalisers_call_numpy_while_python_ends():
+    assert run(END) == ["4.0"] * 3
+
+
+FORK = """
+import os, threading, warnings
+import numpy as np, gradtape as gt
+warnings.simplefilter("ignore")
+
+def work():
+    with gt.GradientTape() as tape:
+        x = tape.watch(np.ones(2))
+        y = np.zeros(2)
+        y[0] = 3 * x[0]
+        z = y.sum() + np.array([x[1], 1.0]).sum()
+    return tape.gradient(z, x).numpy().tolist()
+
+first = threading.Thread(target=work)
+first.start()
+children = []
+for _ in range(4):
+    child = os.fork()
+    if not child:
+        os._exit(work() != [3.0, 1.0])
+    children.append(child)
+first.join()
+with gt.GradientTape():
+    child = os.fork()
+    if not child:
+        os._exit(type(np.zeros(2)) is np.ndarray)
+children.append(child)
+print(*[os.waitpid(child, 0)[1] for child in children])
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_forks_before_while_and_after_hooks_are_installed():
+    assert run(FORK) == ["0"] * 5
+
+
+INTERRUPTED = """
+import sys
+import numpy as np
+before = {name: (item, hash(item)) for name, item in vars(np).items() if callable(item) and item.__hash__}
+import gradtape as gt
+from gradtape.trace.patching.recorders import RECORDERS
+
+def work():
+    with gt.GradientTape() as tape:
+        x = tape.watch(np.ones(2))
+        y = np.zeros(2)
+        y[0] = 3 * x[0]
+        z = y.sum() + np.array([x[1], 1.0]).sum() + np.ones(1).sum()
+    return tape.gradient(z, x).numpy().tolist()
+
+def interrupted(k):
+    count = 0
+    def see(frame, event, argument):
+        nonlocal count
+        if event in ("call", "c_return") and "patching" in frame.f_code.co_filename:
+            count += 1
+            if count == k + 1:
+                raise KeyboardInterrupt
+    sys.setprofile(see)
+    try:
+        work()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.setprofile(None)
+    return count > k
+
+k = 0
+while interrupted(k):
+    k += 1
+    assert not RECORDERS
+    assert all(vars(np)[name] is item and hash(item) == number for name, (item, number) in before.items())
+assert work() == [3.0, 1.0]
+print(k > 10)
+"""
+
+
+def test_an_interruption_from_the_first_recording_on_leaves_numpy_as_it_was():
+    assert run(INTERRUPTED) == ["True"]
+
+
+def test_threads_that_record_nothing_get_ndarrays_while_others_record():
+    done, kinds = threading.Event(), []
+
+    def plain():
+        while not done.is_set():
+            kinds.append({type(np.zeros(2)), type(np.array([1.0])), type(np.ones_like(X)), type(np.eye(2))})
+
+    threads = [threading.Thread(target=plain) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for _ in range(10):
+        np.testing.assert_array_equal(gt.grad(by_alias)(X), [1.0, 0.0])
+        with gt.GradientTape():
+            assert type(np.zeros(2)) is not np.ndarray
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert kinds and all(kind == {np.ndarray} for kind in kinds)
+
+
+def test_a_python_with_other_objects_is_left_alone(monkeypatch):
+    monkeypatch.setattr(interpose, "sysconfig", types.SimpleNamespace(get_config_var=lambda name: 1))
+    interpose._can_install.cache_clear()
+    try:
+        with pytest.warns(gt.errors.GradtapeWarning, match="what to do: write np.zeros"):
+            interpose.interpose(None, interpose.When.ALWAYS, [np.frombuffer])
+        interpose.interpose(None, interpose.When.ALWAYS, [np.frombuffer])
+        assert np.frombuffer not in interpose._hooks
+    finally:
+        interpose._can_install.cache_clear()
+
+
+@pytest.mark.parametrize("function", [np.fromiter, np.frombuffer])
+def test_functions_that_take_a_tuple_and_a_dict(function):
+    """Those have no pointer of their own to be called by; np.zeros was one of them in earlier versions of NumPy."""
+    seen = []
+
+    def look(called, *args, **kwargs):
+        seen.append((called, args, kwargs))
+        return NotImplemented if kwargs else interpose.original(called)(*args)
+
+    number = hash(function)
+    recorders.at_first(lambda: interpose.interpose(look, interpose.When.ALWAYS, [function]))
+    data = X.tobytes() if function is np.frombuffer else [1.0, 2.0]
+    with gt.GradientTape():
+        np.testing.assert_array_equal(function(data, float), X)
+        np.testing.assert_array_equal(function(data, dtype=float), X)
+    assert [(called, len(args), kwargs) for called, args, kwargs in seen] == [
+        (function, 2, {}),
+        (function, 1, {"dtype": float}),
+    ]
+    np.testing.assert_array_equal(function(data, dtype=float), X)
+    with pytest.raises(TypeError):
+        function()
+    assert len(seen) == 2 and hash(function) == number
+    interpose._hooks[function] = lambda called, *args, **kwargs: NotImplemented

@@ -471,6 +471,9 @@ _originals: Final[dict[int, Hook]] = {}
 """By the id of a function with a hook that may call it: what does without the hook what it does."""
 
 _waiting: Final[list[tuple[_Place, str]]] = []
+_installed: Final[set[int]] = set()
+"""The addresses that stand in such pointers."""
+
 _followed: Final[list[type]] = []
 
 
@@ -496,6 +499,8 @@ def interpose(hook: Hook, when: When, things: Iterable[Any]) -> None:
         return
     for thing in things:
         for place in _place_of(thing):
+            if place.original in _installed:  # an interruption, or a fork, came in between
+                continue
             _hooks[thing] = hook
             if when in (When.ALWAYS, When.NO_ARRAY):
                 _originals[id(thing)] = _original(place)
@@ -547,6 +552,7 @@ def install() -> None:
         _POINTER.from_address(words + 8).value = owner.original or found["by_type"]
     for (place, mode), number in zip(_waiting, numbers, strict=True):
         thunk = found[f"thunk{number}"]
+        _installed.add(thunk)
         _POINTER.from_address(place.at).value = thunk
         if place.form == "call":
             _thunks[mode, place.original] = thunk
