@@ -148,6 +148,15 @@ def test_names_of_arrays(make: Any, name: str, answer: str) -> None:
     expect(AttributeError, lambda: gt.jit(lambda x: getattr(x, name))(PAIR), answer)
 
 
+def test_arrays_made_in_traced_code() -> None:
+    def f(x: Any) -> Any:
+        y = np.zeros(2)
+        y[0] = x[0]
+        return y.at[1].set(x[1])
+
+    expect(AttributeError, lambda: gt.jit(f)(PAIR), "has no attribute 'at'", "y[0] = v")
+
+
 @pytest.mark.parametrize(
     ("call", "answer"),
     [

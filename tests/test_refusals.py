@@ -247,6 +247,7 @@ def test_results_that_run_later() -> None:
         "list or tuple",
     )
     expect(errors.DtypeError, lambda: gt.jit(lambda x: map(np.sin, x))(PAIR), "returned a map")
+    expect(errors.DtypeError, lambda: gt.jit(lambda x: {"a": x}.values())(PAIR), "returned a dict_values")
     made = coroutine()
     expect(errors.DtypeError, lambda: gt.jit(lambda x: made)(PAIR), "returned a coroutine")
     expect(errors.DtypeError, lambda: gt.jit(lambda x: x)(made), "await x")
@@ -316,6 +317,31 @@ def test_other_errors_stay_what_they_are() -> None:
     with pytest.raises(TypeError, match="unsupported") as caught:
         gt.jit(lambda x, tree: tree**2)(1.0, {"a": 1.0})
     assert type(caught.value) is TypeError
+
+
+def test_a_list_is_not_blamed_for_a_tuple() -> None:
+    with pytest.raises(TypeError) as caught:
+        gt.jit(lambda x, y: (x, x) ** 2)(1.0, [1.0])
+    assert type(caught.value) is TypeError
+
+
+def test_control_flow_refuses_functions_that_run_later() -> None:
+    async def later(*args: Any) -> Any:
+        return args
+
+    for name, call in {
+        "scan": lambda: gt.scan(later, 0.0, PAIR),
+        "map": lambda: gt.map(later, PAIR),
+        "cond": lambda: gt.cond(True, later, later, 1.0),
+        "fori_loop": lambda: gt.fori_loop(0, 3, later, 1.0),
+        "while_loop": lambda: gt.while_loop(lambda c: c < 3, later, (1.0,)),
+    }.items():
+        expect(errors.ArgumentError, call, f"{name} got later", "async function")
+
+
+def test_a_file_may_be_an_argument(tmp_path: Any) -> None:
+    with open(tmp_path / "log", "w") as file:
+        assert gt.jit(lambda x, file: 2 * x)(1.0, file) == 2.0
 
 
 def test_a_list_in_a_container() -> None:

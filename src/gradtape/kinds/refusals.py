@@ -53,8 +53,13 @@ def library_of(thing: Any) -> str:
 
 
 def is_used_up(thing: Any) -> bool:
-    """Return whether an object gives its items once, or is no value yet: an iterator, a coroutine."""
-    return isinstance(thing, (*_ITERATORS, Coroutine))
+    """Return whether an object gives its items once, or is no value yet: an iterator other than a file, a coroutine."""
+    return isinstance(thing, (*_ITERATORS, Coroutine)) and not hasattr(thing, "read")
+
+
+def comes_later(thing: Any) -> bool:
+    """Return whether the numbers of an object are asked for after it was returned: an iterator, a coroutine, a view of a dict."""
+    return is_used_up(thing) or isinstance(thing, _VIEWS)
 
 
 def refusal(thing: Any, argument: str) -> DtypeError:

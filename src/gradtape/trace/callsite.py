@@ -17,7 +17,7 @@ from ..ir.builder import here
 from ..ir.graph import Graph, Literal, Value, extract
 from ..ir.op import NDArray
 from ..kinds.operands import as_value
-from ..kinds.refusals import is_used_up
+from ..kinds.refusals import comes_later
 from ..progress import counting
 from ..runtime.program import ACTIVE, GuardMiss, Program, program_for
 from ..transforms.call import repeated
@@ -485,7 +485,7 @@ def _constant(leaf: Any) -> Callable[[], Any]:
     if isinstance(leaf, np.ndarray):
         snapshot = leaf.copy()
         return snapshot.copy
-    if is_used_up(leaf):
+    if comes_later(leaf):
         raise DtypeError(
             f"the jitted function returned a {type(leaf).__name__}",
             where=user_site(),

@@ -61,6 +61,8 @@ def list_meant(
     for name, argument in [*given, *kwargs.items()]:
         for place, found in _lists_of_numbers(argument, name):
             kind = type(found).__name__
+            if kind not in str(error) and "sequence" not in str(error):
+                continue
             return DtypeError(
                 f"the argument {place} is a {kind} of length {len(found)}, and the function uses it as an array: {error}",
                 where=_raised_at(error.__traceback__),

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from ..errors import InPlaceError
+from ..habits import ARRAY as ARRAY_HABITS
 from ..ir.graph import Value
 from ..ir.op import NDArray
 from ..ir.types import aval
@@ -211,6 +212,8 @@ class Preallocated(NDArrayOperatorsMixin, Handle):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         if near(self) is None:
             return getattr(self, name)
+        if name in ARRAY_HABITS and not hasattr(np.ndarray, name):
+            return getattr(Array, name)  # raises the error that says what to write
         if not callable(getattr(np.ndarray, name, None)):
             return _viewed(self, getattr(near(self), name), lambda parent: getattr(parent, name))
 

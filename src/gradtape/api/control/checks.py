@@ -16,6 +16,7 @@ from ...errors import ArgumentError, DtypeError, StructureError
 from ...ir.builder import here
 from ...trace.handle import Handle
 from ...transforms.control import Policy
+from ..callables import check_callable
 from ..transform import inner
 from .nests import kind_of, type_of
 
@@ -64,6 +65,7 @@ def function_of(
             where=here.site,
             remedy=f"pass a function as {argument}",
         )
+    check_callable(given, caller)
     if not _takes(given, count):
         raise ArgumentError(
             f"{caller}: {argument} is called with {counted(count, 'argument')}{takes}, which {signature_of(given)} does not take",
