@@ -31,6 +31,7 @@ from .handle import Handle, apart, is_recording
 from .instruments import RECORDING
 from .layout import argument_layout
 from .mistakes import list_meant
+from .outcomes import OutcomeFailed
 from .rolling import moment_now, recorded_since, rolled_trace
 from .signature import EVERYTHING_TRACED, Call, NativeCall, StaticArguments, is_dynamic, native_call
 from .sites import user_site
@@ -73,6 +74,7 @@ class Specialisation:
         "declined",
         "graph",
         "guards",
+        "is_prepared",
         "looks_again",
         "loops",
         "native",
@@ -103,6 +105,7 @@ class Specialisation:
         self.loops = trace.loops
         self.declined = trace.declined
         self.looks_again = looked_at_again(trace.sites)
+        self.is_prepared = trace.outcome is not None
         self.ways: dict[tuple[int, int], Specialisation] = {}
         self._program: Program | None = None
 
@@ -222,6 +225,10 @@ class Branches:
             except GuardMiss as miss:
                 last = Miss(specialisation, miss.guard, miss.actual)
                 specialisation = specialisation.ways.get((miss.guard, miss.actual))
+            except np.linalg.LinAlgError as error:
+                if not specialisation.is_prepared:
+                    raise
+                raise OutcomeFailed from error
         return False, None, last
 
     def followed(self) -> bool:
@@ -290,12 +297,19 @@ class CallSite:
             if only is None or not only.can_be_recorded:
                 return self.run_recorded(call, keep_arrays=True)
             return only.recorded(arrays)
+        try:
+            return self._answer(call, branches, arrays)
+        except OutcomeFailed:
+            return self.run_recorded(call)
+
+    def _answer(self, call: Call, branches: Branches, arrays: list[NDArray]) -> Any:
+        """Answer a call by a compiled program or a new trace."""
         found, result, missed = branches.run(arrays)
         if found:
             return result
         with _tracing:
             if branches.followed():  # of what another thread has traced meanwhile
-                return self.call(args, kwargs)
+                return self.call(*call.with_leaves(call.leaves))
             found, result, missed = branches.run(arrays)
             if found:
                 return result
@@ -366,6 +380,8 @@ class CallSite:
     def _specialise(self, call: Call, trace: Trace, leaves: list[Any]) -> Specialisation | None:
         args, kwargs = call.with_leaves(leaves)
         results, spec = flatten(self._result(args, kwargs))
+        if trace.outcome is False:
+            raise OutcomeFailed
         traced: list[Value] = []
         outputs: list[Any] = []
         for leaf in results:
@@ -393,6 +409,7 @@ class CallSite:
         graph, seen = rolled_trace(graph, trace)
         plain = (
             not owners
+            and trace.outcome is None
             and len(trace.inputs) == len(call.dynamic())
             and all(isinstance(output, int) for output in outputs)
             and not any(isinstance(leaf, Variable) for leaf in call.leaves)

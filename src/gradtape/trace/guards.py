@@ -32,6 +32,11 @@ class Trace(Mark):
         What else can be done where Python asks for numbers.
     until : bool
         Whether loops that Python leaves because of what it sees are to turn as often as they must in each call.
+
+    Attributes
+    ----------
+    outcome : bool or None
+        Whether operations went well for whose errors the code is prepared; None if there were none.
     """
 
     __slots__ = (
@@ -42,6 +47,7 @@ class Trace(Mark):
         "guards",
         "inputs",
         "loops",
+        "outcome",
         "remedy",
         "sites",
         "until",
@@ -50,6 +56,7 @@ class Trace(Mark):
     def __init__(self, described: str, remedy: str = "", *, until: bool = False) -> None:
         super().__init__()
         self.until = until
+        self.outcome: bool | None = None
         self.described = described
         self.remedy = remedy
         self.inputs: list[Value] = []

@@ -1,0 +1,134 @@
+"""Errors of linear algebra that code is prepared for: ``except np.linalg.LinAlgError`` with a fallback."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import linalg
+
+import gradtape as gt
+
+GOOD = np.array([[2.0, 0.3], [0.3, 1.0]])
+BAD = np.array([[1.0, 2.0], [2.0, 1.0]])
+FLAT = np.array([[1.0, 2.0], [2.0, 4.0]])
+Function = Callable[..., Any]
+
+
+def jittered(k: Any) -> Any:
+    jitter = 0.0
+    for _ in range(6):
+        try:
+            factor = np.linalg.cholesky(k + jitter * np.eye(len(k)))
+            break
+        except np.linalg.LinAlgError:
+            jitter = max(10 * jitter, 0.3)
+    return np.sum(factor)
+
+
+def in_a_caller(k: Any) -> Any:
+    def factored(k: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return np.linalg.cholesky(k)
+
+    try:
+        return np.sum(factored(k))
+    except np.linalg.LinAlgError:
+        return np.sum(k**2)
+
+
+def pseudo(k: Any) -> Any:
+    try:
+        inverse = np.linalg.inv(k)
+    except np.linalg.LinAlgError:
+        inverse = np.linalg.pinv(k + np.eye(2))
+    return np.sum(inverse)
+
+
+def by_scipy(k: Any) -> Any:
+    try:
+        return np.sum(linalg.cholesky(k, lower=True))
+    except linalg.LinAlgError:
+        return np.trace(k)
+
+
+def of_a_list(k: Any) -> Any:
+    try:
+        return np.sum(np.linalg.solve([[k[0, 0], k[0, 1]], [k[1, 0], k[1, 1]]], [1.0, k[0, 0]]))
+    except Exception as error:
+        assert "ingular" in str(error)
+        return k[0, 0] * 3.0
+
+
+PROGRAMS = (jittered, in_a_caller, pseudo, by_scipy, of_a_list)
+
+
+def numeric(function: Function, k: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    step = 1e-6
+    slope = np.zeros_like(k)
+    for place in np.ndindex(*k.shape):
+        moved = np.zeros_like(k)
+        moved[place] = step
+        slope[place] = (function(k + moved) - function(k - moved)) / (2 * step)
+    return slope
+
+
+@pytest.mark.parametrize("function", PROGRAMS, ids=lambda function: function.__name__)
+def test_the_fallback_runs_where_it_must(function: Function) -> None:
+    cases = (GOOD, FLAT if function in (pseudo, of_a_list) else BAD, GOOD)
+    for order in (cases, cases[1:]):
+        compiled, slope = gt.jit(function), gt.jit(gt.grad(function))
+        for k in order:
+            expected = function(k)
+            np.testing.assert_allclose(compiled(k), expected, rtol=1e-12)
+            gradient = slope(k)
+            np.testing.assert_allclose(gt.grad(function)(k), gradient, rtol=1e-9, atol=1e-12)
+            for _ in range(3):
+                with gt.GradientTape() as tape:
+                    x = tape.watch(k)
+                    y = function(x)
+                np.testing.assert_allclose(y.numpy(), expected, rtol=1e-12)
+                np.testing.assert_allclose(tape.gradient(y, x).numpy(), gradient, rtol=1e-9, atol=1e-12)
+
+
+def test_the_derivative_is_that_of_the_fallback() -> None:
+    np.testing.assert_allclose(gt.grad(in_a_caller)(BAD), 2 * BAD)
+    np.testing.assert_allclose(gt.grad(of_a_list)(FLAT), [[3.0, 0.0], [0.0, 0.0]])
+    symmetric = numeric(lambda k: jittered((k + k.T) / 2), BAD)
+    np.testing.assert_allclose(gt.grad(lambda k: jittered((k + k.T) / 2))(BAD), symmetric, atol=1e-5)
+
+
+def test_what_went_well_is_compiled_once() -> None:
+    traces = 0
+
+    @gt.jit
+    def counted(k: Any) -> Any:
+        nonlocal traces
+        traces += 1
+        return jittered(k)
+
+    for k in (GOOD, GOOD * 2, GOOD + 0.1):
+        counted(k)
+    assert traces == 1
+
+
+def test_errors_that_nobody_is_prepared_for_are_errors() -> None:
+    for function in (
+        lambda k: np.sum(np.linalg.cholesky(k)),
+        gt.grad(lambda k: np.sum(np.linalg.cholesky(k))),
+    ):
+        compiled = gt.jit(function)
+        compiled(GOOD)
+        with pytest.raises(np.linalg.LinAlgError):
+            compiled(BAD)
+        compiled(GOOD)
+
+
+def test_a_map_leaves_errors_to_the_run() -> None:
+    np.testing.assert_allclose(
+        gt.vmap(in_a_caller)(np.stack([GOOD, 2 * GOOD])), [in_a_caller(GOOD), in_a_caller(2 * GOOD)]
+    )
+    with pytest.raises(np.linalg.LinAlgError):
+        gt.vmap(in_a_caller)(np.stack([GOOD, BAD]))
