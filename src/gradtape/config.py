@@ -146,8 +146,15 @@ class Config:
                 setattr(self, name, value)
             yield self
         finally:
-            for name, value in before.items():
-                setattr(self, name, value)
+            try:
+                self._restore(before)
+            except BaseException:  # Ctrl-C
+                self._restore(before)
+                raise
+
+    def _restore(self, settings: dict[str, Any]) -> None:
+        for name, value in settings.items():
+            setattr(self, name, value)
 
 
 def _unknown(name: str) -> str:

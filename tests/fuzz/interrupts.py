@@ -602,6 +602,7 @@ class Fuzzer:
             problems.append(f"settings: {gt.config}")
         if problems:
             problems.append(f"interrupted at\n{interruption.place}")
+            self.names, self.state = Names(), state()  # the next finding is another one
         return name, at, problems
 
 

@@ -42,14 +42,13 @@ class Jitted(FastCallable):
 
         def answer(*args: Any, **kwargs: Any) -> Any:
             try:
-                if "out" in kwargs and not has_out(wrapped):
-                    out = kwargs.pop("out")
-                    results = answer(*args, **kwargs)
-                    return results if out is None else written(out, results, site.name)
+                out = kwargs.pop("out") if "out" in kwargs and not has_out(wrapped) else None
                 profiler = ACTIVE.profiler
                 if profiler is None or (function := own()) is None:
-                    return site.call(args, kwargs)
-                return profiler.call(function, args, kwargs)
+                    results = site.call(args, kwargs)
+                else:
+                    results = profiler.call(function, args, kwargs)
+                return results if out is None else written(out, results, site.name)
             except Exception as error:
                 if config.full_traceback or isinstance(error, InternalError):
                     raise
