@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -50,8 +51,11 @@ def _recurrence(a: NDArray, b: NDArray, *, axis: int) -> NDArray:
     return out
 
 
-def _recurrence_tangent(z: Value, inputs: Sequence[Value], params: dict[str, Any]) -> Push:
+def _recurrence_tangent(
+    z: Value, inputs: Sequence[Value], params: dict[str, Any], *, gated: bool = False
+) -> Push:
     a = inputs[0]
+    row = gated_recurrence if gated else recurrence
 
     def push(tangents: Tangents) -> Value | None:
         da, db = tangents
@@ -59,7 +63,7 @@ def _recurrence_tangent(z: Value, inputs: Sequence[Value], params: dict[str, Any
         if da is not None:
             moved = da * shifted(z, params["axis"], params["reverse"], 0)
             source = moved if source is None else source + moved
-        return None if source is None else recurrence(a, source, **params)
+        return None if source is None else row(a, source, **params)
 
     return push
 
@@ -71,7 +75,7 @@ def _recurrence_transpose(ct: Value, node: Node) -> tuple[Value | None, ...]:
     return (None, recurrence(later, ct, axis=axis, reverse=not reverse))
 
 
-recurrence = cumulative(
+recurrence: Cumulative = cumulative(
     "recurrence",
     step=lambda previous, a, b: a * previous + b,
     first=lambda a, b: b,
@@ -80,6 +84,33 @@ recurrence = cumulative(
     transpose=_recurrence_transpose,
     arity=2,
 )
+
+
+def _gated(a: NDArray, b: NDArray, *, axis: int) -> NDArray:
+    out = np.array(b, copy=True)
+    moved, factors = np.moveaxis(out, axis, 0), np.moveaxis(a, axis, 0)
+    for k in range(1, len(moved)):
+        through = factors[k] != 0
+        moved[k] += np.where(through, factors[k], 0) * np.where(through, moved[k - 1], 0)
+    return out
+
+
+def _gated_transpose(ct: Value, node: Node) -> tuple[Value | None, ...]:
+    axis, reverse = node.params["axis"], node.params["reverse"]
+    later = shifted(node.inputs[0], axis, not reverse, 0)
+    return (None, gated_recurrence(later, ct, axis=axis, reverse=not reverse))
+
+
+gated_recurrence: Cumulative = cumulative(
+    "gated_recurrence",
+    step=lambda previous, a, b: where(OPERATORS["equal"](a, 0.0), b, a * previous + b),
+    first=lambda a, b: b,
+    evaluate=_gated,
+    tangent=functools.partial(_recurrence_tangent, gated=True),
+    transpose=_gated_transpose,
+    arity=2,
+)
+"""A recurrence whose factors select: 0 lets nothing through, also nothing infinite."""
 
 
 def _linear_tangent(z: Value, inputs: Sequence[Value], params: dict[str, Any]) -> Push:
@@ -118,13 +149,26 @@ cumprod = cumulative(
 )
 
 
-def _share(compare: str) -> Callable[[Value, Value, Value], tuple[Value, Value]]:
-    def factors(z: Value, before: Value, x: Value) -> tuple[Value, Value]:
+def _by_selection(compare: str, start: float) -> Callable[..., Push]:
+    """The tangent of a running extremum is that of the element which it is, by selection."""
+
+    def tangent(z: Value, inputs: Sequence[Value], params: dict[str, Any]) -> Push:
+        (x,) = inputs
+        before = shifted(z, params["axis"], params["reverse"], start)
         tie = OPERATORS["equal"](before, x)
         kept = where(tie, 0.5, convert(OPERATORS[compare](before, x), z.dtype))
-        return kept, 1.0 - kept
+        taken = 1.0 - kept
 
-    return factors
+        def push(tangents: Tangents) -> Value | None:
+            (dx,) = tangents
+            if dx is None:
+                return None
+            own = where(OPERATORS["equal"](taken, 0.0), OPERATORS["zeros_like"](dx), taken * dx)
+            return gated_recurrence(kept, own, **params)
+
+        return push
+
+    return tangent
 
 
 cummax = cumulative(
@@ -132,7 +176,7 @@ cummax = cumulative(
     step=lambda previous, x: maximum(previous, x),
     first=lambda x: x,
     evaluate=lambda x, *, axis: np.maximum.accumulate(x, axis=axis),
-    tangent=_by_recurrence(_share("greater"), -np.inf),
+    tangent=_by_selection("greater", -np.inf),
     kinks="ties 0.5 each",
 )
 cummin = cumulative(
@@ -140,7 +184,7 @@ cummin = cumulative(
     step=lambda previous, x: minimum(previous, x),
     first=lambda x: x,
     evaluate=lambda x, *, axis: np.minimum.accumulate(x, axis=axis),
-    tangent=_by_recurrence(_share("less"), np.inf),
+    tangent=_by_selection("less", np.inf),
     kinks="ties 0.5 each",
 )
 cumlogaddexp = cumulative(

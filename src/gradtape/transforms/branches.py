@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..ir.body import Body
-from ..ir.graph import OPERATORS, Node, Value, extract
-from ..ir.types import carries_derivatives
+from ..ir.graph import OPERATORS, Node, Value, extract, literal
+from ..ir.types import BOOL, aval, carries_derivatives
 from ..kinds.cotangent import Cotangent
 from .draft import close, nothing, stand_in
 from .jvp import jvp
@@ -32,7 +32,10 @@ def push_switch(node: Node, tangents: Some) -> tuple[Value | None, ...]:
 def pull_switch(
     node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
 ) -> list[Cotangent | None]:
-    """Return the cotangents of the operands of a branch."""
+    """Return the cotangents of the operands of a branch.
+
+    Masks go in and come out as further operands and results; what no branch is told, or nobody asks for, is dropped.
+    """
     targets = [place for place, cotangent in enumerate(cotangents) if cotangent is not None]
     operands = node.inputs[1:]
     sources = [
@@ -40,20 +43,43 @@ def pull_switch(
         for place, (operand, flag) in enumerate(zip(operands, wanted[1:], strict=True))
         if flag and carries_derivatives(operand.dtype)
     ]
+    given = [cotangent for cotangent in cotangents if cotangent is not None]
+    masks = [cotangent.mask for cotangent in given]
+    likes = [operands[place] for place in sources]
 
-    def pull(branch: Body, seeds: list[Value]) -> list[Value | None]:
-        results = sweep_back(
+    def pull(branch: Body, stands: list[Value]) -> list[Value | None]:
+        told = iter(stands[len(given) :])
+        starts = [branch.inputs[place] for place in sources]
+        sweep = sweep_back(
             [branch.outputs[place] for place in targets],
-            [branch.inputs[place] for place in sources],
-            seeds,
+            starts,
+            stands[: len(given)],
             nothing,
-        ).results
-        return list(results)
+            masks=[None if mask is None else next(told) for mask in masks],
+        )
+        arrived = dict(sweep.arrived())
+        return [*sweep.results, *[_unreached(start, arrived.get(start)) for start in starts]]
 
-    seeds = [cotangent.applied() for cotangent in cotangents if cotangent is not None]
-    pulled = _derived(node, seeds, pull, [operands[place] for place in sources])
-    found = {place: Cotangent(part) for place, part in zip(sources, pulled, strict=True) if part is not None}
+    seeds = [*[cotangent.value for cotangent in given], *[mask for mask in masks if mask is not None]]
+    pulled = _derived(node, seeds, pull, [*likes, *[Value(aval(like.shape, BOOL)) for like in likes]])
+    found = {
+        place: Cotangent(part, None if unreached is None else ~unreached, is_applied=True)
+        for place, part, unreached in zip(sources, pulled, pulled[len(sources) :], strict=False)
+        if part is not None
+    }
     return [None, *[found.get(place) for place in range(len(operands))]]
+
+
+def _unreached(start: Value, end: Cotangent | None) -> Value | None:
+    """Return where nothing arrives in a branch but zeros by selection; None where that is nowhere."""
+    if end is None:
+        everywhere: Value = OPERATORS["expand"](literal(True), start.shape, ())
+        return everywhere
+    return None if end.mask is None else OPERATORS["expand"](~end.mask, start.shape, _axes(end.mask))
+
+
+def _axes(value: Value) -> tuple[int, ...]:
+    return tuple(range(value.ndim))
 
 
 def _derived(

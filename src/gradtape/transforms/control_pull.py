@@ -39,6 +39,8 @@ class _Turn:
     masks : dict of Value to Carry
         By what stands for a carry: where its cotangent is not zero by selection, which the next turn backward is told. Without it
         an infinite slope there would make NaN of a zero.
+    told : dict of Value to Value
+        By what stands for a const or an element: where what the turn adds to its cotangent is not zero by selection.
     """
 
     carries: dict[Value, Value]
@@ -46,10 +48,12 @@ class _Turn:
     cut: dict[int, Value]
     pulled: dict[Value, Value]
     masks: dict[Value, Carry]
+    told: dict[Value, Value]
 
     def results(self) -> list[Value]:
         """Return all that the turn computes."""
-        return [*self.pulled.values(), *[mask.after for mask in self.masks.values()]]
+        masks = [mask.after for mask in self.masks.values()]
+        return [*self.pulled.values(), *masks, *self.told.values()]
 
     def substitute(self, becomes: dict[Value, Value]) -> None:
         """Let the turn compute with other values in the place of some."""
@@ -57,8 +61,9 @@ class _Turn:
         self.pulled = dict(zip(self.pulled, changed, strict=False))
         self.masks = {
             inside: mask._replace(after=after)
-            for (inside, mask), after in zip(self.masks.items(), changed, strict=True)
+            for (inside, mask), after in zip(self.masks.items(), changed, strict=False)
         }
+        self.told = dict(zip(self.told, changed, strict=True))
 
 
 def pull_loop(op: Loop, node: Node, cotangents: Some, wanted: Sequence[bool]) -> list[Cotangent | None]:
@@ -124,17 +129,29 @@ def _emitted_back(
             back.carries.append(Carry(start, seed, OPERATORS["zeros_like"](seed) if after is None else after))
             starts.append(carry.inside)
     singles = [element.inside for element in draft.elements if element.inside in turn.pulled]
-    back.left = [turn.pulled[inside] for inside in singles]
+    cut = [inside for inside in singles if inside in turn.told]
+    back.left = [*[turn.pulled[inside] for inside in singles], *[turn.told[inside] for inside in cut]]
     count = len(back.left)
     late = _sum_consts(draft, turn, back, starts)
     if not back.carries and not back.left:
         return [None] * len(wanted)
-    back.carries += [*more, *turn.masks.values()]
+    shared = [const for const in draft.consts if const.inside in turn.told and const.inside in turn.pulled]
+    back.carries += [*more, *turn.masks.values(), *[_gathered_mask(const, turn) for const in shared]]
     outcome = back.emit()
     found = dict(
-        zip((*starts, *singles), (*outcome.carries[: len(starts)], *outcome.left[:count]), strict=True)
+        zip(
+            (*starts, *singles),
+            (*outcome.carries[: len(starts)], *outcome.left[: len(singles)]),
+            strict=True,
+        )
     )
-    masks = dict(zip(turn.masks, outcome.carries[len(starts) + len(more) :], strict=True))
+    masks = dict(
+        zip(
+            (*turn.masks, *[const.inside for const in shared], *cut),
+            (*outcome.carries[len(starts) + len(more) :], *outcome.left[len(singles) : count]),
+            strict=True,
+        )
+    )
     if late is not None:
         for const, total in late.totals(outcome.left).items():
             found[const] = OPERATORS["add"](found[const], total) if const in found else total
@@ -144,10 +161,19 @@ def _emitted_back(
     return [
         *lead,
         *[
-            Cotangent(found[inside], masks.get(inside)) if flag and inside in found else None
+            Cotangent(found[inside], masks.get(inside), inside in turn.told)
+            if flag and inside in found
+            else None
             for inside, flag in zip(insides, flags, strict=True)
         ],
     ]
+
+
+def _gathered_mask(const: Given, turn: _Turn) -> Carry:
+    """Return the carry that says where one of the turns adds something to the cotangent of a const."""
+    so_far = Value(aval(const.inside.shape, BOOL))
+    never = OPERATORS["expand"](literal(False), const.inside.shape, ())
+    return Carry(never, so_far, OPERATORS["bitwise_or"](so_far, turn.told[const.inside]))
 
 
 def _sum_consts(draft: Draft, turn: _Turn, back: Draft, starts: list[Value]) -> LateSums | None:
@@ -194,10 +220,15 @@ def _pulled_through(
     )
     arrived = dict(sweep.arrived())
     ends = [arrived.get(source) for source in sources]
-    values = continued([None if end is None else end.value for end in ends])
+    values = continued(
+        [
+            *[None if end is None else end.value for end in ends],
+            *[None if end is None else end.mask for end in ends],
+        ]
+    )
     found = {
-        source: Cotangent(value, end.mask)
-        for source, value, end in zip(sources, values, ends, strict=True)
+        source: Cotangent(value, mask, end.is_applied)
+        for source, value, mask, end in zip(sources, values, values[len(ends) :], ends, strict=False)
         if value is not None and end is not None
     }
     # An operand that is passed twice has its cotangent once.
@@ -253,6 +284,9 @@ def _turn_back(draft: Draft, carries: Some, left: Some, wanted: Sequence[bool]) 
         seeds.update({inside: stand_in(inside) for inside in woken})
         masks.update({inside: Value(aval(inside.shape, BOOL)) for inside in told})
     carried: dict[Value, Carry] = {}
+    for inside, cotangent in zip(insides, carries, strict=True):
+        if inside in masks and cotangent is None:  # nothing arrives at the last turn
+            begins[inside] = OPERATORS["expand"](literal(False), inside.shape, ())
     for inside, mask in masks.items():
         everywhere = OPERATORS["expand"](literal(True), inside.shape, ())
         end = arrived.get(inside)
@@ -260,7 +294,15 @@ def _turn_back(draft: Draft, carries: Some, left: Some, wanted: Sequence[bool]) 
             pulled[inside] = _typed(end.value, inside)
         after = everywhere if end is None or end.mask is None else end.mask
         carried[inside] = Carry(begins.get(inside, everywhere), mask, after)
-    return _Turn(seeds, seeded, cut, pulled, carried)
+    shares = {
+        given.inside: end.mask
+        for given in (*draft.consts, *draft.elements)
+        if given.outside.dtype.kind != "O"
+        and (end := arrived.get(given.inside)) is not None
+        and end.mask is not None
+        and given.inside in pulled
+    }
+    return _Turn(seeds, seeded, cut, pulled, carried, shares)
 
 
 def _reached(draft: Draft, wanted: Sequence[bool]) -> dict[Value, None]:

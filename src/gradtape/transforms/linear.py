@@ -14,6 +14,7 @@ from ..kinds.index_map import IndexMap
 from ..ops.indexing import gather_row
 from ..ops.reductions import reduce_any, reduce_sum
 from ..ops.shape import reshape, reshape_row
+from .masks import masked_parts
 
 
 class Cotangents:
@@ -105,9 +106,9 @@ def pull_node(node: Node, linear: Sequence[bool], found: Cotangents) -> None:
             parts = node.op.transpose(node, [cotangent.value], linear)
             for argument, part in enumerate(parts):
                 if part is not None:
-                    found.add(
-                        node.inputs[argument], Cotangent(part, _confined(node, argument, cotangent.mask))
-                    )
+                    mask = _confined(node, argument, cotangent.mask)
+                    same = part is cotangent.value and mask is cotangent.mask
+                    found.add(node.inputs[argument], Cotangent(part, mask, cotangent.is_applied and same))
             return
         if isinstance(node.op, Structured):
             for operand, pulled in zip(node.inputs, node.op.pull(node, cotangents, linear), strict=True):
@@ -115,7 +116,7 @@ def pull_node(node: Node, linear: Sequence[bool], found: Cotangents) -> None:
                     found.add(operand, pulled)
             return
         if len(cotangents) == 1 and cotangents[0] is not None and cotangents[0].mask is not None:
-            moved = _moved(node, cotangents[0], linear)
+            moved = _moved(node, cotangents[0], linear) or masked_parts(node, cotangents[0], linear)
             if moved is not None:
                 for operand, pulled in zip(node.inputs, moved, strict=True):
                     if pulled is not None:
@@ -130,7 +131,7 @@ def pull_node(node: Node, linear: Sequence[bool], found: Cotangents) -> None:
 def _moved(node: Node, cotangent: Cotangent, linear: Sequence[bool]) -> list[Cotangent | None] | None:
     """Return what arrives at the inputs of a node whose transpose moves elements, or adds them up along axes: the mask goes the same way.
 
-    None for other nodes, such as products of matrices: there a mask would cost as much as the cotangent, and is applied.
+    None for other nodes, such as products of matrices (see `masked_parts`).
     """
     if node.op is reshape_row:  # may undo one that the cotangent has been through, and leave no nodes behind
         return [_reshaped(cotangent, node.inputs[0].shape)]
@@ -151,7 +152,7 @@ def _moved(node: Node, cotangent: Cotangent, linear: Sequence[bool]) -> list[Cot
             whole = whole or node.op.transpose(node, [cotangent.applied()], linear)
             part = whole[argument]
             assert part is not None
-        pulled.append(Cotangent(part, mask, sums))
+        pulled.append(Cotangent(part, mask, sums or cotangent.is_applied))
     return pulled
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import cmath
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from ..errors import InternalError
 from ..ir.builder import at
-from ..ir.graph import Mark, Node, Value, extract
+from ..ir.graph import Mark, Node, Value, extract, number_of
 from ..kinds.control import Custom, Structured, followed
 from ..kinds.cotangent import Cotangent
 from ..kinds.elementwise import Elementwise, scaled
@@ -109,8 +110,12 @@ def _pull_back(node: Node, active: set[Value], found: Cotangents) -> None:
             assert cotangent is not None
             for operand, rule in zip(node.inputs, op.partials, strict=True):
                 if rule is not None and operand in active:
-                    part = scaled(rule(node.out, *node.inputs, **node.params), cotangent.value)
-                    found.add(operand, Cotangent(part, cotangent.mask))
+                    partial = rule(node.out, *node.inputs, **node.params)
+                    part = scaled(partial, cotangent.value)
+                    # Zeros times a number are zeros.
+                    number = number_of(partial)
+                    applied = cotangent.is_applied and number is not None and cmath.isfinite(number)
+                    found.add(operand, Cotangent(part, cotangent.mask, applied))
             return
         if isinstance(op, Custom):
             if not is_observed():

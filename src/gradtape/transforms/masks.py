@@ -1,0 +1,115 @@
+"""Masks of cotangents through nodes that mix elements: where nothing that is not zero by selection is added up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir.builder import emit
+from ..ir.graph import OPERATORS, Literal, Node, Value
+from ..ir.types import FLOAT64, INT64, Shape
+from ..kinds.contract import Contract
+from ..kinds.cotangent import Cotangent
+from ..kinds.cumulative import Cumulative
+from ..kinds.matrix import Matrix
+from ..ops.cumulative import cumsum, gated_recurrence, recurrence
+from ..ops.reductions import reduce_any
+
+
+def masked_parts(node: Node, cotangent: Cotangent, linear: Sequence[bool]) -> list[Cotangent | None] | None:
+    """Return what arrives at the inputs of a product, a running sum or a solution of equations, with masks; None for other nodes.
+
+    A mask costs a reduction of truths, and is dropped unless an elementwise node asks for it.
+    """
+    mask, op = cotangent.mask, node.op
+    assert mask is not None
+    if isinstance(op, Contract):
+        return _of_product(node, cotangent, mask, linear)
+    if op in (cumsum, recurrence, gated_recurrence):
+        return _of_run(node, cotangent, mask, linear)
+    if isinstance(op, Matrix) and op.linear_in is not None and not isinstance(mask, Literal):
+        # Each column is solved for by itself.
+        rows = (mask.ndim - 2,)
+        any_row = _spread(emit(reduce_any, [mask], axes=rows), mask.shape, rows)
+        parts = op.transpose(node, [cotangent.applied()], linear)
+        return [None if part is None else Cotangent(part, any_row) for part in parts]
+    return None
+
+
+def _of_product(
+    node: Node, cotangent: Cotangent, mask: Value, linear: Sequence[bool]
+) -> list[Cotangent | None]:
+    out = node.params["out"]
+    place, own = (0, node.params["x"]) if linear[0] else (1, node.params["y"])
+    # A product that is chosen or not as a whole is not multiplied with what may be infinite; where it is chosen by element, the other
+    # operand counts for elements that are chosen as well.
+    whole = all(letter in own for letter in out) and _core(mask).ndim == 0
+    part = node.op.transpose(node, [cotangent.value if whole else cotangent.applied()], linear)[place]
+    assert part is not None
+    applied = cotangent.is_applied or not whole
+    told = Cotangent(part, _operand_mask(mask, out, own, node.inputs[place].shape), applied)
+    return [told if k == place else None for k in range(2)]
+
+
+def _core(mask: Value) -> Value:
+    """Return what a mask is an expansion of."""
+    while mask.node is not None and mask.node.op.name == "expand":
+        mask = mask.node.inputs[0]
+    return mask
+
+
+def _operand_mask(mask: Value, out: Sequence[int], own: Sequence[int], shape: Shape) -> Value | None:
+    """Return where the cotangent of an operand with the letters `own` is not zero by selection, from a mask with the letters `out`.
+
+    None where they have no letter in common: one selected element would be enough for all.
+    """
+    letters = list(out)
+    while mask.node is not None and mask.node.op.name == "expand":
+        letters = [letters[axis] for axis in mask.node.params["axes"]]
+        mask = mask.node.inputs[0]
+    summed = tuple([axis for axis, letter in enumerate(letters) if letter not in own])
+    if summed and len(summed) == len(letters):
+        return None
+    if summed:
+        mask = emit(reduce_any, [mask], axes=summed)
+        letters = [letter for letter in letters if letter in own]
+    order = sorted(range(len(letters)), key=lambda axis: own.index(letters[axis]))
+    if order != list(range(len(order))):
+        mask = OPERATORS["permute"](mask, tuple(order))
+    if mask.shape == shape:
+        return mask
+    axes = tuple([own.index(letters[axis]) for axis in order])
+    wide: Value = OPERATORS["expand"](mask, shape, axes)
+    return wide
+
+
+def _of_run(
+    node: Node, cotangent: Cotangent, mask: Value, linear: Sequence[bool]
+) -> list[Cotangent | None] | None:
+    """Return what arrives at the operand of a running sum: an element counts where one of those that follow does."""
+    op = node.op
+    assert isinstance(op, Cumulative)
+    if isinstance(mask, Literal) or (op is not cumsum and linear[0]):
+        return None
+    axis, reverse = node.params["axis"], node.params["reverse"]
+    if op is gated_recurrence:
+        gates = OPERATORS["not_equal"](node.inputs[0], 0.0)
+        single = node.copy((OPERATORS["convert"](gates, FLOAT64), node.inputs[1]))
+        *_, hits = op.transpose(single, [OPERATORS["convert"](mask, FLOAT64)], linear)
+    else:
+        hits = cumsum(OPERATORS["convert"](mask, INT64), axis=axis, reverse=not reverse)
+    assert hits is not None
+    counts = OPERATORS["greater"](hits, 0)
+    if op is recurrence:
+        factors = node.inputs[0]
+        safe = OPERATORS["where"](counts, factors, OPERATORS["zeros_like"](factors))
+        node = node.copy((safe, *node.inputs[1:]))
+    *others, part = op.transpose(node, [cotangent.applied()], linear)
+    assert part is not None
+    return [*[None for _ in others], Cotangent(part, counts, is_applied=True)]
+
+
+def _spread(reduced: Value, shape: Shape, axes: Sequence[int]) -> Value:
+    """Return what was reduced along some axes, repeated along these."""
+    kept = tuple([axis for axis in range(len(shape)) if axis not in axes])
+    wide: Value = OPERATORS["expand"](reduced, shape, kept)
+    return wide
