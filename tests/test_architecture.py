@@ -13,6 +13,7 @@ ROOT = Path(gradtape.__file__).parent
 FLOORS = {
     "errors": 0,
     "config": 0,
+    "locks": 0,
     "habits": 0,
     "trees": 0,
     "progress": 0,

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from .config import config
+from .locks import renewed_in_child
 
 PATIENCE = 2.0
 """Seconds after which a bar appears."""
@@ -96,6 +97,8 @@ def counting(what: str, unit: str, count: Callable[[], int]) -> Iterator[None]:
 
 _counting = threading.Event()
 """Set while somebody counts: what is inside of it is counted along."""
+
+renewed_in_child(_counting.clear)
 
 
 def _bar(what: str, total: int | None, unit: str) -> _Text | Any:

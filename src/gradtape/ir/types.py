@@ -9,6 +9,8 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from ..locks import renewed_in_child
+
 Shape = tuple[int, ...]
 
 
@@ -51,6 +53,14 @@ class Aval:
 
 _alive: Final[WeakValueDictionary[tuple[Shape, np.dtype[Any], bool], Aval]] = WeakValueDictionary()
 _making = threading.Lock()
+
+
+def _renew_lock() -> None:
+    global _making
+    _making = threading.Lock()
+
+
+renewed_in_child(_renew_lock)
 
 
 @lru_cache(maxsize=16384)

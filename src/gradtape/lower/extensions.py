@@ -5,11 +5,19 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
+import threading
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Final
+
+from ..locks import held_at_fork
+
+_loading: Final = threading.RLock()
+"""Held while a module is loaded past Python's own locks of imports."""
+
+held_at_fork(8, lambda: _loading)
 
 _ALONE: Final = frozenset(("scipy.linalg.cython_blas", "scipy.linalg.cython_lapack"))
 """Modules that need nothing of their packages. Importing `scipy.linalg` for its BLAS takes 0.1 to 0.3 s and 27 MB, the module alone
@@ -26,13 +34,15 @@ def compiled_module(name: str) -> ModuleType:
     True
     """
     package = name.rpartition(".")[0]
-    if name not in _ALONE or package in sys.modules:
-        return importlib.import_module(name)
-    try:
-        found = _loaded_alone(name)
-    except (ImportError, OSError):
-        found = None
-    return importlib.import_module(name) if found is None else found
+    if name in _ALONE and package not in sys.modules:
+        with _loading:
+            try:
+                found = _loaded_alone(name)
+            except (ImportError, OSError):
+                found = None
+        if found is not None:
+            return found
+    return importlib.import_module(name)
 
 
 def _loaded_alone(name: str) -> ModuleType | None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
 import threading
 import time
 from typing import Final
 
+from ..locks import renewed_in_child
 from .host import has_symbol
 from .resident import load_resident
 
@@ -146,8 +146,7 @@ def _routines() -> dict[str, int]:
         main.value = threading.main_thread().ident or 0
 
     know_main()
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=know_main)
+    renewed_in_child(know_main)
     return dict(found)
 
 

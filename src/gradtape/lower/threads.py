@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
 import signal
 from collections.abc import Mapping
 from typing import Final
 
 from ..config import config, on_change
+from ..locks import renewed_in_child
 from .host import has_symbol
 from .resident import load_resident
 
@@ -253,9 +253,7 @@ def run_blocks_address() -> int:
     on_change("num_threads", set_threads)
     reset = ctypes.CFUNCTYPE(None)(pool["reset"])
     reset()
-    if hasattr(os, "register_at_fork"):
-        # A forked process has none of the threads, and the mutex may have been taken.
-        os.register_at_fork(after_in_child=reset)
+    renewed_in_child(reset)  # there are no threads, and the mutex may have been taken
     return address
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import Any, Final, Generic, TypeVar
 from weakref import WeakSet, WeakValueDictionary
 
 from ..config import config
+from ..locks import renewed_in_child
 from .disk import CachedObject, DiskCache, DiskStatistics, cache_path
 from .keys import object_key
 
@@ -109,8 +109,7 @@ def _renew_locks() -> None:
         cache.renew_locks()
 
 
-if os.name == "posix":
-    os.register_at_fork(after_in_child=_renew_locks)
+renewed_in_child(_renew_locks)
 
 
 class _Turn:

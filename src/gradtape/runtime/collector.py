@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gc
-import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
+
+from ..locks import renewed_in_child
 
 __all__ = ["uncollected"]
 
@@ -46,5 +47,4 @@ def _resume() -> None:
         gc.enable()
 
 
-if os.name == "posix":
-    os.register_at_fork(after_in_child=_resume)
+renewed_in_child(_resume)

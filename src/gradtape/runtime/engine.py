@@ -7,16 +7,14 @@ and dropping a :class:`LoadedModule` unmaps its machine code.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import os
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
+from ..locks import held_at_fork
 from ..lower.host import cpu_features, cpu_identity, cpu_name, has_symbol, vector_bytes
-from .loader import LoadedModule, call_flat, linkers
+from .loader import LoadedModule, call_flat
 
 __all__ = [
     "LoadedModule",
@@ -170,23 +168,7 @@ def _target_machine() -> Any:
     )
 
 
-_paused: Final = contextlib.ExitStack()
-
-
-def _pause() -> None:
-    """Wait for the compilers and linkers of other threads, in the order in which they take their locks.
-
-    A forked process would inherit the locks, and nobody to release them.
-    """
-    _paused.enter_context(_lock)
-    _paused.enter_context(linkers.lock)
-    llvmlite_lock = sys.modules.get("llvmlite.binding.ffi")
-    if llvmlite_lock is not None:
-        _paused.enter_context(llvmlite_lock.lib._lock)
-
-
-if os.name == "posix":
-    os.register_at_fork(before=_pause, after_in_parent=_paused.close, after_in_child=_paused.close)
+held_at_fork(6, lambda: _lock)
 
 
 def _choose_pipeline(ir_text: str, opt: int) -> _Pipeline:

@@ -8,7 +8,6 @@ which stays from call to call, because fresh memory costs a page fault for every
 from __future__ import annotations
 
 import ctypes
-import os
 import threading
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +17,7 @@ from weakref import WeakSet
 
 import numpy.typing as npt
 
+from ..locks import renewed_in_child
 from .callable import NativeHead, vectorcalled
 from .capi import addresses
 from .entry_ir import ACTIVE_WORD, CONSTANT_WORD, WORKSPACE_WORD, add_entry, in_arena
@@ -155,8 +155,7 @@ def _renew_lock() -> None:
     _lock = threading.Lock()
 
 
-if os.name == "posix":
-    os.register_at_fork(after_in_child=_renew_lock)
+renewed_in_child(_renew_lock)
 
 
 def bind(

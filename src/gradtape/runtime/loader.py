@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from ..locks import held_at_fork
 from ..lower.host import cpu_features, cpu_name, load_libraries
 
 __all__ = ["LoadedModule", "call_flat"]
@@ -67,6 +68,7 @@ class _Linkers:
 
 
 linkers: Final = _Linkers()
+held_at_fork(7, lambda: linkers.lock)
 
 
 class LoadedModule:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from ..ir.graph import Graph, Literal, Value, extract
 from ..ir.op import NDArray
 from ..kinds.operands import as_value
 from ..kinds.refusals import comes_later
+from ..locks import renewed_in_child
 from ..progress import counting
 from ..runtime.program import ACTIVE, GuardMiss, Program, program_for
 from ..transforms.call import repeated
@@ -48,8 +48,7 @@ def _renew_lock() -> None:
     _tracing = threading.RLock()
 
 
-if os.name == "posix":
-    os.register_at_fork(after_in_child=_renew_lock)
+renewed_in_child(_renew_lock)
 
 
 MISSED: Final = object()

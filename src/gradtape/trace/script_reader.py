@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from ..ir.graph import Literal, Mark, Value
 from ..kinds.operands import as_value
+from ..locks import renewed_in_child
 from .handle import Handle
 from .pattern import begins
 from .script import Argument, Script, Several, holding, is_plain, perform
@@ -17,7 +18,15 @@ from .speculation import NO_NAMES, Attendant, Promised, speculation
 
 _make: Final = object.__new__
 _reference: Final = weakref.ref
-_keeping: Final = threading.RLock()
+_keeping = threading.RLock()
+
+
+def _renew_lock() -> None:
+    global _keeping
+    _keeping = threading.RLock()
+
+
+renewed_in_child(_renew_lock)
 
 
 class Reader(Attendant, Promised):

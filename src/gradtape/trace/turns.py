@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
-import os
 import threading
 from collections.abc import Callable
 from typing import Any, Final, TypeVar, cast
+
+from ..locks import renewed_in_child
 
 Change = TypeVar("Change", bound=Callable[..., Any])
 
@@ -41,8 +42,7 @@ class _Turns:
 
 turns: Final = _Turns()
 
-if os.name == "posix":
-    os.register_at_fork(after_in_child=turns.renew)
+renewed_in_child(turns.renew)
 
 
 def undisturbed(change: Change) -> Change:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final, Literal, TypeAlias
 
 from ...errors import ArgumentError
+from ...locks import renewed_in_child
 from ...runtime.clocked import Moment, clock
 from ...runtime.program import ACTIVE
 from ...trace.sites import user_site
@@ -31,7 +32,15 @@ ORDERS: Final[dict[Order, str]] = {
     "moved": "moved",
 }
 
-_starting: Final = threading.Lock()
+_starting = threading.Lock()
+
+
+def _renew_lock() -> None:
+    global _starting
+    _starting = threading.Lock()
+
+
+renewed_in_child(_renew_lock)
 
 
 def _answer_natively() -> None:

@@ -11,10 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from ...ir.graph import Node
 from ...ir.op import NDArray
+from ...locks import renewed_in_child
 from ...runtime.clocked import ClockedKernel, clocked_kernel
 from ...runtime.loader import LoadedModule
 from ...runtime.program import Program
@@ -84,15 +85,31 @@ class _Stack(threading.local):
         self.frames: list[_Frame] = []
 
 
+_recorders: Final[weakref.WeakSet[Recorder]] = weakref.WeakSet()
+
+
+def _renew_locks() -> None:
+    for recorder in _recorders:
+        recorder.renew_lock()
+
+
+renewed_in_child(_renew_locks)
+
+
 class Recorder:
     """Takes notes of everything that compiled functions and tapes do while it is active (see `runtime.program.Profiler`)."""
 
     def __init__(self) -> None:
         self.records: dict[Any, Record] = {}
         self.profiling = 0
-        self._lock = threading.RLock()
+        self.renew_lock()
+        _recorders.add(self)
         self._stack = _Stack()
         self._linked: weakref.WeakSet[Jitted] = weakref.WeakSet()
+
+    def renew_lock(self) -> None:
+        """Forget who holds the lock: in a forked process the other threads are gone."""
+        self._lock = threading.RLock()
 
     # Told by jitted functions
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import atexit
-import os
 import threading
 from collections.abc import Callable
 from typing import Final
 
+from ...locks import held_at_fork
 from ...runtime import engine as _engine  # noqa: F401 - what it lets a fork wait for comes after what is let wait below
 
 RECORDERS: Final[set[int]] = set()
@@ -42,7 +42,7 @@ def leave(recorder: object) -> None:
     RECORDERS.discard(id(recorder))
 
 
-_lock = threading.RLock()
+_lock: Final = threading.RLock()
 
 
 _over = False
@@ -104,3 +104,4 @@ def _renew() -> None:
 if hasattr(os, "register_at_fork"):
     # What is registered last is done first: who installs takes the compiler's locks, for which the engine lets a fork wait.
     os.register_at_fork(before=_pause, after_in_parent=lambda: _lock.release(), after_in_child=_renew)
+held_at_fork(5, lambda: _lock)
