@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Final
 
 from ...locks import held_at_fork
-from ...runtime import engine as _engine  # noqa: F401 - what it lets a fork wait for comes after what is let wait below
 
 RECORDERS: Final[set[int]] = set()
 """The ids of tapes, traces and accumulators that record. The native code of the hooks reads its size.
@@ -91,17 +90,4 @@ def _begin() -> bool:
     return True
 
 
-def _pause() -> None:
-    """Let a fork wait until hooks are installed: the child would go on with modules that are imported by half."""
-    _lock.acquire()
-
-
-def _renew() -> None:
-    global _lock
-    _lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    # What is registered last is done first: who installs takes the compiler's locks, for which the engine lets a fork wait.
-    os.register_at_fork(before=_pause, after_in_parent=lambda: _lock.release(), after_in_child=_renew)
 held_at_fork(5, lambda: _lock)
