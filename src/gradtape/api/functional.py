@@ -15,7 +15,7 @@ from ..ir.types import Shape, is_inexact
 from ..kinds.batching import from_front
 from ..kinds.contract import Contract
 from ..kinds.operands import broadcast_to
-from ..trace.array import Array
+from ..trace.array import Array, standing_for
 from ..trace.handle import Handle
 from ..trace.rolling import moment_now, with_loops
 from ..trace.signature import EVERYTHING_TRACED
@@ -316,7 +316,7 @@ def _jacobian(
         leaves, spec = flatten(chosen)
         starts = [start(leaf, mark, f"{caller}: an argument in {selection.described}") for leaf in leaves]
         moment = moment_now()
-        followed = unflatten(spec, [Array(value) for value in starts])
+        followed = unflatten(spec, list(map(standing_for, starts, leaves)))
         arguments, keywords = selection.replaced(args, kwargs, places, followed)
         result = inner(function)(*arguments, **keywords)
         result, aux = split_aux(result, caller) if has_aux else (result, None)

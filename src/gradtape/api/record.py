@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from itertools import compress
 from typing import Any
 
-import numpy as np
-
 from ..errors import ArgumentError, DtypeError, IntegerWatchWarning, warn
 from ..ir.builder import here
 from ..ir.graph import Literal, Mark, Node, Value
@@ -18,6 +16,7 @@ from ..kinds.operands import as_value
 from ..ops.cast import identity
 from ..trace.array import Array
 from ..trace.contexts import Watcher
+from ..trace.layout import layout_of_copy
 from ..trace.log import note_watch
 from ..trace.rehearsal import Rehearsal
 from ..trace.replay import derivatives, gradients
@@ -152,7 +151,7 @@ def watchable(leaf: Any, tree: Any, position: int) -> Array:
         )
     try:
         array = Array(unliteral(as_value(leaf, "x")))
-        array._contiguous = array.ndim > 0 or not isinstance(leaf, np.ndarray)  # of rank 0 that is no scalar
+        array._contiguous = layout_of_copy(leaf)
         return array
     except DtypeError:
         if leaf is tree:

@@ -21,7 +21,7 @@ from ..ir.graph import Literal, Mark, Value, literal
 from ..ir.types import is_inexact
 from ..kinds.operands import as_value, broadcast_to
 from ..ops.cast import convert, identity
-from ..trace.array import Array
+from ..trace.array import Array, standing_for
 from ..trace.contexts import Scope, inside
 from ..trace.force import force
 from ..trace.handle import Handle
@@ -160,7 +160,7 @@ def value_and_gradient(
         leaves, filled = arrays_in(chosen, none_is_leaf=False)
         starts = [start(leaf, mark, f"{caller}: an argument in {selection.described}") for leaf in leaves]
         moment = moment_now()
-        followed = filled([Array(value) for value in starts])
+        followed = filled(list(map(standing_for, starts, leaves)))
         arguments, keywords = selection.replaced(args, kwargs, places, followed)
         result = inner(function)(*arguments, **keywords)
         value, aux = split_aux(result, caller) if has_aux else (result, None)
@@ -329,7 +329,7 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> A
     recorded = any(isinstance(leaf, Handle) for leaf in leaves)
     starts = [start(leaf, mark, "vjp: a primal") for leaf in leaves]
     moment = moment_now()
-    result = inner(function)(*unflatten(spec, [Array(value) for value in starts]))
+    result = inner(function)(*unflatten(spec, list(map(standing_for, starts, leaves))))
     result, aux = split_aux(result, "vjp") if has_aux else (result, None)
     mark.recording = False
     results, result_spec = flatten(result)
@@ -434,7 +434,7 @@ def jvp(
         fitting(d, begin, "a tangent", "its primal") for d, begin in zip(directions, starts, strict=True)
     ]
     moment = moment_now()
-    result = inner(function)(*unflatten(spec, [Array(value) for value in starts]))
+    result = inner(function)(*unflatten(spec, list(map(standing_for, starts, leaves))))
     result, aux = split_aux(result, "jvp") if has_aux else (result, None)
     mark.recording = False
     results, result_spec = flatten(result)

@@ -17,6 +17,7 @@ from ..trace.array import Array
 from ..trace.force import force
 from ..trace.guards import Mapped
 from ..trace.handle import Handle
+from ..trace.layout import is_plain
 from ..trace.rolling import moment_now, rolled_since
 from ..trace.signature import EVERYTHING_TRACED
 from ..trace.sites import user_site
@@ -154,6 +155,9 @@ class _Mapping:
         mark = Mapped(f"the function {name!r} that {self._caller} maps")
         singles = {k: Value(aval(w.shape[1:], w.dtype), marks=(mark,)) for k, w in wholes.items()}
         given = [Array(singles[k]) if k in singles else leaf for k, leaf in enumerate(leaves)]
+        for k in singles:
+            if given[k].ndim != 1 and not (axes[k] == 0 and is_plain(leaves[k])):
+                given[k]._contiguous = False  # which view NumPy's element would be is not known
         arguments, keywords = unflatten(spec, given)
         moment = moment_now()
         try:

@@ -26,7 +26,7 @@ from .force import force
 from .guards import trace_of
 from .handle import Handle, apart, attend, plain
 from .instruments import CHECKS
-from .layout import is_plain, keeping_order, laid_out
+from .layout import is_plain, keeping_order, laid_out, layout_of_operand
 from .methods import Methods
 from .operators import Operators
 from .outcomes import FAILING, is_handled, settled
@@ -344,6 +344,13 @@ class Array(Operators, Methods, Handle):
 def has_ellipsis(key: Any) -> bool:
     """Return whether an index has an ellipsis, with which NumPy returns an array of one element and no copy."""
     return key is Ellipsis or (isinstance(key, tuple) and any(item is Ellipsis for item in key))
+
+
+def standing_for(value: Value, operand: Any) -> Array:
+    """Return an array that holds a value in place of an argument, and is laid out like it."""
+    array = Array(value)
+    array._contiguous = layout_of_operand(operand)
+    return array
 
 
 def unknown_layout(made: Any) -> Any:

@@ -1,8 +1,8 @@
 """The memory layout that NumPy's array would have: whether a reshape is a view or a copy depends on it.
 
 A traced array has no memory. What is known of NumPy's is kept in `Handle._contiguous`: True for a C-contiguous array, the axes from the
-slowest to the fastest for an array of its own that is dense in another order, and False where the base of a view has to be asked, or where
-nothing is known. The questions themselves are answered by NumPy, on arrays of the same shape and strides without content.
+slowest to the fastest for an array of its own that is dense in another order, `Strides` for an argument with gaps, and False where the
+base of a view has to be asked, or where nothing is known. The questions themselves are answered by NumPy, on arrays of the same shape and strides without content.
 """
 
 from __future__ import annotations
@@ -17,20 +17,65 @@ from ..ir.op import NDArray
 from ..ir.types import Shape
 from .handle import Handle
 
-Layout = bool | tuple[int, ...]
+
+class Strides(tuple[int, ...]):
+    """The strides of an argument that is not dense, or of an array that NumPy treats alike."""
+
+    __slots__ = ()
+
+
+Layout = bool | tuple[int, ...] | Strides
 
 
 def layout_of(array: NDArray) -> Layout:
-    """Return the layout of an ndarray that owns its memory; False unless it is dense."""
+    """Return the layout of an ndarray that no other is the base of."""
     if array.flags.c_contiguous:
         return True
     order = tuple(sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis])))
-    return order if array.transpose(order).flags.c_contiguous else False
+    return order if array.transpose(order).flags.c_contiguous else _simplest(array)
+
+
+def _simplest(array: NDArray) -> Strides:
+    """Return strides of the same signs and order, with gaps where the array has gaps: few calls differ in those."""
+    strides, shape = array.strides, array.shape
+    simple = [0 if stride == 0 else array.itemsize for stride in strides]
+    before = None
+    for axis in sorted(range(array.ndim), key=lambda axis: (abs(strides[axis]), axis)):
+        if shape[axis] <= 1 or strides[axis] == 0:
+            continue
+        if before is None:
+            step = array.itemsize
+            gap = abs(strides[axis]) != step
+        else:
+            step = abs(simple[before]) * shape[before]
+            gap = abs(strides[axis]) != abs(strides[before]) * shape[before]
+        step *= 2 if gap else 1
+        simple[axis] = step if strides[axis] > 0 else -step
+        before = axis
+    return Strides(simple)
 
 
 def argument_layout(array: NDArray | np.generic) -> Layout:
     """Return what stands for the layout of an ndarray that is an argument: of rank 0 it is False, since it may be no scalar."""
     return isinstance(array, np.ndarray) and array.ndim > 0 and layout_of(array)
+
+
+def layout_of_operand(operand: Any) -> Layout:
+    """Return the layout of what stands for an argument: that of the array, of rank 0 False unless it is a Python number."""
+    if isinstance(operand, Handle):
+        layout: Layout = operand._contiguous
+        if operand._base is None:
+            return layout
+        seen = shadow_of(operand)
+        return seen is not None and operand.ndim > 0 and layout_of(seen)
+    return argument_layout(operand) if isinstance(operand, np.ndarray | np.generic) else True
+
+
+def layout_of_copy(array: Any) -> Layout:
+    """Return the layout of a copy of an ndarray or a number that is laid out like it."""
+    if not isinstance(array, np.ndarray):
+        return True
+    return array.ndim > 0 and keeping_order(array.shape, (array,))
 
 
 def fortran(ndim: int) -> Layout:
@@ -69,6 +114,8 @@ def shadow_of(operand: Any) -> NDArray | None:
     layout = operand._contiguous
     if layout is True or not operand.ndim:
         return _shadow(operand.shape, None, operand.dtype)
+    if type(layout) is Strides:
+        return _shadow(operand.shape, tuple(layout), operand.dtype)
     if layout is not False:
         return _dense(operand.shape, layout, operand.dtype)
     operand.value  # noqa: B018 - lets what was promised become what it is

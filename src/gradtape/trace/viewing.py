@@ -138,7 +138,7 @@ def ravel(source: Any, order: str = "C") -> Any:
     if order in ("C", "F"):
         seen = shadow_of(source)
         if seen is None:
-            return _uncertain(source, call_function(np.ravel, (source,), {"order": order}), "x.ravel")
+            return _maybe(source, call_function(np.ravel, (source,), {"order": order}), "x.ravel")
         if seen.flags.c_contiguous if order == "C" else seen.flags.f_contiguous:
             return reshape(source, (math.prod(source.shape),), order)
     return _fresh(source, call_function(np.ravel, (source,), {"order": order}), "C")
@@ -183,6 +183,10 @@ def _uncertain(source: Any, value: Value, what: str) -> Any:
             lambda array: array.reshape(shape, copy=False),
         )
         return source.rearranged(view, contiguous=False)
+    return _maybe(source, value, what)
+
+
+def _maybe(source: Any, value: Value, what: str) -> Any:
     return source.maybe_view(value, Uncertain(f"{what} at {here.site}" if here.site else what))
 
 
@@ -314,10 +318,10 @@ def _astype(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
 def in_order(source: Any, order: str | None, value: Value | None = None) -> Any:
     """Return ``np.asarray(source, order=order)``: the array itself, or a copy if its elements are in another order."""
     seen = shadow_of(source)
-    if order not in ("C", "F") or source.ndim < 2:
+    if order not in ("C", "F"):
         return source[...]
     if seen is None:
-        return source.maybe_view(source.value, Uncertain(f"np.asarray(x, order={order!r})"))
+        return _maybe(source, source.value, f"np.asarray(x, order={order!r})")
     if seen.flags.c_contiguous if order == "C" else seen.flags.f_contiguous:
         return source[...]
     return _fresh(source, source.value, order)

@@ -60,8 +60,7 @@ def _convert(function: Any, *args: Any, **kwargs: Any) -> Any:
             return NotImplemented
         name = function.__name__
         if _is_no_copy(name, source, args, kwargs):
-            order = ORDERS.get(name, kwargs.get("order"))
-            return in_order(source, order)
+            return in_order(source[...], ORDERS.get(name, kwargs.get("order")))
         return _followed(source, function, args, kwargs)
     before, _asked.items = _asked.items, []
     try:
@@ -100,8 +99,14 @@ def _is_copied_by_user(array: Handle, frame: FrameType, function: Any) -> bool:
     is to have the numbers. An array of a trace has no numbers."""
     if trace_of(array.value) is not None:
         return is_users(calling_frame(frame)[0].f_code.co_filename)
-    followed = is_recorded(array) or (bool(scopes()) and type(array) not in COMPACT)
+    followed = is_recorded(array) or (bool(scopes()) and not _is_numbers(array))
     return followed and called_by_user(frame, function)
+
+
+def _is_numbers(array: Handle) -> bool:
+    """Return whether NumPy has the numbers: of arrays that were made to be written to, until something traced is."""
+    base: Any = array._base
+    return type(array) in COMPACT and (not hasattr(base, "is_plain") or base.is_plain())
 
 
 def asker(depth: int) -> str:
