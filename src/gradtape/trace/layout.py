@@ -2,7 +2,8 @@
 
 A traced array has no memory. What is known of NumPy's is kept in `Handle._contiguous`: True for a C-contiguous array, the axes from the
 slowest to the fastest for an array of its own that is dense in another order, `Strides` for an argument with gaps, and False where the
-base of a view has to be asked, or where nothing is known. The questions themselves are answered by NumPy, on arrays of the same shape and strides without content.
+base of a view has to be asked, or where nothing is known. The questions themselves are answered by NumPy, on arrays of the same shape
+and strides without content.
 """
 
 from __future__ import annotations

@@ -60,7 +60,8 @@ def _convert(function: Any, *args: Any, **kwargs: Any) -> Any:
             return NotImplemented
         name = function.__name__
         if _is_no_copy(name, source, args, kwargs):
-            return in_order(source[...], ORDERS.get(name, kwargs.get("order")))
+            whole: Any = source
+            return in_order(whole[...], ORDERS.get(name, kwargs.get("order")))
         return _followed(source, function, args, kwargs)
     before, _asked.items = _asked.items, []
     try:
