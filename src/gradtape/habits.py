@@ -185,6 +185,7 @@ matmul mm bmm mv: use x @ y
 exp log sin cos tanh sqrt abs pow square sigmoid: use NumPy's function, np.exp(x) and the like
 norm: use np.linalg.norm(x)
 clamp: use x.clip(low, high)
+view: use x.reshape(shape), or x.numpy().view(dtype) for the same bytes as another dtype
 view_as expand expand_as: use x.reshape(y.shape), or np.broadcast_to(x, y.shape)
 chunk split unbind: use np.split(x, n)
 index_select gather: use x[indices], or np.take(x, indices, axis)

@@ -384,12 +384,12 @@ def _seen(value: Value) -> NDArray | None:
 
 Missing.teach(
     Array,
-    ARRAY_HABITS
-    | {
+    {
         name: f"it is a value, which has no memory of its own; x.numpy().{name} is that of an ndarray with the same numbers"
         for name in dir(np.ndarray)
         if not name.startswith("__")
-    },
+    }
+    | ARRAY_HABITS,
 )
 
 
