@@ -280,7 +280,7 @@ def by_partial(x):
 
 
 class Makers:
-    zeros_of_two = np.zeros
+    zeros_of_two = staticmethod(np.zeros)
 
     def __init__(self):
         self.eye = np.eye
@@ -375,6 +375,16 @@ def test_compiled_code_in_a_users_frame_gets_ndarrays():
         return np.sum(x) + 0 * sum(array.sum() for array in arrays)
 
     np.testing.assert_array_equal(gt.grad(drawn)(X), [1.0, 1.0])
+
+
+def test_a_compiled_function_of_the_same_name_gets_ndarrays():
+    class Generator:
+        zeros = staticmethod(np.random.default_rng(0).standard_normal)
+
+    with gt.GradientTape():
+        for _ in range(3):
+            assert type(Generator.zeros(size=3)) is np.ndarray
+        assert type(np.zeros(3)) is not np.ndarray
 
 
 def test_a_name_leaves_no_reference_to_locals():

@@ -179,6 +179,10 @@ class Preallocated(NDArrayOperatorsMixin, Handle):
         return result if kwargs or method != "__call__" else _to_be_written(result, sys._getframe(1))
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if function is np.copyto and args[0] is self and type(args[-1]) in PLAIN and len(types) == 1:
+            seen = near(self)
+            if seen is not None:  # as np.ones and np.full do for each array
+                return np.copyto(seen, *args[1:], **kwargs)
         out = kwargs.get("out", ())
         place = out_place(function)
         if place is not None:
@@ -267,6 +271,10 @@ WRITING_METHODS: Final = frozenset({"fill", "put", "itemset", "partition", "sort
 
 COPYING_METHODS: Final = frozenset({"copy", "astype"})
 """Methods that return an array of its own."""
+
+
+PLAIN: Final = frozenset({bool, int, float, complex, np.ndarray, np.float64})
+"""Types of what is written, most often, that is not traced."""
 
 
 def preallocated(numbers: NDArray, parent: Memory | None = None, recipe: Recipe = _itself) -> Preallocated:

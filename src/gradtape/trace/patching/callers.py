@@ -19,16 +19,18 @@ import numpy as np
 
 from ..sites import instruction_at, is_users
 
-_IN_NUMPY: Final = {vars(np)[name].__code__: vars(np)[name] for name in ("ones", "full", "eye", "identity")}
-"""Functions that NumPy wrote in Python: who calls them calls what they call."""
+_IN_NUMPY: Final = {
+    id(vars(np)[name].__code__): vars(np)[name] for name in ("ones", "full", "eye", "identity")
+}
+"""By the ids of their code, functions that NumPy wrote in Python: who calls them calls what they call."""
 
-_asked: Final[dict[int, tuple[CodeType, dict[int, tuple[bool, tuple[str, ...]]]]]] = {}
-"""By the id of code, with the code itself, which keeps the id its own: whether it is the user's, and what it calls where."""
+_asked: Final[dict[int, tuple[CodeType, dict[int, tuple[str, ...]]]]] = {}
+"""By the id of code, with the code itself, which keeps the id its own: the names of what it calls where; none in code of libraries."""
 
 
 def calling_frame(frame: FrameType, function: Any = None) -> tuple[FrameType, Any]:
     """Return the frame that calls a function, or a function of NumPy's that calls it, and the one that is called there."""
-    while (outer := _IN_NUMPY.get(frame.f_code)) is not None and frame.f_back is not None:
+    while (outer := _IN_NUMPY.get(id(frame.f_code))) is not None and frame.f_back is not None:
         frame, function = frame.f_back, outer
     return frame, function
 
@@ -44,7 +46,7 @@ def called_by_user(frame: FrameType, function: Any) -> bool:
         A hooked function.
     """
     code = frame.f_code
-    if code in _IN_NUMPY:
+    if id(code) in _IN_NUMPY:
         frame, function = calling_frame(frame, function)
         code = frame.f_code
     known = _asked.get(id(code))
@@ -55,17 +57,25 @@ def called_by_user(frame: FrameType, function: Any) -> bool:
     place = frame.f_lasti
     answer = known[1].get(place)
     if answer is None:
-        users = is_users(code.co_filename)
-        answer = known[1][place] = users, callee_at(frame) if users else ()
-    users, names = answer
-    if not names:
+        answer = known[1][place] = _named(frame, function) if is_users(code.co_filename) else ()
+    if not answer:
         return False
-    return names[-1] == function.__name__ or _is_the_same(_value_of(names, frame), function)
+    return answer[-1] == function.__name__ or _is_the_same(_value_of(answer, frame), function)
+
+
+def _named(frame: FrameType, function: Any) -> tuple[str, ...]:
+    """Return the names of what a frame is calling; none, where that is another function of the same name."""
+    names = callee_at(frame)
+    if names and names[-1] == function.__name__:
+        found = _value_of(names, frame)
+        if found is not None and not _is_the_same(found, function):
+            return ()
+    return names
 
 
 def _is_the_same(found: Any, function: Any) -> bool:
-    while isinstance(found, functools.partial):
-        found = found.func
+    while isinstance(found, functools.partial | staticmethod):
+        found = found.func if isinstance(found, functools.partial) else found.__func__
     return found is function
 
 
