@@ -11,6 +11,7 @@ import numpy as np
 import gradtape as gt
 from gradtape.ir.evaluate import compute_values
 from gradtape.ir.graph import Graph
+from gradtape.trace.callsite import CaptureSet
 from gradtape.trace.signature import Call
 from gradtape.transforms.reroll.roll import Rolled, rolled_graph
 
@@ -359,10 +360,11 @@ def first_turn_differs(turns):
 
 
 def graph_of(function: Callable[..., Any], args: tuple[Any, ...]) -> Graph:
-    """Return a function's graph, unrolled."""
-    jitted = gt.jit(function)
+    """Return a function's graph, unrolled, with what it reads from outside as constants."""
+    site = gt.jit(function).site
+    call = Call(args, {}, site.static)
     with gt.config.override(reroll=False):
-        specialisation = jitted.site.trace(Call(args, {}, jitted.site.static))
+        specialisation = site.trace(call, CaptureSet(*site.walk(call, substitutes=False)))
     assert specialisation is not None
     return specialisation.graph
 

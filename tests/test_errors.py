@@ -222,6 +222,19 @@ def more_ways_than_the_limit() -> None:
             repeated(1.0, n)
 
 
+@raises("SideEffectWarning")
+def a_counter_in_a_traced_function() -> None:
+    count = 0
+
+    @gt.jit
+    def counted(x: Any) -> Any:
+        nonlocal count
+        count += 1
+        return x * 2
+
+    counted(1.0)
+
+
 @raises("CompileWarning")
 def a_compiler_that_fails() -> None:
     failure = mock.patch("gradtape.runtime.program.compile_object", side_effect=RuntimeError("out of memory"))

@@ -160,7 +160,7 @@ def test_integers_have_no_gradient():
         (lambda x: (None, x), TypeError, "ys is a NoneType"),
         (lambda x: (x, [[x]]), TypeError, r"xs\[0\] is a list"),
         (lambda x: (x, 1.0), ValueError, "xs is a plain float"),
-        (lambda x: ([x, PAIR], x), ValueError, r"ys\[1\] is a plain ndarray"),
+        (lambda x: ([x, np.arange(2.0)], x), ValueError, r"ys\[1\] is a plain ndarray"),
         (lambda x: (x, x, None, 3), TypeError, "name must be a str"),
         (lambda x: (x, x, None, ""), TypeError, "name must be a str that is not empty"),
         (lambda x: (x, x, None, "n", "yes"), TypeError, "colocate_gradients_with_ops must be a bool"),

@@ -29,6 +29,7 @@
 
     GradtapeWarning (UserWarning)
     ├── TraceLimitWarning                       a call site with too many traces runs on the interpreter
+    ├── SideEffectWarning                       a traced function does what its compiled form does not repeat
     ├── CompileWarning                          a function could not be compiled and runs on the interpreter
     ├── CacheWarning                            the disk cache cannot be used
     ├── DensifyWarning                          a large array was made of a few rows
@@ -219,6 +220,10 @@ class GradtapeWarning(UserWarning):
 
 class TraceLimitWarning(GradtapeWarning):
     """A call site has too many traces."""
+
+
+class SideEffectWarning(GradtapeWarning):
+    """A traced function reads a clock or a file, draws random numbers or writes to what is outside: compiled calls do not."""
 
 
 class CompileWarning(GradtapeWarning):

@@ -54,7 +54,7 @@ def recorded(mark: Mark) -> list[Node]:
 
 def jitted_card(site: CallSite) -> str:
     """Return the picture of a compiled function: its traces, each as a graph, forward and backward side by side."""
-    found = [s for branches in site.branches.values() for s in branches.all()]
+    found = site.specialisations()
     badges = badge(counted(len(found), "trace"), POSITIVE)
     if not found:
         why = "not called yet, or always op by op: then nothing was compiled, and there is nothing to see"

@@ -12,7 +12,7 @@ from ..errors import DtypeError, InternalError
 from ..habits import FUNCTION as FUNCTION_HABITS
 from ..habits import Missing
 from ..runtime.callable import FastCallable, vectorcalled
-from ..runtime.entry import NativeFunction
+from ..runtime.capture_entry import CheckedFunction
 from ..runtime.program import ACTIVE
 from ..trace.callsite import MISSED, MOST_NESTED, CallSite, NestedEntry, Specialisation
 from ..trace.instruments import RECORDING
@@ -90,14 +90,24 @@ class Jitted(FastCallable):
         nested = self.site.nested
         if len(nested) >= MOST_NESTED:
             nested.clear()
-        nested[arguments] = NestedEntry(_bound(self.site, specialisation, _missed), results)
+        bound = _bound(self.site, specialisation, _missed)
+        if bound is not None:
+            nested[arguments] = NestedEntry(bound, results)
 
     def _link(self) -> None:
         fallback: Any = self._answer
         for link in reversed(self._chain[1:]):
-            fallback = _bound(self.site, link, fallback)
-        self.install(_bound(self.site, self._chain[0], fallback))
+            fallback = _bound(self.site, link, fallback) or fallback
+        first = _bound(self.site, self._chain[0], fallback)
+        if first is not None:
+            self.install(first)
         self.fallback = fallback
+
+    def with_function(self, function: Any) -> Jitted:
+        """Return a function of this kind that runs another function as it stands, for traces."""
+        copy = Jitted(function, self, self.site.static)
+        copy.site.name, copy.site.inline = self.site.name, True
+        return copy
 
     def suspend(self) -> None:
         """Answer every call in Python."""
@@ -117,8 +127,8 @@ class Jitted(FastCallable):
     def relink(self) -> None:
         """Bind machine code anew: that of a profiler which looks on, or else the programs' own."""
         self.release()
-        for branches in list(self.site.branches.values()):
-            for specialisation in branches.all():
+        for specialisation in self.site.specialisations():
+            if specialisation.is_native:
                 native = specialisation.native
                 if specialisation.is_native and native is not None and native.nested is not None:
                     self._install_nested(specialisation)
@@ -144,14 +154,16 @@ def _missed(*leaves: Any) -> object:
     return MISSED
 
 
-def _bound(site: CallSite, specialisation: Specialisation, fallback: Callable[..., Any]) -> NativeFunction:
+def _bound(
+    site: CallSite, specialisation: Specialisation, fallback: Callable[..., Any]
+) -> CheckedFunction | None:
     native_call, program, profiler = specialisation.native, specialisation.program, ACTIVE.profiler
     assert native_call is not None
     nested = native_call.nested is not None
     code = None if profiler is None else profiler.machine_code(site, program, nested=nested)
-    native = program.bind(fallback, native_call.statics, code)
-    assert native is not None
-    return native
+    bound = specialisation.bound(fallback, code)
+    site.note_bound(specialisation, bound)
+    return bound
 
 
 def every_jitted() -> list[Jitted]:

@@ -134,6 +134,7 @@ def vectorized_map(fn: Callable[[Any], Any], elems: Any) -> Any:
 class _Mapping:
     """A function with the axes along which it is mapped; works on arrays in a recording."""
 
+    holds_functions = True
     __slots__ = ("_caller", "_function", "_in_axes", "_out_axes")
 
     def __init__(self, function: Callable[..., Any], in_axes: Any, out_axes: Any, caller: str) -> None:

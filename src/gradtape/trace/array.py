@@ -23,7 +23,6 @@ from . import concrete
 from .contexts import contexts, scopes
 from .dispatch import KNOWN, OPERANDS, RULES, call_function, call_ufunc, public_name, strengthened
 from .force import force
-from .guards import trace_of
 from .handle import Handle, apart, attend, plain
 from .instruments import CHECKS
 from .layout import is_plain, keeping_order, laid_out, layout_of_operand
@@ -372,7 +371,7 @@ def _laid(function: Any, made: Any, operands: tuple[Any, ...]) -> Any:
 
 def _seen(value: Value) -> NDArray | None:
     """Return what is to be printed of a value: nothing of one that is traced, or that stands for any tangent in a rule."""
-    if trace_of(value) is not None:
+    if concrete.unknown_in(value) is not None:
         return None
     try:
         return force([value])[0]
@@ -414,7 +413,7 @@ def wrap(result: Any) -> Any:
 def known_numbers(value: Value) -> NDArray | None:
     """Return the array of a value, on which the shape of a result depends: on a tape it is computed; in a jitted function
     only an integer can be had, which is guarded."""
-    if trace_of(value) is None:
+    if concrete.unknown_in(value) is None:
         return force([value])[0]
     return (
         np.asarray(concrete.index_of(value), value.dtype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, Final, NamedTuple
@@ -11,29 +12,55 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from ..config import config
-from ..errors import ArgumentError, ConcretizationError, DtypeError, TraceLimitWarning, warn
+from ..errors import (
+    ArgumentError,
+    ConcretizationError,
+    DtypeError,
+    InPlaceError,
+    InternalError,
+    SideEffectWarning,
+    TraceLimitWarning,
+    warn,
+)
+from ..ir.body import holds_rules
 from ..ir.builder import here
-from ..ir.graph import Graph, Literal, Value, extract
+from ..ir.graph import Graph, Literal, Value, constant, extract
 from ..ir.op import NDArray
+from ..ir.types import aval
 from ..kinds.operands import as_value
 from ..kinds.refusals import comes_later
 from ..locks import renewed_in_child
 from ..progress import counting
+from ..runtime.capture_entry import CheckedFunction, missing
+from ..runtime.loader import LoadedModule
 from ..runtime.program import ACTIVE, GuardMiss, Program, program_for
 from ..transforms.call import repeated
 from ..trees import TreeSpec, flatten
 from .array import Array
+from .capture_steps import Check, Step, all_alive, read_all
+from .capture_table import checked_function
+from .captures import Walk, Written, rebased, state_of_generator, write_back
 from .collector import resting
 from .contexts import Scope, inside
 from .force import force
-from .guards import Guard, Trace
+from .guards import Guard, Trace, trace_of
 from .handle import Handle, apart, is_recording
 from .instruments import RECORDING
 from .layout import argument_layout
 from .mistakes import list_meant
 from .outcomes import OutcomeFailed
 from .rolling import moment_now, recorded_since, rolled_trace
-from .signature import EVERYTHING_TRACED, Call, NativeCall, StaticArguments, is_dynamic, native_call
+from .signature import (
+    EVERYTHING_TRACED,
+    Call,
+    NativeCall,
+    StaticArguments,
+    as_input,
+    is_array,
+    is_dynamic,
+    is_weak,
+    native_call,
+)
 from .sites import user_site
 from .state import State, any_alive, made_in, state_of
 from .variable import Variable
@@ -56,6 +83,9 @@ MISSED: Final = object()
 
 MOST_NESTED = 64
 
+OFTEN = 2
+"""After how many changes an integer that is read from outside becomes a hidden input, as floats are from the first."""
+
 
 class NestedEntry(NamedTuple):
     """Machine code that takes the leaves of nested arguments, and the containers of its results."""
@@ -73,6 +103,7 @@ class Specialisation:
         "declined",
         "graph",
         "guards",
+        "inputs",
         "is_prepared",
         "looks_again",
         "loops",
@@ -80,6 +111,7 @@ class Specialisation:
         "outputs",
         "spec",
         "state",
+        "steps",
         "ways",
     )
 
@@ -94,6 +126,8 @@ class Specialisation:
         native: NativeCall | None,
         trace: Trace,
     ) -> None:
+        self.steps: list[Step] = []
+        self.inputs: list[int] = []
         self.graph = graph
         self.guards = guards
         self.spec = spec
@@ -134,6 +168,20 @@ class Specialisation:
             return array if array.ndim else array[()]
         return output()
 
+    def bound(self, fallback: Callable[..., Any], code: LoadedModule | None) -> CheckedFunction | None:
+        """Return a native function for calls like the traced one, which hands all others to `fallback`; None where there can be none.
+
+        `code` is machine code to be used in place of the program's own.
+        """
+        native = self.native
+        assert native is not None
+        straight = not self.inputs and len(native.passed) == native.leaves
+        behind = self.program.bind(fallback if straight else missing(), native.statics, code)
+        if behind is None:
+            return None
+        passed = None if straight else [*(-1 - number for number in native.passed), *self.inputs]
+        return checked_function(behind, fallback, self.steps, native.leaves, passed)
+
     @property
     def is_open(self) -> bool:
         """Whether there are loops that turn as often as they must in each call."""
@@ -141,17 +189,24 @@ class Specialisation:
 
     @property
     def can_be_recorded(self) -> bool:
-        """Whether its nodes say all that the function does: it looked at no numbers, assigned to no variable and returns arrays."""
+        """Whether its nodes say all that the function does: it assigned to no variable, returns arrays, loops turn as traced, and no
+        rule of the user's holds arrays of the trace."""
         return (
-            not self.guards
+            not self.is_open
+            and not self.is_prepared
+            and not holds_rules(self.graph.nodes)
             and not self.state.assigned
             and all(isinstance(output, int) for output in self.outputs)
         )
 
-    def recorded(self, arrays: list[NDArray]) -> Any:
-        """Append the nodes to the recordings that follow its variables, as the function itself would."""
-        given = [Value(value.aval, data=np.array(array)) for value, array in zip(self.graph.inputs, arrays)]  # noqa: B905 - the variables come behind
-        values = repeated(self.graph, [*given, *self.state.readings()])
+    def recorded(self, given: list[Value]) -> Any:
+        """Append the nodes to the recordings that follow what is given or read, as the function itself would; raise GuardMiss where
+        Python would have seen something else."""
+        values, looks = repeated(self.graph, [*given, *self.state.readings()])
+        for number, ((_, expected), value) in enumerate(zip(self.graph.guards, looks, strict=True)):
+            seen = int(force([value])[0])
+            if seen != expected:
+                raise GuardMiss(number, seen)
         return self.spec.unflatten([Array(apart(values[output])) for output in self.outputs])
 
     def valid(self) -> bool:
@@ -216,11 +271,18 @@ class Branches:
 
     def run(self, arrays: list[NDArray]) -> tuple[bool, Any, Miss | None]:
         """Return (found, result, where the search ended)."""
+        return self._search(lambda specialisation: specialisation.run(arrays))
+
+    def recorded(self, given: list[Value]) -> tuple[bool, Any, Miss | None]:
+        """Return what `run` returns, with the result as a part of the recordings around."""
+        return self._search(lambda specialisation: specialisation.recorded(given))
+
+    def _search(self, attempt: Callable[[Specialisation], Any]) -> tuple[bool, Any, Miss | None]:
         specialisation = self._root
         last: Miss | None = None
         while specialisation is not None:
             try:
-                return True, specialisation.run(arrays), None
+                return True, attempt(specialisation), None
             except GuardMiss as miss:
                 last = Miss(specialisation, miss.guard, miss.actual)
                 specialisation = specialisation.ways.get((miss.guard, miss.actual))
@@ -234,9 +296,9 @@ class Branches:
         """Return whether a tape or trace around would follow a variable of this function."""
         return any(specialisation.state.followed() for specialisation in self.all())
 
-    def only(self) -> Specialisation | None:
-        """Return the specialisation, if there is just one."""
-        return self._root if self.count == 1 else None
+    def can_be_recorded(self) -> bool:
+        """Return whether the nodes of each specialisation say all that the function does."""
+        return all(specialisation.can_be_recorded for specialisation in self.all())
 
     def all(self) -> list[Specialisation]:
         """Return every specialisation once."""
@@ -244,6 +306,65 @@ class Branches:
         for specialisation in found:
             found.extend(specialisation.ways.values())
         return found
+
+
+class CaptureSet:
+    """What a function has read from outside in one state of the world, and the specialisations that were traced in it.
+
+    Attributes
+    ----------
+    steps : list of Step
+        How a call finds what the function reads, and whether it is the same.
+    inputs : list of int
+        The steps whose objects are hidden inputs.
+    branches : Branches
+        The specialisations.
+    substitutes : bool
+        Whether hidden inputs could be traced in the function; else everything is checked by value.
+    in_python : bool
+        Whether calls that belong to a recording run the function itself: as a trace, it is an error.
+    """
+
+    __slots__ = ("branches", "checked", "in_python", "inputs", "steps", "substitutes", "walk")
+
+    def __init__(self, walk: Walk, copy: Any, leaves: list[Any]) -> None:
+        self.substitutes = walk.substitutes
+        self.branches = Branches()
+        self.in_python = False
+        self.checked: weakref.WeakSet[CheckedFunction] = weakref.WeakSet()
+        self.take(walk, copy, leaves)
+
+    def take(self, walk: Walk, copy: Any, leaves: list[Any]) -> None:
+        """Take a fresh walk, which the next trace uses."""
+        self.steps, self.inputs = walk.steps, walk.inputs
+        self.walk: tuple[Walk, Any, list[Any]] | None = (walk, copy, leaves)
+
+    def read(self, call: Call) -> list[Any] | None:
+        """Return the hidden inputs of a call; None in another state of the world."""
+        found = read_all(self.steps, call.objects)
+        return None if found is None else [found[number] for number in self.inputs]
+
+    def first_change(self, call: Call) -> Step | None:
+        """Return the first step that finds something else than it did in the trace."""
+        found: list[Any] = []
+        for step in self.steps:
+            value = step.read(found, call.objects)
+            if not step.holds(value, found):
+                return step
+            found.append(value)
+        return None
+
+    def valid(self) -> bool:
+        """Return whether what the specialisations hold on to is still what was traced."""
+        return all(specialisation.valid() for specialisation in self.branches.all())
+
+
+class States(list[CaptureSet]):
+    """What calls of one signature have found outside, the latest first."""
+
+    def all(self) -> list[Specialisation]:
+        """Return every specialisation once."""
+        return [specialisation for captures in reversed(self) for specialisation in captures.branches.all()]
 
 
 class CallSite:
@@ -265,13 +386,18 @@ class CallSite:
         self.function = function
         self.static = static
         self.name = name
-        self.branches: dict[Any, Branches] = {}
+        self.branches: dict[Any, States] = {}
         self.nested: dict[TreeSpec, NestedEntry] = {}
         self.on_new: Callable[[Specialisation], None] | None = None
         self.traces = 0
+        self.inline = False
+        self._changed: Counter[str] = Counter()
+        self._varying: frozenset[str] = frozenset()
+        self._warned = False
+        self._told: set[str] = set()
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Answer a call: by a compiled program, a new trace, or as a part of the recording that the arguments belong to."""
+        """Answer a call: by a compiled program, a new trace, or as a part of the recording that what it reads belongs to."""
         if self.nested and config.jit and not (config.eager or RECORDING.tools):
             leaves, spec = flatten(self.static.mark(args, kwargs))
             entry = self.nested.get(spec)
@@ -279,80 +405,179 @@ class CallSite:
                 return entry.results.unflatten(results)
         here.site = user_site()
         call = Call(args, kwargs, self.static)
-        if call.traced:
-            return self.run_recorded(call, keep_arrays=True)
-        if not config.jit or config.eager or RECORDING.tools:
-            return self.run_recorded(call)
+        if self.inline or not config.jit or config.eager or RECORDING.tools or _is_traced(call.leaves):
+            return self.run_recorded(call, keep_arrays=call.arrays)
         with _tracing:
-            branches = self.branches.get(call.key)
-            if branches is None or any(not specialisation.valid() for specialisation in branches.all()):
-                self._forget_the_dead()
-                branches = self.branches[call.key] = Branches()
-                if len(self.branches) > config.memory_cache:
-                    del self.branches[next(iter(self.branches))]
-            arrays = call.dynamic()
-        if branches.followed():
-            only = branches.only()
-            if only is None or not only.can_be_recorded:
-                return self.run_recorded(call, keep_arrays=True)
-            return only.recorded(arrays)
+            found = self._captures(call)
+            if found is None:
+                return self.run_recorded(call, keep_arrays=call.arrays)
+            captures, hidden = found
+        if _is_traced(hidden):
+            return self.run_recorded(call, keep_arrays=True)
+        if _is_followed(call.leaves) or _is_followed(hidden) or captures.branches.followed():
+            return self._recorded(call, captures, hidden)
         try:
-            return self._answer(call, branches, arrays)
+            return self._computed(call, captures, hidden)
         except OutcomeFailed:
-            return self.run_recorded(call)
+            return self.run_recorded(call, keep_arrays=call.arrays)
 
-    def _answer(self, call: Call, branches: Branches, arrays: list[NDArray]) -> Any:
-        """Answer a call by a compiled program or a new trace."""
+    def _computed(self, call: Call, captures: CaptureSet, hidden: list[Any]) -> Any:
+        """Answer a call that nobody follows."""
+        branches = captures.branches
+        arrays = [*call.dynamic(), *map(as_input, hidden)]
         found, result, missed = branches.run(arrays)
         if found:
-            return result
+            for function in captures.checked:
+                function.renew()
+            return _as_called(call, result)
         with _tracing:
             if branches.followed():  # of what another thread has traced meanwhile
-                return self.call(*call.with_leaves(call.leaves))
+                return self._recorded(call, captures, hidden)
             found, result, missed = branches.run(arrays)
             if found:
-                return result
+                return _as_called(call, result)
             if branches.count >= config.trace_limit:
                 self._warn(branches, missed)
-                return self.run_recorded(call)
-            specialisation = self._open(call, branches, missed) or self.trace(call)
+                return self.run_recorded(call, keep_arrays=call.arrays)
+            specialisation = self._open(call, captures, missed) or self.trace(call, captures)
             if specialisation is None:
                 return self.run_recorded(call, keep_arrays=True)
             if not specialisation.is_open:
                 branches.add(specialisation, missed)
         if specialisation.state.followed():
-            if specialisation.can_be_recorded:
-                return specialisation.recorded(arrays)
-            return self.run_recorded(call, keep_arrays=True)
-        result = specialisation.run(arrays)
+            return self._recorded(call, captures, hidden)
+        # What the trace itself has written to is what the compiled function finds.
+        hidden = captures.read(call) or hidden
+        result = specialisation.run([*call.dynamic(), *map(as_input, hidden)])
         if self.on_new is not None:
             self.on_new(specialisation)
-        return result
+        return _as_called(call, result)
+
+    def _recorded(self, call: Call, captures: CaptureSet, hidden: list[Any]) -> Any:
+        """Answer a call that somebody follows: what was traced becomes a part of the recording."""
+        branches = captures.branches
+        with _tracing:
+            if captures.in_python or not branches.can_be_recorded():
+                return self.run_recorded(call, keep_arrays=True)
+            given = [_given(leaf) for leaf in (*(leaf for leaf in call.leaves if is_dynamic(leaf)), *hidden)]
+            found, result, missed = branches.recorded(given)
+            if found:
+                return result
+            if branches.count >= config.trace_limit:
+                self._warn(branches, missed)
+                return self.run_recorded(call, keep_arrays=True)
+            try:
+                specialisation = self.trace(call, captures)
+            except (
+                Exception,
+                OutcomeFailed,
+            ):  # of what only a trace refuses: what the function itself does decides
+                specialisation = None
+            if specialisation is None:
+                captures.in_python = True
+                return self.run_recorded(call, keep_arrays=True)
+            branches.add(specialisation, missed)
+            if not specialisation.can_be_recorded:
+                return self.run_recorded(call, keep_arrays=True)
+            return specialisation.recorded(given)
+
+    def _captures(self, call: Call) -> tuple[CaptureSet, list[Any]] | None:
+        """Return what was read in the present state of the world, and the hidden inputs; None where there are too many states."""
+        known = self.branches.setdefault(call.key, States())
+        for captures in known:
+            hidden = captures.read(call)
+            if hidden is None:
+                continue
+            if captures.valid():
+                return captures, hidden
+            known.remove(captures)
+            break
+        changed = None
+        if known:
+            changed = known[0].first_change(call)
+            if changed is not None and changed.check is Check.SAME and type(changed.expected) is int:
+                self._changed[changed.name] += 1
+                if self._changed[changed.name] >= OFTEN:
+                    self._varying |= {changed.name}
+        self._forget_the_dead()
+        known = self.branches.setdefault(call.key, States())
+        if len(known) >= config.trace_limit:
+            self._warn_of_changes(changed)
+            return None
+        if len(self.branches) > config.memory_cache:
+            del self.branches[next(iter(self.branches))]
+        captures = CaptureSet(*self.walk(call))
+        known.insert(0, captures)
+        hidden = captures.read(call)
+        assert hidden is not None
+        return captures, hidden
+
+    def specialisations(self) -> list[Specialisation]:
+        """Return every specialisation, of every signature."""
+        return [specialisation for known in list(self.branches.values()) for specialisation in known.all()]
+
+    def note_bound(self, specialisation: Specialisation, bound: CheckedFunction | None) -> None:
+        """Take note of a native function, whose checks of classes are renewed where Python finds that they hold."""
+        for known in list(self.branches.values()):
+            for captures in known:
+                if bound is not None and specialisation in captures.branches.all():
+                    captures.checked.add(bound)
+
+    def serving(self, call: Call) -> list[Specialisation]:
+        """Return the specialisations for calls like this one in the present state of the world."""
+        for captures in self.branches.get(call.key, ()):
+            if captures.read(call) is not None:
+                return captures.branches.all()
+        return []
+
+    def walk(self, call: Call, substitutes: bool = True) -> tuple[Walk, Any, list[Any]]:
+        """Walk over what the function reads; return the walk, the copy of the function, and what it is given for objects."""
+        trace = Trace(f"the jitted function {self.name!r}")
+        walk = Walk(trace, call.objects, substitutes, self._varying)
+        copy, leaves = walk.function(self.function)
+        return walk, copy, leaves
 
     def _forget_the_dead(self) -> None:
-        """Drop what was compiled for variables that are no more."""
-        for key, branches in list(self.branches.items()):
-            if not all(specialisation.state.alive() for specialisation in branches.all()):
+        """Drop what was compiled for variables and objects that are no more."""
+        for key, known in list(self.branches.items()):
+            known[:] = [captures for captures in known if captures.valid() and all_alive(captures.steps)]
+            if not known:
                 del self.branches[key]
 
-    def _open(self, call: Call, branches: Branches, missed: Miss | None) -> Specialisation | None:
+    def _open(self, call: Call, captures: CaptureSet, missed: Miss | None) -> Specialisation | None:
         """Trace a call with loops that turn as often as they must, if the search ended where such a loop may be."""
         if missed is None or not missed.specialisation.looks_again or not config.reroll:
             return None
-        specialisation = self.trace(call, until=True)
-        if specialisation is None or not specialisation.is_open or not branches.begins_anew(specialisation):
+        specialisation = self.trace(call, captures, until=True)
+        if (
+            specialisation is None
+            or not specialisation.is_open
+            or not captures.branches.begins_anew(specialisation)
+        ):
             return None
         return specialisation
 
-    def trace(self, call: Call, *, until: bool = False) -> Specialisation | None:
+    def trace(
+        self, call: Call, captures: CaptureSet | None = None, *, until: bool = False
+    ) -> Specialisation | None:
         """Trace one call; None where what it captures is being watched, so that the call belongs to a tape.
 
         A function may make its variables in its first call and keep them: then that trace knows them only as new, and another
         one is made.
         """
-        specialisation, made = self._trace(call, until)
+        if captures is None:
+            captures = CaptureSet(*self.walk(call))
+        try:
+            specialisation, made = self._trace(call, captures, until)
+        except Exception:
+            if not captures.substitutes or not captures.inputs:
+                raise
+            # It asks for more than a traced array can answer of what it reads from outside: then that is checked by value.
+            captures.substitutes = False
+            captures.take(*self.walk(call, False))
+            specialisation, made = self._trace(call, captures, until)
         if any_alive(made):
-            specialisation, made = self._trace(call, until)
+            specialisation, made = self._trace(call, captures, until)
             if any_alive(made):
                 raise ArgumentError(
                     f"{self.name} makes variables in each call and keeps them",
@@ -362,25 +587,56 @@ class CallSite:
                 )
         return specialisation
 
-    def _trace(self, call: Call, until: bool) -> tuple[Specialisation | None, list[weakref.ref[Any]]]:
+    def _trace(
+        self, call: Call, captures: CaptureSet, until: bool
+    ) -> tuple[Specialisation | None, list[weakref.ref[Any]]]:
         """Trace one call; return also the variables that it made."""
         self.traces += 1
-        trace = Trace(f"the jitted function {self.name!r}", until=until)
-        leaves, trace.inputs = call.placeholders(trace)
+        walk, copy, objects = captures.walk or self.walk(call, captures.substitutes)
+        captures.walk = None
+        trace = walk.trace
+        trace.until = until
+        leaves, inputs = call.placeholders(trace, objects)
+        walk.begin()
+        trace.hidden = [array.value for array in walk.arrays]
+        trace.inputs = [*inputs, *trace.hidden]
+        draws = [(generator, state_of_generator(generator)) for generator in walk.generators]
         profiler = ACTIVE.profiler
         traced = counting(f"tracing {self.name}", "operation", recorded_since(moment_now()))
         profiled = nullcontext() if profiler is None else profiler.tracing(self)
         with inside(trace, Scope()), resting(), traced, profiled:
             try:
-                return self._specialise(call, trace, leaves), made_in(trace)
+                specialisation = self._specialise(call, walk, copy, leaves)
+                made = made_in(trace)
             finally:
                 trace.finish()
+        written = Written()
+        write_back(walk, written)
+        if len(walk.inputs) != len(captures.inputs):
+            raise InternalError(f"{self.name}: two walks in one state of the world differ")
+        captures.steps, captures.inputs = walk.steps, walk.inputs
+        for number in trace.pinned:
+            walk.pin(number)
+        if not rebased(captures.steps, call.objects, written):
+            self._forget(captures)
+        if specialisation is not None:
+            specialisation.steps, specialisation.inputs = captures.steps, captures.inputs
+        self._warn_of_effects(walk, written, draws)
+        return specialisation, made
 
-    def _specialise(self, call: Call, trace: Trace, leaves: list[Any]) -> Specialisation | None:
+    def _forget(self, captures: CaptureSet) -> None:
+        for known in self.branches.values():
+            if captures in known:
+                known.remove(captures)
+
+    def _specialise(self, call: Call, walk: Walk, copy: Any, leaves: list[Any]) -> Specialisation | None:
+        trace = walk.trace
         args, kwargs = call.with_leaves(leaves)
-        results, spec = flatten(self._result(args, kwargs))
+        results, spec = flatten(self._result(copy, args, kwargs))
         if trace.outcome is False:
             raise OutcomeFailed
+        if any(array.value is not value for array, value in zip(walk.arrays, trace.hidden, strict=True)):
+            raise InPlaceError(f"{self.name} writes to an array that it reads from outside")
         traced: list[Value] = []
         outputs: list[Any] = []
         for leaf in results:
@@ -388,7 +644,7 @@ class CallSite:
                 outputs.append(len(traced))
                 traced.append(leaf.value)
             else:
-                outputs.append(_constant(leaf))
+                outputs.append(_constant(walk.original(leaf)))
         state, stored = state_of(trace)
         computed = [*traced, *stored]
         wanted = [*computed, *[guard.value for guard in trace.guards]]
@@ -409,29 +665,29 @@ class CallSite:
         plain = (
             not owners
             and trace.outcome is None
-            and len(trace.inputs) == len(call.dynamic())
+            and len(trace.inputs) == len(call.dynamic()) + len(trace.hidden)
             and all(isinstance(output, int) for output in outputs)
             and not any(isinstance(leaf, Variable) for leaf in call.leaves)
             # Machine code takes C-contiguous arrays, of which views may be other views.
             and all(leaf.flags.c_contiguous for leaf in call.leaves if isinstance(leaf, np.ndarray))
         )
-        native = native_call(call, traced, spec, outputs) if plain else None
+        native = native_call(call, traced, spec, outputs, walk.things) if plain else None
         return Specialisation(graph, seen, spec, outputs, owners, state, native, trace)
 
-    def _result(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _result(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
-            return self._called(args, kwargs)
+            return self._called(function, args, kwargs)
         except ValueError as error:
             # NumPy hides what float(x) raised behind "setting an array element with a sequence".
             if isinstance(error.__cause__, ConcretizationError):
                 raise error.__cause__ from None
             raise
 
-    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _called(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
-            return self.function(*args, **kwargs)
+            return function(*args, **kwargs)
         except (TypeError, AttributeError) as error:
-            mistake = list_meant(error, self.function, args, kwargs)
+            mistake = list_meant(error, function, args, kwargs)
             if mistake is None:
                 raise
             raise mistake from None
@@ -449,7 +705,7 @@ class CallSite:
         leaves = [_recorded(leaf) for leaf in call.leaves]
         args, kwargs = call.with_leaves(leaves)
         with inside(Scope()):
-            results, spec = flatten(self._called(args, kwargs))
+            results, spec = flatten(self._called(self.function, args, kwargs))
         if keep_arrays or any(is_recording(leaf) for leaf in results):
             return spec.unflatten(results)
         handles = [leaf.value for leaf in results if isinstance(leaf, Handle)]
@@ -468,6 +724,74 @@ class CallSite:
             remedy="use np.where in place of the branch, or raise gt.config.trace_limit",
         )
 
+    def _warn_of_changes(self, changed: Step | None) -> None:
+        if self._warned:
+            return
+        self._warned = True
+        what = "what it reads from outside" if changed is None else changed.name
+        warn(
+            TraceLimitWarning,
+            f"{self.name} was traced {config.trace_limit} times for one signature, because {what} changes; calls that find it "
+            "changed once more run on the interpreter",
+            why="it steers Python, or could not be traced, and each value is traced and compiled",
+            remedy="pass it as an argument, keep it in an array or a gt.Variable, or raise gt.config.trace_limit",
+        )
+
+    def _warn_of_effects(self, walk: Walk, written: Written, draws: list[tuple[Any, Any]]) -> None:
+        """Say once what the compiled function will not do as the function itself does."""
+        effects = dict(walk.unwatched)
+        if any(state_of_generator(generator) != state for generator, state in draws):
+            effects["a random number generator"] = (
+                "it has drawn numbers, and the compiled function has those of the trace"
+            )
+        for name in written.names.keys() - walk.logs:
+            effects.setdefault(name, "it is written to, which compiled calls do not repeat")
+        for name in written.lost:
+            effects[name] = "a traced array is written to it, which is not done"
+        fresh = {name: why for name, why in effects.items() if name not in self._told}
+        self._told |= fresh.keys()
+        for name, why in fresh.items():
+            warn(
+                SideEffectWarning,
+                f"{self.name} uses {name}",
+                why=f"{why}: a function is run once in Python and compiled",
+                remedy="do it outside of the function; pass and return what changes, or keep it in a gt.Variable",
+            )
+
+
+def _is_traced(leaves: list[Any]) -> bool:
+    """Return whether a trace that is running follows one of these."""
+    return any(is_array(leaf) and trace_of(leaf.value) is not None for leaf in leaves)
+
+
+def _is_followed(leaves: list[Any]) -> bool:
+    """Return whether somebody around follows one of these."""
+    return any(
+        leaf.followed if isinstance(leaf, Variable) else any(mark.recording for mark in leaf.value.marks)
+        for leaf in leaves
+        if isinstance(leaf, Handle)
+    )
+
+
+def _given(leaf: Any) -> Value:
+    """Return an argument or hidden input as a value of the recording."""
+    if isinstance(leaf, Handle):
+        return leaf.value
+    array = as_input(leaf)
+    return Value(aval(array.shape, array.dtype, is_weak(leaf)), data=np.array(array))
+
+
+def _as_called(call: Call, result: Any) -> Any:
+    """Return results as Arrays where an argument is one."""
+    if not call.arrays:
+        return result
+    leaves, spec = flatten(result)
+    arrays = [
+        Array(constant(np.asarray(leaf))) if isinstance(leaf, np.ndarray | np.generic) else leaf
+        for leaf in leaves
+    ]
+    return spec.unflatten(arrays)
+
 
 def _is_captured(value: Value, trace: Trace) -> bool:
     """Return whether a value came from outside; what depends on numbers alone is computed in the kernel."""
@@ -478,7 +802,7 @@ def _is_captured(value: Value, trace: Trace) -> bool:
 
 def _recorded(leaf: Any) -> Any:
     """Return a leaf as it enters a recording: arrays and numbers become Arrays, so that writes never reach the caller's."""
-    if not is_dynamic(leaf):
+    if not is_dynamic(leaf) or isinstance(leaf, Handle):
         return leaf
     value = as_value(leaf, "an argument")
     # A literal has no place in the graph that gradients could ask for.

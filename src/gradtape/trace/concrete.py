@@ -49,7 +49,7 @@ PREDICATES = frozenset(
 
 def array_of(value: Value, what: str, *, meant: bool = True) -> NDArray:
     """Return the array of a value that does not depend on a running trace."""
-    trace = trace_of(value) if value.marks else None
+    trace = unknown_in(value) if value.marks else None
     if trace is not None:
         abstract = abstract_of(value)
         raise ConcretizationError(
@@ -65,6 +65,12 @@ def array_of(value: Value, what: str, *, meant: bool = True) -> NDArray:
     return data
 
 
+def unknown_in(value: Value) -> Trace | None:
+    """Return the running trace in which a value has no numbers of its own: it depends on the arguments, not on captures alone."""
+    trace = trace_of(value)
+    return None if trace is None or trace.known_of_hidden(value) else trace
+
+
 def scalar_of(value: Value, what: str) -> Any:
     """Return the only element of a value; see `array_of`."""
     if value.size != 1 or value.ndim:
@@ -74,7 +80,7 @@ def scalar_of(value: Value, what: str) -> Any:
     if not value.marks:
         return force([value])[0].item()
     frame = user_frame(3)
-    trace = trace_of(value)
+    trace = unknown_in(value)
     if instruction_at(frame) == "STORE_SUBSCR":
         return _stored(value, trace, frame).item()
     function = called_at(frame) if trace is None and _loses_derivative(value) else None
@@ -98,7 +104,7 @@ def scalar_of(value: Value, what: str) -> Any:
 def as_ndarray(value: Value, dtype: Any) -> NDArray:
     """Answer NumPy's request for an ndarray: an error in jit, a warning where a tape loses the trail."""
     frame = user_frame(3)
-    trace = trace_of(value)
+    trace = unknown_in(value)
     if asker(3) == "numpy.ma.core":
         raise ArraySubclassError(
             "a MaskedArray, a subclass of ndarray, meets a traced array",
@@ -232,7 +238,7 @@ def plain_key(key: Any, *, masks: bool = False) -> Any:
         return tuple(_plain_item(item) for item in key)
     if masks and isinstance(key, Handle) and key.dtype.kind == "b":
         value = key.value
-        return value if trace_of(value) is not None else force([value])[0]
+        return value if unknown_in(value) is not None else force([value])[0]
     return _plain_item(key)
 
 
@@ -243,7 +249,7 @@ def _plain_item(item: Any) -> Any:
         return plain(item)
     value = item.value
     if value.dtype.kind == "b":
-        trace = trace_of(value)
+        trace = unknown_in(value)
         if trace is not None:
             raise UnsupportedFunctionError(
                 f"x[mask] with a traced mask of shape {value.shape} in {trace.described}",

@@ -45,9 +45,11 @@ class Trace(Mark):
         "declined",
         "described",
         "guards",
+        "hidden",
         "inputs",
         "loops",
         "outcome",
+        "pinned",
         "remedy",
         "sites",
         "until",
@@ -60,6 +62,8 @@ class Trace(Mark):
         self.described = described
         self.remedy = remedy
         self.inputs: list[Value] = []
+        self.hidden: list[Value] = []
+        self.pinned: set[int] = set()
         self.guards: list[Guard] = []
         self.sites: list[Any] = []
         self.loops: list[Summary] = []
@@ -74,6 +78,27 @@ class Trace(Mark):
             self.guards.append(Guard(value, expected, site))
             self.sites.append(site)
         return self._seen[value]
+
+    def known_of_hidden(self, value: Value) -> bool:
+        """Return whether a value depends on hidden inputs alone; then Python may look at it, and they are checked by value from now on."""
+        if not self.hidden:
+            return False
+        numbers = {id(one): number for number, one in enumerate(self.hidden)}
+        used, seen, pending = set(), set(), [value]
+        while pending:
+            one = pending.pop()
+            if id(one) in seen or self not in one.marks:
+                continue
+            seen.add(id(one))
+            if id(one) in numbers:
+                used.add(numbers[id(one)])
+                continue
+            node = one.node
+            if node is None or len(one.marks) != 1:
+                return False
+            pending.extend(node.inputs)
+        self.pinned |= used
+        return True
 
     def finish(self) -> None:
         """End the trace: example values are dropped, so that what leaked is found out.

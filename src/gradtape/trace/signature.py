@@ -20,8 +20,10 @@ from ..runtime.program import CallForm
 from ..runtime.signature import ArraySpec, ScalarSpec, StaticSpec
 from ..trees import TreeSpec, flatten, place_of_leaf
 from .array import Array
+from .force import force
 from .handle import Handle
-from .layout import argument_layout, layout_of
+from .layout import Layout, argument_layout, layout_of
+from .objects import is_plain_object
 from .preallocated import own
 from .sites import user_site
 from .variable import Variable
@@ -66,25 +68,35 @@ class Call:
     ----------
     leaves : list
         All leaves.
-    key : tuple
-        Equal for calls that one specialisation can serve.
-    traced : bool
-        Whether the call belongs to a recording: because an argument is an `Array`, or a variable that is followed.
+    objects : list
+        The leaves, with what static ones hold.
+    arrays : bool
+        Whether an argument is an `Array`, so that the results are.
     """
 
-    __slots__ = ("key", "leaves", "spec", "traced")
+    __slots__ = ("_given", "_key", "arrays", "leaves", "objects", "spec")
 
     def __init__(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], static: StaticArguments = EVERYTHING_TRACED
     ) -> None:
         leaves, self.spec = flatten(static.mark(args, kwargs))
         self.leaves: list[Any] = own(leaves)
-        self.traced = any(isinstance(leaf, Handle) and _is_recorded(leaf) for leaf in self.leaves)
-        try:
-            self.key: Any = None if self.traced else (self.spec, *map(leaf_key, self.leaves))
-        except DtypeError:
-            _refuse_by_name(*static.mark(args, kwargs))
-            raise
+        self.objects = [leaf.value if type(leaf) is Static else leaf for leaf in self.leaves]
+        self.arrays = any(isinstance(leaf, Handle) and _is_recorded(leaf) for leaf in self.leaves)
+        self._key: Any = None
+        self._given = args, kwargs, static
+
+    @property
+    def key(self) -> Any:
+        """What is equal for calls that one specialisation can serve, as long as what the function reads from outside is the same."""
+        if self._key is None:
+            try:
+                self._key = (self.spec, *map(leaf_key, self.leaves))
+            except DtypeError:
+                args, kwargs, static = self._given
+                _refuse_by_name(*static.mark(args, kwargs))
+                raise
+        return self._key
 
     def dynamic(self) -> list[NDArray]:
         """Return the leaves that the kernel sees, as it wants to see them."""
@@ -98,20 +110,23 @@ class Call:
         args, kwargs = arguments
         return args, kwargs
 
-    def placeholders(self, mark: Mark) -> tuple[list[Any], list[Value]]:
-        """Return the leaves with a traced Array for each dynamic one, and the values of these."""
+    def placeholders(self, mark: Mark, objects: Sequence[Any]) -> tuple[list[Any], list[Value]]:
+        """Return the leaves with a traced Array for each dynamic one and what stands for each object, and the values of the Arrays."""
         leaves: list[Any] = []
         inputs: list[Value] = []
-        for leaf in self.leaves:
+        for leaf, thing in zip(self.leaves, objects, strict=True):
             if is_dynamic(leaf):
                 array = as_input(leaf).copy()
-                weak = type(leaf) in NUMBERS
+                weak = is_weak(leaf)
                 value = Value(aval(array.shape, array.dtype, weak), data=array, marks=(mark,))
                 inputs.append(value)
                 placeholder = Array(value)
-                if isinstance(leaf, np.ndarray | np.generic):
-                    placeholder._contiguous = argument_layout(leaf)
+                placeholder._contiguous = layout_of_input(leaf)
                 leaf = placeholder
+            elif not isinstance(leaf, Static):
+                leaf = thing
+            elif thing is not leaf.value:
+                leaf = Static(thing)
             leaves.append(leaf)
         return leaves, inputs
 
@@ -130,14 +145,33 @@ def _is_recorded(leaf: Handle) -> bool:
 
 def is_dynamic(leaf: Any) -> bool:
     """Return whether a leaf is an array or a number, and not part of the program text."""
-    return isinstance(leaf, np.ndarray | np.generic) or type(leaf) in NUMBERS
+    return isinstance(leaf, np.ndarray | np.generic) or type(leaf) in NUMBERS or is_array(leaf)
+
+
+def is_array(leaf: Any) -> bool:
+    """Return whether a leaf is an `Array` that is no variable."""
+    return isinstance(leaf, Handle) and not isinstance(leaf, Variable)
+
+
+def is_weak(leaf: Any) -> bool:
+    """Return whether a number leaves the dtype of a result to others, as Python's numbers do."""
+    return type(leaf) in NUMBERS or (isinstance(leaf, Handle) and leaf.value.aval.weak)
 
 
 def as_input(leaf: Any) -> NDArray:
     """Return an array or number as kernels take it: C-contiguous, aligned, in native byte order."""
     if type(leaf) in NUMBERS:
         return np.asarray(leaf, PYTHON_DTYPES[type(leaf)])
+    if isinstance(leaf, Handle):
+        (leaf,) = force([leaf.value])
     return np.require(leaf, np.dtype(leaf.dtype.type), ("C", "A"))
+
+
+def layout_of_input(leaf: Any) -> Layout:
+    """Return the layout that NumPy's array would have where this enters a trace."""
+    if isinstance(leaf, Handle):
+        return leaf._contiguous if leaf._base is None else leaf._contiguous is True
+    return argument_layout(leaf) if isinstance(leaf, np.ndarray | np.generic) else True
 
 
 def leaf_key(leaf: Any, argument: str = "an argument") -> Any:
@@ -154,6 +188,16 @@ def leaf_key(leaf: Any, argument: str = "an argument") -> Any:
         return (check_dtype(leaf.dtype, argument), leaf.shape)
     if isinstance(leaf, np.generic):
         return (check_dtype(leaf.dtype, argument), "scalar")
+    if isinstance(leaf, Handle) and not isinstance(leaf, Variable):
+        known = leaf.value.aval
+        if known.weak:
+            return known.dtype, known.shape, "weak"
+        layout = layout_of_input(leaf)
+        return (
+            (known.dtype, known.shape)
+            if layout is True or not known.shape
+            else (known.dtype, known.shape, layout)
+        )
     declared = kind is Static
     if declared:
         leaf, kind = leaf.value, type(leaf.value)
@@ -162,6 +206,8 @@ def leaf_key(leaf: Any, argument: str = "an argument") -> Any:
     if not declared and (isinstance(leaf, _REFUSED) or is_used_up(leaf) or library_of(leaf)):
         here.site = user_site()
         raise refusal(leaf, argument)
+    if is_plain_object(leaf):
+        return kind
     try:
         hash(leaf)
     except (TypeError, ValueError):  # of a memoryview
@@ -188,14 +234,22 @@ class NativeCall(NamedTuple):
     nested : tuple of TreeSpec or None
         The containers of arguments and of results, where there are any but plain tuples and lists of results: then the machine code takes
         and returns the leaves.
+    leaves : int
+        How many leaves a call has.
+    passed : tuple of int
+        Which of them the machine code takes; it does not take objects whose fields are checked.
     """
 
     form: CallForm
     statics: list[Any]
     nested: tuple[TreeSpec, TreeSpec] | None = None
+    leaves: int = 0
+    passed: tuple[int, ...] = ()
 
 
-def native_call(call: Call, values: Sequence[Value], spec: TreeSpec, results: Sequence[int]) -> NativeCall:
+def native_call(
+    call: Call, values: Sequence[Value], spec: TreeSpec, results: Sequence[int], hidden: Sequence[Any]
+) -> NativeCall | None:
     """Return how machine code can serve calls like this one.
 
     Parameters
@@ -208,7 +262,11 @@ def native_call(call: Call, values: Sequence[Value], spec: TreeSpec, results: Se
         The containers of the results.
     results : sequence of int
         For each leaf of `spec`, its position in `values`.
+    hidden : sequence of object
+        The hidden inputs.
     """
+    if any(isinstance(thing, Handle) for thing in hidden):
+        return None
     args, kwargs = call.with_leaves(call.leaves)
     structure: Any = spec.unflatten(results)
     nested = None
@@ -217,16 +275,31 @@ def native_call(call: Call, values: Sequence[Value], spec: TreeSpec, results: Se
         structure = tuple(results)
     statics: list[Any] = []
     arguments: list[ArraySpec | ScalarSpec | StaticSpec] = []
-    for leaf in call.leaves:
+    passed = []
+    for number, leaf in enumerate(call.leaves):
+        if is_plain_object(leaf) and not isinstance(leaf, Static):
+            continue
+        passed.append(number)
         if not is_dynamic(leaf):
             arguments.append(StaticSpec())
             statics.append(leaf.value if isinstance(leaf, Static) else leaf)
-        elif type(leaf) in NUMBERS:
-            arguments.append(ScalarSpec(type(leaf).__name__))  # type: ignore[arg-type]
         else:
-            arguments.append(ArraySpec(np.dtype(leaf.dtype.type), leaf.shape))
+            arguments.append(_spec_of(leaf))
+    arguments += map(_spec_of, hidden)
     outputs = tuple(ArraySpec(value.dtype, value.shape) for value in values)
-    return NativeCall(CallForm(tuple(arguments), outputs, structure), statics, nested)
+    form = CallForm(tuple(arguments), outputs, structure)
+    return NativeCall(form, statics, nested, len(call.leaves), tuple(passed))
+
+
+def _spec_of(leaf: Any) -> ArraySpec | ScalarSpec:
+    if is_weak(leaf):
+        kind: Any = (
+            {"f": "float", "i": "int", "c": "complex"}[leaf.dtype.kind]
+            if isinstance(leaf, Handle)
+            else type(leaf).__name__
+        )
+        return ScalarSpec(kind)
+    return ArraySpec(np.dtype(leaf.dtype.type), leaf.shape)
 
 
 def _plain_structure(structure: Any) -> bool:

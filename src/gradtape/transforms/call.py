@@ -82,12 +82,14 @@ def without_data(graph: Graph) -> Graph:
     return Graph(fresh, nodes, outputs, graph.name)
 
 
-def repeated(graph: Graph, inputs: Sequence[Value]) -> list[Value]:
-    """Return what the outputs of a graph are for these inputs, by nodes that are recorded as if the graph's code ran again."""
+def repeated(graph: Graph, inputs: Sequence[Value]) -> tuple[list[Value], list[Value]]:
+    """Return what the outputs and guards of a graph are for these inputs, by nodes that are recorded as if the graph's code ran again."""
     becomes: dict[Value, Value] = dict(zip(graph.inputs, inputs, strict=True))
     for node in graph.nodes:
         operands = tuple([becomes.get(value, value) for value in node.inputs])
         copy = Node(node.op, operands, node.params, node.site)
         outs = copy.make_outs(tuple([out.aval for out in node.outs]), merge_marks(operands))
+        keep_names(node.outs, outs)
         becomes.update(zip(node.outs, outs, strict=True))
-    return [becomes.get(value, value) for value in graph.outputs]
+    outputs = [becomes.get(value, value) for value in graph.outputs]
+    return outputs, [becomes.get(value, value) for value, _ in graph.guards]

@@ -13,7 +13,7 @@ from ...lower.pipeline import lower, schedule_of
 from ...passes.pipeline import optimise
 from ...passes.split_complex import split_complex
 from ...runtime.engine import assembly, optimised_llvm
-from ...trace.callsite import Branches, CallSite, Specialisation
+from ...trace.callsite import CallSite, Specialisation
 from ...trace.signature import Call
 from ...trace.sites import user_site
 from ...trace.variable import Variable
@@ -99,15 +99,15 @@ def explain(function: Jitted) -> Text:
         from (compiled, disk, or the interpreter and why), seconds, and what the scheduler fused and stored.
     """
     site = _site(function)
-    kept = sum(len(branches.all()) for branches in site.branches.values())
+    kept = len(site.specialisations())
     lines = [f"{site.name}: {counted(kept, 'trace')} for {counted(len(site.branches), 'signature')}"]
     if site.traces > kept:
         lines[0] += f"; {site.traces} were made, and later ones have taken the place of earlier ones"
-    for key, branches in site.branches.items():
+    for key, states in site.branches.items():
         lines.append(f"arguments {_describe_key(key)}")
-        for number, specialisation in enumerate(branches.all()):
+        for number, specialisation in enumerate(states.all()):
             lines.extend("  " + line for line in _explain_trace(number, specialisation))
-        if branches.warned:
+        if any(captures.branches.warned for captures in states):
             lines.append("  more traces than gt.config.trace_limit: other calls run on the interpreter")
     return Text("\n".join(lines))
 
@@ -199,9 +199,9 @@ def _specialisation(
         if isinstance(function, MethodType):
             args = function.__self__, *args
         site.call(args, kwargs)
-        branches: Branches = site.branches[Call(args, kwargs, site.static).key]
-        return branches.all()[-1]
-    found: list[Specialisation] = [s for branches in site.branches.values() for s in branches.all()]
+        found = site.serving(Call(args, kwargs, site.static))
+    else:
+        found = site.specialisations()
     if not found:
         raise ArgumentError(
             f"{site.name} has not been called yet, so there is nothing to look at",

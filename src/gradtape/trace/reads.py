@@ -1,0 +1,134 @@
+"""What code reads by name: global names, attributes, imported modules. Found in the bytecode, once for each code object."""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Iterator
+from types import CodeType
+from typing import Final, NamedTuple
+
+MOST_KNOWN: Final = 4096
+
+DYNAMIC: Final = frozenset(
+    {"__dict__", "asdict", "astuple", "attrgetter", "eval", "exec", "getattr", "getattr_static", "vars"}
+)
+"""Names by which code reads attributes that it does not spell."""
+
+WHOLE: Final = frozenset(
+    {"deepcopy", "fields", "replace", "tree_flatten", "tree_leaves", "tree_map", "tree_reduce"}
+)
+"""Names by which code reads all that an object has."""
+
+
+APPENDING: Final = frozenset({"append", "extend", "add"})
+"""Methods that add to a container and look at nothing in it."""
+
+
+ASKING: Final = frozenset({"isinstance", "type", "issubclass", "isscalar"})
+KINDS: Final = frozenset(
+    {"float", "int", "complex", "Number", "Real", "Complex", "Integral", "isscalar", "floating", "generic"}
+)
+"""Names by which code asks whether something is a number of Python's: a traced number is none."""
+
+
+class Reads(NamedTuple):
+    """What a code object, and all code inside of it, reads and writes by name.
+
+    Attributes
+    ----------
+    names : frozenset of str
+        Global names that are read.
+    attributes : frozenset of str
+        Attributes, and strings where attributes may be named by strings.
+    modules : frozenset of str
+        Modules that are imported when the code runs.
+    logs : frozenset of str
+        Names, global or of the closure, whose object is only ever appended to.
+    everything : bool
+        Whether attributes may be read that are not spelt in the code.
+    asks_types : bool
+        Whether it asks whether something is a number of Python's.
+    """
+
+    names: frozenset[str]
+    attributes: frozenset[str]
+    modules: frozenset[str]
+    logs: frozenset[str]
+    everything: bool
+    asks_types: bool
+
+
+_known: Final[dict[int, tuple[CodeType, Reads]]] = {}
+"""By the id of the code, with the code itself, which keeps the id its own."""
+
+
+def reads_of(code: CodeType) -> Reads:
+    """Return what code reads by name.
+
+    Examples
+    --------
+    >>> reads = reads_of((lambda x: scale * x.width).__code__)
+    >>> sorted(reads.names), sorted(reads.attributes)
+    (['scale'], ['width'])
+    """
+    known = _known.get(id(code))
+    if known is None:
+        if len(_known) >= MOST_KNOWN:
+            _known.clear()
+        known = _known[id(code)] = code, _found_in(code)
+    return known[1]
+
+
+def _found_in(code: CodeType) -> Reads:
+    names: set[str] = set()
+    attributes: set[str] = set()
+    modules: set[str] = set()
+    strings: set[str] = set()
+    loaded: set[str] = set()
+    read: set[str] = set()
+    for inner in _nested(code):
+        before = ""
+        for instruction in dis.get_instructions(inner):
+            if before and instruction.argval not in APPENDING:
+                read.add(before)
+            before = (
+                instruction.argval if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF") else ""
+            )
+            loaded |= {before}
+            kind, argument = instruction.opname, instruction.argval
+            if kind in ("LOAD_GLOBAL", "LOAD_NAME"):
+                names.add(argument)
+            elif kind.startswith(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER")):
+                attributes.add(argument)
+            elif kind in ("IMPORT_NAME", "IMPORT_FROM"):
+                (modules if kind == "IMPORT_NAME" else attributes).add(argument)
+        strings |= {constant for constant in inner.co_consts if isinstance(constant, str)}
+    used = names | attributes
+    if used & DYNAMIC:
+        attributes |= {string for string in strings if string.isidentifier()}
+    return Reads(
+        frozenset(names),
+        frozenset(attributes),
+        frozenset(modules),
+        frozenset(loaded - read),
+        bool(used & WHOLE) or bool(used & (DYNAMIC - {"getattr"})) or _computes_names(code, used),
+        bool(used & ASKING) and bool(used & KINDS),
+    )
+
+
+def _computes_names(code: CodeType, used: set[str]) -> bool:
+    """Return whether code may ask for an attribute by a name that it computes."""
+    if "getattr" not in used:
+        return False
+    return any(
+        instruction.opname in ("BUILD_STRING", "FORMAT_VALUE", "FORMAT_SIMPLE", "FOR_ITER", "BINARY_OP")
+        for inner in _nested(code)
+        for instruction in dis.get_instructions(inner)
+    )
+
+
+def _nested(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _nested(constant)

@@ -1,0 +1,433 @@
+"""What a function reads from outside is a hidden input: it is looked at in each call, as NumPy code looks at it."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import random
+import sys
+import threading
+import types
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import gradtape as gt
+from gradtape.errors import SideEffectWarning, TraceLimitWarning
+
+X = np.array([1.0, 2.0, -0.5])
+
+
+def traces(function: Any) -> int:
+    return int(function.site.traces)
+
+
+# The calls of the issue: what is captured is followed
+
+
+class Layer:
+    def __init__(self, w: Any, scale: float = 1.0, mode: str = "plus") -> None:
+        self.w, self.scale, self.mode = w, scale, mode
+
+    @gt.jit
+    def l2(self) -> Any:
+        return np.sum(self.w**2) * self.scale
+
+    @gt.jit
+    def apply(self, x: Any) -> Any:
+        y = np.sum(self.w * x) * self.scale
+        return y if self.mode == "plus" else -y
+
+
+def test_captured_watched_values_are_followed() -> None:
+    x = gt.constant(2.0)
+    with gt.GradientTape() as tape:
+        tape.watch(x)
+        y = gt.jit(lambda: x * x)() + x
+    assert float(tape.gradient(y, x)) == 5.0
+
+
+def test_a_method_of_watched_weights_is_followed_and_sees_new_ones() -> None:
+    layer = Layer(gt.constant([1.0, 2.0]))
+    for _ in range(3):
+        with gt.GradientTape() as tape:
+            tape.watch(layer.w)
+            y = layer.l2()
+        np.testing.assert_allclose(tape.gradient(y, layer.w), 2 * layer.w.numpy())
+        layer.w = layer.w - 0.5
+        assert float(layer.l2()) == np.sum(layer.w.numpy() ** 2)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda b: gt.grad(lambda a: a * b),
+        lambda b: gt.jit(gt.grad(lambda a: a * b)),
+        lambda b: lambda a: gt.grad(lambda c: (c * b, b), has_aux=True)(a)[0],
+        lambda b: lambda a: gt.grad(lambda c: (c, b * c), has_aux=True)(a)[1] / a,
+        lambda b: lambda a: gt.value_and_grad(lambda c: c * b)(a)[1],
+        lambda b: lambda a: gt.vmap(lambda c: c * b)(np.ones(2))[0],
+        lambda b: lambda a: gt.jacobian(lambda c: c * b)(np.ones(2))[0, 0],
+        lambda b: lambda a: gt.jvp(lambda c: c * b, (a,), (1.0,))[1],
+        lambda b: lambda a: gt.vjp(lambda c: c * b, a)[1](1.0)[0],
+        lambda b: lambda a: gt.jit(lambda: b)(),
+    ],
+)
+def test_transforms_inside_of_a_trace_see_the_outer_value(make: Callable[[Any], Any]) -> None:
+    """Each is b, as a function of b; so is what is kept of it, a tape and a forward accumulator."""
+    outer = gt.jit(lambda b: make(b)(1.0))
+    assert [float(outer(b)) for b in (2.0, 3.0)] == [2.0, 3.0]
+    assert float(gt.grad(lambda b: make(b)(1.0) * b)(3.0)) == 6.0
+    with gt.GradientTape() as tape:
+        b = tape.watch(4.0)
+        y = make(b)(1.0) * b
+    assert float(tape.gradient(y, b)) == 8.0
+    b = gt.constant(5.0)
+    with gt.ForwardAccumulator(b, gt.constant(1.0)) as forward:
+        y = make(b)(1.0) * b
+    assert float(forward.jvp(y)) == 10.0
+
+
+@pytest.mark.parametrize("transform", [gt.jit, gt.grad, gt.value_and_grad, gt.vmap, gt.jacobian, gt.hessian])
+def test_kept_transforms_see_what_changes(transform: Any) -> None:
+    w = np.array(2.0)
+    c = 1.5
+    kept = transform(lambda a: a * a * w * c)
+    at = X if transform is gt.vmap else 3.0
+    for c, number in ((1.5, 2.0), (2.5, 2.0), (2.5, 4.0)):
+        w[...] = number
+        fresh = transform(lambda a, w=float(w), c=c: a * a * w * c)
+        for one, other in zip(np.atleast_1d(kept(at)), np.atleast_1d(fresh(at)), strict=True):
+            np.testing.assert_allclose(one, other)
+    assert traces(kept) == 1
+
+
+# Each sort of thing that is read
+
+
+scale, table, mode, sizes = 2.0, {"w": np.ones(3), "deep": [np.full(3, 2.0), {"n": 1}]}, "sum", 2
+
+
+def helper(x: Any) -> Any:
+    return x * scale
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was() -> Any:
+    kept = {name: globals()[name] for name in ("scale", "mode", "sizes", "helper")}
+    code = helper.__code__
+    yield
+    globals().update(kept)
+    helper.__code__ = code
+    table.clear()
+    table.update({"w": np.ones(3), "deep": [np.full(3, 2.0), {"n": 1}]})
+
+
+def everything(x: Any) -> Any:
+    y = helper(x) * table["w"] + table["deep"][0] * table["deep"][1]["n"]
+    for _ in range(sizes):
+        y = y + x
+    return np.sum(y) if mode == "sum" else np.max(y)
+
+
+def test_globals_containers_and_helpers_are_read_in_each_call() -> None:
+    global scale, mode, sizes, helper
+    f = gt.jit(everything)
+
+    def agrees(made: int) -> None:
+        np.testing.assert_allclose(f(X), everything(X))
+        np.testing.assert_allclose(f(X), everything(X))
+        assert traces(f) == made
+
+    agrees(1)
+    scale = 3.5
+    agrees(1)
+    table["w"] = X * 2
+    agrees(1)
+    table["w"][0] = 9.0
+    agrees(1)
+    table["deep"][0][:] = -1.0
+    agrees(1)
+    mode = "max"
+    agrees(2)
+    mode = "sum"
+    agrees(2)
+    sizes = 3
+    agrees(3)
+    table["deep"][1]["n"] = 7
+    agrees(4)
+    table["w"] = np.ones(1)
+    agrees(5)
+
+    def helper(x: Any) -> Any:
+        return x - scale
+
+    agrees(6)
+
+
+def test_code_that_is_exchanged_in_place_is_seen() -> None:
+    def other(x: Any) -> Any:
+        return x + 10.0
+
+    f = gt.jit(everything)
+    before = f(X)
+    helper.__code__ = other.__code__
+    np.testing.assert_allclose(f(X), everything(X))
+    assert f(X) != before
+
+
+def test_a_reloaded_module_is_seen(tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    file = tmp_path / "reloaded_for_captures.py"
+    file.write_text("rate = 2.0\ndef slope(x):\n    return x * rate\n")
+    module: Any = importlib.import_module("reloaded_for_captures")
+    f = gt.jit(lambda x: np.sum(module.slope(x)) + module.rate)
+    assert f(X) == np.sum(X * 2.0) + 2.0
+    module.rate = 3.0
+    assert f(X) == np.sum(X * 3.0) + 3.0
+    assert traces(f) == 1
+    file.write_text("rate = 5.0\ndef slope(x):\n    return x + rate\n")
+    importlib.reload(module)
+    assert f(X) == np.sum(X + 5.0) + 5.0
+    del sys.modules["reloaded_for_captures"]
+
+
+def test_attributes_and_patched_classes_are_seen() -> None:
+    class Model:
+        factor = 2.0
+
+        def __init__(self) -> None:
+            self.layers = [Layer(np.ones(3)), Layer(X)]
+            self.on = True
+
+        def __call__(self, x: Any) -> Any:
+            return (
+                self.twice(sum(np.sum(layer.w * x) * layer.scale for layer in self.layers)) if self.on else x
+            )
+
+        def twice(self, y: Any) -> Any:
+            return y * self.factor
+
+    model = Model()
+    f = gt.jit(lambda x: model(x))
+    g = gt.jit(lambda m, x: m(x))
+
+    def agrees() -> None:
+        for _ in range(2):
+            np.testing.assert_allclose(f(X), model(X))
+            np.testing.assert_allclose(g(model, X), model(X))
+
+    agrees()
+    model.layers[0].w = X * 3
+    agrees()
+    model.layers[1].scale = 0.25
+    agrees()
+    assert traces(f) == 1
+    Model.factor = 5.0
+    agrees()
+    model.factor = 7.0  # type: ignore[misc]
+    agrees()
+    model.on = False
+    agrees()
+    model.on = True
+    agrees()
+    Model.twice = lambda self, y: y - 1.0  # type: ignore[method-assign]
+    agrees()
+    model.layers.append(Layer(np.ones(3)))
+    agrees()
+    model.layers = model.layers[:1]
+    agrees()
+    Model.__call__ = lambda self, x: np.sum(x)  # type: ignore[method-assign]
+    agrees()
+
+
+def test_defaults_partials_and_bound_methods_are_read_in_each_call() -> None:
+    weights = np.ones(3)
+
+    def weighted(x: Any, w: Any = weights, *, c: float = 2.0) -> Any:
+        return np.sum(x * w) * c
+
+    f, g = gt.jit(lambda x: weighted(x)), gt.jit(functools.partial(weighted, c=3.0))
+    layer = Layer(weights)
+    h = gt.jit(layer.l2)
+    for _ in range(3):
+        np.testing.assert_allclose(f(X), weighted(X))
+        np.testing.assert_allclose(g(X), weighted(X, c=3.0))
+        np.testing.assert_allclose(h(), np.sum(layer.w**2) * layer.scale)
+        weights += 1.0
+        layer.scale += 1.0
+    weighted.__defaults__ = (np.full(3, 5.0),)
+    weighted.__kwdefaults__ = {"c": 0.5}
+    np.testing.assert_allclose(f(X), weighted(X))
+    assert traces(f) <= 2 and traces(h) == 1
+
+
+class Pair(NamedTuple):
+    a: Any
+    b: Any
+
+
+@dataclass
+class Data:
+    w: Any
+    n: int = 1
+    inner: Any = None
+
+
+def test_objects_that_are_arguments_are_read_in_each_call() -> None:
+    def total(data: Any, x: Any) -> Any:
+        return np.sum(data.w * x) * data.n + (0.0 if data.inner is None else data.inner.a * data.inner.b)
+
+    f = gt.jit(total)
+    for data in (
+        Data(X),
+        Data(X * 2),
+        Data(X, 3),
+        Data(X, 3, Pair(2.0, 3.0)),
+        Data(X, 3, Pair(4.0, 3.0)),
+        Data(X),
+    ):
+        for _ in range(2):
+            np.testing.assert_allclose(f(data, X), total(data, X))
+    assert traces(f) == 3
+
+
+def test_an_integer_that_keeps_changing_becomes_an_input() -> None:
+    state = types.SimpleNamespace(step=0)
+    box = {"step": 0}
+    f = gt.jit(lambda x: x * box["step"])
+    for box["step"] in range(12):
+        np.testing.assert_allclose(f(X), X * box["step"])
+    assert traces(f) <= 4
+    del state
+
+
+def test_what_python_asks_of_captures_is_checked_by_value() -> None:
+    width, mask = 2.5, np.array([True, False, True])
+    f = gt.jit(lambda x: np.sum(x[mask]) * float(width) * len(f"{width:.1f}"))
+
+    def plain(x: Any) -> Any:
+        return np.sum(x[mask]) * width * len(f"{width:.1f}")
+
+    for width in (2.5, 3.5, 10.5, 2.5):  # noqa: B007
+        np.testing.assert_allclose(f(X), plain(X))
+        mask[1] = not mask[1]
+        np.testing.assert_allclose(f(X), plain(X))
+
+
+def test_states_beyond_the_limit_run_in_python() -> None:
+    name = "0"
+    f = gt.jit(lambda x: x * int(name))
+    with gt.config.override(trace_limit=3), pytest.warns(TraceLimitWarning, match="'name'") as caught:
+        for number in range(8):
+            name = str(number)
+            np.testing.assert_allclose(f(X), X * number)
+    assert traces(f) == 3 and len(caught) == 1
+
+
+def test_threads_see_nothing_of_a_trace() -> None:
+    w, stop, seen = np.ones(3), threading.Event(), set()
+    shared = {"w": w}
+
+    def look() -> None:
+        while not stop.is_set():
+            seen.add((type(shared["w"]), type(w)))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        for number in range(20):
+            f = gt.jit(lambda x, n=float(number): np.sum(shared["w"] * x) * n)
+            np.testing.assert_allclose(f(X), np.sum(X) * number)
+    finally:
+        stop.set()
+        thread.join()
+    assert seen == {(np.ndarray, np.ndarray)}
+
+
+# Arguments that are Arrays
+
+
+def test_a_function_of_arrays_is_traced_once() -> None:
+    runs = []
+
+    @gt.jit
+    def f(x: Any, k: Any) -> Any:
+        runs.append(1)
+        return np.sum(np.sin(x)) * k if k > 0 else np.sum(x) * k
+
+    for _ in range(3):
+        result = f(gt.constant(X), 2.0)
+        assert isinstance(result, gt.Array)
+        np.testing.assert_allclose(result, np.sum(np.sin(X)) * 2.0)
+    assert len(runs) == 1
+    for _ in range(3):
+        with gt.GradientTape(persistent=True) as tape:
+            x = tape.watch(X)
+            y = f(x * 2, 2.0)
+            slope = tape.gradient(y, x)
+        np.testing.assert_allclose(slope, 4 * np.cos(2 * X))
+        np.testing.assert_allclose(tape.gradient(slope, x), -8 * np.sin(2 * X))
+    assert len(runs) == 1
+    for _ in range(2):
+        with gt.GradientTape() as tape:
+            x = tape.watch(X)
+            y = f(x, -1.0)
+        np.testing.assert_allclose(tape.gradient(y, x), -np.ones(3))
+    assert len(runs) == 2
+
+
+# What cannot be seen is said
+
+
+def test_side_effects_are_said_once() -> None:
+    count = 0
+    generator = np.random.default_rng(0)
+    items = iter([1.0, 2.0])
+
+    def counted(x: Any) -> Any:
+        nonlocal count
+        count += 1
+        return x
+
+    def read_line() -> int:
+        with open(__file__) as file:
+            return len(file.readline())
+
+    for function, named in (
+        (counted, "'count'"),
+        (lambda x: x * generator.normal(), "random number"),
+        (lambda x: x * next(items), "'items'"),
+        (lambda x: x * read_line(), "open"),
+    ):
+        f = gt.jit(function)
+        with pytest.warns(SideEffectWarning, match=named) as caught:
+            f(X)
+            f(X)
+        assert len(caught) == 1
+    assert count == 1
+
+
+def test_ordinary_code_raises_no_alarm() -> None:
+    log: list[int] = []
+    cache: dict[str, Any] = {"w": np.ones(3)}
+
+    def f(x: Any) -> Any:
+        log.append(1)
+        local = {}
+        local["y"] = x * cache["w"]
+        rows = [random.Random(0)]
+        rows.pop()
+        return np.sum(local["y"])
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kept = gt.jit(f)
+        kept(X)
+        kept(X)
+    assert log == [1]
