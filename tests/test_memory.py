@@ -460,31 +460,51 @@ def referents(item: Any) -> Iterable[Any]:
     return gc.get_referents(item)
 
 
-def large_arrays(roots: Iterable[tuple[str, Any]]) -> dict[str, list[Any]]:
-    """Return the shapes of large arrays that objects hold."""
+def reachable(roots: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Yield what objects hold, and by which of them it was found."""
     seen: set[int] = set()
-    found: dict[str, list[Any]] = {}
     for path, root in roots:
         ahead = [root]
         while ahead:
             for item in referents(ahead.pop()):
                 if id(item) in seen or isinstance(item, type | ModuleType | FrameType | CodeType | str):
                     continue
+                seen.add(id(item))
                 if isinstance(item, dict) and "__name__" in item:  # what a module says, which it may keep
                     continue
-                seen.add(id(item))
-                # Scratch memory is bytes, in a few blocks.
-                if isinstance(item, np.ndarray) and item.nbytes >= BYTES and item.dtype != np.uint8:
-                    found.setdefault(path, []).append(item.shape)
+                yield path, item
                 ahead.append(item)
-    return found
+
+
+def large_arrays(roots: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """Return the shapes of large arrays that objects hold; bytes are scratch memory, in a few blocks."""
+    return [
+        (path, item.shape)
+        for path, item in reachable(roots)
+        if isinstance(item, np.ndarray) and item.nbytes >= BYTES and item.dtype != np.uint8
+    ]
 
 
 def test_caches_keep_no_arrays():
     for run in PROGRAMS.values():
         for _ in range(3):
             run()
-    assert large_arrays(state_of_package()) == {}
+    assert large_arrays(state_of_package()) == []
+
+
+@pytest.mark.parametrize("make", [list, tuple, lambda items: [list(items)] * 2])
+def test_caches_keep_no_long_lists(make):
+    def step():
+        factors = make([float(k) for k in range(N)])
+        with gt.GradientTape() as t:
+            x = t.watch(X)
+            y = np.sum(x * factors) + np.sum(np.take(x, make(range(N))))
+        t.gradient(y, x).numpy()
+
+    for _ in range(4):
+        step()
+    found = reachable(state_of_package())
+    assert max(len(item) for _, item in found if isinstance(item, tuple | list)) < N
 
 
 def branching(x):
@@ -502,7 +522,7 @@ def test_a_compiled_function_keeps_no_numbers_of_the_calls_that_it_traced(transf
     function(X)
     function(0 * X)
     assert function.site.traces == 2
-    assert large_arrays([("function", function)]) == {}
+    assert large_arrays([("function", function)]) == []
 
 
 @pytest.mark.parametrize("name", ["custom_gradient", "custom_rules", "checkpoint"])

@@ -26,6 +26,9 @@ from .views import Part, Rearranged, stays_contiguous
 MOST: Final = 4096
 """Calls that are remembered: a program whose shapes or numbers never repeat would otherwise fill the memory."""
 
+LONGEST: Final = 1024
+"""Items of a list or tuple above which a call is not remembered: what is remembered is kept, and takes as long to compare."""
+
 NUMBERS: Final = frozenset({bool, int, float, complex, np.float64, np.float32, np.int64, np.int32, np.bool_})
 INTEGERS: Final = frozenset({int})
 SEQUENCES: Final = frozenset({tuple, list})
@@ -92,6 +95,8 @@ def recall(
             code.append(name)
             if not _encode(kwargs[name], code, values):
                 return None
+    if len(code) > 8 * LONGEST:
+        return None
     key = tuple(code)
     call = _calls.get(key)
     if call is None:
@@ -119,6 +124,8 @@ def _encode(argument: Any, code: list[Any], values: list[Value]) -> bool:
         code.append(kind)
         code.append(argument or str(argument))
     elif kind in SEQUENCES:
+        if len(argument) > LONGEST:
+            return False
         if (
             kind is tuple
             and argument
@@ -138,6 +145,8 @@ def _encode(argument: Any, code: list[Any], values: list[Value]) -> bool:
             elif not _encode(item, code, values):
                 return False
     elif argument is None or kind is str or argument is NO_VALUE or isinstance(argument, np.dtype | type):
+        if kind is str and len(argument) > LONGEST:
+            return False
         code.append(argument)
     else:
         return False

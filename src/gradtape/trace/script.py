@@ -26,7 +26,7 @@ from ..ir.types import Aval
 from ..kinds.operands import as_value
 from ..kinds.registry import FUNCTIONS
 from .handle import Handle
-from .recall import NUMBERS
+from .recall import LONGEST, NUMBERS
 from .speculation import speculation
 from .views import View
 
@@ -77,7 +77,7 @@ def _code(operand: Any) -> Any:
         return operand
     if kind is slice:
         return kind, _code(operand.start), _code(operand.stop), _code(operand.step)
-    if kind is tuple or kind is list:
+    if (kind is tuple or kind is list) and len(operand) <= LONGEST:
         return kind, *map(_code, operand)
     raise TypeError(kind)
 

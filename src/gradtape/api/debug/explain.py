@@ -149,7 +149,7 @@ def _along(target: Value, source: Value, mark: Mark, log: Log) -> Explanation:
     if mark in source.marks and (gone or (end is not target and between)):
         return Explanation(
             "record used",
-            "the gradient has been taken, the numbers were looked at since, and what they were computed from was let go"
+            "the gradient has been taken, and what the numbers that were looked at were computed from was let go"
             if gone
             else "the gradient has been taken, and one call that knows nothing of the source has replaced the record",
             remedy="ask for the explanation before the gradient, or make the tape gt.GradientTape(persistent=True)",
