@@ -40,15 +40,21 @@ class Jitted(FastCallable):
         # Neither the answer nor the call site holds the function: without a cycle, its programs go when it goes.
         own = ref(self)
 
+        takes_out: bool | None = None  # not known before somebody gives one
+
         def answer(*args: Any, **kwargs: Any) -> Any:
+            nonlocal takes_out
             try:
-                out = kwargs.pop("out") if "out" in kwargs and not has_out(wrapped) else None
+                if "out" in kwargs:
+                    takes_out = has_out(wrapped) if takes_out is None else takes_out
+                    if not takes_out:
+                        out, function = kwargs.pop("out"), own()
+                        results = site.call(args, kwargs) if function is None else function(*args, **kwargs)
+                        return results if out is None else written(out, results, site.name)
                 profiler = ACTIVE.profiler
                 if profiler is None or (function := own()) is None:
-                    results = site.call(args, kwargs)
-                else:
-                    results = profiler.call(function, args, kwargs)
-                return results if out is None else written(out, results, site.name)
+                    return site.call(args, kwargs)
+                return profiler.call(function, args, kwargs)
             except Exception as error:
                 if config.full_traceback or isinstance(error, InternalError):
                     raise
