@@ -12,7 +12,7 @@ I. Murray, "Differentiation of the Cholesky decomposition", 2016.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from ..kinds.matrix import Matrix, Push, Tangents, matrix_row
 from .complex_parts import conjugate, real
 from .join import join
 from .np_linear import matmul
+from .reductions import reduce_max
 from .select import where
 from .shape import diagonal_of, expand, permute, reshape, slice_
 
@@ -296,7 +297,7 @@ def _eigh(a: NDArray, *, lower: bool) -> NDArray:
 
 
 def _eigh_tangent(z: Value, inputs: Sequence[Value], params: dict[str, Any]) -> Push:
-    """Vectors of equal eigenvalues are not determined: nothing turns them into one another."""
+    """Vectors of equal eigenvalues are not determined: nothing turns them into one another here (see `transforms/spectral.py`)."""
     n = z.shape[-1]
     numbers, vectors = rows(z, 0, 1), rows(z, 1, n)
 
@@ -308,8 +309,8 @@ def _eigh_tangent(z: Value, inputs: Sequence[Value], params: dict[str, Any]) -> 
         moved = diagonal(inside)
         if da.dtype.kind == "c":
             moved = OPERATORS["convert"](real(moved), da.dtype)
-        gaps = differences(numbers)
-        turn = inside * where(OPERATORS["equal"](gaps, 0), 0, 1 / where(OPERATORS["equal"](gaps, 0), 1, gaps))
+        same = equal_pairs(numbers)
+        turn = inside * where(same, 0, 1 / where(same, 1, differences(numbers)))
         return join([reshape(moved, numbers.shape), matmul(vectors, turn)], z.ndim - 2)
 
     return push
@@ -323,6 +324,21 @@ def differences(numbers: Value) -> Value:
     return expand(flat, across, (*lead, numbers.ndim - 1)) - expand(flat, across, (*lead, numbers.ndim - 2))
 
 
+ROUNDING: Final = 8
+"""How many rounding errors of the largest one, times their number, eigenvalues are apart that count as equal."""
+
+
+def equal_pairs(numbers: Value) -> Value:
+    """Return, of rows of eigenvalues or singular values, which pairs are equal but for rounding: what differs there is no number."""
+    gaps = abs(differences(numbers))
+    n = numbers.shape[-1]
+    if not gaps.size:
+        return OPERATORS["equal"](gaps, 0)
+    largest = reduce_max(abs(numbers), axes=(numbers.ndim - 2, numbers.ndim - 1))
+    bound = largest * float(ROUNDING * n * np.finfo(gaps.dtype).eps)
+    return OPERATORS["less_equal"](gaps, expand(bound, gaps.shape, tuple(range(numbers.ndim - 2))))
+
+
 def _with_numbers(shape: Shape, lower: bool) -> Shape:
     return (*shape[:-2], shape[-1] + 1, shape[-1])
 
@@ -332,7 +348,7 @@ eigh: Matrix = matrix_row(
     shape=_with_numbers,
     evaluate=_eigh,
     tangent=_eigh_tangent,
-    kinks="that of a symmetric matrix; 0 between eigenvectors of equal eigenvalues",
+    kinks="that of a symmetric matrix; 0 between eigenvectors of equal eigenvalues, but exact for functions of the matrix by reverse mode",
     samples=(
         ((3, 3), {"lower": True}),
         ((2, 4, 4), {"lower": False}),
@@ -354,7 +370,7 @@ def _svd(a: NDArray) -> NDArray:
 
 
 def _svd_tangent(z: Value, inputs: Sequence[Value], params: dict[str, Any]) -> Push:
-    """Vectors of equal singular values are not determined: nothing turns them into one another."""
+    """Vectors of equal singular values are not determined: nothing turns both sides alike here (see `transforms/spectral.py`)."""
     (a,) = inputs
     m, n = a.shape[-2:]
     k = min(m, n)
@@ -369,13 +385,16 @@ def _svd_tangent(z: Value, inputs: Sequence[Value], params: dict[str, Any]) -> P
         moved_left = matmul(adjoint(da), left)
         inside = matmul(adjoint(left), moved_right)
         across = adjoint(inside)
-        gaps = differences(numbers * numbers)
-        same = OPERATORS["equal"](gaps, 0)
-        weights = where(same, 0, 1 / where(same, 1, gaps))
+        # What is symmetric in a pair of values turns both sides alike, by their difference; what is not, against each other, by their sum.
+        same = equal_pairs(numbers)
         columns = expand(flat, inside.shape, (*range(a.ndim - 2), a.ndim - 1))
         lines = expand(flat, inside.shape, (*range(a.ndim - 2), a.ndim - 2))
-        turned_left = matmul(left, weights * (inside * columns + lines * across))
-        turned_right = matmul(right, weights * (lines * inside + across * columns))
+        sums = columns + lines
+        none = OPERATORS["equal"](sums, 0)
+        alike = (inside + across) * 0.5 * where(same, 0, 1 / where(same, 1, differences(numbers)))
+        against = (inside - across) * 0.5 * where(none, 0, 1 / where(none, 1, sums))
+        turned_left = matmul(left, alike + against)
+        turned_right = matmul(right, alike - against)
         inverse = where(OPERATORS["equal"](flat, 0), 0, 1 / where(OPERATORS["equal"](flat, 0), 1, flat))
         moved = diagonal(inside)
         if a.dtype.kind == "c":
@@ -400,7 +419,7 @@ svd: Matrix = matrix_row(
     shape=lambda a: (*a[:-2], a[-2] + 1 + a[-1], min(a[-2:])),
     evaluate=_svd,
     tangent=_svd_tangent,
-    kinks="0 between singular vectors of equal singular values",
+    kinks="0 between vectors of equal singular values that turn alike, but exact for functions of the matrix by reverse mode",
     samples=(((3, 3), {}), ((4, 2), {}), ((2, 2, 3), {}), ((1, 1), {}), ((0, 2, 2), {})),
 )
 """The left singular vectors as columns, below them the singular values, and below these the right singular vectors as columns (and not

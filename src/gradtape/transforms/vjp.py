@@ -12,9 +12,11 @@ from ..ir.graph import Mark, Node, Value, extract, number_of
 from ..kinds.control import Custom, Structured, followed
 from ..kinds.cotangent import Cotangent
 from ..kinds.elementwise import Elementwise, scaled
+from ..kinds.matrix import Matrix
 from .linear import Cotangents, pull_linear
 from .observers import Sweep, derived, inner_sweeps, is_observed, tell
 from .shifts import cancelling_shifts, depending_on
+from .spectral import equal_part
 
 
 def vjp(
@@ -93,7 +95,10 @@ def sweep_back(
         found.add(target, Cotangent(cotangent, mask))
     for node in reversed(nodes):
         if any(out in active and found.get(out) is not None for out in node.outs):
+            extra = equal_part(node, nodes, found) if isinstance(node.op, Matrix) else None
             _pull_back(node, active, found)
+            if extra is not None:
+                found.add(node.inputs[0], Cotangent(extra))
     results: list[Value | None] = []
     for source in sources:
         arrived = found.arrived(source)

@@ -1,0 +1,247 @@
+"""Functions of a matrix by its eigenvalues or singular values, where some of these are equal.
+
+Of F = V f(w) V.T the derivative is V (D * (V.T dA V)) V.T with the divided differences D[i, j] = (f(w[j]) - f(w[i])) / (w[j] - w[i]),
+and f'(w) where two eigenvalues are equal (Y. L. Daleckii and S. G. Krein, 1965). The rows of `eigh` and `svd` give the part of different
+values. For equal ones the vectors are not determined, and the part is found where a function of the values scales vectors: it is f' times
+what turns these into one another there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ..ir.graph import OPERATORS, Node, Value, literal
+from ..kinds.contract import Contract
+from ..kinds.elementwise import Elementwise
+from ..ops.matrices import adjoint, eigh, equal_pairs, rows, svd, weighted
+from ..ops.np_linear import matmul
+from .jvp import jvp
+from .linear import Cotangents
+
+LINEAR = frozenset({"add", "subtract", "negative", "multiply", "divide", "convert", "identity"})
+"""Elementwise rows that are linear in vectors, together with numbers that do not depend on the values."""
+
+
+class _Member(NamedTuple):
+    """A value with an axis that counts eigenvalues or singular values: vectors, functions of the values, or these on a diagonal.
+
+    `axes` are where the axes of the stack of matrices stand, and last the one that counts; `numbers` is what stands on a diagonal.
+    """
+
+    kind: str
+    axes: tuple[int, ...]
+    numbers: Value | None = None
+
+
+class _Product(NamedTuple):
+    """Vectors scaled by a function of the values: the result, the vectors, the function, and whether they are divided by it."""
+
+    out: Value
+    vectors: Value
+    numbers: Value
+    divided: bool
+
+
+def equal_part(node: Node, nodes: Sequence[Node], found: Cotangents) -> Value | None:
+    """Return what functions of equal eigenvalues or singular values add to the cotangent of the matrix.
+
+    Parameters
+    ----------
+    node : Node
+        An `eigh` or `svd` of real matrices.
+    nodes : sequence of Node
+        What the sweep goes through, in order.
+    found : Cotangents
+        What has arrived behind `node`.
+    """
+    if node.op not in (eigh, svd) or node.out.dtype.kind == "c" or found.get(node.out) is None:
+        return None
+    family = _Family(node)
+    for each in nodes:
+        family.meet(each)
+    terms = [term for product in family.products if (term := family.term(product, found)) is not None]
+    if not terms:
+        return None
+    total = terms[0]
+    for term in terms[1:]:
+        total = OPERATORS["add"](total, term)
+    total = (total + adjoint(total)) * 0.5
+    first = family.first
+    same = equal_pairs(rows(node.out, first, 1))
+    total = OPERATORS["where"](same, weighted(total, 1.0 - np.eye(total.shape[-1])), 0.0)
+    left = rows(node.out, *((1, node.out.shape[-1]) if node.op is eigh else (0, first)))
+    right = left if node.op is eigh else rows(node.out, first + 1, node.inputs[0].shape[-1])
+    return matmul(left, matmul(total, adjoint(right)))
+
+
+class _Family:
+    """What is computed of the eigenvalues and vectors of a node."""
+
+    def __init__(self, node: Node) -> None:
+        self.first = 0 if node.op is eigh else node.inputs[0].shape[-2]
+        self.products: list[_Product] = []
+        self._node = node
+        self._members: dict[Value, _Member] = {}
+        self._roots: list[Value] = []
+
+    def meet(self, node: Node) -> None:
+        """Find out what a node computes of what was met before."""
+        if len(node.inputs) and node.inputs[0] is self._node.out:
+            self._meet_rows(node)
+            return
+        known = [self._members.get(operand) for operand in node.inputs]
+        if not any(known) or len(node.outs) != 1:
+            return
+        if isinstance(node.op, Elementwise):
+            self._meet_elementwise(node, known)
+        elif isinstance(node.op, Contract):
+            self._meet_product(node, known)
+        elif known[0] is not None and len(node.inputs) == 1:
+            member = _moved(node, known[0])
+            if member is not None:
+                self._members[node.out] = member
+
+    def _meet_rows(self, node: Node) -> None:
+        if node.op.name != "slice" or set(node.params["strides"]) != {1}:
+            return
+        begin, count = node.params["starts"][-2], node.params["shape"][-2]
+        axes = (*range(node.out.ndim - 2), node.out.ndim - 1)
+        if (begin, count) == (self.first, 1):
+            self._members[node.out] = _Member("numbers", axes)
+            self._roots.append(node.out)
+        elif not begin <= self.first < begin + count:
+            self._members[node.out] = _Member("vectors", axes)
+
+    def _meet_elementwise(self, node: Node, known: Sequence[_Member | None]) -> None:
+        members = [member for member in known if member is not None]
+        kinds = [member.kind for member in members]
+        if len({member.axes for member in members}) > 1 or "diagonal" in kinds:
+            return
+        if "vectors" not in kinds:
+            self._members[node.out] = members[0]
+        elif "numbers" not in kinds:
+            together = node.op.name in ("add", "subtract") and len(kinds) == 2
+            if node.op.name in LINEAR and (together or (len(kinds) == 1 and _is_linear(node, known))):
+                self._members[node.out] = members[0]
+        elif sorted(kinds) == ["numbers", "vectors"] and (
+            node.op.name == "multiply" or (node.op.name == "divide" and kinds[0] == "vectors")
+        ):
+            place = kinds.index("vectors")
+            self._members[node.out] = members[place]
+            operands = node.inputs
+            self.products.append(
+                _Product(node.out, operands[place], operands[1 - place], node.op.name == "divide")
+            )
+
+    def _meet_product(self, node: Node, known: Sequence[_Member | None]) -> None:
+        letters = (node.params["x"], node.params["y"])
+        kinds = [member.kind if member is not None else "" for member in known]
+        if "vectors" not in kinds or kinds.count("vectors") == 2:
+            return
+        place = kinds.index("vectors")
+        member, other = known[place], known[1 - place]
+        assert member is not None
+        own = [letters[place][axis] for axis in member.axes]
+        out = node.params["out"]
+        if other is not None and other.kind == "diagonal":
+            pair = [letters[1 - place][axis] for axis in other.axes]
+            if own[-1] in pair and own[-1] not in out and other.numbers is not None:
+                pair.remove(own[-1])
+                own[-1] = pair[0]
+                self.products.append(_Product(node.out, node.inputs[place], other.numbers, False))
+            else:
+                return
+        elif other is not None:
+            theirs = [letters[1 - place][axis] for axis in other.axes]
+            if theirs != own or not set(own) <= set(out):
+                return
+            self.products.append(_Product(node.out, node.inputs[place], node.inputs[1 - place], False))
+        if set(own) <= set(out):
+            self._members[node.out] = _Member("vectors", tuple([out.index(letter) for letter in own]))
+
+    def term(self, product: _Product, found: Cotangents) -> Value | None:
+        """Return f' times what turns the scaled vectors into one another, by pairs of these."""
+        cotangent = found.get(product.out)
+        slope = self._slope(product)
+        ends, starts = self._members.get(product.out), self._members[product.vectors]
+        if cotangent is None or slope is None or ends is None:
+            return None
+        x, z = product.vectors, cotangent.applied()
+        lead = len(starts.axes) - 1
+        i, j = 0, 1
+        # Axes of the stack have letters of their own, and so have all other axes of the vectors, in their order.
+        letters_x = _letters(x.ndim, starts.axes, i, lead)
+        letters_z = _letters(z.ndim, ends.axes, j, lead)
+        if x.ndim != z.ndim:
+            return None
+        stack = tuple(range(2, 2 + lead))
+        pairs: Value = OPERATORS["contract"](x, z, letters_x, letters_z, (*stack, i, j))
+        axes = (*range(lead), lead + 1)
+        return pairs * OPERATORS["expand"](slope, pairs.shape, axes)
+
+    def _slope(self, product: _Product) -> Value | None:
+        """Return the derivative of what scales vectors in the values, one number for each."""
+        numbers = product.numbers
+        ones = [OPERATORS["expand"](literal(1.0, root.dtype), root.shape, ()) for root in self._roots]
+        (slope,) = jvp([numbers], self._roots, ones, lambda value: value not in self._members)
+        if slope is None:
+            return None
+        if product.divided:
+            slope = -slope / (numbers * numbers)
+        member = self._members[numbers]
+        # All other axes repeat the same numbers.
+        shape = tuple([extent if axis in member.axes else 1 for axis, extent in enumerate(slope.shape)])
+        if shape != slope.shape:
+            slope = OPERATORS["slice"](slope, (0,) * slope.ndim, shape, (1,) * slope.ndim)
+        order = (*member.axes, *[axis for axis in range(slope.ndim) if axis not in member.axes])
+        if order != tuple(range(slope.ndim)):
+            slope = OPERATORS["permute"](slope, order)
+        flat: Value = OPERATORS["reshape"](slope, tuple([shape[axis] for axis in member.axes]))
+        return flat
+
+
+def _letters(rank: int, axes: Sequence[int], own: int, lead: int) -> tuple[int, ...]:
+    letters = dict(zip(axes, (*range(2, 2 + lead), own), strict=True))
+    rest = iter(range(2 + lead, 2 + lead + rank))
+    return tuple([letters[axis] if axis in letters else next(rest) for axis in range(rank)])
+
+
+def _is_linear(node: Node, known: Sequence[_Member | None]) -> bool:
+    return node.op.name != "divide" or known[0] is not None
+
+
+def _moved(node: Node, member: _Member) -> _Member | None:
+    """Return what a node makes that moves elements, if it keeps the axes."""
+    name, shape = node.op.name, node.inputs[0].shape
+    if name == "permute":
+        return member._replace(axes=tuple([node.params["axes"].index(axis) for axis in member.axes]))
+    if name == "expand":
+        return member._replace(axes=tuple([node.params["axes"][axis] for axis in member.axes]))
+    if name == "reshape":
+        return _reshaped(node, member)
+    if name == "slice":
+        kept = all(node.params["shape"][axis] == shape[axis] for axis in member.axes)
+        return member if kept else None
+    if name == "pad" and member.kind == "numbers" and len(shape) == 1:
+        n = shape[0]
+        if node.params["shape"] == (n * n,) and node.params["strides"] == (n + 1,):
+            return _Member("flat", (0,), node.inputs[0])
+    return None
+
+
+def _reshaped(node: Node, member: _Member) -> _Member | None:
+    before, after = node.inputs[0].shape, node.out.shape
+    if member.kind == "flat":
+        n = member.numbers.size if member.numbers is not None else 0
+        return _Member("diagonal", (0, 1), member.numbers) if after == (n, n) else None
+    long_before = [axis for axis, extent in enumerate(before) if extent != 1]
+    long_after = [axis for axis, extent in enumerate(after) if extent != 1]
+    if [before[axis] for axis in long_before] != [after[axis] for axis in long_after]:
+        return None
+    places = dict(zip(long_before, long_after, strict=True))
+    if not set(member.axes) <= set(places):
+        return None
+    return member._replace(axes=tuple([places[axis] for axis in member.axes]))
