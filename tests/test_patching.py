@@ -612,6 +612,35 @@ def test_a_python_with_other_objects_is_left_alone(monkeypatch):
         interpose._can_install.cache_clear()
 
 
+REFUSED = """
+import warnings
+import numpy as np, gradtape as gt
+from gradtape.trace.patching import interpose
+
+def load(*args, **kwargs):
+    raise RuntimeError("no memory to execute")
+
+interpose.load_resident = load
+number = hash(np.zeros)
+for k in range(2):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with gt.GradientTape() as tape:
+            x = tape.watch(np.ones(2))
+            y = np.zeros(2, like=x)
+            y[0] = 3 * x[0]
+            z = np.stack([x[1], 0.0]).sum() + y.sum()
+    assert len(caught) == (k == 0), caught
+    assert tape.gradient(z, x).numpy().tolist() == [3.0, 1.0]
+    assert hash(np.zeros) == number and type(np.zeros(2)) is np.ndarray and np.array([1.0]).size == 1
+print("fine")
+"""
+
+
+def test_where_no_machine_code_can_be_loaded():
+    assert run(REFUSED) == ["fine"]
+
+
 @pytest.mark.parametrize("function", [np.fromiter, np.frombuffer])
 def test_functions_that_take_a_tuple_and_a_dict(function):
     """Those have no pointer of their own to be called by; np.zeros was one of them in earlier versions of NumPy."""

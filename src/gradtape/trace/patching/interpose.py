@@ -356,6 +356,12 @@ _BY_TYPE: Final = 0
 """Stands for the address of what calls an object that has no vectorcall pointer yet."""
 
 
+def _by_type() -> int:
+    """Return the address of what calls objects by their type; 0 where this Python does not export it."""
+    function = getattr(ctypes.pythonapi, "_PyObject_MakeTpCall", None)
+    return 0 if function is None else ctypes.cast(function, _POINTER).value or 0
+
+
 class When(enum.Enum):
     """Which calls a hook is asked about, of those while somebody records."""
 
@@ -411,7 +417,7 @@ def _called(thing: Any) -> list[_Place]:
     if type(thing).__name__ in _DEFINITION:
         form = _redefined(thing, _UNSPECIALISED)
         if form in ("tuple", "tuple_named"):  # these have no vectorcall pointer of their own
-            return [_Place(thing, "call", id(thing) + offset, _BY_TYPE)]
+            return [_Place(thing, "call", id(thing) + offset, _BY_TYPE)] if _by_type() else []
         if form is None:
             return []
     original = _word(id(thing) + offset)
@@ -532,20 +538,22 @@ def install() -> None:
                 text.append(_common(place.form, mode))
             text.append(_THUNK.format(number=known, name=name, parameters=_FORMS[place.form][0]))
         numbers.append(known)
-    functions = (
-        "PyObject_Vectorcall",
-        "Py_DecRef",
-        "PyDict_GetItem",
-        "PyThreadState_Get",
-        "_PyObject_MakeTpCall",
-    )
+    functions = ["PyObject_Vectorcall", "Py_DecRef", "PyDict_GetItem", "PyThreadState_Get"]
     imports = {name: ctypes.cast(getattr(ctypes.pythonapi, name), _POINTER).value or 0 for name in functions}
+    imports["_PyObject_MakeTpCall"] = (
+        _by_type() or imports["PyObject_Vectorcall"]
+    )  # not called, if it is not there
     things = {"hooks": _hooks, "list": list, "tuple": tuple, "declined": NotImplemented, "array": np.ndarray}
     things |= {f"followed{k}": kind for k, kind in enumerate([*_followed, object, object, object][:3])}
     imports.update((name, id(thing)) for name, thing in things.items())
     imports["recording"] = COUNT
     exports = ["by_type", *[f"{what}{k}" for k in range(len(owners)) for what in ("thunk", "owner")]]
-    found = load_resident("\n".join(text), "gradtape.interpose", exports, imports, effort=0)
+    try:
+        found = load_resident("\n".join(text), "gradtape.interpose", exports, imports, effort=0)
+    except (RuntimeError, OSError) as error:  # where no memory may be executed that was written to
+        _waiting.clear()
+        _refuse(f"its machine code cannot be loaded: {error}")
+        return
     for number, owner in enumerate(owners):
         words = found[f"owner{number}"]
         _POINTER.from_address(words).value = id(owner.key)
@@ -584,6 +592,15 @@ def _original(place: _Place) -> Hook:
     return _made_of(ctypes.addressof(_forever((_POINTER * 4)(*words))), id(thing))
 
 
+def _refuse(why: str) -> None:
+    warn(
+        GradtapeWarning,
+        "NumPy's functions cannot be followed by gradtape in this Python where they do not ask their arguments",
+        why=why,
+        remedy="write np.zeros(n, like=x), np.stack([a, b]) and np.sin(x), not np.zeros(n), np.array([a, b]) and math.sin(x)",
+    )
+
+
 @functools.cache
 def _can_install() -> bool:
     """Return whether this Python's objects are laid out as they are thought to be; where they are not, say so once."""
@@ -595,12 +612,7 @@ def _can_install() -> bool:
     elif ctypes.c_ssize_t.from_address(id(_PROBE) + COUNT - id(RECORDERS)).value != len(_PROBE):
         why = "its sets have another layout"
     if why:
-        warn(
-            GradtapeWarning,
-            "NumPy's functions cannot be followed by gradtape in this Python where they do not ask their arguments",
-            why=why,
-            remedy="write np.zeros(n, like=x), np.stack([a, b]) and np.sin(x), not np.zeros(n), np.array([a, b]) and math.sin(x)",
-        )
+        _refuse(why)
     return not why
 
 

@@ -77,9 +77,16 @@ def _hook(module: ModuleType, name: str, rule: Function) -> None:
         hook_function(method, _method)
     elif isinstance(found, FunctionType):
         hook_function(found, _function(name, rule))
-    elif found is not None and module.__name__ == "scipy.fft":
+    elif found is not None and (backend := _default_backend(module)) is not None:
         _FOURIER[id(found)] = found, name, rule
-        hook_function(vars(module)["_backend"]._ScipyBackend.__ua_function__, _backend)
+        hook_function(backend, _backend)
+
+
+def _default_backend(module: Any) -> Any:
+    """Return the function by which `scipy.fft` runs its own transforms; None for other modules."""
+    backend = getattr(getattr(module, "_backend", None), "_ScipyBackend", None)
+    function = getattr(backend, "__ua_function__", None)
+    return function if isinstance(function, FunctionType) else None
 
 
 def _await(name: str, rule: Function) -> None:
