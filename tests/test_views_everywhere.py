@@ -294,3 +294,13 @@ def test_gradients_go_through_views_that_were_written_to():
 
     x = np.random.default_rng(0).normal(size=(4, 4))
     gt.check_grads(f, (x,))
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_a_view_is_followed_when_it_is_read_after_the_tape(persistent):
+    with gt.GradientTape(persistent=persistent) as tape:
+        x = tape.watch(np.arange(6.0).reshape(3, 2))
+        y = x * 2
+        view = y.T
+        y[0] = 0
+    assert tape.gradient(view, x).numpy().tolist() == [[0, 0], [2, 2], [2, 2]]

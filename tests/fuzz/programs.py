@@ -304,11 +304,15 @@ def outcome(call: Callable[[], Any]) -> Any:
     """Return what a call returns; raise `Refused` for errors with a remedy, AssertionError for what must not happen."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        warnings.simplefilter("error", gt.errors.CompileWarning)
+        warnings.simplefilter("error", gt.errors.GradtapeWarning)
         try:
             return call()
         except REFUSALS as error:
             raise Refused(str(error)) from None
+        except gt.errors.GradtapeWarning as error:
+            if type(error) is gt.errors.GradtapeWarning:  # a number leaves the tape: not in silence
+                raise Refused(str(error)) from None
+            raise AssertionError(f"{type(error).__name__}: {str(error).splitlines()[0]}") from None
         except Exception as error:
             raise AssertionError(
                 f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"

@@ -19,6 +19,7 @@ import numpy as np
 from ..ir.builder import here
 from ..kinds.registry import FUNCTIONS, UFUNCS
 from .array import Array, wrap
+from .dispatch import call_function
 from .handle import Handle
 from .patching import recorders
 from .patching.creation import HOOKED
@@ -115,11 +116,11 @@ def _method(name: str) -> Function:
     def run(array: Any, *args: Any, **kwargs: Any) -> Any:
         if first_followed((args, tuple(kwargs.values()))) is None:
             return NotImplemented
-        return (
-            function(args[0], array, *args[1:], **kwargs)
-            if name == "compress"
-            else function(array, *args, **kwargs)
-        )
+        operands = (args[0], array, *args[1:]) if name == "compress" else (array, *args)
+        if function in FUNCTIONS:
+            # NumPy itself does not ask every argument: of np.take it asks the array alone, and would come back here.
+            return wrap(call_function(function, operands, kwargs))
+        return function(*operands, **kwargs)
 
     return run
 

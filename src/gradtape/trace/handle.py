@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from ..config import config
 from ..errors import InPlaceError, ShapeError
 from ..ir.builder import emit, here
-from ..ir.graph import Value
+from ..ir.graph import Mark, Value
 from ..ir.types import Shape
 from ..ops.cast import identity
 from ..ops.indexing import fit_for_write
@@ -61,7 +62,7 @@ class Handle:
                     return self.value
             if content is not self._derived:
                 self._derived = content
-                self._hold(self._view.read(content))
+                self._hold(_read_again(self._view, content))
         return self._current
 
     def _follow(self) -> None:
@@ -135,6 +136,21 @@ class Handle:
     @property
     def size(self) -> int:
         return self._current.aval.size
+
+
+def _read_again(view: Any, content: Value) -> Value:
+    """Return what a view shows of a base that was written to. It was so from the write on, whoever has ended recording since."""
+    ended = [mark for mark in content.marks if type(mark) is Mark and not mark.recording]
+    if not ended:
+        return view.read(content)  # type: ignore[no-any-return]
+    before = [mark.recorded_by for mark in ended]
+    try:
+        for mark in ended:
+            mark.recorded_by = threading.get_ident()
+        return view.read(content)  # type: ignore[no-any-return]
+    finally:
+        for mark, recorded_by in zip(ended, before, strict=True):
+            mark.recorded_by = recorded_by
 
 
 def check_fits(result: Value, dtype: np.dtype[Any], shape: Shape, what: str) -> None:
