@@ -183,6 +183,26 @@ def test_learning_rates_that_change() -> None:
     assert float(w) == -1.5
 
 
+def test_a_learning_rate_that_is_set_is_seen_by_compiled_steps() -> None:
+    w, optimizer = gt.Variable(1.0), gt.optimizers.GradientDescent(0.5)
+    step = gt.jit(lambda: optimizer.minimize(lambda: w * 1.0, [w]))
+    update = gt.jit(lambda x: optimizer.update(1.0, optimizer.init(0.0), x)[0])
+    step()
+    assert update(0.0) == -0.5
+    optimizer.learning_rate = 0.25
+    step()
+    assert float(w) == 0.25 and update(0.0) == -0.25 and optimizer.learning_rate == 0.25
+    expect(
+        errors.ArgumentError,
+        lambda: setattr(optimizer, "learning_rate", lambda step: 1.0),
+        "another optimiser",
+    )
+    expect(errors.DtypeError, lambda: setattr(optimizer, "learning_rate", "fast"), "learning_rate")
+    for other, name in ((gt.optimizers.Momentum(), "nesterov"), (gt.optimizers.Adam(), "beta_1")):
+        expect(AttributeError, lambda other=other, name=name: setattr(other, name, 0.5))
+    assert (gt.optimizers.Adam().beta_2, gt.optimizers.Momentum(momentum=0.5).momentum) == (0.999, 0.5)
+
+
 def test_updates_are_differentiated_and_mapped() -> None:
     optimizer = gt.optimizers.Momentum(0.1)
     state = optimizer.init(PAIR)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import Any, ClassVar
 from weakref import ref
 
@@ -33,13 +34,23 @@ class Optimizer(ABC):
     slots: ClassVar[tuple[str, ...]] = ()
     """The arrays that are kept for each parameter."""
 
+    settings: ClassVar[tuple[str, ...]] = ()
+    """What else it was made with; compiled steps have these numbers in them, so that they stay as they are."""
+
     def __init__(self, learning_rate: Any) -> None:
-        self.learning_rate = _rate(learning_rate, type(self).__name__)
+        self._rate = _rate(learning_rate, type(self).__name__)
+        self._live = Variable(self._rate, False, "learning_rate") if isinstance(self._rate, float) else None
         self._steps: Variable | None = None
         self._slots: dict[int, tuple[ref[Variable], tuple[Variable, ...]]] = {}
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name in cls.__dict__.get("settings", ()):
+            setattr(cls, name, property(attrgetter(f"_{name}"), doc=f"The `{name}` that it was made with."))
+
     def __repr__(self) -> str:
-        settings = [f"{name}={value!r}" for name, value in vars(self).items() if not name.startswith("_")]
+        settings = [f"{name}={getattr(self, f'_{name}')!r}" for name in self.settings]
+        settings.insert(0, f"learning_rate={self._rate!r}")
         return f"{type(self).__name__}({', '.join(settings)})"
 
     @abstractmethod
@@ -59,6 +70,24 @@ class Optimizer(ABC):
         """
 
     # On variables
+
+    @property
+    def learning_rate(self) -> Any:
+        """The factor of a step. It can be set to another number, which compiled steps see."""
+        return self._rate
+
+    @learning_rate.setter
+    def learning_rate(self, rate: Any) -> None:
+        new = _rate(rate, type(self).__name__)
+        if self._live is None or not isinstance(new, float):
+            raise ArgumentError(
+                f"{type(self).__name__}: a learning rate that is no number, or becomes none, stays as it is",
+                where=user_site(),
+                why="a compiled step calls the function, or reads the variable, that it was traced with",
+                remedy="make another optimiser; a gt.Variable as the learning rate is assigned to: rate.assign(0.1)",
+            )
+        self._rate = new
+        self._live.assign(new)
 
     @property
     def iterations(self) -> Variable:
@@ -312,7 +341,7 @@ class Optimizer(ABC):
         return unflatten(spec, new), {"step": step, **after}
 
     def _rate_at(self, step: Any) -> Any:
-        rate = self.learning_rate
+        rate = self._live if self._live is not None and scopes() else self._rate
         if isinstance(rate, Variable):
             return rate.read_value()
         return rate(step) if callable(rate) else rate
@@ -365,15 +394,16 @@ class Momentum(Optimizer):
     """
 
     slots: ClassVar[tuple[str, ...]] = ("velocity",)
+    settings: ClassVar[tuple[str, ...]] = ("momentum", "nesterov")
 
     def __init__(self, learning_rate: Any = 0.01, momentum: float = 0.9, nesterov: bool = False) -> None:
         super().__init__(learning_rate)
-        self.momentum = _fraction(momentum, "momentum", "Momentum")
-        self.nesterov = bool(nesterov)
+        self._momentum = _fraction(momentum, "momentum", "Momentum")
+        self._nesterov = bool(nesterov)
 
     def _change(self, gradient: Any, slots: Sequence[Any], step: Any, rate: Any) -> tuple[Any, Sequence[Any]]:
-        velocity = self.momentum * slots[0] + gradient
-        return (self.momentum * velocity + gradient if self.nesterov else velocity) * rate, (velocity,)
+        velocity = self._momentum * slots[0] + gradient
+        return (self._momentum * velocity + gradient if self._nesterov else velocity) * rate, (velocity,)
 
 
 class Adam(Optimizer):
@@ -404,23 +434,24 @@ class Adam(Optimizer):
     """
 
     slots: ClassVar[tuple[str, ...]] = ("mean", "square")
+    settings: ClassVar[tuple[str, ...]] = ("beta_1", "beta_2", "epsilon")
 
     def __init__(
         self, learning_rate: Any = 0.001, beta_1: float = 0.9, beta_2: float = 0.999, epsilon: float = 1e-8
     ) -> None:
         super().__init__(learning_rate)
-        self.beta_1 = _fraction(beta_1, "beta_1", "Adam")
-        self.beta_2 = _fraction(beta_2, "beta_2", "Adam")
-        self.epsilon = _number(epsilon, "epsilon", "Adam")
+        self._beta_1 = _fraction(beta_1, "beta_1", "Adam")
+        self._beta_2 = _fraction(beta_2, "beta_2", "Adam")
+        self._epsilon = _number(epsilon, "epsilon", "Adam")
 
     def _slot_dtype(self, name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
         return np.zeros(0, dtype).real.dtype if name == "square" else dtype
 
     def _change(self, gradient: Any, slots: Sequence[Any], step: Any, rate: Any) -> tuple[Any, Sequence[Any]]:
-        mean = self.beta_1 * slots[0] + (1 - self.beta_1) * gradient
-        square = self.beta_2 * slots[1] + (1 - self.beta_2) * _squared(gradient)
-        of_mean, of_square = [_as(1 - beta**step, square.dtype) for beta in (self.beta_1, self.beta_2)]
-        return rate * (mean / of_mean) / (np.sqrt(square / of_square) + self.epsilon), (mean, square)
+        mean = self._beta_1 * slots[0] + (1 - self._beta_1) * gradient
+        square = self._beta_2 * slots[1] + (1 - self._beta_2) * _squared(gradient)
+        of_mean, of_square = [_as(1 - beta**step, square.dtype) for beta in (self._beta_1, self._beta_2)]
+        return rate * (mean / of_mean) / (np.sqrt(square / of_square) + self._epsilon), (mean, square)
 
 
 def _squared(gradient: Any) -> Any:
