@@ -49,6 +49,7 @@ def test_subclasses_are_refused(way: Function, make: Callable[[], Any]) -> None:
     assert at_a_line_of(way, error)
 
 
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
 @ways
 @pytest.mark.parametrize("make", [SUBCLASSES["matrix"], SUBCLASSES["masked"]], ids=["matrix", "masked"])
 def test_subclasses_are_refused_as_operands(way: Function, make: Callable[[], Any]) -> None:

@@ -261,3 +261,37 @@ def test_threads_that_record_nothing_compute_with_numbers() -> None:
         np.float64,
     ]
     np.testing.assert_array_equal(tape.gradient(y, x).numpy(), [1.0, 1.0, 0.0, 0.0])
+
+
+def relu(t: Any, slope: Any) -> Any:
+    return t if t > 1 else slope * math.sin(t)
+
+
+CLASSES: dict[str, Function] = {
+    "r_": lambda x: np.r_[x, 1.0, x[:2], 0:2, [x[0], 2.0]],
+    "c_": lambda x: np.c_[x, np.ones(4), x**2],
+    "r_ of rows": lambda x: np.r_["0,2", x, [x[0], 1.0, x[1], 2.0]],
+    "r_ of columns": lambda x: np.r_["1,2,0", x, x * 2],
+    "vectorize": lambda x: np.vectorize(relu)(x, 2.0),
+    "vectorize of several": lambda x: np.multiply(
+        *np.vectorize(lambda a, b: (a * b, a - b))(x[:, None], [x[0], 1.0])
+    ),
+    "vectorize of rows": lambda x: np.vectorize(lambda a: np.sum(a**2), signature="(n)->()")(x.reshape(2, 2)),
+}
+
+
+@pytest.mark.filterwarnings("error::gradtape.errors.GradtapeWarning")
+@pytest.mark.parametrize("function", CLASSES.values(), ids=CLASSES)
+def test_classes_that_are_written_in_python(function: Function) -> None:
+    expected, found = function(X), gt.jit(function)(X)
+    assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+    def weighed(x: Any) -> Any:
+        return np.sum(np.sin(function(x)) * np.arange(1.0, expected.size + 1).reshape(expected.shape))
+
+    with gt.GradientTape() as tape:
+        x = tape.watch(X)
+        y = weighed(x)
+    np.testing.assert_allclose(tape.gradient(y, x).numpy(), differences(weighed, X), atol=1e-5)
+    assert np.r_[1:3, 4].tolist() == [1, 2, 4]

@@ -85,14 +85,11 @@ def test_counting_down():
 @pytest.mark.parametrize(
     ("leave", "words"),
     [
-        (lambda x: math.hypot(x[0], 1.0), r"math\.hypot takes the number"),
-        (lambda x: np.float64(x[0]), r"np\.float64 takes the number"),
-        (lambda x: np.float32(x[0]), "turned into an ndarray"),
+        (lambda x: math.frexp(x[0]), r"math\.frexp takes the number"),
         (lambda x: np.fromiter(x, float), r"np\.fromiter takes the number"),
         (lambda x: X.copy().fill(x[0]), "stored into an ndarray"),
         (lambda x: X.copy().__setitem__(0, x[0]), "stored into an ndarray"),
-        (lambda x: X.dot(x), "turned into an ndarray"),
-        (lambda x: np.r_[x, 1.0], r"np\.concatenate\(\[x, y\]\) for np\.r_"),
+        (lambda x: np.random.default_rng(0).normal(x), "turned into an ndarray"),
     ],
 )
 def test_what_leaves_the_tape_is_said(leave, words):

@@ -163,7 +163,7 @@ class _Again(Rule):
 
 def _own(leaf: Any) -> Any:
     """Return an argument as it is now: the second call must not see what the caller writes into it."""
-    return leaf.copy() if isinstance(leaf, np.ndarray) else leaf
+    return leaf.copy() if issubclass(type(leaf), np.ndarray) else leaf
 
 
 def _marked(start: Value, value: Value, mark: Mark) -> Value:

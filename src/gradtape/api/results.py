@@ -101,7 +101,7 @@ def _check(target: Any, leaf: Any, name: str) -> None:
             where=here.site,
             remedy=f"give an array of {result.dtype}",
         )
-    if isinstance(target, np.ndarray):
+    if not isinstance(target, Handle):
         if not target.flags.writeable:
             raise InPlaceError(
                 f"{name}: an array in out= is read-only", where=here.site, remedy="give a copy of it"
@@ -116,6 +116,6 @@ def _check(target: Any, leaf: Any, name: str) -> None:
 
 
 def _overlap(one: Any, other: Any) -> bool:
-    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+    if issubclass(type(one), np.ndarray) and issubclass(type(other), np.ndarray):
         return np.may_share_memory(one, other)
     return one is other

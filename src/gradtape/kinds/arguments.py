@@ -83,7 +83,7 @@ def as_shape(shape: Any) -> Shape:
     """Return a shape as a tuple of integers."""
     if isinstance(shape, Value):
         shape = concrete(shape, "shape")
-    if isinstance(shape, np.ndarray):
+    if issubclass(type(shape), np.ndarray):
         shape = shape.tolist()
     if isinstance(shape, Sequence):
         return tuple(as_int(extent, "shape") for extent in shape)

@@ -36,7 +36,7 @@ def as_value(operand: Any, argument: str = "operand") -> Value:
         return literal(operand)
     if isinstance(operand, np.generic):
         return literal(operand, check_dtype(operand.dtype, argument))
-    if isinstance(operand, np.ndarray):
+    if issubclass(type(operand), np.ndarray):
         check_plain(operand, argument)
         native = check_dtype(operand.dtype, argument)
         copy = np.array(operand, native, order="C", copy=True)

@@ -26,6 +26,7 @@ from .force import force
 from .handle import Handle, apart, attend, plain
 from .instruments import CHECKS
 from .layout import is_plain, keeping_order, laid_out, layout_of_operand
+from .masked import Selection, selects, written
 from .methods import Methods
 from .operators import Operators
 from .outcomes import FAILING, is_handled, settled
@@ -87,6 +88,7 @@ class Array(Operators, Methods, Handle):
     """
 
     __slots__ = ()
+    __class__ = np.ndarray  # type: ignore[assignment] # what isinstance asks: code that takes ndarrays takes these
     __array_priority__ = 1000.0
     __pandas_priority__ = (
         5000  # above its Series and DataFrame, which then leave operators to ours, and these refuse
@@ -276,6 +278,8 @@ class Array(Operators, Methods, Handle):
             view = Array(known.read(value), self, known.part)
             view._contiguous = known.contiguous and self._contiguous is True
             return view
+        if selects(self, key):
+            return Selection(self, key)
         index = parse_index(value.shape, concrete.plain_key(key))
         if not isinstance(index, Basic):
             picked_array = Array(index.read_rows(value))
@@ -292,7 +296,10 @@ class Array(Operators, Methods, Handle):
 
     def __setitem__(self, key: Any, new: Any) -> None:
         here.site = user_site()
+        if type(new) is Selection and selects(self, key):
+            return self.rebind(written(self.value, key, new))
         self.rebind(setitem(self.value, concrete.plain_key(key, masks=True), plain(new)))
+        return None
 
     def __dir__(self) -> list[str]:
         kind = type(self)

@@ -47,6 +47,7 @@ from .guards import Guard, Trace, trace_of
 from .handle import Handle, apart, is_recording
 from .instruments import RECORDING
 from .layout import argument_layout
+from .masked import Selection
 from .mistakes import list_meant
 from .outcomes import OutcomeFailed
 from .rolling import moment_now, recorded_since, rolled_trace
@@ -669,7 +670,7 @@ class CallSite:
             and all(isinstance(output, int) for output in outputs)
             and not any(isinstance(leaf, Variable) for leaf in call.leaves)
             # Machine code takes C-contiguous arrays, of which views may be other views.
-            and all(leaf.flags.c_contiguous for leaf in call.leaves if isinstance(leaf, np.ndarray))
+            and all(leaf.flags.c_contiguous for leaf in call.leaves if issubclass(type(leaf), np.ndarray))
         )
         native = native_call(call, traced, spec, outputs, walk.things) if plain else None
         return Specialisation(graph, seen, spec, outputs, owners, state, native, trace)
@@ -807,7 +808,7 @@ def _recorded(leaf: Any) -> Any:
     value = as_value(leaf, "an argument")
     # A literal has no place in the graph that gradients could ask for.
     array = Array(Value(value.aval, data=value.data) if isinstance(value, Literal) else value)
-    if isinstance(leaf, np.ndarray):
+    if issubclass(type(leaf), np.ndarray):
         array._contiguous = argument_layout(leaf)
     return array
 
@@ -822,6 +823,8 @@ def _constant(leaf: Any) -> Callable[[], Any]:
     if isinstance(leaf, Handle):
         (array,) = force([leaf.value])
         return lambda: _own(array)
+    if isinstance(leaf, Selection):
+        leaf.refuse("a result")
     if isinstance(leaf, np.ndarray):
         snapshot = leaf.copy()
         return snapshot.copy

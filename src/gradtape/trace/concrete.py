@@ -26,9 +26,7 @@ from .sites import called_at, describe, instruction_at, user_frame, user_site
 CONSTANT = "the result would be a constant of the call that is traced, and wrong for every later one"
 UNKNOWN = "its numbers are known only when the compiled function runs"
 LIKE = "write to an array made there: y = np.zeros(n), or np.zeros(n, like=x) in a library; or to a copy: y = gt.constant(y)"
-FOR_SUBSCRIPTS = (
-    "gt.constant(y)[k] for an ndarray y; np.stack a list first; np.concatenate([x, y]) for np.r_[x, y]"
-)
+FOR_SUBSCRIPTS = "gt.constant(y)[k] for an ndarray y; np.stack a list first"
 TAKERS = frozenset({"math", "cmath", "numpy", "scipy"})
 """Packages whose functions compute with the numbers that they ask for."""
 
@@ -87,7 +85,7 @@ def scalar_of(value: Value, what: str) -> Any:
     home = getattr(function, "__module__", None) or ""
     taken = function is not None and home.partition(".")[0] in TAKERS and function not in PREDICATES
     array = array_of(value, what, meant=not taken)
-    if isinstance(getattr(function, "__self__", None), np.ndarray):  # y.fill(x)
+    if issubclass(type(getattr(function, "__self__", None)), np.ndarray):  # y.fill(x)
         _warn_of_store(frame)
     if function is not None and taken and home != "scipy":
         name = f"{home.replace('numpy', 'np')}.{function.__name__}"

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from ..errors import ArraySubclassError
 from ..ir.builder import here
 from ..kinds.registry import FUNCTIONS, UFUNCS
 from .array import Array, wrap
@@ -23,6 +24,7 @@ from .dispatch import call_function
 from .handle import Handle
 from .patching import recorders
 from .patching.creation import HOOKED
+from .patching.functions import hook_function
 from .patching.imports import when_imported
 from .patching.interpose import When, dispatcher_of, follow, interpose
 from .patching.lists import is_recorded
@@ -326,3 +328,103 @@ def _ufuncs_of(module: ModuleType) -> list[Any]:
 
 
 recorders.at_first(_interpose)
+
+
+# Classes of NumPy's that are written in Python
+
+
+def _joined(plain: Function) -> Function:
+    """Follow ``np.r_[...]`` and ``np.c_[...]``: NumPy's own code arranges the places of the elements."""
+
+    def getitem(self: Any, key: Any) -> Any:
+        items = key if isinstance(key, tuple) else (key,)
+        if isinstance(key, str) or first_followed(items) is None:
+            return plain(self, key)
+        arrays: list[Any] = []
+        kinds: list[Any] = []
+        places: list[Any] = []
+        size = 0
+        for item in items:
+            if isinstance(item, str):
+                places.append(item)
+                continue
+            array = plain(np.r_, item) if isinstance(item, slice) else _array(item)
+            places.append(np.arange(size, size + array.size).reshape(array.shape) if array.ndim else size)
+            size += array.size
+            kinds.append(item if type(item) in (bool, int, float, complex) else array.dtype)
+            arrays.append(array)
+        kind = np.result_type(*kinds)
+        flat = np.concatenate([np.ravel(array).astype(kind) for array in arrays])
+        order = np.asarray(plain(self, tuple(places)))
+        return (
+            flat.reshape(order.shape)
+            if np.array_equal(order.ravel(), np.arange(size))
+            else np.take(flat, order)
+        )
+
+    return getitem
+
+
+def _vectorized(plain: Function) -> Function:
+    """Follow calls of what `numpy.vectorize` made: the function is called with traced numbers, one after the other."""
+
+    def call(self: Any, func: Any, args: Any) -> Any:
+        if first_followed(args) is None:
+            return plain(self, func, args)
+        dims = self._in_and_out_core_dims
+        cores = [0] * len(args) if dims is None else [len(names) for names in dims[0]]
+        arrays = [_array(argument) for argument in args]
+        lead = np.broadcast_shapes(
+            *[array.shape[: array.ndim - core] for array, core in zip(arrays, cores, strict=True)]
+        )
+        whole = [
+            np.broadcast_to(array, (*lead, *array.shape[array.ndim - core :]))
+            for array, core in zip(arrays, cores, strict=True)
+        ]
+        results = [func(*[array[place] for array in whole]) for place in np.ndindex(*lead)]
+        if not results:
+            return plain(self, func, args)
+        if not isinstance(results[0], tuple):
+            return _gathered(results, lead, self.otypes)
+        kinds = self.otypes or [None] * len(results[0])
+        return tuple(
+            [
+                _gathered(parts, lead, kind)
+                for parts, kind in zip(zip(*results, strict=True), kinds, strict=True)
+            ]
+        )
+
+    return call
+
+
+def _gathered(results: Any, lead: tuple[int, ...], kind: Any) -> Any:
+    array = np.stack([_array(result) for result in results])
+    array = array.reshape((*lead, *array.shape[1:]))
+    return array.astype(kind) if kind else array
+
+
+def _unmatrixed(plain: Function) -> Function:
+    """Refuse to make an `np.matrix`, as its operators do of the other operand."""
+
+    def new(kind: Any, data: Any, *args: Any, **kwargs: Any) -> Any:
+        if first_followed(data) is None:
+            return plain(kind, data, *args, **kwargs)
+        raise ArraySubclassError(
+            "a matrix, a subclass of ndarray, meets a traced array",
+            where=user_site(),
+            why="its operators mean something else than those of arrays",
+            remedy="use np.asarray(m), and @ for products",
+        )
+
+    return new
+
+
+def _hook_classes() -> None:
+    joining: Any = type(np.r_).__mro__[1]
+    mapping: Any = np.vectorize
+    hook_function(np.matrix.__new__, _unmatrixed)  # type: ignore[arg-type]
+    hook_function(joining.__getitem__, _joined)
+    hook_function(mapping._vectorize_call, _vectorized)
+
+
+recorders.at_first(_hook_classes)

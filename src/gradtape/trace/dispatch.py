@@ -135,7 +135,7 @@ def _deliver(result: Any, inputs: Sequence[Any], out: Any, what: str) -> Any:
         if target is None:
             delivered.append(value)
         elif (
-            isinstance(target, np.ndarray)
+            issubclass(type(target), np.ndarray)
             and target is inputs[0]
             and _is_followed(value)
             and instruction_at(user_frame(3)) == "BINARY_OP"
@@ -164,7 +164,7 @@ def _store(
     """Write what an operation made into the array that it was given for that."""
     if isinstance(target, Handle):
         target.write_result(result, what)
-    elif isinstance(target, np.ndarray) and not _is_followed(result):
+    elif issubclass(type(target), np.ndarray) and not _is_followed(result):
         check_fits(result, target.dtype, target.shape, what)
         (data,) = force([result])
         np.copyto(target, data, casting="same_kind")

@@ -108,10 +108,8 @@ def _dense(shape: Shape, order: tuple[int, ...], dtype: np.dtype[Any]) -> NDArra
 
 def shadow_of(operand: Any) -> NDArray | None:
     """Return an array without content that has the layout of NumPy's; None where that is not known."""
-    if isinstance(operand, np.ndarray):
-        return operand
     if not isinstance(operand, Handle):
-        return None
+        return operand if isinstance(operand, np.ndarray) else None
     layout = operand._contiguous
     if layout is True or not operand.ndim:
         return _shadow(operand.shape, None, operand.dtype)
@@ -125,7 +123,7 @@ def shadow_of(operand: Any) -> NDArray | None:
         seen = shadow_of(base)
         return None if seen is None else operand._view.see(seen)
     numbers = getattr(base, "numbers", None)  # the memory of a preallocated array
-    return numbers if isinstance(numbers, np.ndarray) else None
+    return numbers if issubclass(type(numbers), np.ndarray) else None
 
 
 def keeping_order(shape: Shape, operands: Iterable[Any]) -> Layout:

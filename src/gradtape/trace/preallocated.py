@@ -167,6 +167,7 @@ class Preallocated(NDArrayOperatorsMixin, Handle):
     """An array that NumPy made for the user while somebody records. It becomes an `Array` when a traced value is written to it."""
 
     __slots__ = ()
+    __class__ = np.ndarray  # type: ignore[assignment]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         seen = near(self)
@@ -302,10 +303,13 @@ def plain_numbers(array: Any) -> Any:
     return array.numpy() if seen is None else seen
 
 
+_set_class: Final = vars(object)["__class__"].__set__
+
+
 def become_traced(array: Any) -> None:
     """Make a traced array of a preallocated one, in place: whoever holds it goes on with it."""
     stand_in = array._base.stand_in()
-    array.__class__ = Array
+    _set_class(array, Array)
     array._contiguous = stand_in._contiguous
 
 

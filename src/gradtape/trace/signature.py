@@ -145,7 +145,7 @@ def _is_recorded(leaf: Handle) -> bool:
 
 def is_dynamic(leaf: Any) -> bool:
     """Return whether a leaf is an array or a number, and not part of the program text."""
-    return isinstance(leaf, np.ndarray | np.generic) or type(leaf) in NUMBERS or is_array(leaf)
+    return issubclass(type(leaf), np.ndarray | np.generic) or type(leaf) in NUMBERS or is_array(leaf)
 
 
 def is_array(leaf: Any) -> bool:
@@ -183,7 +183,7 @@ def leaf_key(leaf: Any, argument: str = "an argument") -> Any:
         return key if leaf.flags.c_contiguous else (*key, layout_of(leaf))
     if kind in NUMBERS:
         return kind
-    if isinstance(leaf, np.ndarray):
+    if issubclass(type(leaf), np.ndarray):
         check_plain(leaf, argument)
         return (check_dtype(leaf.dtype, argument), leaf.shape)
     if isinstance(leaf, np.generic):

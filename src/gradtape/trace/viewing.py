@@ -276,7 +276,7 @@ def _einsum(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
     value = call_function(function, (subscripts, source), {})
     tiny = np.zeros((2,) * source.ndim)
     shown = np.einsum(subscripts, tiny)
-    if not isinstance(shown, np.ndarray) or not np.shares_memory(shown, tiny):
+    if not issubclass(type(shown), np.ndarray) or not np.shares_memory(shown, tiny):
         return source.maybe_odd(value)
     kind: Any = Rearranged if shown.size == tiny.size else Selected
 

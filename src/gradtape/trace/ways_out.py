@@ -93,7 +93,7 @@ def open_form(
 
 def _told(leaf: Any) -> Any:
     """Return all of a result that depends on no argument."""
-    if isinstance(leaf, np.ndarray | np.generic):
+    if issubclass(type(leaf), np.ndarray | np.generic):
         return leaf.dtype.str, leaf.shape, leaf.tobytes()
     return type(leaf), repr(leaf)
 
