@@ -788,7 +788,7 @@ def _as_called(call: Call, result: Any) -> Any:
         return result
     leaves, spec = flatten(result)
     arrays = [
-        Array(constant(np.asarray(leaf))) if isinstance(leaf, np.ndarray | np.generic) else leaf
+        Array(constant(np.asarray(leaf))) if issubclass(type(leaf), np.ndarray | np.generic) else leaf
         for leaf in leaves
     ]
     return spec.unflatten(arrays)

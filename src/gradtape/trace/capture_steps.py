@@ -206,7 +206,7 @@ def equal_plain(value: Any, expected: Any) -> bool:
 
 def same_content(value: Any, expected: NDArray) -> bool:
     """Return whether an array is, bit by bit, what another one is."""
-    if type(value) is not np.ndarray and not isinstance(value, np.ndarray):
+    if not issubclass(type(value), np.ndarray):
         return False
     if value.shape != expected.shape or value.dtype != expected.dtype:
         return False
@@ -215,7 +215,7 @@ def same_content(value: Any, expected: NDArray) -> bool:
     if value.flags.c_contiguous and expected.flags.c_contiguous:
         one, other = (array.reshape(-1).view(np.uint8) for array in (np.asarray(value), expected))
         return bool(np.array_equal(one, other))
-    return value.tobytes() == expected.tobytes()
+    return bool(value.tobytes() == expected.tobytes())
 
 
 def form_of(value: Any) -> Any:

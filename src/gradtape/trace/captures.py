@@ -198,7 +198,7 @@ class Walk:
             return known[1]
         if isinstance(thing, np.generic):
             return self._scalar(thing, at, name, copying)
-        if isinstance(thing, np.ndarray):
+        if issubclass(kind, np.ndarray):
             return self._array(thing, at, name, copying)
         if isinstance(thing, Handle):
             return self._handle(thing, at, name, copying)
@@ -625,7 +625,7 @@ class Walk:
             if type(thing).__module__.partition(".")[0] in ("numpy", "builtins", PACKAGE):
                 return
             for key, item in list(getattr(thing, "__dict__", {}).items()):
-                if (isinstance(item, np.ndarray) and not isinstance(thing, Handle)) or (
+                if (issubclass(type(item), np.ndarray) and not isinstance(thing, Handle)) or (
                     type(item) is FunctionType and key in ("__wrapped__", "func")
                 ):
                     self.visit(item, Source.FIELD, step, key, f"{name}.{key}", False)

@@ -74,7 +74,7 @@ def layout_of_operand(operand: Any) -> Layout:
 
 def layout_of_copy(array: Any) -> Layout:
     """Return the layout of a copy of an ndarray or a number that is laid out like it."""
-    if not isinstance(array, np.ndarray):
+    if not issubclass(type(array), np.ndarray):
         return True
     return array.ndim > 0 and keeping_order(array.shape, (array,))
 
