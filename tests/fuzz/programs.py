@@ -302,21 +302,21 @@ class Refused(Exception):
 
 def outcome(call: Callable[[], Any]) -> Any:
     """Return what a call returns; raise `Refused` for errors with a remedy, AssertionError for what must not happen."""
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
+    with warnings.catch_warnings(record=True) as said, np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        warnings.simplefilter("error", gt.errors.GradtapeWarning)
+        warnings.simplefilter("always", gt.errors.GradtapeWarning)
         try:
-            return call()
+            result = call()
         except REFUSALS as error:
             raise Refused(str(error)) from None
-        except gt.errors.GradtapeWarning as error:
-            if type(error) is gt.errors.GradtapeWarning:  # a number leaves the tape: not in silence
-                raise Refused(str(error)) from None
-            raise AssertionError(f"{type(error).__name__}: {str(error).splitlines()[0]}") from None
         except Exception as error:
-            raise AssertionError(
-                f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-            ) from None
+            text = str(error).splitlines()[0] if str(error) else ""
+            raise AssertionError(f"{type(error).__name__}: {text}") from None
+    for warning in said:
+        if warning.category is gt.errors.GradtapeWarning:  # a number leaves the tape: not in silence
+            raise Refused(str(warning.message))
+        raise AssertionError(f"{warning.category.__name__}: {str(warning.message).splitlines()[0]}")
+    return result
 
 
 def failures(program: Program, *, compiled: bool = False, seed: int = 0) -> Iterator[Failure]:
