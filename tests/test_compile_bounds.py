@@ -232,3 +232,95 @@ def test_the_gradient_of_a_loop_with_two_arrays() -> None:
         want_u, want_v = gt.grad(energy, argnums=(0, 1))(u, v)
     np.testing.assert_allclose(gu, want_u, rtol=1e-10)
     np.testing.assert_allclose(gv, want_v, rtol=1e-10)
+
+
+# What is deep or wide
+
+
+def zigzag(x: Any, count: int) -> Any:
+    """Return what a straight line without a period computes."""
+    numbers = np.random.default_rng(3).integers(0, 4, count)
+    for number in numbers:
+        x = (np.sqrt(x * x + 0.01), x * 1.001, x + 0.01, x - 0.01)[number]
+    return np.sum(x)
+
+
+def test_a_straight_line_too_long_to_compile_runs_on_the_interpreter() -> None:
+    with (
+        mock.patch("gradtape.ir.budget.NODES", 300),
+        pytest.warns(CompileWarning, match=r"straight line of [0-9,]+ operations.*\n.*gt\.scan"),
+    ):
+        gradient = gt.grad(lambda x: zigzag(x, 400))(np.full(3, 0.5))
+    np.testing.assert_allclose(gradient.sum(), slope(lambda x: zigzag(x, 400), np.full(3, 0.5)), rtol=1e-5)
+
+
+def test_many_small_operations_of_a_tape_are_interpreted_at_first_sight() -> None:
+    with gt.GradientTape() as tape:
+        x = tape.watch(np.full(200, 0.5))
+        y = zigzag(x, 3000)
+    with mock.patch("gradtape.runtime.program.compile_object", side_effect=AssertionError("compiled")):
+        gradient = np.asarray(tape.gradient(y, x))
+    assert gradient.shape == (200,)
+
+
+def test_a_hard_dynamic_time_warping_of_nested_lists() -> None:
+    def distance(a: Any, b: Any) -> Any:
+        n = len(a)
+        table = [[float("inf")] * (n + 1) for _ in range(n + 1)]
+        table[0][0] = 0.0
+        for i in range(1, n + 1):
+            for j in range(1, n + 1):
+                best = min(table[i - 1][j], table[i][j - 1], table[i - 1][j - 1])
+                table[i][j] = (a[i - 1] - b[j - 1]) ** 2 + best
+        return table[n][n]
+
+    a, b = RNG.random(9), RNG.random(9)
+    value, gradient = gt.value_and_grad(distance)(a, b)
+    assert value == pytest.approx(distance(a, b))
+    assert gradient.sum() == pytest.approx(slope(lambda a: distance(a, b), a), rel=1e-5)
+    with gt.GradientTape() as tape:
+        x = tape.watch(a)
+        y = distance(x, b)
+    np.testing.assert_allclose(tape.gradient(y, x), gradient)
+
+
+def test_thousands_of_appended_operations() -> None:
+    def appended(x: Any) -> Any:
+        parts = []
+        for k in range(4_000):
+            parts.append(x[k % 4] * (k % 10))  # noqa: PERF401 - as programs do
+        return sum(parts)
+
+    x = RNG.random(4)
+    with gt.GradientTape() as tape:
+        watched = tape.watch(x)
+        y = appended(watched)
+    want = [sum(k % 10 for k in range(j, 4_000, 4)) for j in range(4)]
+    np.testing.assert_allclose(tape.gradient(y, watched), want)
+
+
+def endless(x: Any) -> Any:
+    return endless(x * 0.5) + x
+
+
+@pytest.mark.parametrize("transform", [gt.jit, gt.grad, gt.value_and_grad, gt.hessian])
+def test_a_recursion_without_end_says_what_to_do(transform: Callable[..., Any]) -> None:
+    with pytest.raises(RecursionError) as caught:
+        transform(endless)(1.0)
+    (note,) = caught.value.__notes__
+    assert "setrecursionlimit" in note and "gt.while_loop" in note
+
+
+def test_a_recursion_on_a_tape_says_what_to_do() -> None:
+    with pytest.raises(RecursionError) as caught, gt.GradientTape() as tape:
+        endless(tape.watch(np.ones(2)))
+    (note,) = caught.value.__notes__
+    assert "the block of a tape" in note
+
+
+def test_a_recursion_that_ends_is_followed() -> None:
+    def tower(x: Any, height: int) -> Any:
+        return x if height == 0 else np.sin(tower(x, height - 1)) + 0.5 * x
+
+    gradient = gt.grad(lambda x: tower(x, 200))(0.7)
+    assert gradient == pytest.approx(slope(lambda x: tower(x, 200), 0.7), rel=1e-5)

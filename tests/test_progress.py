@@ -61,3 +61,18 @@ def test_it_can_be_switched_off_and_ends_with_an_error(capsys: pytest.CaptureFix
 def test_what_is_quick_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     gt.jit(np.sin)(0.3)
     assert not capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("impatient")
+def test_compiling_shows_its_steps(capsys: pytest.CaptureFixture[str]) -> None:
+    scale = time.perf_counter()  # what was compiled before is known
+
+    def deep(x: Any) -> Any:
+        for k in range(60):
+            x = np.tanh(x * (scale + k)) if k % 3 else np.roll(x, k) + 0.5 * x
+        return x
+
+    with gt.config.override(disk_cache=False, reroll=False):
+        gt.jit(deep)(np.ones(7))
+    shown = capsys.readouterr().err
+    assert "compiling deep" in shown and "step" in shown

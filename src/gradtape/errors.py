@@ -85,6 +85,23 @@ def warn(
     warnings.warn(_page(category, what, where, why, remedy), category, stacklevel=user_level())
 
 
+def note_recursion(error: BaseException | None, where: str) -> None:
+    """Let an error say what to do if it is that Python's recursion went too deep; `where` names what was running."""
+    if not isinstance(error, RecursionError) or any(
+        RECURSION in note for note in getattr(error, "__notes__", ())
+    ):
+        return
+    error.add_note(
+        f"  where: {where}\n"
+        f"  why: {RECURSION}, and Python allows {sys.getrecursionlimit()} calls inside of each other\n"
+        "  what to do: let the recursion end on a number that Python knows (len(x), a static argument), write it as a loop or as "
+        "gt.while_loop, or raise the limit with sys.setrecursionlimit"
+    )
+
+
+RECURSION: Final = "a function that calls itself is followed call by call"
+
+
 def user_level() -> int:
     """Return the ``stacklevel`` with which the caller's warning names the user's line."""
     level, frame = 1, sys._getframe(1)

@@ -106,7 +106,7 @@ def _bar(what: str, total: int | None, unit: str) -> _Text | Any:
         return _Text(what, total, unit)
     from tqdm.auto import tqdm
 
-    return tqdm(total=total, desc=what, unit=unit)
+    return tqdm(total=total, desc=what, unit=f" {unit}s")
 
 
 class _Text:

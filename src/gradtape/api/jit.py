@@ -8,7 +8,7 @@ from typing import Any, overload
 from weakref import WeakSet, ref
 
 from ..config import config
-from ..errors import DtypeError, InternalError
+from ..errors import DtypeError, InternalError, note_recursion
 from ..habits import FUNCTION as FUNCTION_HABITS
 from ..habits import Missing
 from ..runtime.callable import FastCallable, vectorcalled
@@ -56,6 +56,7 @@ class Jitted(FastCallable):
                     return site.call(args, kwargs)
                 return profiler.call(function, args, kwargs)
             except Exception as error:
+                note_recursion(error, f"{site.name}, while it was traced or computed")
                 if config.full_traceback or isinstance(error, InternalError):
                     raise
                 raise error.with_traceback(without_internals(error.__traceback__)) from error.__cause__

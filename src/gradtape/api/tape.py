@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentError, DtypeError, TapeError
+from ..errors import ArgumentError, DtypeError, TapeError, note_recursion
 from ..habits import TAPE as TAPE_HABITS
 from ..habits import Missing
 from ..ir.builder import here
@@ -150,6 +150,8 @@ class GradientTape(Jacobians):
                 "gradtape: watch was given a list of numbers, and returned a list of Arrays, which does not calculate; "
                 "watch an array: x = tape.watch(np.array(x))"
             )
+        if error is not None:
+            note_recursion(error, "the block of a tape")
         try:  # as _leave does, without the price of calls
             speculation.attendant = None
             if record is not None:

@@ -7,7 +7,7 @@ compiles on one machine compiles on every machine.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
 from typing import Final
@@ -24,6 +24,11 @@ STEPS: Final = 50_000
 """Steps that any compilation may take besides: the smallest graphs take up to 3,500."""
 
 
+NODES: Final = 30_000
+"""Nodes of a graph up to which it is compiled: a straight line of so many takes half a minute, and NumPy computes it in a tenth of a
+second."""
+
+
 class _Work(threading.local):
     """The steps that are left for what this thread compiles."""
 
@@ -35,6 +40,9 @@ class _Work(threading.local):
 
 _work: Final = _Work()
 
+_spent: Final = [0]
+"""Steps of all compilations of this process, for progress bars."""
+
 
 def spend(steps: int) -> None:
     """Take note of work done.
@@ -45,6 +53,7 @@ def spend(steps: int) -> None:
         Where a compilation has used up its budget.
     """
     _work.left -= steps
+    _spent[0] += steps
     if _work.left < 0:
         raise CompileBudgetError(
             f"compiling {_work.name} took more than {_work.limit:,.0f} steps and was stopped",
@@ -55,11 +64,25 @@ def spend(steps: int) -> None:
 
 @contextmanager
 def budget(graph: Graph) -> Iterator[None]:
-    """Bound the work of what is inside by the size of a graph; inside of another bound that one holds."""
+    """Bound the work of what is inside by the size of a graph; inside of another bound that one holds.
+
+    Raises
+    ------
+    CompileBudgetError
+        For a graph of more than `NODES` nodes.
+    """
     if _work.left < inf:
         yield
         return
-    _work.limit = _work.left = STEPS + STEPS_PER_NODE * graph_size(graph)
+    size = graph_size(graph)
+    if size > NODES:
+        raise CompileBudgetError(
+            f"{graph.name} is a straight line of {size:,} operations, more than the {NODES:,} that are compiled",
+            why="a Python loop or recursion was followed operation by operation, and its iterations do not repeat each other",
+            remedy="compute with whole arrays, or write the loop as gt.scan, gt.fori_loop or gt.while_loop, which are compiled once; "
+            "else nothing: the interpreter runs it",
+        )
+    _work.limit = _work.left = STEPS + STEPS_PER_NODE * size
     _work.name = graph.name
     try:
         yield
@@ -67,9 +90,10 @@ def budget(graph: Graph) -> Iterator[None]:
         _work.left = inf
 
 
-def steps_left() -> float:
-    """Return the steps that are left; infinity outside of a compilation."""
-    return _work.left
+def steps_since_now() -> Callable[[], int]:
+    """Return what counts the steps that compilations take from now on."""
+    begin = _spent[0]
+    return lambda: _spent[0] - begin
 
 
 def graph_size(graph: Graph) -> int:

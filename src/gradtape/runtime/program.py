@@ -13,7 +13,8 @@ import numpy as np
 from numpy import asarray
 
 from ..config import config
-from ..errors import CompileWarning, LoweringError, warn
+from ..errors import CompileWarning, GradtapeError, LoweringError, warn
+from ..ir.budget import steps_since_now
 from ..ir.evaluate import compute_values
 from ..ir.fingerprint import fingerprint, structure
 from ..ir.graph import Graph, Node
@@ -21,6 +22,7 @@ from ..ir.op import NDArray
 from ..lower.interrupts import INTERRUPTED, raise_interruption
 from ..lower.symbols import addresses_of
 from ..passes.control import open_custom_calls
+from ..progress import counting
 from ..transforms.call import without_data
 from ..transforms.reroll.roll import without_data_rolled
 from .cache import CachedObject, MemoryCache, cached_object
@@ -295,7 +297,7 @@ def _to_compile(graph: Graph) -> Graph:
 
 def _kernel(graph: Graph, form: CallForm | None, key: str) -> Kernel:
     """Load a graph's machine code from the disk, or compile it; without either, the interpreter stands in."""
-    with uncollected():
+    with uncollected(), counting(f"compiling {graph.name}", "step", steps_since_now()):
         kernel = _found(lambda: graph, form, key, _compile)
     profiler = ACTIVE.profiler
     if profiler is not None:
@@ -325,12 +327,12 @@ def _found(
     except Exception as error:  # what LLVM says of a module that it cannot compile, or a defect: the interpreter has the answer
         if _is_of_interruption(error):
             raise KeyboardInterrupt from error
-        reason = str(error) if isinstance(error, RuntimeError) else f"{type(error).__name__}: {error}"
+        reason, remedy = _reason(error)
         warn(
             CompileWarning,
             f"{graph_of().name} could not be compiled and runs on the interpreter",
             why=reason,
-            remedy="nothing, if the speed does not matter; please report it",
+            remedy=remedy,
         )
         return Kernel(None, None, 0, "interpreter", time.perf_counter() - begin, (), reason)
     origin = "compiled" if compiled else "disk"
@@ -343,6 +345,14 @@ def _is_of_interruption(error: BaseException) -> bool:
     while seen is not None and not isinstance(seen, KeyboardInterrupt):
         seen = seen.__context__
     return seen is not None
+
+
+def _reason(error: Exception) -> tuple[str, str]:
+    """Return why a graph could not be compiled, and what to do."""
+    remedy = "nothing, if the speed does not matter; please report it"
+    if isinstance(error, GradtapeError):
+        return ": ".join(filter(None, (error.what, error.why))), error.remedy or remedy
+    return (str(error) if isinstance(error, RuntimeError) else f"{type(error).__name__}: {error}"), remedy
 
 
 def _compile(graph: Graph, form: CallForm | None) -> CachedObject:

@@ -33,6 +33,9 @@ SMALL_WORK = 200_000
 about this many per op."""
 
 
+WORK_PER_NODE = 1000
+"""Element operations per node below which it takes far longer to compile nodes, half a millisecond each, than to interpret them once."""
+
 ONE_NODE = 20
 """Element operations that take as long as NumPy takes to begin one: the interpreter begins them anew in each turn of a loop."""
 
@@ -217,7 +220,9 @@ def _release_again(values: Iterable[Value]) -> None:
 
 def _is_worth_it(nodes: Sequence[Node]) -> bool:
     """Return whether to compile at first sight: heavy work, or a call, which stands for a record that has come before."""
-    return sum(map(_work, nodes)) > SMALL_WORK or any(isinstance(node.op, Call) for node in nodes)
+    return sum(map(_work, nodes)) > max(SMALL_WORK, len(nodes) * WORK_PER_NODE) or any(
+        isinstance(node.op, Call) for node in nodes
+    )
 
 
 def _work(node: Node) -> int:
