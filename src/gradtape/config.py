@@ -47,6 +47,11 @@ _SETTINGS: Final[Mapping[str, _Setting]] = {
     "reroll": _Setting(
         True, "turn what Python's loops repeat into loops again; when False it stays unrolled"
     ),
+    "jacobian_memory": _Setting(
+        0,
+        "bytes that the rows of a Jacobian computed at once may take; 0 is a part of what is free",
+        minimum=0,
+    ),
     "num_threads": _Setting(1, "threads that one kernel may use", minimum=1),
     "progress": _Setting(True, "show progress bars"),
     "full_traceback": _Setting(False, "keep the frames of gradtape itself in tracebacks"),
@@ -86,6 +91,7 @@ class Config:
     precise_math: bool
     trace_limit: int
     reroll: bool
+    jacobian_memory: int
     num_threads: int
     progress: bool
     result_pool: int

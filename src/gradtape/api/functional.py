@@ -20,11 +20,11 @@ from ..trace.handle import Handle
 from ..trace.rolling import moment_now, with_loops
 from ..trace.signature import EVERYTHING_TRACED
 from ..trace.sites import user_site
-from ..transforms.basis import columns, rows
+from ..transforms.chunks import Bound, columns, rows
 from ..trees import flatten, unflatten
 from .callables import check_callable
 from .convention import Convention, check_convention, check_holomorphic, flipped
-from .jacobian import one_of_many
+from .jacobian import bound_of, one_of_many
 from .jit import Jitted, jit_of
 from .selection import Names, Positions, selection_of
 from .transform import (
@@ -50,6 +50,8 @@ def jacobian(
     mode: Mode = "auto",
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
+    chunk_size: int | None = None,
+    memory: int | None = None,
 ) -> Jitted:
     """Return a function that computes the Jacobian of `function`.
 
@@ -73,6 +75,11 @@ def jacobian(
         either mode.
     convention : {"tensorflow", "jax"}, default "tensorflow"
         The derivative of a real result in a complex argument, as for `grad`.
+    chunk_size : int, optional
+        How many rows or columns are computed at once. By default as many as `memory` allows.
+    memory : int, optional
+        The bytes that what is computed on the way to the rows or columns of a chunk may take, as far as can be told from shapes; by default
+        `gt.config.jacobian_memory`, which is a part of what is free. What does not fit at once is computed by a loop over chunks.
 
     Returns
     -------
@@ -102,7 +109,9 @@ def jacobian(
     array([[4., 1.],
            [4., 4.]])
     """
-    return _jacobian(function, argnums, argnames, has_aux, mode, "jacobian", holomorphic, convention)
+    return _jacobian(
+        function, argnums, argnames, has_aux, mode, "jacobian", holomorphic, convention, chunk_size, memory
+    )
 
 
 def jacrev(
@@ -113,12 +122,14 @@ def jacrev(
     has_aux: bool = False,
     holomorphic: bool = False,
     convention: Convention = "tensorflow",
+    chunk_size: int | None = None,
+    memory: int | None = None,
 ) -> Jitted:
     """Return a function that computes the Jacobian by reverse mode, row by row: for few results.
 
     Parameters
     ----------
-    function, argnums, argnames, has_aux, holomorphic, convention
+    function, argnums, argnames, has_aux, holomorphic, convention, chunk_size, memory
         As for `jacobian`.
 
     Returns
@@ -133,7 +144,9 @@ def jacrev(
     array([[ 2.,  6.],
            [ 4., 12.]])
     """
-    return _jacobian(function, argnums, argnames, has_aux, "rev", "jacrev", holomorphic, convention)
+    return _jacobian(
+        function, argnums, argnames, has_aux, "rev", "jacrev", holomorphic, convention, chunk_size, memory
+    )
 
 
 def jacfwd(
@@ -143,12 +156,14 @@ def jacfwd(
     argnames: Names = None,
     has_aux: bool = False,
     holomorphic: bool = False,
+    chunk_size: int | None = None,
+    memory: int | None = None,
 ) -> Jitted:
     """Return a function that computes the Jacobian by forward mode, column by column: for few arguments.
 
     Parameters
     ----------
-    function, argnums, argnames, has_aux, holomorphic
+    function, argnums, argnames, has_aux, holomorphic, chunk_size, memory
         As for `jacobian`.
 
     Returns
@@ -162,7 +177,9 @@ def jacfwd(
     >>> gt.jacfwd(lambda t: np.stack([np.cos(t), np.sin(t)]))(0.0)
     array([-0.,  1.])
     """
-    return _jacobian(function, argnums, argnames, has_aux, "fwd", "jacfwd", holomorphic)
+    return _jacobian(
+        function, argnums, argnames, has_aux, "fwd", "jacfwd", holomorphic, "tensorflow", chunk_size, memory
+    )
 
 
 def hessian(
@@ -172,12 +189,14 @@ def hessian(
     argnames: Names = None,
     has_aux: bool = False,
     holomorphic: bool = False,
+    chunk_size: int | None = None,
+    memory: int | None = None,
 ) -> Jitted:
     """Return a function that computes the second derivatives of `function`: forward mode over reverse mode.
 
     Parameters
     ----------
-    function, argnums, argnames, has_aux, holomorphic
+    function, argnums, argnames, has_aux, holomorphic, chunk_size, memory
         As for `jacobian`.
 
     Returns
@@ -194,7 +213,9 @@ def hessian(
            [2., 0.]])
     """
     first = _jacobian(function, argnums, argnames, has_aux, "rev", "hessian", holomorphic)
-    second = _jacobian(first, argnums, argnames, has_aux, "fwd", "hessian", holomorphic)
+    second = _jacobian(
+        first, argnums, argnames, has_aux, "fwd", "hessian", holomorphic, "tensorflow", chunk_size, memory
+    )
     return jit_of(inner(second), named("hessian", function), EVERYTHING_TRACED)
 
 
@@ -299,9 +320,13 @@ def _jacobian(
     caller: str,
     holomorphic: bool,
     convention: Convention = "tensorflow",
+    chunk_size: int | None = None,
+    memory: int | None = None,
 ) -> Jitted:
     check_callable(function, caller)
     check_convention(convention, caller)
+    here.site = user_site()
+    bound = bound_of(chunk_size, memory, caller)
     selection = selection_of(function, argnums, argnames, caller)
     if mode not in MODES:
         raise ArgumentError(
@@ -329,7 +354,7 @@ def _jacobian(
                 check_holomorphic(target, starts, mark, caller)
         chosen_mode = _mode(mode, targets, starts, holomorphic, caller)
         turned = _as_it_is if holomorphic or convention == "jax" else flipped
-        blocks = _blocks(targets, starts, mark, chosen_mode, caller, turned)
+        blocks = _blocks(targets, starts, mark, chosen_mode, caller, turned, bound)
         mark.end()
         nested = []
         for row in blocks:
@@ -385,6 +410,7 @@ def _blocks(
     mode: Mode,
     caller: str,
     turned: Callable[[Value], Value],
+    bound: Bound,
 ) -> list[list[Value]]:
     """Return the Jacobian of each target in each start, what reverse mode computes in another convention."""
 
@@ -396,12 +422,12 @@ def _blocks(
             [
                 _block(part, (*target.shape, *begin.shape), begin, turned)
                 for part, begin in zip(
-                    rows(target, starts, outside, one_of_many(caller)), starts, strict=True
+                    rows(target, starts, outside, one_of_many(caller), bound), starts, strict=True
                 )
             ]
             for target in targets
         ]
-    columns_of = [columns(targets, begin, outside, one_of_many(caller)) for begin in starts]
+    columns_of = [columns(targets, begin, outside, one_of_many(caller), bound) for begin in starts]
     return [
         [
             _block(parts[k], (*target.shape, *begin.shape), target, _last)

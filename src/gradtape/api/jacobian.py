@@ -14,11 +14,10 @@ import numpy as np
 
 from ..config import config
 from ..errors import ArgumentError, ConcretizationError, DtypeError, ShapeError
-from ..ir.body import Body
 from ..ir.builder import here
-from ..ir.graph import OPERATORS, Graph, Mark, Node, Value, constant, extract
+from ..ir.graph import OPERATORS, Graph, Mark, Value, constant
 from ..ir.op import NDArray
-from ..ir.types import INT64, INTP, aval, is_inexact
+from ..ir.types import INTP, is_inexact
 from ..progress import progress
 from ..runtime.interpret import interpret
 from ..runtime.program import program_for
@@ -27,10 +26,8 @@ from ..trace.guards import Mapped
 from ..trace.handle import Handle
 from ..trace.replay import Derivatives, Derive, Stop, derivatives
 from ..trace.sites import user_site
-from ..transforms.basis import LinearMap, chosen_unit_vectors, is_array, pullback, unit_rows, unit_vectors
-from ..transforms.call import without_data
-from ..transforms.checkpointing import ENTRIES
-from ..transforms.control import scan
+from ..transforms.basis import LinearMap, chosen_unit_vectors, pullback, unit_rows, unit_vectors
+from ..transforms.chunks import Bound, applied_in_chunks, chunk_of_rows, in_loop
 from ..transforms.one_hot import OneHot
 from ..transforms.rowwise import UNKNOWN, row_axis
 from ..transforms.vjp import vjp
@@ -55,6 +52,9 @@ class Jacobians(ABC):
         unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
         parallel_iterations: int | None = None,
         experimental_use_pfor: bool = True,
+        *,
+        chunk_size: int | None = None,
+        memory: int | None = None,
     ) -> Any:
         """Return the Jacobian of `target` in `sources`.
 
@@ -67,10 +67,14 @@ class Jacobians(ABC):
         unconnected_gradients : UnconnectedGradients or {"none", "zero", "raise"}, default "none"
             What stands for a source from which no differentiable path leads to the target.
         parallel_iterations : int, optional
-            How many rows of the Jacobian are computed at once; by default all. Fewer take less memory: one program runs once
-            for each chunk of rows. A bar shows the progress of what takes long (`gt.config.progress`).
+            How many rows of the Jacobian are computed at once; by default as many as `memory` allows. Fewer take less memory: one
+            program runs once for each chunk of rows. A bar shows the progress of what takes long (`gt.config.progress`).
         experimental_use_pfor : bool, default True
             Whether rows are computed together; otherwise one after another, with the same result.
+        chunk_size : int, optional
+            The same as `parallel_iterations`.
+        memory : int, optional
+            The bytes that the rows of a chunk may take on their way, by default `gt.config.jacobian_memory`: a part of what is free.
 
         Returns
         -------
@@ -102,7 +106,9 @@ class Jacobians(ABC):
                [4., 4.]])
         """
         here.site = user_site()
-        request = _Request("jacobian", unconnected_gradients, parallel_iterations, experimental_use_pfor)
+        request = _Request(
+            "jacobian", unconnected_gradients, parallel_iterations, experimental_use_pfor, chunk_size, memory
+        )
         y = _one_target(target, "jacobian")
         leaves, nest = array_leaves(sources, "source", "jacobian")
         with self._differentiated("jacobian", y, leaves) as (mark, value, starts, last):
@@ -130,6 +136,9 @@ class Jacobians(ABC):
         unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
         parallel_iterations: int | None = None,
         experimental_use_pfor: bool = True,
+        *,
+        chunk_size: int | None = None,
+        memory: int | None = None,
     ) -> Any:
         """Return the Jacobian of each row of `target` in the same row of `source`.
 
@@ -139,7 +148,7 @@ class Jacobians(ABC):
         ----------
         target, source : Array or Variable
             Of rank 2 at least, with the same first extent.
-        unconnected_gradients, parallel_iterations, experimental_use_pfor
+        unconnected_gradients, parallel_iterations, experimental_use_pfor, chunk_size, memory
             As for `jacobian`; what is counted by `parallel_iterations` are the rows of the Jacobian of one example.
 
         Returns
@@ -171,7 +180,9 @@ class Jacobians(ABC):
         """
         here.site = user_site()
         caller = "batch_jacobian"
-        request = _Request(caller, unconnected_gradients, parallel_iterations, experimental_use_pfor)
+        request = _Request(
+            caller, unconnected_gradients, parallel_iterations, experimental_use_pfor, chunk_size, memory
+        )
         y = _one_target(target, caller)
         x = _one_source(source, caller)
         _check_batches(y, x, caller)
@@ -199,11 +210,29 @@ class Jacobians(ABC):
 class _Request:
     """How a Jacobian is to be computed."""
 
-    __slots__ = ("choice", "parallel_iterations", "sequential")
+    __slots__ = ("choice", "memory", "parallel_iterations", "sequential")
 
-    def __init__(self, caller: str, unconnected: Any, parallel_iterations: Any, use_pfor: bool) -> None:
+    def __init__(
+        self,
+        caller: str,
+        unconnected: Any,
+        parallel_iterations: Any,
+        use_pfor: bool,
+        chunk_size: Any = None,
+        memory: Any = None,
+    ) -> None:
         self.choice = unconnected_choice(unconnected, caller)
         self.sequential = not use_pfor
+        bound = bound_of(chunk_size, memory, caller)
+        self.memory = bound.memory
+        if bound.chunk_size is not None:
+            if parallel_iterations is not None:
+                raise ArgumentError(
+                    f"{caller}: both parallel_iterations and chunk_size are given",
+                    where=here.site,
+                    remedy="they are two names of one thing: give one of them",
+                )
+            parallel_iterations = bound.chunk_size
         self.parallel_iterations: int | None = parallel_iterations
         if parallel_iterations is None:
             return
@@ -219,6 +248,36 @@ class _Request:
                 where=here.site,
                 remedy="it says how many rows are computed at once: at least 1, or None for all",
             )
+
+
+def bound_of(chunk_size: Any, memory: Any, caller: str) -> Bound:
+    """Return how many rows or columns are computed at once, as a user asks for it."""
+    meanings = {
+        "chunk_size": "how many rows or columns are computed at once",
+        "memory": "how many bytes they may take",
+    }
+    for name, given in (("chunk_size", chunk_size), ("memory", memory)):
+        if given is None:
+            continue
+        if isinstance(given, bool) or not isinstance(given, int | np.integer):
+            raise DtypeError(
+                f"{caller}: {name} must be an int or None, got a {type(given).__name__}",
+                where=here.site,
+                remedy=f"it says {meanings[name]}",
+            )
+        if given < 1:
+            raise ArgumentError(
+                f"{caller}: {name} is {given}",
+                where=here.site,
+                remedy=f"it says {meanings[name]}: at least 1",
+            )
+    if chunk_size is not None and memory is not None:
+        raise ArgumentError(
+            f"{caller}: both chunk_size and memory are given",
+            where=here.site,
+            remedy="give one of them: memory says how large chunks may be",
+        )
+    return Bound(chunk_size, memory)
 
 
 def _one_target(target: Any, caller: str) -> Handle:
@@ -363,10 +422,14 @@ def _applied(linear: LinearMap, basis: _Basis, request: _Request) -> list[Value 
     if all(out is None for out in linear.outs):
         return list(linear.outs)
     chunks = _chunks(request, basis.count)
+    if request.parallel_iterations is None and not request.sequential and basis.target.size:
+        found = applied_in_chunks(linear, basis.chosen, basis.count, Bound(memory=request.memory))
+        if found is not None:
+            return found
     if len(chunks) <= 1 or not basis.target.size:
         return linear.at(basis.whole())
     if any(each.recording for out in linear.outs if out is not None for each in out.marks):
-        return _recorded(linear, basis, chunks)
+        return in_loop(linear, basis.chosen, basis.count, len(chunks[0]))
     return _one_by_one(linear, basis) if request.sequential else _by_chunks(linear, basis, chunks)
 
 
@@ -376,77 +439,10 @@ def _chunks(request: _Request, count: int) -> list[range]:
     return [range(start, min(start + size, count)) for start in range(0, count, size)]
 
 
-@dataclass(frozen=True)
-class _Chunk:
-    """The pullback of some elements of a basis.
-
-    Attributes
-    ----------
-    rows : Value
-        A placeholder for their positions.
-    shared : list of Value
-        What all of them need.
-    nodes : list of Node
-        What is computed for them.
-    outs : list of Value
-        What comes out, along a leading axis, where there is a path.
-    """
-
-    rows: Value
-    shared: list[Value]
-    nodes: list[Node]
-    outs: list[Value]
-
-
-def _chunk(linear: LinearMap, basis: _Basis, size: int) -> _Chunk:
-    rows = Value(aval((size,), INTP), marks=(Mark(),))
-    outs = [out for out in linear.outs if out is not None]
-    single, _ = extract(outs, [linear.seed], stop=lambda value: value.node is None)
-    before = {out for node in single for out in node.outs if is_array(out)}
-    batched = [out for out in linear.at(basis.chosen(rows)) if out is not None]
-    nodes, shared = extract(
-        batched,
-        [rows],
-        stop=lambda value: (
-            value in before or value.node is None or (value.data is not None and is_array(value))
-        ),
-    )
-    return _Chunk(rows, shared, nodes, batched)
-
-
-def _recorded(linear: LinearMap, basis: _Basis, chunks: Sequence[range]) -> list[Value | None]:
-    """Append a loop over the chunks, since somebody follows them; the last chunk is filled up with its last row."""
-    size = len(chunks[0])
-    chunk = _chunk(linear, basis, size)
-    turn = Value(aval((), INT64, True))
-    body = without_data(Graph([turn, *chunk.shared, chunk.rows], chunk.nodes, chunk.outs, "jacobian"))
-    positions = np.minimum(np.arange(len(chunks) * size, dtype=INTP), basis.count - 1).reshape(-1, size)
-    stacks = scan(
-        Body(body.inputs, body.nodes, body.outputs, body.name),
-        chunk.shared,
-        [],
-        [constant(positions)],
-        len(chunks),
-        policy=ENTRIES,
-    )
-    pieces = iter(stacks)
-    return [None if out is None else _joined(next(pieces), basis.count) for out in linear.outs]
-
-
-def _joined(stack: Value, count: int) -> Value:
-    """Return the rows of all chunks, one after the other."""
-    chunks, size, *inner = stack.shape
-    whole = OPERATORS["reshape"](stack, (chunks * size, *inner))
-    rank = 1 + len(inner)
-    if whole.shape[0] == count:
-        return whole
-    return OPERATORS["slice"](whole, (0,) * rank, (count, *inner), (1,) * rank)
-
-
 def _by_chunks(linear: LinearMap, basis: _Basis, chunks: Sequence[range]) -> list[Value | None]:
     """Run one program once per chunk; the last chunk is filled up with its last row."""
     size = len(chunks[0])
-    chunk = _chunk(linear, basis, size)
+    chunk = chunk_of_rows(linear, basis.chosen, size)
     arrays = force(chunk.shared)
     run = _runner(Graph([chunk.rows, *chunk.shared], chunk.nodes, chunk.outs, "jacobian"))
     results = [np.empty((basis.count, *out.shape[1:]), out.dtype) for out in chunk.outs]

@@ -399,6 +399,8 @@ def _svd_tangent(z: Value, inputs: Sequence[Value], params: dict[str, Any]) -> P
         moved = diagonal(inside)
         if a.dtype.kind == "c":
             # The phase of a pair of vectors is not determined: what turns them is given to the left one.
+            turned_left = matmul(left, alike + weighted(against, 1.0 - np.eye(k)))
+            turned_right = matmul(right, alike - weighted(against, 1.0 - np.eye(k)))
             phase = (inside - across) * 0.5
             turn = weighted(phase, np.eye(k))
             turned_left = turned_left + scaled_columns(matmul(left, turn), inverse)

@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from ..ir.graph import OPERATORS, Mark, Node, Value, constant, extract, literal
+from ..ir.graph import OPERATORS, Mark, Node, Value, constant, extract
 from ..ir.types import INTP, aval
 from ..kinds.batching import in_front
 from .batch import batch
@@ -82,29 +82,6 @@ def pushforward(targets: Sequence[Value], source: Value, stop: Stop, mark: Mark)
     pushed = jvp(targets, [source], [seed], stop)
     mark.end()
     return LinearMap(seed, tuple(pushed), mark)
-
-
-def rows(target: Value, sources: Sequence[Value], stop: Stop, mark: Mark) -> list[Value | None]:
-    """Return the Jacobian of `target` in each source by reverse mode: its rows along a leading axis (one row: by itself)."""
-    if target.size == 1:
-        return vjp([target], sources, [_one(target)], stop)
-    return pullback(target, sources, stop, mark).at(unit_vectors(target))
-
-
-def columns(targets: Sequence[Value], source: Value, stop: Stop, mark: Mark) -> list[Value | None]:
-    """Return the Jacobian of each target in `source` by forward mode: its columns along a leading axis."""
-    if source.size == 1:
-        return [_alone(part) for part in jvp(targets, [source], [_one(source)], stop)]
-    return pushforward(targets, source, stop, mark).at(unit_vectors(source))
-
-
-def _one(like: Value) -> Value:
-    one = literal(1, like.dtype)
-    return one if like.ndim == 0 else OPERATORS["expand"](one, like.shape, ())
-
-
-def _alone(part: Value | None) -> Value | None:
-    return None if part is None else OPERATORS["reshape"](part, (1, *part.shape))
 
 
 def unit_vectors(like: Value) -> OneHot:

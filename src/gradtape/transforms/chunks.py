@@ -1,0 +1,202 @@
+"""Jacobians in chunks of rows or columns: as many at once as memory allows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TypeAlias
+
+import numpy as np
+
+from ..config import config
+from ..ir.body import Body
+from ..ir.graph import OPERATORS, Graph, Mark, Node, Value, constant, extract, literal
+from ..ir.types import INT64, INTP, aval
+from ..kinds.index_map import IndexMap
+from .basis import (
+    LinearMap,
+    Stop,
+    chosen_unit_vectors,
+    is_array,
+    pullback,
+    pushforward,
+    unit_vectors,
+)
+from .call import without_data
+from .checkpointing import ENTRIES
+from .control import scan
+from .jvp import jvp
+from .one_hot import OneHot
+from .vjp import vjp
+
+Chosen: TypeAlias = Callable[[Value], Value | OneHot]
+"""``(positions) -> seeds`` at these positions of a basis."""
+
+UNKNOWN_MEMORY = 2**32
+"""Bytes that are taken to be free where the system does not tell."""
+
+SHARE = 4
+"""The automatic bound is this part of what is free, as a power of two."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """How many rows or columns are computed at once.
+
+    Attributes
+    ----------
+    chunk_size : int or None
+        So many.
+    memory : int or None
+        As many as need at most so many bytes; None for `gt.config.jacobian_memory`.
+    """
+
+    chunk_size: int | None = None
+    memory: int | None = None
+
+    def size(self, linear: LinearMap, count: int) -> int:
+        """Return the number of rows for a linear map and a basis of `count`, in chunks of about the same size."""
+        if self.chunk_size is not None:
+            return max(min(self.chunk_size, count), 1)
+        memory = self.memory or config.jacobian_memory or automatic_memory()
+        most = max(memory // max(bytes_of_row(linear), 1), 1)
+        if most >= count:
+            return max(count, 1)
+        chunks = -(-count // most)
+        return -(-count // chunks)
+
+
+@cache
+def automatic_memory() -> int:
+    """Return the bytes that what a Jacobian computes on its way may take: a part of what was free when it was asked for first."""
+    try:
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        free = UNKNOWN_MEMORY
+    return max(1 << (max(free // SHARE, 1).bit_length() - 1), 1 << 20)
+
+
+def bytes_of_row(linear: LinearMap) -> int:
+    """Return how many bytes one row needs at most on the way from its seed: what is computed of it, but not what only is another view.
+
+    Results are not counted: they are there in any case.
+    """
+    nodes, _ = linear.opened()
+    results = set(linear.outs)
+    return sum(
+        out.size * out.dtype.itemsize
+        for node in nodes
+        if not isinstance(node.op, IndexMap)
+        for out in node.outs
+        if out not in results and is_array(out)
+    )
+
+
+def applied_in_chunks(
+    linear: LinearMap, chosen: Chosen, count: int, bound: Bound
+) -> list[Value | None] | None:
+    """Return the map of all elements of a basis, by a loop over chunks; None where they are few enough to be computed at once."""
+    if all(out is None for out in linear.outs) or not count:
+        return None
+    size = bound.size(linear, count)
+    return None if size >= count else in_loop(linear, chosen, count, size)
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """The pullback of some elements of a basis.
+
+    Attributes
+    ----------
+    rows : Value
+        A placeholder for their positions.
+    shared : list of Value
+        What all of them need.
+    nodes : list of Node
+        What is computed for them.
+    outs : list of Value
+        What comes out, along a leading axis, where there is a path.
+    """
+
+    rows: Value
+    shared: list[Value]
+    nodes: list[Node]
+    outs: list[Value]
+
+
+def chunk_of_rows(linear: LinearMap, chosen: Chosen, size: int) -> Chunk:
+    rows = Value(aval((size,), INTP), marks=(Mark(),))
+    outs = [out for out in linear.outs if out is not None]
+    single, _ = extract(outs, [linear.seed], stop=lambda value: value.node is None)
+    before = {out for node in single for out in node.outs if is_array(out)}
+    batched = [out for out in linear.at(chosen(rows)) if out is not None]
+    nodes, shared = extract(
+        batched,
+        [rows],
+        stop=lambda value: (
+            value in before or value.node is None or (value.data is not None and is_array(value))
+        ),
+    )
+    return Chunk(rows, shared, nodes, batched)
+
+
+def in_loop(linear: LinearMap, chosen: Chosen, count: int, size: int) -> list[Value | None]:
+    """Append a loop over chunks of `size` rows; the last chunk is filled up with its last row."""
+    length = -(-count // size)
+    chunk = chunk_of_rows(linear, chosen, size)
+    turn = Value(aval((), INT64, True))
+    body = without_data(Graph([turn, *chunk.shared, chunk.rows], chunk.nodes, chunk.outs, "jacobian"))
+    positions = np.minimum(np.arange(length * size, dtype=INTP), count - 1).reshape(-1, size)
+    stacks = scan(
+        Body(body.inputs, body.nodes, body.outputs, body.name),
+        chunk.shared,
+        [],
+        [constant(positions)],
+        length,
+        policy=ENTRIES,
+    )
+    pieces = iter(stacks)
+    return [None if out is None else _joined(next(pieces), count) for out in linear.outs]
+
+
+def _joined(stack: Value, count: int) -> Value:
+    """Return the rows of all chunks, one after the other."""
+    chunks, size, *inner = stack.shape
+    whole = OPERATORS["reshape"](stack, (chunks * size, *inner))
+    rank = 1 + len(inner)
+    if whole.shape[0] == count:
+        return whole
+    return OPERATORS["slice"](whole, (0,) * rank, (count, *inner), (1,) * rank)
+
+
+def rows(target: Value, sources: Sequence[Value], stop: Stop, mark: Mark, bound: Bound) -> list[Value | None]:
+    """Return the Jacobian of `target` in each source by reverse mode: its rows along a leading axis (one row: by itself)."""
+    if target.size == 1:
+        return vjp([target], sources, [_one(target)], stop)
+    return _all(pullback(target, sources, stop, mark), target, bound)
+
+
+def columns(
+    targets: Sequence[Value], source: Value, stop: Stop, mark: Mark, bound: Bound
+) -> list[Value | None]:
+    """Return the Jacobian of each target in `source` by forward mode: its columns along a leading axis."""
+    if source.size == 1:
+        return [_alone(part) for part in jvp(targets, [source], [_one(source)], stop)]
+    return _all(pushforward(targets, source, stop, mark), source, bound)
+
+
+def _all(linear: LinearMap, like: Value, bound: Bound) -> list[Value | None]:
+    """Return the map of all unit vectors."""
+    found = applied_in_chunks(linear, lambda places: chosen_unit_vectors(like, places), like.size, bound)
+    return linear.at(unit_vectors(like)) if found is None else found
+
+
+def _one(like: Value) -> Value:
+    one = literal(1, like.dtype)
+    return one if like.ndim == 0 else OPERATORS["expand"](one, like.shape, ())
+
+
+def _alone(part: Value | None) -> Value | None:
+    return None if part is None else OPERATORS["reshape"](part, (1, *part.shape))
