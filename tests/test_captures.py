@@ -431,3 +431,15 @@ def test_ordinary_code_raises_no_alarm() -> None:
         kept(X)
         kept(X)
     assert log == [1]
+
+
+def test_the_first_call_passes_what_the_trace_has_kept_of_the_captures() -> None:
+    held = [np.array(5.0)]
+
+    def f(x: Any) -> Any:
+        order = 1.0 if held[0].flags.c_contiguous else 2.0  # no number of the captured array is needed
+        return order * np.interp(x, np.array([-1.0, 0.0, 2.0]), np.array([0.0, 1.0, -1.0]))
+
+    jitted = gt.jit(f)
+    x = np.array(1.25)
+    assert [float(jitted(x)) for _ in range(3)] == [float(f(x))] * 3

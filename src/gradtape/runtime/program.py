@@ -166,6 +166,8 @@ class Program:
         ------
         GuardMiss
             Where a guard does not hold.
+        InternalError
+            For another number of arrays: machine code would read what stands behind them.
         """
         profiler = ACTIVE.profiler
         if profiler is not None:

@@ -449,7 +449,10 @@ class CallSite:
         if specialisation.state.followed():
             return self._recorded(call, captures, hidden)
         # What the trace itself has written to is what the compiled function finds.
-        hidden = captures.read(call) or hidden
+        again = captures.read(
+            call
+        )  # fewer than before where the trace did not need some: there may be none left
+        hidden = hidden if again is None else again
         result = specialisation.run([*call.dynamic(), *map(as_input, hidden)])
         if self.on_new is not None:
             self.on_new(specialisation)
