@@ -22,7 +22,6 @@ import numpy as np
 
 from ..lower.resident import load_resident
 from .callable import FALLBACK_OFFSET, STATE_OFFSET, NativeHead, vectorcalled
-from .capi import array_type
 
 __all__ = ["MISSED", "CheckedFunction", "Read", "Row", "Test", "can_check_classes", "checked", "missing"]
 
@@ -623,7 +622,7 @@ class _PythonChecked(NativeHead):
     def renew(self) -> None:
         """Take the present versions of classes, which were found to be what they should be."""
         for word, cls in self.tags:
-            word.value = version_tag(cls)
+            word[0] = version_tag(cls)
 
 
 if TYPE_CHECKING:
@@ -709,8 +708,8 @@ def checked(
     if not _has_functions() or (tags and not can_check_classes()):
         return None
     versions = _dicts_have_versions()
-    words = array_type(ctypes.c_int64, 8 * len(rows) + 8)()
-    base = ctypes.addressof(words)
+    words = np.zeros(8 * len(rows) + 8, np.int64)
+    base = _address(words)
     for number, row in enumerate(rows):
         if row.read is Read.VERSION and not versions:
             row = row._replace(read=Read.KNOWN, test=Test.NOTHING, out=row.a)
@@ -718,43 +717,37 @@ def checked(
             row = row._replace(b=base + _ROW_BYTES * row.b)
             if not versions:
                 row = row._replace(read=Read.KNOWN, test=Test.NOTHING, out=row.a)
-        words[8 * number : 8 * number + 8] = [
-            value if value < 2**63 else value - 2**64
-            for value in (row.read, row.a, row.b, row.test, row.c, row.d, row.e, row.out)
-        ]
-    held = array_type(ctypes.c_void_p, len(registers) + 1)(*registers)
-    places = array_type(ctypes.c_int64, len(passed or ()) + 1)(*(passed or ()))
-    state = array_type(ctypes.c_int64, 8)(
-        id(behind),
-        arguments,
-        base,
-        base + _ROW_BYTES * len(rows),
-        ctypes.addressof(held),
-        -1 if passed is None else len(passed),
-        ctypes.addressof(places),
-        0,
-    )
+        words[8 * number : 8 * number + 8] = row
+    held = np.array([*registers, 0], np.int64)
+    places = np.array([*(passed or ()), 0], np.int64)
+    end = base + _ROW_BYTES * len(rows)
+    count = -1 if passed is None else len(passed)
+    state = np.array([id(behind), arguments, base, end, _address(held), count, _address(places), 0], np.int64)
     function = CheckedFunction()
     function.fallback = fallback
     watched = []
     for number, thing in references:
-        word = ctypes.c_int64.from_buffer(words, _ROW_BYTES * number + 8 * 4)
-        watched.append(weakref.ref(thing, functools.partial(_forget, word)))
+        watched.append(weakref.ref(thing, functools.partial(_forget, words, 8 * number + 4)))
     pairs = []
     for number, cls in tags:
-        word = ctypes.c_int64.from_buffer(words, _ROW_BYTES * number + 8 * 4)
-        word.value = version_tag(cls)
+        word = words[8 * number + 4 : 8 * number + 5]
+        word[0] = version_tag(cls)
         pairs.append((word, cls))
     function.tags = pairs
     function.kept = (behind, words, held, places, state, watched, tuple(kept))
-    function.state = ctypes.addressof(state)
+    function.state = _address(state)
     function.entry = _routines()["checked"]
     return function
 
 
-def _forget(word: Any, reference: object) -> None:
+def _address(words: Any) -> int:
+    address: int = words.__array_interface__["data"][0]
+    return address
+
+
+def _forget(words: Any, place: int, reference: object) -> None:
     """Let a row never hold again: what it waits for has died, and its address may be another object's."""
-    word.value = 0
+    words[place] = 0
 
 
 def is_contiguous(array: Any) -> bool:

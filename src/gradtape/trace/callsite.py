@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 import weakref
 from collections import Counter
@@ -341,6 +340,12 @@ class CaptureSet:
         self.steps, self.inputs = walk.steps, walk.inputs
         self.walk: tuple[Walk, Any, list[Any]] | None = (walk, copy, leaves)
 
+    def release(self) -> None:
+        """Let go of a walk that no trace has used."""
+        if self.walk is not None:
+            self.walk[0].release()
+            self.walk = None
+
     def read(self, call: Call) -> list[Any] | None:
         """Return the hidden inputs of a call; None in another state of the world."""
         found = read_all(self.steps, call.objects)
@@ -414,6 +419,13 @@ class CallSite:
             if found is None:
                 return self.run_recorded(call, keep_arrays=call.arrays)
             captures, hidden = found
+        try:
+            return self._answer(call, captures, hidden)
+        finally:
+            captures.release()
+
+    def _answer(self, call: Call, captures: CaptureSet, hidden: list[Any]) -> Any:
+        """Answer a call in a state of the world that is known."""
         if _is_traced(hidden):
             return self.run_recorded(call, keep_arrays=True)
         if _is_followed(call.leaves) or _is_followed(hidden) or captures.branches.followed():
@@ -572,15 +584,18 @@ class CallSite:
         """
         if captures is None:
             captures = CaptureSet(*self.walk(call))
+        traced = None
         try:
-            specialisation, made = self._trace(call, captures, until)
+            traced = self._trace(call, captures, until)
         except Exception:
             if not captures.substitutes or not captures.inputs:
                 raise
+        if traced is None:
             # It asks for more than a traced array can answer of what it reads from outside: then that is checked by value.
             captures.substitutes = False
             captures.take(*self.walk(call, False))
-            specialisation, made = self._trace(call, captures, until)
+            traced = self._trace(call, captures, until)
+        specialisation, made = traced
         if any_alive(made):
             specialisation, made = self._trace(call, captures, until)
             if any_alive(made):
@@ -590,9 +605,6 @@ class CallSite:
                     why="a compiled function does not run its Python code again, so later calls could not make theirs",
                     remedy="make them outside of the function, or in the first call only",
                 )
-        # Copies of functions are in the copies of their globals, and methods in their objects: these cycles, which are young, may
-        # hold what the user thinks is gone.
-        gc.collect(1)
         return specialisation
 
     def _trace(
@@ -602,6 +614,14 @@ class CallSite:
         self.traces += 1
         walk, copy, objects = captures.walk or self.walk(call, captures.substitutes)
         captures.walk = None
+        try:
+            return self._trace_copy(call, captures, until, walk, copy, objects)
+        finally:
+            walk.release()
+
+    def _trace_copy(
+        self, call: Call, captures: CaptureSet, until: bool, walk: Walk, copy: Any, objects: list[Any]
+    ) -> tuple[Specialisation | None, list[weakref.ref[Any]]]:
         trace = walk.trace
         trace.until = until
         leaves, inputs = call.placeholders(trace, objects)
@@ -616,9 +636,6 @@ class CallSite:
             try:
                 specialisation = self._specialise(call, walk, copy, leaves)
                 made = made_in(trace)
-            except BaseException:
-                walk.finish()
-                raise
             finally:
                 trace.finish()
         written = Written()
@@ -633,7 +650,6 @@ class CallSite:
         if specialisation is not None:
             specialisation.steps, specialisation.inputs = captures.steps, captures.inputs
         self._warn_of_effects(walk, written, draws)
-        walk.finish()
         return specialisation, made
 
     def _forget(self, captures: CaptureSet) -> None:

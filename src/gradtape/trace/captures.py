@@ -13,6 +13,7 @@ from __future__ import annotations
 import builtins
 import functools
 import io
+import operator
 import os
 import pickle
 import random
@@ -20,9 +21,9 @@ import sys
 import time
 import types
 import weakref
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Sequence
-from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any, Final
 
 import numpy as np
@@ -146,6 +147,7 @@ class Walk:
         self.substituted: list[Substitute] = []
         self.logs: set[str] = set()
         self._looked_at: set[str] = set()
+        self._functions: list[tuple[FunctionType, FunctionType]] = []
         self._memo: dict[tuple[int, bool], tuple[Any, Any, int]] = {}
         self._cells: dict[int, tuple[CellType, CellType, str]] = {}
         self._namespaces: dict[int, _Namespace] = {}
@@ -214,9 +216,8 @@ class Walk:
             return self._dict(thing, at, name, copying)
         if kind is list or isinstance(thing, tuple):
             return self._sequence(thing, at, name, copying)
-        if kind in (set, frozenset, bytearray):
-            step = self._step(*at, Check.EQUAL, kind(thing), name)
-            return self._met(thing, thing, step, copying)
+        if kind in (set, frozenset, bytearray, deque):
+            return self._collection(thing, at, name, copying)
         if isinstance(thing, functools.partial):
             return self._partial(thing, at, name, copying)
         if kind is weakref.ref:
@@ -329,6 +330,7 @@ class Walk:
                 space = self._namespace(space).copy
             fresh = tuple([self._cell(cell)[1] for cell in cells])
             copy = FunctionType(code, space, thing.__name__, None, fresh)
+            self._functions.append((copy, thing))
             copy.__qualname__, copy.__module__, copy.__doc__ = (
                 thing.__qualname__,
                 thing.__module__,
@@ -484,9 +486,11 @@ class Walk:
         if not listed:
             return found
         self._step(Source.FIXED, -1, cls, Check.CLASS, listed, f"the class {cls.__name__}")
-        for name, item in found.items():
+        for owner, name, *_ in listed:  # those that another one hides as well, which super() finds
+            item = vars(owner).get(name)
             for function in _functions_of(item):
-                self._raw(function, f"{cls.__name__}.{name}")
+                self._raw(function, f"{owner.__name__}.{name}")
+        for name, item in found.items():
             if whole and not _functions_of(item) and not callable(item) and not name.startswith("__"):
                 self.visit(item, Source.FIXED, -1, item, f"{cls.__name__}.{name}", False)
         return found
@@ -550,7 +554,7 @@ class Walk:
         constants = [
             key
             for key, item in defined.items()
-            if key not in fields and not key.startswith("__") and isinstance(item, float | np.ndarray)
+            if key not in fields and not key.startswith("__") and issubclass(type(item), float | np.ndarray)
         ]
         if not wanted and not wanted_slots and not inherited and not constants:
             # Nothing of it is read by name: it can only be a token, or be given to somebody else.
@@ -561,7 +565,18 @@ class Walk:
                 else:
                     check.check, check.expected = Check.SAME, thing
             return self._met(thing, thing, step, copying)
-        copy: Any = object.__new__(cls) if copying else thing
+        if reads_all and fields:
+            self._step(
+                Source.ATTRIBUTE,
+                step,
+                "__dict__",
+                Check.KEYS,
+                (dict, tuple(fields)),
+                f"the attributes of {name}",
+            )
+        copy: Any = thing
+        if copying:
+            copy = SimpleNamespace() if cls is SimpleNamespace else object.__new__(cls)
         if copying:
             for key in slots:
                 if hasattr(thing, key):
@@ -607,6 +622,9 @@ class Walk:
 
     def _opaque(self, thing: Any, at: Place, name: str, copying: bool) -> Any:
         """Check something by identity whose inside is not known, and the arrays that it holds by content."""
+        if isinstance(thing, operator.attrgetter | operator.methodcaller):
+            named = [part for part in thing.__reduce__()[1] if isinstance(part, str)]
+            self.attributes |= {word for part in named for word in part.split(".")}
         if (
             isinstance(thing, io.IOBase)
             and not thing.closed
@@ -625,7 +643,9 @@ class Walk:
             if type(thing).__module__.partition(".")[0] in ("numpy", "builtins", PACKAGE):
                 return
             for key, item in list(getattr(thing, "__dict__", {}).items()):
-                if (issubclass(type(item), np.ndarray) and not isinstance(thing, Handle)) or (
+                if type(key) is str and key in self.attributes and not issubclass(type(item), np.ndarray):
+                    self.visit(item, Source.FIELD, step, key, f"{name}.{key}", False)
+                if issubclass(type(item), np.ndarray) or (
                     type(item) is FunctionType and key in ("__wrapped__", "func")
                 ):
                     self.visit(item, Source.FIELD, step, key, f"{name}.{key}", False)
@@ -688,6 +708,14 @@ class Walk:
             return self._met(thing, copy, step, copying)
         return self._container(thing, copy, step, changed, name, copying)
 
+    def _collection(self, thing: Any, at: Place, name: str, copying: bool) -> Any:
+        """Check a container that is not copied by the items that it has, and what is in them by value."""
+        step = self._step(*at, Check.EQUAL, type(thing)(thing), name)
+        self._met(thing, thing, step, copying)
+        for item in thing if len(thing) <= MOST_ITEMS else ():
+            self.visit(item, Source.FIXED, -1, item, f"an item of {name}", False)
+        return thing
+
     def _container(self, thing: Any, copy: Any, step: int, changed: bool, name: str, copying: bool) -> Any:
         if copy is thing:
             return thing
@@ -716,12 +744,17 @@ class Walk:
             step.check = Check.PINNED
             step.expected = step.expected, self.contents[number]
 
-    def finish(self) -> None:
-        """Let go of everything but the steps: they are all that later calls need."""
-        steps, inputs = self.steps, self.inputs
-        self._begin()
-        self.steps, self.inputs = steps, inputs
-        self.leaves = ()
+    def release(self) -> None:
+        """Let the copies hold what the user's own hold: functions that outlive the trace see no traced arrays, and there is no cycle."""
+        for each in self.substituted:
+            _restore(each.copy, each.original)
+        for function, original in self._functions:
+            function.__defaults__, function.__kwdefaults__ = original.__defaults__, original.__kwdefaults__
+        for space in self._namespaces.values():
+            space.made = None
+        for kept in (self._memo, self._cells, self._namespaces, self._back, self._classes):
+            kept.clear()
+        self.substituted, self._functions, self.arrays, self.things = [], [], [], []
 
     def original(self, thing: Any) -> Any:
         """Return what a copy stands for."""
@@ -906,6 +939,29 @@ def write_back(walk: Walk, written: Written) -> None:
             if not _holds_variable(new) and key != "__warningregistry__":
                 written.names[name] = None
             _write(each.original, key, ABSENT if new is ABSENT else walk.original(new))
+
+
+def _restore(copy: Any, original: Any) -> None:
+    """Let a copy hold what its original holds."""
+    if isinstance(copy, list):
+        copy[:] = original
+    elif isinstance(copy, dict):
+        kept = {key: original[key] for key in copy if key in original}
+        copy.clear()
+        copy.update(kept)
+    elif isinstance(copy, CellType):
+        content = _content_of(original)
+        if content:
+            copy.cell_contents = content["content"]
+        else:
+            del copy.cell_contents
+    else:
+        if hasattr(copy, "__dict__"):
+            copy.__dict__.clear()
+            copy.__dict__.update(original.__dict__)
+        for key in slots_of(type(copy)):
+            if hasattr(original, key):
+                object.__setattr__(copy, key, getattr(original, key))
 
 
 def _write(holder: Any, key: Any, content: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import sys
 import weakref
+from types import SimpleNamespace
 from typing import Any, Final
 
 import numpy as np
@@ -39,6 +40,8 @@ def _is_plain_class(cls: type) -> bool:
 
 
 def _looks_plain(cls: type) -> bool:
+    if cls is SimpleNamespace or (cls.__module__ == "argparse" and cls.__name__ == "Namespace"):
+        return True
     if not cls.__flags__ & _HEAP_TYPE or issubclass(cls, Handle | enum.Enum | type):
         return False
     if not all(base is object or base.__flags__ & _HEAP_TYPE for base in cls.__mro__):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import re
 from collections.abc import Iterator
 from types import CodeType
 from typing import Final, NamedTuple
@@ -104,6 +105,8 @@ def _found_in(code: CodeType) -> Reads:
                 (modules if kind == "IMPORT_NAME" else attributes).add(argument)
         strings |= {constant for constant in inner.co_consts if isinstance(constant, str)}
     used = names | attributes
+    if used & {"eval", "exec", "globals", "__globals__"}:
+        names |= {word for string in strings for word in re.findall(r"[^\W\d]\w*", string)}
     if used & DYNAMIC:
         attributes |= {string for string in strings if string.isidentifier()}
     return Reads(
