@@ -62,7 +62,7 @@ ASKING = {
     "asarray": lambda x: memoryview(np.asarray(gt.constant(XS)))[: int(x)],
     "slice": lambda x: gt.constant(XS)[: x.astype(int)],
     "list": lambda x: [1, 2, 3][x.astype(int)],
-    "ndarray": lambda x: XS[x.astype(int)],
+    "ndarray": lambda x: np.linspace(0.0, 1.0, 3)[x.astype(int)],
     "take": lambda x: np.take(XS, x.astype(int)),
     "shape": lambda x: np.zeros(x.astype(int)),
     "store": stored,

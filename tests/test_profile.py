@@ -306,12 +306,12 @@ def test_off_means_off() -> None:
     before = clocked_objects.misses
     f = gt.jit(lambda x: np.sum(np.log1p(x)))
     f(np.ones(11))
-    state = f.state
+    native = f._native
     assert clocked_objects.misses == before
     with gt.inspect.profile():
         f(np.ones(11))
         f(np.ones(11))
-        assert f.entry and f.state != state
+        assert f.entry and f._native is not native
     assert clocked_objects.misses == before + 1
     assert f.entry
     f(np.ones(11))
