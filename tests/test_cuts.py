@@ -109,3 +109,11 @@ def test_stop_gradient_and_integers_say_that_it_is_meant() -> None:
 def test_zeros_in_place_of_a_cut_path_are_warned_of() -> None:
     gradient, (message,) = warned(lambda x: gt.constant(x.numpy()) * 2, X, "zero")
     assert not gradient.numpy().any() and "no other path" in message
+
+
+def test_jacobians_say_it_too() -> None:
+    with gt.GradientTape() as tape:
+        x = tape.watch(X)
+        y = np.sin(x) * float(np.sum(np.exp(x)))
+    with pytest.warns(GradtapeWarning, match="comes back as a constant"):
+        tape.jacobian(y, x)

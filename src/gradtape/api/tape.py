@@ -457,6 +457,8 @@ class GradientTape(Jacobians):
         record = self._live(caller)
         self._refuse_across(caller, [target.value])
         ends = target_value(target, record), [source_of(leaf, record) for leaf in sources]
+        if record.mark.log is not None and record.mark.log.exits:
+            Cuts(record.mark, [ends[0]], [point.values for point in ends[1]]).warn([False] * len(sources))
         asked = _Asked(self, record)
         try:
             yield record.mark, *ends, not self._persistent
