@@ -1,6 +1,8 @@
 """What a scan keeps for its gradient: the same numbers, by less memory."""
 
+import re
 from math import comb
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from control_cases import (
 )
 from test_control_rules import pulled, pushed
 
+import gradtape as gt
 from gradtape.ir.body import bodies_of
 from gradtape.ir.evaluate import compute_outputs
 from gradtape.passes.pipeline import optimise
@@ -142,3 +145,21 @@ def test_treeverse_runs_the_least_turns(count, length, monkeypatch):
     runs = next(r for r in range(length + 1) if comb(count + r, count) >= length)
     least = runs * length - (comb(count + runs, count + 1) if runs else 0)
     assert len(calls) - length == least
+
+
+@pytest.mark.parametrize("policy", ["all", 3, "sqrt", ("treeverse", 3)])
+def test_a_loop_over_integers_has_policies(policy: Any) -> None:
+    def f(x: Any, checkpoint: Any = policy) -> Any:
+        return np.sum(gt.fori_loop(2, 40, lambda k, c: np.sin(c * x + 0.01 * k), x, checkpoint=checkpoint))
+
+    x = np.linspace(0.1, 1.0, 500)
+    np.testing.assert_allclose(gt.jit(gt.grad(f))(x), gt.grad(lambda x: f(x, None))(x), rtol=1e-12)
+    if policy != "all":
+
+        def workspace(checkpoint: Any) -> int:
+            loops = gt.inspect.loops(gt.grad(lambda x: f(x, checkpoint)), x)
+            return sum(int(size) for size in re.findall(r"np\.empty\((\d+)", loops))
+
+        assert workspace(policy) < workspace(None)
+    with pytest.raises(gt.errors.ArgumentError, match="depends on arguments"):
+        gt.jit(lambda x, n: gt.fori_loop(0, n, lambda k, c: c * x, x, checkpoint="sqrt"))(1.0, 3)

@@ -22,7 +22,7 @@ from ...trace.sites import user_site
 from ...transforms.control import while_loop as while_node
 from ...trees import flatten
 from .carries import Carried, placeholders
-from .checks import function_of, integer_of
+from .checks import function_of, integer_of, policy_of
 from .nests import Nest, described, handed_back, kind_of, refuse_static, result_value, returned_nest, type_of
 from .scanning import Loop
 from .variables import carry_on, contents, operand
@@ -116,7 +116,9 @@ def while_loop(
     return _While(spread(goes_on), once, Nest(loop_vars, "loop_vars"), (cond, body), limit).run()
 
 
-def fori_loop(lower: Any, upper: Any, body: Callable[[Any, Any], Any], init: Any) -> Any:
+def fori_loop(
+    lower: Any, upper: Any, body: Callable[[Any, Any], Any], init: Any, checkpoint: Any = None
+) -> Any:
     """Repeat a function for each integer of a range.
 
     The loop is one operation: `body` runs once in Python, whatever the range.
@@ -130,6 +132,8 @@ def fori_loop(lower: Any, upper: Any, body: Callable[[Any, Any], Any], init: Any
         ``body(i, carry) -> carry``: NumPy code for one turn.
     init : array_like, number, or nest of them
         The first carry. Shapes and dtypes stay as they are from turn to turn; Python numbers take those of what becomes of them.
+    checkpoint : None, "all", "sqrt", int or ("treeverse", int), optional
+        Which carries are kept for the gradient, as for `scan`; for bounds that are known while the loop is recorded.
 
     Returns
     -------
@@ -140,6 +144,8 @@ def fori_loop(lower: Any, upper: Any, body: Callable[[Any, Any], Any], init: Any
     ------
     ShapeError, DtypeError, StructureError
         Where what `body` returns is not like the carry that it got, or a bound is no integer.
+    ArgumentError
+        For a `checkpoint` that does not exist, or one that keeps less where the bounds depend on arguments.
     ConcretizationError
         Where `body` asks for the number of something that differs between turns: ``if x > 0``, ``range(i)``.
 
@@ -156,6 +162,7 @@ def fori_loop(lower: Any, upper: Any, body: Callable[[Any, Any], Any], init: Any
     here.site = user_site()
     turn = function_of(body, "fori_loop", "body", 2, ": the integer and the carry")
     first, last = _bound(lower, "lower"), _bound(upper, "upper")
+    policy = policy_of(checkpoint, "fori_loop")
     start = Nest(init, "init")
     if isinstance(first, int) and isinstance(last, int):
         loop = Loop(
@@ -167,7 +174,15 @@ def fori_loop(lower: Any, upper: Any, body: Callable[[Any, Any], Any], init: Any
             pair=False,
         )
         loop.length = max(last - first, 0)
+        loop.policy = policy
         return loop.run()[0]
+    if policy not in (None, "all"):
+        raise ArgumentError(
+            f"fori_loop: checkpoint is {checkpoint!r}, and a bound depends on arguments of the compiled function",
+            where=here.site,
+            why="how many turns there are is known only when the loop runs; what it keeps of them is on a stack that grows",
+            remedy="pass the bounds as Python integers (static arguments), or leave checkpoint away",
+        )
     bounds = [as_value(bound) if isinstance(bound, int) else convert(bound, INT64) for bound in (first, last)]
     count = Array(bounds[1] - bounds[0])
     counting = _While(
