@@ -359,10 +359,10 @@ def test_ragged_lists_of_followed_numbers() -> None:
         gt.jit(lambda x: np.array([x[:2], x[:3]]))(X)
 
 
-def test_numpy_has_its_own_functions_when_nobody_records() -> None:
+def test_numpy_has_its_own_functions_whoever_records() -> None:
     own = np.array, np.asarray
     with gt.GradientTape(), gt.GradientTape():
-        assert np.array is not own[0]
+        assert np.array is own[0]
         assert np.array.__name__ == "array"
     assert (np.array, np.asarray) == own
     gt.grad(lambda x: np.sum(np.array([x, x * 2])))(1.0)
