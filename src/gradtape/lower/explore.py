@@ -28,6 +28,8 @@ class Explorer(Walker[float]):
         self.known: dict[tuple[Value, Where], float] = {}
         self.root: Root | None = None
         self.levels: dict[Var, int] = {}
+        self.level_of: dict[Where, int] = {}
+        self.facts: dict[Node, tuple[Value, float, bool]] = {}
         self.gathered = 0
 
     def explore(self, root: Root) -> None:
@@ -46,6 +48,7 @@ class Explorer(Walker[float]):
         root.reads, root.sources, root.breaks, root.sites = {}, set(), {}, {}
         root.functions, root.outside = [], {}
         self.levels = {}
+        self.level_of = {}
         for level, variable in enumerate(root.variables):
             if not isinstance(variable, int):
                 ((atom, _),) = variable.terms.items()
@@ -138,12 +141,18 @@ class Explorer(Walker[float]):
 
     def apply(self, node: Node, args: list[float], index: Where) -> float:
         assert self.root is not None
-        level = self._level(index)
+        level = self.level_of.get(index)
+        if level is None:
+            level = self.level_of[index] = self._level(index)
+        facts = self.facts.get(node)
+        if facts is None:
+            facts = self.facts[node] = node.out, cost_of(node), calls_vector_function(node)
+        out, cost, calls = facts
         if is_around(self.root, level):
-            self.root.outside[node.out] = level
-        elif calls_vector_function(node):
+            self.root.outside[out] = level
+        elif calls:
             self.root.functions.append(node.op.name)
-        return self._noted(node, cost_of(node) + sum(args), index)
+        return self._noted(out, cost + sum(args), index)
 
     def _level(self, index: Where) -> int:
         """Return the innermost loop that a position follows; -1 for none."""
@@ -152,15 +161,15 @@ class Explorer(Walker[float]):
         ]
         return max([self.levels.get(var, len(self.levels)) for var in variables], default=-1)
 
-    def _noted(self, node: Node, cost: float, index: Where) -> float:
+    def _noted(self, value: Value, cost: float, index: Where) -> float:
         assert self.root is not None
         if cost > REPEATED and index:
-            self.root.sites.setdefault(node.out, set()).add(index)
-            self.costs[node.out] = max(cost, self.costs.get(node.out, 0.0))
+            self.root.sites.setdefault(value, set()).add(index)
+            self.costs[value] = max(cost, self.costs.get(value, 0.0))
         return cost
 
     def moved(self, node: Node, element: float, index: Where) -> float:
-        return self._noted(node, element + GATHER, index)
+        return self._noted(node.out, element + GATHER, index)
 
     def wrapped(self, element: float, extent: int) -> Position:
         self.gathered += 1
