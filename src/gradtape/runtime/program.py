@@ -13,7 +13,7 @@ import numpy as np
 from numpy import asarray
 
 from ..config import config
-from ..errors import CompileWarning, GradtapeError, LoweringError, warn
+from ..errors import CompileWarning, GradtapeError, InternalError, LoweringError, warn
 from ..ir.budget import steps_since_now
 from ..ir.evaluate import compute_values
 from ..ir.fingerprint import fingerprint, structure
@@ -191,6 +191,8 @@ class Program:
             return self._interpret(arrays)
         outputs = empty_results(self._results)
         scratch = take(kernel.workspace)
+        if len(arrays) != len(self.graph.inputs):
+            raise InternalError(f"a program of {len(self.graph.inputs)} arrays was given {len(arrays)}")
         # What the interpreter computed may be a view.
         inputs = [array if array.flags.c_contiguous else np.ascontiguousarray(array) for array in arrays]
         status = call_flat(loaded, [*inputs, *self._constants], outputs, scratch)
