@@ -62,6 +62,7 @@ FOUND = {
         "v1 = a0[1:]\nv0 = np.hypot(a0, a1 + 3.0)\nv1[:2] = np.arange(2)\nv0 = np.sinc(v0 * 0.3)",
     ),
     "traced indices of an ndarray": ([spec(3, dtype="i4")], "v0 = np.take(np.arange(4.0), np.abs(a0) % 4)"),
+    "unsigned indices": ([spec(3, dtype="u8")], "v0 = np.take(np.arange(4.0), a0 % 4)"),
     "an integer too large in where": ([spec(3, dtype="i1")], "v0 = np.where(a0 > 0, a0, 300)"),
     "elements that change places": ([spec(4)], "v0 = a0[0]\na0[0] = a0[-1]\na0[-1] = v0\nv0 = a0"),
     "a reversed argument": ([spec(3, layout="reversed")], "np.ravel(a0)[0] = 2\nv0 = a0"),

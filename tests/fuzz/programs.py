@@ -462,6 +462,7 @@ class Ways:
                             starts[k] = start.copy("K") if np.ndim(args[k]) else start
                         found = self.f(*starts)
                         loss = self._loss(found) if self.is_differentiable else None
+                    found = [x.numpy() if isinstance(x, gt.Array) else x for x in found]
                     if not isinstance(loss, gt.Array):
                         return found, None
                     return found, tape.gradient(loss, watched, unconnected_gradients="zero")

@@ -113,12 +113,12 @@ def bounded(positions: Value, extent: int, mode: str) -> Value:
     return positions
 
 
-def as_positions(indices: Any) -> Value:
-    """Return index arrays as integers; TypeError for floats, as in NumPy."""
+def as_positions(indices: Any, casting: Any = "safe") -> Value:
+    """Return index arrays as integers; TypeError for floats, as in NumPy. (np.take lets unsigned ones of 64 bits pass.)"""
     positions = as_array(indices, "indices")
     if positions.size == 0 and not isinstance(indices, Value | np.ndarray):
         return convert(positions, INTP)
-    if not np.can_cast(positions.dtype, INTP, "safe"):
+    if not np.can_cast(positions.dtype, INTP, casting):
         raise TypeError(
             f"Cannot cast array data from {positions.dtype!r} to {INTP!r} according to the rule 'safe'"
         )
@@ -142,7 +142,7 @@ def as_positions(indices: Any) -> Value:
 def take(a: Any, indices: Any, axis: Any = None, mode: str = "raise") -> Value:
     """Follow `numpy.take`."""
     x, place = flat_or(a, axis)
-    positions = bounded(as_positions(indices), x.shape[place], mode)
+    positions = bounded(as_positions(indices, "same_kind"), x.shape[place], mode)
     if positions.size and not x.shape[place]:
         raise IndexError("cannot do a non-empty take from an empty axes.")
     return getitem_rows(x, (slice(None),) * place + (positions,))
