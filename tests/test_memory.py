@@ -309,7 +309,7 @@ def test_nothing_waits_for_the_cycle_collector(name):
     assert not found
 
 
-def growth(run: Callable[[], Any], times: int = 12) -> float:
+def growth(run: Callable[[], Any], times: int = 8) -> float:
     """Return how many bytes a call leaves behind."""
     for _ in range(5):
         run()

@@ -329,7 +329,7 @@ def _found(
     except LoweringError as error:
         return Kernel(None, None, 0, "interpreter", time.perf_counter() - begin, (), error.what)
     except Exception as error:  # what LLVM says of a module that it cannot compile, or a defect: the interpreter has the answer
-        if _is_of_interruption(error):
+        if is_of_interruption(error):
             raise KeyboardInterrupt from error
         reason, remedy = _reason(error)
         warn(
@@ -343,9 +343,9 @@ def _found(
     return kernel._replace(origin=origin, seconds=time.perf_counter() - begin)
 
 
-def _is_of_interruption(error: BaseException) -> bool:
+def is_of_interruption(error: BaseException) -> bool:
     """Return whether an error came up while Ctrl-C was handed on, as it can in Python's own `threading`: it says nothing of the graph."""
-    seen: BaseException | None = error
+    seen: BaseException | None = error if isinstance(error, RuntimeError) else None
     while seen is not None and not isinstance(seen, KeyboardInterrupt):
         seen = seen.__context__
     return seen is not None

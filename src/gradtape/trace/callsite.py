@@ -33,7 +33,7 @@ from ..locks import renewed_in_child
 from ..progress import counting
 from ..runtime.capture_entry import CheckedFunction, missing
 from ..runtime.loader import LoadedModule
-from ..runtime.program import ACTIVE, GuardMiss, Program, program_for
+from ..runtime.program import ACTIVE, GuardMiss, Program, is_of_interruption, program_for
 from ..transforms.call import repeated
 from ..trees import TreeSpec, flatten
 from .array import Array
@@ -587,7 +587,9 @@ class CallSite:
         traced = None
         try:
             traced = self._trace(call, captures, until)
-        except Exception:
+        except Exception as error:
+            if is_of_interruption(error):
+                raise KeyboardInterrupt from error
             if not captures.substitutes or not captures.inputs:
                 raise
         if traced is None:
