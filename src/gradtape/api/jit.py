@@ -231,9 +231,10 @@ def jit(
     Parameters
     ----------
     function : callable
-        Ordinary NumPy code: ndarrays and numbers in nested containers in, the same out. It must compute its result from its arguments
-        and must not depend on what changes outside; arrays that it reads from outside are taken as they are at the trace. State that
-        changes belongs in a `Variable`: its content is read, and assigned to, at each call.
+        Ordinary NumPy code: ndarrays and numbers in nested containers in, the same out. What it reads from outside (globals, closure
+        variables, attributes, entries of containers, elements of arrays) is looked at in each call: arrays and floats are passed on, and
+        where something that steers Python has changed, the function is traced once more. What it writes to outside is written by the
+        trace alone; state belongs in a `Variable`, whose content is read, and assigned to, at each call.
     static_argnums : int or sequence of int, optional
         Positions of arguments that are part of the program: each new value is traced anew. Strings, None, booleans and other objects
         that are no numbers are static without being named.
