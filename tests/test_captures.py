@@ -297,6 +297,31 @@ def test_objects_that_are_arguments_are_read_in_each_call() -> None:
     assert traces(f) == 3
 
 
+class Net:
+    def __init__(self, w: Any) -> None:
+        self.w, self.parts, self.kind = w, [Data(w * 2, 3), Data(w)], "net"
+
+    def __call__(self, x: Any) -> Any:
+        return np.sum(self.w * x) + sum(np.sum(part.w * x) * part.n for part in self.parts)
+
+
+def test_objects_of_arrays_are_containers() -> None:
+    net = Net(np.ones(3))
+    slope = gt.grad(lambda net, x: net(x))(net, X)
+    with gt.GradientTape() as tape:
+        watched = tape.watch(net)
+        y = watched(X)
+    for found in (slope, tape.gradient(y, watched)):
+        assert type(found) is Net and found.kind == "net" and found.parts[0].n == 3
+        for part, factor in ((found, 1), (found.parts[0], 3), (found.parts[1], 1)):
+            np.testing.assert_allclose(part.w, X * factor)
+    moved = gt.jit(lambda data, x: Data(data.w - x, data.n, data.inner))(Data(X, 5), X)
+    assert type(moved) is Data and moved.n == 5 and moved.inner is None
+    np.testing.assert_array_equal(moved.w, np.zeros(3))
+    rows = gt.vmap(lambda data: np.sum(data.w) * data.n)(Data(np.ones((2, 3)), 2))
+    np.testing.assert_array_equal(rows, [6.0, 6.0])
+
+
 def test_an_integer_that_keeps_changing_becomes_an_input() -> None:
     state = types.SimpleNamespace(step=0)
     box = {"step": 0}

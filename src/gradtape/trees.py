@@ -1,9 +1,14 @@
-"""Nested containers, by optree: dicts, lists, tuples, named tuples and registered classes; None is an empty node."""
+"""Nested containers, by optree: dicts, lists, tuples, named tuples and registered classes; None is an empty node.
+
+Objects of the user's classes that hold arrays (dataclasses, attrs classes, plain objects) are containers without being registered: their
+classes are entered, for gradtape alone, when one is met.
+"""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import optree
 
@@ -11,20 +16,107 @@ from .errors import StructureError
 
 TreeSpec = optree.PyTreeSpec
 
+NAMESPACE: Final = "gradtape"
+
+
+class _Hooks:
+    """What is known of objects on a higher floor.
+
+    Attributes
+    ----------
+    fields : callable or None
+        Returns the names of those attributes of an object that hold arrays, and of the others; None for what is no container.
+    """
+
+    fields: Callable[[Any], tuple[tuple[str, ...], tuple[str, ...]] | None] | None = None
+
+
+HOOKS: Final = _Hooks()
+_LEAVES: Final[set[type]] = {int, float, complex, bool, str, bytes, type(None)}
+_entered: Final[weakref.WeakSet[type]] = weakref.WeakSet()
+
+
+class _Rest:
+    """What an object holds besides arrays, and its class: a part of the structure."""
+
+    __slots__ = ("kind", "names", "others")
+
+    def __init__(self, kind: type, names: tuple[str, ...], others: dict[str, Any]) -> None:
+        self.kind, self.names, self.others = kind, names, others
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Rest) or (self.kind, self.names) != (other.kind, other.names):
+            return False
+        if self.others.keys() != other.others.keys():
+            return False
+        return all(
+            mine is other.others[name] or bool(mine == other.others[name])
+            for name, mine in self.others.items()
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.names))
+
+    def __repr__(self) -> str:
+        return self.kind.__name__
+
+
+def _flatten_object(thing: Any) -> tuple[tuple[Any, ...], _Rest, tuple[str, ...]]:
+    found = None if HOOKS.fields is None else HOOKS.fields(thing)
+    names, others = found or ((), tuple(getattr(thing, "__dict__", ())))
+    stand_ins = {name for name in others if type(getattr(thing, name)) is _Leaf}
+    if stand_ins:
+        every = getattr(thing, "__dict__", None) or (*names, *others)
+        names = tuple([name for name in every if name in names or name in stand_ins])
+        others = tuple([name for name in others if name not in stand_ins])
+    children = tuple([getattr(thing, name) for name in names])
+    return children, _Rest(type(thing), names, {name: getattr(thing, name) for name in others}), names
+
+
+def _unflatten_object(rest: Any, children: Any) -> Any:
+    made: Any = object.__new__(rest.kind)
+    for name, content in (*rest.others.items(), *zip(rest.names, children, strict=True)):
+        object.__setattr__(made, name, content)
+    return made
+
+
+def _enter_classes(leaves: list[Any]) -> bool:
+    """Enter the classes of leaves that are objects with arrays; return whether there are any."""
+    found = False
+    for leaf in leaves:
+        kind = type(leaf)
+        if kind in _LEAVES or kind in _entered or HOOKS.fields is None:
+            continue
+        fields = HOOKS.fields(leaf)
+        if fields is not None and fields[0]:
+            optree.register_pytree_node(kind, _flatten_object, _unflatten_object, namespace=NAMESPACE)
+            _entered.add(kind)
+            found = True
+    return found
+
 
 def flatten(tree: Any) -> tuple[list[Any], TreeSpec]:
     """Return the leaves and the structure of nested containers."""
+    leaves, spec = optree.tree_flatten(tree, namespace=NAMESPACE)
+    return flatten(tree) if _enter_classes(leaves) else (leaves, spec)
+
+
+def flatten_arguments(tree: Any) -> tuple[list[Any], TreeSpec]:
+    """Return what `flatten` returns, but with objects of the user's classes as leaves, unless their classes are registered by the user."""
     return optree.tree_flatten(tree)
 
 
 def flatten_with_none(tree: Any) -> tuple[list[Any], TreeSpec]:
     """Return what `flatten` returns, but with None as a leaf."""
-    return optree.tree_flatten(tree, none_is_leaf=True)
+    leaves, spec = optree.tree_flatten(tree, none_is_leaf=True, namespace=NAMESPACE)
+    return flatten_with_none(tree) if _enter_classes(leaves) else (leaves, spec)
 
 
 def flatten_to(kind: type, tree: Any, *, none_is_leaf: bool = True) -> tuple[list[Any], TreeSpec]:
     """Return what `flatten` returns, but with instances of a registered class as leaves."""
-    return optree.tree_flatten(tree, lambda part: isinstance(part, kind), none_is_leaf=none_is_leaf)
+    return optree.tree_flatten(
+        tree, lambda part: isinstance(part, kind), none_is_leaf=none_is_leaf, namespace=NAMESPACE
+    )
 
 
 def flatten_up_to(spec: TreeSpec, tree: Any, argument: str, reference: str, where: Any = None) -> list[Any]:
@@ -47,7 +139,10 @@ def flatten_up_to(spec: TreeSpec, tree: Any, argument: str, reference: str, wher
 
 def place_of_leaf(tree: Any, position: int, *, none_is_leaf: bool = False) -> str:
     """Return where a leaf stands in its containers, as one would write it: ``['weights'][0]``."""
-    return "".join(f"[{key!r}]" for key in optree.tree_paths(tree, none_is_leaf=none_is_leaf)[position])
+    return "".join(
+        f"[{key!r}]"
+        for key in optree.tree_paths(tree, none_is_leaf=none_is_leaf, namespace=NAMESPACE)[position]
+    )
 
 
 def outline(spec: TreeSpec) -> str:
@@ -72,7 +167,7 @@ def unflatten(spec: TreeSpec, leaves: Any) -> Any:
 
 def tree_map(function: Any, tree: Any) -> Any:
     """Return `tree` with `function` applied to each leaf."""
-    return optree.tree_map(function, tree)
+    return optree.tree_map(function, tree, namespace=NAMESPACE)
 
 
 def spread_prefix(prefix: Any, tree: Any, argument: str, reference: str, where: Any = None) -> list[Any]:
@@ -84,9 +179,9 @@ def spread_prefix(prefix: Any, tree: Any, argument: str, reference: str, where: 
         Where `prefix` is not the outer part of the structure of `tree`.
     """
     # The error would print a leaf of the tree, which may be an array that has no numbers.
-    plain = optree.tree_map(lambda _: _Leaf(), tree, none_is_leaf=True)
+    plain = optree.tree_map(lambda _: _Leaf(), tree, none_is_leaf=True, namespace=NAMESPACE)
     try:
-        return optree.broadcast_prefix(prefix, plain, none_is_leaf=True)
+        return optree.broadcast_prefix(prefix, plain, none_is_leaf=True, namespace=NAMESPACE)
     except ValueError as error:
         raise StructureError(
             f"{argument} does not match {reference}: {error}",

@@ -35,7 +35,7 @@ from ..runtime.capture_entry import CheckedFunction, missing
 from ..runtime.loader import LoadedModule
 from ..runtime.program import ACTIVE, GuardMiss, Program, is_of_interruption, program_for
 from ..transforms.call import repeated
-from ..trees import TreeSpec, flatten
+from ..trees import TreeSpec, flatten, flatten_arguments
 from .array import Array
 from .capture_steps import Check, Step, all_alive, read_all
 from .capture_table import checked_function
@@ -406,7 +406,7 @@ class CallSite:
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Answer a call: by a compiled program, a new trace, or as a part of the recording that what it reads belongs to."""
         if self.nested and config.jit and not (config.eager or RECORDING.tools):
-            leaves, spec = flatten(self.static.mark(args, kwargs))
+            leaves, spec = flatten_arguments(self.static.mark(args, kwargs))
             entry = self.nested.get(spec)
             if entry is not None and (results := entry.native(*leaves)) is not MISSED:
                 return entry.results.unflatten(results)

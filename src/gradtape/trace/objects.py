@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from ..trees import HOOKS
 from .handle import Handle
 from .sites import PACKAGE, is_users
 
@@ -89,3 +90,40 @@ def slots_of(cls: type) -> list[str]:
                 private = name.startswith("__") and not name.endswith("__")
                 found.append(f"_{owner.__name__.lstrip('_')}{name}" if private else name)
     return found
+
+
+def fields_with_arrays(thing: Any) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """Return the names of those attributes of an object that hold arrays or floats, and of the others; None for what is no plain object."""
+    if (
+        not is_plain_object(thing)
+        or type(thing) is SimpleNamespace
+        or type(thing).__module__.partition(".")[0] == PACKAGE
+    ):
+        return None
+    names = [
+        *getattr(thing, "__dict__", ()),
+        *[name for name in slots_of(type(thing)) if hasattr(thing, name)],
+    ]
+    holding = tuple([name for name in names if _holds_arrays(getattr(thing, name))])
+    return holding, tuple([name for name in names if name not in holding])
+
+
+def _holds_arrays(content: Any, depth: int = 0) -> bool:
+    kind = type(content)
+    if kind in (float, complex) or issubclass(kind, np.inexact | Handle):
+        return True
+    if kind is np.ndarray:
+        return content.dtype.kind in "biufc"
+    if depth > 8:
+        return False
+    if kind is dict:
+        return any(_holds_arrays(item, depth + 1) for item in content.values())
+    if kind is list or issubclass(kind, tuple):
+        return any(_holds_arrays(item, depth + 1) for item in content)
+    if kind is SimpleNamespace or not is_plain_object(content):
+        return False
+    found = fields_with_arrays(content)
+    return found is not None and bool(found[0])
+
+
+HOOKS.fields = fields_with_arrays

@@ -18,7 +18,7 @@ from ..kinds.operands import check_dtype, check_plain
 from ..kinds.refusals import is_used_up, library_of, refusal
 from ..runtime.program import CallForm
 from ..runtime.signature import ArraySpec, ScalarSpec, StaticSpec
-from ..trees import TreeSpec, flatten, place_of_leaf
+from ..trees import TreeSpec, flatten_arguments, place_of_leaf
 from .array import Array
 from .force import force
 from .handle import Handle
@@ -79,7 +79,7 @@ class Call:
     def __init__(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], static: StaticArguments = EVERYTHING_TRACED
     ) -> None:
-        leaves, self.spec = flatten(static.mark(args, kwargs))
+        leaves, self.spec = flatten_arguments(static.mark(args, kwargs))
         self.leaves: list[Any] = own(leaves)
         self.objects = [leaf.value if type(leaf) is Static else leaf for leaf in self.leaves]
         self.arrays = any(isinstance(leaf, Handle) and _is_recorded(leaf) for leaf in self.leaves)
@@ -134,7 +134,7 @@ class Call:
 def _refuse_by_name(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Raise the error for an argument that cannot be one, with where it stands."""
     for name, argument in [*((f"argument {k}", arg) for k, arg in enumerate(args)), *kwargs.items()]:
-        for position, leaf in enumerate(own(flatten(argument)[0])):
+        for position, leaf in enumerate(own(flatten_arguments(argument)[0])):
             place = place_of_leaf(argument, position) if leaf is not argument else ""
             leaf_key(leaf, f"{name}{place}")
 
