@@ -17,7 +17,7 @@ from .dispatch import call_function, call_ufunc, strengthen
 from .layout import laid_out
 from .sites import user_site
 from .speculation import attended, speculation
-from .viewing import view_of
+from .viewing import VIEWING, view_of
 from .views import ImaginaryPart, RealPart
 
 _frame = sys._getframe
@@ -44,6 +44,7 @@ def _method(function: Any) -> Callable[..., Any]:
 
 def _view_method(function: Any) -> Callable[..., Any]:
     via = f"x.{function.__name__}"
+    viewer = VIEWING[function]
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         attendant = speculation.attendant
@@ -53,7 +54,7 @@ def _view_method(function: Any) -> Callable[..., Any]:
         ):
             return made
         here.site = user_site(via=via)
-        found = view_of(function, (self, *args), kwargs)
+        found = viewer(function, self, args, kwargs)
         return self.laid(function, call_function(function, (self, *args), kwargs)) if found is None else found
 
     call.__name__ = function.__name__
@@ -105,7 +106,7 @@ class Methods:
             if made is not None:
                 return made
         here.site = user_site(via="x.T")
-        return view_of(np.transpose, (self,), {})
+        return _moved(np.transpose, self, (), {})
 
     @property
     @attended
@@ -218,5 +219,7 @@ class Methods:
             "x.flat of a traced array", where=user_site(), remedy="use x.ravel() (a view), or x.reshape(-1)"
         )
 
+
+_moved: Any = VIEWING[np.transpose]
 
 _TRANSPOSED: Any = vars(Methods)["T"].fget
