@@ -375,6 +375,66 @@ def test_threads_see_nothing_of_a_trace() -> None:
     assert seen == {(np.ndarray, np.ndarray)}
 
 
+# By chance
+
+
+def world_of(rng: random.Random) -> dict[str, Any]:
+    """Return something of each sort that a function may read."""
+    return {
+        "number": rng.uniform(-2, 2),
+        "whole": rng.randrange(3),
+        "array": np.array([rng.uniform(-2, 2) for _ in range(3)]),
+        "mode": rng.choice(["plus", "times"]),
+        "table": {key: rng.uniform(-1, 1) for key in rng.sample("abc", rng.randrange(1, 4))},
+        "rows": [np.full(3, rng.uniform(-1, 1)) for _ in range(rng.randrange(1, 3))],
+        "layer": Layer(np.full(3, rng.uniform(-1, 1)), rng.uniform(-1, 1), rng.choice(["plus", "minus"])),
+        "pair": Pair(rng.uniform(-1, 1), np.full(3, rng.uniform(-1, 1))),
+        "act": rng.choice([np.sin, np.tanh, lambda x: x * 0.5]),
+        "flag": rng.choice([None, True, False]),
+    }
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_changes_between_calls_by_chance(seed: int) -> None:
+    rng = random.Random(seed)
+    state = types.SimpleNamespace(**world_of(rng))
+    number, array = rng.uniform(-2, 2), np.ones(3)
+
+    def read(x: Any) -> Any:
+        y = x * state.number + state.array * number
+        y = y + array if state.mode == "plus" else y * array
+        for key in state.table:
+            y = y + state.table[key] * (2.0 if key == "a" else 1.0)
+        for row in state.rows:
+            y = state.act(y + row)
+        for _ in range(state.whole):
+            y = y * 1.5
+        y = y * state.layer.w * state.layer.scale if state.layer.mode == "plus" else y - state.layer.w
+        y = y + state.pair.a * state.pair.b
+        return np.sum(y) if state.flag is None else np.sum(y) * (2.0 if state.flag else 3.0)
+
+    f, slope = gt.jit(read), gt.grad(read)
+    seen = [dict(vars(state))]
+    with gt.config.override(trace_limit=64):
+        for _ in range(30):
+            np.testing.assert_allclose(f(X), read(X), rtol=1e-12)
+            np.testing.assert_allclose(slope(X), gt.grad(lambda x: read(x))(X), rtol=1e-12)
+            how = rng.randrange(6)
+            if how == 0:
+                vars(state).update(rng.choice(seen))
+            elif how == 1:
+                array[rng.randrange(3)] = rng.uniform(-2, 2)
+            elif how == 2:
+                number = rng.uniform(-2, 2)
+            elif how == 3:
+                state.rows[0][:] = rng.uniform(-1, 1)
+                state.layer.scale = rng.uniform(-1, 1)
+            else:
+                name, content = rng.choice(list(world_of(rng).items()))
+                setattr(state, name, content)
+                seen.append(dict(vars(state)))
+
+
 # Arguments that are Arrays
 
 

@@ -284,7 +284,11 @@ read.version:
   %former_at = getelementptr i64, ptr %row, i64 4
   %former = load i64, ptr %former_at
   %unchanged = icmp eq i64 %version, %former
-  br i1 %unchanged, label %skip, label %next
+  br i1 %unchanged, label %skip, label %stale
+stale:
+  ; What the registers hold from here on belongs to no version until all rows have been looked at.
+  store i64 -1, ptr %former_at
+  br label %next
 skip:
   %skipped = add i64 %number, 1
   %bytes = mul i64 %skipped, 64
