@@ -32,7 +32,9 @@ class _Hooks:
 
 
 HOOKS: Final = _Hooks()
-_LEAVES: Final[set[type]] = {int, float, complex, bool, str, bytes, type(None)}
+LEAVES: Final[set[type]] = {int, float, complex, bool, str, bytes, type(None)}
+"""Classes whose objects are never containers, so that nothing need be asked of a leaf."""
+
 _entered: Final[weakref.WeakSet[type]] = weakref.WeakSet()
 
 
@@ -85,7 +87,7 @@ def _enter_classes(leaves: list[Any]) -> bool:
     found = False
     for leaf in leaves:
         kind = type(leaf)
-        if kind in _LEAVES or kind in _entered or HOOKS.fields is None:
+        if kind in LEAVES or kind in _entered or HOOKS.fields is None:
             continue
         fields = HOOKS.fields(leaf)
         if fields is not None and fields[0]:

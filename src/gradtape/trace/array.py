@@ -221,9 +221,19 @@ class Array(Operators, Methods, Handle):
                     made = wrapped(strengthened(rule(self.value)))
                     return made if self._contiguous is True else laid_out(made, inputs)
                 x, y = inputs
-                ordered = is_plain(x) and is_plain(y)
-                x = x.value if isinstance(x, Handle) else x if type(x) in OPERANDS else None
-                y = y.value if isinstance(y, Handle) else y if type(y) in OPERANDS else None
+                # Written out: a call of Python's for each operand would be a tenth of what recording costs.
+                if isinstance(x, Handle):
+                    ordered = x._contiguous is True
+                    x = x.value
+                else:
+                    ordered = type(x) is not np.ndarray or x.flags.c_contiguous
+                    x = x if type(x) in OPERANDS else None
+                if isinstance(y, Handle):
+                    ordered = ordered and y._contiguous is True
+                    y = y.value
+                else:
+                    ordered = ordered and (type(y) is not np.ndarray or y.flags.c_contiguous)
+                    y = y if type(y) in OPERANDS else None
                 if x is not None and y is not None:
                     made = wrapped(strengthened(rule(x, y)))
                     return made if ordered else laid_out(made, inputs)

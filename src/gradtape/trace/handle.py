@@ -15,6 +15,7 @@ from ..ir.graph import Mark, Value
 from ..ir.types import Shape
 from ..ops.cast import identity
 from ..ops.indexing import fit_for_write
+from ..trees import LEAVES
 from .content import Reading
 from .contexts import scopes
 from .force import compute
@@ -37,6 +38,9 @@ class Handle:
 
     _contiguous: Any
     """True, or what else is known of the order of the elements in memory: see `gradtape.trace.layout`."""
+
+    def __init_subclass__(cls) -> None:
+        LEAVES.add(cls)
 
     def __init__(self, value: Value, base: Handle | None = None, view: View | None = None) -> None:
         self._base = base

@@ -76,7 +76,7 @@ def layout_of_copy(array: Any) -> Layout:
     """Return the layout of a copy of an ndarray or a number that is laid out like it."""
     if not issubclass(type(array), np.ndarray):
         return True
-    return array.ndim > 0 and keeping_order(array.shape, (array,))
+    return keeping_order(array.shape, (array,)) if array.ndim > 1 else array.ndim > 0
 
 
 def fortran(ndim: int) -> Layout:
@@ -171,8 +171,8 @@ def laid_out(made: Any, operands: Iterable[Any]) -> Any:
     """Give the results of an elementwise operation the layout that NumPy gives them; return them."""
     operands = tuple(operands)
     for array in made if isinstance(made, tuple | list) else (made,):
-        if isinstance(array, Handle) and array._base is None:
-            array._contiguous = keeping_order(array.shape, operands)
+        if isinstance(array, Handle) and array._base is None and len(shape := array._current.aval.shape) > 1:
+            array._contiguous = keeping_order(shape, operands)
     return made
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..trees import HOOKS
+from ..trees import HOOKS, LEAVES
 from .handle import Handle
 from .sites import PACKAGE, is_users
 
@@ -127,3 +127,4 @@ def _holds_arrays(content: Any, depth: int = 0) -> bool:
 
 
 HOOKS.fields = fields_with_arrays
+LEAVES.add(np.ndarray)
