@@ -192,9 +192,9 @@ def test_functions_that_are_not_followed(way: Function, function: Function, name
 
 
 @traced_ways
-def test_a_mask_is_refused_in_a_trace(way: Function) -> None:
+def test_a_result_whose_shape_depends_on_a_mask_is_refused_in_a_trace(way: Function) -> None:
     def function(x: Any) -> Any:
-        return x[x > 1]
+        return np.sort(x[x > 1])
 
     error = expect(errors.UnsupportedFunctionError, lambda: way(function, PAIR), "np.where")
     assert at_a_line_of(function, error)
@@ -217,7 +217,8 @@ def test_static_arguments_must_be_hashable(given: Any) -> None:
     try:
         hash(given)
     except TypeError:
-        error = expect(errors.StaticArgumentError, call, type(given).__name__)
+        refused = errors.DtypeError if isinstance(given, bytearray) else errors.StaticArgumentError
+        error = expect(refused, call, type(given).__name__)
         assert at_a_line_of(call, error)
     else:
         np.testing.assert_array_equal(call(), PAIR)
