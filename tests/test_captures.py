@@ -9,6 +9,7 @@ import sys
 import threading
 import types
 import warnings
+from collections import ChainMap, Counter, OrderedDict, UserDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -528,3 +529,158 @@ def test_the_first_call_passes_what_the_trace_has_kept_of_the_captures() -> None
     jitted = gt.jit(f)
     x = np.array(1.25)
     assert [float(jitted(x)) for _ in range(3)] == [float(f(x))] * 3
+
+
+# Objects whose inside is not plain, and what is not there
+
+
+class Box(dict[str, Any]):
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
+
+
+class Proxy:
+    def __init__(self, behind: Any) -> None:
+        self.behind = behind
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.behind, name)
+
+
+class Numbers(list[Any]):
+    pass
+
+
+class Gain:
+    """A descriptor that computes the name of what it reads."""
+
+    factor = 1.0
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = "_" + name
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        return getattr(instance, self.name) * self.factor
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        setattr(instance, self.name, value)
+
+
+class Amplifier:
+    gain = Gain()
+
+
+class Slotted:
+    __slots__ = ("__weakref__", "c")
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name)
+
+
+def _set_entry(holder: Any, key: Any) -> Callable[[Any], None]:
+    return functools.partial(type(holder).__setitem__, holder, key)
+
+
+def _opaque_things() -> list[tuple[Callable[[Any], Any], Callable[[Any], None]]]:
+    box, behind, numbers, amplifier = Box(a=1.0), types.SimpleNamespace(a=1.0), Numbers([1.0]), Amplifier()
+    proxy, chain = Proxy(behind), ChainMap({"b": 1.0}, {"a": 1.0})
+    amplifier.gain = 1.0
+    user, counted, named = UserDict(a=1.0), Counter(a=1), OrderedDict(a=1.0)
+    shown = types.MappingProxyType(named)
+    slotted = Slotted()
+    slotted.c = np.ones(1)
+    return [
+        (lambda x: x * box.a, functools.partial(setattr, box, "a")),
+        (lambda x: x * box["a"], _set_entry(box, "a")),
+        (lambda x: x * proxy.a, functools.partial(setattr, behind, "a")),
+        (lambda x: x * numbers[0], _set_entry(numbers, 0)),
+        (lambda x: x * amplifier.gain, functools.partial(setattr, amplifier, "gain")),
+        (lambda x: x * amplifier.gain, functools.partial(setattr, Gain, "factor")),
+        (lambda x: x * user["a"], _set_entry(user, "a")),
+        (lambda x: x * counted["a"], _set_entry(counted, "a")),
+        (lambda x: x * chain["a"], _set_entry(chain.maps[1], "a")),
+        (lambda x: x * chain["a"], _set_entry(chain, "a")),
+        (lambda x: x * shown["a"], _set_entry(named, "a")),
+        (lambda x: np.sum(x * slotted.c), _set_entry(slotted.c, 0)),
+    ]
+
+
+@pytest.mark.parametrize("number", range(len(_opaque_things())))
+def test_objects_that_answer_by_their_own_code_are_read_in_each_call(number: int) -> None:
+    function, write = _opaque_things()[number]
+    jitted, gradient = gt.jit(function), gt.grad(lambda x: function(x))
+    try:
+        for value in (1.0, 4.0, 2.5, 4.0):
+            write(value)
+            assert float(jitted(3.0)) == function(3.0) == 3.0 * value
+            assert float(gradient(3.0)) == value
+    finally:
+        Gain.factor = 1.0
+
+
+def test_attributes_that_appear_and_go_are_seen() -> None:
+    class Thing:
+        pass
+
+    thing = Thing()
+
+    def tried(x: Any) -> Any:
+        try:
+            return x * thing.k  # type: ignore[attr-defined]
+        except AttributeError:
+            return x
+
+    functions = [
+        tried,
+        lambda x: x * getattr(thing, "k", 7.0),
+        lambda x: x * 5.0 if hasattr(thing, "k") else x,
+        lambda x: x * sum(getattr(thing, name, 0.5) for name in ("j", "k")),
+    ]
+    jitted = [gt.jit(function) for function in functions]
+    for change in (
+        lambda: None,
+        lambda: setattr(thing, "k", 3.0),
+        lambda: delattr(thing, "k"),
+        lambda: setattr(Thing, "k", 9.0),
+        lambda: setattr(thing, "k", 2.0),
+        lambda: (delattr(thing, "k"), delattr(Thing, "k")),
+    ):
+        change()
+        assert [float(f(2.0)) for f in jitted] == [f(2.0) for f in functions]
+
+
+def test_native_checks_of_another_state_of_a_class_do_not_hold_in_this_one() -> None:
+    class Base:
+        c = 2.0
+
+        def f(self, x: Any) -> Any:
+            return x + self.c
+
+    class Mixin:
+        def g(self, x: Any) -> Any:
+            return x * self.c  # type: ignore[attr-defined]
+
+    class Derived(Mixin, Base):
+        def f(self, x: Any) -> Any:
+            return super().f(x) + self.g(x)
+
+    thing = Derived()
+    f = gt.jit(lambda x: thing.f(x))
+    assert f(3.0) == 11.0
+    Derived.c = 1.0
+    assert f(3.0) == 7.0
+    del Derived.c
+    assert f(3.0) == 11.0
+    thing.c = 0.5
+    assert f(3.0) == 5.0
+    Mixin.g = lambda self, x: x * x  # type: ignore[method-assign]
+    assert f(3.0) == 12.5
+    thing = Derived()  # as at first, but for the class
+    for _ in range(3):
+        assert f(3.0) == 14.0

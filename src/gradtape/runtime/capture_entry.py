@@ -589,8 +589,7 @@ def can_check_classes() -> bool:
 
 def version_tag(cls: type) -> int:
     """Return the version of a class, which it gets by a look-up; 0 where it has none."""
-    getattr(cls, "__mro__", None)
-    cls.__doc__  # noqa: B018
+    getattr(cls, "_no_such_attribute", None)  # a name that the metaclass does not answer for
     return _version_of(cls)
 
 
@@ -615,7 +614,7 @@ class _PythonChecked(NativeHead):
     __slots__ = ("__weakref__", "kept", "tags")
 
     kept: tuple[object, ...]
-    tags: list[tuple[Any, type]]
+    tags: list[tuple[Any, type, Callable[[], bool]]]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.fallback(*args, **kwargs)
@@ -624,9 +623,10 @@ class _PythonChecked(NativeHead):
         return self if instance is None else types.MethodType(self, instance)
 
     def renew(self) -> None:
-        """Take the present versions of classes, which were found to be what they should be."""
-        for word, cls in self.tags:
-            word[0] = version_tag(cls)
+        """Take the present versions of the classes that are what they should be; the others' checks do not hold."""
+        for word, cls, holds in self.tags:
+            version = version_tag(cls)
+            word[0] = version if word[0] == version or holds() else 0
 
 
 if TYPE_CHECKING:
@@ -683,7 +683,7 @@ def checked(
     passed: Sequence[int] | None,
     *,
     references: Sequence[tuple[int, Any]] = (),
-    tags: Sequence[tuple[int, type]] = (),
+    tags: Sequence[tuple[int, type, Callable[[], bool]]] = (),
     kept: Sequence[object] = (),
 ) -> CheckedFunction | None:
     """Return a callable that checks rows and calls a native function; None where this Python cannot be looked into.
@@ -704,8 +704,9 @@ def checked(
         What is passed to `behind`: registers, and for arguments -1 - their numbers; None for the arguments as they are.
     references : sequence of (int, weakref.ref)
         Rows that wait for an object which may die: then they never hold again.
-    tags : sequence of (int, type)
-        Rows that look at the versions of classes.
+    tags : sequence of (int, type, callable)
+        Rows that look at the versions of classes, and what says whether a class is what it should be: another state of it may have
+        been compiled in the meantime.
     kept : sequence of object
         What must stay alive.
     """
@@ -732,12 +733,8 @@ def checked(
     watched = []
     for number, thing in references:
         watched.append(weakref.ref(thing, functools.partial(_forget, words, 8 * number + 4)))
-    pairs = []
-    for number, cls in tags:
-        word = words[8 * number + 4 : 8 * number + 5]
-        word[0] = version_tag(cls)
-        pairs.append((word, cls))
-    function.tags = pairs
+    function.tags = [(words[8 * number + 4 : 8 * number + 5], cls, holds) for number, cls, holds in tags]
+    function.renew()
     function.kept = (behind, words, held, places, state, watched, tuple(kept))
     function.state = _address(state)
     function.entry = _routines()["checked"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -115,6 +116,8 @@ class Step:
         if source is Source.ENTRY:
             return dict.get(parent, key, ABSENT)
         if source is Source.ITEM:
+            if isinstance(parent, list):
+                return list.__getitem__(parent, key) if key < list.__len__(parent) else ABSENT
             return parent[key] if key < len(parent) else ABSENT
         if source is Source.FIELD:
             return getattr(parent, "__dict__", {}).get(key, ABSENT)
@@ -143,10 +146,16 @@ class Step:
             return value is found[expected]
         if check is Check.LENGTH:
             kind, length = expected
-            return type(value) is kind and len(value) == length
+            if type(value) is not kind:
+                return False
+            return bool((list if isinstance(value, list) else tuple).__len__(value) == length)
         if check is Check.KEYS:
             kind, keys = expected
-            return type(value) is kind and len(value) == len(keys) and all(map(_same_key, value, keys))
+            return (
+                type(value) is kind
+                and dict.__len__(value) == len(keys)
+                and all(map(_same_key, dict.keys(value), keys))
+            )
         if check is Check.PINNED:
             form, content = expected
             return bool(form_of(value) == form) and same_content(as_input(value), content)
@@ -195,7 +204,7 @@ def equal_plain(value: Any, expected: Any) -> bool:
     """Return whether two containers of plain values have the same content."""
     if len(value) != len(expected):
         return False
-    if isinstance(value, dict):
+    if isinstance(value, dict | MappingProxyType):
         return all(map(is_same_item, value, expected)) and all(
             map(is_same_item, value.values(), expected.values())
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -36,7 +37,7 @@ class _Table:
         self.rows: list[Row] = []
         self.registers = [0] * len(steps)
         self.references: list[tuple[int, Any]] = []
-        self.tags: list[tuple[int, type]] = []
+        self.tags: list[tuple[int, type, Callable[[], bool]]] = []
         self.kept: list[Any] = []
         self._done: set[int] = set()
         self._groups: dict[tuple[int, Source], list[int]] = {}
@@ -89,7 +90,7 @@ class _Table:
             holder = self.steps[step.parent]
             if holder.check is not Check.LENGTH:
                 raise _Unsuited
-            return (Read.LIST if holder.expected[0] is list else Read.TUPLE), step.parent, step.key
+            return (Read.LIST if issubclass(holder.expected[0], list) else Read.TUPLE), step.parent, step.key
         if step.source is Source.ATTRIBUTE:
             own = _OWN_READS.get(step.key)
             return (
@@ -145,7 +146,7 @@ class _Table:
             self._row(read, a, b, (Test.IS, id(thing), 0, 0), number)
             return
         if step.check is Check.CLASS:
-            self.tags.append((len(self.rows), step.key))
+            self.tags.append((len(self.rows), step.key, functools.partial(step.holds, step.key, ())))
         self._row(read, a, b, self._test(step), number)
 
     def _test(self, step: Step) -> tuple[Test, int, int, int]:

@@ -11,6 +11,7 @@ What cannot be copied stays as it is, and its arrays and numbers are checked by 
 from __future__ import annotations
 
 import builtins
+import enum
 import functools
 import io
 import operator
@@ -23,7 +24,15 @@ import types
 import weakref
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Sequence
-from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType, SimpleNamespace
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    FunctionType,
+    MappingProxyType,
+    MethodType,
+    ModuleType,
+    SimpleNamespace,
+)
 from typing import Any, Final
 
 import numpy as np
@@ -35,7 +44,7 @@ from .array import Array
 from .capture_steps import ABSENT, Check, Place, Source, Step, form_of, reference_to
 from .guards import Trace
 from .handle import Handle
-from .objects import is_object, is_plain_object, is_record, is_users_class, slots_of
+from .objects import has_foreign_code, is_object, is_plain_object, is_record, is_users_class, slots_of
 from .reads import Reads, reads_of
 from .signature import as_input, layout_of_input
 from .sites import PACKAGE, is_users
@@ -134,6 +143,7 @@ class Walk:
         self.attributes: set[str] = set()
         self.everything = False
         self.asks_types = False
+        self.asks = False
         self._begin()
 
     def _begin(self) -> None:
@@ -157,7 +167,7 @@ class Walk:
     def function(self, function: Callable[..., Any]) -> Any:
         """Walk over a function and the objects among the arguments; return the copy of the function, and the leaves for it."""
         while True:
-            known = len(self.attributes), self.everything, self.asks_types
+            known = len(self.attributes), self.everything, self.asks_types, self.asks
             self._begin()
             copy = self.visit(function, Source.FIXED, -1, function, "the function")
             leaves = [
@@ -166,7 +176,7 @@ class Walk:
                 else leaf
                 for number, leaf in enumerate(self.leaves)
             ]
-            if (len(self.attributes), self.everything, self.asks_types) == known:
+            if (len(self.attributes), self.everything, self.asks_types, self.asks) == known:
                 self.logs -= self._looked_at
                 for each in self.substituted:
                     each.begun = _content_of(each.copy)
@@ -182,6 +192,7 @@ class Walk:
         self.attributes |= reads.attributes
         self.asks_types = self.asks_types or reads.asks_types
         self.everything = self.everything or reads.everything
+        self.asks = self.asks or reads.asks
 
     def visit(
         self, thing: Any, source: Source, parent: int, key: Any, name: str, copying: bool = True
@@ -216,7 +227,7 @@ class Walk:
             return self._dict(thing, at, name, copying)
         if kind is list or isinstance(thing, tuple):
             return self._sequence(thing, at, name, copying)
-        if kind in (set, frozenset, bytearray, deque):
+        if kind in (set, frozenset, bytearray, deque, MappingProxyType):
             return self._collection(thing, at, name, copying)
         if isinstance(thing, functools.partial):
             return self._partial(thing, at, name, copying)
@@ -481,7 +492,7 @@ class Walk:
                 if name not in found:
                     found[name] = item
             inherited = {name for base in owner.__mro__[1:] for name in vars(base)}
-            absent = (self.attributes & inherited) - vars(owner).keys()
+            absent = (self.attributes if self.asks else self.attributes & inherited) - vars(owner).keys()
             listed += [(owner, name, ABSENT, False) for name in sorted(absent)]
         if not listed:
             return found
@@ -490,6 +501,10 @@ class Walk:
             item = vars(owner).get(name)
             for function in _functions_of(item):
                 self._raw(function, f"{owner.__name__}.{name}")
+            if hasattr(type(item), "__get__") and is_users_class(
+                type(item)
+            ):  # a descriptor, whose code is run
+                self.visit(item, Source.FIXED, -1, item, f"{owner.__name__}.{name}", False)
         for name, item in found.items():
             if whole and not _functions_of(item) and not callable(item) and not name.startswith("__"):
                 self.visit(item, Source.FIXED, -1, item, f"{cls.__name__}.{name}", False)
@@ -534,7 +549,7 @@ class Walk:
 
     def _object(self, thing: Any, at: Place, name: str, copying: bool) -> Any:
         cls = type(thing)
-        reads_all = self.everything or is_record(cls)
+        reads_all = self.everything or is_record(cls) or has_foreign_code(cls)
         fields = getattr(thing, "__dict__", {})
         slots = slots_of(cls)
         own = cls.__module__.partition(".")[0] == PACKAGE
@@ -564,16 +579,11 @@ class Walk:
                     check.check, check.expected = Check.ALIVE, reference
                 else:
                     check.check, check.expected = Check.SAME, thing
+            if self.asks and hasattr(thing, "__dict__"):
+                self._keys(fields, step, name)
             return self._met(thing, thing, step, copying)
-        if reads_all and fields:
-            self._step(
-                Source.ATTRIBUTE,
-                step,
-                "__dict__",
-                Check.KEYS,
-                (dict, tuple(fields)),
-                f"the attributes of {name}",
-            )
+        if (reads_all or self.asks) and hasattr(thing, "__dict__"):
+            self._keys(fields, step, name)
         copy: Any = thing
         if copying:
             copy = SimpleNamespace() if cls is SimpleNamespace else object.__new__(cls)
@@ -639,18 +649,48 @@ class Walk:
         if type(thing).__name__ == "Jitted" and site is not None:
             return self._jitted(thing, at, name, copying)
 
-        def inside(step: int) -> None:
-            if type(thing).__module__.partition(".")[0] in ("numpy", "builtins", PACKAGE):
-                return
-            for key, item in list(getattr(thing, "__dict__", {}).items()):
-                if type(key) is str and key in self.attributes and not issubclass(type(item), np.ndarray):
-                    self.visit(item, Source.FIELD, step, key, f"{name}.{key}", False)
-                if issubclass(type(item), np.ndarray) or (
-                    type(item) is FunctionType and key in ("__wrapped__", "func")
-                ):
-                    self.visit(item, Source.FIELD, step, key, f"{name}.{key}", False)
+        return self._same(thing, at, name, lambda step: self._inside(thing, at, step, name))
 
-        return self._same(thing, at, name, inside)
+    def _inside(self, thing: Any, at: Place, step: int, name: str) -> None:
+        """Check by value what an object holds that is not copied: what code reads of it, arrays, and all of an object of the user's."""
+        cls = type(thing)
+        if isinstance(thing, enum.Enum) or cls.__module__.partition(".")[0] in ("numpy", "builtins", PACKAGE):
+            return
+        users = is_users_class(cls)
+        if users:
+            self._learn_class(cls, step, whole=False)
+        fields = getattr(thing, "__dict__", {})
+        if users and fields:
+            self._keys(fields, step, name)
+        held = [(Source.FIELD, key, item) for key, item in list(fields.items()) if type(key) is str]
+        held += [
+            (Source.ATTRIBUTE, key, getattr(thing, key))
+            for key in slots_of(cls)
+            if isinstance(getattr(cls, key, None), types.MemberDescriptorType) and hasattr(thing, key)
+        ]
+        for source, key, item in held:
+            if (
+                users
+                or key in self.attributes
+                or issubclass(type(item), np.ndarray)
+                or (type(item) is FunctionType and key in ("__wrapped__", "func"))
+            ):
+                self.visit(item, source, step, key, f"{name}.{key}", False)
+        if isinstance(thing, dict):
+            holder = self._step(*at, Check.KEYS, (cls, tuple(dict.keys(thing))), name)
+            for key, item in list(dict.items(thing)):
+                self.visit(item, Source.ENTRY, holder, key, f"the entry {key!r} of {name}", False)
+        elif isinstance(thing, list):
+            holder = self._step(*at, Check.LENGTH, (cls, list.__len__(thing)), name)
+            for number, item in enumerate(list.__iter__(thing)):
+                self.visit(item, Source.ITEM, holder, number, f"item {number} of {name}", False)
+        elif isinstance(thing, set | deque):
+            self._step(*at, Check.EQUAL, thing.copy(), name)
+
+    def _keys(self, fields: dict[str, Any], step: int, name: str) -> None:
+        """Check which attributes an object has."""
+        expected = dict, tuple(fields)
+        self._step(Source.ATTRIBUTE, step, "__dict__", Check.KEYS, expected, f"the attributes of {name}")
 
     def _jitted(self, thing: Any, at: Place, name: str, copying: bool) -> Any:
         fixed = at[0] is Source.FIXED
@@ -710,9 +750,10 @@ class Walk:
 
     def _collection(self, thing: Any, at: Place, name: str, copying: bool) -> Any:
         """Check a container that is not copied by the items that it has, and what is in them by value."""
-        step = self._step(*at, Check.EQUAL, type(thing)(thing), name)
+        is_mapping = isinstance(thing, MappingProxyType)
+        step = self._step(*at, Check.EQUAL, type(thing)(dict(thing) if is_mapping else thing), name)
         self._met(thing, thing, step, copying)
-        for item in thing if len(thing) <= MOST_ITEMS else ():
+        for item in (thing.values() if is_mapping else thing) if len(thing) <= MOST_ITEMS else ():
             self.visit(item, Source.FIXED, -1, item, f"an item of {name}", False)
         return thing
 
@@ -819,7 +860,8 @@ class _Namespace:
 
     def attributes(self, copying: bool) -> None:
         """Walk over what code may read of the module by attributes."""
-        for name in sorted(self.walk.attributes & self.original.keys()):
+        wanted = self.walk.attributes if self.walk.asks else self.walk.attributes & self.original.keys()
+        for name in sorted(wanted):
             self.meet(name, copying)
 
     def module(self, thing: ModuleType) -> ModuleType:

@@ -50,7 +50,7 @@ def _looks_plain(cls: type) -> bool:
     own = cls.__module__.partition(".")[0] == PACKAGE
     if own and not getattr(cls, "holds_functions", False):
         return False
-    if not own and not is_users_class(cls) and not is_record(cls):
+    if not own and not is_users_class(cls) and not is_record(cls) and cls.__module__ != "collections":
         return False
     refused = ("__del__", "__getattr__", "__array__", "__array_ufunc__", "__array_function__", "__next__")
     return not any(hasattr(cls, name) for name in refused) and (
@@ -79,6 +79,17 @@ def _is_of_users(cls: type) -> bool:
         return True
     file = getattr(module, "__file__", None)
     return file is None or is_users(file)
+
+
+def has_foreign_code(cls: type) -> bool:
+    """Return whether a class has code that is not the user's, which may read any of its fields."""
+    return any(
+        base is not object
+        and base.__module__ not in ("abc", "typing", "collections.abc", PACKAGE)
+        and base.__module__.partition(".")[0] != PACKAGE
+        and not is_users_class(base)
+        for base in cls.__mro__
+    )
 
 
 def slots_of(cls: type) -> list[str]:

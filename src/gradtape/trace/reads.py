@@ -11,7 +11,18 @@ from typing import Final, NamedTuple
 MOST_KNOWN: Final = 4096
 
 DYNAMIC: Final = frozenset(
-    {"__dict__", "asdict", "astuple", "attrgetter", "eval", "exec", "getattr", "getattr_static", "vars"}
+    {
+        "__dict__",
+        "asdict",
+        "astuple",
+        "attrgetter",
+        "eval",
+        "exec",
+        "getattr",
+        "getattr_static",
+        "hasattr",
+        "vars",
+    }
 )
 """Names by which code reads attributes that it does not spell."""
 
@@ -20,6 +31,9 @@ WHOLE: Final = frozenset(
 )
 """Names by which code reads all that an object has."""
 
+
+_BY_NAME: Final = frozenset({"getattr", "hasattr"})
+_IDLE: Final = frozenset({"CACHE", "EXTENDED_ARG", "NOP", "PUSH_NULL", "RESUME"})
 
 APPENDING: Final = frozenset({"append", "extend", "add"})
 """Methods that add to a container and look at nothing in it."""
@@ -49,6 +63,8 @@ class Reads(NamedTuple):
         Whether attributes may be read that are not spelt in the code.
     asks_types : bool
         Whether it asks whether something is a number of Python's.
+    asks : bool
+        Whether it may go on where an attribute is missing.
     """
 
     names: frozenset[str]
@@ -57,6 +73,7 @@ class Reads(NamedTuple):
     logs: frozenset[str]
     everything: bool
     asks_types: bool
+    asks: bool
 
 
 _known: Final[dict[int, tuple[CodeType, Reads]]] = {}
@@ -103,7 +120,7 @@ def _found_in(code: CodeType) -> Reads:
                 attributes.add(argument)
             elif kind in ("IMPORT_NAME", "IMPORT_FROM"):
                 (modules if kind == "IMPORT_NAME" else attributes).add(argument)
-        strings |= {constant for constant in inner.co_consts if isinstance(constant, str)}
+        strings |= set(_strings(inner.co_consts))
     used = names | attributes
     if used & {"eval", "exec", "globals", "__globals__"}:
         names |= {word for string in strings for word in re.findall(r"[^\W\d]\w*", string)}
@@ -114,17 +131,45 @@ def _found_in(code: CodeType) -> Reads:
         frozenset(attributes),
         frozenset(modules),
         frozenset(loaded - read),
-        bool(used & WHOLE) or bool(used & (DYNAMIC - {"getattr"})) or _computes_names(code, used),
+        bool(used & WHOLE) or bool(used & (DYNAMIC - _BY_NAME)) or _computes_names(code, used),
         bool(used & ASKING) and bool(used & KINDS),
+        bool(used & (_BY_NAME | {"suppress"})) or _catches(code),
     )
 
 
+def _strings(constant: object) -> Iterator[str]:
+    if isinstance(constant, str):
+        yield constant
+    elif isinstance(constant, tuple | frozenset):
+        for item in constant:
+            yield from _strings(item)
+
+
 def _computes_names(code: CodeType, used: set[str]) -> bool:
-    """Return whether code may ask for an attribute by a name that it computes."""
-    if "getattr" not in used:
-        return False
+    """Return whether code may ask for an attribute by another name than one that is spelt in place: `getattr(thing, name)`."""
+    return bool(used & _BY_NAME) and any(
+        instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+        and instruction.argval in _BY_NAME
+        and not _is_spelt(instructions[number + 1 :])
+        for inner in _nested(code)
+        for instructions in [[one for one in dis.get_instructions(inner) if one.opname not in _IDLE]]
+        for number, instruction in enumerate(instructions)
+    )
+
+
+def _is_spelt(instructions: list[dis.Instruction]) -> bool:
+    """Return whether what follows the load of `getattr` is a name, its attributes, and a string."""
+    for number, instruction in enumerate(instructions):
+        if instruction.opname.startswith(("LOAD_ATTR", "LOAD_METHOD") if number else "LOAD_"):
+            continue
+        return number > 0 and instruction.opname == "LOAD_CONST" and isinstance(instruction.argval, str)
+    return False
+
+
+def _catches(code: CodeType) -> bool:
+    """Return whether code goes on after an exception."""
     return any(
-        instruction.opname in ("BUILD_STRING", "FORMAT_VALUE", "FORMAT_SIMPLE", "FOR_ITER", "BINARY_OP")
+        instruction.opname in ("CHECK_EXC_MATCH", "JUMP_IF_NOT_EXC_MATCH", "POP_EXCEPT")
         for inner in _nested(code)
         for instruction in dis.get_instructions(inner)
     )
