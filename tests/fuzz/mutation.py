@@ -1,0 +1,388 @@
+"""Mutation run over the rows of `ops/`: is there a test that fails for each small change of a row?
+
+    python tests/fuzz/mutation.py --mutants 500 --seed 1 --report survivors.md
+    python tests/fuzz/mutation.py --files np_sort.py,power.py --mutants 0
+
+A mutant is a function of `gradtape.ops` with one operator, comparison, constant, condition or argument changed. The tests are
+collected once. Each mutant runs in a fork of that process, in which the code object of the function is exchanged; it is *killed* when
+one of the tests that cover the changed line fails, raises, or does not end in time. What survives is either equivalent (the change has
+no effect that anybody could see) or names a test that is missing. `--mutants 0` takes all of them.
+
+The first run finds out which tests cover which line and how long they take (coverage.py with one context per test), and keeps that in the
+file given by `--coverage`.
+
+References
+----------
+DeMillo, Lipton and Sayward, "Hints on test data selection", Computer 11 (4), 1978.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import copy
+import gc
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import types
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+import gradtape.ops
+
+OPS: Final = Path(gradtape.ops.__file__).parent
+TESTS: Final = Path(__file__).parents[1]
+
+DETECTORS: Final = (
+    "fuzz",
+    "test_docs",
+    "test_notebooks",
+    "test_examples",
+    "test_benchmarks",
+    "test_reference",
+)
+"""Test files that are not asked: they take long, and what they would find the tests of the rows have to find."""
+
+SECONDS: Final = 30
+"""How long the tests of one mutant may take before it counts as killed by a hang."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change of one function.
+
+    Attributes
+    ----------
+    file : Path
+        Whose function it is.
+    line : int
+        The changed line.
+    change : str
+        What is changed, for the report.
+    number : int
+        Its position among the possible changes of the file.
+    """
+
+    file: Path
+    line: int
+    change: str
+    number: int
+
+
+OPERATORS: Final[dict[type, tuple[type, ...]]] = {
+    ast.Add: (ast.Sub,),
+    ast.Sub: (ast.Add,),
+    ast.Mult: (ast.Div, ast.Add),
+    ast.Div: (ast.Mult,),
+    ast.FloorDiv: (ast.Mult,),
+    ast.Mod: (ast.Add,),
+    ast.Pow: (ast.Mult,),
+    ast.BitAnd: (ast.BitOr,),
+    ast.BitOr: (ast.BitAnd,),
+    ast.Lt: (ast.LtE, ast.GtE),
+    ast.LtE: (ast.Lt, ast.Gt),
+    ast.Gt: (ast.GtE, ast.LtE),
+    ast.GtE: (ast.Gt, ast.Lt),
+    ast.Eq: (ast.NotEq,),
+    ast.NotEq: (ast.Eq,),
+    ast.Is: (ast.IsNot,),
+    ast.IsNot: (ast.Is,),
+    ast.In: (ast.NotIn,),
+    ast.NotIn: (ast.In,),
+    ast.And: (ast.Or,),
+    ast.Or: (ast.And,),
+    ast.USub: (ast.UAdd,),
+}
+
+Edit = Callable[[], None]
+
+
+def edits(tree: ast.Module) -> Iterator[tuple[int, str, Edit]]:
+    """Yield (line, description, what makes the change in the tree) for each possible change inside of a function."""
+    for function in _outermost_functions(tree):
+        yield from _edits_in(function)
+
+
+def _outermost_functions(tree: ast.AST) -> Iterator[ast.AST]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.Lambda):
+            yield node
+        else:
+            yield from _outermost_functions(node)
+
+
+def _edits_in(node: ast.AST) -> Iterator[tuple[int, str, Edit]]:
+    for child in _evaluated(node):
+        yield from _edits_of(child)
+        yield from _edits_in(child)
+
+
+def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the parts of a node that are code of the function: not annotations, documentation, or the making of an error."""
+    for name, field in ast.iter_fields(node):
+        if name in ("annotation", "returns", "decorator_list", "args") and not isinstance(node, ast.Call):
+            continue
+        for part in field if isinstance(field, list) else [field]:
+            documentation = isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)
+            if (
+                isinstance(part, ast.AST)
+                and not isinstance(part, ast.Raise | ast.JoinedStr)
+                and not documentation
+            ):
+                yield part
+
+
+def _edits_of(node: ast.AST) -> Iterator[tuple[int, str, Edit]]:
+    line = getattr(node, "lineno", 0)
+    if isinstance(node, ast.BinOp | ast.BoolOp | ast.UnaryOp | ast.AugAssign):
+        for other in OPERATORS.get(type(node.op), ()):
+            yield line, f"{type(node.op).__name__} -> {other.__name__}", _setting(node, "op", other())
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        yield line, "not x -> x", lambda: _replace(node, node.operand)
+    if isinstance(node, ast.Compare):
+        for place, operator in enumerate(node.ops):
+            for other in OPERATORS.get(type(operator), ()):
+                changed = [*node.ops[:place], other(), *node.ops[place + 1 :]]
+                yield line, f"{type(operator).__name__} -> {other.__name__}", _setting(node, "ops", changed)
+    if isinstance(node, ast.Constant):
+        value = node.value
+        if isinstance(value, bool):
+            yield line, f"{value} -> {not value}", _setting(node, "value", not value)
+        elif isinstance(value, int | float):
+            for other in (value + 1, -value if value else None):
+                if other is not None:
+                    yield line, f"{value} -> {other}", _setting(node, "value", other)
+    if isinstance(node, ast.If | ast.IfExp | ast.While):
+        for outcome in (True, False) if not isinstance(node, ast.While) else (False,):
+            yield line, f"condition -> {outcome}", _setting(node, "test", ast.Constant(outcome))
+    if isinstance(node, ast.Call) and not node.keywords and len(node.args) == 2:
+        first, second = node.args
+        if not any(isinstance(arg, ast.Starred) for arg in node.args):
+            yield line, "arguments swapped", _setting(node, "args", [second, first])
+    if isinstance(node, ast.Call) and node.keywords:
+        for place, keyword in enumerate(node.keywords):
+            if keyword.arg is not None:
+                rest = [*node.keywords[:place], *node.keywords[place + 1 :]]
+                yield line, f"without {keyword.arg}=", _setting(node, "keywords", rest)
+
+
+def _setting(node: Any, name: str, value: Any) -> Edit:
+    return lambda: setattr(node, name, value)
+
+
+def _replace(node: ast.UnaryOp, operand: ast.expr) -> None:
+    """Turn ``not x`` into ``bool``-like ``x``: the node itself becomes ``+``-free by comparing with True."""
+    changed = ast.copy_location(ast.Compare(operand, [ast.NotEq()], [ast.Constant(False)]), node)
+    node.__class__ = changed.__class__  # type: ignore[assignment]
+    node.__dict__.clear()
+    node.__dict__.update(changed.__dict__)
+
+
+def mutants_of(file: Path) -> list[Mutant]:
+    """Return all mutants of a file."""
+    tree = ast.parse(file.read_text())
+    return [Mutant(file, line, change, number) for number, (line, change, _) in enumerate(edits(tree))]
+
+
+def code_of(mutant: Mutant) -> tuple[types.CodeType, types.CodeType]:
+    """Return the code of the module as it stands and as the mutant has it."""
+    tree = ast.parse(mutant.file.read_text())
+    own = compile(copy.deepcopy(tree), str(mutant.file), "exec")
+    for number, (_, _, make) in enumerate(edits(tree)):
+        if number == mutant.number:
+            make()
+            break
+    return own, compile(ast.fix_missing_locations(tree), str(mutant.file), "exec")
+
+
+def put_in(mutant: Mutant) -> bool:
+    """Exchange the code of the functions that the mutant changes; return whether any live function has it."""
+    own, changed = code_of(mutant)
+    pairs: dict[types.CodeType, types.CodeType] = {}
+
+    def walk(old: types.CodeType, new: types.CodeType) -> None:
+        olds = [const for const in old.co_consts if isinstance(const, types.CodeType)]
+        news = [const for const in new.co_consts if isinstance(const, types.CodeType)]
+        for left, right in zip(olds, news, strict=False):
+            if left != right:
+                pairs[left] = right
+                walk(left, right)
+
+    walk(own, changed)
+    found = False
+    for item in gc.get_objects():
+        if isinstance(item, types.FunctionType) and item.__code__ in pairs:
+            new = pairs[item.__code__]
+            if len(new.co_freevars) == len(item.__code__.co_freevars):
+                item.__code__ = new
+                found = True
+    return found
+
+
+class Session:
+    """The collected tests, in a process that forks for each mutant."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.items: list[Any] = []
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        items[:] = [item for item in items if not any(name in item.nodeid for name in DETECTORS)]
+
+    def pytest_runtestloop(self, session: Any) -> bool:
+        self.items = session.items
+        coverage = Path(self.options.coverage)
+        if not coverage.exists():
+            coverage.write_text(json.dumps(self._covered()))
+        known = json.loads(coverage.read_text())
+        run(self.options, known, {item.nodeid: item for item in self.items})
+        return True
+
+    def _covered(self) -> dict[str, Any]:
+        """Run all tests once; return which of them cover each line of `ops/`, and how long they take."""
+        from coverage import Coverage  # only the first run needs it
+
+        recorder = Coverage(data_file=None, source=[str(OPS)], messages=False)
+        seconds: dict[str, float] = {}
+        recorder.start()
+        for item in self.items:
+            recorder.switch_context(item.nodeid)
+            start = time.perf_counter()
+            _run_item(item)
+            seconds[item.nodeid] = time.perf_counter() - start
+        recorder.stop()
+        data = recorder.get_data()
+        lines = {
+            f"{Path(file).name}:{line}": sorted(contexts - {""})
+            for file in data.measured_files()
+            for line, contexts in ((k, set(v)) for k, v in data.contexts_by_lineno(file).items())
+        }
+        return {"lines": lines, "seconds": seconds}
+
+
+def _run_item(item: Any) -> bool:
+    """Run one test; return whether it failed."""
+    from _pytest.runner import runtestprotocol
+
+    return any(report.failed for report in runtestprotocol(item, log=False, nextitem=None))
+
+
+def run(options: argparse.Namespace, known: dict[str, Any], items: dict[str, Any]) -> None:
+    """Try the mutants, and print and write what survived."""
+    names = [name for name in options.files.split(",") if name]
+    files = [OPS / name for name in names] or sorted(OPS.glob("**/*.py"))
+    mutants = [mutant for file in files for mutant in mutants_of(file)]
+    rng = random.Random(options.seed)
+    if options.mutants:
+        mutants = rng.sample(mutants, min(options.mutants, len(mutants)))
+    outcomes: Counter[str] = Counter()
+    lines = []
+    for count, mutant in enumerate(mutants, 1):
+        covering = known["lines"].get(f"{mutant.file.name}:{mutant.line}")
+        tests = [
+            items[name]
+            for name in chosen(covering or [], known["seconds"], options.tests, rng)
+            if name in items
+        ]
+        if tests:
+            outcome = tried(mutant, tests)
+        else:  # what runs only while the rows are entered has no effect any more
+            outcome = "not covered" if covering is None else "not live"
+        outcomes[outcome] += 1
+        if outcome in ("survived", "not covered"):
+            source = mutant.file.read_text().splitlines()[mutant.line - 1].strip()
+            lines.append(
+                f"- {outcome}: `{mutant.file.name}:{mutant.line}` {mutant.change}: `{source}` ({len(tests)} of {len(covering or [])} tests)"
+            )
+            sys.__stdout__.write(lines[-1] + "\n")
+        if count % 25 == 0 or count == len(mutants):
+            sys.__stdout__.write(f"{count} of {len(mutants)}: {dict(outcomes)}\n")
+        sys.__stdout__.flush()
+    tried_ones = sum(outcomes.values()) - outcomes["not live"]
+    killed = outcomes["killed"] + outcomes["hung"]
+    summary = f"{killed} of {tried_ones} mutants killed: {killed / max(tried_ones, 1):.1%}"
+    sys.__stdout__.write(summary + "\n")
+    if options.report:
+        Path(options.report).write_text("\n".join([f"# Mutants that survived\n\n{summary}\n", *lines, ""]))
+
+
+def chosen(covering: Sequence[str], seconds: dict[str, float], most: int, rng: random.Random) -> list[str]:
+    """Return tests in the order in which they are asked: one of each function first, short ones before long ones."""
+    groups: dict[str, list[str]] = {}
+    for name in sorted(covering, key=lambda name: seconds.get(name, 1.0)):
+        groups.setdefault(name.partition("[")[0], []).append(name)
+    for names in groups.values():
+        head, tail = names[:4], names[4:]
+        rng.shuffle(tail)
+        names[:] = head + tail
+    ordered: list[str] = []
+    place = 0
+    while len(ordered) < most and any(place < len(names) for names in groups.values()):
+        ordered += [names[place] for names in groups.values() if place < len(names)]
+        place += 1
+    return ordered[:most]
+
+
+def tried(mutant: Mutant, tests: Sequence[Any]) -> str:
+    """Run the tests with the mutant put in, in a fork of this process; return "killed", "survived", "hung" or "not live"."""
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        folder = tempfile.mkdtemp()
+        code = 1
+        try:
+            signal.alarm(SECONDS)
+            os.environ["GRADTAPE_CACHE_DIR"] = folder
+            gradtape.config.cache_dir = folder
+            quiet = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(quiet, 1)
+            os.dup2(quiet, 2)
+            if not put_in(mutant):
+                code = 3
+            elif any(_run_item(test) for test in tests):
+                code = 1
+            else:
+                code = 0
+        except BaseException:
+            code = 1
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        return "hung" if os.WTERMSIG(status) == signal.SIGALRM else "killed"
+    return {0: "survived", 1: "killed", 3: "not live"}.get(os.WEXITSTATUS(status), "killed")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--mutants", type=int, default=200, help="how many, drawn at random; 0 for all")
+    parser.add_argument("--files", default="", help="files of ops/, separated by commas; all by default")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--tests", type=int, default=400, help="how many tests at the most are asked for one mutant"
+    )
+    parser.add_argument("--coverage", default="mutation-coverage.json", help="which test covers which line")
+    parser.add_argument("--report", default="", help="a file for what survived")
+    options = parser.parse_args()
+    sys.path.insert(0, str(TESTS))
+    raise SystemExit(
+        pytest.main(["-q", "-p", "no:cacheprovider", "-s", str(TESTS)], plugins=[Session(options)])
+    )
+
+
+if __name__ == "__main__":
+    main()
