@@ -9,7 +9,11 @@ one of the tests that cover the changed line fails, raises, or does not end in t
 no effect that anybody could see) or names a test that is missing. `--mutants 0` takes all of them.
 
 The first run finds out which tests cover which line and how long they take (coverage.py with one context per test), and keeps that in the
-file given by `--coverage`.
+file given by `--coverage`; tests that the file does not know are added to it.
+
+No mutant is made of what has no effect by construction: the order of the operands of commutative functions, the strictness of `zip` and
+other assertions, and changes that compile to the same code. Lines that run only while the rows are entered (on import) are not counted,
+since the exchange comes after them: "on import" in the summary.
 
 References
 ----------
@@ -25,8 +29,10 @@ import gc
 import json
 import os
 import random
+import re
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -53,9 +59,6 @@ DETECTORS: Final = (
     "test_reference",
 )
 """Test files that are not asked: they take long, and what they would find the tests of the rows have to find."""
-
-SECONDS: Final = 30
-"""How long the tests of one mutant may take before it counts as killed by a hang."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,13 @@ OPERATORS: Final[dict[type, tuple[type, ...]]] = {
     ast.USub: (ast.UAdd,),
 }
 
+COMMUTATIVE: Final = frozenset(
+    {"add", "bitwise_and", "bitwise_or", "bitwise_xor", "equal", "logical_and", "logical_or", "logical_xor"}
+    | {"max", "maximum", "min", "minimum", "multiply", "not_equal"}
+    | {"common_dtype", "promote_types", "result_type"}
+)
+"""Functions whose two operands may stand in either order."""
+
 Edit = Callable[[], None]
 
 
@@ -122,10 +132,12 @@ def _outermost_functions(tree: ast.AST) -> Iterator[ast.AST]:
             yield from _outermost_functions(node)
 
 
-def _edits_in(node: ast.AST) -> Iterator[tuple[int, str, Edit]]:
+def _edits_in(node: ast.AST, in_index: bool = False) -> Iterator[tuple[int, str, Edit]]:
     for child in _evaluated(node):
-        yield from _edits_of(child)
-        yield from _edits_in(child)
+        is_index = isinstance(node, ast.Subscript) and child is node.slice
+        negative = in_index and isinstance(node, ast.UnaryOp)
+        yield from _edits_of(child, is_index or negative)
+        yield from _edits_in(child, is_index)
 
 
 def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
@@ -139,13 +151,17 @@ def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
                 isinstance(part, ast.AST)
                 and not isinstance(part, ast.Raise | ast.JoinedStr)
                 and not documentation
+                and not (isinstance(part, ast.keyword) and part.arg == "strict")
+                and not isinstance(part, ast.Assert)
             ):
                 yield part
 
 
-def _edits_of(node: ast.AST) -> Iterator[tuple[int, str, Edit]]:
+def _edits_of(node: ast.AST, is_index: bool) -> Iterator[tuple[int, str, Edit]]:
+    """Yield the changes of one node. The neighbours of an index are taken for it, not its negative, which may be the same place."""
     line = getattr(node, "lineno", 0)
-    if isinstance(node, ast.BinOp | ast.BoolOp | ast.UnaryOp | ast.AugAssign):
+    signed_constant = isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant)
+    if isinstance(node, ast.BinOp | ast.BoolOp | ast.UnaryOp | ast.AugAssign) and not signed_constant:
         for other in OPERATORS.get(type(node.op), ()):
             yield line, f"{type(node.op).__name__} -> {other.__name__}", _setting(node, "op", other())
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
@@ -160,7 +176,7 @@ def _edits_of(node: ast.AST) -> Iterator[tuple[int, str, Edit]]:
         if isinstance(value, bool):
             yield line, f"{value} -> {not value}", _setting(node, "value", not value)
         elif isinstance(value, int | float):
-            for other in (value + 1, -value if value else None):
+            for other in (value + 1, (value - 1 if is_index else -value) if value else None):
                 if other is not None:
                     yield line, f"{value} -> {other}", _setting(node, "value", other)
     if isinstance(node, ast.If | ast.IfExp | ast.While):
@@ -168,13 +184,21 @@ def _edits_of(node: ast.AST) -> Iterator[tuple[int, str, Edit]]:
             yield line, f"condition -> {outcome}", _setting(node, "test", ast.Constant(outcome))
     if isinstance(node, ast.Call) and not node.keywords and len(node.args) == 2:
         first, second = node.args
-        if not any(isinstance(arg, ast.Starred) for arg in node.args):
+        if not any(isinstance(arg, ast.Starred) for arg in node.args) and _called(node) not in COMMUTATIVE:
             yield line, "arguments swapped", _setting(node, "args", [second, first])
     if isinstance(node, ast.Call) and node.keywords:
         for place, keyword in enumerate(node.keywords):
-            if keyword.arg is not None:
+            if keyword.arg not in (None, "strict"):
                 rest = [*node.keywords[:place], *node.keywords[place + 1 :]]
                 yield line, f"without {keyword.arg}=", _setting(node, "keywords", rest)
+
+
+def _called(node: ast.Call) -> str:
+    """Return the name of the called function: ``f`` of ``f(x)``, ``m.f(x)`` and ``OPERATORS["f"](x)``."""
+    match node.func:
+        case ast.Name(name) | ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(name)):
+            return str(name)
+    return ""
 
 
 def _setting(node: Any, name: str, value: Any) -> Edit:
@@ -206,9 +230,8 @@ def code_of(mutant: Mutant) -> tuple[types.CodeType, types.CodeType]:
     return own, compile(ast.fix_missing_locations(tree), str(mutant.file), "exec")
 
 
-def put_in(mutant: Mutant) -> bool:
-    """Exchange the code of the functions that the mutant changes; return whether any live function has it."""
-    own, changed = code_of(mutant)
+def put_in(own: types.CodeType, changed: types.CodeType) -> bool:
+    """Exchange the code of the functions in which two versions of a module differ; return whether any live function has it."""
     pairs: dict[types.CodeType, types.CodeType] = {}
 
     def walk(old: types.CodeType, new: types.CodeType) -> None:
@@ -244,31 +267,31 @@ class Session:
         self.items = session.items
         coverage = Path(self.options.coverage)
         if not coverage.exists():
-            coverage.write_text(json.dumps(self._covered()))
+            coverage.write_text('{"lines": {}, "seconds": {}}')
         known = json.loads(coverage.read_text())
+        if new := [item for item in self.items if item.nodeid not in known["seconds"]]:
+            self._cover(new, known)
+            coverage.write_text(json.dumps(known))
         run(self.options, known, {item.nodeid: item for item in self.items})
         return True
 
-    def _covered(self) -> dict[str, Any]:
-        """Run all tests once; return which of them cover each line of `ops/`, and how long they take."""
-        from coverage import Coverage  # only the first run needs it
+    def _cover(self, items: Sequence[Any], known: dict[str, Any]) -> None:
+        """Run tests once; note which of them cover each line of `ops/`, and how long they take."""
+        from coverage import Coverage  # only needed here
 
         recorder = Coverage(data_file=None, source=[str(OPS)], messages=False)
-        seconds: dict[str, float] = {}
         recorder.start()
-        for item in self.items:
+        for item in items:
             recorder.switch_context(item.nodeid)
             start = time.perf_counter()
             _run_item(item)
-            seconds[item.nodeid] = time.perf_counter() - start
+            known["seconds"][item.nodeid] = time.perf_counter() - start
         recorder.stop()
         data = recorder.get_data()
-        lines = {
-            f"{Path(file).name}:{line}": sorted(contexts - {""})
-            for file in data.measured_files()
-            for line, contexts in ((k, set(v)) for k, v in data.contexts_by_lineno(file).items())
-        }
-        return {"lines": lines, "seconds": seconds}
+        for file in data.measured_files():
+            for line, contexts in data.contexts_by_lineno(file).items():
+                key = f"{Path(file).name}:{line}"
+                known["lines"][key] = sorted({*known["lines"].get(key, ()), *contexts} - {""})
 
 
 def _run_item(item: Any) -> bool:
@@ -284,10 +307,14 @@ def run(options: argparse.Namespace, known: dict[str, Any], items: dict[str, Any
     files = [OPS / name for name in names] or sorted(OPS.glob("**/*.py"))
     mutants = [mutant for file in files for mutant in mutants_of(file)]
     rng = random.Random(options.seed)
-    if options.mutants:
+    if options.only:
+        again = set(re.findall(r"`(\S+:\d+)` (.*?): `", Path(options.only).read_text()))
+        mutants = [m for m in mutants if (f"{m.file.name}:{m.line}", m.change) in again]
+    elif options.mutants:
         mutants = rng.sample(mutants, min(options.mutants, len(mutants)))
     outcomes: Counter[str] = Counter()
     lines = []
+    on_import = run_on_import()
     for count, mutant in enumerate(mutants, 1):
         covering = known["lines"].get(f"{mutant.file.name}:{mutant.line}")
         tests = [
@@ -296,9 +323,11 @@ def run(options: argparse.Namespace, known: dict[str, Any], items: dict[str, Any
             if name in items
         ]
         if tests:
-            outcome = tried(mutant, tests)
-        else:  # what runs only while the rows are entered has no effect any more
-            outcome = "not covered" if covering is None else "not live"
+            outcome = tried(
+                mutant, tests, 20 + 10 * sum(known["seconds"].get(test.nodeid, 1.0) for test in tests)
+            )
+        else:
+            outcome = "on import" if f"{mutant.file.name}:{mutant.line}" in on_import else "not covered"
         outcomes[outcome] += 1
         if outcome in ("survived", "not covered"):
             source = mutant.file.read_text().splitlines()[mutant.line - 1].strip()
@@ -309,12 +338,34 @@ def run(options: argparse.Namespace, known: dict[str, Any], items: dict[str, Any
         if count % 25 == 0 or count == len(mutants):
             sys.__stdout__.write(f"{count} of {len(mutants)}: {dict(outcomes)}\n")
         sys.__stdout__.flush()
-    tried_ones = sum(outcomes.values()) - outcomes["not live"]
+    tried_ones = sum(outcomes.values()) - sum(
+        outcomes[kind] for kind in ("not live", "on import", "same code")
+    )
     killed = outcomes["killed"] + outcomes["hung"]
     summary = f"{killed} of {tried_ones} mutants killed: {killed / max(tried_ones, 1):.1%}"
     sys.__stdout__.write(summary + "\n")
     if options.report:
         Path(options.report).write_text("\n".join([f"# Mutants that survived\n\n{summary}\n", *lines, ""]))
+
+
+def run_on_import() -> set[str]:
+    """Return the lines inside of functions of `ops/` that run when it is imported."""
+    program = f"""
+import sys
+lines = set()
+def trace(frame, event, arg):
+    if frame.f_code.co_filename.startswith({str(OPS)!r}):
+        if frame.f_code.co_name != "<module>":
+            lines.add((frame.f_code.co_filename, frame.f_lineno))
+        return trace
+sys.settrace(trace)
+import gradtape.ops
+sys.settrace(None)
+for file, line in lines:
+    print(file.rpartition("/")[2] + ":" + str(line))
+"""
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(out.stdout.split())
 
 
 def chosen(covering: Sequence[str], seconds: dict[str, float], most: int, rng: random.Random) -> list[str]:
@@ -334,21 +385,31 @@ def chosen(covering: Sequence[str], seconds: dict[str, float], most: int, rng: r
     return ordered[:most]
 
 
-def tried(mutant: Mutant, tests: Sequence[Any]) -> str:
-    """Run the tests with the mutant put in, in a fork of this process; return "killed", "survived", "hung" or "not live"."""
+def tried(mutant: Mutant, tests: Sequence[Any], seconds: float) -> str:
+    """Run the tests with the mutant put in, in a fork of this process, for so many seconds of the processor.
+
+    Returns
+    -------
+    str
+        "killed", "survived", "hung", "same code", or "not live" where no function is left that has the code.
+    """
+    own, changed = code_of(mutant)
+    if own == changed:
+        return "same code"
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
         folder = tempfile.mkdtemp()
         code = 1
         try:
-            signal.alarm(SECONDS)
+            signal.setitimer(signal.ITIMER_PROF, seconds)
+            signal.alarm(int(10 * seconds))
             os.environ["GRADTAPE_CACHE_DIR"] = folder
             gradtape.config.cache_dir = folder
             quiet = os.open(os.devnull, os.O_WRONLY)
             os.dup2(quiet, 1)
             os.dup2(quiet, 2)
-            if not put_in(mutant):
+            if not put_in(own, changed):
                 code = 3
             elif any(_run_item(test) for test in tests):
                 code = 1
@@ -361,7 +422,7 @@ def tried(mutant: Mutant, tests: Sequence[Any]) -> str:
             os._exit(code)
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
-        return "hung" if os.WTERMSIG(status) == signal.SIGALRM else "killed"
+        return "hung" if os.WTERMSIG(status) in (signal.SIGALRM, signal.SIGPROF) else "killed"
     return {0: "survived", 1: "killed", 3: "not live"}.get(os.WEXITSTATUS(status), "killed")
 
 
@@ -371,6 +432,7 @@ def main() -> None:
     )
     parser.add_argument("--mutants", type=int, default=200, help="how many, drawn at random; 0 for all")
     parser.add_argument("--files", default="", help="files of ops/, separated by commas; all by default")
+    parser.add_argument("--only", default="", help="a report whose mutants are tried again")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
         "--tests", type=int, default=400, help="how many tests at the most are asked for one mutant"

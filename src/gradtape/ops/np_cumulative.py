@@ -118,6 +118,8 @@ def _accumulate(row: Cumulative, prepare: Callable[[Value], Value]) -> Callable[
         if x.ndim == 0:
             raise TypeError("cannot accumulate on a scalar")
         x = prepare(x) if dtype is None else convert(x, np.dtype(dtype))
+        if prepare is not _widened and prepare(x).dtype != x.dtype:
+            raise TypeError(f"dtype={x.dtype} is not one in which this ufunc accumulates")
         return row(x, axis=one_axis(axis, x.ndim))
 
     return accumulate

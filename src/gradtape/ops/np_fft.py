@@ -252,14 +252,17 @@ def ihfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Value:
     return conjugate(_along(_half, a, n, axis, _SWAPPED.get(norm, norm)))
 
 
-def _several(a: Any, s: Any, axes: Any) -> tuple[Value, list[int | None], list[int]]:
-    """Return an array, the lengths along its axes as they are asked for, and the axes."""
+def _several(a: Any, s: Any, axes: Any, whole: bool = False) -> tuple[Value, list[int], list[int]]:
+    """Return an array, the lengths along the axes, and the axes, of which there may be some more than once.
+
+    Lengths that are not given are those of the array as it is; the last one is then that of the `whole` of what is a half.
+    """
     x = _floating(a)
     if axes is None:
         places = list(range(0 if s is None else x.ndim - len(s), x.ndim))
     else:
         places = [one_axis(axis, x.ndim) for axis in axes]
-    lengths: list[int | None] = [None] * len(places)
+    given = [-1] * len(places)
     if s is not None:
         if len(s) != len(places):
             raise ArgumentError(
@@ -267,7 +270,10 @@ def _several(a: Any, s: Any, axes: Any) -> tuple[Value, list[int | None], list[i
                 where=here.site,
                 remedy="give one length for each axis",
             )
-        lengths = [None if each == -1 else as_int(each, "s") for each in s]
+        given = [as_int(each, "s") for each in s]
+    lengths = [x.shape[place] if n == -1 else n for n, place in zip(given, places, strict=True)]
+    if whole and given[-1:] == [-1]:
+        lengths[-1] = 2 * (x.shape[places[-1]] - 1)
     return x, lengths, places
 
 
@@ -310,7 +316,7 @@ def rfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None) -> Value:
 @implements(np.fft.irfftn, samples=PLANES, dtypes="qfD")
 def irfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None) -> Value:
     """Follow `numpy.fft.irfftn`."""
-    x, lengths, places = _several(a, s, axes)
+    x, lengths, places = _several(a, s, axes, whole=True)
     x = _one_after_the_other(_BACKWARD, x, lengths[:-1], places[:-1], norm)
     return _along(_whole, x, lengths[-1], places[-1], norm, whole=True)
 

@@ -173,6 +173,8 @@ def nanvar(
     x = x if dtype is None else convert(x, np.dtype(dtype))
     deviations = masked(x - centre, logical_not(isnan(x)), 0)
     total = sum_(squares(deviations), axis, None, keepdims, where=where)
+    if dtype is not None and np.dtype(dtype).kind == "c":
+        total = convert(total, np.dtype(dtype))
     count = sum_(logical_not(isnan(x)), axis, None, keepdims, where=where)
     freedom = convert(count, total.dtype) - ddof
     return select(freedom > 0, total, convert(as_array(np.nan), total.dtype)) / select(
