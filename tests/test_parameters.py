@@ -40,7 +40,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "p": (None, 1, -1, 2, -2, np.inf, -np.inf, "fro", "nuc", 3),
     "side": ("left", "right", "both"),
     "correction": (0, 1, 2),
-    "rcond": (None, -1, 0, 1e-3, 0.5),
+    "rcond": (None, -1, 0, 1e-3, 0.5, 0.99),
     "rtol": (0.0, 1e-3, 0.5),
     "tol": (None, 0.0, 0.5, 2, 1000),
     "edge_order": (1, 2, 3),

@@ -103,6 +103,8 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Value:
         sample((5,), edge_order=2),
         sample((4,), np.array([0.0, 1.0, 3.0, 3.5]), edge_order=2),
         sample((2, 4), np.array([0.0, 1.0, 2.0, 3.0]), axis=-1),
+        sample((5,), np.array([0.0, 1.0, 3.0, 3.5, 7.0]), edge_order=2),
+        sample((3, 2), np.array([0.5, 3.0, 4.0]), axis=0, edge_order=2),
         sample((3, 4), 1.0, 2.0, 3.0),
         sample((3,), edge_order=3),
     ),

@@ -145,7 +145,12 @@ def _real_dtype(x: Value) -> np.dtype[Any]:
     return np.dtype(f"f{x.dtype.itemsize // 2}") if x.dtype.kind == "c" else x.dtype
 
 
-SPREADS = (*EMPTY_ROWS, sample(HOLES, axis=1, ddof=1), sample(HOLES, axis=0, ddof=2))
+SPREADS = (
+    *EMPTY_ROWS,
+    sample(HOLES, axis=1, ddof=1),
+    sample(HOLES, axis=0, ddof=2),
+    sample((2, 3), axis=1, mean=np.ones((2, 1))),
+)
 
 
 @implements(np.nanvar, samples=SPREADS)

@@ -252,9 +252,16 @@ QUANTILES = (
     sample((4,), np.array([0.2, 0.7])),
     sample(GAPS, 0.4, axis=1),
     sample((3,), 1.5),
+    sample((3, 4), np.array([0.2, 0.7]), axis=0),
     sample((4,), 0.5, weights=np.array([1.0, 2.0, 0.0, 1.0]), method="inverted_cdf"),
     *[sample((3, 5), 0.37, axis=1, method=method) for method in (*STEPS, *BETWEEN)],
     *[sample((2, 4), 0.5, axis=1, method=method) for method in (*STEPS, *BETWEEN)],
+    *[sample((4,), [0.0, 0.125, 0.375, 0.625, 0.875, 1.0], method=method) for method in (*STEPS, *BETWEEN)],
+    sample((2, 3), [0.2, 0.6], axis=1, weights=np.array([1.0, 2.0, 0.5]), method="inverted_cdf"),
+    sample((2, 3, 2), 0.4, axis=(2, 0), weights=np.array([[1.0, 2.0], [0.5, 1.0]]), method="inverted_cdf"),
+    sample((2, 3), 0.4, axis=1, weights=np.ones(2), method="inverted_cdf"),
+    sample((2, 3), 0.4, weights=np.ones(3), method="inverted_cdf"),
+    sample((3,), 0.4, weights=np.array([1.0, -1.0, 1.0]), method="inverted_cdf"),
 )
 PERCENTAGES = (
     sample((5,), 30),

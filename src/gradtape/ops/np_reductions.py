@@ -40,6 +40,7 @@ PLAIN = (
     sample((2, 3, 4), axis=(0, -1), keepdims=True),
     sample((2, 3), axis=()),
     sample((2, 3), None),
+    sample((3,), where=np.ones((2, 3), bool)),
 )
 SUMS = (
     *PLAIN,

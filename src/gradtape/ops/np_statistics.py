@@ -192,6 +192,8 @@ COVARIANCES = (
         *COVARIANCES,
         sample((2, 5), bias=True),
         sample((2, 5), ddof=0),
+        sample((2, 3), ddof=3),
+        sample((2, 3), ddof=4),
         sample((2, 4), fweights=np.array([1, 2, 1, 3])),
         sample((2, 4), aweights=np.array([1.0, 0.5, 0.2, 1.0])),
         sample((2, 4), dtype="f4"),

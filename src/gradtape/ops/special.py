@@ -60,7 +60,12 @@ erfcx = elementwise(
     body=SciPy("erfcx"),
     partials=(_erfcx_slope,),
     edges=((0.0,), (inf,), (-inf,), (nan,), (-26.0,), (1e5,)),
-    slopes=(((0.0,), (-2.0 / SQRT_PI,)), ((1e5,), (-5.641895834631e-11,)), ((inf,), (0.0,))),
+    slopes=(
+        ((0.0,), (-2.0 / SQRT_PI,)),
+        ((51.0,), (-2.1678759208511815e-4,)),
+        ((1e5,), (-5.641895834631e-11,)),
+        ((inf,), (0.0,)),
+    ),
     dtype_samples="df",
 )
 erfinv = elementwise(
