@@ -1,0 +1,105 @@
+"""Functions whose results depend on numbers: on constants they do as NumPy and SciPy do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+from graphs import run
+
+import gradtape.ops  # noqa: F401 - the rows and functions enter themselves
+from gradtape.ir.graph import Value, constant
+from gradtape.kinds.registry import BORROWED, FUNCTIONS, HOOKS
+
+pytestmark = pytest.mark.usefixtures("no_trace", "known")
+
+A = np.array([[2.0, -1.0, 0.3], [0.5, 3.0, -0.7], [1.5, 0.2, 4.0]])
+NEARLY = np.diag([1.0, 6e-16])
+RANK_ONE = np.outer([1.0, 2.0, 3.0, 4.0], [1.0, -1.0]) + 1e-9 * np.eye(4, 2)
+Y = np.arange(8.0).reshape(4, 2)
+COMPLEX = A + 1j * (A.T - A)
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the numbers of pending values be had, as on a tape."""
+    monkeypatch.setattr(HOOKS, "numbers", lambda value: run([value], [], [])[0])
+
+
+CALLS: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
+    *[(np.real_if_close, (np.array([1.0, 2.0]) + 1j * size,), {"tol": tol}) for size in (1e-14, 1e-10, 0.5) for tol in (100, 1e8, 1e-3)],
+    *[(np.linalg.pinv, (NEARLY,), options) for options in ({}, {"rtol": None}, {"rcond": 1e-17}, {"rtol": 0.5})],
+    *[(np.linalg.lstsq, (RANK_ONE, Y), {"rcond": cut}) for cut in (None, -1, 0, 1e-6, 1e-12)],
+    *[(np.linalg.lstsq, (RANK_ONE.T, Y[:2]), {"rcond": cut}) for cut in (None, -1, 1e-6)],
+    (np.linalg.lstsq, (RANK_ONE, Y[:, 0]), {}),
+    (np.linalg.lstsq, (RANK_ONE[0], Y), {}),
+    (np.linalg.lstsq, (RANK_ONE, Y[None]), {}),
+    (np.linalg.lstsq, (RANK_ONE, Y[:3]), {}),
+    *[(np.linalg.matrix_rank, (RANK_ONE,), options) for options in ({}, {"tol": 1e-6}, {"rtol": 1e-12}, {"rtol": 1e-6})],
+    *[(np.linalg.cond, (A, p), {}) for p in (None, 1, -1, 2, -2, np.inf, -np.inf, "fro", "nuc", 3)],
+    (np.bincount, (np.array([], int),), {}),
+    (np.bincount, (np.array([], int), np.array([])), {"minlength": 2}),
+    (np.bincount, (np.array([1, 4, 1]), np.array([0.5, 2.0, 1.5])), {}),
+    (np.bincount, (np.array([1, 4, 1]), np.array([0.5, 2.0, 1.5])), {"minlength": 7}),
+    (np.bincount, (np.array([1, 4, 1]), np.array([0.5, 2.0])), {}),
+    (np.frombuffer, (bytes(range(8)),), {"dtype": np.uint8, "count": np.array(3), "offset": np.array(2)}),
+    (np.fromiter, ([1.0, 2.0, 3.0], float, np.array(2)), {}),
+    *[(np.trim_zeros, (np.array([0.0, 0.0, 1.0, 0.0, 2.0, 0.0]),), {"trim": trim}) for trim in ("f", "b", "fb")],
+    (np.trim_zeros, (np.zeros(3),), {}),
+    *[(np.unique, (np.array([[2.0, 1.0], [2.0, 1.0], [0.0, 3.0]]),), {"axis": axis}) for axis in (None, 0, 1)],
+]  # fmt: skip
+
+
+def agree(found: Any, wanted: Any) -> None:
+    if isinstance(wanted, tuple):
+        assert len(found) == len(wanted)
+        for ours, theirs in zip(found, wanted, strict=True):
+            agree(ours, theirs)
+        return
+    array = run([found], [], [])[0] if isinstance(found, Value) else found
+    assert np.shape(array) == np.shape(wanted)
+    assert np.asarray(array).dtype.kind == np.asarray(wanted).dtype.kind
+    np.testing.assert_allclose(array, wanted, rtol=1e-6, atol=1e-6 * float(np.max(np.abs(wanted), initial=0)))
+
+
+@pytest.mark.parametrize(("function", "args", "kwargs"), CALLS)
+def test_results_are_numpys(function: Any, args: Any, kwargs: Any) -> None:
+    def known(argument: Any) -> Any:
+        return constant(argument) if isinstance(argument, np.ndarray) else argument
+
+    def follow() -> Any:
+        return FUNCTIONS[function](
+            *map(known, args), **{name: known(value) for name, value in kwargs.items()}
+        )
+
+    try:
+        wanted = function(*args, **kwargs)
+    except Exception as error:
+        kind = type(error)
+        with pytest.raises(kind):
+            follow()
+    else:
+        agree(follow(), wanted)
+
+
+@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("matrix", [A, COMPLEX, A.astype("f")], ids=["real", "complex", "single"])
+def test_eigh_reads_one_triangle(matrix: Any, lower: bool) -> None:
+    metric = matrix @ matrix.conj().T
+    metric = metric + (
+        np.triu(metric, 1) if lower else np.tril(metric, -1)
+    )  # the other triangle is not looked at
+    for b in (None, metric):
+        numbers, vectors = BORROWED["scipy.linalg.eigh"](
+            constant(matrix), None if b is None else constant(b), lower=lower
+        )
+        wanted, _ = scipy.linalg.eigh(matrix, b, lower=lower)
+        (values, v) = run([numbers, vectors], [], [])
+        np.testing.assert_allclose(values, wanted, rtol=1e-4 if matrix.dtype == "f" else 1e-10)
+        whole, measure = (
+            np.tril(x) + np.tril(x, -1).conj().T if lower else np.triu(x) + np.triu(x, 1).conj().T
+            for x in (matrix, np.eye(3) if b is None else b)
+        )
+        np.testing.assert_allclose(whole @ v, measure @ v * values, atol=1e-4)
