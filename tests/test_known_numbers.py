@@ -103,3 +103,13 @@ def test_eigh_reads_one_triangle(matrix: Any, lower: bool) -> None:
             for x in (matrix, np.eye(3) if b is None else b)
         )
         np.testing.assert_allclose(whole @ v, measure @ v * values, atol=1e-4)
+
+
+@pytest.mark.parametrize("index", [[0, 5], [-9, 1], [2, -4], [3]])
+def test_the_index_that_is_out_of_bounds_is_named(index: list[int]) -> None:
+    x = np.zeros(3)
+    with pytest.raises(IndexError) as wanted:
+        x[index]
+    with pytest.raises(IndexError) as found:
+        constant(x)[index]
+    assert str(found.value) == str(wanted.value)

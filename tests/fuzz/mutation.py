@@ -11,9 +11,9 @@ no effect that anybody could see) or names a test that is missing. `--mutants 0`
 The first run finds out which tests cover which line and how long they take (coverage.py with one context per test), and keeps that in the
 file given by `--coverage`; tests that the file does not know are added to it.
 
-No mutant is made of what has no effect by construction: the order of the operands of commutative functions, the strictness of `zip` and
-other assertions, and changes that compile to the same code. Lines that run only while the rows are entered (on import) are not counted,
-since the exchange comes after them: "on import" in the summary.
+No mutant is made of what has no effect by construction: the order of the operands of commutative functions, products for quotients by
+1 or -1, the strictness of `zip` and other assertions, and changes that compile to the same code. Lines that run only while the rows are
+entered (on import) are not counted, since the exchange comes after them: "on import" in the summary.
 
 References
 ----------
@@ -163,7 +163,8 @@ def _edits_of(node: ast.AST, is_index: bool) -> Iterator[tuple[int, str, Edit]]:
     signed_constant = isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant)
     if isinstance(node, ast.BinOp | ast.BoolOp | ast.UnaryOp | ast.AugAssign) and not signed_constant:
         for other in OPERATORS.get(type(node.op), ()):
-            yield line, f"{type(node.op).__name__} -> {other.__name__}", _setting(node, "op", other())
+            if not (other in (ast.Mult, ast.Div) and _is_one(getattr(node, "right", None))):
+                yield line, f"{type(node.op).__name__} -> {other.__name__}", _setting(node, "op", other())
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         yield line, "not x -> x", lambda: _replace(node, node.operand)
     if isinstance(node, ast.Compare):
@@ -191,6 +192,11 @@ def _edits_of(node: ast.AST, is_index: bool) -> Iterator[tuple[int, str, Edit]]:
             if keyword.arg not in (None, "strict"):
                 rest = [*node.keywords[:place], *node.keywords[place + 1 :]]
                 yield line, f"without {keyword.arg}=", _setting(node, "keywords", rest)
+
+
+def _is_one(node: ast.expr | None) -> bool:
+    """Whether a factor is 1 or -1, by which one may multiply as well as divide."""
+    return node is not None and ast.unparse(node).lstrip("-") in ("1", "1.0")
 
 
 def _called(node: ast.Call) -> str:

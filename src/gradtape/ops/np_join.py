@@ -200,7 +200,7 @@ def split(ary: Any, indices_or_sections: Any, axis: Any = 0) -> list[Value]:
     return array_split(x, indices_or_sections, axis)
 
 
-@implements(np.hsplit, samples=(sample((6,), 3), sample((2, 4), 2), sample((), 2)))
+@implements(np.hsplit, samples=(sample((6,), 3), sample((2, 4), 2), sample((2, 4, 3), 2), sample((), 2)))
 def hsplit(ary: Any, indices_or_sections: Any) -> list[Value]:
     """Follow `numpy.hsplit`."""
     x = as_array(ary)

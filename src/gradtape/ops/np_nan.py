@@ -175,8 +175,10 @@ def nanvar(
             raise ValueError("ddof and correction can't be provided simultaneously.")
         ddof = correction
     centre = nanmean(x, axis, dtype, True, where=where) if mean is NO_VALUE else as_array(mean)
+    if x.ndim and np.broadcast_shapes(x.shape, centre.shape) != x.shape:
+        raise ValueError(f"a mean of shape {centre.shape} is not one of an array of shape {x.shape}")
     x = x if dtype is None else convert(x, np.dtype(dtype))
-    deviations = masked(x - centre, logical_not(isnan(x)), 0)
+    deviations = masked(convert(x - centre, x.dtype), logical_not(isnan(x)), 0)
     total = sum_(squares(deviations), axis, None, keepdims, where=where)
     if dtype is not None and np.dtype(dtype).kind == "c":
         total = convert(total, np.dtype(dtype))

@@ -261,7 +261,6 @@ QUANTILES = (
     sample((2, 3, 2), 0.4, axis=(2, 0), weights=np.array([[1.0, 2.0], [0.5, 1.0]]), method="inverted_cdf"),
     sample((2, 3), 0.4, axis=1, weights=np.ones(2), method="inverted_cdf"),
     sample((2, 3), 0.4, weights=np.ones(3), method="inverted_cdf"),
-    sample((3,), 0.4, weights=np.array([1.0, -1.0, 1.0]), method="inverted_cdf"),
 )
 PERCENTAGES = (
     sample((5,), 30),
