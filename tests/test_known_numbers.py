@@ -10,7 +10,7 @@ import scipy.linalg
 from graphs import run
 
 import gradtape.ops  # noqa: F401 - the rows and functions enter themselves
-from gradtape.ir.graph import Value, constant
+from gradtape.ir.graph import OPERATORS, Value, constant
 from gradtape.kinds.registry import BORROWED, FUNCTIONS, HOOKS
 
 pytestmark = pytest.mark.usefixtures("no_trace", "known")
@@ -111,5 +111,16 @@ def test_the_index_that_is_out_of_bounds_is_named(index: list[int]) -> None:
     with pytest.raises(IndexError) as wanted:
         x[index]
     with pytest.raises(IndexError) as found:
-        constant(x)[index]
+        OPERATORS["getitem"](constant(x), index)
     assert str(found.value) == str(wanted.value)
+
+
+def test_correlations_are_at_most_one() -> None:
+    rows = np.outer(np.linspace(-1.3, 3.7, 40), np.random.default_rng(0).normal(size=7))
+    for x in (rows, rows * (1 + 2j)):
+        c = run([FUNCTIONS[np.corrcoef](constant(x))], [], [])[0]
+        assert np.max(np.abs(c.real)) == 1.0
+        assert np.max(np.abs(c.imag)) <= 1.0
+    products = rows @ rows.T
+    scale = np.sqrt(np.diag(products))
+    assert np.max(products / scale[:, None] / scale) > 1.0  # without the bounds

@@ -94,6 +94,7 @@ def polyder(p: Any, m: Any = 1) -> Value:
     samples=(
         sample((3,)),
         sample((3,), 2, [1.0, 2.0]),
+        sample((3,), 3, [1.0, 2.0]),
         sample((3,), 1, 4.0),
         sample((3,), 2, 4.0),
         sample((2,), 0),

@@ -195,6 +195,8 @@ COVARIANCES = (
         sample((2, 3), ddof=3),
         sample((2, 3), ddof=4),
         sample((2, 4), fweights=np.array([1, 2, 1, 3])),
+        sample((2, 4), fweights=np.array([1, 2, 1])),
+        sample((2, 4), aweights=np.ones((1, 4))),
         sample((2, 4), aweights=np.array([1.0, 0.5, 0.2, 1.0])),
         sample((2, 4), dtype="f4"),
         sample((2, 3, 2)),
