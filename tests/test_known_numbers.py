@@ -48,6 +48,8 @@ CALLS: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
     (np.fromiter, ([1.0, 2.0, 3.0], float, np.array(2)), {}),
     *[(np.trim_zeros, (np.array([0.0, 0.0, 1.0, 0.0, 2.0, 0.0]),), {"trim": trim}) for trim in ("f", "b", "fb")],
     (np.trim_zeros, (np.zeros(3),), {}),
+    (np.block, ((A, A),), {}),
+    (np.block, ([[A], []],), {}),
     *[(np.unique, (np.array([[2.0, 1.0], [2.0, 1.0], [0.0, 3.0]]),), {"axis": axis}) for axis in (None, 0, 1)],
 ]  # fmt: skip
 
@@ -124,3 +126,14 @@ def test_correlations_are_at_most_one() -> None:
     products = rows @ rows.T
     scale = np.sqrt(np.diag(products))
     assert np.max(products / scale[:, None] / scale) > 1.0  # without the bounds
+
+
+def test_poly_of_a_matrix_takes_the_eigenvalues_that_are_entered(monkeypatch: pytest.MonkeyPatch) -> None:
+    matrix = np.array([[2.0, 1.0, 0.0], [1.0, 3.0, 1.0], [0.0, 1.0, 5.0]])
+
+    def eigenvalues(a: Value) -> Value:
+        return constant(np.linalg.eigvalsh(run([a], [], [])[0]))
+
+    monkeypatch.setitem(FUNCTIONS, np.linalg.eigvals, eigenvalues)
+    for x in (matrix, matrix[:1, :1]):
+        np.testing.assert_allclose(run([FUNCTIONS[np.poly](constant(x))], [], [])[0], np.poly(x))

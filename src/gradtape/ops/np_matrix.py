@@ -88,7 +88,14 @@ def matrix_power(a: Any, n: Any) -> Value:
 
 
 @implements(
-    np.kron, samples=(sample((2,), (3,)), sample((2, 3), (3, 2)), sample((2, 3), (2,)), sample((2, 2), ()))
+    np.kron,
+    samples=(
+        sample((2,), (3,)),
+        sample((2, 3), (3, 2)),
+        sample((2, 3), (2,)),
+        sample((2, 2), ()),
+        sample((3,), (2, 2)),
+    ),
 )
 def kron(a: Any, b: Any) -> Value:
     """Follow `numpy.kron`."""

@@ -138,6 +138,8 @@ def std(
         sample((2, 3, 2), axis=(0, 1), weights=np.ones((2, 3))),
         sample((2, 3), weights=np.ones(3)),
         sample((2, 3), axis=1, weights=np.ones(2)),
+        sample((2, 2), axis=1, weights=np.array([[1.0, -1.0], [1.0, 2.0]])),
+        sample((2, 2), axis=1, weights=np.array([[1.0, 1.0], [-1.0, -1.0]])),
         sample((2, 3), axis=1, weights=np.array([1.0, -1.0, 0.0])),
     ),
 )
