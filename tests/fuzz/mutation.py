@@ -111,7 +111,7 @@ OPERATORS: Final[dict[type, tuple[type, ...]]] = {
 COMMUTATIVE: Final = frozenset(
     {"add", "bitwise_and", "bitwise_or", "bitwise_xor", "equal", "logical_and", "logical_or", "logical_xor"}
     | {"max", "maximum", "min", "minimum", "multiply", "not_equal"}
-    | {"common_dtype", "promote_types", "result_type"}
+    | {"broadcast_shapes", "common_dtype", "promote_types", "result_type"}
 )
 """Functions whose two operands may stand in either order."""
 
