@@ -190,16 +190,20 @@ CLEAR = (TypeError, ValueError, IndexError, np.linalg.LinAlgError, RuntimeError,
 """What may be raised for an argument that NumPy refuses as well: which of two mistakes is named first is left open."""
 
 
+@pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
 @pytest.mark.parametrize("key", [pytest.param(key, id=title(key)) for key in TRIALS])
 def test_each_parameter_does_what_it_does_in_numpy(key: Any) -> None:
     seen: set[str] = set()
+    dtypes = (
+        "dqfD" if title(key).startswith("numpy.fft") else "dqfDe"
+    )  # which loses precision there on the way
     for place, sample in enumerate(TRIALS[key].samples):
         for number, (what, changed) in enumerate(varied(key, sample)):
             if what in seen and place > 1:
                 continue
             seen.add(what)
             with np.errstate(over="ignore"):
-                call = Call(changed, "dqfD"[(place + number) % 4])
+                call = Call(changed, dtypes[(place + number) % len(dtypes)])
             expected = call.expected(key)
             where = f"{title(key).rpartition('.')[2]} {what.partition('=')[0]}"
             try:

@@ -252,6 +252,8 @@ def read_operands(operands: tuple[Any, ...]) -> tuple[list[Value], list[Letters]
         sample("ij,jk->ik", (2, 3), (4, 2)),
         sample("ij->ik", (2, 3)),
         sample("...i->i", (2, 3)),
+        sample("ij->ii", (2, 3)),
+        sample("i$->i", (2, 3)),
         sample((2, 3), [0, 1], (3, 4), [1, 2]),
         sample((2, 3), [0, 1], (3, 4), [1, 2], [2, 0]),
         sample((2, 3), [4, 1], (3, 4), [1, 0]),

@@ -264,6 +264,8 @@ matmul = generalised(
         sample((3,), (4, 3, 2)),
         sample((4, 2, 3), (3,)),
         sample((3, 2), (2, 3), axes=[(1, 0), (1, 0), (1, 0)]),
+        sample((3, 2), (3, 4), axes=[(1, 0), (0, 1), (1, 0)]),
+        sample((2, 3, 5), (5, 2, 4), axes=[(0, 1), (1, 2), (2, 0)]),
         sample((2, 3), (2, 3)),
         sample((2, 3), ()),
         sample((1, 3), (3, 1), dtype="f4", casting="unsafe"),

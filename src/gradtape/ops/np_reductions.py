@@ -53,6 +53,9 @@ EXTREMA = (
     sample((3, 4), axis=1, initial=0.5),
     sample((3, 4), axis=1, initial=-5, where=np.array([True, False, True, True])),
     sample(np.array([[1.0, 3.0, 3.0], [np.nan, 2.0, 1.0]]), axis=1),
+    sample((), axis=0),
+    sample((), axis=-1, keepdims=True),
+    sample((), axis=1),
 )
 TESTS = (
     *PLAIN,

@@ -76,6 +76,8 @@ def real_if_close(a: Any, tol: Any = 100) -> Value:
     samples=(
         sample((2, 3), (3,)),
         sample(np.array([1.0, np.nan]), np.array([1.0 + 1e-9, np.nan]), equal_nan=True),
+        sample(np.array([1.0, np.nan]), np.array([1.0, 2.0]), equal_nan=True),
+        sample(np.array([1.0, 2.0]), np.array([1.0, np.nan]), equal_nan=True),
         sample(np.ones(2), np.ones(2)),
     ),
     smooth=False,
