@@ -684,3 +684,121 @@ def test_native_checks_of_another_state_of_a_class_do_not_hold_in_this_one() -> 
     thing = Derived()  # as at first, but for the class
     for _ in range(3):
         assert f(3.0) == 14.0
+
+
+# What the function leaves outside is what it would have left without a trace
+
+
+class Holder:
+    def __init__(self) -> None:
+        self.k, self.w, self.items, self.count = 3.0, np.ones(2), [1.0, 2.0], 0
+
+
+def _busy(world: dict[str, Any], fails: type[BaseException] | None) -> Callable[[Any], Any]:
+    numbers, arrays, table, holder = world["numbers"], world["arrays"], world["table"], world["holder"]
+    total = 1.0
+    world["total"] = lambda: total
+
+    def f(x: Any) -> Any:
+        nonlocal total
+        y = x * numbers[0] * np.sum(arrays[0]) * table["a"] * holder.k * total
+        numbers.insert(0, numbers.pop())
+        numbers.append("end")
+        arrays.append(arrays[0])
+        table["b"], table["n"] = table["a"], [table["a"], {"q": arrays[0]}, (table["z"], 1.0)]
+        del table["z"]
+        holder.w, holder.v = arrays[0], holder.w
+        holder.items[0], holder.items[1] = holder.items[1], holder.items[0]
+        holder.made = Holder()
+        holder.made.w = table["n"]
+        holder.count += 1
+        total = holder.k
+        if fails is not None:
+            raise fails
+        return y
+
+    return f
+
+
+def _shown(thing: Any) -> Any:
+    if isinstance(thing, Holder):
+        return {name: _shown(item) for name, item in vars(thing).items()}
+    if isinstance(thing, dict):
+        return [(name, _shown(item)) for name, item in thing.items() if name != "total"]
+    if isinstance(thing, list | tuple):
+        return [type(thing), *map(_shown, thing)]
+    return type(thing), thing.tolist() if isinstance(thing, np.ndarray) else thing
+
+
+@pytest.mark.parametrize("fails", [None, RuntimeError, KeyboardInterrupt])
+@pytest.mark.filterwarnings("ignore::gradtape.errors.SideEffectWarning")
+def test_what_is_moved_outside_is_the_users_own(fails: type[BaseException] | None) -> None:
+    worlds = []
+    for wrap in (lambda f: f, gt.jit):
+        world: dict[str, Any] = {
+            "numbers": [1.0, 2.0],
+            "arrays": [np.array([1.0, 2.0])],
+            "table": {"a": 2.0, "z": np.zeros(2)},
+            "holder": Holder(),
+        }
+        f = wrap(_busy(world, fails))
+        if fails is None:
+            assert float(f(2.0)) == 36.0
+        else:
+            with pytest.raises(fails):
+                f(2.0)
+        worlds.append((_shown(world), world["total"]()))
+        assert world["arrays"][1] is world["arrays"][0] is world["holder"].w
+    assert worlds[0] == worlds[1]
+
+
+def test_the_first_call_has_the_numbers_with_which_it_began() -> None:
+    holder = Holder()
+    holder.items = [np.ones(2), np.zeros(2)]
+
+    def rotated(x: Any) -> Any:
+        result = np.sum(holder.items[0] * x)
+        holder.items = [holder.items[1], holder.items[0]]
+        return result
+
+    with pytest.warns(SideEffectWarning, match="items"):
+        assert float(gt.jit(rotated)(2.0)) == 4.0
+    assert holder.items[0].tolist() == [0.0, 0.0]
+
+
+def test_what_the_function_raises_itself_is_raised_by_its_first_run() -> None:
+    runs: list[int] = []
+    scale = 2.0
+
+    class Stop(Exception):
+        pass
+
+    def f(x: Any) -> Any:
+        runs.append(1)
+        if len(runs) < 100:
+            raise Stop
+        return x * scale
+
+    for function in (gt.jit(f), gt.grad(f)):
+        runs.clear()
+        with pytest.raises(Stop):
+            function(1.0)
+        assert len(runs) == 1
+
+
+def test_metaclasses_are_code_as_well() -> None:
+    class Meta(type):
+        factor = 2.0
+
+        def scaled(cls, x: Any) -> Any:
+            return x * cls.factor * cls.unit  # type: ignore[attr-defined]
+
+    class Units(metaclass=Meta):
+        unit = 3.0
+
+    f = gt.jit(lambda x: Units.scaled(x))
+    assert f(1.0) == 6.0
+    Units.unit = 4.0
+    assert f(1.0) == 8.0
+    Meta.factor = 7.0
+    assert f(1.0) == 28.0

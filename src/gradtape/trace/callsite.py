@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import threading
 import weakref
 from collections import Counter
@@ -16,6 +17,7 @@ from ..errors import (
     ArgumentError,
     ConcretizationError,
     DtypeError,
+    GradtapeError,
     InPlaceError,
     InternalError,
     SideEffectWarning,
@@ -62,7 +64,7 @@ from .signature import (
     is_weak,
     native_call,
 )
-from .sites import user_site
+from .sites import is_users, user_site
 from .state import State, any_alive, made_in, state_of
 from .variable import Variable
 from .ways_out import looked_at_again, open_form
@@ -100,6 +102,7 @@ class Specialisation:
 
     __slots__ = (
         "_program",
+        "begun",
         "captured",
         "declined",
         "graph",
@@ -129,6 +132,7 @@ class Specialisation:
     ) -> None:
         self.steps: list[Step] = []
         self.inputs: list[int] = []
+        self.begun: list[NDArray] | None = None
         self.graph = graph
         self.guards = guards
         self.spec = spec
@@ -453,19 +457,17 @@ class CallSite:
             if branches.count >= config.trace_limit:
                 self._warn(branches, missed)
                 return self.run_recorded(call, keep_arrays=call.arrays)
-            specialisation = self._open(call, captures, missed) or self.trace(call, captures)
+            specialisation = self._open(call, captures, missed) or self.trace(call, captures, is_last=True)
             if specialisation is None:
                 return self.run_recorded(call, keep_arrays=True)
             if not specialisation.is_open:
                 branches.add(specialisation, missed)
         if specialisation.state.followed():
             return self._recorded(call, captures, hidden)
-        # What the trace itself has written to is what the compiled function finds.
-        again = captures.read(
-            call
-        )  # fewer than before where the trace did not need some: there may be none left
-        hidden = hidden if again is None else again
-        result = specialisation.run([*call.dynamic(), *map(as_input, hidden)])
+        # The numbers with which the trace began: it may have written to the places that they came from.
+        begun = hidden if specialisation.begun is None else specialisation.begun
+        specialisation.begun = None
+        result = specialisation.run([*call.dynamic(), *map(as_input, begun)])
         if self.on_new is not None:
             self.on_new(specialisation)
         return _as_called(call, result)
@@ -490,6 +492,8 @@ class CallSite:
                 OutcomeFailed,
             ):  # of what only a trace refuses: what the function itself does decides
                 specialisation = None
+            if specialisation is not None:
+                specialisation.begun = None
             if specialisation is None:
                 captures.in_python = True
                 return self.run_recorded(call, keep_arrays=True)
@@ -575,28 +579,28 @@ class CallSite:
         return specialisation
 
     def trace(
-        self, call: Call, captures: CaptureSet | None = None, *, until: bool = False
+        self, call: Call, captures: CaptureSet | None = None, *, until: bool = False, is_last: bool = False
     ) -> Specialisation | None:
         """Trace one call; None where what it captures is being watched, so that the call belongs to a tape.
 
         A function may make its variables in its first call and keep them: then that trace knows them only as new, and another
-        one is made.
+        one is made. `is_last` says that the function is not run again if it fails: then what it wrote until then stays.
         """
         if captures is None:
             captures = CaptureSet(*self.walk(call))
         traced = None
         try:
-            traced = self._trace(call, captures, until)
+            traced = self._trace(call, captures, until, is_last)
         except Exception as error:
             if is_of_interruption(error):
                 raise KeyboardInterrupt from error
-            if not captures.substitutes or not captures.inputs:
+            if not _is_tried_again(error, captures):
                 raise
         if traced is None:
             # It asks for more than a traced array can answer of what it reads from outside: then that is checked by value.
             captures.substitutes = False
             captures.take(*self.walk(call, False))
-            traced = self._trace(call, captures, until)
+            traced = self._trace(call, captures, until, is_last)
         specialisation, made = traced
         if any_alive(made):
             specialisation, made = self._trace(call, captures, until)
@@ -610,7 +614,7 @@ class CallSite:
         return specialisation
 
     def _trace(
-        self, call: Call, captures: CaptureSet, until: bool
+        self, call: Call, captures: CaptureSet, until: bool, is_last: bool = False
     ) -> tuple[Specialisation | None, list[weakref.ref[Any]]]:
         """Trace one call; return also the variables that it made."""
         self.traces += 1
@@ -618,6 +622,10 @@ class CallSite:
         captures.walk = None
         try:
             return self._trace_copy(call, captures, until, walk, copy, objects)
+        except BaseException as error:
+            if is_last and not isinstance(error, OutcomeFailed) and not _is_tried_again(error, captures):
+                write_back(walk, Written())  # what the function has done until then stays, as without a trace
+            raise
         finally:
             walk.release()
 
@@ -651,6 +659,7 @@ class CallSite:
             self._forget(captures)
         if specialisation is not None:
             specialisation.steps, specialisation.inputs = captures.steps, captures.inputs
+            specialisation.begun = walk.contents
         self._warn_of_effects(walk, written, draws)
         return specialisation, made
 
@@ -787,6 +796,24 @@ class CallSite:
                 why=f"{why}: a function is run once in Python and compiled",
                 remedy="do it outside of the function; pass and return what changes, or keep it in a gt.Variable",
             )
+
+
+def _is_tried_again(error: BaseException, captures: CaptureSet) -> bool:
+    """Return whether a function that failed in its trace may do so because hidden inputs are no numbers there.
+
+    What a `raise` of the user's own says is its last word, so that side effects happen once; except where it may speak of a type or
+    value that it has been given.
+    """
+    if not isinstance(error, Exception) or not captures.substitutes or not captures.inputs:
+        return False
+    if isinstance(error, GradtapeError | TypeError | ValueError | AssertionError | AttributeError):
+        return True
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    if last is None or not is_users(last.tb_frame.f_code.co_filename):
+        return True
+    return last.tb_frame.f_code.co_code[last.tb_lasti] != dis.opmap["RAISE_VARARGS"]
 
 
 def _is_traced(leaves: list[Any]) -> bool:

@@ -280,7 +280,9 @@ class Walk:
         self.inputs.append(step)
         self.arrays.append(copy)
         self.things.append(thing)
-        if not weak:
+        if weak:
+            self._back[id(copy)] = copy, thing
+        else:
             self._met(thing, copy, step, True)
         return copy
 
@@ -494,6 +496,8 @@ class Walk:
             inherited = {name for base in owner.__mro__[1:] for name in vars(base)}
             absent = (self.attributes if self.asks else self.attributes & inherited) - vars(owner).keys()
             listed += [(owner, name, ABSENT, False) for name in sorted(absent)]
+        if is_users_class(type(cls)) and not issubclass(cls, type):
+            self._learn_class(type(cls), step, whole=True)
         if not listed:
             return found
         self._step(Source.FIXED, -1, cls, Check.CLASS, listed, f"the class {cls.__name__}")
@@ -802,6 +806,38 @@ class Walk:
         known = self._back.get(id(thing))
         return thing if known is None or known[0] is not thing else known[1]
 
+    def owned(self, thing: Any, seen: set[int] | None = None) -> Any:
+        """Return what a copy stands for; or something that the trace has made, holding what the copies in it stand for."""
+        known = self.original(thing)
+        if known is not thing:
+            return known
+        seen = set() if seen is None else seen
+        kind = type(thing)
+        if kind in _PLAIN or id(thing) in seen:
+            return thing
+        seen.add(id(thing))
+        if isinstance(thing, tuple):
+            items = [self.owned(item, seen) for item in thing]
+            changed = any(made is not item for made, item in zip(items, thing, strict=True))
+            return tuple.__new__(kind, items) if changed else thing
+        if kind is list:
+            held: Any = list(enumerate(thing))
+        elif kind is dict:
+            held = list(thing.items())
+        elif is_plain_object(thing):
+            held = list(_content_of(thing).items())
+        else:
+            return thing
+        for key, item in held:
+            made = self.owned(item, seen)
+            if made is item:
+                continue
+            if kind is list:
+                thing[key] = made
+            else:
+                _write(thing, key, made)
+        return thing
+
 
 class _Namespace:
     """The global names of a module, and the copy of them that copied functions have."""
@@ -963,24 +999,29 @@ def write_back(walk: Walk, written: Written) -> None:
         now, begun = _content_of(each.copy), each.begun
         if isinstance(now, list):
             if len(now) != len(begun) or any(one is not other for one, other in zip(now, begun, strict=True)):
+                now = list(map(walk.owned, now))
                 kept = [item for item in now if not _is_traced(item, walk.trace)]
                 if len(kept) < len(now):
                     written.lost[each.name] = None
                 elif not _holds_variable(now):
                     written.names[each.name] = None
-                each.original[:] = [walk.original(item) for item in kept]
+                each.original[:] = kept
             continue
-        for key in now.keys() | begun.keys():
+        for key in (
+            *begun,
+            *(key for key in now if key not in begun),
+        ):  # in the order of the function's own writes
             new = now.get(key, ABSENT)
             if new is begun.get(key, ABSENT):
                 continue
             name = each.name if isinstance(each.copy, CellType) else each.place(key)
+            new = walk.owned(new)
             if _is_traced(new, walk.trace):
                 written.lost[name] = None
                 continue
             if not _holds_variable(new) and key != "__warningregistry__":
                 written.names[name] = None
-            _write(each.original, key, ABSENT if new is ABSENT else walk.original(new))
+            _write(each.original, key, new)
 
 
 def _restore(copy: Any, original: Any) -> None:
