@@ -113,7 +113,7 @@ class _Writer:
         if conditions:
             self._lines.append(f"{indent}{turn}: {_type(outs[carries].aval)} = 0")
             limit = "True" if params["limit"] is None else f"{turn} < {params['limit']}"
-            self._lines.append(f"{indent}while {limit}:")
+            self._lines.append(f"{indent}while {limit}:{_policy_note(params)}")
             (condition,) = conditions
             test = dict(zip(condition.inputs, inner.values(), strict=True))
             self.block(condition, test, deeper)
@@ -121,9 +121,7 @@ class _Writer:
         else:
             count = f"range({params.get('length', turns)})"
             count = f"reversed({count})" if params["reverse"] else count
-            policy = params.get("policy")
-            note = "" if policy is None else f"  # policy {policy!r}"
-            self._lines.append(f"{indent}for {turn} in {count}:{note}")
+            self._lines.append(f"{indent}for {turn} in {count}:{_policy_note(params)}")
         self.block(body, inner, deeper)
         targets = [*carried, *[f"{names[out]}[{turn}]" for out in left]]
         self._assign(targets, body.outputs, inner, deeper)
@@ -135,6 +133,11 @@ class _Writer:
     ) -> None:
         results = ", ".join(_operand(value, names) for value in values)
         self._lines.append(f"{indent}{', '.join(targets)} = {results}" if targets else f"{indent}pass")
+
+
+def _policy_note(params: dict[str, Any]) -> str:
+    policy = params.get("policy")
+    return "" if policy is None else f"  # policy {policy!r}"
 
 
 def _call(node: Node, names: dict[Value, str]) -> str:

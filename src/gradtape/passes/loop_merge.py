@@ -80,7 +80,7 @@ def _turns_key(node: Node) -> Any:
         return node.op, node.inputs[0], len(params["branches"])
     if isinstance(node.op, Repeat):
         return node.op, node.inputs[0], params["reverse"]
-    return node.op, params.get("length"), params.get("reverse"), params.get("limit")
+    return node.op, params.get("length"), params.get("reverse"), params.get("limit"), params.get("policy")
 
 
 def _joined(first: Node, second: Node) -> list[Value] | None:

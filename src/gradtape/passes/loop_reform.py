@@ -8,8 +8,8 @@ from ..ir.graph import OPERATORS, Graph, Node, Value, literal, number_of
 from ..ir.types import INT64
 from ..kinds.operands import broadcast_to
 from ..transforms.call import inlined
-from ..transforms.checkpointing import chunk_of, in_chunks
-from ..transforms.control import Scan, Switch
+from ..transforms.checkpointing import chunk_of, goes_in_chunks, in_chunks, until_in_chunks
+from ..transforms.control import Scan, Switch, While
 from .rewrite import rewrite
 
 
@@ -25,6 +25,9 @@ def _reformed(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
         if chunk is not None:
             return node.op.outs(in_chunks(node.op.opened(node.copy(inputs)), chunk))
         return _few_turns(node, inputs) if length == 0 or (length == 1 and policy is None) else None
+    if isinstance(node.op, While):
+        draft = node.op.opened(node.copy(inputs))
+        return node.op.outs(until_in_chunks(draft)) if goes_in_chunks(draft) else None
     if isinstance(node.op, Switch):
         number = number_of(inputs[0])
         if number is not None:

@@ -47,6 +47,70 @@ def in_chunks(draft: Draft, chunk: int) -> Outcome:
     return Outcome(ends, stacks, None)
 
 
+def goes_in_chunks(draft: Draft) -> bool:
+    """Return whether a loop of unknown trip count has a policy that keeps the carries at the borders of chunks.
+
+    What it leaves on stacks is for a gradient that is being taken already: then the loop stays one.
+    """
+    policy = draft.params.get("policy")
+    is_about_chunks = policy == "sqrt" or (isinstance(policy, int) and policy > ENTRIES)
+    return draft.test is not None and is_about_chunks and not draft.left
+
+
+def until_in_chunks(draft: Draft) -> Outcome:
+    """Append a loop of unknown trip count as a loop over loops, each of which ends with its chunk or with the test.
+
+    Chunks are of k iterations; or, for "sqrt", of 1, 2, 3 and so on: with n iterations there are about sqrt(2 n) chunks and as many
+    iterations in the last one, whatever n turns out to be. This is checkpointing without a known end by the simplest rule; compare
+    P. Stumm and A. Walther, "New algorithms for optimal online checkpointing", 2010.
+    """
+    policy, limit = draft.params["policy"], draft.params["limit"]
+    one = literal(1, INT64)
+    number = stand_in(draft.index)
+    if policy == "sqrt":
+        half: Any = ROWS["floor_divide"]
+        size = number + one
+        first = half(number * size, literal(2, INT64))
+    else:
+        size, first = literal(policy, INT64), number * literal(policy, INT64)
+    outer = Draft(draft.op, {"limit": None, "policy": ENTRIES}, number)
+    outer.consts = [Given(given.outside, stand_in(given.inside)) for given in draft.consts]
+    entries = [stand_in(carry.inside) for carry in draft.carries]
+    known = {given.inside: const.inside for given, const in zip(draft.consts, outer.consts, strict=True)}
+    known.update({carry.inside: entry for carry, entry in zip(draft.carries, entries, strict=True)})
+    (outer.test,) = substituted([draft.test], {**known, draft.index: first})
+    if limit is not None:
+        outer.test = outer.test & OPERATORS["less"](first, literal(limit, INT64))
+
+    index, length, base = (stand_in(draft.index) for _ in range(3))
+    inner = Draft(draft.op, {"limit": None, "policy": None}, index)
+    inner.consts = [
+        *[Given(const.inside, given.inside) for const, given in zip(outer.consts, draft.consts, strict=True)],
+        Given(size, length),
+        Given(first, base),
+    ]
+    *afters, goes_on = substituted(draft.ends, {draft.index: base + index})
+    inner.test = goes_on & OPERATORS["less"](index, length)
+    if limit is not None:
+        inner.test = inner.test & OPERATORS["less"](base + index, literal(limit, INT64))
+    inner.carries = [
+        Carry(entry, carry.inside, after)
+        for entry, carry, after in zip(entries, draft.carries, afters, strict=True)
+    ]
+    outcome = inner.emit()
+    assert outcome.turns is not None
+    so_far = stand_in(draft.index)
+    outer.carries = [
+        *[
+            Carry(carry.start, entry, end)
+            for carry, entry, end in zip(draft.carries, entries, outcome.carries, strict=True)
+        ],
+        Carry(literal(0, INT64), so_far, first + outcome.turns),
+    ]
+    *ends, trips = outer.emit().carries
+    return Outcome(ends, [], trips)
+
+
 def _chunks(draft: Draft, starts: list[Value], count: int, chunk: int) -> tuple[list[Value], list[Value]]:
     """Append the loop over chunks."""
     index = stand_in(draft.index)

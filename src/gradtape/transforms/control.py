@@ -172,6 +172,7 @@ class While(_Derived):
         consts: Sequence[Value],
         carries: Sequence[Value],
         limit: int | None = None,
+        policy: Policy = None,
     ) -> tuple[Value, ...]:
         return emit_all(
             self,
@@ -179,6 +180,7 @@ class While(_Derived):
             condition=condition,
             body=body,
             limit=limit,
+            policy=policy,
             consts=len(consts),
             carries=len(carries),
         )
@@ -212,7 +214,8 @@ class While(_Derived):
         return (*carried, np.asarray(turn), *map(_boxed, stacks))
 
     def opened(self, node: Node) -> Draft:
-        draft = _opened(self, node, {"limit": node.params["limit"]}, node.inputs)
+        params = {key: node.params[key] for key in ("limit", "policy")}
+        draft = _opened(self, node, params, node.inputs)
         condition: Body = node.params["condition"]
         becomes = dict(zip(condition.inputs, node.params["body"].inputs, strict=True))
         (draft.test,) = substituted(condition.outputs, becomes)
@@ -220,7 +223,8 @@ class While(_Derived):
 
     def assembled(self, draft: Draft, parts: Parts) -> Outcome:
         assert parts.condition is not None
-        outs = self(parts.condition, parts.body, parts.consts, parts.starts, draft.params["limit"])
+        limit, policy = draft.params["limit"], draft.params["policy"]
+        outs = self(parts.condition, parts.body, parts.consts, parts.starts, limit, policy)
         return Outcome(*self.parted(outs, len(parts.starts)))
 
     def turned(self, draft: Draft, count: Value | None) -> Draft:

@@ -9,7 +9,7 @@ from ..ir.builder import at
 from ..ir.graph import OPERATORS, Literal, Node, Value, extract, literal
 from ..ir.types import BOOL, aval, carries_derivatives
 from ..kinds.cotangent import Cotangent
-from .checkpointing import ENTRIES, chunk_of, in_chunks
+from .checkpointing import ENTRIES, chunk_of, goes_in_chunks, in_chunks, until_in_chunks
 from .draft import Carry, Draft, Given, Loop, nothing, stand_in, substituted
 from .hoist import hoisted, selected
 from .late_sums import LateSums
@@ -78,10 +78,12 @@ def pull_loop(op: Loop, node: Node, cotangents: Some, wanted: Sequence[bool]) ->
     chunk = chunk_of(draft.params.get("length", 0), draft.params.get("policy"))
     if chunk is not None:
         return _pulled_through(op.outs(in_chunks(draft, chunk)), node, cotangents, wanted)
+    if goes_in_chunks(draft):
+        return _pulled_through(op.outs(until_in_chunks(draft)), node, cotangents, wanted)
     turn = _turn_back(draft, carries, left, wanted)
     more: list[Carry] = []
     if isinstance(draft.params.get("policy"), tuple):
-        back, more = _run_again(op, draft, turn)
+        back, more = _run_again(op, node, draft, turn)
     else:
         stacks, more, count = _kept_forward(op, node, draft, turn)
         back = op.turned(draft, count)
@@ -96,13 +98,15 @@ def pull_loop(op: Loop, node: Node, cotangents: Some, wanted: Sequence[bool]) ->
     return _emitted_back(draft, turn, back, more, carries, wanted)
 
 
-def _run_again(op: Loop, draft: Draft, turn: _Turn) -> tuple[Draft, list[Carry]]:
+def _run_again(op: Loop, node: Node, draft: Draft, turn: _Turn) -> tuple[Draft, list[Carry]]:
     """Return the loop backward of which each turn knows what it begins with by running forward, and what it carries for that."""
-    back = op.turned(draft, None)
+    _, _, trips = op.parted(node.outs, len(draft.carries))
+    back = op.turned(draft, trips)
     back.consts = list(draft.consts)
     _, count = draft.params["policy"]
     # Bounds of a few turns are as good as none.
-    runs = Treeverse(draft, back, min(max(count, 1), max(draft.params["length"], 1)), *op.helpers())
+    count = min(max(count, 1), max(draft.params.get("length", count), 1))
+    runs = Treeverse(draft, back, count, *op.helpers())
     back.elements = list(draft.elements)
     turn.substitute(runs.entries)
     return back, runs.carries

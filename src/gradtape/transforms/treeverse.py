@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import comb
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,13 @@ from ..ir.graph import OPERATORS, Value, constant, literal
 from ..ir.types import INT64, aval
 from ..kinds.registry import ROWS
 from .draft import Carry, Draft, Given, Loop, stand_in, substituted
+
+
+UNKNOWN: Final = 2**31
+"""Iterations that are planned for where the trip count is known only when the loop has run."""
+
+MOST_RUNS: Final = 1024
+"""Runs of one iteration that are planned for then. A loop that needs more, with two or three carries kept, runs more than the least."""
 
 
 class _Scope(NamedTuple):
@@ -53,7 +60,7 @@ class Treeverse:
         self._draft = draft
         self._count = count
         self._times = times
-        self._length: int = draft.params["length"]
+        self._length: int = draft.params.get("length", UNKNOWN)
         self._table = constant(_reaches(count, self._length))
         arrays = [stand_in(given.outside) for given in draft.elements]
         back.consts += [
@@ -77,7 +84,7 @@ class Treeverse:
 
     def _place(self, index: Value) -> Value:
         """Return the how-manieth turn has a number, or the number of the turn at a place."""
-        return literal(self._length - 1, INT64) - index if self._draft.params["reverse"] else index
+        return literal(self._length - 1, INT64) - index if self._draft.params.get("reverse") else index
 
     def _starts(self) -> list[Value]:
         """Return what is known before anything has run: the first turn."""
@@ -91,7 +98,7 @@ class Treeverse:
 
     def _keep_more(self, until: Loop, scope: _Scope, kept: list[Value], turn: Value) -> Sequence[Value]:
         """Return what is known after all that can be kept on the way to a turn is."""
-        loop = Draft(until, {"limit": None}, Value(aval((), INT64)))
+        loop = Draft(until, {"limit": None, "policy": None}, Value(aval((), INT64)))
         inner = _Scope([_const(loop, x) for x in scope.consts], [_const(loop, x) for x in scope.arrays])
         goal = _const(loop, turn)
         *states, places, top = insides = [stand_in(x) for x in kept]
@@ -143,8 +150,12 @@ def _const(loop: Draft, outside: Value) -> Value:
 def _reaches(count: int, length: int) -> np.ndarray[Any, Any]:
     """Return over how many turns so many kept ones reach, by the number of runs."""
     runs = 1
-    while comb(2 + runs, 2) < length:
-        runs += 1
+    if length == UNKNOWN:
+        while comb(count + runs, count) < length and runs < MOST_RUNS:
+            runs += 1
+    else:
+        while comb(2 + runs, 2) < length:
+            runs += 1
     return np.array(
         [[min(comb(kept + r, kept), length) for r in range(runs + 1)] for kept in range(count + 1)], np.int64
     )

@@ -19,6 +19,7 @@ from ...trace.concrete import index_of
 from ...trace.guards import Turn, trace_of
 from ...trace.handle import Handle
 from ...trace.sites import user_site
+from ...transforms.control import Policy
 from ...transforms.control import while_loop as while_node
 from ...trees import flatten
 from .carries import Carried, placeholders
@@ -31,7 +32,11 @@ ROLES: Final = ("condition", "body")
 
 
 def while_loop(
-    cond: Callable[..., Any], body: Callable[..., Any], loop_vars: Any, max_iterations: int | None = None
+    cond: Callable[..., Any],
+    body: Callable[..., Any],
+    loop_vars: Any,
+    max_iterations: int | None = None,
+    checkpoint: Any = None,
 ) -> Any:
     """Repeat a function as long as a condition holds.
 
@@ -48,6 +53,8 @@ def while_loop(
         stay as they are from turn to turn; Python numbers take those of what becomes of them.
     max_iterations : int, optional
         The most turns there may be; then the loop ends, whatever `cond` says.
+    checkpoint : None, "all", "sqrt", int or ("treeverse", int), optional
+        Which loop variables are kept for the gradient, as for `scan`; the number of iterations need not be known.
 
     Returns
     -------
@@ -59,7 +66,7 @@ def while_loop(
     ShapeError, DtypeError, StructureError
         Where what `body` returns is not like what it got, or `cond` does not return one bool.
     ArgumentError
-        For arguments out of range.
+        For arguments out of range, or a `checkpoint` that does not exist.
     ConcretizationError
         Where the functions ask for the number of something that differs between turns: ``if x > 0``, ``float(x)``.
 
@@ -113,7 +120,8 @@ def while_loop(
             return type(loop_vars)(returned)
         return returned
 
-    return _While(spread(goes_on), once, Nest(loop_vars, "loop_vars"), (cond, body), limit).run()
+    policy = policy_of(checkpoint, "while_loop")
+    return _While(spread(goes_on), once, Nest(loop_vars, "loop_vars"), (cond, body), limit, policy).run()
 
 
 def fori_loop(
@@ -133,7 +141,7 @@ def fori_loop(
     init : array_like, number, or nest of them
         The first carry. Shapes and dtypes stay as they are from turn to turn; Python numbers take those of what becomes of them.
     checkpoint : None, "all", "sqrt", int or ("treeverse", int), optional
-        Which carries are kept for the gradient, as for `scan`; for bounds that are known while the loop is recorded.
+        Which carries are kept for the gradient, as for `scan`.
 
     Returns
     -------
@@ -145,7 +153,7 @@ def fori_loop(
     ShapeError, DtypeError, StructureError
         Where what `body` returns is not like the carry that it got, or a bound is no integer.
     ArgumentError
-        For a `checkpoint` that does not exist, or one that keeps less where the bounds depend on arguments.
+        For a `checkpoint` that does not exist.
     ConcretizationError
         Where `body` asks for the number of something that differs between turns: ``if x > 0``, ``range(i)``.
 
@@ -176,13 +184,6 @@ def fori_loop(
         loop.length = max(last - first, 0)
         loop.policy = policy
         return loop.run()[0]
-    if policy not in (None, "all"):
-        raise ArgumentError(
-            f"fori_loop: checkpoint is {checkpoint!r}, and a bound depends on arguments of the compiled function",
-            where=here.site,
-            why="how many turns there are is known only when the loop runs; what it keeps of them is on a stack that grows",
-            remedy="pass the bounds as Python integers (static arguments), or leave checkpoint away",
-        )
     bounds = [as_value(bound) if isinstance(bound, int) else convert(bound, INT64) for bound in (first, last)]
     count = Array(bounds[1] - bounds[0])
     counting = _While(
@@ -191,6 +192,7 @@ def fori_loop(
         start,
         (body, body),
         None,
+        policy,
         counted=True,
     )
     return counting.run()
@@ -222,6 +224,8 @@ class _While:
         The user's condition and body, for errors.
     limit : int or None
         The most turns.
+    policy : Policy
+        What is kept for the gradient.
     counted : bool
         Whether it is a loop over integers.
     """
@@ -233,11 +237,13 @@ class _While:
         start: Nest,
         written: tuple[Callable[..., Any], Callable[..., Any]],
         limit: int | None,
+        policy: Policy,
         *,
         counted: bool = False,
     ) -> None:
         self._condition, self._turn, self._start, self._limit = condition, turn, start, limit
         self._names = tuple(described(function) for function in written)
+        self._policy = policy
         self._written = written
         self._sites = tuple(beginning(function) for function in written)
         self._counted = counted
@@ -295,6 +301,7 @@ class _While:
             [operand(place) for place in consts],
             [*self._carried.initial(), *contents(assigned, self._caller)],
             self._limit,
+            self._policy,
         )
         carry_on(assigned, outs[len(carries) : len(carries) + len(assigned)])
         return self._start.filled(handed_back(outs[: len(carries)], self._start.recorded))
