@@ -12,7 +12,7 @@ import pytest
 import gradtape as gt
 from gradtape.errors import CompileBudgetError, CompileWarning
 from gradtape.ir.body import bodies_of
-from gradtape.ir.budget import STEPS, STEPS_PER_NODE, budget, graph_size, spend
+from gradtape.ir.budget import STEPS, STEPS_PER_NODE, budget, graph_size, spend, steps_since_now
 from gradtape.ir.graph import Graph, Value
 from gradtape.ir.types import aval
 from gradtape.kinds.control import Structured
@@ -324,3 +324,75 @@ def test_a_recursion_that_ends_is_followed() -> None:
 
     gradient = gt.grad(lambda x: tower(x, 200))(0.7)
     assert gradient == pytest.approx(slope(lambda x: tower(x, 200), 0.7), rel=1e-5)
+
+
+# Matrix routines in loops
+
+SIZE = 5
+EYE, RHS = np.eye(SIZE), RNG.normal(size=SIZE)
+BODIES: dict[str, Callable[[Any, Any], Any]] = {
+    "inverse": lambda w, x: np.tanh(np.linalg.inv(w + EYE) @ RHS + x) * 0.5,
+    "solution": lambda w, x: np.tanh(np.linalg.solve(w + EYE + np.outer(x, x), RHS)) * 0.5,
+    "chain": lambda w, x: np.tanh(np.linalg.inv(np.tanh(np.linalg.inv(w + EYE)) + 2 * EYE) @ x + RHS) * 0.5,
+    "determinant": lambda w, x: np.tanh(np.linalg.det(w + EYE + np.outer(x, x)) * x + RHS) * 0.2,
+    "cholesky": lambda w, x: np.tanh(np.linalg.cholesky(w @ w.T + EYE + np.outer(x, x)) @ RHS) * 0.2,
+    "singular values": lambda w, x: np.tanh(np.linalg.svd(w + EYE + np.outer(x, x))[1] + x) * 0.2,
+    "transform": lambda w, x: np.tanh(np.real(np.fft.ifft(np.fft.fft(w @ x) * np.fft.fft(RHS)))) * 0.2,
+    "sorted": lambda w, x: np.tanh(np.sort(w @ x + RHS) + x) * 0.2,
+    "products": lambda w, x: np.tanh(w @ (w @ (w @ (w @ (w @ (x + RHS)))))) + x * 0.2,
+    "loop": lambda w, x: gt.fori_loop(
+        0, 3, lambda i, y: np.tanh(np.linalg.inv(w + EYE + i * EYE) @ y + RHS) * 0.3, x
+    ),
+    "until": lambda w, x: gt.while_loop(
+        lambda y, k: k < 3, lambda y, k: (np.tanh(np.linalg.solve(w + EYE, y)) * 0.5, k + 1), (x, 0)
+    )[0],
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_gradients_of_loops_with_matrix_routines_compile_within_steps(name: str) -> None:
+    """Such a loop once kept the passes going without end: what is the same in each iteration leaves it, behind a branch."""
+
+    def f(w: Any) -> Any:
+        def goes_on(x: Any, y: Any) -> Any:
+            return np.max(np.abs(x - y)) > 1e-3
+
+        start = np.zeros(SIZE)
+        ends = gt.while_loop(
+            goes_on, lambda x, y: (BODIES[name](w, x), x), (start, start + 1), max_iterations=50
+        )
+        return np.sum(ends[0])
+
+    w = np.random.default_rng(0).normal(size=(SIZE, SIZE)) * 0.1
+    taken = steps_since_now()
+    with gt.config.override(disk_cache=False):
+        loss, gradient = gt.jit(gt.value_and_grad(f))(w)
+    assert 0 < taken() < 25_000
+    direction = np.linspace(-0.4, 0.5, SIZE * SIZE).reshape(SIZE, SIZE)
+    np.testing.assert_allclose(
+        np.sum(gradient * direction), slope(lambda t: f(w + t * direction), 0.0), rtol=1e-4
+    )
+    assert loss == f(w) or abs(loss - f(w)) < 1e-12
+
+
+def test_the_gradient_of_a_loop_that_inverts_a_large_matrix_compiles_within_steps() -> None:
+    """The forward loop, of which nothing is left but the trip count, was trimmed again and again: small matrices did not show it."""
+    size = 256
+    eye, rhs = np.eye(size), np.ones(size)
+
+    def f(x: Any, w: Any, n: Any) -> Any:
+        def body(i: Any, c: Any) -> Any:
+            return i + 1, np.tanh(np.linalg.inv(w + eye) @ c + x)
+
+        return np.sum(gt.while_loop(lambda i, c: i < n, body, (0, x))[1])
+
+    w = np.random.default_rng(0).normal(size=(size, size)) / 30
+    taken = steps_since_now()
+    with gt.config.override(disk_cache=False):
+        by_x, by_w = gt.jit(gt.grad(f, argnums=(0, 1)))(rhs, w, 2)
+    assert 0 < taken() < 10_000
+    np.testing.assert_allclose(np.sum(by_x), slope(lambda t: f(rhs + t, w, 2), 0.0), rtol=1e-4)
+    direction = np.eye(size)
+    np.testing.assert_allclose(
+        np.sum(by_w * direction), slope(lambda t: f(rhs, w + t * direction, 2), 0.0), rtol=1e-4
+    )

@@ -11,9 +11,9 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-__all__ = ["Config", "config", "on_change"]
+__all__ = ["Config", "config", "on_change", "rolling"]
 
 _YES: Final = ("1", "true", "yes", "on")
 _NO: Final = ("0", "false", "no", "off", "")
@@ -27,11 +27,29 @@ class _Setting:
     meaning: str
     minimum: int | None = None
     optional: bool = False
+    check: Callable[[Any], Any] | None = None
+    allowed: str | None = None
 
     @property
     def expected(self) -> str:
-        kind = "str or None" if self.optional else type(self.default).__name__
+        kind = self.allowed or ("str or None" if self.optional else type(self.default).__name__)
         return kind if self.minimum is None else f"{kind} of at least {self.minimum}"
+
+
+def _policy(text: str | None) -> str | int | tuple[str, int] | None:
+    """Return the memory policy that a text names; raise ValueError where it names none.
+
+    Examples
+    --------
+    >>> [_policy(text) for text in (None, "all", "sqrt", "100", "treeverse:10")]
+    [None, 'all', 'sqrt', 100, ('treeverse', 10)]
+    """
+    if text is None or text in ("all", "sqrt"):
+        return text
+    name, colon, number = text.rpartition(":")
+    if (bool(colon), name) not in ((False, ""), (True, "treeverse")) or int(number) < 1:
+        raise ValueError
+    return ("treeverse", int(number)) if colon else int(number)
 
 
 _SETTINGS: Final[Mapping[str, _Setting]] = {
@@ -46,6 +64,13 @@ _SETTINGS: Final[Mapping[str, _Setting]] = {
     "trace_limit": _Setting(8, "traces that one call site may have before it is interpreted", minimum=1),
     "reroll": _Setting(
         True, "turn what Python's loops repeat into loops again; when False it stays unrolled"
+    ),
+    "reroll_checkpoint": _Setting(
+        None,
+        "what such loops keep for their gradients, as checkpoint= of gt.scan; None keeps what is needed of each iteration",
+        optional=True,
+        check=_policy,
+        allowed='"all", "sqrt", "k" for every k-th iteration, "treeverse:c" for c at a time, or None',
     ),
     "jacobian_memory": _Setting(
         0,
@@ -91,6 +116,7 @@ class Config:
     precise_math: bool
     trace_limit: int
     reroll: bool
+    reroll_checkpoint: str | None
     jacobian_memory: int
     num_threads: int
     progress: bool
@@ -176,6 +202,11 @@ def _check(label: str, setting: _Setting, value: Any) -> None:
         raise TypeError(f"{label} got {value!r} of type {type(value).__name__}; expected {setting.expected}")
     if setting.minimum is not None and value < setting.minimum:
         raise ValueError(f"{label} got {value!r}; expected {setting.expected}")
+    if setting.check is not None:
+        try:
+            setting.check(value)
+        except ValueError:
+            raise ValueError(f"{label} got {value!r}; expected {setting.expected}") from None
 
 
 def _from_environment(name: str, setting: _Setting, environment: Mapping[str, str]) -> Any:
@@ -189,6 +220,7 @@ def _from_environment(name: str, setting: _Setting, environment: Mapping[str, st
     if not text:
         return setting.default
     if setting.optional:
+        _check(variable, setting, text)
         return text
     try:
         value = int(text)
@@ -226,3 +258,20 @@ def on_change(name: str, notify: Callable[[Any], None]) -> None:
 
 config: Final = Config(os.environ)
 """The settings of this process."""
+
+
+class Rolling(NamedTuple):
+    """How what repeats itself becomes loops: a part of the keys of what is kept of traces and records."""
+
+    is_on: bool
+    checkpoint: str | None
+
+    @property
+    def policy(self) -> str | int | tuple[str, int] | None:
+        """The memory policy of the loops."""
+        return _policy(self.checkpoint)
+
+
+def rolling() -> Rolling:
+    """Return how what repeats itself becomes loops now."""
+    return Rolling(config.reroll, config.reroll_checkpoint)

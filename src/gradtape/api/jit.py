@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, overload
 from weakref import WeakSet, ref
 
-from ..config import config
+from ..config import config, on_change
 from ..errors import DtypeError, InternalError, note_recursion
 from ..habits import FUNCTION as FUNCTION_HABITS
 from ..habits import Missing
@@ -103,9 +103,10 @@ class Jitted(FastCallable):
 
     def _link(self) -> None:
         fallback: Any = self._answer
-        for link in reversed(self._chain[1:]):
+        chain = [link for link in self._chain if link.checkpoint == config.reroll_checkpoint]
+        for link in reversed(chain[1:]):
             fallback = _bound(self.site, link, fallback) or fallback
-        first = _bound(self.site, self._chain[0], fallback)
+        first = _bound(self.site, chain[0], fallback) if chain else None
         if first is not None:
             self.install(first)
         self.fallback = fallback
@@ -135,7 +136,7 @@ class Jitted(FastCallable):
         """Bind machine code anew: that of a profiler which looks on, or else the programs' own."""
         self.release()
         for specialisation in self.site.specialisations():
-            if specialisation.is_native:
+            if specialisation.is_native and specialisation.checkpoint == config.reroll_checkpoint:
                 native = specialisation.native
                 if specialisation.is_native and native is not None and native.nested is not None:
                     self._install_nested(specialisation)
@@ -176,6 +177,15 @@ def _bound(
 def every_jitted() -> list[Jitted]:
     """Return all functions that are alive."""
     return list(_everyone)
+
+
+def _relink_all(_: Any) -> None:
+    """Let machine code answer only where it was traced under the setting that holds now."""
+    for function in list(_everyone):
+        function.relink()
+
+
+on_change("reroll_checkpoint", _relink_all)
 
 
 @contextmanager

@@ -104,6 +104,7 @@ class Specialisation:
         "_program",
         "begun",
         "captured",
+        "checkpoint",
         "declined",
         "graph",
         "guards",
@@ -143,6 +144,7 @@ class Specialisation:
         self.loops = trace.loops
         self.declined = trace.declined
         self.looks_again = looked_at_again(trace.sites)
+        self.checkpoint = config.reroll_checkpoint
         self.is_prepared = trace.outcome is not None
         self.ways: dict[tuple[int, int], Specialisation] = {}
         self._program: Program | None = None

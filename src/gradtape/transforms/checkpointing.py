@@ -78,9 +78,9 @@ def until_in_chunks(draft: Draft) -> Outcome:
     entries = [stand_in(carry.inside) for carry in draft.carries]
     known = {given.inside: const.inside for given, const in zip(draft.consts, outer.consts, strict=True)}
     known.update({carry.inside: entry for carry, entry in zip(draft.carries, entries, strict=True)})
-    (outer.test,) = substituted([draft.test], {**known, draft.index: first})
-    if limit is not None:
-        outer.test = outer.test & OPERATORS["less"](first, literal(limit, INT64))
+    assert draft.test is not None
+    (begins,) = substituted([draft.test], {**known, draft.index: first})
+    outer.test = begins if limit is None else begins & OPERATORS["less"](first, literal(limit, INT64))
 
     index, length, base = (stand_in(draft.index) for _ in range(3))
     inner = Draft(draft.op, {"limit": None, "policy": None}, index)

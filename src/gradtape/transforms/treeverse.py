@@ -19,7 +19,6 @@ from ..ir.types import INT64, aval
 from ..kinds.registry import ROWS
 from .draft import Carry, Draft, Given, Loop, stand_in, substituted
 
-
 UNKNOWN: Final = 2**31
 """Iterations that are planned for where the trip count is known only when the loop has run."""
 

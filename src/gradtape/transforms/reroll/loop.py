@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ...config import rolling
 from ...ir.body import Body
 from ...ir.builder import at
 from ...ir.graph import Value, extract, literal
@@ -58,7 +59,7 @@ def roll(turn: Turn, seen: dict[tuple[int, int], Seen]) -> tuple[Summary, Checke
         rows = {outer: value for outer, value in turn.elements.items() if value in needed}
         body = Body([turn.number, *consts.values(), *carried.inputs, *rows.values()], nodes, ends)
         with at(turn.template[0].site):
-            outs = scan(body, list(consts), carried.inits, list(rows), turn.trips)
+            outs = scan(body, list(consts), carried.inits, list(rows), turn.trips, policy=rolling().policy)
         count, elements = len(nodes), len(rows)
     kept = dict(zip([*left, *written], outs[len(carried.inputs) :], strict=True))
     new = list(outs)

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from ...config import rolling
 from ...ir.body import Body
 from ...ir.builder import at
 from ...ir.graph import Value, extract, literal
@@ -163,6 +164,7 @@ def roll_until(
             list(consts),
             carried.inits,
             min(limits) if limits else None,
+            rolling().policy,
         )
     results: list[tuple[Value, Value]] = []
     for (slot, output), turns in uses.escapes.items():
