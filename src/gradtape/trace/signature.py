@@ -92,7 +92,7 @@ class Call:
         """What is equal for calls that one specialisation can serve, as long as what the function reads from outside is the same."""
         if self._key is None:
             try:
-                self._key = (self.spec, config.reroll_checkpoint, *map(leaf_key, self.leaves))
+                self._key = ((self.spec, config.reroll_checkpoint), *map(leaf_key, self.leaves))
             except DtypeError:
                 args, kwargs, static = self._given
                 _refuse_by_name(*static.mark(args, kwargs))
