@@ -10,6 +10,8 @@ import os, signal, threading, time
 import numpy as np
 import gradtape as gt
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have started the tests with SIGINT ignored
+
 def endless(x):
     return gt.while_loop(lambda a, n: a > -1.0, lambda a, n: (a * 0.5 + 1.0, n + 1), (x, 0), max_iterations=10**12)[0]
 
