@@ -35,7 +35,7 @@ from ..locks import renewed_in_child
 from ..progress import counting
 from ..runtime.capture_entry import CheckedFunction, missing
 from ..runtime.loader import LoadedModule
-from ..runtime.program import ACTIVE, GuardMiss, Program, is_of_interruption, program_for
+from ..runtime.program import ACTIVE, CallForm, GuardMiss, Program, is_of_interruption, program_for
 from ..transforms.call import repeated
 from ..trees import TreeSpec, flatten, flatten_arguments
 from .array import Array
@@ -101,6 +101,7 @@ class Specialisation:
     """One trace of a function: its graph, what was seen on the way, how results are put together, and the compiled program."""
 
     __slots__ = (
+        "_form",
         "_program",
         "begun",
         "captured",
@@ -130,6 +131,7 @@ class Specialisation:
         state: State,
         native: NativeCall | None,
         trace: Trace,
+        form: CallForm | None,
     ) -> None:
         self.steps: list[Step] = []
         self.inputs: list[int] = []
@@ -141,6 +143,7 @@ class Specialisation:
         self.captured = captured
         self.state = state
         self.native = native
+        self._form = form
         self.loops = trace.loops
         self.declined = trace.declined
         self.looks_again = looked_at_again(trace.sites)
@@ -153,7 +156,7 @@ class Specialisation:
     def program(self) -> Program:
         """The compiled program, made at the first look: what only tapes run is never compiled."""
         if self._program is None:
-            self._program = program_for(self.graph, None if self.native is None else self.native.form)
+            self._program = program_for(self.graph, self._form)
         return self._program
 
     @property
@@ -709,11 +712,12 @@ class CallSite:
             and len(trace.inputs) == len(call.dynamic()) + len(trace.hidden)
             and all(isinstance(output, int) for output in outputs)
             and not any(isinstance(leaf, Variable) for leaf in call.leaves)
-            # Machine code takes C-contiguous arrays, of which views may be other views.
-            and all(leaf.flags.c_contiguous for leaf in call.leaves if issubclass(type(leaf), np.ndarray))
         )
-        native = native_call(call, traced, spec, outputs, walk.things) if plain else None
-        return Specialisation(graph, seen, spec, outputs, owners, state, native, trace)
+        served = native_call(call, traced, spec, outputs, walk.things) if plain else None
+        # Machine code takes C-contiguous arrays, of which views may be other views; the kernel behind it serves both.
+        form = None if served is None else served.form
+        native = served if all(map(_is_contiguous, call.leaves)) else None
+        return Specialisation(graph, seen, spec, outputs, owners, state, native, trace, form)
 
     def _result(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
@@ -850,6 +854,10 @@ def _as_called(call: Call, result: Any) -> Any:
         for leaf in leaves
     ]
     return spec.unflatten(arrays)
+
+
+def _is_contiguous(leaf: Any) -> bool:
+    return not issubclass(type(leaf), np.ndarray) or bool(leaf.flags.c_contiguous)
 
 
 def _is_captured(value: Value, trace: Trace) -> bool:

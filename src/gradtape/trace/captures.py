@@ -317,7 +317,7 @@ class Walk:
 
     def _function(self, thing: FunctionType, at: Place, name: str, copying: bool) -> Any:
         users = is_users(thing.__code__.co_filename)
-        if not users and not thing.__closure__:
+        if not users and _encloses_libraries_only(thing):
             return self._same(thing, at, name)
         if at[0] is Source.FIXED:
             step = self._step(*at, Check.NOTHING, None, name)
@@ -938,6 +938,26 @@ class _Reference:
 
     def __call__(self) -> Any:
         return self._made
+
+
+def _encloses_libraries_only(function: FunctionType) -> bool:
+    """Return whether a function, such as what a decorator of a library made of a library's function, can call no code of the user's."""
+    for cell in function.__closure__ or ():
+        content = cell.cell_contents if is_filled(cell) else None
+        if type(content) is not FunctionType or is_users(content.__code__.co_filename):
+            return False
+        if not _encloses_libraries_only(content):
+            return False
+    return True
+
+
+def is_filled(cell: CellType) -> bool:
+    """Return whether a variable that a function encloses has been assigned to."""
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
 
 
 def _functions_of(item: Any) -> list[FunctionType]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from ...errors import ArgumentError, DtypeError, StructureError
 from ...ir.builder import here
+from ...trace.captures import is_filled
 from ...trace.handle import Handle
 from ...transforms.control import Policy
 from ..callables import check_callable
@@ -103,19 +104,11 @@ def captures_data(function: Any, seen: set[int] | None = None) -> bool:
     elif isinstance(function, types.FunctionType):
         code = function.__code__
         named = [function.__globals__[name] for name in code.co_names if name in function.__globals__]
-        cells = [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
+        cells = [cell.cell_contents for cell in function.__closure__ or () if is_filled(cell)]
         captured = [*named, *cells, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     else:
         return not isinstance(function, CODE)
     return any(captures_data(thing, seen) for thing in captured)
-
-
-def _is_filled(cell: types.CellType) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
-    return True
 
 
 def counted(count: int, noun: str) -> str:
