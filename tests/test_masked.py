@@ -129,3 +129,32 @@ def test_arrays_are_ndarrays_to_isinstance() -> None:
     np.testing.assert_allclose(gt.jit(checked)(X), checked(X))
     assert seen[:2] == [[True] * 3, [True] * 3]
     assert isinstance(gt.constant(X), np.ndarray) and not isinstance(gt.constant(X), list | float)
+
+
+@pytest.mark.parametrize(
+    "combine",
+    [
+        lambda c, s: c * s,
+        lambda c, s: c / s,
+        lambda c, s: c - s,
+        lambda c, s: s * c + c,
+        lambda c, s: c**s,
+        lambda c, s: (c > s) * s,
+        lambda c, s: np.multiply(c, s) + np.arctan2(c, s),
+        lambda c, s: np.where(s > c, c, s),
+    ],
+)
+def test_traced_numbers_stand_on_either_side_of_what_a_mask_selects(combine: Function) -> None:
+    def f(x: Any, c: Any) -> Any:
+        m = x > 0.5
+        y = np.zeros_like(x)
+        y[m] = combine(c, x[m])
+        return np.sum(y * x)
+
+    jitted, gradient = gt.jit(f), gt.grad(f, argnums=1)
+    for c in (0.8, 1.7):
+        np.testing.assert_allclose(jitted(X, c), f(X, c))
+        np.testing.assert_allclose(gradient(X, c), (f(X, c + 1e-6) - f(X, c - 1e-6)) / 2e-6, atol=1e-7)
+        held = gt.jit(lambda x, c=c: f(x, c))
+        np.testing.assert_allclose(held(X), f(X, c))
+        assert held.site.traces == 1

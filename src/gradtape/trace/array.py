@@ -239,6 +239,8 @@ class Array(Operators, Methods, Handle):
                     return made if ordered else laid_out(made, inputs)
         if not COMPACT.keys().isdisjoint(map(type, (*inputs, *kwargs.get("out", ())))):
             return NotImplemented
+        if any(type(operand) is Selection for operand in inputs):  # which knows what to do beside an array
+            return NotImplemented
         here.site = user_site()
         made = wrap(call_ufunc(ufunc, method, inputs, kwargs))
         if all(map(is_plain, inputs)):
@@ -246,6 +248,8 @@ class Array(Operators, Methods, Handle):
         return laid_out(made, inputs) if method == "__call__" else unknown_layout(made)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if len(types) > 1 and Selection in types:
+            return NotImplemented
         if function in FAILING and is_handled(_frame(1)):
             return settled(self, function, types, args, kwargs)
         attendant = speculation.attendant
