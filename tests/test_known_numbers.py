@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.linalg
+import scipy.special
 from graphs import run
 
 import gradtape.ops  # noqa: F401 - the rows and functions enter themselves
+from gradtape.errors import UnsupportedFunctionError
 from gradtape.ir.graph import OPERATORS, Value, constant
-from gradtape.kinds.registry import BORROWED, FUNCTIONS, HOOKS
+from gradtape.kinds.registry import BORROWED, FUNCTIONS, HOOKS, UFUNCS
 
 pytestmark = pytest.mark.usefixtures("no_trace", "known")
 
@@ -56,6 +58,10 @@ CALLS: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
     (np.histogram, (A > 0.3, 2), {}),
     (np.histogram_bin_edges, (A > 0.3, 2), {}),
     (np.histogram_bin_edges, (A, "doane"), {}),
+    (np.average, (A.astype("f"), 0), {"weights": A.astype("f")}),
+    (np.average, (A.astype("i4"), 0), {"weights": A.astype("f")}),
+    (np.ix_, ([], np.array([0, 2]), np.array([True, False, True])), {}),
+    (np.ix_, (A,), {}),
     (np.block, ((A, A),), {}),
     (np.block, ([[A], []],), {}),
     *[(np.unique, (np.array([[2.0, 1.0], [2.0, 1.0], [0.0, 3.0]]),), {"axis": axis}) for axis in (None, 0, 1)],
@@ -70,7 +76,7 @@ def agree(found: Any, wanted: Any) -> None:
         return
     array = run([found], [], [])[0] if isinstance(found, Value) else found
     assert np.shape(array) == np.shape(wanted)
-    assert np.asarray(array).dtype.kind == np.asarray(wanted).dtype.kind
+    assert array.dtype == wanted.dtype if isinstance(found, Value) else found == wanted
     np.testing.assert_allclose(array, wanted, rtol=1e-6, atol=1e-6 * float(np.max(np.abs(wanted), initial=0)))
 
 
@@ -147,3 +153,20 @@ def test_poly_of_a_matrix_takes_the_eigenvalues_that_are_entered(monkeypatch: py
     monkeypatch.setitem(FUNCTIONS, np.linalg.eigvals, eigenvalues)
     for x in (matrix, matrix[:1, :1]):
         np.testing.assert_allclose(run([FUNCTIONS[np.poly](constant(x))], [], [])[0], np.poly(x))
+
+
+def test_softmax_of_integers_and_of_single_precision() -> None:
+    for dtype in ("i4", "?", "f4", "f8"):
+        x = np.array([[1, 0, 1], [0, 1, 1]]).astype(dtype)
+        for name in ("softmax", "log_softmax"):
+            (found,) = run([BORROWED[f"scipy.special.{name}"](constant(x), axis=1)], [], [])
+            wanted = getattr(scipy.special, name)(x.astype(float) if x.dtype.kind in "ib" else x, axis=1)
+            assert found.dtype == wanted.dtype
+            np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("rest", [{"order": "C"}, {"subok": False}, {"signature": "dd->d"}])
+def test_other_keywords_of_products_are_refused(rest: dict[str, Any]) -> None:
+    with pytest.raises(UnsupportedFunctionError, match=next(iter(rest))):
+        UFUNCS["matmul"](constant(A), constant(A), **rest)
+    UFUNCS["matmul"](constant(A), constant(A), order="K", subok=True)
