@@ -225,6 +225,11 @@ def mutants_of(file: Path) -> list[Mutant]:
     return [Mutant(file, line, change, number) for number, (line, change, _) in enumerate(edits(tree))]
 
 
+def source_of(mutant: Mutant) -> str:
+    """Return the line that a mutant changes."""
+    return mutant.file.read_text().splitlines()[mutant.line - 1].strip()
+
+
 def code_of(mutant: Mutant) -> tuple[types.CodeType, types.CodeType]:
     """Return the code of the module as it stands and as the mutant has it."""
     tree = ast.parse(mutant.file.read_text())
@@ -314,8 +319,9 @@ def run(options: argparse.Namespace, known: dict[str, Any], items: dict[str, Any
     mutants = [mutant for file in files for mutant in mutants_of(file)]
     rng = random.Random(options.seed)
     if options.only:
-        again = set(re.findall(r"`(\S+:\d+)` (.*?): `", Path(options.only).read_text()))
-        mutants = [m for m in mutants if (f"{m.file.name}:{m.line}", m.change) in again]
+        # by what stands there: lines move
+        again = set(re.findall(r"`(\S+):\d+` (.*?): `(.*)` \(", Path(options.only).read_text()))
+        mutants = [m for m in mutants if (m.file.name, m.change, source_of(m)) in again]
     elif options.mutants:
         mutants = rng.sample(mutants, min(options.mutants, len(mutants)))
     outcomes: Counter[str] = Counter()
@@ -336,7 +342,7 @@ def run(options: argparse.Namespace, known: dict[str, Any], items: dict[str, Any
             outcome = "on import" if f"{mutant.file.name}:{mutant.line}" in on_import else "not covered"
         outcomes[outcome] += 1
         if outcome in ("survived", "not covered"):
-            source = mutant.file.read_text().splitlines()[mutant.line - 1].strip()
+            source = source_of(mutant)
             lines.append(
                 f"- {outcome}: `{mutant.file.name}:{mutant.line}` {mutant.change}: `{source}` ({len(tests)} of {len(covering or [])} tests)"
             )
