@@ -209,7 +209,7 @@ def test_a_tape_is_differentiated_with_loops() -> None:
 
 def test_loops_that_are_not_traced_are_compiled_as_loops() -> None:
     def run():
-        x = gt.asarray(np.linspace(0.0, 1.0, 500))
+        x = gt.asarray(np.linspace(0.0, 1.0, 5000))
         for _ in range(300):
             x = np.sin(x) * 1.01 + 0.1
         return np.asarray(x)
