@@ -34,7 +34,11 @@ PARAMETERS = {
 
 @pytest.mark.parametrize("function", PARAMETERS, ids=lambda function: function.__qualname__)
 def test_parameters(function: Any) -> None:
-    assert list(inspect.signature(function).parameters) == PARAMETERS[function].split()
+    """Parameters of gradtape's own follow TensorFlow's, and are given by keyword."""
+    parameters = list(inspect.signature(function).parameters.values())
+    expected = PARAMETERS[function].split()
+    assert [each.name for each in parameters[: len(expected)]] == expected
+    assert all(each.kind is each.KEYWORD_ONLY for each in parameters[len(expected) :])
 
 
 def test_identify_gradient_takes_input_tensor() -> None:
