@@ -278,7 +278,15 @@ vecdot = generalised(
     (sample((2, 3), (2, 3)), sample((2, 3), (3,)), sample((3, 2), (3, 1), axis=0), sample((2,), (3,))),
 )
 matvec = generalised(
-    "matvec", _matvec, (2, 1, 1), (sample((2, 3), (3,)), sample((4, 2, 3), (4, 3)), sample((2, 3), (2,)))
+    "matvec",
+    _matvec,
+    (2, 1, 1),
+    (
+        sample((3, 2), (3, 4), axes=[(1, 0), (0,), (1,)]),
+        sample((2, 3), (3,)),
+        sample((4, 2, 3), (4, 3)),
+        sample((2, 3), (2,)),
+    ),
 )
 vecmat = generalised(
     "vecmat", _vecmat, (1, 2, 1), (sample((2,), (2, 3)), sample((4, 2), (4, 2, 3)), sample((2, 3), (2,)))

@@ -239,6 +239,9 @@ POSITIONS = (
     sample((3, 4), axis=-2, keepdims=True),
     sample((2, 3), None, keepdims=True),
     sample(np.array([[1.0, 3.0, 3.0], [np.nan, 2.0, 1.0]]), axis=1),
+    sample((), axis=0),
+    sample((), axis=-1, keepdims=True),
+    sample((), axis=1),
 )
 
 

@@ -93,6 +93,7 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool
         sample((2, 3), (3,)),
         sample((2, 3), (2, 3)),
         sample(np.array([1.0, np.nan]), np.array([1.0, np.nan]), equal_nan=True),
+        sample(np.array([1.0, np.nan]), np.array([1.0, 2.0]), equal_nan=True),
         sample(np.ones(2), np.ones(2)),
     ),
     smooth=False,
