@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from types import CodeType, FrameType
 from typing import Any, Final, NamedTuple
 
-from ..config import config, rolling
+from ..config import config
 from ..ir.builder import here
 from ..ir.graph import Graph, Mark, Value, extract
 from ..kinds.control import Structured
@@ -207,7 +207,7 @@ def rehearsed(frame: FrameType, mark: Mark, alone: tuple[Mark, ...], kind: type[
         Of the user's arrays.
     """
     code = frame.f_code
-    key = id(code), frame.f_lasti, rolling()
+    key = id(code), frame.f_lasti, config.reroll, config.reroll_checkpoint
     line = _lines.get(key)
     if line is None:
         line = _lines[key] = _Line(code)

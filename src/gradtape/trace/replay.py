@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from ..config import config, rolling
+from ..config import config
 from ..ir.builder import here
 from ..ir.fingerprint import structure
 from ..ir.graph import Graph, Literal, Mark, Node, Value, constant, extract, literal, merge_marks
@@ -152,7 +152,7 @@ def template_for(
     if not config.jit or not targets or OBSERVERS or merge_marks(targets):
         return None
     site = here.site
-    line = id(site.code), site.instruction, what, seeds is None, rolling()
+    line = id(site.code), site.instruction, what, seeds is None, config.reroll, config.reroll_checkpoint
     for expected in _expected.get(line, ()):
         values = expected.pattern.match(targets, mark)
         if (
@@ -165,7 +165,7 @@ def template_for(
     key: Any = structure([*leaves, *_arrays(seeds)], nodes, (*targets, *(seeds or ()), *sources))
     if key is None:
         return None
-    key = key, what, len(targets), seeds is None, rolling()
+    key = key, what, len(targets), seeds is None, config.reroll, config.reroll_checkpoint
     template = _templates.get(key)
     seen = key in _templates
     long = config.reroll and len(nodes) >= LONG
