@@ -31,6 +31,15 @@ def program(function: Callable[[], Any]) -> Callable[[], Any]:
     return function
 
 
+@pytest.fixture(autouse=True, scope="module")
+def others_set_aside() -> Iterator[None]:
+    """Let collections pass over what other tests have left: it may be a hundred times as much."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True)
 def no_collector() -> Iterator[None]:
     gc.collect()
