@@ -24,7 +24,7 @@ from .dispatch import call_function, public_name
 from .force import force
 from .handle import Handle, plain
 from .layout import fortran, keeping_order, memory_order, reshaped_view, shadow_of
-from .recall import recall, reshaped
+from .recall import recall, reshaped, unseen
 from .views import ImaginaryPart, ReadOnly, RealPart, Rearranged, Selected, Uncertain
 
 Arguments = tuple[Any, ...]
@@ -66,7 +66,7 @@ def _view_kind(kind: Any) -> Viewer:
         call = recall(FUNCTIONS[function], (source, *rest), kwargs, [])
         if call is not None and call.view is not None:
             known = call.view
-            if known.see.__name__ == "_unseen":
+            if known.see is unseen:
                 known.see = _seeing(function, rest, kwargs)
             return source.rearranged(
                 known if kind is Rearranged else kind(known.rearrange, known.see), contiguous=contiguous
