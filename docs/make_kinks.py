@@ -1,4 +1,4 @@
-"""Write docs/kinks.md from the rows: what the derivative is where there is none. Run it when rows change."""
+"""Write docs/reference/kinks.md from the rows: what the derivative is where there is none. Run it when rows change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gradtape.kinds.matrix import Matrix
 from gradtape.kinds.reduction import Reduction
 from gradtape.kinds.registry import ROWS
 
-PAGE = Path(__file__).parent / "kinks.md"
+PAGE = Path(__file__).parent / "reference" / "kinks.md"
 
 HEAD = """\
 # Kinks

@@ -1,4 +1,4 @@
-"""Writes docs/reference/: one page per public name, from its docstring. Run it after changing a docstring."""
+"""Writes docs/reference/api/: one page per public name, from its docstring. Run it after changing a docstring."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import gradtape as gt
 
-FOLDER = Path(__file__).parent / "reference"
+FOLDER = Path(__file__).parent / "reference" / "api"
 SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}$", re.MULTILINE)
 NAMESPACES = ("debug", "inspect", "optimizers")
 """Public modules, whose functions get pages of their own."""
@@ -116,7 +116,7 @@ def pages() -> dict[Path, str]:
     made = {FOLDER / f"{name}.md": page(name, thing) for name, thing in public_names()}
     index = "\n".join(f"- [gt.{path.stem}]({path.name})" for path in made)
     made[FOLDER / "index.md"] = (
-        f"# Reference\n\nOne page per public name, made from the docstrings by `make_reference.py`.\n\n{index}\n"
+        f"# Public names\n\nOne page per public name, made from the docstrings by `docs/make_reference.py`.\n\n{index}\n"
     )
     return made
 

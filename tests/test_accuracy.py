@@ -1,4 +1,4 @@
-"""Compiled functions are as close to the true value as docs/accuracy.md says, and so are sums."""
+"""Compiled functions are as close to the true value as docs/reference/accuracy.md says, and so are sums."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 import gradtape as gt
 
-TABLE = (Path(__file__).parents[1] / "docs" / "accuracy.md").read_text()
+TABLE = (Path(__file__).parents[1] / "docs" / "reference" / "accuracy.md").read_text()
 ROW = re.compile(r"^\| `np\.(\w+)` \| (\S+) to (\S+) \| ([\d.]+) \| [\d.]+ \|$", re.MULTILINE)
 ROWS = [(name, float(low), float(high), float(bound)) for name, low, high, bound in ROW.findall(TABLE)]
 SAMPLES = 20_000

@@ -36,6 +36,11 @@ PAGES = [
     ROOT / "CHANGELOG.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
+LINKING = [
+    *PAGES,
+    *sorted((ROOT / "benchmarks").rglob("*.md")),
+    *sorted((ROOT / "notebooks").glob("*.ipynb")),
+]
 MODULES = ["gradtape", *sorted(module.name for module in pkgutil.walk_packages(gt.__path__, "gradtape."))]
 PUBLIC = [
     name
@@ -143,7 +148,7 @@ def test_page(page: Path, request: pytest.FixtureRequest) -> None:
 @pytest.mark.usefixtures("registry")
 def test_the_row_of_the_guide_has_the_properties_of_every_row() -> None:
     namespace: dict[str, Any] = {"__name__": "example"}
-    for block in list(blocks((ROOT / "docs" / "add-an-op.md").read_text()))[:2]:
+    for block in list(blocks((ROOT / "docs" / "how-to" / "add-an-op.md").read_text()))[:2]:
         run(block, namespace, "add-an-op.md")
     row = namespace["spence"]
     known: dict[tuple[str, ...], list[tuple[Any, ...]]] = {
@@ -157,7 +162,7 @@ def test_the_row_of_the_guide_has_the_properties_of_every_row() -> None:
             prove(*arguments)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     for target in LINK.findall(FENCE.sub("", page.read_text())):
         if target.startswith(("https://", "http://")):
@@ -167,6 +172,12 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert file.exists(), f"{page.name} links to {target}"
         if heading:
             assert heading in anchors(file), f"{page.name} links to {target}"
+
+
+def test_pages_named_in_the_source_exist() -> None:
+    for module in sorted((ROOT / "src").rglob("*.py")):
+        for page in re.findall(r"docs/[\w/.-]+\.md", module.read_text()):
+            assert (ROOT / page).exists(), f"{module.name} names {page}"
 
 
 def anchors(page: Path) -> set[str]:

@@ -349,4 +349,4 @@ def test_the_table_of_kinks_is_up_to_date() -> None:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert (DOCS / "kinks.md").read_text() == module.page(), "run docs/make_kinks.py"
+    assert (DOCS / "reference" / "kinks.md").read_text() == module.page(), "run docs/make_kinks.py"

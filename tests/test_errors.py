@@ -16,7 +16,7 @@ import pytest
 import gradtape as gt
 from gradtape import errors
 
-PAGES = Path(__file__).resolve().parents[1] / "docs" / "errors"
+PAGES = Path(__file__).resolve().parents[1] / "docs" / "reference" / "errors"
 CLASSES = {
     name: found
     for name, found in vars(errors).items()
@@ -351,7 +351,7 @@ def test_it_is_raised_and_says_what_why_and_the_remedy(name: str) -> None:
     assert text.startswith(error.what)
     for label, part in (("why", error.why), ("what to do", error.remedy)):
         assert (f"\n  {label}: {part}" in text) == bool(part)
-    assert text.endswith(f"\n  more: docs/errors/{type(error).__name__}.md")
+    assert text.endswith(f"\n  more: docs/reference/errors/{type(error).__name__}.md")
     if not issubclass(CLASSES[name], errors.InternalError):
         assert error.remedy
 
@@ -375,7 +375,7 @@ def test_it_is_warned_of(name: str) -> None:
     assert warning.filename == __file__
     assert warning.lineno in lines_of(PROGRAMS[name])
     text = str(warning.message)
-    assert "\n  what to do: " in text and text.endswith(f"\n  more: docs/errors/{name}.md")
+    assert "\n  what to do: " in text and text.endswith(f"\n  more: docs/reference/errors/{name}.md")
     if name in LOCATED:
         (line,) = re.findall(rf"\n  where: {re.escape(__file__)}:(\d+) in ", text)
         assert int(line) in lines_of(PROGRAMS[name])

@@ -1,4 +1,4 @@
-"""What can go wrong, as a tree. Every class has a page under ``docs/errors/`` that shows it happening and how to mend it.
+"""What can go wrong, as a tree. Every class has a page under ``docs/reference/errors/`` that shows it happening and how to mend it.
 
 ::
 
@@ -123,7 +123,7 @@ def _page(kind: type, what: str, where: Any, why: str, remedy: str) -> str:
         lines.append(f"  why: {why}")
     if remedy:
         lines.append(f"  what to do: {remedy}")
-    lines.append(f"  more: docs/errors/{kind.__name__}.md")
+    lines.append(f"  more: docs/reference/errors/{kind.__name__}.md")
     return "\n".join(lines)
 
 

@@ -23,7 +23,7 @@ def _entries(text: str) -> dict[str, str]:
 _JAX = """
 lax: loops and branches are gt.scan, gt.fori_loop, gt.while_loop, gt.map, gt.cond, gt.switch, gt.associative_scan; the rest is NumPy's, np.*
 numpy jnp np: there is no second namespace; import numpy as np, and call np.* on what gradtape traces
-scipy: call scipy.special, scipy.linalg and the rest of SciPy that docs/numpy.md lists; they are followed as they are
+scipy: call scipy.special, scipy.linalg and the rest of SciPy that docs/reference/numpy.md lists; they are followed as they are
 nn: layers are NumPy code: np.maximum(x, 0), scipy.special.expit, scipy.special.log_softmax
 random: draw with np.random.default_rng(seed) outside of the function, and pass what was drawn as an argument
 tree tree_util tree_map: containers are optree's: import optree; optree.tree_map(f, tree)
@@ -43,7 +43,7 @@ fwd_and_bwd: use gt.vjp(f, x)
 debug_nans: use with gt.debug.check_numerics(): ...
 checking_leaks: an array that left its function raises LeakedValueError where it is used
 custom_batching custom_transpose: give a rule with gt.custom_jvp or gt.custom_vjp
-experimental sharding export extend: there is no such namespace; docs/reference/index.md lists all names
+experimental sharding export extend: there is no such namespace; docs/reference/api/index.md lists all names
 typeof: use x.dtype and x.shape
 """
 
@@ -61,7 +61,7 @@ autodiff: gt.ForwardAccumulator and gt.jvp are forward mode
 RegisterGradient: give a rule with @gt.custom_gradient, gt.custom_vjp or gt.custom_jvp
 no_gradient NoGradient NotDifferentiable: use gt.stop_gradient(x)
 keras layers train: a model is a function of its parameters; gt.optimizers has GradientDescent, Momentum and Adam
-contrib compat eager raw_ops v1 v2: there is one version of each name; docs/reference/index.md lists them
+contrib compat eager raw_ops v1 v2: there is one version of each name; docs/reference/api/index.md lists them
 executing_eagerly: code under a tape runs line by line; @gt.jit compiles
 name_scope variable_scope: name a value with gt.name(x, "hidden")
 control_dependencies: in-place writes and assignments happen in the order of the code
