@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 os.environ.setdefault(
     "GRADTAPE_VERIFY", "1"
@@ -15,8 +14,6 @@ import pytest
 from gradtape.ir.builder import here
 from gradtape.kinds.registry import HOOKS
 
-GOLDEN = Path(__file__).parent / "golden"
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -26,10 +23,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
-    """Compare a text with the file of a name, or write it there."""
+    """Compare a text with a file in the folder `golden` beside the test, or write it there."""
 
     def compare(name: str, text: str) -> None:
-        path = GOLDEN / f"{name}.txt"
+        path = request.path.parent / "golden" / f"{name}.txt"
         if request.config.getoption("--update-golden"):
             path.write_text(text + "\n")
         assert path.exists(), f"{path.name} is missing: run pytest --update-golden"

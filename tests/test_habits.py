@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import special
-from ways import PAIR, expect
 
 import gradtape as gt
 from gradtape import habits
+from tests.support.ways import PAIR, expect
 
 NAMED = re.compile(
     r"(?<![\w.])(gt|np|scipy\.special)\.((?:linalg\.|random\.|add\.|optimizers\.|inspect\.|debug\.|config\.)?\w+)"

@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from .programs import Failure, Program, failures, generate, minimised, report
+from tests.fuzz.programs import Failure, Program, failures, generate, minimised, report
 
 
 def main() -> int:

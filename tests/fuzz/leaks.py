@@ -18,8 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import gradtape as gt
-
-from .interrupts import SCENARIOS, fresh
+from tests.fuzz.interrupts import SCENARIOS, fresh
 
 PROGRAMS = 4
 """Compiled programs that are kept, so that the caches are full soon."""

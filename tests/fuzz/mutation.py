@@ -452,7 +452,6 @@ def main() -> None:
     parser.add_argument("--coverage", default="mutation-coverage.json", help="which test covers which line")
     parser.add_argument("--report", default="", help="a file for what survived")
     options = parser.parse_args()
-    sys.path.insert(0, str(TESTS))
     raise SystemExit(
         pytest.main(["-q", "-p", "no:cacheprovider", "-s", str(TESTS)], plugins=[Session(options)])
     )

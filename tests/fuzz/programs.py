@@ -27,8 +27,7 @@ from typing import Any
 import numpy as np
 
 import gradtape as gt
-
-from .grammar import TEMPLATES
+from tests.fuzz.grammar import TEMPLATES
 
 REFUSALS = (
     gt.errors.UnsupportedFunctionError,

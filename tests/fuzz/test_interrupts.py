@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-
-from .interrupts import SCENARIOS, Fuzzer
+from tests.fuzz.interrupts import SCENARIOS, Fuzzer
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from .interrupts import SCENARIOS
-from .leaks import cycles_of
+from tests.fuzz.interrupts import SCENARIOS
+from tests.fuzz.leaks import cycles_of
 
 
 @pytest.mark.parametrize(

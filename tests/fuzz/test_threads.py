@@ -3,8 +3,7 @@
 import pytest
 
 import gradtape as gt
-
-from .threads import run_round
+from tests.fuzz.threads import run_round
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 
 import gradtape as gt
-
-from .interrupts import same, work_of_another
+from tests.fuzz.interrupts import same, work_of_another
 
 X = np.linspace(0.1, 1.0, 7)
 THREADS = 4

@@ -1,0 +1,1 @@
+"""Tests of gradtape: a folder for each package of the source, and `programs`, `registry`, `fuzz` and `support`."""

@@ -1,0 +1,272 @@
+"""Optimisers: their formulas, on variables and on nests of arrays, eagerly and compiled."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradtape as gt
+from gradtape import errors
+from gradtape.api.optimizers import Optimizer
+from tests.support.ways import PAIR, expect
+
+MAKE = {
+    "descent": lambda: gt.optimizers.GradientDescent(0.1),
+    "momentum": lambda: gt.optimizers.Momentum(0.1, 0.8),
+    "nesterov": lambda: gt.optimizers.Momentum(0.1, 0.8, nesterov=True),
+    "adam": lambda: gt.optimizers.Adam(0.1, 0.8, 0.95, 1e-6),
+}
+optimizers = pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
+
+
+def reference(name: str, w: Any, slope: Any, steps: int) -> Any:
+    """Return the parameters after some steps, by the formulas as they are published."""
+    w, v, m, s = np.array(w), np.zeros_like(w), np.zeros_like(w), np.zeros(np.shape(w), np.real(w).dtype)
+    for t in range(1, steps + 1):
+        g = slope(w)
+        v = 0.8 * v + g
+        m, s = 0.8 * m + 0.2 * g, 0.95 * s + 0.05 * np.abs(g) ** 2
+        w = {
+            "descent": lambda g=g, w=w: w - 0.1 * g,
+            "momentum": lambda v=v, w=w: w - 0.1 * v,
+            "nesterov": lambda g=g, v=v, w=w: w - 0.1 * (g + 0.8 * v),
+            "adam": lambda m=m, s=s, t=t, w=w: (
+                w - 0.1 * (m / (1 - 0.8**t)) / (np.sqrt(s / (1 - 0.95**t)) + 1e-6)
+            ),
+        }[name]()
+    return w
+
+
+def bowl(w: Any) -> Any:
+    return np.sum((w - 3) ** 2 * np.array([1.0, 0.5]))
+
+
+def slope(w: Any) -> Any:
+    return 2 * (w - 3) * np.array([1.0, 0.5])
+
+
+@pytest.mark.parametrize("name", MAKE)
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "jit"])
+def test_the_formulas_on_variables(name: str, compiled: bool) -> None:
+    expected = reference(name, PAIR, slope, 5)
+    w = gt.Variable(PAIR, name="w")
+    optimizer = MAKE[name]()
+
+    def step() -> Any:
+        return optimizer.minimize(lambda: bowl(w), [w])
+
+    run = gt.jit(step) if compiled else step
+    losses = [float(run()) for _ in range(5)]
+    np.testing.assert_allclose(w, expected, rtol=1e-12)
+    assert losses[0] == bowl(PAIR) and losses[-1] < 3.0
+    assert int(optimizer.iterations) == 5
+    assert len(optimizer.variables) == 1 + len(optimizer.slots)
+    if compiled:
+        assert run.site.traces <= 2
+
+
+@pytest.mark.parametrize("name", MAKE)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128], ids=lambda dtype: dtype.__name__)
+def test_the_formulas_on_nests(name: str, dtype: Any) -> None:
+    optimizer = MAKE[name]()
+    w = {"a": PAIR.astype(dtype), "b": [dtype(1.0)]}
+    state = optimizer.init(w)
+
+    @gt.jit
+    def step(w: Any, state: Any) -> Any:
+        return optimizer.update(
+            gt.grad(lambda w: np.real(np.sum(np.abs(w["a"] - 3) ** 2) + np.abs(w["b"][0]) ** 2))(w), state, w
+        )
+
+    for _ in range(4):
+        w, state = step(w, state)
+    tolerance = 1e-5 if dtype is np.float32 else 1e-12
+    np.testing.assert_allclose(
+        w["a"], reference(name, PAIR.astype(dtype), lambda w: 2 * (w - 3), 4), rtol=tolerance
+    )
+    np.testing.assert_allclose(w["b"][0], reference(name, dtype(1.0), lambda w: 2 * w, 4), rtol=tolerance)
+    assert w["a"].dtype == w["b"][0].dtype == dtype and state["step"] == 4
+    assert all(
+        state[slot]["a"].dtype == (np.float64 if slot == "square" and dtype is np.complex128 else dtype)
+        for slot in optimizer.slots
+    )
+    assert step.site.traces <= 2
+
+
+@optimizers
+def test_nothing_is_changed_in_place(make: Any) -> None:
+    optimizer = make()
+    w = PAIR.copy()
+    state = optimizer.init(w)
+    kept = {key: np.array(value) for key, value in state.items()}
+    new, after = optimizer.update(PAIR, state, w)
+    np.testing.assert_array_equal(w, PAIR)
+    for key in state:
+        np.testing.assert_array_equal(state[key], kept[key])
+    assert new is not w and after["step"] == 1
+
+
+@optimizers
+def test_sparse_gradients_do_what_dense_ones_do(make: Any) -> None:
+    rows = gt.IndexedSlices(np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), [0, 2, 0], (3, 2))
+    table = np.arange(6.0).reshape(3, 2)
+    sparse, dense, by_sparse, by_dense = gt.Variable(table), gt.Variable(table), make(), make()
+    functional, state = table, make().init(table)
+    for _ in range(3):
+        by_sparse.apply_gradients([(rows, sparse)])
+        by_dense.apply_gradients([(rows.numpy(), dense)])
+        functional, state = make().update(rows, state, functional)
+    np.testing.assert_allclose(sparse, dense, rtol=1e-12)
+    np.testing.assert_allclose(functional, dense, rtol=1e-12)
+
+
+def test_descent_touches_only_the_rows_of_a_sparse_gradient() -> None:
+    table = gt.Variable(np.ones((4, 2)))
+    optimizer = gt.optimizers.GradientDescent(0.5)
+    optimizer.minimize(lambda: np.sum(gt.gather(table, [1, 1, 3]) ** 2), [table])
+    np.testing.assert_array_equal(table, [[1, 1], [-1, -1], [1, 1], [0, 0]])
+
+
+def test_the_ways_to_give_a_loss() -> None:
+    w, b = gt.Variable(1.0), gt.Variable(2.0)
+    optimizer = gt.optimizers.GradientDescent(0.5)
+    with gt.GradientTape() as tape:
+        loss = w * w + 0 * b
+    pairs = optimizer.compute_gradients(loss, tape=tape)
+    assert [variable is other for (_, variable), other in zip(pairs, (w, b), strict=True)] == [True, True]
+    optimizer.apply_gradients(pairs)
+    assert float(w) == 0.0 and float(b) == 2.0
+
+    @gt.jit
+    def step() -> Any:
+        return optimizer.minimize((b - 1) ** 2, var_list=[b])
+
+    assert step() == 1.0 and float(b) == 1.0
+    optimizer.minimize(lambda: (w - 1) ** 2, lambda: [w])
+    optimizer.minimize(lambda: (w - 1) ** 2, w)
+    optimizer.minimize(lambda: (w - 1) ** 2)
+    assert float(w) == 1.0
+
+
+def test_missing_gradients_leave_variables_alone() -> None:
+    w, b = gt.Variable(1.0), gt.Variable(2.0)
+    optimizer = gt.optimizers.Adam(0.5)
+    optimizer.minimize(lambda: w * w, [w, b])
+    assert float(b) == 2.0 and len(optimizer.variables) == 3
+    new, _ = optimizer.update(
+        {"a": None, "b": 2.0}, optimizer.init({"a": 1.0, "b": 1.0}), {"a": 1.0, "b": 1.0}
+    )
+    assert new["a"] == 1.0 and abs(new["b"] - 0.5) < 1e-7
+    expect(errors.ArgumentError, lambda: optimizer.minimize(lambda: w * w, [b]), "None")
+    expect(errors.ArgumentError, lambda: optimizer.apply_gradients([]), "no gradients")
+
+
+def test_learning_rates_that_change() -> None:
+    rate, w = gt.Variable(0.5), gt.Variable(1.0)
+    by_variable = gt.jit(lambda o=gt.optimizers.GradientDescent(rate): o.minimize(lambda: w * 1.0, [w]))  # noqa: B008
+    by_variable()
+    rate.assign(0.25)
+    by_variable()
+    assert float(w) == 0.25
+    schedule = gt.optimizers.Momentum(lambda step: 1.0 / step, momentum=0.0)
+    state, x = schedule.init(0.0), 0.0
+    step = gt.jit(lambda x, state: schedule.update(1.0, state, x))
+    for _ in range(3):
+        x, state = step(x, state)
+    np.testing.assert_allclose(x, -(1 + 1 / 2 + 1 / 3))
+    w.assign(0.0)
+    for _ in range(2):
+        schedule.apply_gradients([(1.0, w)])
+    assert float(w) == -1.5
+
+
+def test_a_learning_rate_that_is_set_is_seen_by_compiled_steps() -> None:
+    w, optimizer = gt.Variable(1.0), gt.optimizers.GradientDescent(0.5)
+    step = gt.jit(lambda: optimizer.minimize(lambda: w * 1.0, [w]))
+    update = gt.jit(lambda x: optimizer.update(1.0, optimizer.init(0.0), x)[0])
+    step()
+    assert update(0.0) == -0.5
+    optimizer.learning_rate = 0.25
+    step()
+    assert float(w) == 0.25 and update(0.0) == -0.25 and optimizer.learning_rate == 0.25
+    expect(
+        errors.ArgumentError,
+        lambda: setattr(optimizer, "learning_rate", lambda step: 1.0),
+        "another optimiser",
+    )
+    expect(errors.DtypeError, lambda: setattr(optimizer, "learning_rate", "fast"), "learning_rate")
+    for other, name in ((gt.optimizers.Momentum(), "nesterov"), (gt.optimizers.Adam(), "beta_1")):
+        expect(AttributeError, lambda other=other, name=name: setattr(other, name, 0.5))
+    assert (gt.optimizers.Adam().beta_2, gt.optimizers.Momentum(momentum=0.5).momentum) == (0.999, 0.5)
+
+
+def test_updates_are_differentiated_and_mapped() -> None:
+    optimizer = gt.optimizers.Momentum(0.1)
+    state = optimizer.init(PAIR)
+
+    def after(w: Any) -> Any:
+        return bowl(optimizer.update(gt.grad(bowl)(w), state, w)[0])
+
+    gt.check_grads(after, (PAIR,), order=1)
+    stack = np.stack([PAIR, 2 * PAIR])
+    mapped = gt.vmap(lambda w: optimizer.update(slope(w), state, w)[0])(stack)
+    np.testing.assert_allclose(mapped, stack - 0.1 * slope(stack))
+
+
+def test_slots_go_with_their_variables() -> None:
+    optimizer = gt.optimizers.Adam()
+    for _ in range(5):
+        optimizer.apply_gradients([(1.0, gt.Variable(1.0))])
+    gc.collect()
+    assert len(optimizer.variables) == 3
+    names = [v.name for v in optimizer.variables]
+    assert names == ["iterations", "variable/mean", "variable/square"]
+
+
+def test_reprs() -> None:
+    assert repr(gt.optimizers.Adam(0.1)) == "Adam(learning_rate=0.1, beta_1=0.9, beta_2=0.999, epsilon=1e-08)"
+    assert repr(gt.optimizers.Momentum(0.5)) == "Momentum(learning_rate=0.5, momentum=0.9, nesterov=False)"
+
+
+@pytest.mark.parametrize("kind", [gt.optimizers.GradientDescent, gt.optimizers.Momentum, gt.optimizers.Adam])
+def test_wrong_settings(kind: type[Optimizer]) -> None:
+    for wrong in ("0.1", None, True, [0.1], np.ones(1)):
+        expect(errors.DtypeError, lambda w=wrong: kind(w), kind.__name__, "learning_rate")
+    for wrong in (-1.0, float("nan"), float("inf")):
+        expect(errors.ArgumentError, lambda w=wrong: kind(w), "learning_rate")
+    expect(errors.ArgumentError, lambda: gt.optimizers.Momentum(momentum=1.0), "momentum")
+    expect(errors.ArgumentError, lambda: gt.optimizers.Adam(beta_2=1.5), "beta_2")
+    expect(errors.DtypeError, lambda: gt.optimizers.Adam(epsilon="small"), "epsilon")
+
+
+def test_wrong_arguments() -> None:
+    optimizer, w, n = gt.optimizers.Momentum(0.1), gt.Variable(PAIR), gt.Variable([1, 2])
+    apply = optimizer.apply_gradients
+    expect(errors.DtypeError, lambda: apply([(PAIR, PAIR)]), "ndarray", "optimizer.update")
+    expect(errors.DtypeError, lambda: apply([PAIR[0]]), "pairs")
+    expect(errors.DtypeError, lambda: apply(w), "pairs")
+    expect(errors.DtypeError, lambda: apply([(PAIR, n)]), "int64", "astype(float)")
+    expect(errors.DtypeError, lambda: apply([("x", w)]), "a gradient has dtype")
+    expect(errors.ShapeError, lambda: apply([(np.ones(3), w)]), "(3,)", "(2,)")
+    expect(errors.ArgumentError, lambda: apply([(PAIR, w), (PAIR, w)]), "twice")
+    expect(errors.ArgumentError, lambda: optimizer.minimize(w * 1.0, [w]), "tape=tape")
+    expect(errors.DtypeError, lambda: optimizer.minimize(3.0, [w]), "loss is a float")
+    expect(errors.DtypeError, lambda: optimizer.minimize(lambda: np.sum(w), [PAIR]), "var_list")
+    expect(errors.DtypeError, lambda: gt.jit(lambda x: optimizer.minimize(x))(1.0), "var_list", "none")
+    assert int(optimizer.iterations) == 0
+    np.testing.assert_array_equal(w, PAIR)
+    state = optimizer.init(PAIR)
+    expect(errors.ArgumentError, lambda: gt.optimizers.Adam().update(PAIR, state, PAIR), "velocity", "mean")
+    expect(errors.ArgumentError, lambda: optimizer.update(PAIR, None, PAIR), "NoneType")
+    expect(
+        errors.StructureError,
+        lambda: optimizer.update([PAIR, PAIR], optimizer.init([PAIR]), [PAIR]),
+        "gradients",
+    )
+    expect(errors.ShapeError, lambda: optimizer.update(np.ones(3), state, PAIR), "(3,)")
+    expect(errors.DtypeError, lambda: optimizer.init(np.array([1, 2])), "int64")
+    expect(errors.DtypeError, lambda: optimizer.init({"w": "x"}), "str")
+    expect(errors.DtypeError, lambda: optimizer.init(w), "Variable", "apply_gradients")

@@ -1,0 +1,76 @@
+"""The machine code: what vectorises, and what LLVM may assume."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradtape.config import config
+from gradtape.ir.graph import Graph
+from gradtape.kinds.registry import ROWS
+from gradtape.lower.pipeline import lower
+from gradtape.lower.vecmath import vector_variants
+from gradtape.runtime.engine import assembly
+from tests.support.lowering import array_input, check, graph_of
+
+ROW: dict[str, Any] = dict(ROWS)
+
+
+def sum_of(name: str) -> Graph:
+    x = array_input(1000)
+    return graph_of([x], [ROW["reduce_sum"](ROW[name](x), axes=(0,)), ROW[name](x)])
+
+
+@pytest.mark.parametrize("name", ("exp", "log", "sin", "tanh", "erf"))
+def test_functions_are_called_by_the_vector(name: str) -> None:
+    variants = vector_variants(name, False)
+    text = lower(sum_of(name)).ir_text
+    assert ("vector-function-abi-variant" in text) == bool(variants)
+    if variants:
+        assert variants[0][1] in re.findall(r"call\S*\s+(\w+)", assembly(text))
+
+
+def test_precise_mathematics_is_scalar() -> None:
+    with config.override(precise_math=True):
+        text = lower(sum_of("exp")).ir_text
+    assert "vector-function-abi-variant" not in text
+
+
+def test_single_precision_has_its_own_functions() -> None:
+    x = array_input(100, dtype=np.float32)
+    kernel = check(graph_of([x], [ROW["exp"](x)]), [np.linspace(-1, 1, 100, dtype=np.float32)])
+    assert "@expf(" in kernel.lowered.ir_text
+
+
+def test_nothing_is_assumed_of_nan_and_infinity() -> None:
+    for name in ("exp", "sqrt", "absolute"):
+        text = lower(sum_of(name)).ir_text
+        assert not re.search(r"\b(nnan|ninf|fast|arcp|afn)\b", text)
+        assert len(re.findall(r"fadd reassoc contract", text)) == 1
+
+
+def test_sums_and_extrema_run_in_vectors() -> None:
+    if not vector_variants("exp", False):
+        return
+    x = array_input(1000)
+    rows = [ROW[name](x, axes=(0,)) for name in ("reduce_sum", "reduce_max")]
+    text = assembly(lower(graph_of([x], rows)).ir_text)
+    assert re.search(r"vaddpd\s+.*%[yz]mm", text) or "addpd" in text
+    assert re.search(r"v?maxpd", text)
+
+
+def test_what_a_lowered_program_tells() -> None:
+    x = array_input(50, 60)
+    y = array_input(60, 70)
+    product = ROW["contract"](ROW["exp"](x), y, x=(0, 1), y=(1, 2), out=(0, 2))
+    lowered = lower(graph_of([x, y], [product]))
+    limits = {"gradtape.blas_get", "gradtape.blas_set", "gradtape.blas_threads"}
+    assert set(lowered.symbols) == {"scipy.linalg.cython_blas.dgemm"} | limits
+    assert lowered.workspace_bytes >= 50 * 60 * 8
+    assert lowered.constants == 0
+    assert [str(type_) for type_ in lowered.inputs] == ["f64[50,60]", "f64[60,70]"]
+    assert any("exp[50, 60] is stored" in reason for reason in lowered.explain)
+    assert lowered.estimated_cost > 0

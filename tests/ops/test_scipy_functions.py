@@ -1,0 +1,158 @@
+"""`scipy.linalg` and other functions of SciPy that are written in Python, under whatever name they are known."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.fft
+import scipy.linalg as sla
+import scipy.special
+from numpy import array, full, zeros
+from scipy.special import logsumexp, softmax
+from scipy.stats import norm
+
+import gradtape as gt
+from gradtape.errors import UnsupportedFunctionError
+from tests.support.matrix_programs import A, Array, B, Function, bent, check_program, definite
+
+PROGRAMS: dict[str, tuple[Function, tuple[Array, ...]]] = {
+    "solve_triangular": (lambda a, b: bent(sla.solve_triangular(a, b)), (A, B)),
+    "solve_triangular, lower": (lambda a, b: bent(sla.solve_triangular(a, b, lower=True)), (A, B[:, 0])),
+    "solve_triangular, turned": (lambda a, b: bent(sla.solve_triangular(a, b, trans="T")), (A, B)),
+    "solve_triangular, unit": (
+        lambda a, b: bent(sla.solve_triangular(a, b, 1, lower=True, unit_diagonal=True)),
+        (A, B),
+    ),
+    "cho_solve": (lambda a, b: bent(sla.cho_solve(sla.cho_factor(definite(a)), b)), (A, B)),
+    "cho_solve, lower": (
+        lambda a, b: bent(sla.cho_solve(sla.cho_factor(definite(a), lower=True), b)),
+        (A, B[:, 0]),
+    ),
+    "sla.cholesky": (lambda a: bent(sla.cholesky(definite(a))), (A,)),
+    "sla.solve": (lambda a, b: bent(sla.solve(a, b, transposed=True)), (A, B)),
+    "sla.solve, positive": (lambda a, b: bent(sla.solve(definite(a), b, assume_a="pos")), (A, B)),
+    "sla.eigh of two": (
+        lambda a, b: bent(sla.eigh(a + a.T, definite(b))[0]) + bent(sla.eigh(a + a.T, definite(b))[1] ** 2),
+        (A, A[::-1].copy()),
+    ),
+    "sla.eigvalsh": (lambda a: bent(sla.eigvalsh(definite(a), subset_by_index=(1, 2))), (A,)),
+    "expm": (lambda a: bent(sla.expm(0.1 * a)), (A,)),
+    "expm of a large matrix": (lambda a: bent(sla.expm(a) / 50), (4 * np.sin(A),)),
+    "sla.det, inv and norm": (lambda a: sla.det(a) + bent(sla.inv(a)) + sla.norm(a), (A,)),
+}
+
+
+@pytest.mark.parametrize(("function", "args"), PROGRAMS.values(), ids=PROGRAMS)
+def test_values_and_derivatives(function: Function, args: tuple[Array, ...]) -> None:
+    check_program(function, args)
+
+
+X = np.array([[0.3, -1.2, 2.0], [1.0, 0.5, -0.7]])
+
+OTHERS: dict[str, Function] = {
+    "logsumexp": lambda x: bent(logsumexp(x, axis=1, keepdims=True)) + scipy.special.logsumexp(x),
+    "softmax": lambda x: bent(softmax(x, axis=-1)) + bent(scipy.special.log_softmax(x, 0)),
+    "pdf": lambda x: bent(norm.pdf(x, 0.5, 2.0)) + bent(norm.logpdf(x)),
+    "cdf": lambda x: bent(norm.cdf(x)) + bent(norm.logcdf(x, scale=2.0)) + bent(norm.sf(x) + norm.logsf(x)),
+    "ppf": lambda x: bent(norm.ppf(scipy.special.expit(x), loc=x)),
+    "fft": lambda x: bent(scipy.fft.fft(x).real) + bent(scipy.fft.irfft(x, n=5, axis=0)),
+    "fft2": lambda x: bent(scipy.fft.ifft2(x).imag) + bent(scipy.fft.rfftn(x).real),
+}
+
+
+@pytest.mark.parametrize("function", OTHERS.values(), ids=OTHERS)
+def test_other_functions(function: Function) -> None:
+    check_program(function, (X,))
+
+
+def test_complex_systems() -> None:
+    z = A + 1j * A[::-1] / 3
+    hermitian = z @ z.conj().T + np.eye(4)
+    for function, x in (
+        (lambda a: sla.solve_triangular(a, B, trans="C"), z),
+        (lambda a: sla.cho_solve(sla.cho_factor(a), B), hermitian),
+        (lambda a: sla.eigh(a, hermitian, eigvals_only=True), hermitian),
+        (sla.expm, z / 4),
+    ):
+        np.testing.assert_allclose(gt.jit(function)(x), function(x), rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: logsumexp(x, return_sign=True),
+        lambda x: sla.solve(x @ x.T, x, assume_a="sym"),
+        lambda x: sla.eigh(x @ x.T, type=2),
+    ],
+)
+def test_what_is_not_followed_says_so(function: Function) -> None:
+    with pytest.raises(UnsupportedFunctionError, match="what to do"):
+        gt.jit(function)(X)
+
+
+# Names
+
+
+def by_imported_names(x: Any) -> Any:
+    y = zeros(3)
+    y[0] = x[0]
+    pair = array([x[1], 2.0])
+    return np.sum(y) * np.sum(pair) + full(2, x[2]).sum()
+
+
+def test_names_that_were_imported_by_themselves() -> None:
+    x = np.array([1.0, 2.0, 3.0])
+    np.testing.assert_allclose(gt.grad(by_imported_names)(x), [4.0, 1.0, 2.0])
+    assert gt.jit(by_imported_names)(x) == by_imported_names(x) == 10.0
+    with gt.GradientTape() as tape:
+        watched = tape.watch(x)
+        y = by_imported_names(watched)
+    np.testing.assert_allclose(tape.gradient(y, watched), [4.0, 1.0, 2.0])
+
+
+def test_methods_partials_and_callable_objects_know_their_module() -> None:
+    class Model:
+        def method(self, x: Any) -> Any:
+            return by_imported_names(x)
+
+        __call__ = method
+
+    for function in (Model().method, Model(), functools.partial(by_imported_names)):
+        np.testing.assert_allclose(gt.grad(function)(np.array([1.0, 2.0, 3.0])), [4.0, 1.0, 2.0])
+
+
+def test_modules_that_the_users_module_uses(tmp_path: Any, monkeypatch: Any) -> None:
+    (tmp_path / "model_of_the_users.py").write_text(
+        "from numpy import zeros\nfrom scipy.special import logsumexp\n"
+        "def f(x):\n    y = zeros(2)\n    y[1] = logsumexp(x)\n    return y.sum()\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import model_of_the_users  # type: ignore[import-not-found]
+
+    wanted = softmax(np.arange(3.0))
+    np.testing.assert_allclose(gt.grad(lambda x: model_of_the_users.f(x))(np.arange(3.0)), wanted)
+    np.testing.assert_allclose(gt.grad(model_of_the_users.f)(np.arange(3.0)), wanted)
+
+
+def test_functions_of_scipy_do_what_they_do_with_plain_arrays() -> None:
+    with gt.GradientTape():
+        assert type(logsumexp(X)) is type(scipy.special.logsumexp(X))
+        np.testing.assert_array_equal(norm.cdf(X), 1 - norm.sf(X))
+        np.testing.assert_array_equal(sla.cholesky(np.ones((1, 1)) * 4), [[2.0]])
+
+
+@pytest.mark.parametrize("make", [np.array, np.asarray, np.asanyarray, np.ascontiguousarray])
+def test_an_array_of_a_traced_array_is_traced(make: Function) -> None:
+    def function(x: Any) -> Any:
+        y = getattr(np, make.__name__)(x)
+        z = getattr(np, make.__name__)(x, dtype=np.float32)
+        assert z.dtype == np.float32
+        return np.sum(y * z)
+
+    np.testing.assert_allclose(gt.grad(function)(np.arange(3.0)), 2 * np.arange(3.0))
+    copied = gt.jit(lambda x: np.array(x))
+    x = np.arange(3.0)
+    assert not np.shares_memory(copied(x), x)

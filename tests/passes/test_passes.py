@@ -1,0 +1,149 @@
+"""What each pass does to a graph, and that all of them together keep its meaning."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradtape as gt
+from gradtape.errors import VerifyError
+from gradtape.ir.graph import Graph, Node, Value, literal
+from gradtape.ir.types import FLOAT64, aval
+from gradtape.ir.verify import verify
+from gradtape.kinds.registry import ROWS
+from gradtape.passes.pipeline import PASSES, optimise
+from gradtape.runtime.interpret import interpret
+from tests.support.lowering import array_input, graph_of, inputs_like, with_gradient
+
+ROW: dict[str, Any] = dict(ROWS)
+
+
+def names(outputs: list[Value], inputs: list[Value]) -> list[str]:
+    """Return the ops that are left after the passes."""
+    return [node.op.name for node in optimise(graph_of(inputs, outputs), check=True).nodes]
+
+
+def test_formulas_open_up_and_numbers_fold() -> None:
+    x = array_input(3)
+    assert names([ROW["logical_not"](x)], [x]) == ["not_equal", "invert"]
+    two = ROW["expand"](literal(2.0), shape=(3,), axes=())
+    assert names([x * (two + two)], [x]) == ["multiply"]
+    assert names([ROW["reduce_sum"](two, axes=(0,))], [x]) == []
+    assert names([ROW["identity"](ROW["stop_gradient"](ROW["positive"](x)))], [x]) == []
+
+
+def test_what_is_equal_is_merged_and_what_is_unused_goes() -> None:
+    x = array_input(3)
+    assert names([ROW["exp"](x) + ROW["exp"](x)], [x]) == ["exp", "add"]
+    ROW["sin"](x)
+    assert names([x * 0.1, x * 0.1], [x]) == ["multiply"]
+
+
+def test_powers_are_products_and_roots() -> None:
+    x = array_input(3)
+    assert names([x**2], [x]) == ["multiply"]
+    assert names([x**3], [x]) == ["multiply", "multiply"]
+    assert names([x**0.5], [x]) == ["sqrt"]
+    assert names([x**1], [x]) == []
+
+
+def test_identities_that_hold_for_every_number() -> None:
+    x = array_input(3)
+    assert names([x * 1.0, x / 1.0, x - 0.0, x + -0.0, ROW["negative"](-x)], [x]) == []
+    assert names([x + 0.0], [x]) == ["add"]
+    assert names([x * 0.0], [x]) == ["multiply"]
+    assert names([x / 4.0], [x]) == ["multiply"]
+    assert names([x / 3.0], [x]) == ["divide"]
+
+
+def test_choices_between_the_same_branches_merge() -> None:
+    x, y = array_input(3), array_input(3)
+    hit = ROW["less"](x, y)
+    parts = ROW["where"](hit, x, 0.0) + ROW["where"](hit, 0.0, y)
+    assert names([parts], [x, y]) == ["less", "where"]
+    assert names([ROW["where"](ROW["invert"](hit), x, y)], [x, y]) == ["less", "where"]
+    assert names([ROW["where"](hit, x, x)], [x, y]) == []
+
+
+def test_moves_compose() -> None:
+    x = array_input(2, 3)
+    turned = ROW["permute"](ROW["permute"](x, axes=(1, 0)), axes=(1, 0))
+    shaped = ROW["reshape"](ROW["reshape"](x, shape=(6,)), shape=(2, 3))
+    assert names([turned, shaped], [x]) == []
+
+
+def test_factors_leave_sums_that_are_computed_anyway() -> None:
+    x, s = array_input(4), array_input()
+    wide = ROW["expand"](s, shape=(4,), axes=())
+    total = ROW["reduce_sum"](x, axes=(0,))
+    scaled = ROW["reduce_sum"](-(x * wide), axes=(0,))
+    assert names([total, scaled], [x, s]) == ["reduce_sum", "multiply", "negative"]
+    assert names([scaled], [x, s]) == ["expand", "multiply", "reduce_sum", "negative"]
+
+
+def test_contractions_read_transposed_operands() -> None:
+    x, y = array_input(4, 3), array_input(4, 5)
+    product = ROW["contract"](ROW["permute"](x, axes=(1, 0)), y, x=(0, 1), y=(1, 2), out=(0, 2))
+    (node,) = optimise(graph_of([x, y], [product])).nodes
+    assert node.params["x"] == (1, 0)
+
+
+def test_nodes_are_shared_and_never_changed() -> None:
+    x = array_input(3)
+    inner = ROW["exp"](x)
+    graph = graph_of([x], [inner * 1.0 + inner])
+    before = [(node, node.inputs, node.outs) for node in graph.nodes]
+    optimised = optimise(graph)
+    assert [(node, node.inputs, node.outs) for node in graph.nodes] == before
+    assert optimised.nodes[0] is inner.node
+
+
+def test_places_in_the_users_code_are_kept() -> None:
+    x = array_input(3)
+    y = ROW["logical_not"](x)
+    assert y.node is not None
+    y.node.site = "user.py:3"
+    assert {node.site for node in optimise(graph_of([x], [y])).nodes} == {"user.py:3"}
+
+
+@pytest.mark.parametrize("step", PASSES, ids=lambda step: step.__name__)
+def test_each_pass_keeps_the_meaning(step: Any) -> None:
+    rng = np.random.default_rng(0)
+    arrays = [rng.uniform(0.5, 2.0, (4, 3)), rng.uniform(0.5, 2.0, (4, 3))]
+    x, y = inputs_like(arrays)
+    z = ROW["maximum"](x**3, y) / 2.0 + ROW["logaddexp"](x, -y) * ROW["where"](ROW["less"](x, y), x, 1.0)
+    product = ROW["contract"](ROW["permute"](z, axes=(1, 0)), x, x=(0, 1), y=(1, 2), out=(0, 2))
+    graph = with_gradient([x, y], ROW["reduce_sum"](product, axes=(0, 1)))
+    changed = step(graph)
+    verify(changed, step.__name__)
+    for actual, expected in zip(interpret(changed, arrays), interpret(graph, arrays), strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-12)
+
+
+def test_what_the_verifier_finds() -> None:
+    x, stranger = array_input(3), array_input(3)
+    y = x + 1.0
+    z = y * 2.0
+    assert y.node is not None and z.node is not None
+    verify(Graph([x], [y.node, z.node], [z]))
+    wrong = Node(y.node.op, (x, literal(1.0)), {})
+    wrong.outs = (Value(aval((4,), FLOAT64), wrong),)
+    for graph, message in (
+        (Graph([x], [z.node, y.node], [z]), "before it is defined"),
+        (Graph([x, x], [], []), "an input twice"),
+        (Graph([x], [y.node, y.node], [y]), "defined twice"),
+        (Graph([x], [], [stranger]), "is not defined"),
+        (Graph([x], [wrong], [wrong.out]), "its output says"),
+        (Graph([x], [y.node], [y], guards=[(y, 1)]), "not a boolean or integer"),
+    ):
+        with pytest.raises(VerifyError, match=message):
+            verify(graph, "a pass")
+
+
+def test_the_derivative_of_a_quotient_stays_finite_where_a_shared_division_would_overflow() -> None:
+    """(x / y) / y * c is 0 for x = 0 however small y is; x / y * (c / y) would be NaN."""
+    weighted = gt.grad(lambda x, y, c: c * (x / y), argnums=(0, 1))
+    by_x, by_y = weighted(0.0, 2.0**-1000, 2.0**500)
+    assert by_x == np.inf and by_y == 0.0

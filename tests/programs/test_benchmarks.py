@@ -1,0 +1,217 @@
+"""The benchmarks run, agree with each other and write their tables. No time is asserted."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from itertools import dropwhile, takewhile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gradtape
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+def run(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = dict(os.environ, PYTHONPATH=str(Path(gradtape.__file__).parents[1])) | variables
+    command = [sys.executable, str(BENCHMARKS / "run.py"), *arguments, "--out", str(folder / "table.md")]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
+
+
+def is_row(line: str) -> bool:
+    return line.startswith("|")
+
+
+def rows(folder: Path) -> list[dict[str, str]]:
+    """Of the first table."""
+    lines = (folder / "table.md").read_text().splitlines()
+    lines = list(takewhile(is_row, dropwhile(lambda line: not is_row(line), lines)))
+    header, _, *body = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return [dict(zip(header, line, strict=True)) for line in body]
+
+
+ARRAYS = ["c", "numpy", "gradtape"]
+LOOPS = ["c", "numpy", "gradtape loop"]
+
+
+@pytest.mark.parametrize(
+    "work, measured",
+    [
+        ("rosen", ARRAYS * 2),
+        ("bs", ARRAYS),
+        ("lse", ARRAYS),
+        ("gmm", ARRAYS),
+        ("mlp", ["numpy", "gradtape"]),
+        ("jacmlp", ["numpy", "gradtape"]),
+        ("hesslr", ["numpy", "gradtape"]),
+        ("pendulum", LOOPS),
+        ("lstm", LOOPS),
+        ("hmm", LOOPS),
+        ("newton", LOOPS * 2),
+    ],
+)
+def test_all_agree_with_the_gradients_by_hand(tmp_path: Path, work: str, measured: list[str]) -> None:
+    done = run(tmp_path, "--quick", "--works", work, "--wordings", "loop", "--tools", "c,numpy,gradtape")
+    assert done.returncode == 0, done.stderr
+    table = rows(tmp_path)
+    assert [f"{row['tool']} {row['wording']}".rstrip() for row in table] == measured, done.stdout
+    for row in table:
+        assert float(row["largest error"]) < 1e-11, row
+        assert all(math.isfinite(float(row[name])) for name in ("value ms", "gradient ms", "peak MB"))
+
+
+@pytest.mark.parametrize(
+    "work, size",
+    [
+        ("pendulum", "3"),
+        ("lstm", "l2_c6"),
+        ("lstm", "l3_c4"),
+        ("hmm", "K16_T7"),
+        ("hmm", "K11_T5"),
+        ("newton", "1"),
+        ("newton", "31"),
+        ("newton", "300"),
+    ],
+)
+def test_wordings_and_limits_agree(monkeypatch: pytest.MonkeyPatch, work: str, size: str) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import byhand
+    import native
+    import works
+
+    job = works.work(work, size)
+    value, gradients = byhand.derivatives(job)(*job.arguments)
+    for wording in works.wordings(work):
+        worded = works.work(work, size, wording)
+        assert worded.function()(*worded.arguments) == pytest.approx(value, rel=1e-13)
+    limit = native.bind(job)
+    assert limit.value() == pytest.approx(value, rel=1e-13)
+    assert limit.gradient() == pytest.approx(value, rel=1e-13)
+    for actual, wanted in zip(limit.outputs, gradients, strict=True):
+        np.testing.assert_allclose(actual, wanted, rtol=0, atol=1e-12 * np.max(np.abs(wanted)))
+
+
+@pytest.mark.parametrize("work", ["mlp", "jacmlp", "hesslr", "pendulum", "lstm", "hmm", "newton"])
+def test_derivatives_by_hand_are_differences(monkeypatch: pytest.MonkeyPatch, work: str) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import byhand
+    import works
+
+    job = works.work(work, works.QUICK_SIZES[work][-1])
+    function = job.function()
+    found = byhand.derivatives(job)(*job.arguments)
+    if job.derivative == "hessian":
+        function = gradtape.grad(function)
+    derivatives = found[1] if job.derivative == "gradient" else (found,)
+    for k, derivative in enumerate(derivatives):
+        direction = np.random.default_rng(k).normal(size=np.shape(job.arguments[k]))
+        ahead, behind = (
+            function(*(a + sign * 1e-6 * direction if i == k else a for i, a in enumerate(job.arguments)))
+            for sign in (1.0, -1.0)
+        )
+        wanted = np.tensordot(derivative, direction, direction.ndim)
+        np.testing.assert_allclose((ahead - behind) / 2e-6, wanted, rtol=1e-6, atol=1e-8)
+
+
+def test_tools_stand_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import report
+
+    def row(tool: str, wording: str, seconds: float, peak: float) -> dict[str, object]:
+        name = {"work": "pendulum", "size": "9", "tool": tool, "wording": wording, "by_hand": tool == "c"}
+        times = {"first_s": seconds, "later_first_s": seconds, "value_s": seconds, "gradient_s": seconds}
+        return name | times | {"peak_mb": peak, "faults": 0.0, "error": 0.0, "cpu_share": 1.0}
+
+    measured = [
+        row("c", "", 1.0, 1.0),
+        row("gradtape", "scan", 2.0, 5.0),
+        row("gradtape", "loop", 5.0, 1.0),
+        row("jax", "scan", 4.0, 8.0),
+    ]
+    scan, loop = report.against(measured)
+    assert scan[2:] == ["scan", *["2 / 4 0.50x"] * 2, "2e+03 / 4e+03 0.50x", "5 / 8 **0.62x**", "0 / 0"]
+    assert loop[2:4] == ["loop", "5 / 4 **1.25x**"]
+    assert loop[6] == "1 / 8 0.12x"
+    lines = report.speed_table(measured).splitlines()
+    assert lines[0] == "| work | size | wording | c us | gradtape us | jax us |"
+    assert lines[2] == "| pendulum | 9 | scan | 1,000,000 | 2,000,000 | 4,000,000 |"
+    assert lines[3] == "| pendulum | 9 | loop | 1,000,000 | 5,000,000 |  |"
+
+
+def test_startup_is_measured_with_a_cold_and_a_warm_cache(tmp_path: Path) -> None:
+    done = run(tmp_path, "--startup", "--tools", "gradtape", "--runs", "1")
+    assert done.returncode == 0, done.stderr
+    assert [row["cache"] for row in rows(tmp_path)] == ["cold", "warm"]
+
+
+def test_missing_tools_are_said(tmp_path: Path) -> None:
+    (tmp_path / "run_without.py").write_text(
+        "import importlib.util, runpy, sys\n"
+        "find = importlib.util.find_spec\n"
+        "importlib.util.find_spec = lambda name: None if name == 'autograd' else find(name)\n"
+        f"sys.path.insert(0, {str(BENCHMARKS)!r})\n"
+        "runpy.run_module('run', run_name='__main__')\n"
+    )
+    command = [sys.executable, "run_without.py", "--quick", "--works", "lse", "--tools", "numpy,autograd"]
+    done = subprocess.run([*command, "--out", "table.md"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert [row["tool"] for row in rows(tmp_path)] == ["numpy"]
+    assert "autograd is not installed" in (tmp_path / "table.md").read_text()
+
+
+def test_slow_tools_are_said(tmp_path: Path) -> None:
+    done = run(tmp_path, "--quick", "--works", "lse", "--tools", "numpy", "--timeout", "0.01")
+    assert done.returncode == 1
+    assert rows(tmp_path) == []
+    assert "lse 1000 numpy failed: it takes more than 0.01 s" in (tmp_path / "table.md").read_text()
+
+
+def test_missing_gcc_is_said(tmp_path: Path) -> None:
+    done = run(tmp_path, "--quick", "--tools", "c", PATH="")
+    assert done.returncode == 1
+    assert "gcc is needed" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_unknown_names_and_sizes_are_refused(tmp_path: Path) -> None:
+    assert "'roses' is none of rosen" in run(tmp_path, "--works", "roses").stderr
+    assert "is a number of elements" in run(tmp_path, "--works", "lse", "--sizes", "many").stderr
+
+
+@pytest.mark.parametrize(
+    "folder, work, size, blocks",
+    [
+        ("examples", "gmm", "d2_K5_n1000", ("alpha", "mu", "q", "l")),
+        ("examples", "gmm", "d10_K25_n1000", ("alpha", "mu", "q", "l")),
+        ("benchmarks", "gmm", "d10_K25_n10000", ("alpha", "mu", "q", "l")),
+        ("benchmarks", "lstm", "l2_c1024", ("main", "extra")),
+    ],
+)
+def test_gradients_by_hand_are_those_of_adbench(
+    monkeypatch: pytest.MonkeyPatch, folder: str, work: str, size: str, blocks: tuple[str, ...]
+) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import byhand
+    import works
+
+    job = works.work(work, size)
+    value, gradients = byhand.derivatives(job)(*job.arguments)
+    with np.load(BENCHMARKS.parent / folder / "data" / "expected.npz") as expected:
+        assert value == pytest.approx(float(expected[f"{work}_{size}/value"]), rel=1e-13)
+        for block, gradient in zip(blocks, gradients, strict=True):
+            wanted = expected[f"{work}_{size}/{block}"]
+            np.testing.assert_allclose(gradient, wanted, rtol=0, atol=1e-13 * np.max(np.abs(wanted)))
+
+
+def test_single_operations_are_listed() -> None:
+    environment = dict(os.environ, PYTHONPATH=str(Path(gradtape.__file__).parents[1]))
+    command = [sys.executable, str(BENCHMARKS / "steps.py"), "--operations", "--rounds", "1"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "| `x * y` |" in done.stdout
+    assert "| `np.concatenate((x, y))` |" in done.stdout

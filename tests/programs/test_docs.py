@@ -1,0 +1,218 @@
+"""Every Python block of the documentation runs and prints what stands below it; so do examples in docstrings.
+
+The blocks of a page share one namespace. A block of ``>>>`` lines is a doctest. Any other block is a program:
+a first line ``# raises ShapeError`` or ``# warns CacheWarning`` says how it ends, and a text block below it
+is what it prints, error or warning included. ``--update-golden`` writes these text blocks anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import importlib
+import inspect
+import io
+import linecache
+import pkgutil
+import re
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gradtape as gt
+from gradtape.kinds.registry import ROWS, UFUNCS
+from gradtape.trace.dispatch import RULES
+from tests.registry import test_elementwise
+from tests.support.registry_cases import SHAPES, Case
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+LINKING = [
+    *PAGES,
+    *sorted((ROOT / "benchmarks").rglob("*.md")),
+    *sorted((ROOT / "notebooks").glob("*.ipynb")),
+]
+MODULES = ["gradtape", *sorted(module.name for module in pkgutil.walk_packages(gt.__path__, "gradtape."))]
+PUBLIC = [
+    name
+    for name, member in vars(gt).items()
+    if getattr(member, "__module__", type(member).__module__).startswith("gradtape.") and name[0] != "_"
+]
+
+FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+ENDING = re.compile(r"# (raises|warns) (\w+)\n")
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+OPTIONS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page; `output` is the text block right below it, if there is one."""
+
+    text: str
+    line: int
+    output: re.Match[str] | None
+
+
+def blocks(page: str) -> Iterator[Block]:
+    fences = list(FENCE.finditer(page))
+    for number, fence in enumerate(fences):
+        if fence["language"] != "python":
+            continue
+        below = fences[number + 1] if number + 1 < len(fences) else None
+        follows = (
+            below is not None
+            and below["language"] == "text"
+            and not page[fence.end() : below.start()].strip()
+        )
+        yield Block(fence["text"], page.count("\n", 0, fence.start()) + 1, below if follows else None)
+
+
+def run(block: Block, namespace: dict[str, Any], name: str) -> str:
+    """Run a block and return what it prints."""
+    if block.text.startswith(">>>"):
+        examine(doctest.DocTestParser().get_doctest(block.text, {}, name, name, block.line), namespace)
+        return ""
+    linecache.cache["example.py"] = (
+        len(block.text),
+        None,
+        block.text.splitlines(keepends=True),
+        "example.py",
+    )
+    code = compile(block.text, "example.py", "exec")
+    ending = ENDING.match(block.text)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        if ending is None:
+            exec(code, namespace)
+        elif ending[1] == "raises":
+            with pytest.raises(Exception) as caught:
+                exec(code, namespace)
+            assert caught.typename == ending[2], f"{name}:{block.line} raises {caught.value!r}"
+            print(f"{ending[2]}: {caught.value}")
+        else:
+            with warnings.catch_warnings(record=True) as warned:
+                warnings.simplefilter("always")
+                exec(code, namespace)
+            assert [warning.category.__name__ for warning in warned] == [ending[2]], f"{name}:{block.line}"
+            print(f"{ending[2]}: {warned[0].message}")
+    return printed.getvalue()
+
+
+def examine(test: doctest.DocTest, namespace: dict[str, Any]) -> None:
+    """Run a doctest in a namespace."""
+    test.globs = namespace
+    report = io.StringIO()
+    result = doctest.DocTestRunner(optionflags=OPTIONS).run(test, out=report.write, clear_globs=False)
+    assert not result.failed, report.getvalue()
+
+
+@pytest.fixture
+def registry() -> Iterator[None]:
+    """Take out again what a page enters."""
+    before = [(table, table.copy()) for table in (ROWS, UFUNCS, RULES)]
+    yield
+    for table, content in before:
+        table.clear()
+        table.update(content)
+
+
+@pytest.mark.usefixtures("registry")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_page(page: Path, request: pytest.FixtureRequest) -> None:
+    text = page.read_text()
+    namespace: dict[str, Any] = {"__name__": "example"}
+    updated, end = [], 0
+    for block in blocks(text):
+        printed = run(block, namespace, page.name)
+        if block.output is None:
+            continue
+        if request.config.getoption("--update-golden"):
+            updated += [text[end : block.output.start("text")], printed]
+            end = block.output.end("text")
+        else:
+            assert printed == block.output["text"], f"{page.name}:{block.line} prints something else"
+    if updated:
+        page.write_text("".join([*updated, text[end:]]))
+
+
+@pytest.mark.usefixtures("registry")
+def test_the_row_of_the_guide_has_the_properties_of_every_row() -> None:
+    namespace: dict[str, Any] = {"__name__": "example"}
+    for block in list(blocks((ROOT / "docs" / "how-to" / "add-an-op.md").read_text()))[:2]:
+        run(block, namespace, "add-an-op.md")
+    row = namespace["spence"]
+    known: dict[tuple[str, ...], list[tuple[Any, ...]]] = {
+        ("case",): [(Case(row, "d", {}),)],
+        ("case", "shape"): [(Case(row, "d", {}), shape) for shape in SHAPES],
+        ("row", "point", "slopes"): [(row, *slope) for slope in row.slopes],
+    }
+    properties = [member for name, member in vars(test_elementwise).items() if name.startswith("test_")]
+    for prove in properties:
+        for arguments in known.get(tuple(inspect.signature(prove).parameters), []):
+            prove(*arguments)
+
+
+@pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in LINK.findall(FENCE.sub("", page.read_text())):
+        if target.startswith(("https://", "http://")):
+            continue
+        path, _, heading = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.exists(), f"{page.name} links to {target}"
+        if heading:
+            assert heading in anchors(file), f"{page.name} links to {target}"
+
+
+def test_pages_named_in_the_source_exist() -> None:
+    for module in sorted((ROOT / "src").rglob("*.py")):
+        for page in re.findall(r"docs/[\w/.-]+\.md", module.read_text()):
+            assert (ROOT / page).exists(), f"{module.name} names {page}"
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the names that a page's headings have in links."""
+    titles = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstrings(name: str) -> None:
+    module = importlib.import_module(name)
+    for test in doctest.DocTestFinder().find(module, name):
+        if test.examples:
+            examine(test, dict(test.globs))
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_names_have_an_example(name: str) -> None:
+    subject = getattr(gt, name)
+    documented = subject if isinstance(subject, type) or inspect.isfunction(subject) else type(subject)
+    text = inspect.getdoc(documented) or ""
+    assert ">>>" in text, f"gradtape.{name} has no example in its docstring"
+
+
+def test_every_page_is_reached_from_the_index() -> None:
+    index = ROOT / "docs" / "index.md"
+    reached, waiting = {index}, [index]
+    while waiting:
+        page = waiting.pop()
+        for target in LINK.findall(page.read_text()):
+            file = (page.parent / target.partition("#")[0]).resolve()
+            if file.suffix == ".md" and file.exists() and file not in reached:
+                reached.add(file)
+                waiting.append(file)
+    decisions = ROOT / "docs" / "adr"
+    assert {page for page in PAGES if page.is_relative_to(ROOT / "docs")} <= reached | set(
+        decisions.iterdir()
+    )

@@ -1,0 +1,1 @@
+"""Properties that every op of the registry has."""

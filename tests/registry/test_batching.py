@@ -1,0 +1,184 @@
+"""Every row, batched: what is computed for all elements at once is what a loop over the elements computes."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradtape.ir.graph import Value, literal
+from gradtape.kinds.accumulate import Accumulate
+from gradtape.kinds.batching import batch_node
+from gradtape.kinds.contract import Contract
+from gradtape.kinds.cumulative import Cumulative
+from gradtape.kinds.elementwise import Elementwise
+from gradtape.kinds.join import Join
+from gradtape.kinds.matrix import Matrix
+from gradtape.kinds.reduction import Reduction
+from gradtape.kinds.registry import ROWS
+from gradtape.kinds.sort import Sort
+from gradtape.lower.matrix_routines import RECTANGULAR
+from gradtape.transforms.batch import batch
+from gradtape.transforms.vjp import vjp
+from tests.support.graphs import input_like, run
+from tests.support.registry_cases import cases
+
+Array = np.ndarray[Any, Any]
+RNG = np.random.default_rng(3)
+SIZE = 3
+
+
+def samples_of(row: Any) -> list[tuple[list[tuple[int, ...]], list[Array], dict[str, Any]]]:
+    """Return (shapes, index arrays, parameters) for each of a row's samples."""
+    if isinstance(row, Cumulative | Join):
+        return [(list(shapes), [], params) for shapes, params in row.samples]
+    if isinstance(row, Contract | Matrix | Sort):
+        return [(list(sample[:-1]), [], sample[-1]) for sample in row.samples]
+    if isinstance(row, Accumulate):
+        return [([base, v], indices, params) for base, v, indices, params in row.samples]
+    return [([sample[0]], sample[1] if len(sample) == 3 else [], sample[-1]) for sample in row.samples]
+
+
+def structural() -> list[Any]:
+    return [
+        pytest.param(row, sample, id=f"{name}-{k}")
+        for name, row in ROWS.items()
+        if not isinstance(row, Elementwise)
+        for k, sample in enumerate(samples_of(row))
+    ]
+
+
+def draw(row: Any, position: int, shape: tuple[int, ...]) -> Array:
+    numbers = RNG.standard_normal(shape)
+    if isinstance(row, Reduction) and row.monoid in ("or", "and"):
+        return numbers > 0
+    if row.name == "searchsorted" and position == 0:
+        return np.sort(numbers, axis=-1)
+    if isinstance(row, Matrix) and position == 0 and row.name not in RECTANGULAR:
+        return numbers @ np.swapaxes(numbers, -1, -2) + 3 * np.eye(shape[-1])
+    return numbers
+
+
+def patterns(count: int) -> list[tuple[bool, ...]]:
+    return [flags for flags in itertools.product((True, False), repeat=count) if any(flags)]
+
+
+def compare(row: Any, arrays: list[list[Array]], flags: tuple[bool, ...], params: dict[str, Any]) -> None:
+    """Run a row on all elements at once and one by one; `arrays` holds one list of elements per operand."""
+    size = len(arrays[0])
+    single = [input_like(elements[0]) for elements in arrays]
+    out = row(*single, **params)
+    if out.node is None:
+        return
+    whole = [
+        np.stack(elements) if flag else elements[0] for elements, flag in zip(arrays, flags, strict=True)
+    ]
+    inputs = [input_like(array) for array in whole]
+    substituted = {value: batched for value, batched, flag in zip(single, inputs, flags, strict=True) if flag}
+    (result,) = batch([out], substituted, size, lambda value: False)
+    assert result is not None
+    constants = [v for v, flag in zip(single, flags, strict=True) if not flag]
+    given = [a for a, flag in zip(whole, flags, strict=True) if flag]
+    given += [a for a, flag in zip(whole, flags, strict=True) if not flag]
+    (actual,) = run([result], [*substituted.values(), *constants], given)
+    expected = [
+        run([out], single, [e[k] if flag else e[0] for e, flag in zip(arrays, flags, strict=True)])[0]
+        for k in range(size)
+    ]
+    np.testing.assert_allclose(actual, np.stack(expected), rtol=1e-12, atol=1e-12)
+    assert (actual.shape, actual.dtype) == ((size, *out.shape), out.dtype)
+
+
+@pytest.mark.parametrize("name", sorted({case.row.name for case in cases()}))
+def test_elementwise_row(name: str) -> None:
+    seen = set()
+    for case in cases():
+        if case.row.name != name or len(seen) > 3 or (case.codes in seen):
+            continue
+        seen.add(case.codes)
+        for shape in ((), (2,), (2, 2)):
+            drawn = case.arrays((SIZE, *shape))
+            for flags in patterns(len(drawn)):
+                compare(case.row, [list(map(np.asarray, array)) for array in drawn], flags, case.params)
+
+
+@pytest.mark.parametrize("row, sample", structural())
+def test_structural_row(row: Any, sample: Any) -> None:
+    shapes, indices, params = sample
+    arrays = [[draw(row, p, shape) for _ in range(SIZE)] for p, shape in enumerate(shapes)]
+    # Moving the positions along keeps them in bounds and makes each element read elsewhere.
+    arrays += [[np.roll(index, k) for k in range(SIZE)] for index in map(np.asarray, indices)]
+    for flags in patterns(len(arrays)):
+        compare(row, arrays, flags, params)
+
+
+@pytest.mark.parametrize("row, sample", structural())
+def test_derivative_of_a_batched_row(row: Any, sample: Any) -> None:
+    """The gradient of a batched row is the batched gradient of the row."""
+    shapes, indices, params = sample
+    single = [input_like(np.zeros(shape)) for shape in shapes]
+    if isinstance(row, Sort) or (isinstance(row, Reduction) and row.monoid in ("or", "and")):
+        return
+    positions = [input_like(np.asarray(index)) for index in indices]
+    out = row(*single, *positions, **params)
+    if out.dtype.kind != "f":
+        return
+    arrays = [draw(row, p, (SIZE, *value.shape)) for p, value in enumerate((*single, out))]
+    inputs = [input_like(array) for array in arrays]
+    cotangent = Value(out.aval)
+    numbers = [*arrays, *map(np.asarray, indices)]
+    whole = dict(zip([*single, cotangent], inputs, strict=True))
+    pulled = [v for v in vjp([out], single, [cotangent], lambda value: False) if v is not None]
+    without = row.name in ("lu", "lu_solve", "log_det", "pseudoinverse")  # factors only serve to solve with
+    assert len(pulled) == len(shapes) - without
+    after = batch(pulled, whole, SIZE, lambda value: False)
+    (batched,) = batch([out], whole, SIZE, lambda value: False)
+    before = [v for v in vjp([batched], inputs[:-1], [inputs[-1]], lambda value: False) if v is not None]
+    kept = [(a, b) for a, b in zip(after, before, strict=True) if a is not None]
+    assert len(kept) == len(pulled)
+    for one, other in zip(
+        run([a for a, _ in kept], [*inputs, *positions], numbers),
+        run([b for _, b in kept], [*inputs, *positions], numbers),
+        strict=True,
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("size", (0, 1, 3))
+@pytest.mark.parametrize("row, sample", structural())
+def test_without_a_rule(row: Any, sample: Any, size: int) -> None:
+    """The way of kinds without a rule, one element after another, is right for every row."""
+    shapes, indices, params = sample
+    arrays = [draw(row, p, (size, *shape)) for p, shape in enumerate(shapes)]
+    single = [input_like(np.zeros(array.shape[1:], array.dtype)) for array in arrays]
+    positions = [input_like(np.asarray(index)) for index in indices]
+    inputs = [input_like(array) for array in arrays]
+    node = row(*single, *positions, **params).node
+    flags = [True] * len(arrays) + [False] * len(indices)
+    slow = batch_node.dispatch(object)
+    (one,) = slow(row, node, [*inputs, *positions], flags, size)
+    (other,) = batch_node(row, node, [*inputs, *positions], flags, size)
+    numbers = [*arrays, *map(np.asarray, indices)]
+    first, second = run([one, other], [*inputs, *positions], numbers)
+    np.testing.assert_allclose(first, second, rtol=1e-12, atol=1e-12)
+
+
+def test_what_does_not_depend_on_the_axis_stays_as_it_is() -> None:
+    x, w = input_like(np.zeros(3)), input_like(np.zeros(3))
+    shared = ROWS["exp"](w)
+    out = x * shared
+    many = input_like(np.zeros((5, 3)))
+    batched, untouched = batch([out, shared], {x: many}, 5, lambda value: False)
+    assert untouched is None
+    assert batched is not None and batched.shape == (5, 3)
+    node = batched.node
+    assert node is not None
+    assert node.inputs[1].node is not None and node.inputs[1].node.inputs == (shared,)
+
+
+def test_weak_numbers_stay_weak() -> None:
+    x = Value(literal(1.0).aval)
+    (batched,) = batch([x * 2.0], {x: Value(input_like(np.zeros(2)).aval)}, 2, lambda value: False)
+    assert batched is not None and batched.aval.weak

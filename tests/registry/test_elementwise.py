@@ -1,0 +1,301 @@
+"""Properties of every elementwise row; nothing is listed by hand but what is special."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradtape.errors import LoweringError, NotDifferentiableError
+from gradtape.ir.graph import Value, constant, literal
+from gradtape.kinds.elementwise import Elementwise, Instruction, Intrinsic, Libm, SciPy
+from gradtape.passes.expand_bodies import expand_bodies
+from gradtape.runtime.interpret import interpret
+from gradtape.transforms.jvp import jvp
+from gradtape.transforms.vjp import vjp
+from tests.support.registry_cases import (
+    SHAPES,
+    Case,
+    cases,
+    elementwise_rows,
+    evaluate,
+    graph_of,
+    inputs_like,
+    or_zeros,
+    smooth_cases,
+)
+
+every = pytest.mark.parametrize("case", cases(), ids=str)
+smooth = pytest.mark.parametrize("case", smooth_cases(), ids=str)
+primitive = (Instruction, Intrinsic, Libm, SciPy)
+
+INTERPRETED = {"gcd", "lcm"}
+"""Rows that kernels leave to the interpreter."""
+
+LOOSER = {"logaddexp": 32.0, "logaddexp2": 32.0, "ndtr": 16.0, "polygamma": 100.0}
+"""Rows with more than 8 ULP between two good answers: terms cancel, or an argument is squared in a tail."""
+
+
+def nowhere(value: Value) -> bool:
+    return False
+
+
+def assert_ulp(actual: Any, expected: Any, ulp: float, message: str) -> None:
+    """Compare up to some units in the last place; NaN and infinities must agree exactly."""
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    assert actual.dtype == expected.dtype and actual.shape == expected.shape, message
+    if expected.dtype.kind not in "fc":
+        np.testing.assert_array_equal(actual, expected, err_msg=message)
+        return
+    with np.errstate(all="ignore"):
+        size = np.maximum(np.abs(actual), np.abs(expected))
+        near = np.abs(actual - expected) <= ulp * np.spacing(size)
+        good = near | (actual == expected) | (np.isnan(actual) & np.isnan(expected))
+    assert good.all(), f"{message}: {actual[~good]} instead of {expected[~good]}"
+
+
+@every
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_shape_dtype_and_value_are_numpys(case: Case, shape: tuple[int, ...]) -> None:
+    arrays = case.arrays(shape)
+    inputs = inputs_like(arrays)
+    result, expected = case.apply(*inputs), case.numpy(arrays)
+    assert result.dtype == expected.dtype
+    assert result.shape == expected.shape
+    (actual,) = evaluate([result], inputs, arrays)
+    assert_ulp(actual, expected, 0.0, str(case))
+
+
+@every
+def test_shapes_broadcast(case: Case) -> None:
+    if case.row.arity == 1:
+        return
+    arrays = [array[:1] if k % 2 else array[..., :1] for k, array in enumerate([*case.arrays((2, 3))])]
+    inputs = inputs_like(arrays)
+    result = case.apply(*inputs)
+    (actual,) = evaluate([result], inputs, arrays)
+    assert_ulp(actual, case.numpy(arrays), 0.0, str(case))
+
+
+@every
+def test_body_agrees_with_the_function(case: Case) -> None:
+    if isinstance(case.row.body, primitive) or "D" in case.codes:
+        return
+    for arrays in (case.arrays((40,)), case.edges()):
+        expected = case.numpy(arrays)
+        inputs = inputs_like(arrays)
+        graph = graph_of([case.apply(*inputs)], inputs)
+        if case.row.name in INTERPRETED:
+            with pytest.raises(LoweringError):
+                expand_bodies(graph)
+            return
+        expanded = expand_bodies(graph)
+        left = [node.op for node in expanded.nodes if isinstance(node.op, Elementwise)]
+        assert all(isinstance(op.body, primitive) for op in left)
+        (actual,) = interpret(expanded, arrays)
+        assert_ulp(actual, expected, LOOSER.get(case.row.name, 8.0), str(case))
+
+
+@every
+def test_body_with_numbers_agrees_with_the_function(case: Case) -> None:
+    """Formulas look at operands that are numbers; each operand in turn is each of its edges."""
+    if case.row.arity == 1 or isinstance(case.row.body, primitive):
+        return
+    if case.row.name in INTERPRETED or "D" in case.codes:
+        return
+    arrays = [np.concatenate(pair) for pair in zip(case.edges(), case.arrays((5,)), strict=True)]
+    inputs = inputs_like(arrays)
+    for position in range(case.row.arity):
+        for number in arrays[position]:
+            operands: list[Any] = [*inputs]
+            operands[position] = literal(number)
+            graph = graph_of([case.apply(*operands)], inputs)
+            (expected,), (actual,) = interpret(graph, arrays), interpret(expand_bodies(graph), arrays)
+            message = f"{case} with {number} at {position}"
+            assert_ulp(actual, expected, LOOSER.get(case.row.name, 8.0), message)
+
+
+@every
+def test_edges_are_numpys(case: Case) -> None:
+    arrays = case.edges()
+    inputs = inputs_like(arrays)
+    (actual,) = evaluate([case.apply(*inputs)], inputs, arrays)
+    assert_ulp(actual, case.numpy(arrays), 0.0, str(case))
+
+
+@every
+def test_numbers_are_weak(case: Case) -> None:
+    """A Python number among the operands promotes as it does in NumPy."""
+    if case.row.arity == 1 or not isinstance(case.row.function, np.ufunc):
+        return
+    arrays = case.arrays((3,))
+    for position in range(case.row.arity):
+        number = arrays[position][0].item()
+        operands: list[Any] = [*arrays]
+        operands[position] = number
+        inputs = inputs_like(arrays)
+        traced: list[Any] = [*inputs]
+        traced[position] = number
+        expected = case.numpy(operands)
+        result = case.apply(*traced)
+        assert result.dtype == expected.dtype
+        (actual,) = evaluate([result], inputs, arrays)
+        assert_ulp(actual, expected, 4.0, f"{case} with number {position}")
+
+
+def float_positions(case: Case) -> list[int]:
+    return [position for position, code in enumerate(case.codes) if code in "dD"]
+
+
+def gradient(case: Case, inputs: Sequence[Value], seed: Value) -> list[Value]:
+    sources = [inputs[position] for position in float_positions(case)]
+    return or_zeros(vjp([case.apply(*inputs)], sources, [seed], nowhere), sources)
+
+
+def difference(
+    function: Callable[[Sequence[Any]], Any], arrays: Sequence[Any], directions: Sequence[Any]
+) -> Any:
+    """Return the derivative along a direction by Richardson's extrapolation of central differences."""
+
+    def moved(h: float) -> list[Any]:
+        return [x + h * t if x.dtype.kind in "fc" else x for x, t in zip(arrays, directions, strict=True)]
+
+    def central(h: float) -> Any:
+        return (function(moved(h)) - function(moved(-h))) / (2 * h)
+
+    return (4 * central(5e-4) - central(1e-3)) / 3
+
+
+def directions_for(case: Case, arrays: Sequence[Any], seed: int) -> list[Any]:
+    rng = np.random.default_rng(seed)
+    return [
+        rng.uniform(-1, 1, array.shape) if array.dtype.kind == "f" else np.zeros_like(array)
+        for array in arrays
+    ]
+
+
+@smooth
+def test_jvp_is_the_difference(case: Case) -> None:
+    arrays = case.arrays((8,))
+    everywhere = directions_for(case, arrays, 1)
+    for alone in (None, *float_positions(case)):
+        directions = [
+            d if alone is None or alone == k else np.zeros_like(d) for k, d in enumerate(everywhere)
+        ]
+        inputs = inputs_like(arrays)
+        active = [k for k in float_positions(case) if alone is None or alone == k]
+        pushed = jvp(
+            [case.apply(*inputs)],
+            [inputs[k] for k in active],
+            [constant(directions[k]) for k in active],
+            nowhere,
+        )
+        if case.row.name == "stop_gradient":
+            assert pushed == [None]
+            return
+        (actual,) = evaluate(or_zeros(pushed, [case.apply(*inputs)]), inputs, arrays)
+        expected = difference(case.numpy, arrays, directions)
+        np.testing.assert_allclose(actual, expected, rtol=1e-8, atol=1e-9, err_msg=str(case))
+
+
+@smooth
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_vjp_is_the_adjoint_of_jvp(case: Case, shape: tuple[int, ...]) -> None:
+    arrays = case.arrays(shape)
+    directions = directions_for(case, arrays, 2)
+    inputs = inputs_like(arrays)
+    result = case.apply(*inputs)
+    sources = [inputs[k] for k in float_positions(case)]
+    tangents = [constant(directions[k]) for k in float_positions(case)]
+    (pushed,) = or_zeros(jvp([result], sources, tangents, nowhere), [result])
+    seed = np.random.default_rng(3).uniform(-1, 1, shape)
+    pulled = or_zeros(vjp([result], sources, [constant(seed)], nowhere), sources)
+    forward, *backward = evaluate([pushed, *pulled], inputs, arrays)
+    assert all(part.shape == shape for part in backward)
+    pairs = zip(backward, float_positions(case), strict=True)
+    expected = sum(np.sum(part * directions[k]) for part, k in pairs)
+    np.testing.assert_allclose(np.sum(seed * forward), expected, rtol=1e-12, atol=1e-13, err_msg=str(case))
+
+
+@smooth
+def test_second_derivative_is_the_difference_of_the_first(case: Case) -> None:
+    arrays = case.arrays((8,))
+    rng = np.random.default_rng(4)
+    seed = constant(rng.uniform(-1, 1, (8,)))
+    positions = float_positions(case)
+    weights = [rng.uniform(-1, 1, (8,)) for _ in positions]
+    directions = directions_for(case, arrays, 5)
+
+    inputs = inputs_like(arrays)
+    first = gradient(case, inputs, seed)
+
+    def weighted(moved: Sequence[Any]) -> Any:
+        parts = evaluate(first, inputs, moved)
+        return sum(part * weight for part, weight in zip(parts, weights, strict=True))
+
+    sources = [inputs[k] for k in positions]
+    second = or_zeros(vjp(first, sources, [constant(weight) for weight in weights], nowhere), sources)
+    parts = evaluate(second, inputs, arrays)
+    actual = sum(part * directions[k] for part, k in zip(parts, positions, strict=True))
+    expected = difference(weighted, arrays, directions)
+    np.testing.assert_allclose(actual, expected, rtol=1e-7, atol=1e-8, err_msg=str(case))
+
+
+STATED = [
+    pytest.param(row, point, slopes, id=f"{row.name}{point}")
+    for row in elementwise_rows()
+    for point, slopes in row.slopes
+]
+
+
+@pytest.mark.parametrize("row, point, slopes", STATED)
+def test_stated_slopes_hold_in_both_modes(row: Any, point: Any, slopes: Any) -> None:
+    case = Case(row, "d" * row.arity, row.params[0])
+    arrays = [np.array([float(number)]) for number in point]
+    inputs = inputs_like(arrays)
+    result = case.apply(*inputs)
+    one = constant(np.ones(1))
+    pulled = vjp([result], inputs, [one], nowhere)
+    assert all(part is not None for part in pulled)
+    pushed = [jvp([result], [source], [one], nowhere)[0] for source in inputs]
+    values = evaluate([*or_zeros(pulled, inputs), *or_zeros(pushed, inputs)], inputs, arrays)
+    message = f"{row.name} at {point}"
+    np.testing.assert_allclose(np.ravel(values), [*slopes, *slopes], rtol=1e-12, err_msg=message)
+
+
+COMPLEX = [case for case in cases() if case.codes == "D" * case.row.arity and case.row.differentiable]
+
+
+@pytest.mark.parametrize("case", COMPLEX, ids=str)
+def test_complex_derivative_is_the_difference(case: Case) -> None:
+    """The tangent along any complex direction; the cotangent g of z stands for the map dz -> Re(g dz)."""
+    arrays = case.arrays((6,))
+    rng = np.random.default_rng(6)
+    directions = [rng.uniform(-1, 1, 6) + 1j * rng.uniform(-1, 1, 6) for _ in arrays]
+    inputs = inputs_like(arrays)
+    result = case.apply(*inputs)
+    (pushed,) = or_zeros(jvp([result], inputs, [constant(d) for d in directions], nowhere), [result])
+    seed = rng.uniform(-1, 1, 6) + (1j * rng.uniform(-1, 1, 6) if result.dtype.kind == "c" else 0.0)
+    pulled = or_zeros(vjp([result], inputs, [constant(seed.astype(result.dtype))], nowhere), inputs)
+    forward, *backward = evaluate([pushed, *pulled], inputs, arrays)
+    expected = difference(case.numpy, arrays, directions)
+    np.testing.assert_allclose(forward, expected, rtol=1e-8, atol=1e-9, err_msg=str(case))
+    total = sum(np.sum((g * d).real) for g, d in zip(backward, directions, strict=True))
+    np.testing.assert_allclose(np.sum((seed * forward).real), total, rtol=1e-12, err_msg=str(case))
+
+
+@pytest.mark.parametrize("row", [row for row in elementwise_rows() if not row.differentiable], ids=repr)
+def test_rows_without_a_derivative_have_no_path(row: Any) -> None:
+    """Integers and booleans end a path; an inner row of kernels, which no user meets, says so."""
+    codes = next(iter(row.dtype_samples))
+    case = Case(row, codes * (row.arity if len(codes) == 1 else 1), row.params[0])
+    inputs = inputs_like(case.arrays((3,)))
+    result = case.apply(*inputs)
+    tangents = [constant(np.ones(3, source.dtype)) for source in inputs]
+    if result.dtype.kind in "fc":
+        with pytest.raises(NotDifferentiableError):
+            jvp([result], inputs, tangents, nowhere)
+    else:
+        assert jvp([result], inputs, tangents, nowhere) == [None]

@@ -1,0 +1,1 @@
+"""What tests share: programs, cases, and ways to run them."""

@@ -1,0 +1,297 @@
+"""Lists of traced numbers, and calls that would convert traced arrays, in all that NumPy and `math` have."""
+
+from __future__ import annotations
+
+import cmath
+import copy
+import functools
+import inspect
+import math
+import pickle
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import special
+
+import gradtape as gt
+from gradtape.kinds.registry import TRIALS, WRITERS
+from tests.registry.test_numpy_functions import Call, theirs, title
+
+X = np.array([0.6, 1.7, 2.3, 0.9])
+Function = Callable[..., Any]
+
+
+def is_replaced(argument: Any) -> bool:
+    return (
+        isinstance(argument, np.ndarray)
+        and argument.dtype == float
+        and argument.ndim > 0
+        and argument.size > 0
+    )
+
+
+def with_lists(argument: Any, elements: Any) -> Any:
+    """Return an argument with nested lists of the next elements in place of arrays."""
+    if is_replaced(argument):
+        items = [next(elements) for _ in range(argument.size)]
+        for extent in argument.shape[:0:-1]:
+            items = [items[k : k + extent] for k in range(0, len(items), extent)]
+        return items
+    return [with_lists(item, elements) for item in argument] if isinstance(argument, list) else argument
+
+
+def numbers_of(argument: Any) -> list[float]:
+    if isinstance(argument, list):
+        return [number for item in argument for number in numbers_of(item)]
+    return argument.ravel().tolist() if is_replaced(argument) else []
+
+
+def flatten(result: Any) -> list[Any]:
+    return (
+        [leaf for item in result for leaf in flatten(item)] if isinstance(result, tuple | list) else [result]
+    )
+
+
+def outcome(function: Function, *args: Any, **kwargs: Any) -> Any:
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            return error
+
+
+@pytest.mark.filterwarnings("error::gradtape.errors.GradtapeWarning")
+@pytest.mark.parametrize("key", [key for key in TRIALS if key not in WRITERS], ids=title)
+def test_nested_lists_wherever_numpy_takes_an_array(key: Any) -> None:
+    for sample in TRIALS[key].samples[:2]:
+        call = Call(sample)
+        numbers = np.array(numbers_of(call.args))
+        plain = with_lists(call.args, iter(numbers.tolist()))
+        expected = outcome(theirs(key), *plain, **call.kwargs)
+        if not numbers.size or isinstance(expected, Exception):
+            continue
+        with gt.GradientTape() as tape:
+            x = tape.watch(numbers)
+            found = theirs(key)(*with_lists(call.args, iter(x)), **call.kwargs)
+        for got, wanted in zip(flatten(found), flatten(expected), strict=True):
+            if np.asarray(wanted).dtype.kind == "f":
+                assert isinstance(got, gt.Array), "it is not followed"
+            if isinstance(got, gt.Array):
+                assert (got.shape, got.dtype) == (np.shape(wanted), np.asarray(wanted).dtype)
+                np.testing.assert_allclose(got.numpy(), wanted, rtol=1e-8, atol=1e-8)
+
+
+def differences(function: Function, x: np.ndarray[Any, Any]) -> Any:
+    step = 1e-6
+    return np.array([(function(x + step * e) - function(x - step * e)) / (2 * step) for e in np.eye(len(x))])
+
+
+def recursive_fft(x: Any) -> Any:
+    if len(x) == 1:
+        return [x[0] + 0j]
+    even, odd = recursive_fft(x[::2]), recursive_fft(x[1::2])
+    n = len(x)
+    turned = [cmath.exp(-2j * math.pi * k / n) * odd[k] for k in range(n // 2)]
+    return [even[k] + turned[k] for k in range(n // 2)] + [even[k] - turned[k] for k in range(n // 2)]
+
+
+def rotation(angle: Any) -> Any:
+    return [[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]]
+
+
+def haversine(p: Any) -> Any:
+    lat1, lon1, lat2, lon2 = map(math.radians, p)
+    a = math.sin((lat2 - lat1) / 2) ** 2 + math.cos(lat1) * math.cos(lat2) * math.sin((lon2 - lon1) / 2) ** 2
+    return 2 * 6371 * math.asin(math.sqrt(a))
+
+
+def newton_system(x: Any) -> Any:
+    a, b = x[0], x[1]
+    for _ in range(3):
+        residual = [a * a + b - 3.0, a - b * b + 1.0]
+        step = np.linalg.solve([[2 * a, 1.0], [1.0, -2 * b]], residual)
+        a, b = a - step[0], b - step[1]
+    return a * x[2] + b * x[3]
+
+
+PROGRAMS: dict[str, Function] = {
+    "reductions": lambda x: (
+        np.sum([x[0], x[1]]) + np.max([x[2], x[3]]) * np.mean((x[0], 2.0, x[3])) + np.std([*x])
+    ),
+    "ufuncs": lambda x: np.sum(np.exp([x[0], x[1]]) * [x[2], 1.0] + np.arctan2([x[0]], (x[1], x[2]))),
+    "operators of ndarrays": lambda x: np.sum((X + [x[0], 1.0, x[2], x[3]]) / list(x) - [*x[::-1]] * X),
+    "matrix products": lambda x: np.eye(2) @ [x[0], x[1]] @ [x[2], x[3]] + np.dot([x[0], x[1]], [x[2], 3.0]),
+    "methods of ndarrays": lambda x: (
+        X.dot([*x]) + X.clip([x[3], x[0], x[0], 0.0]).sum() + X.take([1, 2]).dot([x[0], x[1]])
+    ),
+    "matrices": lambda x: (
+        np.linalg.det([[x[0], x[1]], [x[2], x[3]]]) + np.trace(np.linalg.inv([x[:2], x[2:]]))
+    ),
+    "joins": lambda x: (
+        np.sum(np.concatenate([[x[0], x[1]], x, [3.0]]) ** 2) + np.sum(np.hstack([x, [x[0]]]) ** 3)
+    ),
+    "interpolation": lambda x: np.interp(1.3, [0.0, x[0], 2.0 + x[1]], [x[2], x[3], 1.0]),
+    "contractions": lambda x: (
+        np.einsum("i,ij->", [x[0], x[1]], [[x[2], 1.0], [x[3], x[0]]]) + np.sum(np.kron([x[0], x[1]], x))
+    ),
+    "sums of ufuncs": lambda x: (
+        np.add.reduce([*x]) * np.multiply.reduce((x[0], x[1]))
+        + np.sum(np.subtract.outer([*x[:2]], [*x[2:]]) ** 2)
+    ),
+    "differences": lambda x: (
+        np.sum(np.diff([*x]) ** 2)
+        + np.cumsum([*x])[2]
+        + np.sum(np.diag([x[0], x[1]]) @ np.diag([[x[2], 1.0], [2.0, x[3]]]))
+    ),
+    "math": lambda x: (
+        math.sin(x[0]) * math.log(x[1], 3)
+        + math.hypot(x[0], x[2], x[3]) ** 2
+        + math.atan2(x[1], x[2])
+        + math.pow(x[3], 1.5)
+    ),
+    "more math": lambda x: (
+        math.erf(x[0])
+        + math.gamma(x[1]) * math.lgamma(x[2])
+        + math.fsum([x[0], x[3]])
+        + math.dist(x[:2], [x[2], 1.0])
+        + math.erfc(x[3])
+        + math.remainder(x[2], 1.0) * math.fmod(x[1], 1.0)
+    ),
+    "scalar types": lambda x: np.float64(x[0]) * float(2) + np.float64(x[1:3])[1] ** np.float64(x[3]),
+    "sums of lists": lambda x: sum([math.exp(-abs(a - b)) for a in x for b in x]) * math.prod([x[0], x[1]]),
+    "a special function": lambda x: np.sum(special.expit([x[0], x[1]])) + special.erf([x[2]])[0],
+    "recursive FFT": lambda x: np.sum(np.abs(recursive_fft(x)) ** 3),
+    "rotation": lambda x: np.sum(np.array(rotation(x[0])) @ rotation(x[1]) @ [x[2], x[3]]),
+    "haversine": haversine,
+    "Newton's method": newton_system,
+}
+
+
+@pytest.mark.filterwarnings("error::gradtape.errors.GradtapeWarning")
+@pytest.mark.parametrize("function", PROGRAMS.values(), ids=PROGRAMS)
+def test_programs(function: Function) -> None:
+    expected, slope = function(X), differences(function, X)
+    np.testing.assert_allclose(gt.jit(function)(X), expected, rtol=1e-12)
+    np.testing.assert_allclose(gt.grad(function)(X), slope, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(gt.vmap(function)(np.stack([X, X])), [expected, expected], rtol=1e-12)
+    for _ in range(3):  # a record that is known is made by another way
+        with gt.GradientTape() as tape:
+            x = tape.watch(X)
+            y = function(x)
+        assert isinstance(y, gt.Array)
+        np.testing.assert_allclose(tape.gradient(y, x).numpy(), slope, rtol=1e-5, atol=1e-5)
+
+
+def test_types_are_those_of_numpy_scalars() -> None:
+    @gt.jit
+    def cast(x: Any) -> Any:
+        return np.float32(x[0]), np.int64(x[1]), np.complex128(x[0]), np.float64(x), np.bool_(x[0] - x[0])
+
+    found = cast(X)
+    wanted = np.float32(X[0]), np.int64(X[1]), np.complex128(X[0]), X, np.bool_(False)
+    for got, expected in zip(found, wanted, strict=True):
+        assert np.asarray(got).dtype == np.asarray(expected).dtype
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_predicates_of_math_look() -> None:
+    @gt.jit
+    def chosen(x: Any) -> Any:
+        return x * 2 if math.isfinite(x) and not math.isclose(x, 1.0, rel_tol=1e-3) else x * 0
+
+    assert [float(chosen(v)) for v in (3.0, 1.0001, 5.0)] == [6.0, 0.0, 10.0]
+    assert math.isnan(gt.jit(lambda x: x if math.isnan(x) else x + 1)(math.nan))
+
+
+def test_what_nobody_follows_is_left_to_numpy() -> None:
+    plain = gt.constant(X)
+    with gt.GradientTape() as tape:
+        x = tape.watch(X)
+        assert type(np.sum([plain[0], plain[1]])) is np.float64
+        assert type(math.sin(plain[0])) is float
+        assert type(np.float64(plain[0])) is np.float64
+        assert type(np.exp([1.0, 2.0])) is np.ndarray
+        with pytest.raises(TypeError):
+            math.sin(x)
+        with pytest.raises(TypeError):
+            math.sin()
+        with pytest.raises(TypeError):
+            np.sum([x[0]], no_such_argument=1)
+
+
+def test_objects_stay_what_they_are() -> None:
+    functions = [math.sin, math.log, math.hypot, math.fsum, np.exp, np.sum, np.add.reduce, np.float64]
+    before = [(hash(function), repr(function)) for function in functions]
+    with gt.GradientTape() as tape:
+        x = tape.watch(1.0)
+        tape.gradient(math.sin(x), x)
+        during = [(hash(function), repr(function)) for function in functions[:6]]
+    assert during == before[:6] and np.float64 in {np.float64: 1}
+    assert pickle.loads(pickle.dumps(math.sin)) is math.sin and copy.copy(np.exp) is np.exp
+    assert str(inspect.signature(math.sin)) == "(x, /)" and "axis" in inspect.signature(np.sum).parameters
+    for number in (0.5, np.float32(0.5), 2):
+        assert (
+            math.sin.__call__(number)
+            == functools.partial(math.sin, number)()
+            == next(map(math.sin, [number]))
+        )
+        assert math.log(*[number]) == math.log.__call__(number)
+    assert type(type("Own", (np.float64,), {})(2.0)).__name__ == "Own"
+    assert isinstance(np.float64(3), np.float64) and np.float64([1]).shape == (1,)
+
+
+def test_threads_that_record_nothing_compute_with_numbers() -> None:
+    found: list[Any] = []
+    with gt.GradientTape() as tape:
+        x = tape.watch(X)
+        thread = threading.Thread(
+            target=lambda: found.append((np.sum([1.0, 2.0]), math.sin(0.5), np.float64(2)))
+        )
+        thread.start()
+        thread.join()
+        y = np.sum([x[0], x[1]])
+    assert found == [(3.0, math.sin(0.5), 2.0)] and [type(item) for item in found[0]] == [
+        np.float64,
+        float,
+        np.float64,
+    ]
+    np.testing.assert_array_equal(tape.gradient(y, x).numpy(), [1.0, 1.0, 0.0, 0.0])
+
+
+def relu(t: Any, slope: Any) -> Any:
+    return t if t > 1 else slope * math.sin(t)
+
+
+CLASSES: dict[str, Function] = {
+    "r_": lambda x: np.r_[x, 1.0, x[:2], 0:2, [x[0], 2.0]],
+    "c_": lambda x: np.c_[x, np.ones(4), x**2],
+    "r_ of rows": lambda x: np.r_["0,2", x, [x[0], 1.0, x[1], 2.0]],
+    "r_ of columns": lambda x: np.r_["1,2,0", x, x * 2],
+    "vectorize": lambda x: np.vectorize(relu)(x, 2.0),
+    "vectorize of several": lambda x: np.multiply(
+        *np.vectorize(lambda a, b: (a * b, a - b))(x[:, None], [x[0], 1.0])
+    ),
+    "vectorize of rows": lambda x: np.vectorize(lambda a: np.sum(a**2), signature="(n)->()")(x.reshape(2, 2)),
+}
+
+
+@pytest.mark.filterwarnings("error::gradtape.errors.GradtapeWarning")
+@pytest.mark.parametrize("function", CLASSES.values(), ids=CLASSES)
+def test_classes_that_are_written_in_python(function: Function) -> None:
+    expected, found = function(X), gt.jit(function)(X)
+    assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+    def weighed(x: Any) -> Any:
+        return np.sum(np.sin(function(x)) * np.arange(1.0, expected.size + 1).reshape(expected.shape))
+
+    with gt.GradientTape() as tape:
+        x = tape.watch(X)
+        y = weighed(x)
+    np.testing.assert_allclose(tape.gradient(y, x).numpy(), differences(weighed, X), atol=1e-5)
+    assert np.r_[1:3, 4].tolist() == [1, 2, 4]

@@ -1,0 +1,193 @@
+"""Derivatives of loops and branches: against the same computation without loops."""
+
+import numpy as np
+import pytest
+
+import gradtape as gt
+from gradtape.errors import NotDifferentiableError
+from gradtape.ir.evaluate import compute_outputs
+from gradtape.ir.graph import OPERATORS, Value, constant
+from gradtape.ir.types import aval
+from gradtape.ir.verify import verify
+from gradtape.transforms import late_sums
+from gradtape.transforms.control import scan
+from gradtape.transforms.jvp import jvp
+from gradtape.transforms.vjp import vjp
+from tests.support.control_cases import (
+    all_cases,
+    graph_of,
+    integers,
+    looked_up,
+    pendulum,
+    rnn,
+    scanned,
+    total,
+)
+
+CASES = all_cases()
+cases = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+ways = pytest.mark.parametrize("orders", ["f", "r", "ff", "fr", "rf", "rr", "frr", "rrf"])
+
+
+def never(value):
+    return False
+
+
+def numbers(like, seed):
+    rng = np.random.default_rng(seed)
+    drawn = rng.normal(size=like.shape)
+    if like.dtype.kind == "c":
+        drawn = drawn + 1j * rng.normal(size=like.shape)
+    return np.asarray(drawn).astype(like.dtype)
+
+
+def is_real(value):
+    return value.dtype.kind in "fc"
+
+
+def pushed(outs, inputs):
+    """Return directional derivatives, and the direction."""
+    sources = [x for x in inputs if is_real(x)]
+    tangents = [constant(numbers(x, 10 + k)) for k, x in enumerate(sources)]
+    targets = [out for out in outs if is_real(out)]
+    found = jvp(targets, sources, tangents, never)
+    return [OPERATORS["zeros_like"](x) if t is None else t for t, x in zip(found, targets, strict=True)]
+
+
+def pulled(outs, inputs):
+    sources = [x for x in inputs if is_real(x)]
+    targets = [out for out in outs if is_real(out)]
+    seeds = [constant(numbers(out, 20 + k)) for k, out in enumerate(targets)]
+    found = vjp(targets, sources, seeds, never)
+    return [OPERATORS["zeros_like"](x) if g is None else g for g, x in zip(found, sources, strict=True)]
+
+
+def derived(function, arrays, orders):
+    inputs = [Value(aval(x.shape, x.dtype)) for x in arrays]
+    outs = list(function(*inputs))
+    for order in orders:
+        outs = pushed(outs, inputs) if order == "f" else pulled(outs, inputs)
+    graph = graph_of(outs, inputs)
+    verify(graph)
+    return compute_outputs(graph, arrays)
+
+
+@cases
+def test_values(case):
+    for got, want in zip(
+        derived(case.loop, case.arrays, ""), derived(case.plain, case.arrays, ""), strict=True
+    ):
+        np.testing.assert_array_equal(got, want)
+        assert got.dtype == want.dtype and got.shape == want.shape
+
+
+@cases
+@ways
+def test_derivatives_are_those_without_loops(case, orders):
+    got = derived(case.loop, case.arrays, orders)
+    want = derived(case.plain, case.arrays, orders)
+    for one, other in zip(got, want, strict=True):
+        tolerance = 1e-4 if one.dtype == np.float32 else 1e-9
+        assert one.dtype == other.dtype
+        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
+
+
+@cases
+def test_forward_and_reverse_agree(case):
+    """<ct, J t> is <J^T ct, t>."""
+    inputs = [Value(aval(x.shape, x.dtype)) for x in case.arrays]
+    outs = [out for out in case.loop(*inputs) if is_real(out)]
+    sources = [x for x in inputs if is_real(x)]
+    tangents = [constant(numbers(x, k)) for k, x in enumerate(sources)]
+    seeds = [constant(numbers(out, 50 + k)) for k, out in enumerate(outs)]
+    forward = _inner(seeds, jvp(outs, sources, tangents, never))
+    reverse = _inner(vjp(outs, sources, seeds, never), tangents)
+    (a, b) = compute_outputs(graph_of([forward, reverse], inputs), case.arrays)
+    np.testing.assert_allclose(a, b, rtol=1e-5 if a.dtype == np.float32 else 1e-10, atol=1e-12)
+
+
+def _inner(xs, ys):
+    parts = [
+        total(OPERATORS["real"](x * y) if x.dtype.kind == "c" else x * y)
+        for x, y in zip(xs, ys, strict=True)
+        if x is not None and y is not None
+    ]
+    return sum(parts[1:], parts[0])
+
+
+@cases
+@pytest.mark.parametrize("orders", ["r", "rr", "fr"])
+def test_sums_over_turns_after_the_loop(case, orders, monkeypatch):
+    monkeypatch.setattr(late_sums, "MATRIX", 1)
+    test_derivatives_are_those_without_loops(case, orders)
+
+
+def test_a_matrix_is_summed_up_after_the_loop():
+    case = scanned("rnn", rnn, [(40, 40), (40,)], [(40,)], [(40,)], 6)
+    inputs = [Value(aval(x.shape, x.dtype)) for x in case.arrays]
+    outs = list(case.loop(*inputs))
+    graph = graph_of(pulled(outs, inputs), inputs)
+    carried = [out.shape for node in graph.nodes if node.op is scan for out in node.outs]
+    assert (40, 40) not in carried
+    for one, other in zip(
+        compute_outputs(graph, case.arrays), derived(case.plain, case.arrays, "r"), strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-11)
+
+
+def test_a_table_is_summed_up_after_the_loop():
+    case = scanned("looked-up", looked_up, [(100,), (3,)], [()], [integers(100)], 6)
+    inputs = [Value(aval(x.shape, x.dtype)) for x in case.arrays]
+    graph = graph_of(pulled(list(case.loop(*inputs)), inputs), inputs)
+    assert (100,) not in [out.shape for node in graph.nodes if node.op is scan for out in node.outs]
+    for one, other in zip(
+        compute_outputs(graph, case.arrays), derived(case.plain, case.arrays, "r"), strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("conjugates", [False, True])
+def test_holomorphic_derivatives_look_into_bodies(conjugates):
+    def function(z):
+        def step(carry, x):
+            w, size = carry
+            w = w * z + x
+            return ((np.conj(w) * z if conjugates else w), size + np.abs(w)), None
+
+        (w, _), _ = gt.scan(step, (z, 0.0), np.arange(3.0))
+        return w
+
+    if conjugates:
+        with pytest.raises(NotDifferentiableError, match="conjugate"):
+            gt.grad(function, holomorphic=True)(0.3 + 0.2j)
+    else:
+        z = 0.3 + 0.2j
+        np.testing.assert_allclose(gt.grad(function, holomorphic=True)(z), 4 * z**3 + 1)
+
+
+def test_a_carry_is_kept_once():
+    """Before the next turn it is what it was after this one."""
+    case = scanned("rnn", lambda *given: rnn(*given)[:1], [(3, 3), (3,)], [(3,)], [(3,)], 6)
+    inputs = [Value(aval(x.shape, x.dtype)) for x in case.arrays]
+    graph = graph_of(pulled(list(case.loop(*inputs)), inputs), inputs)
+    forward = next(node for node in graph.nodes if node.op is scan)
+    assert [out.shape for out in forward.outs] == [(3,), (6, 3)]
+
+
+def test_a_pendulum_keeps_its_sines_and_their_cosines():
+    case = scanned("pendulum", lambda *given: pendulum(*given)[:2], [()], [(), ()], [], 6)
+    inputs = [Value(aval(x.shape, x.dtype)) for x in case.arrays]
+    graph = graph_of(pulled(list(case.loop(*inputs)), inputs), inputs)
+    forward, backward = [node for node in graph.nodes if node.op is scan]
+    assert [out.shape for out in forward.outs] == [(), (), *[(6,)] * 8]
+    turns = [[node.op.name for node in loop.params["body"].nodes] for loop in (forward, backward)]
+    assert [(ops.count("sin"), ops.count("cos")) for ops in turns] == [(4, 4), (0, 0)]
+
+
+def test_the_cosines_of_arrays_are_computed_again():
+    case = scanned("pendulum", lambda *given: pendulum(*given)[:2], [(3,)], [(3,), (3,)], [], 6)
+    inputs = [Value(aval(x.shape, x.dtype)) for x in case.arrays]
+    graph = graph_of(pulled(list(case.loop(*inputs)), inputs), inputs)
+    _, backward = [node for node in graph.nodes if node.op is scan]
+    ops = [node.op.name for node in backward.params["body"].nodes]
+    assert ops.count("cos") == 4 and "sin" not in ops
