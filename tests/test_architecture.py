@@ -35,10 +35,10 @@ LATE = {"llvmlite", "numba", "scipy", "opt_einsum", "platformdirs", "filelock", 
 """Packages that a function may import when it runs: `import gradtape` is to be quick."""
 
 LATE_FLOORS = {
-    ("runtime/program.py", "lower"),
-    ("api/jit.py", "api"),
-    ("api/tape.py", "api"),
-    ("trace/array.py", "trace"),
+    ("runtime/compile/program.py", "lower"),
+    ("api/transforms/jit.py", "api"),
+    ("api/tape/tape.py", "api"),
+    ("trace/array/array.py", "trace"),
 }
 """The compiler itself, which a process that finds its kernels on disk does not need, and pictures, which only notebooks do."""
 

@@ -171,7 +171,7 @@ def a_rule_with_too_many_tangents() -> None:
 def an_output_that_nothing_makes() -> None:
     from gradtape.ir.graph import Graph, Value
     from gradtape.ir.types import aval
-    from gradtape.ir.verify import verify
+    from gradtape.ir.verifier import verify
 
     verify(Graph([], [], [Value(aval((2,), np.dtype(float)))]), "made up")
 
@@ -181,7 +181,7 @@ def a_pass_that_takes_back_what_it_did() -> None:
     from gradtape.ir.budget import budget
     from gradtape.ir.graph import Graph, Value
     from gradtape.ir.types import aval
-    from gradtape.ops.arithmetic import negative
+    from gradtape.ops.core.elementwise.arithmetic import negative
     from gradtape.passes.rewrite import rewrite
 
     x = Value(aval((2,), np.dtype(float)))
@@ -198,7 +198,7 @@ def a_product_of_complex_numbers_in_a_kernel() -> None:
     from gradtape.ir.graph import Graph, Value
     from gradtape.ir.types import aval
     from gradtape.lower.pipeline import lower
-    from gradtape.ops.reductions import reduce_prod
+    from gradtape.ops.core.reductions import reduce_prod
 
     z = Value(aval((2,), np.dtype(complex)))
     product = reduce_prod(z, axes=(0,))
@@ -237,7 +237,9 @@ def a_counter_in_a_traced_function() -> None:
 
 @raises("CompileWarning")
 def a_compiler_that_fails() -> None:
-    failure = mock.patch("gradtape.runtime.program.compile_object", side_effect=RuntimeError("out of memory"))
+    failure = mock.patch(
+        "gradtape.runtime.compile.program.compile_object", side_effect=RuntimeError("out of memory")
+    )
     with failure, gt.config.override(disk_cache=False):
         gt.jit(lambda x: x**3 - 0.375)(PAIR)
 

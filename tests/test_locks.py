@@ -50,8 +50,8 @@ def work():
     if "." in stage:
         sys.meta_path.insert(0, Watch())
     elif stage != "a trace":
-        import gradtape.lower.extensions as extensions
-        import gradtape.runtime.engine as engine
+        import gradtape.lower.target.extensions as extensions
+        import gradtape.runtime.compile.engine as engine
         module, name = (extensions, "module_from_spec") if stage == "a library" else (engine, "_optimise")
         work_of = getattr(module, name)
 

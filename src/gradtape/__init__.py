@@ -10,99 +10,99 @@ import importlib.machinery as _machinery
 import sys as _sys
 import typing as _typing
 
-from . import errors as errors
-from . import ops as _rows  # noqa: F401 - the rows enter themselves
-from .api.create import asarray as asarray
-from .api.create import constant as constant
-from .api.create import stop_gradient as stop_gradient
-from .api.ends import UnconnectedGradients as UnconnectedGradients
-from .api.jit import jit as jit
-from .api.naming import name as name
-from .api.tape import GradientTape as GradientTape
-from .api.transform import grad as grad
-from .api.transform import jvp as jvp
-from .api.transform import value_and_grad as value_and_grad
-from .api.transform import vjp as vjp
-from .config import config as config
-from .trace import conversions as _conversions  # noqa: F401 - lists of traced numbers become arrays
-from .trace.array import Array as Array
-from .trace.patching import creation as _creation  # noqa: F401 - hooks in NumPy's functions
-from .trace.patching import scipy as _scipy  # noqa: F401 - and in SciPy's
-from .trace.slices import IndexedSlices as IndexedSlices
-from .trace.variable import Variable as Variable
+from gradtape import errors as errors
+from gradtape import ops as _rows  # noqa: F401 - the rows enter themselves
+from gradtape.api.tape.create import asarray as asarray
+from gradtape.api.tape.create import constant as constant
+from gradtape.api.tape.create import stop_gradient as stop_gradient
+from gradtape.api.tape.endpoints import UnconnectedGradients as UnconnectedGradients
+from gradtape.api.tape.naming import name as name
+from gradtape.api.tape.tape import GradientTape as GradientTape
+from gradtape.api.transforms.gradient import grad as grad
+from gradtape.api.transforms.gradient import jvp as jvp
+from gradtape.api.transforms.gradient import value_and_grad as value_and_grad
+from gradtape.api.transforms.gradient import vjp as vjp
+from gradtape.api.transforms.jit import jit as jit
+from gradtape.config import config as config
+from gradtape.trace.array.array import Array as Array
+from gradtape.trace.array.indexed_slices import IndexedSlices as IndexedSlices
+from gradtape.trace.patching import conversions as _conversions  # noqa: F401 - lists of traced numbers become arrays
+from gradtape.trace.patching import creation as _creation  # noqa: F401 - hooks in NumPy's functions
+from gradtape.trace.patching import scipy as _scipy  # noqa: F401 - and in SciPy's
+from gradtape.trace.variables.variable import Variable as Variable
 
 if _typing.TYPE_CHECKING:
-    from .api import debug as debug
-    from .api import inspect as inspect
-    from .api import optimizers as optimizers
-    from .api.check import check_grads as check_grads
-    from .api.checkpoint import checkpoint as checkpoint
-    from .api.checkpoint import recompute_grad as recompute_grad
-    from .api.control.branches import cond as cond
-    from .api.control.branches import switch as switch
-    from .api.control.loops import fori_loop as fori_loop
-    from .api.control.loops import while_loop as while_loop
-    from .api.control.prefixes import associative_scan as associative_scan
-    from .api.control.scanning import map as map
-    from .api.control.scanning import scan as scan
-    from .api.custom import custom_gradient as custom_gradient
-    from .api.custom import grad_pass_through as grad_pass_through
-    from .api.custom_rules import custom_jvp as custom_jvp
-    from .api.custom_rules import custom_vjp as custom_vjp
-    from .api.forward import ForwardAccumulator as ForwardAccumulator
-    from .api.functional import hessian as hessian
-    from .api.functional import hvp as hvp
-    from .api.functional import jacfwd as jacfwd
-    from .api.functional import jacobian as jacobian
-    from .api.functional import jacrev as jacrev
-    from .api.gradients import AggregationMethod as AggregationMethod
-    from .api.gradients import gradients as gradients
-    from .api.gradients import hessians as hessians
-    from .api.linear import linear_transpose as linear_transpose
-    from .api.linear import linearize as linearize
-    from .api.sparse import gather as gather
-    from .api.sparse import scatter_add as scatter_add
-    from .api.sparse import scatter_sub as scatter_sub
-    from .api.sparse import scatter_update as scatter_update
-    from .api.vmap import vectorized_map as vectorized_map
-    from .api.vmap import vmap as vmap
+    from gradtape.api import debug as debug
+    from gradtape.api import inspect as inspect
+    from gradtape.api import optimizers as optimizers
+    from gradtape.api.control.associative_scan import associative_scan as associative_scan
+    from gradtape.api.control.branches import cond as cond
+    from gradtape.api.control.branches import switch as switch
+    from gradtape.api.control.loops import fori_loop as fori_loop
+    from gradtape.api.control.loops import while_loop as while_loop
+    from gradtape.api.control.scanning import map as map
+    from gradtape.api.control.scanning import scan as scan
+    from gradtape.api.custom.checkpoint import checkpoint as checkpoint
+    from gradtape.api.custom.checkpoint import recompute_grad as recompute_grad
+    from gradtape.api.custom.custom_gradient import custom_gradient as custom_gradient
+    from gradtape.api.custom.custom_gradient import grad_pass_through as grad_pass_through
+    from gradtape.api.custom.rules import custom_jvp as custom_jvp
+    from gradtape.api.custom.rules import custom_vjp as custom_vjp
+    from gradtape.api.sparse import gather as gather
+    from gradtape.api.sparse import scatter_add as scatter_add
+    from gradtape.api.sparse import scatter_sub as scatter_sub
+    from gradtape.api.sparse import scatter_update as scatter_update
+    from gradtape.api.tape.forward import ForwardAccumulator as ForwardAccumulator
+    from gradtape.api.tape.gradients import AggregationMethod as AggregationMethod
+    from gradtape.api.tape.gradients import gradients as gradients
+    from gradtape.api.tape.gradients import hessians as hessians
+    from gradtape.api.transforms.check import check_grads as check_grads
+    from gradtape.api.transforms.functional import hessian as hessian
+    from gradtape.api.transforms.functional import hvp as hvp
+    from gradtape.api.transforms.functional import jacfwd as jacfwd
+    from gradtape.api.transforms.functional import jacobian as jacobian
+    from gradtape.api.transforms.functional import jacrev as jacrev
+    from gradtape.api.transforms.linear import linear_transpose as linear_transpose
+    from gradtape.api.transforms.linear import linearize as linearize
+    from gradtape.api.transforms.vmap import vectorized_map as vectorized_map
+    from gradtape.api.transforms.vmap import vmap as vmap
 
 __version__ = "0.1.0"
 
 
 _NAMESPACES = ("debug", "inspect", "optimizers")
 _LATER = {
-    "check_grads": "check",
-    "checkpoint": "checkpoint",
-    "recompute_grad": "checkpoint",
+    "check_grads": "transforms.check",
+    "checkpoint": "custom.checkpoint",
+    "recompute_grad": "custom.checkpoint",
     "cond": "control.branches",
     "switch": "control.branches",
     "fori_loop": "control.loops",
     "while_loop": "control.loops",
-    "associative_scan": "control.prefixes",
+    "associative_scan": "control.associative_scan",
     "map": "control.scanning",
     "scan": "control.scanning",
-    "custom_gradient": "custom",
-    "grad_pass_through": "custom",
-    "custom_jvp": "custom_rules",
-    "custom_vjp": "custom_rules",
-    "ForwardAccumulator": "forward",
-    "hessian": "functional",
-    "hvp": "functional",
-    "jacfwd": "functional",
-    "jacobian": "functional",
-    "jacrev": "functional",
-    "AggregationMethod": "gradients",
-    "gradients": "gradients",
-    "hessians": "gradients",
-    "linear_transpose": "linear",
-    "linearize": "linear",
+    "custom_gradient": "custom.custom_gradient",
+    "grad_pass_through": "custom.custom_gradient",
+    "custom_jvp": "custom.rules",
+    "custom_vjp": "custom.rules",
+    "ForwardAccumulator": "tape.forward",
+    "hessian": "transforms.functional",
+    "hvp": "transforms.functional",
+    "jacfwd": "transforms.functional",
+    "jacobian": "transforms.functional",
+    "jacrev": "transforms.functional",
+    "AggregationMethod": "tape.gradients",
+    "gradients": "tape.gradients",
+    "hessians": "tape.gradients",
+    "linear_transpose": "transforms.linear",
+    "linearize": "transforms.linear",
     "gather": "sparse",
     "scatter_add": "sparse",
     "scatter_sub": "sparse",
     "scatter_update": "sparse",
-    "vectorized_map": "vmap",
-    "vmap": "vmap",
+    "vectorized_map": "transforms.vmap",
+    "vmap": "transforms.vmap",
 }
 """Names by the module that has them, imported when first used: a process that needs only a gradient starts sooner."""
 

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from .api.inspect.script import ORDERS, run_profiled
-from .config import config
-from .lower.host import cpu_name, vector_bytes, vector_functions
-from .runtime.cache import cache_clear, cache_info, cache_path
+from gradtape.api.inspect.script import ORDERS, run_profiled
+from gradtape.config import config
+from gradtape.lower.target.host import cpu_name, vector_bytes, vector_functions
+from gradtape.runtime.compile.cache import cache_clear, cache_info, cache_path
 
 _PACKAGES: Final = ("gradtape", "numpy", "scipy", "numba", "llvmlite", "optree")
 

@@ -2,14 +2,14 @@
 
 Whoever holds a lock may take those below it, and none above it:
 
-1. tracing: one function is traced at a time (`gradtape.trace.callsite`)
-2. changing a variable, computing what is pending, noting a reading (`gradtape.trace.turns`), in this order
-3. keeping a script's arrays (`gradtape.trace.script_reader`)
-4. building one program, then the table of programs (`gradtape.runtime.cache`); a program's loops are built while it is
+1. tracing: one function is traced at a time (`gradtape.trace.jit.callsite`)
+2. changing a variable, computing what is pending, noting a reading (`gradtape.trace.variables.locks`), in this order
+3. keeping a script's arrays (`gradtape.trace.lazy.script_reader`)
+4. building one program, then the table of programs (`gradtape.runtime.compile.cache`); a program's loops are built while it is
 5. installing the hooks of NumPy's functions (`gradtape.trace.patching.recorders`)
-6. compiling a module (`gradtape.runtime.engine`)
-7. handing out a linker (`gradtape.runtime.loader`)
-8. loading a compiled module of SciPy (`gradtape.lower.extensions`)
+6. compiling a module (`gradtape.runtime.compile.engine`)
+7. handing out a linker (`gradtape.runtime.compile.loader`)
+8. loading a compiled module of SciPy (`gradtape.lower.target.extensions`)
 9. llvmlite's own, around each of its functions
 10. leaves, under which nothing else is taken: types, native entries, profiles
 

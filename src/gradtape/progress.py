@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from .config import config
-from .locks import renewed_in_child
+from gradtape.config import config
+from gradtape.locks import renewed_in_child
 
 PATIENCE = 2.0
 """Seconds after which a bar appears."""

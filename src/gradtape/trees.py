@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import optree
 
-from .errors import StructureError
+from gradtape.errors import StructureError
 
 TreeSpec = optree.PyTreeSpec
 

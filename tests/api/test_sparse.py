@@ -15,7 +15,8 @@ import pytest
 
 import gradtape as gt
 from gradtape.errors import DensifyWarning, DtypeError, ShapeError
-from gradtape.trace import state, variable
+from gradtape.trace.jit import state
+from gradtape.trace.variables import variable
 
 TABLE = np.arange(12.0).reshape(4, 3) / 4
 ROWS = np.array([2, 0, -1, 2])

@@ -35,7 +35,8 @@ from numpy import sum as total
 from numpy import zeros
 
 import gradtape as gt
-from gradtape.trace import contexts, instruments, speculation, waiting
+from gradtape.trace.lazy import call_observer, instruments, pending
+from gradtape.trace.source import contexts
 
 X = np.linspace(0.1, 1.0, 7)
 LARGE = np.linspace(0.1, 1.0, 60_000)
@@ -472,8 +473,8 @@ def state() -> dict[str, Any]:
     return {
         "contexts": list(contexts.contexts.stack),
         "replays": list(contexts.contexts.replays),
-        "attendant": speculation.speculation.attendant,
-        "left alone": waiting.waiting.left_alone,
+        "attendant": call_observer.speculation.attendant,
+        "left alone": pending.waiting.left_alone,
         "tools": instruments.RECORDING.tools,
         "checks": list(instruments.CHECKS),
         "profiler": gt.runtime.program.ACTIVE.profiler,

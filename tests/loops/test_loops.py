@@ -10,9 +10,9 @@ import pytest
 
 from gradtape.ir.graph import Value
 from gradtape.kinds.registry import ROWS
-from gradtape.loops import batch
 from gradtape.loops.affine import Affine, Var, affine, clamp, interval, substitute
 from gradtape.loops.ir import For
+from gradtape.loops.passes import row_blocking
 from gradtape.loops.printer import print_loops
 from gradtape.lower.pipeline import schedule_of
 from tests.support.lowering import array_input, check, graph_of, inputs_like, with_gradient
@@ -84,7 +84,7 @@ def soft_rows(x: Value, centres: Value) -> Value:
 
 @pytest.mark.parametrize("rows", (5, 15, 16, 32, 64, 71, 100))
 def test_blocks_of_rows(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch, "DENSE", 0)
+    monkeypatch.setattr(row_blocking, "DENSE", 0)
     rng = np.random.default_rng(rows)
     arrays = [rng.standard_normal((rows, 3)), rng.standard_normal((5, 3))]
     inputs = inputs_like(arrays)
@@ -98,7 +98,7 @@ def test_blocks_of_rows(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("rows", (40, 70))
 def test_blocks_of_rows_with_products(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch, "DENSE", 0)
+    monkeypatch.setattr(row_blocking, "DENSE", 0)
     rng = np.random.default_rng(rows)
     arrays = [rng.standard_normal((rows, 6)), rng.standard_normal((6, 7)), rng.standard_normal(7)]
     x, w, b = inputs_like(arrays)
@@ -112,7 +112,7 @@ def test_blocks_of_rows_with_products(rows: int, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("axis", (0, 1))
 @pytest.mark.parametrize("reverse", (False, True))
 def test_runs_along_rows_stay_in_order(axis: int, reverse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch, "DENSE", 0)
+    monkeypatch.setattr(row_blocking, "DENSE", 0)
     rng = np.random.default_rng(0)
     x = rng.standard_normal((50, 6))
     (value,) = inputs_like([x])

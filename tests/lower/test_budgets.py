@@ -9,10 +9,10 @@ import pytest
 
 import gradtape as gt
 from gradtape.kinds.elementwise import Libm
-from gradtape.loops.batch import walk
 from gradtape.loops.ir import Call, Compute, For, Store
-from gradtape.lower.memory import plan_memory
+from gradtape.loops.passes.row_blocking import walk
 from gradtape.lower.pipeline import build_loops
+from gradtape.lower.schedule.workspace import plan_memory
 
 
 @dataclass(frozen=True)

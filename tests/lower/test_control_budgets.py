@@ -9,15 +9,15 @@ import gradtape as gt
 from gradtape.ir.graph import OPERATORS, literal
 from gradtape.ir.types import INT64
 from gradtape.kinds.registry import ROWS
-from gradtape.loops.batch import walk
 from gradtape.loops.control import Turns, While
 from gradtape.loops.ir import For, Load, Store
+from gradtape.loops.passes.row_blocking import walk
 from gradtape.loops.printer import print_loops
-from gradtape.lower.inline_math import can_inline
-from gradtape.lower.inline_trig import can_inline_single
+from gradtape.lower.llvm.math import can_inline
+from gradtape.lower.llvm.trig import can_inline_single
 from gradtape.lower.pipeline import lower, schedule_of
-from gradtape.runtime import program as programs
-from gradtape.transforms.control import repeat, scan, switch, while_loop
+from gradtape.runtime.compile import program as programs
+from gradtape.transforms.loops.ops import repeat, scan, switch, while_loop
 from tests.support.control_cases import body_of, graph_of, value
 from tests.support.lowering import Compiled, check
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import gradtape
-from gradtape.lower import extensions
+from gradtape.lower.target import extensions
 
 
 def in_a_process(text):
@@ -45,7 +45,7 @@ def test_the_package_finds_the_same_module_later():
     text = (
         PRODUCT
         + """
-from gradtape.lower.extensions import compiled_module
+from gradtape.lower.target.extensions import compiled_module
 mine = compiled_module("scipy.linalg.cython_blas")
 import scipy.linalg.cython_blas
 from scipy.linalg import cython_blas, solve
@@ -65,7 +65,7 @@ def test_a_package_that_is_there_already_is_used():
     text = (
         "import scipy.linalg, scipy.linalg.cython_blas as theirs\n"
         + PRODUCT
-        + "from gradtape.lower.extensions import compiled_module\n"
+        + "from gradtape.lower.target.extensions import compiled_module\n"
         + "print(compiled_module('scipy.linalg.cython_blas') is theirs)"
     )
     assert in_a_process(text) == ["True"]

@@ -12,8 +12,8 @@ from gradtape.config import config
 from gradtape.ir.graph import Graph
 from gradtape.kinds.registry import ROWS
 from gradtape.lower.pipeline import lower
-from gradtape.lower.vecmath import vector_variants
-from gradtape.runtime.engine import assembly
+from gradtape.lower.target.vecmath import vector_variants
+from gradtape.runtime.compile.engine import assembly
 from tests.support.lowering import array_input, check, graph_of
 
 ROW: dict[str, Any] = dict(ROWS)

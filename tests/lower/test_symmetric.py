@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.loops.batch import walk
 from gradtape.loops.ir import Call
+from gradtape.loops.passes.row_blocking import walk
+from gradtape.lower.llvm.symmetric import is_symmetric
 from gradtape.lower.pipeline import build_loops
-from gradtape.lower.symmetric import is_symmetric
 
 
 def matrix(rows, columns, dtype=float):

@@ -13,8 +13,8 @@ import pytest
 
 import gradtape as gt
 from gradtape.loops.ir import For
+from gradtape.lower.building.parallelise import ALIGNED, MOST_BLOCKS
 from gradtape.lower.pipeline import build_loops
-from gradtape.lower.split import ALIGNED, MOST_BLOCKS
 
 N = 300_001
 

@@ -7,10 +7,10 @@ import pytest
 
 import gradtape as gt
 from gradtape.kinds.elementwise import Libm
-from gradtape.loops.batch import walk
 from gradtape.loops.ir import Compute, For
-from gradtape.lower import costs
+from gradtape.loops.passes.row_blocking import walk
 from gradtape.lower.pipeline import build_loops
+from gradtape.lower.schedule import costs
 
 ROWS = np.random.default_rng(1).normal(size=(40, 100))
 WEIGHTS = np.random.default_rng(2).normal(size=100)

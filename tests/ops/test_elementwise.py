@@ -16,8 +16,8 @@ from gradtape.ir.evaluate import compute_values
 from gradtape.ir.graph import Value, constant
 from gradtape.kinds.elementwise import Libm, SciPy
 from gradtape.kinds.registry import ROWS, UFUNCS, UNSUPPORTED
-from gradtape.passes.expand_bodies import expand_bodies
-from gradtape.runtime.engine import has_symbol
+from gradtape.passes.simplify.expand_composites import expand_bodies
+from gradtape.runtime.compile.engine import has_symbol
 from gradtape.runtime.interpret import interpret
 from gradtape.transforms.jvp import jvp
 from gradtape.transforms.vjp import vjp

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 from gradtape.errors import ConcretizationError
 from gradtape.ir.graph import Mark, Value
-from gradtape.ops.indexing import getitem, setitem
+from gradtape.ops.core.indexing import getitem, setitem
 from tests.support.graphs import check_derivatives, input_like, run
 
 pytestmark = pytest.mark.usefixtures("no_trace")

@@ -12,7 +12,7 @@ import gradtape.ops
 from gradtape.ir.graph import Value
 from gradtape.kinds.matrix import Matrix
 from gradtape.kinds.registry import ROWS
-from gradtape.lower.matrix_routines import RECTANGULAR
+from gradtape.lower.llvm.matrix import RECTANGULAR
 from tests.support.graphs import check_derivatives, input_like, run
 from tests.support.lowering import Compiled, graph_of
 from tests.support.matrix_programs import RNG, STACK, A, Array, B, Function, bent, definite

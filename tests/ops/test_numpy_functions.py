@@ -14,7 +14,7 @@ import gradtape.ops  # noqa: F401 - the rows and functions enter themselves
 from gradtape.errors import ConcretizationError, UnsupportedFunctionError
 from gradtape.ir.graph import Value, constant
 from gradtape.kinds.registry import FUNCTIONS, HOOKS, UFUNCS, find_method, out_place
-from gradtape.ops.softmax import log_softmax, logsumexp, softmax
+from gradtape.ops.scipy.softmax import log_softmax, logsumexp, softmax
 from tests.support.graphs import Differentiated, check_derivatives, input_like, run
 
 pytestmark = pytest.mark.usefixtures("no_trace")

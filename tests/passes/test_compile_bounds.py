@@ -16,7 +16,7 @@ from gradtape.ir.budget import STEPS, STEPS_PER_NODE, budget, graph_size, spend,
 from gradtape.ir.graph import Graph, Value
 from gradtape.ir.types import aval
 from gradtape.kinds.control import Structured
-from gradtape.ops.arithmetic import negative
+from gradtape.ops.core.elementwise.arithmetic import negative
 from gradtape.passes import pipeline
 from gradtape.passes.pipeline import optimise
 from gradtape.passes.rewrite import rewrite
@@ -258,7 +258,9 @@ def test_many_small_operations_of_a_tape_are_interpreted_at_first_sight() -> Non
     with gt.GradientTape() as tape:
         x = tape.watch(np.full(200, 0.5))
         y = zigzag(x, 3000)
-    with mock.patch("gradtape.runtime.program.compile_object", side_effect=AssertionError("compiled")):
+    with mock.patch(
+        "gradtape.runtime.compile.program.compile_object", side_effect=AssertionError("compiled")
+    ):
         gradient = np.asarray(tape.gradient(y, x))
     assert gradient.shape == (200,)
 

@@ -13,7 +13,7 @@ import gradtape as gt
 from gradtape.errors import LoweringError
 from gradtape.ir.graph import Value, constant
 from gradtape.kinds.registry import ROWS
-from gradtape.passes.split_complex import BY_ROW
+from gradtape.passes.complex.split import BY_ROW
 from gradtape.runtime.interpret import interpret
 from tests.support.lowering import Compiled, check, graph_of, inputs_like
 from tests.support.registry_cases import Case

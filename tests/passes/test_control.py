@@ -11,12 +11,12 @@ from gradtape.ir.evaluate import compute_outputs
 from gradtape.ir.fingerprint import fingerprint, structure
 from gradtape.ir.graph import OPERATORS, Graph, Value, constant
 from gradtape.ir.printer import print_graph
-from gradtape.ir.verify import verify
+from gradtape.ir.verifier import verify
 from gradtape.passes import pipeline
+from gradtape.passes.complex.split import split_complex
 from gradtape.passes.pipeline import optimise
 from gradtape.passes.rewrite import closed
-from gradtape.passes.split_complex import split_complex
-from gradtape.transforms.control import repeat, scan, switch, while_loop
+from gradtape.transforms.loops.ops import repeat, scan, switch, while_loop
 from tests.support.control_cases import (
     INT64,
     all_cases,

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.loops.batch import walk
 from gradtape.loops.ir import Call, For
-from gradtape.lower.memory import plan_memory
+from gradtape.loops.passes.row_blocking import walk
 from gradtape.lower.pipeline import build_loops
-from gradtape.passes.operands import own_operands
+from gradtape.lower.schedule.workspace import plan_memory
+from gradtape.passes.layout.matmul_tiling import slab_by_slab, slab_notes
+from gradtape.passes.layout.operand_privatisation import own_operands
 from gradtape.passes.pipeline import optimise
-from gradtape.passes.slabs import slab_by_slab, slab_notes
 
 SIDE = 64
 

@@ -11,7 +11,7 @@ import gradtape as gt
 from gradtape.errors import VerifyError
 from gradtape.ir.graph import Graph, Node, Value, literal
 from gradtape.ir.types import FLOAT64, aval
-from gradtape.ir.verify import verify
+from gradtape.ir.verifier import verify
 from gradtape.kinds.registry import ROWS
 from gradtape.passes.pipeline import PASSES, optimise
 from gradtape.runtime.interpret import interpret

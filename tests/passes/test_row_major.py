@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.passes.rows_first import rows_first
+from gradtape.passes.layout.row_major import rows_first
 
 
 def mixture(mu, q, x):

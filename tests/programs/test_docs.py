@@ -25,7 +25,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.kinds.registry import ROWS, UFUNCS
-from gradtape.trace.dispatch import RULES
+from gradtape.trace.dispatch.dispatch import RULES
 from tests.registry import test_elementwise
 from tests.support.registry_cases import SHAPES, Case
 

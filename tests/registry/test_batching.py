@@ -19,7 +19,7 @@ from gradtape.kinds.matrix import Matrix
 from gradtape.kinds.reduction import Reduction
 from gradtape.kinds.registry import ROWS
 from gradtape.kinds.sort import Sort
-from gradtape.lower.matrix_routines import RECTANGULAR
+from gradtape.lower.llvm.matrix import RECTANGULAR
 from gradtape.transforms.batch import batch
 from gradtape.transforms.vjp import vjp
 from tests.support.graphs import input_like, run

@@ -11,7 +11,7 @@ import pytest
 from gradtape.errors import LoweringError, NotDifferentiableError
 from gradtape.ir.graph import Value, constant, literal
 from gradtape.kinds.elementwise import Elementwise, Instruction, Intrinsic, Libm, SciPy
-from gradtape.passes.expand_bodies import expand_bodies
+from gradtape.passes.simplify.expand_composites import expand_bodies
 from gradtape.runtime.interpret import interpret
 from gradtape.transforms.jvp import jvp
 from gradtape.transforms.vjp import vjp

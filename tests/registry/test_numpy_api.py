@@ -79,7 +79,7 @@ def refused(namespace: ModuleType, function: Any) -> bool:
 )
 def test_each_function_is_followed_or_refused(namespace: ModuleType, name: str, function: Any) -> None:
     assert followed(function) != refused(namespace, function), (
-        f"{namespace.__name__}.{name} must have either a row or function, or a line in ops/unsupported.py"
+        f"{namespace.__name__}.{name} must have either a row or function, or a line in ops/numpy/unsupported.py"
     )
 
 

@@ -18,9 +18,9 @@ import pytest
 from gradtape.__main__ import main
 from gradtape.config import config
 from gradtape.errors import CacheWarning
-from gradtape.runtime import disk as disk_module
-from gradtape.runtime import keys
-from gradtape.runtime.cache import (
+from gradtape.runtime.compile import disk as disk_module
+from gradtape.runtime.compile import keys
+from gradtape.runtime.compile.cache import (
     CachedObject,
     MemoryCache,
     cache_clear,
@@ -29,8 +29,8 @@ from gradtape.runtime.cache import (
     cached_object,
     object_key,
 )
-from gradtape.runtime.disk import DiskCache
-from gradtape.runtime.engine import LoadedModule, call_flat, compile_object
+from gradtape.runtime.compile.disk import DiskCache
+from gradtape.runtime.compile.engine import LoadedModule, call_flat, compile_object
 from tests.support.kernels import TWICE
 
 KEY = "ab" + "0" * 62
@@ -341,7 +341,7 @@ def test_a_fork_while_another_thread_makes_a_program(tmp_path: Path) -> None:
     process = run_python(
         """
         import os, threading
-        from gradtape.runtime.cache import MemoryCache
+        from gradtape.runtime.compile.cache import MemoryCache
         cache, inside, leave = MemoryCache(), threading.Event(), threading.Event()
         def make():
             inside.set()
@@ -369,10 +369,10 @@ def test_a_fork_while_another_thread_makes_a_program(tmp_path: Path) -> None:
 COMPILES = """
 import sys
 import numpy as np
-from gradtape.runtime.cache import CachedObject, cached_object, disk
-from gradtape.runtime.engine import compile_object
-from gradtape.runtime.entry import add_entry, bind, load
-from gradtape.runtime.signature import ArraySpec, Signature
+from gradtape.runtime.compile.cache import CachedObject, cached_object, disk
+from gradtape.runtime.compile.engine import compile_object
+from gradtape.runtime.call.entry import add_entry, bind, load
+from gradtape.runtime.call.signature import ArraySpec, Signature
 from tests.support.kernels import TWICE
 vector = ArraySpec("float64", (3,))
 signature = Signature((vector,), (vector,), 0)

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gradtape.lower import host
-from gradtape.runtime import engine
-from gradtape.runtime.engine import LoadedModule, assembly, call_flat, compile_object, optimised_llvm
+from gradtape.lower.target import host
+from gradtape.runtime.compile import engine
+from gradtape.runtime.compile.engine import LoadedModule, assembly, call_flat, compile_object, optimised_llvm
 from tests.support.kernels import SUM, TWICE, elementwise
 
 X86 = host.cpu_features().count("sse2") > 0
@@ -232,7 +232,7 @@ def test_ctrl_c_during_a_compilation_leaves_everything_usable() -> None:
         """
         import os, signal, threading, time
         import numpy as np
-        from gradtape.runtime.engine import LoadedModule, call_flat, compile_object
+        from gradtape.runtime.compile.engine import LoadedModule, call_flat, compile_object
         from tests.support.kernels import TWICE, elementwise
 
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may ignore it
@@ -271,7 +271,7 @@ def test_a_forked_process_compiles_and_runs() -> None:
     finished = run_python(
         """
         import os, numpy as np
-        from gradtape.runtime.engine import LoadedModule, call_flat, compile_object
+        from gradtape.runtime.compile.engine import LoadedModule, call_flat, compile_object
         from tests.support.kernels import TWICE, SUM
         loaded = LoadedModule(compile_object(TWICE, "twice"))
         child = os.fork()
@@ -314,10 +314,10 @@ def test_llvmlite_is_imported_by_the_compiler_alone() -> None:
     finished = run_python(
         """
         import sys
-        import gradtape.runtime.cache, gradtape.runtime.engine, gradtape.runtime.entry
+        import gradtape.runtime.compile.cache, gradtape.runtime.compile.engine, gradtape.runtime.call.entry
         assert not {"numba", "llvmlite", "scipy"} & set(sys.modules), "imported too early"
         from tests.support.kernels import TWICE
-        code = gradtape.runtime.engine.compile_object(TWICE, "twice")
+        code = gradtape.runtime.compile.engine.compile_object(TWICE, "twice")
         assert "llvmlite" in sys.modules and "numba" not in sys.modules
         """
     )
@@ -329,7 +329,7 @@ def test_numba_compiles_beside_and_calls_kernels() -> None:
         """
         import ctypes, threading
         import numpy as np
-        from gradtape.runtime.engine import LoadedModule, compile_object
+        from gradtape.runtime.compile.engine import LoadedModule, compile_object
         from tests.support.kernels import SUM, TWICE
 
         code = compile_object(TWICE, "twice")

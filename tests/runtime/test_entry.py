@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradtape.runtime import entry
-from gradtape.runtime.callable import FastCallable
-from gradtape.runtime.capi import supports_dtype
-from gradtape.runtime.engine import compile_object
-from gradtape.runtime.entry import add_entry, arena_bytes, bind, load, trim
-from gradtape.runtime.signature import ArraySpec, ScalarSpec, Signature, StaticSpec, Structure
+from gradtape.runtime.call import entry
+from gradtape.runtime.call.callable import FastCallable
+from gradtape.runtime.call.capi import supports_dtype
+from gradtape.runtime.call.entry import add_entry, arena_bytes, bind, load, trim
+from gradtape.runtime.call.signature import ArraySpec, ScalarSpec, Signature, StaticSpec, Structure
+from gradtape.runtime.compile.engine import compile_object
 from tests.support.kernels import (
     COPY_BYTES,
     NUMBER,

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.runtime import result_pool
-from gradtape.runtime.entry import trim
+from gradtape.runtime.call.entry import trim
+from gradtape.runtime.memory import result_pool
 
 SIZE = result_pool.LARGE // 8
 BLOCK = 2 * result_pool.LARGE

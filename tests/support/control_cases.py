@@ -11,7 +11,7 @@ from gradtape.ir.graph import OPERATORS, Graph, Value, extract, literal
 from gradtape.ir.types import INT64, aval
 from gradtape.kinds.registry import ROWS
 from gradtape.transforms.call import inlined
-from gradtape.transforms.control import repeat, scan, switch, while_loop
+from gradtape.transforms.loops.ops import repeat, scan, switch, while_loop
 
 F8 = np.dtype(float)
 C16 = np.dtype(complex)

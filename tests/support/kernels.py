@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gradtape.runtime.engine import compile_object
-from gradtape.runtime.entry import NativeFunction, add_entry, bind, load
-from gradtape.runtime.signature import ArraySpec, Signature
+from gradtape.runtime.call.entry import NativeFunction, add_entry, bind, load
+from gradtape.runtime.call.signature import ArraySpec, Signature
+from gradtape.runtime.compile.engine import compile_object
 
 VECTOR = ArraySpec("float64", (3,))
 NUMBER = ArraySpec("float64", ())

@@ -16,8 +16,8 @@ from gradtape.kinds.registry import ROWS
 from gradtape.loops.ir import Program
 from gradtape.loops.printer import print_loops
 from gradtape.lower.pipeline import LoweredProgram, lower, schedule_of
-from gradtape.lower.symbols import addresses_of
-from gradtape.runtime.engine import LoadedModule, call_flat, compile_object
+from gradtape.lower.target.symbols import addresses_of
+from gradtape.runtime.compile.engine import LoadedModule, call_flat, compile_object
 from gradtape.runtime.interpret import interpret
 from gradtape.transforms.vjp import vjp
 

@@ -15,13 +15,13 @@ import pytest
 
 import gradtape as gt
 from gradtape.ir.graph import Graph, Value, extract
-from gradtape.ir.recipes import recipe_of, stand_in
+from gradtape.ir.templates import recipe_of, stand_in
 from gradtape.ir.types import FLOAT64, aval
 from gradtape.kinds.registry import TRIALS, WRITERS
-from gradtape.runtime import scratch
-from gradtape.runtime.program import Program, tape_program
-from gradtape.trace.array import Array
-from gradtape.trace.waiting import waiting
+from gradtape.runtime.compile.program import Program, tape_program
+from gradtape.runtime.memory import scratch
+from gradtape.trace.array.array import Array
+from gradtape.trace.lazy.pending import waiting
 from tests.registry.test_numpy_functions import TOLERANCE, Call, flatten, title
 
 FUNCTIONS = [key for key in TRIALS if not isinstance(key, tuple) and key not in WRITERS]

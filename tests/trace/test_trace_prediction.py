@@ -13,20 +13,20 @@ import pytest
 
 import gradtape as gt
 from gradtape.kinds.registry import TRIALS
-from gradtape.runtime.program import Program, _kernels
-from gradtape.trace import rehearsal
-from gradtape.trace.script_reader import Reader
-from gradtape.trace.script_writer import Writer
-from gradtape.trace.speculation import speculation
+from gradtape.runtime.compile.program import Program, _kernels
+from gradtape.trace.lazy import trace_prediction
+from gradtape.trace.lazy.call_observer import speculation
+from gradtape.trace.lazy.script_reader import Reader
+from gradtape.trace.lazy.script_writer import Writer
 from tests.registry.test_numpy_functions import Call, title
 from tests.trace.test_op_cache import FUNCTIONS, arrays_for, calls_of, shown
 
 
 @pytest.fixture(autouse=True)
 def no_lines():
-    rehearsal._lines.clear()
+    trace_prediction._lines.clear()
     yield
-    rehearsal._lines.clear()
+    trace_prediction._lines.clear()
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def log(monkeypatch):
     """What becomes of scripts."""
     gc.collect()  # a debugger that another test has left behind would look on
     events = []
-    given, keep = rehearsal._given, Reader.keep
+    given, keep = trace_prediction._given, Reader.keep
 
     def note_given(form, plan, attendant):
         events.append("written" if isinstance(attendant, Writer) else "read")
@@ -44,7 +44,7 @@ def log(monkeypatch):
         events.append("kept")
         return keep(self)
 
-    monkeypatch.setattr(rehearsal, "_given", note_given)
+    monkeypatch.setattr(trace_prediction, "_given", note_given)
     monkeypatch.setattr(Reader, "keep", note_keep)
     return events
 
@@ -134,7 +134,7 @@ def test_a_function_read_is_the_function_recorded(key):
 
     samples = TRIALS[key].samples
     for number, sample in enumerate(samples[:: len(samples) // 8 + 1]):
-        rehearsal._lines.clear()
+        trace_prediction._lines.clear()
         for seed in (3, 3, 3, 4):
             outcomes = []
             for persistent in (False, True):
@@ -598,7 +598,7 @@ def test_a_script_that_does_not_hold_is_given_up(log):
             y = np.sum(x * scale)
         assert numbers([tape.gradient(y, x)]) == [[scale] * 2]
     assert log.count("read") == 3
-    assert rehearsal.MOST_MISSES < log.count("kept") < 30
+    assert trace_prediction.MOST_MISSES < log.count("kept") < 30
 
 
 # Random records
@@ -713,7 +713,7 @@ def test_random_records(log):
         rng = random.Random(seed)
         numbers_ = np.random.default_rng(seed)
         steps = program(rng, rng.randrange(1, 12))
-        rehearsal._lines.clear()
+        trace_prediction._lines.clear()
         for turn in range(12):
             now = steps if rng.random() < 0.75 else changed(steps, rng)
             start, constant = numbers_.normal(size=(2, 3))

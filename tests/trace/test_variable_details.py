@@ -9,7 +9,8 @@ import pytest
 
 import gradtape as gt
 from gradtape.errors import ConcretizationError, DtypeError, ShapeError
-from gradtape.trace import state, variable
+from gradtape.trace.jit import state
+from gradtape.trace.variables import variable
 
 # Errors
 

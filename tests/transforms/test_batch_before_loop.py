@@ -6,8 +6,8 @@ import pytest
 from gradtape.ir.evaluate import compute_outputs
 from gradtape.passes.pipeline import optimise
 from gradtape.passes.rewrite import closed
-from gradtape.transforms import lift
-from gradtape.transforms.control import scan
+from gradtape.transforms.loops import batch_before_loop
+from gradtape.transforms.loops.ops import scan
 from tests.support.control_cases import (
     INT64,
     all_cases,
@@ -29,8 +29,8 @@ CASES = [case for case in all_cases() if case.name.endswith("-5")]
 @pytest.fixture
 def always(monkeypatch):
     """Let it pay from the first turn."""
-    monkeypatch.setattr(lift, "TURNS", 1)
-    monkeypatch.setattr(lift, "MANY", 0)
+    monkeypatch.setattr(batch_before_loop, "TURNS", 1)
+    monkeypatch.setattr(batch_before_loop, "MANY", 0)
 
 
 @pytest.mark.parametrize("orders", ["r", "f", "rr", "fr"])

@@ -6,10 +6,10 @@ import pytest
 from gradtape.ir.evaluate import compute_outputs
 from gradtape.ir.graph import OPERATORS, Value
 from gradtape.ir.types import aval
-from gradtape.ir.verify import verify
+from gradtape.ir.verifier import verify
 from gradtape.kinds.batching import in_front
 from gradtape.transforms.batch import batch
-from gradtape.transforms.control import repeat, scan, switch, while_loop
+from gradtape.transforms.loops.ops import repeat, scan, switch, while_loop
 from tests.support.control_cases import (
     INT64,
     all_cases,

@@ -8,10 +8,10 @@ from gradtape.errors import NotDifferentiableError
 from gradtape.ir.evaluate import compute_outputs
 from gradtape.ir.graph import OPERATORS, Value, constant
 from gradtape.ir.types import aval
-from gradtape.ir.verify import verify
-from gradtape.transforms import late_sums
-from gradtape.transforms.control import scan
+from gradtape.ir.verifier import verify
 from gradtape.transforms.jvp import jvp
+from gradtape.transforms.loops import deferred_accumulation
+from gradtape.transforms.loops.ops import scan
 from gradtape.transforms.vjp import vjp
 from tests.support.control_cases import (
     all_cases,
@@ -118,7 +118,7 @@ def _inner(xs, ys):
 @cases
 @pytest.mark.parametrize("orders", ["r", "rr", "fr"])
 def test_sums_over_turns_after_the_loop(case, orders, monkeypatch):
-    monkeypatch.setattr(late_sums, "MATRIX", 1)
+    monkeypatch.setattr(deferred_accumulation, "MATRIX", 1)
     test_derivatives_are_those_without_loops(case, orders)
 
 

@@ -6,8 +6,8 @@ import pytest
 from gradtape.ir.evaluate import compute_outputs
 from gradtape.passes.pipeline import optimise
 from gradtape.passes.rewrite import closed
-from gradtape.runtime.program import program_for
-from gradtape.transforms.control import repeat, scan, switch, while_loop
+from gradtape.runtime.compile.program import program_for
+from gradtape.transforms.loops.ops import repeat, scan, switch, while_loop
 from tests.support.control_cases import (
     INT64,
     body_of,

@@ -13,8 +13,8 @@ from gradtape.ir.body import bodies_of
 from gradtape.ir.evaluate import compute_outputs
 from gradtape.passes.pipeline import optimise
 from gradtape.passes.rewrite import closed
-from gradtape.runtime.program import program_for
-from gradtape.transforms.control import scan
+from gradtape.runtime.compile.program import program_for
+from gradtape.transforms.loops.ops import scan
 from tests.support.control_cases import counted as counted_body
 from tests.support.control_cases import (
     graph_of,

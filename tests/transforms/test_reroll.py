@@ -8,7 +8,7 @@ import pytest
 import gradtape as gt
 from gradtape.ir.body import Body
 from gradtape.ir.graph import Graph
-from gradtape.ir.verify import verify
+from gradtape.ir.verifier import verify
 from gradtape.trees import flatten
 from tests.support.reroll_cases import CASES, Case, graph_of, rolled_as_well
 

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from gradtape.ir.verify import verify
+from gradtape.ir.verifier import verify
 from tests.support.reroll_cases import graph_of, rolled_as_well
 
 PREPARED = (

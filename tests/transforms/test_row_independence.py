@@ -14,7 +14,7 @@ from gradtape.ir.graph import Value
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.matrix import Matrix
 from gradtape.kinds.registry import ROWS
-from gradtape.transforms.rowwise import UNKNOWN, row_axis
+from gradtape.transforms.row_independence import UNKNOWN, row_axis
 from tests.registry.test_batching import samples_of
 from tests.support.graphs import input_like, run
 

@@ -14,18 +14,18 @@ from weakref import ref
 
 import numpy as np
 
-from ..errors import ArgumentError, DtypeError, ShapeError
-from ..habits import OPTIMIZERS, missing_in
-from ..ir.builder import here
-from ..ir.types import is_inexact
-from ..trace.contexts import scopes
-from ..trace.handle import Handle
-from ..trace.sites import user_site
-from ..trace.slices import IndexedSlices
-from ..trace.variable import Variable
-from ..trees import flatten, flatten_up_to, unflatten
-from .gradients import gradients
-from .tape import GradientTape
+from gradtape.api.tape.gradients import gradients
+from gradtape.api.tape.tape import GradientTape
+from gradtape.errors import ArgumentError, DtypeError, ShapeError
+from gradtape.habits import OPTIMIZERS, missing_in
+from gradtape.ir.builder import here
+from gradtape.ir.types import is_inexact
+from gradtape.trace.array.handle import Handle
+from gradtape.trace.array.indexed_slices import IndexedSlices
+from gradtape.trace.source.contexts import scopes
+from gradtape.trace.source.sites import user_site
+from gradtape.trace.variables.variable import Variable
+from gradtape.trees import flatten, flatten_up_to, unflatten
 
 
 class Optimizer(ABC):

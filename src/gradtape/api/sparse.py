@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentError, DtypeError
-from ..ir.builder import here
-from ..kinds.arguments import as_array
-from ..ops.indexing import getitem_rows
-from ..trace.array import Array
-from ..trace.handle import Handle, plain
-from ..trace.scatter import How, scatter, scatter_ndarray
-from ..trace.sites import user_site
-from ..trace.variable import Variable
-from .selection import integer
+from gradtape.api.transforms.argnums import integer
+from gradtape.errors import ArgumentError, DtypeError
+from gradtape.ir.builder import here
+from gradtape.kinds.arguments import as_array
+from gradtape.ops.core.indexing import getitem_rows
+from gradtape.trace.array.array import Array
+from gradtape.trace.array.handle import Handle, plain
+from gradtape.trace.source.sites import user_site
+from gradtape.trace.variables.scatter import How, scatter, scatter_ndarray
+from gradtape.trace.variables.variable import Variable
 
 
 def gather(params: Any, indices: Any, axis: int = 0) -> Array:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from .fingerprint import fingerprint
-from .graph import Graph, Node, Value
+from gradtape.ir.fingerprint import fingerprint
+from gradtape.ir.graph import Graph, Node, Value
 
 
 class Body(Graph):

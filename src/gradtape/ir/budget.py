@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from math import inf
 from typing import Final
 
-from ..errors import CompileBudgetError
-from .body import bodies_of
-from .graph import Graph
+from gradtape.errors import CompileBudgetError
+from gradtape.ir.body import bodies_of
+from gradtape.ir.graph import Graph
 
 STEPS_PER_NODE: Final = 2_000
 """Steps that a compilation may take for each node of the graph, those of loop bodies included. The most demanding programs of the tests,

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from .graph import Node, Value, merge_marks, single
-from .op import Op
+from gradtape.ir.graph import Node, Value, merge_marks, single
+from gradtape.ir.op import Op
 
 
 class _Here(threading.local):

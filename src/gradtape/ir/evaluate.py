@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from .graph import Graph, Value
-from .op import NDArray
+from gradtape.ir.graph import Graph, Value
+from gradtape.ir.op import NDArray
 
 
 def compute_values(graph: Graph, arrays: Sequence[NDArray]) -> dict[Value, NDArray]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .graph import Graph, Literal, Node, Value
+from gradtape.ir.graph import Graph, Literal, Node, Value
 
 
 def fingerprint(graph: Graph) -> str:

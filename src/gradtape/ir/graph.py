@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from .marks import Mark as Mark
-from .marks import merge_marks as merge_marks
-from .site import Site as Site
-from .types import PYTHON_DTYPES, Aval, Shape, aval
+from gradtape.ir.site import Site as Site
+from gradtape.ir.tags import Mark as Mark
+from gradtape.ir.tags import merge_marks as merge_marks
+from gradtape.ir.types import PYTHON_DTYPES, Aval, Shape, aval
 
 if TYPE_CHECKING:
-    from .op import Op
+    from gradtape.ir.op import Op
 
 
 RELEASED = -1

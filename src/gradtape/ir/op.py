@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .graph import Node, Value
-from .types import Aval
+from gradtape.ir.graph import Node, Value
+from gradtape.ir.types import Aval
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from .body import bodies_of
-from .graph import Graph, Literal, Node, Site, Value
-from .types import Aval, short_dtype
+from gradtape.ir.body import bodies_of
+from gradtape.ir.graph import Graph, Literal, Node, Site, Value
+from gradtape.ir.types import Aval, short_dtype
 
 
 def print_graph(graph: Graph) -> str:

@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from ..locks import renewed_in_child
+from gradtape.locks import renewed_in_child
 
 Shape = tuple[int, ...]
 

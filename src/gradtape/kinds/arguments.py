@@ -10,14 +10,14 @@ import numpy as np
 from numpy.exceptions import AxisError
 from numpy.lib.array_utils import normalize_axis_index
 
-from ..errors import ConcretizationError
-from ..ir.builder import here
-from ..ir.graph import OPERATORS, Literal, Value, literal
-from ..ir.op import NDArray
-from ..ir.types import Shape
-from .elementwise import promotion_type, result_dtype
-from .operands import as_value
-from .registry import HOOKS
+from gradtape.errors import ConcretizationError
+from gradtape.ir.builder import here
+from gradtape.ir.graph import OPERATORS, Literal, Value, literal
+from gradtape.ir.op import NDArray
+from gradtape.ir.types import Shape
+from gradtape.kinds.elementwise import promotion_type, result_dtype
+from gradtape.kinds.operands import as_value
+from gradtape.kinds.registry import HOOKS
 
 NO_VALUE: Any = np._NoValue
 """What NumPy's own signatures have for "not given"."""

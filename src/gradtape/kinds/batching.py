@@ -13,19 +13,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..ir.builder import emit, emit_all
-from ..ir.graph import OPERATORS, Literal, Node, Value, constant
-from ..ir.op import Op
-from ..ir.types import INTP, aval
-from .accumulate import Accumulate
-from .contract import Contract
-from .cumulative import Cumulative
-from .elementwise import Elementwise
-from .index_map import IndexMap
-from .join import Join
-from .matrix import Matrix
-from .reduction import Reduction
-from .sort import Sort
+from gradtape.ir.builder import emit, emit_all
+from gradtape.ir.graph import OPERATORS, Literal, Node, Value, constant
+from gradtape.ir.op import Op
+from gradtape.ir.types import INTP, aval
+from gradtape.kinds.accumulate import Accumulate
+from gradtape.kinds.contract import Contract
+from gradtape.kinds.cumulative import Cumulative
+from gradtape.kinds.elementwise import Elementwise
+from gradtape.kinds.index_map import IndexMap
+from gradtape.kinds.join import Join
+from gradtape.kinds.matrix import Matrix
+from gradtape.kinds.reduction import Reduction
+from gradtape.kinds.sort import Sort
 
 Operands = Sequence[Value]
 Flags = Sequence[bool]

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ShapeError
-from ..ir.builder import emit, here
-from ..ir.graph import OPERATORS, Node, Value
-from ..ir.op import NDArray, Op
-from ..ir.types import Aval, aval
+from gradtape.errors import ShapeError
+from gradtape.ir.builder import emit, here
+from gradtape.ir.graph import OPERATORS, Node, Value
+from gradtape.ir.op import NDArray, Op
+from gradtape.ir.types import Aval, aval
 
 Letters = tuple[int, ...]
 

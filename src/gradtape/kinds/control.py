@@ -9,11 +9,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from ..ir.builder import emit_all
-from ..ir.graph import Node, Value
-from ..ir.op import NDArray, Op
-from ..ir.types import Aval
-from .cotangent import Cotangent
+from gradtape.ir.builder import emit_all
+from gradtape.ir.graph import Node, Value
+from gradtape.ir.op import NDArray, Op
+from gradtape.ir.types import Aval
+from gradtape.kinds.cotangent import Cotangent
 
 
 class Rule(ABC):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..ir.graph import OPERATORS, Value
+from gradtape.ir.graph import OPERATORS, Value
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,14 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from ..errors import DtypeError, NotDifferentiableError
-from ..ir.builder import emit, here
-from ..ir.graph import ARRAYS, NO_PARAMS, OPERATORS, Literal, Node, Value, literal, number_of, single
-from ..ir.op import NDArray, Op
-from ..ir.recipes import Recipe, recipe_of, stand_in
-from ..ir.types import FLOAT64, PYTHON_DTYPES, Aval, aval, is_inexact
-from .operands import as_value, broadcast_shapes, conform
-from .registry import UFUNCS, register
+from gradtape.errors import DtypeError, NotDifferentiableError
+from gradtape.ir.builder import emit, here
+from gradtape.ir.graph import ARRAYS, NO_PARAMS, OPERATORS, Literal, Node, Value, literal, number_of, single
+from gradtape.ir.op import NDArray, Op
+from gradtape.ir.templates import Recipe, recipe_of, stand_in
+from gradtape.ir.types import FLOAT64, PYTHON_DTYPES, Aval, aval, is_inexact
+from gradtape.kinds.operands import as_value, broadcast_shapes, conform
+from gradtape.kinds.registry import UFUNCS, register
 
 MOST_PLANS = 1024
 """Plans that a row keeps; a program whose shapes never repeat would otherwise fill the memory with them."""

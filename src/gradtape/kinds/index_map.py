@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import emit
-from ..ir.graph import Node, Value
-from ..ir.op import NDArray, Op
-from ..ir.types import Aval, Shape, aval
-from .operands import as_value
-from .registry import register
+from gradtape.ir.builder import emit
+from gradtape.ir.graph import Node, Value
+from gradtape.ir.op import NDArray, Op
+from gradtape.ir.types import Aval, Shape, aval
+from gradtape.kinds.operands import as_value
+from gradtape.kinds.registry import register
 
 Index = tuple[Any, ...]
 """Positions as expressions: they support ``+ - * // %`` with integers and with each other."""

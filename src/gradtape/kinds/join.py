@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import emit
-from ..ir.graph import OPERATORS, Node, Value
-from ..ir.op import NDArray, Op
-from ..ir.types import Aval, Shape, aval
+from gradtape.ir.builder import emit
+from gradtape.ir.graph import OPERATORS, Node, Value
+from gradtape.ir.op import NDArray, Op
+from gradtape.ir.types import Aval, Shape, aval
 
 
 class Join(Op):

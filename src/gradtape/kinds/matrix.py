@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..errors import NotDifferentiableError
-from ..ir.builder import emit
-from ..ir.graph import Node, Value
-from ..ir.op import NDArray, Op
-from ..ir.types import Aval, Shape, aval
-from .operands import as_value
-from .registry import register
+from gradtape.errors import NotDifferentiableError
+from gradtape.ir.builder import emit
+from gradtape.ir.graph import Node, Value
+from gradtape.ir.op import NDArray, Op
+from gradtape.ir.types import Aval, Shape, aval
+from gradtape.kinds.operands import as_value
+from gradtape.kinds.registry import register
 
 Tangents = Sequence[Value | None]
 Push = Callable[[Tangents], Value | None]

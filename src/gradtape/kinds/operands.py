@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArraySubclassError, DtypeError, ShapeError
-from ..ir.builder import here
-from ..ir.graph import OPERATORS, Literal, Value, constant, literal
-from ..ir.types import PYTHON_DTYPES, Shape
-from .refusals import refusal, wrong_dtype
+from gradtape.errors import ArraySubclassError, DtypeError, ShapeError
+from gradtape.ir.builder import here
+from gradtape.ir.graph import OPERATORS, Literal, Value, constant, literal
+from gradtape.ir.types import PYTHON_DTYPES, Shape
+from gradtape.kinds.refusals import refusal, wrong_dtype
 
 COMPACT: dict[type, Callable[[Any], Value]] = {}
 """Types that stand for an array in another form, with what makes the array of an instance."""

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import NotDifferentiableError
-from ..ir.builder import emit
-from ..ir.graph import Node, Value
-from ..ir.op import NDArray, Op
-from ..ir.types import INTP, Aval, Shape, aval
-from .operands import as_value
-from .registry import register
+from gradtape.errors import NotDifferentiableError
+from gradtape.ir.builder import emit
+from gradtape.ir.graph import Node, Value
+from gradtape.ir.op import NDArray, Op
+from gradtape.ir.types import INTP, Aval, Shape, aval
+from gradtape.kinds.operands import as_value
+from gradtape.kinds.registry import register
 
 
 class Reduction(Op):

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..errors import DtypeError
-from ..ir.builder import here
+from gradtape.errors import DtypeError
+from gradtape.ir.builder import here
 
 LIBRARIES: Final = {
     "autograd": "{x}._value",

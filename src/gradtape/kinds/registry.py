@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeVar
 
-from ..ir.graph import Value
-from ..ir.op import NDArray, Op
+from gradtape.ir.graph import Value
+from gradtape.ir.op import NDArray, Op
 
 ROWS: dict[str, Op] = {}
 """Every op, by name."""

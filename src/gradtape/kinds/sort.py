@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..ir.builder import emit
-from ..ir.graph import Literal, Node, Value, constant
-from ..ir.op import NDArray, Op
-from ..ir.types import INTP, Aval, Shape, aval
-from .operands import as_value
-from .registry import register
+from gradtape.ir.builder import emit
+from gradtape.ir.graph import Literal, Node, Value, constant
+from gradtape.ir.op import NDArray, Op
+from gradtape.ir.types import INTP, Aval, Shape, aval
+from gradtape.kinds.operands import as_value
+from gradtape.kinds.registry import register
 
 
 class Sort(Op):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TypeAlias, Union
 
-from ..records import value_record
+from gradtape.records import value_record
 
 Position: TypeAlias = Union[int, "Affine"]
 

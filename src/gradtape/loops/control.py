@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Final
 
-from ..records import record, value_record
-from .affine import Position, Var
-from .ir import Buffer, Control, Number, Statement
+from gradtape.loops.affine import Position, Var
+from gradtape.loops.ir import Buffer, Control, Number, Statement
+from gradtape.records import record, value_record
 
 Place = tuple[Buffer, Position]
 """A buffer, and the element at which something begins in it."""

@@ -4,8 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from .affine import Atom, Position, Var, affine, substitute
-from .ir import Assign, Buffer, Call, Compute, Declare, For, Index, Load, Number, Register, Statement, Store
+from gradtape.loops.affine import Atom, Position, Var, affine, substitute
+from gradtape.loops.ir import (
+    Assign,
+    Buffer,
+    Call,
+    Compute,
+    Declare,
+    For,
+    Index,
+    Load,
+    Number,
+    Register,
+    Statement,
+    Store,
+)
 
 
 class Copier:

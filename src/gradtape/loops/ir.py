@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..records import record, value_record
-from .affine import Position, Var
+from gradtape.loops.affine import Position, Var
+from gradtape.records import record, value_record
 
 Dtype: TypeAlias = np.dtype[Any]
 

@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from ..ir.printer import identifier
-from .affine import Position
-from .control import FOREVER, Choose, Grow, Open, Pair, Place, Reserve, Turns, While
-from .ir import (
+from gradtape.ir.printer import identifier
+from gradtape.loops.affine import Position
+from gradtape.loops.control import FOREVER, Choose, Grow, Open, Pair, Place, Reserve, Turns, While
+from gradtape.loops.ir import (
     Assign,
     Buffer,
     Call,

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ..errors import InternalError
-from .affine import Atom, Position, Var, interval, substitute
-from .control import Choose, Grow, Open, Pair, Reserve, Turns, While
-from .ir import (
+from gradtape.errors import InternalError
+from gradtape.loops.affine import Atom, Position, Var, interval, substitute
+from gradtape.loops.control import Choose, Grow, Open, Pair, Reserve, Turns, While
+from gradtape.loops.ir import (
     Assign,
     Buffer,
     Call,

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..config import config
-from ..ir.body import bodies_of
-from ..ir.budget import budget
-from ..ir.graph import Graph
-from ..ir.types import Aval
-from ..loops.batch import batch_rows
-from ..loops.collapse import collapse
-from ..loops.ir import Buffer, Program
-from ..passes.pipeline import optimise
-from ..passes.rewrite import closed
-from ..passes.split_complex import split_complex
-from ..records import value_record
-from ..transforms.control import Repeat, Scan, While
-from .apart import COUNT, LoopKernels
-from .build import Builder
-from .clock import Clock
-from .counters import counted
-from .interrupts import RAISE
-from .memory import plan_memory
-from .modules import KERNEL, emit_module
-from .nests import Nest, describe_nests
-from .polls import set_polls
-from .schedule import Schedule, schedule
-from .split import split_rows
-from .stacks import DRAIN
-from .tested import test_ahead
+from gradtape.config import config
+from gradtape.ir.body import bodies_of
+from gradtape.ir.budget import budget
+from gradtape.ir.graph import Graph
+from gradtape.ir.types import Aval
+from gradtape.loops.ir import Buffer, Program
+from gradtape.loops.passes.collapse import collapse
+from gradtape.loops.passes.row_blocking import batch_rows
+from gradtape.lower.building.builder import Builder
+from gradtape.lower.building.outlined import COUNT, LoopKernels
+from gradtape.lower.building.parallelise import split_rows
+from gradtape.lower.building.poll import set_polls
+from gradtape.lower.building.rotate import test_ahead
+from gradtape.lower.llvm.counters import counted
+from gradtape.lower.llvm.module import KERNEL, emit_module
+from gradtape.lower.llvm.timed import Clock
+from gradtape.lower.resident.interrupts import RAISE
+from gradtape.lower.resident.stacks import DRAIN
+from gradtape.lower.schedule.attribution import Nest, describe_nests
+from gradtape.lower.schedule.order import Schedule, schedule
+from gradtape.lower.schedule.workspace import plan_memory
+from gradtape.passes.complex.split import split_complex
+from gradtape.passes.pipeline import optimise
+from gradtape.passes.rewrite import closed
+from gradtape.records import value_record
+from gradtape.transforms.loops.ops import Repeat, Scan, While
 
 
 @value_record
@@ -49,7 +49,7 @@ class LoweredProgram:
     workspace_bytes : int
         Size of the workspace.
     symbols : tuple of str
-        Routines to bind at load, named ``module.function``; see `gradtape.lower.symbols.address_of`.
+        Routines to bind at load, named ``module.function``; see `gradtape.lower.target.symbols.address_of`.
     estimated_cost : float
         Seconds that one run may take, roughly.
     drain : str or None
@@ -101,7 +101,7 @@ def lower(graph: Graph, kernels: LoopKernels | None = None) -> LoweredProgram:
 
 
 def lower_loop(graph: Graph) -> LoweredProgram:
-    """Compile the graph of a loop alone, for any number of turns; see `gradtape.lower.apart`."""
+    """Compile the graph of a loop alone, for any number of turns; see `gradtape.lower.building.outlined`."""
     with budget(graph):
         program, plan, _ = _finished(graph, graph, None, COUNT)
         return _lowered(graph, program, plan)

@@ -6,29 +6,29 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
-from ..ir.body import Body, bodies_of
-from ..ir.budget import budget, graph_size
-from ..ir.graph import Graph
-from ..ir.verify import verify
-from ..kinds.control import Structured
-from .algebra import simplify
-from .bodies import holds_bodies, in_bodies
-from .control import lift_barriers, open_custom_calls
-from .cse import merge_equal
-from .dce import drop_unused
-from .expand_bodies import expand_bodies
-from .factors import hoist_factors
-from .fold import fold_numbers
-from .inline_calls import inline_calls
-from .loop_merge import merge_loops
-from .loop_reform import reform_loops
-from .loop_trim import hoist_invariants, trim_loops
-from .operands import own_operands
-from .product_sums import sum_before_products
-from .rows_first import rows_first
-from .slabs import slab_by_slab, slab_notes
-from .transposes import absorb_transposes, pack_operands
-from .turned import turn_operands
+from gradtape.ir.body import Body, bodies_of
+from gradtape.ir.budget import budget, graph_size
+from gradtape.ir.graph import Graph
+from gradtape.ir.verifier import verify
+from gradtape.kinds.control import Structured
+from gradtape.passes.control.bodies import holds_bodies, in_bodies
+from gradtape.passes.control.loop_fusion import merge_loops
+from gradtape.passes.control.loop_simplify import reform_loops
+from gradtape.passes.control.loop_trim import hoist_invariants, trim_loops
+from gradtape.passes.layout.contract_transposes import absorb_transposes, pack_operands
+from gradtape.passes.layout.matmul_tiling import slab_by_slab, slab_notes
+from gradtape.passes.layout.operand_privatisation import own_operands
+from gradtape.passes.layout.row_major import rows_first
+from gradtape.passes.layout.transpose_propagation import turn_operands
+from gradtape.passes.simplify.algebra import simplify
+from gradtape.passes.simplify.annotations import lift_barriers, open_custom_calls
+from gradtape.passes.simplify.cse import merge_equal
+from gradtape.passes.simplify.dce import drop_unused
+from gradtape.passes.simplify.expand_composites import expand_bodies
+from gradtape.passes.simplify.factors import hoist_factors
+from gradtape.passes.simplify.fold import fold_numbers
+from gradtape.passes.simplify.inline_calls import inline_calls
+from gradtape.passes.simplify.product_sums import sum_before_products
 
 Pass = Callable[[Graph], Graph]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from ..ir.budget import spend
-from ..ir.builder import at, here
-from ..ir.graph import Graph, Node, Value, extract
+from gradtape.ir.budget import spend
+from gradtape.ir.builder import at, here
+from gradtape.ir.graph import Graph, Node, Value, extract
 
 Rule: TypeAlias = Callable[[Node, tuple[Value, ...]], Sequence[Value] | None]
 """``(node, its inputs in the new graph) -> what its outputs become``, or None to keep the node."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from ..locks import renewed_in_child
+from gradtape.locks import renewed_in_child
 
 __all__ = ["uncollected"]
 

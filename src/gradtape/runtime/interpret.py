@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..ir.evaluate import compute_values
-from ..ir.graph import Graph, Value
-from ..ir.op import NDArray
+from gradtape.ir.evaluate import compute_values
+from gradtape.ir.graph import Graph, Value
+from gradtape.ir.op import NDArray
 
 
 def interpret(graph: Graph, arrays: Sequence[NDArray]) -> list[NDArray]:

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ..errors import NotDifferentiableError
-from ..ir.body import bodies_of
-from ..ir.builder import here
-from ..ir.graph import Mark, Node, Value, extract
-from ..ir.types import carries_derivatives, is_inexact
-from ..kinds.accumulate import Accumulate
-from ..kinds.contract import Contract
-from ..kinds.control import Structured, carried
-from ..kinds.cotangent import Cotangent
-from ..kinds.cumulative import Cumulative
-from ..kinds.elementwise import Elementwise
-from ..kinds.index_map import IndexMap
-from ..kinds.join import Join
-from ..kinds.matrix import Matrix
-from ..kinds.reduction import Reduction
-from ..kinds.sort import Sort
-from .draft import Loop
-from .linear import pull_linear
+from gradtape.errors import NotDifferentiableError
+from gradtape.ir.body import bodies_of
+from gradtape.ir.builder import here
+from gradtape.ir.graph import Mark, Node, Value, extract
+from gradtape.ir.types import carries_derivatives, is_inexact
+from gradtape.kinds.accumulate import Accumulate
+from gradtape.kinds.contract import Contract
+from gradtape.kinds.control import Structured, carried
+from gradtape.kinds.cotangent import Cotangent
+from gradtape.kinds.cumulative import Cumulative
+from gradtape.kinds.elementwise import Elementwise
+from gradtape.kinds.index_map import IndexMap
+from gradtape.kinds.join import Join
+from gradtape.kinds.matrix import Matrix
+from gradtape.kinds.reduction import Reduction
+from gradtape.kinds.sort import Sort
+from gradtape.transforms.linear import pull_linear
+from gradtape.transforms.loops.draft import Loop
 
 ADDITIVE: Final = {"add": (0, 1), "subtract": (0, 1), "where": (1, 2)}
 """Elementwise rows that are linear in several operands together, and which these are."""

@@ -8,13 +8,13 @@ from math import prod
 
 import numpy as np
 
-from ..ir.graph import OPERATORS, Mark, Node, Value, constant, extract
-from ..ir.types import INTP, aval
-from ..kinds.batching import in_front
-from .batch import batch
-from .jvp import jvp
-from .one_hot import OneHot
-from .vjp import vjp
+from gradtape.ir.graph import OPERATORS, Mark, Node, Value, constant, extract
+from gradtape.ir.types import INTP, aval
+from gradtape.kinds.batching import in_front
+from gradtape.transforms.batch import batch
+from gradtape.transforms.jvp import jvp
+from gradtape.transforms.one_hot import OneHot
+from gradtape.transforms.vjp import vjp
 
 Stop = Callable[[Value], bool]
 

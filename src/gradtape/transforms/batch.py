@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ..ir.builder import at, emit_all
-from ..ir.graph import OPERATORS, Node, Value, extract
-from ..kinds.batching import Shared, all_in_front, batch_node, in_front
-from ..kinds.control import Barrier, Custom, Rule, pulled_by_value
-from ..kinds.cotangent import Cotangent
-from . import one_hot
-from .call import Call, inlined
-from .control import Switch
-from .control_batch import batch_loop, batch_switch
-from .draft import Loop
-from .one_hot import OneHot
+from gradtape.ir.builder import at, emit_all
+from gradtape.ir.graph import OPERATORS, Node, Value, extract
+from gradtape.kinds.batching import Shared, all_in_front, batch_node, in_front
+from gradtape.kinds.control import Barrier, Custom, Rule, pulled_by_value
+from gradtape.kinds.cotangent import Cotangent
+from gradtape.transforms import one_hot
+from gradtape.transforms.call import Call, inlined
+from gradtape.transforms.loops.batch import batch_loop, batch_switch
+from gradtape.transforms.loops.draft import Loop
+from gradtape.transforms.loops.ops import Switch
+from gradtape.transforms.one_hot import OneHot
 
 
 def batch(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..errors import NotDifferentiableError
-from ..ir.builder import keep_names
-from ..ir.fingerprint import fingerprint
-from ..ir.graph import NO_PARAMS, Graph, Node, Value, extract, merge_marks
-from ..ir.op import NDArray, Op
-from ..ir.types import Aval
-from .jvp import jvp
+from gradtape.errors import NotDifferentiableError
+from gradtape.ir.builder import keep_names
+from gradtape.ir.fingerprint import fingerprint
+from gradtape.ir.graph import NO_PARAMS, Graph, Node, Value, extract, merge_marks
+from gradtape.ir.op import NDArray, Op
+from gradtape.ir.types import Aval
+from gradtape.transforms.jvp import jvp
 
 Runner = Callable[[Sequence[NDArray]], Sequence[NDArray]]
 

@@ -10,12 +10,12 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ..config import config
-from ..ir.body import Body
-from ..ir.graph import OPERATORS, Graph, Mark, Node, Value, constant, extract, literal
-from ..ir.types import INT64, INTP, aval
-from ..kinds.index_map import IndexMap
-from .basis import (
+from gradtape.config import config
+from gradtape.ir.body import Body
+from gradtape.ir.graph import OPERATORS, Graph, Mark, Node, Value, constant, extract, literal
+from gradtape.ir.types import INT64, INTP, aval
+from gradtape.kinds.index_map import IndexMap
+from gradtape.transforms.basis import (
     LinearMap,
     Stop,
     chosen_unit_vectors,
@@ -24,12 +24,12 @@ from .basis import (
     pushforward,
     unit_vectors,
 )
-from .call import without_data
-from .checkpointing import ENTRIES
-from .control import scan
-from .jvp import jvp
-from .one_hot import OneHot
-from .vjp import vjp
+from gradtape.transforms.call import without_data
+from gradtape.transforms.jvp import jvp
+from gradtape.transforms.loops.checkpoint import ENTRIES
+from gradtape.transforms.loops.ops import scan
+from gradtape.transforms.one_hot import OneHot
+from gradtape.transforms.vjp import vjp
 
 Chosen: TypeAlias = Callable[[Value], Value | OneHot]
 """``(positions) -> seeds`` at these positions of a basis."""

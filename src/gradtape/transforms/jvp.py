@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..ir.builder import at
-from ..ir.graph import Value, extract
-from ..kinds.control import followed
-from .observers import derived
-from .shifts import cancelling_shifts
+from gradtape.ir.builder import at
+from gradtape.ir.graph import Value, extract
+from gradtape.kinds.control import followed
+from gradtape.transforms.observers import derived
+from gradtape.transforms.shift_invariance import cancelling_shifts
 
 
 def jvp(

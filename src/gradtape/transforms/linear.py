@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from ..ir.builder import at, emit
-from ..ir.graph import OPERATORS, Literal, Mark, Node, Value, extract
-from ..ir.types import Shape
-from ..kinds.control import Structured, carried
-from ..kinds.cotangent import Cotangent
-from ..kinds.elementwise import Elementwise
-from ..kinds.index_map import IndexMap
-from ..ops.indexing import gather_row
-from ..ops.reductions import reduce_any, reduce_sum
-from ..ops.shape import reshape, reshape_row
-from .masks import masked_parts
+from gradtape.ir.builder import at, emit
+from gradtape.ir.graph import OPERATORS, Literal, Mark, Node, Value, extract
+from gradtape.ir.types import Shape
+from gradtape.kinds.control import Structured, carried
+from gradtape.kinds.cotangent import Cotangent
+from gradtape.kinds.elementwise import Elementwise
+from gradtape.kinds.index_map import IndexMap
+from gradtape.ops.core.indexing import gather_row
+from gradtape.ops.core.reductions import reduce_any, reduce_sum
+from gradtape.ops.core.shape import reshape, reshape_row
+from gradtape.transforms.masks import masked_parts
 
 
 class Cotangents:

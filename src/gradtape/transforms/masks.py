@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..ir.builder import emit
-from ..ir.graph import OPERATORS, Literal, Node, Value
-from ..ir.types import FLOAT64, INT64, Shape
-from ..kinds.contract import Contract
-from ..kinds.cotangent import Cotangent
-from ..kinds.cumulative import Cumulative
-from ..kinds.matrix import Matrix
-from ..ops.cumulative import cumsum, gated_recurrence, recurrence
-from ..ops.reductions import reduce_any
+from gradtape.ir.builder import emit
+from gradtape.ir.graph import OPERATORS, Literal, Node, Value
+from gradtape.ir.types import FLOAT64, INT64, Shape
+from gradtape.kinds.contract import Contract
+from gradtape.kinds.cotangent import Cotangent
+from gradtape.kinds.cumulative import Cumulative
+from gradtape.kinds.matrix import Matrix
+from gradtape.ops.core.cumulative import cumsum, gated_recurrence, recurrence
+from gradtape.ops.core.reductions import reduce_any
 
 
 def masked_parts(node: Node, cotangent: Cotangent, linear: Sequence[bool]) -> list[Cotangent | None] | None:

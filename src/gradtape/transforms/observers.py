@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 from weakref import WeakSet
 
-from ..ir.graph import Node, Value
-from ..kinds.cotangent import Cotangent
+from gradtape.ir.graph import Node, Value
+from gradtape.kinds.cotangent import Cotangent
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import emit
-from ..ir.graph import OPERATORS, Literal, Node, Value, constant, literal, number_of
-from ..ir.op import Op
-from ..ir.types import INTP, Shape
-from ..kinds.contract import Contract
-from ..kinds.elementwise import Elementwise
-from ..kinds.index_map import IndexMap
-from ..kinds.reduction import Reduction
-from ..kinds.registry import ROWS
+from gradtape.ir.builder import emit
+from gradtape.ir.graph import OPERATORS, Literal, Node, Value, constant, literal, number_of
+from gradtape.ir.op import Op
+from gradtape.ir.types import INTP, Shape
+from gradtape.kinds.contract import Contract
+from gradtape.kinds.elementwise import Elementwise
+from gradtape.kinds.index_map import IndexMap
+from gradtape.kinds.reduction import Reduction
+from gradtape.kinds.registry import ROWS
 
 LINEAR_ALONE = {"multiply": (0, 1), "divide": (0,), "negative": (0,), "identity": (0,), "convert": (0,)}
 """In which arguments an elementwise row is linear whatever the others are, so that zero stays zero."""

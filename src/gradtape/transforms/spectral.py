@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..ir.graph import OPERATORS, Node, Value, literal
-from ..kinds.contract import Contract
-from ..kinds.elementwise import Elementwise
-from ..ops.matrices import adjoint, eigh, equal_pairs, rows, svd, weighted
-from ..ops.np_linear import matmul
-from .jvp import jvp
-from .linear import Cotangents
+from gradtape.ir.graph import OPERATORS, Node, Value, literal
+from gradtape.kinds.contract import Contract
+from gradtape.kinds.elementwise import Elementwise
+from gradtape.ops.core.matrices import adjoint, eigh, equal_pairs, rows, svd, weighted
+from gradtape.ops.numpy.linalg.products import matmul
+from gradtape.transforms.jvp import jvp
+from gradtape.transforms.linear import Cotangents
 
 LINEAR = frozenset({"add", "subtract", "negative", "multiply", "divide", "convert", "identity"})
 """Elementwise rows that are linear in vectors, together with numbers that do not depend on the values."""

@@ -6,17 +6,17 @@ import cmath
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from ..errors import InternalError
-from ..ir.builder import at
-from ..ir.graph import Mark, Node, Value, extract, number_of
-from ..kinds.control import Custom, Structured, followed
-from ..kinds.cotangent import Cotangent
-from ..kinds.elementwise import Elementwise, scaled
-from ..kinds.matrix import Matrix
-from .linear import Cotangents, pull_linear
-from .observers import Sweep, derived, inner_sweeps, is_observed, tell
-from .shifts import cancelling_shifts, depending_on
-from .spectral import equal_part
+from gradtape.errors import InternalError
+from gradtape.ir.builder import at
+from gradtape.ir.graph import Mark, Node, Value, extract, number_of
+from gradtape.kinds.control import Custom, Structured, followed
+from gradtape.kinds.cotangent import Cotangent
+from gradtape.kinds.elementwise import Elementwise, scaled
+from gradtape.kinds.matrix import Matrix
+from gradtape.transforms.linear import Cotangents, pull_linear
+from gradtape.transforms.observers import Sweep, derived, inner_sweeps, is_observed, tell
+from gradtape.transforms.shift_invariance import cancelling_shifts, depending_on
+from gradtape.transforms.spectral import equal_part
 
 
 def vjp(

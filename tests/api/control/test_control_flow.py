@@ -12,7 +12,7 @@ import optree
 import pytest
 
 import gradtape as gt
-from gradtape.runtime import program as programs
+from gradtape.runtime.compile import program as programs
 from tests.support.control_flow_programs import PROGRAMS, ROWS, VECTOR, Program
 
 Function = Callable[..., Any]

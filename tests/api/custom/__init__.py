@@ -1,1 +1,1 @@
-"""Tests of `gradtape.api.custom`."""
+"""Tests of `gradtape.api.custom.custom_gradient`."""

@@ -19,7 +19,7 @@ from gradtape.errors import (
     DtypeError,
     UnknownGradientError,
 )
-from gradtape.trace.instruments import CHECKS, MADE, RECORDING
+from gradtape.trace.lazy.instruments import CHECKS, MADE, RECORDING
 from gradtape.transforms.observers import OBSERVERS
 
 matplotlib.use("Agg")

@@ -14,8 +14,8 @@ import gradtape as gt
 from gradtape.api.debug.origin import Finding
 from gradtape.api.debug.statistics import Row, sparkline
 from gradtape.errors import ArgumentError, NumericsError
-from gradtape.runtime import program
-from gradtape.trace.instruments import CHECKS, MADE, RECORDING
+from gradtape.runtime.compile import program
+from gradtape.trace.lazy.instruments import CHECKS, MADE, RECORDING
 from gradtape.transforms.observers import OBSERVERS
 
 matplotlib.use("Agg")

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.api.layout import layered
-from gradtape.api.svg import draw
+from gradtape.api.pictures.layout import layered
+from gradtape.api.pictures.svg import draw
 
 PAIR = np.array([0.5, 2.0])
 SVG = "{http://www.w3.org/2000/svg}"

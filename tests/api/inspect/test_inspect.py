@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.trace.sites import cell_of, user_site
+from gradtape.trace.source.sites import cell_of, user_site
 
 PAIR = np.array([0.5, 2.0])
 

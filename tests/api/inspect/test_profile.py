@@ -14,8 +14,8 @@ import pytest
 import gradtape as gt
 from gradtape.api.inspect.report import FunctionFigures, KernelFigures
 from gradtape.api.inspect.text import bar, duration, percent, size
-from gradtape.runtime.clocked import clocked_objects
-from gradtape.runtime.program import ACTIVE
+from gradtape.runtime.compile.program import ACTIVE
+from gradtape.runtime.profile.timed_kernel import clocked_objects
 
 HERE = Path(__file__).resolve()
 

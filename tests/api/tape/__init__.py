@@ -1,1 +1,1 @@
-"""Tests of `gradtape.api.tape`."""
+"""Tests of `gradtape.api.tape.tape`."""

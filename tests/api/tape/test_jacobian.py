@@ -24,7 +24,7 @@ from gradtape.errors import (
     TapeError,
     UnconnectedError,
 )
-from gradtape.runtime.program import Program
+from gradtape.runtime.compile.program import Program
 
 RNG = np.random.default_rng(1)
 X = RNG.normal(size=(3,))

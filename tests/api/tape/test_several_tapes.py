@@ -15,12 +15,12 @@ import pytest
 
 import gradtape as gt
 from gradtape import progress
-from gradtape.api import forward
-from gradtape.api import tape as tape_module
-from gradtape.trace import contexts as contexts_module
-from gradtape.trace.contexts import contexts
+from gradtape.api.tape import forward
+from gradtape.api.tape import tape as tape_module
 from gradtape.trace.patching import recorders
 from gradtape.trace.patching.recorders import RECORDERS
+from gradtape.trace.source import contexts as contexts_module
+from gradtape.trace.source.contexts import contexts
 
 X = np.array([0.5, -1.2, 2.0])
 SIN, COS = np.sin(X), np.cos(X)

@@ -9,7 +9,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.ir.graph import extract
-from gradtape.runtime.program import _kernels
+from gradtape.runtime.compile.program import _kernels
 
 
 def test_gradient_of_a_watched_copy():

@@ -8,29 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import (
-    ArgumentError,
-    ConcretizationError,
-    DtypeError,
-    GradtapeError,
-    ShapeError,
-    StructureError,
-)
-from ...ir.builder import here
-from ...ir.graph import Value, literal
-from ...ir.types import INT64, Aval, aval
-from ...kinds.operands import as_value
-from ...ops.cast import convert
-from ...trace.bodies import Traced, Tracing
-from ...trace.concrete import index_of
-from ...trace.guards import Alternative
-from ...trace.handle import Handle
-from ...trace.sites import user_site
-from ...transforms.control import switch as switch_node
-from ...trees import TreeSpec, flatten, outline, place_of_leaf, unflatten
-from .carries import RANKS, placeholders
-from .checks import captures_data, function_of
-from .nests import (
+from gradtape.api.control.carries import RANKS, placeholders
+from gradtape.api.control.checks import captures_data, function_of
+from gradtape.api.control.nested import (
     Nest,
     as_value_of_rank,
     described,
@@ -40,7 +20,27 @@ from .nests import (
     result_value,
     type_of,
 )
-from .variables import carry_on, contents, operand
+from gradtape.api.control.variables import carry_on, contents, operand
+from gradtape.errors import (
+    ArgumentError,
+    ConcretizationError,
+    DtypeError,
+    GradtapeError,
+    ShapeError,
+    StructureError,
+)
+from gradtape.ir.builder import here
+from gradtape.ir.graph import Value, literal
+from gradtape.ir.types import INT64, Aval, aval
+from gradtape.kinds.operands import as_value
+from gradtape.ops.core.elementwise.cast import convert
+from gradtape.trace.array.concretize import index_of
+from gradtape.trace.array.handle import Handle
+from gradtape.trace.jit.bodies import Traced, Tracing
+from gradtape.trace.jit.guards import Alternative
+from gradtape.trace.source.sites import user_site
+from gradtape.transforms.loops.ops import switch as switch_node
+from gradtape.trees import TreeSpec, flatten, outline, place_of_leaf, unflatten
 
 
 def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *operands: Any) -> Any:

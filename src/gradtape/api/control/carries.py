@@ -7,16 +7,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from ...errors import DtypeError, ShapeError
-from ...ir.graph import Value, number_of
-from ...ir.types import Aval, aval
-from ...kinds.elementwise import Elementwise
-from ...kinds.operands import broadcast_to
-from ...ops.cast import convert, convert_row, identity
-from ...ops.shape import expand_row
-from ...trace.bodies import Traced
-from ...trace.handle import Handle
-from .nests import Nest, is_weak, type_of
+from gradtape.api.control.nested import Nest, is_weak, type_of
+from gradtape.errors import DtypeError, ShapeError
+from gradtape.ir.graph import Value, number_of
+from gradtape.ir.types import Aval, aval
+from gradtape.kinds.elementwise import Elementwise
+from gradtape.kinds.operands import broadcast_to
+from gradtape.ops.core.elementwise.cast import convert, convert_row, identity
+from gradtape.ops.core.shape import expand_row
+from gradtape.trace.array.handle import Handle
+from gradtape.trace.jit.bodies import Traced
 
 RANKS: Final = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 """Kinds of dtypes, from the narrowest to the widest; a number of Python's takes the kind of what it meets if that is no narrower."""

@@ -12,14 +12,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from ...errors import ArgumentError, DtypeError, StructureError
-from ...ir.builder import here
-from ...trace.captures import is_filled
-from ...trace.handle import Handle
-from ...transforms.control import Policy
-from ..callables import check_callable
-from ..transform import inner
-from .nests import kind_of, type_of
+from gradtape.api.control.nested import kind_of, type_of
+from gradtape.api.transforms.callables import check_callable
+from gradtape.api.transforms.gradient import inner
+from gradtape.errors import ArgumentError, DtypeError, StructureError
+from gradtape.ir.builder import here
+from gradtape.trace.array.handle import Handle
+from gradtape.trace.jit.captures import is_filled
+from gradtape.transforms.loops.ops import Policy
 
 CODE: Final = (
     types.ModuleType,

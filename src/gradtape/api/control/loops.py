@@ -7,26 +7,35 @@ from typing import Any, Final
 
 import numpy as np
 
-from ...errors import ArgumentError, ConcretizationError, DtypeError, GradtapeError, ShapeError
-from ...ir.builder import here
-from ...ir.graph import Value, constant
-from ...ir.types import INT64, Aval, aval
-from ...kinds.operands import as_value
-from ...ops.cast import convert
-from ...trace.array import Array
-from ...trace.bodies import Traced, Tracing, beginning
-from ...trace.concrete import index_of
-from ...trace.guards import Turn, trace_of
-from ...trace.handle import Handle
-from ...trace.sites import user_site
-from ...transforms.control import Policy
-from ...transforms.control import while_loop as while_node
-from ...trees import flatten
-from .carries import Carried, placeholders
-from .checks import function_of, integer_of, policy_of
-from .nests import Nest, described, handed_back, kind_of, refuse_static, result_value, returned_nest, type_of
-from .scanning import Loop
-from .variables import carry_on, contents, operand
+from gradtape.api.control.carries import Carried, placeholders
+from gradtape.api.control.checks import function_of, integer_of, policy_of
+from gradtape.api.control.nested import (
+    Nest,
+    described,
+    handed_back,
+    kind_of,
+    refuse_static,
+    result_value,
+    returned_nest,
+    type_of,
+)
+from gradtape.api.control.scanning import Loop
+from gradtape.api.control.variables import carry_on, contents, operand
+from gradtape.errors import ArgumentError, ConcretizationError, DtypeError, GradtapeError, ShapeError
+from gradtape.ir.builder import here
+from gradtape.ir.graph import Value, constant
+from gradtape.ir.types import INT64, Aval, aval
+from gradtape.kinds.operands import as_value
+from gradtape.ops.core.elementwise.cast import convert
+from gradtape.trace.array.array import Array
+from gradtape.trace.array.concretize import index_of
+from gradtape.trace.array.handle import Handle
+from gradtape.trace.jit.bodies import Traced, Tracing, beginning
+from gradtape.trace.jit.guards import Turn, trace_of
+from gradtape.trace.source.sites import user_site
+from gradtape.transforms.loops.ops import Policy
+from gradtape.transforms.loops.ops import while_loop as while_node
+from gradtape.trees import flatten
 
 ROLES: Final = ("condition", "body")
 

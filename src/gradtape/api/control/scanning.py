@@ -8,24 +8,33 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ArgumentError, ShapeError, StructureError
-from ...ir.body import Body
-from ...ir.builder import here
-from ...ir.graph import Value, literal
-from ...ir.types import INT64, Aval, aval
-from ...kinds.operands import broadcast_to
-from ...trace.array import Array
-from ...trace.bodies import Place, Traced, Tracing, beginning
-from ...trace.guards import Turn
-from ...trace.sites import user_site
-from ...transforms.control import Policy
-from ...transforms.control import scan as scan_node
-from ...trees import flatten, place_of_leaf, unflatten
-from .carries import Carried, element_types, placeholders
-from .checks import flag_of, function_of, integer_of, policy_of
-from .nests import Nest, at, described, handed_back, kind_of, refuse_static, result_value, returned_nest
-from .unrolling import by_blocks
-from .variables import carry_on, contents, operand
+from gradtape.api.control.carries import Carried, element_types, placeholders
+from gradtape.api.control.checks import flag_of, function_of, integer_of, policy_of
+from gradtape.api.control.nested import (
+    Nest,
+    at,
+    described,
+    handed_back,
+    kind_of,
+    refuse_static,
+    result_value,
+    returned_nest,
+)
+from gradtape.api.control.unrolling import by_blocks
+from gradtape.api.control.variables import carry_on, contents, operand
+from gradtape.errors import ArgumentError, ShapeError, StructureError
+from gradtape.ir.body import Body
+from gradtape.ir.builder import here
+from gradtape.ir.graph import Value, literal
+from gradtape.ir.types import INT64, Aval, aval
+from gradtape.kinds.operands import broadcast_to
+from gradtape.trace.array.array import Array
+from gradtape.trace.jit.bodies import Place, Traced, Tracing, beginning
+from gradtape.trace.jit.guards import Turn
+from gradtape.trace.source.sites import user_site
+from gradtape.transforms.loops.ops import Policy
+from gradtape.transforms.loops.ops import scan as scan_node
+from gradtape.trees import flatten, place_of_leaf, unflatten
 
 
 def scan(

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...ir.body import Body
-from ...ir.graph import OPERATORS, Value, extract
-from ...ir.types import aval
-from ...ops.indexing import parse_index
-from ...trace.bodies import applied
-from ...transforms.control import Policy, scan
+from gradtape.ir.body import Body
+from gradtape.ir.graph import OPERATORS, Value, extract
+from gradtape.ir.types import aval
+from gradtape.ops.core.indexing import parse_index
+from gradtape.trace.jit.bodies import applied
+from gradtape.transforms.loops.ops import Policy, scan
 
 
 def by_blocks(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...errors import ArgumentError
-from ...ir.builder import here
-from ...ir.graph import Value
-from ...trace.bodies import Place
-from ...trace.guards import Trace
-from ...trace.variable import Variable
+from gradtape.errors import ArgumentError
+from gradtape.ir.builder import here
+from gradtape.ir.graph import Value
+from gradtape.trace.jit.bodies import Place
+from gradtape.trace.jit.guards import Trace
+from gradtape.trace.variables.variable import Variable
 
 
 def operand(place: Place) -> Value:

@@ -1,17 +1,17 @@
 """Looking at gradients: where they come from, why they are missing, where they go wrong."""
 
-from ...habits import DEBUG as _DEBUG
-from ...habits import missing_in as _missing_in
-from .debugger import GradientsDebugger as GradientsDebugger
-from .debugger import clear_gradient_debuggers as clear_gradient_debuggers
-from .debugger import gradient_values_from_dump as gradient_values_from_dump
-from .explain import explain_gradient as explain_gradient
-from .explanation import Explanation as Explanation
-from .numerics import check_numerics as check_numerics
-from .numerics import disable_check_numerics as disable_check_numerics
-from .numerics import enable_check_numerics as enable_check_numerics
-from .statistics import GradientStatistics as GradientStatistics
-from .statistics import gradient_statistics as gradient_statistics
+from gradtape.api.debug.debugger import GradientsDebugger as GradientsDebugger
+from gradtape.api.debug.debugger import clear_gradient_debuggers as clear_gradient_debuggers
+from gradtape.api.debug.debugger import gradient_values_from_dump as gradient_values_from_dump
+from gradtape.api.debug.explain import explain_gradient as explain_gradient
+from gradtape.api.debug.explanation import Explanation as Explanation
+from gradtape.api.debug.numerics import check_numerics as check_numerics
+from gradtape.api.debug.numerics import disable_check_numerics as disable_check_numerics
+from gradtape.api.debug.numerics import enable_check_numerics as enable_check_numerics
+from gradtape.api.debug.statistics import GradientStatistics as GradientStatistics
+from gradtape.api.debug.statistics import gradient_statistics as gradient_statistics
+from gradtape.habits import DEBUG as _DEBUG
+from gradtape.habits import missing_in as _missing_in
 
 
 def __getattr__(name: str) -> object:

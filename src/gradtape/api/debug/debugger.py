@@ -12,26 +12,26 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ...errors import ArgumentError, ConcretizationError, DtypeError, UnknownGradientError
-from ...ir.body import bodies_of
-from ...ir.builder import at, emit, here
-from ...ir.graph import Node, Value
-from ...kinds.control import Custom
-from ...kinds.cotangent import Cotangent
-from ...ops.cast import identity
-from ...trace.array import Array
-from ...trace.guards import abstract_of, trace_of
-from ...trace.handle import Handle
-from ...trace.sites import user_site
-from ...trace.variable import Variable
-from ...transforms.observers import OBSERVERS, Observer, Sweep
-from ...trees import flatten_with_none
-from ..convention import flipped
-from ..jit import running_recorded
-from ..naming import as_handle, checked_name, described
-from ..tape import GradientTape, record_of
-from .inside import arrivals
-from .turns import work_out
+from gradtape.api.custom.complex_convention import flipped
+from gradtape.api.debug.inside import arrivals
+from gradtape.api.debug.unrolled import work_out
+from gradtape.api.tape.naming import as_handle, checked_name, described
+from gradtape.api.tape.tape import GradientTape, record_of
+from gradtape.api.transforms.jit import running_recorded
+from gradtape.errors import ArgumentError, ConcretizationError, DtypeError, UnknownGradientError
+from gradtape.ir.body import bodies_of
+from gradtape.ir.builder import at, emit, here
+from gradtape.ir.graph import Node, Value
+from gradtape.kinds.control import Custom
+from gradtape.kinds.cotangent import Cotangent
+from gradtape.ops.core.elementwise.cast import identity
+from gradtape.trace.array.array import Array
+from gradtape.trace.array.handle import Handle
+from gradtape.trace.jit.guards import abstract_of, trace_of
+from gradtape.trace.source.sites import user_site
+from gradtape.trace.variables.variable import Variable
+from gradtape.transforms.observers import OBSERVERS, Observer, Sweep
+from gradtape.trees import flatten_with_none
 
 
 class _LeftOut:

@@ -6,22 +6,22 @@ from typing import Any, Final
 
 import numpy as np
 
-from ...errors import DtypeError
-from ...ir.graph import RELEASED, Mark, Value
-from ...ir.types import is_inexact
-from ...trace.handle import Handle
-from ...trace.log import Exit, Log, log_of
-from ...trace.sites import user_site
-from ...trace.variable import Variable
-from ...trace.waiting import left_alone
-from ..naming import described
-from ..record import Record
-from ..tape import GradientTape, record_of
-from .explanation import Explanation
-from .origin import first_bad, origin
-from .paths import ancestry, beginnings, depends, follow, lost, swept, unfolded, uses
-from .reasons import explain_bad, explain_cut, explain_zero
-from .turns import work_out
+from gradtape.api.debug.explanation import Explanation
+from gradtape.api.debug.origin import first_bad, origin
+from gradtape.api.debug.paths import ancestry, beginnings, depends, follow, lost, swept, unfolded, uses
+from gradtape.api.debug.reasons import explain_bad, explain_cut, explain_zero
+from gradtape.api.debug.unrolled import work_out
+from gradtape.api.tape.naming import described
+from gradtape.api.tape.record import Record
+from gradtape.api.tape.tape import GradientTape, record_of
+from gradtape.errors import DtypeError
+from gradtape.ir.graph import RELEASED, Mark, Value
+from gradtape.ir.types import is_inexact
+from gradtape.trace.array.handle import Handle
+from gradtape.trace.lazy.pending import left_alone
+from gradtape.trace.source.log import Exit, Log, log_of
+from gradtape.trace.source.sites import user_site
+from gradtape.trace.variables.variable import Variable
 
 APART: Final = ("never watched", "not used", "left the graph", "another value", "record used")
 """Reasons of a target that was not computed from the source at all."""

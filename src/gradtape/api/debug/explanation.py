@@ -6,7 +6,7 @@ import html
 from dataclasses import dataclass
 from typing import Any
 
-from ..svg import code_at
+from gradtape.api.pictures.svg import code_at
 
 
 @dataclass(frozen=True, repr=False)

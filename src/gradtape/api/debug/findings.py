@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from .origin import Finding
+from gradtape.api.debug.origin import Finding
 
 REMEDIES: Final = {
     "log": "keep the argument above zero where the result is used: np.log(np.where(x > 0, x, 1.0)), or np.log(x + tiny)",

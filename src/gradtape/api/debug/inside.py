@@ -8,15 +8,15 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ...ir.graph import Node, Value, constant, extract
-from ...kinds.control import Structured
-from ...kinds.cotangent import Cotangent
-from ...ops.indexing import parse_index
-from ...trace.guards import trace_of
-from ...transforms.control import STACK, Switch
-from ...transforms.observers import Sweep, inner_sweeps
-from ...transforms.vjp import sweep_back
-from .turns import WrittenOut, left_place, work_out
+from gradtape.api.debug.unrolled import WrittenOut, left_place, work_out
+from gradtape.ir.graph import Node, Value, constant, extract
+from gradtape.kinds.control import Structured
+from gradtape.kinds.cotangent import Cotangent
+from gradtape.ops.core.indexing import parse_index
+from gradtape.trace.jit.guards import trace_of
+from gradtape.transforms.loops.ops import STACK, Switch
+from gradtape.transforms.observers import Sweep, inner_sweeps
+from gradtape.transforms.vjp import sweep_back
 
 Looks: TypeAlias = Callable[[Node], bool]
 Moment: TypeAlias = tuple[float, ...]

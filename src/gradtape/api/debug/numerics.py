@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
-from ...errors import NumericsError
-from ...ir.graph import Value, extract
-from ...trace.force import compute
-from ...trace.guards import trace_of
-from ...trace.instruments import CHECKS, MADE
-from ...trace.sites import user_site
-from ...transforms.observers import OBSERVERS, Observer, Sweep
-from ..jit import running_recorded
-from .findings import headline, number, reason, remedy
-from .origin import Finding, first_bad, origin
+from gradtape.api.debug.findings import headline, number, reason, remedy
+from gradtape.api.debug.origin import Finding, first_bad, origin
+from gradtape.api.transforms.jit import running_recorded
+from gradtape.errors import NumericsError
+from gradtape.ir.graph import Value, extract
+from gradtape.trace.jit.guards import trace_of
+from gradtape.trace.lazy.force import compute
+from gradtape.trace.lazy.instruments import CHECKS, MADE
+from gradtape.trace.source.sites import user_site
+from gradtape.transforms.observers import OBSERVERS, Observer, Sweep
 
 HELD: Final = 100_000
 """Handles after which those that are gone are swept out."""

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.graph import Literal, Node, Value
-from ...ir.op import NDArray
-from ...kinds.control import Structured
-from ...kinds.elementwise import Elementwise
-from ...transforms.call import Call, inlined
-from ...transforms.observers import Derived
-from .turns import WrittenOut, work_out
+from gradtape.api.debug.unrolled import WrittenOut, work_out
+from gradtape.ir.graph import Literal, Node, Value
+from gradtape.ir.op import NDArray
+from gradtape.kinds.control import Structured
+from gradtape.kinds.elementwise import Elementwise
+from gradtape.transforms.call import Call, inlined
+from gradtape.transforms.observers import Derived
 
 Place = tuple[int, ...]
 

@@ -7,19 +7,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...errors import NotDifferentiableError
-from ...ir.graph import Mark, Node, Value, extract, literal
-from ...ir.types import is_inexact
-from ...kinds.control import Custom, Structured
-from ...kinds.cotangent import Cotangent
-from ...kinds.elementwise import Elementwise, flat
-from ...kinds.operands import broadcast_to
-from ...transforms.call import Call, inlined
-from ...transforms.control import STACK, Repeat
-from ...transforms.observers import Sweep, inner_sweeps
-from ...transforms.vjp import sweep_back
-from .inside import opened
-from .turns import WrittenOut, work_out
+from gradtape.api.debug.inside import opened
+from gradtape.api.debug.unrolled import WrittenOut, work_out
+from gradtape.errors import NotDifferentiableError
+from gradtape.ir.graph import Mark, Node, Value, extract, literal
+from gradtape.ir.types import is_inexact
+from gradtape.kinds.control import Custom, Structured
+from gradtape.kinds.cotangent import Cotangent
+from gradtape.kinds.elementwise import Elementwise, flat
+from gradtape.kinds.operands import broadcast_to
+from gradtape.transforms.call import Call, inlined
+from gradtape.transforms.loops.ops import STACK, Repeat
+from gradtape.transforms.observers import Sweep, inner_sweeps
+from gradtape.transforms.vjp import sweep_back
 
 
 @dataclass(frozen=True)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...kinds.control import Custom, Structured
-from ...trace.log import Log
-from ...trace.sites import Site
-from ...transforms.control import Switch
-from ...transforms.observers import Derived
-from ..control.checks import counted
-from .explanation import Explanation
-from .findings import headline, number, reason, remedy
-from .origin import Finding
-from .paths import Cut, Loss, is_flat
+from gradtape.api.control.checks import counted
+from gradtape.api.debug.explanation import Explanation
+from gradtape.api.debug.findings import headline, number, reason, remedy
+from gradtape.api.debug.origin import Finding
+from gradtape.api.debug.paths import Cut, Loss, is_flat
+from gradtape.kinds.control import Custom, Structured
+from gradtape.trace.source.log import Log
+from gradtape.trace.source.sites import Site
+from gradtape.transforms.loops.ops import Switch
+from gradtape.transforms.observers import Derived
 
 
 def explain_cut(cuts: Sequence[Cut], log: Log) -> Explanation:

@@ -11,16 +11,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from ...errors import ArgumentError
-from ...ir.graph import Value
-from ...kinds.control import Barrier, Custom
-from ...trace.guards import trace_of
-from ...trace.sites import user_site
-from ...transforms.observers import OBSERVERS, Observer, Sweep
-from ..jit import running_recorded
-from ..svg import short_place
-from .inside import Arrival, arrivals
-from .turns import work_out
+from gradtape.api.debug.inside import Arrival, arrivals
+from gradtape.api.debug.unrolled import work_out
+from gradtape.api.pictures.svg import short_place
+from gradtape.api.transforms.jit import running_recorded
+from gradtape.errors import ArgumentError
+from gradtape.ir.graph import Value
+from gradtape.kinds.control import Barrier, Custom
+from gradtape.trace.jit.guards import trace_of
+from gradtape.trace.source.sites import user_site
+from gradtape.transforms.observers import OBSERVERS, Observer, Sweep
 
 MEASURES: Final = ("norm", "mean", "zeros", "nonfinite")
 COLUMNS: Final = ("op", "shape", "steps", "norm", "mean |g|", "zeros", "non-finite", "norm over time")

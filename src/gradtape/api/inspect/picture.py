@@ -6,10 +6,10 @@ import html
 from collections.abc import Sequence
 from typing import Final
 
-from ...trace.cards import LINE, NEGATIVE, POSITIVE, badge, card
-from ..control.checks import counted
-from .report import BETWEEN, FunctionFigures, KernelFigures, LineFigures, NestFigures
-from .text import code, duration, headline, kernel_title, nest_title, percent, place, size
+from gradtape.api.control.checks import counted
+from gradtape.api.inspect.report import BETWEEN, FunctionFigures, KernelFigures, LineFigures, NestFigures
+from gradtape.api.inspect.text import code, duration, headline, kernel_title, nest_title, percent, place, size
+from gradtape.trace.array.html import LINE, NEGATIVE, POSITIVE, badge, card
 
 _OPEN: Final = 0.1
 _WIDTH: Final = 24.0

@@ -7,17 +7,17 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Literal, TypeAlias
 
-from ...errors import ArgumentError
-from ...locks import renewed_in_child
-from ...runtime.clocked import Moment, clock
-from ...runtime.program import ACTIVE
-from ...trace.sites import user_site
-from ..control.nests import kind_of
-from ..jit import every_jitted
-from .picture import profile_card
-from .records import Recorder
-from .report import FunctionFigures, figures
-from .text import profile_text
+from gradtape.api.control.nested import kind_of
+from gradtape.api.inspect.picture import profile_card
+from gradtape.api.inspect.records import Recorder
+from gradtape.api.inspect.report import FunctionFigures, figures
+from gradtape.api.inspect.text import profile_text
+from gradtape.api.transforms.jit import every_jitted
+from gradtape.errors import ArgumentError
+from gradtape.locks import renewed_in_child
+from gradtape.runtime.compile.program import ACTIVE
+from gradtape.runtime.profile.timed_kernel import Moment, clock
+from gradtape.trace.source.sites import user_site
 
 Order: TypeAlias = Literal["total", "kernel", "interpreter", "dispatch", "trace", "compile", "calls", "moved"]
 

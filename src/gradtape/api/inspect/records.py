@@ -13,14 +13,14 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ...ir.graph import Node
-from ...ir.op import NDArray
-from ...locks import renewed_in_child
-from ...runtime.clocked import ClockedKernel, clocked_kernel
-from ...runtime.loader import LoadedModule
-from ...runtime.program import Program
-from ...trace.callsite import CallSite
-from ..jit import Jitted
+from gradtape.api.transforms.jit import Jitted
+from gradtape.ir.graph import Node
+from gradtape.ir.op import NDArray
+from gradtape.locks import renewed_in_child
+from gradtape.runtime.compile.loader import LoadedModule
+from gradtape.runtime.compile.program import Program
+from gradtape.runtime.profile.timed_kernel import ClockedKernel, clocked_kernel
+from gradtape.trace.jit.callsite import CallSite
 
 PROFILING = "profiling"
 """What the profiler itself spends: compiling kernels that time themselves, and linking them."""

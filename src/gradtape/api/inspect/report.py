@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from ...ir.graph import Graph
-from ...lower.counters import ENTRIES, ENTRY_TICKS, FIRST_NEST, KERNEL_TICKS, MISSES, RUNS
-from ...lower.nests import Nest
-from .records import Metered, Record
+from gradtape.api.inspect.records import Metered, Record
+from gradtape.ir.graph import Graph
+from gradtape.lower.llvm.counters import ENTRIES, ENTRY_TICKS, FIRST_NEST, KERNEL_TICKS, MISSES, RUNS
+from gradtape.lower.schedule.attribution import Nest
 
 INTERPRETER: Final = "interpreter"
 BETWEEN: Final = "between"

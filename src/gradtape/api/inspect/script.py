@@ -15,8 +15,8 @@ import types
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ...errors import ArgumentError
-from .profiles import ORDERS, Order, Report
+from gradtape.api.inspect.profiles import ORDERS, Order, Report
+from gradtape.errors import ArgumentError
 
 __all__ = ["ORDERS", "run_profiled"]
 

@@ -6,7 +6,14 @@ import os
 from collections.abc import Sequence
 from typing import Final
 
-from .report import BETWEEN, INTERPRETER, FunctionFigures, KernelFigures, LineFigures, NestFigures
+from gradtape.api.inspect.report import (
+    BETWEEN,
+    INTERPRETER,
+    FunctionFigures,
+    KernelFigures,
+    LineFigures,
+    NestFigures,
+)
 
 SMALL: Final = 0.005
 """The part of a function's time below which nests are summed up in one line, and functions get no section of their own."""

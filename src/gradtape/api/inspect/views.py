@@ -6,20 +6,20 @@ from collections import Counter
 from types import MethodType
 from typing import Any
 
-from ...errors import ArgumentError
-from ...ir.printer import print_graph
-from ...loops.printer import print_loops
-from ...lower.pipeline import lower, schedule_of
-from ...passes.pipeline import optimise
-from ...passes.split_complex import split_complex
-from ...runtime.engine import assembly, optimised_llvm
-from ...trace.callsite import CallSite, Specialisation
-from ...trace.signature import Call
-from ...trace.sites import user_site
-from ...trace.variable import Variable
-from ..control.checks import counted
-from ..control.nests import kind_of
-from ..jit import Jitted
+from gradtape.api.control.checks import counted
+from gradtape.api.control.nested import kind_of
+from gradtape.api.transforms.jit import Jitted
+from gradtape.errors import ArgumentError
+from gradtape.ir.printer import print_graph
+from gradtape.loops.printer import print_loops
+from gradtape.lower.pipeline import lower, schedule_of
+from gradtape.passes.complex.split import split_complex
+from gradtape.passes.pipeline import optimise
+from gradtape.runtime.compile.engine import assembly, optimised_llvm
+from gradtape.trace.jit.callsite import CallSite, Specialisation
+from gradtape.trace.jit.signature import Call
+from gradtape.trace.source.sites import user_site
+from gradtape.trace.variables.variable import Variable
 
 
 class Text(str):

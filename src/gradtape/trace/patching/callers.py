@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..sites import instruction_at, is_users
+from gradtape.trace.source.sites import instruction_at, is_users
 
 _IN_NUMPY: Final = {
     id(vars(np)[name].__code__): vars(np)[name] for name in ("ones", "full", "eye", "identity")

@@ -7,16 +7,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from ...ir.builder import here
-from ..array import wrap
-from ..contexts import contexts
-from ..dispatch import call_function
-from ..handle import Handle
-from ..preallocated import follows, own, own_named, preallocated
-from ..sites import user_site
-from .callers import called_by_user
-from .interpose import When, interpose, original
-from .recorders import at_first
+from gradtape.ir.builder import here
+from gradtape.trace.array.array import wrap
+from gradtape.trace.array.handle import Handle
+from gradtape.trace.array.preallocated import follows, own, own_named, preallocated
+from gradtape.trace.dispatch.dispatch import call_function
+from gradtape.trace.patching.callers import called_by_user
+from gradtape.trace.patching.interpose import When, interpose, original
+from gradtape.trace.patching.recorders import at_first
+from gradtape.trace.source.contexts import contexts
+from gradtape.trace.source.sites import user_site
 
 MAKERS: Final = (np.zeros, np.empty)
 """NumPy's compiled functions that make arrays of nothing. Those written in Python call them: `ones`, `full`, `eye`, `identity`."""

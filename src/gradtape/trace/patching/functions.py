@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from types import CodeType, FunctionType
 from typing import Any, Final
 
-from .recorders import RECORDERS
+from gradtape.trace.patching.recorders import RECORDERS
 
 Function = Callable[..., Any]
 

@@ -9,7 +9,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, Final
 
-from .recorders import at_first
+from gradtape.trace.patching.recorders import at_first
 
 Work = Callable[[ModuleType], None]
 

@@ -23,9 +23,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from ...errors import GradtapeWarning, warn
-from ...lower.resident import load_resident
-from .recorders import COUNT, RECORDERS, at_first
+from gradtape.errors import GradtapeWarning, warn
+from gradtape.lower.resident.routine import load_resident
+from gradtape.trace.patching.recorders import COUNT, RECORDERS, at_first
 
 Hook = Callable[..., Any]
 

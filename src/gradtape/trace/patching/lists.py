@@ -15,16 +15,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from ...kinds.operands import COMPACT
-from ..contexts import scopes
-from ..guards import trace_of
-from ..handle import Handle
-from ..sites import is_users
-from ..speculation import speculation
-from ..viewing import in_order
-from .callers import called_by_user, calling_frame
-from .interpose import When, interpose, original
-from .recorders import at_first
+from gradtape.kinds.operands import COMPACT
+from gradtape.trace.array.handle import Handle
+from gradtape.trace.array.view_functions import in_order
+from gradtape.trace.jit.guards import trace_of
+from gradtape.trace.lazy.call_observer import speculation
+from gradtape.trace.patching.callers import called_by_user, calling_frame
+from gradtape.trace.patching.interpose import When, interpose, original
+from gradtape.trace.patching.recorders import at_first
+from gradtape.trace.source.contexts import scopes
+from gradtape.trace.source.sites import is_users
 
 _frame = sys._getframe
 

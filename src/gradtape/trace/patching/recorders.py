@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from ...locks import held_at_fork
+from gradtape.locks import held_at_fork
 
 RECORDERS: Final[set[int]] = set()
 """The ids of tapes, traces and accumulators that record. The native code of the hooks reads its size.

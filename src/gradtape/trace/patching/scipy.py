@@ -7,15 +7,15 @@ from collections.abc import Callable
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
-from ...ir.builder import here
-from ...kinds.registry import BORROWED
-from ..array import wrap
-from ..outcomes import computed, is_handled
-from ..preallocated import follows, own, own_named
-from ..recall import run
-from ..sites import user_site
-from .functions import Function, hook_function
-from .imports import when_imported
+from gradtape.ir.builder import here
+from gradtape.kinds.registry import BORROWED
+from gradtape.trace.array.array import wrap
+from gradtape.trace.array.preallocated import follows, own, own_named
+from gradtape.trace.dispatch.op_cache import run
+from gradtape.trace.jit.outcomes import computed, is_handled
+from gradtape.trace.patching.functions import Function, hook_function
+from gradtape.trace.patching.imports import when_imported
+from gradtape.trace.source.sites import user_site
 
 _METHODS: Final[dict[tuple[int, str], tuple[Any, str, Function]]] = {}
 """Rules for methods of one object, by the object's id and the method: with the object and the name that the user sees."""

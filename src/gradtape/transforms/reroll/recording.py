@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from ...ir.graph import Mark, Node, Value
-from ...ops.indexing import update_row
-from ...ops.shape import slice_row
-from .periods import Tokens, enough
+from gradtape.ir.graph import Mark, Node, Value
+from gradtape.ops.core.indexing import update_row
+from gradtape.ops.core.shape import slice_row
+from gradtape.transforms.reroll.periods import Tokens, enough
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 

@@ -7,16 +7,16 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from ...ir.graph import Graph, Node, Value
-from ...kinds.registry import UFUNCS
-from .carried import Seen, Summary, test
-from .forward import forwarded
-from .loop import Checked, roll
-from .periods import LEAST_SAVED, enough, regions
-from .recording import Recording, living, serial_of
-from .turn import Turn
-from .whiles import Exit, exits, roll_until
-from .world import Irregular, World
+from gradtape.ir.graph import Graph, Node, Value
+from gradtape.kinds.registry import UFUNCS
+from gradtape.transforms.reroll.carries import Seen, Summary, test
+from gradtape.transforms.reroll.iteration import Turn
+from gradtape.transforms.reroll.periods import LEAST_SAVED, enough, regions
+from gradtape.transforms.reroll.recording import Recording, living, serial_of
+from gradtape.transforms.reroll.rewrite_state import Irregular, World
+from gradtape.transforms.reroll.scan import Checked, roll
+from gradtape.transforms.reroll.store_forwarding import forwarded
+from gradtape.transforms.reroll.while_loop import Exit, exits, roll_until
 
 MOST_LEVELS: Final = 6
 """How deep loops may be nested."""

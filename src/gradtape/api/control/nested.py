@@ -1,0 +1,201 @@
+"""Nested containers of what loops carry, take and return: arrays and numbers to be traced, and leaves that stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtape.errors import DtypeError, StructureError
+from gradtape.ir.graph import Literal, Value
+from gradtape.ir.types import PYTHON_DTYPES, Aval, aval
+from gradtape.kinds.operands import COMPACT, as_value, broadcast_to
+from gradtape.trace.array.array import Array
+from gradtape.trace.array.handle import Handle
+from gradtape.trace.lazy.force import force
+from gradtape.trace.variables.variable import Variable
+from gradtape.trees import flatten, outline, place_of_leaf, unflatten
+
+
+class Nest:
+    """The leaves of nested containers; None is an empty container.
+
+    Parameters
+    ----------
+    tree : object
+        The containers.
+    argument : str
+        What they are, for errors.
+
+    Attributes
+    ----------
+    values : list of Value
+        Those leaves that are arrays or numbers.
+    positions : list of int
+        Which leaves these are.
+    spec : TreeSpec
+        The containers.
+    """
+
+    def __init__(self, tree: Any, argument: str) -> None:
+        self.tree, self.argument = tree, argument
+        self.leaves, self.spec = flatten(tree)
+        self.positions = [place for place, leaf in enumerate(self.leaves) if is_numeric(leaf)]
+        self.values = [as_value_of_rank(self.leaves[place], self.place(place)) for place in self.positions]
+
+    def place(self, position: int) -> str:
+        """Return where a leaf stands, as one would write it."""
+        return f"{self.argument}{place_of_leaf(self.tree, position)}"
+
+    def places(self) -> list[str]:
+        """Return where the arrays and numbers stand."""
+        return [self.place(position) for position in self.positions]
+
+    def filled(self, values: Sequence[Any]) -> Any:
+        """Return the containers with other arrays."""
+        leaves = list(self.leaves)
+        for place, value in zip(self.positions, values, strict=True):
+            leaves[place] = value
+        return unflatten(self.spec, leaves)
+
+    def with_arrays(self, values: Sequence[Value]) -> Any:
+        """Return the containers with Arrays of other values."""
+        return self.filled([Array(value) for value in values])
+
+    @property
+    def recorded(self) -> bool:
+        """Whether a leaf belongs to a recording."""
+        return any(
+            isinstance(leaf, Handle) and (not isinstance(leaf, Variable) or leaf.followed)
+            for leaf in self.leaves
+        )
+
+    def statics(self) -> list[tuple[int, Any]]:
+        """Return the leaves that stay as they are, with their positions."""
+        chosen = set(self.positions)
+        return [(position, leaf) for position, leaf in enumerate(self.leaves) if position not in chosen]
+
+
+def is_numeric(leaf: Any) -> bool:
+    """Return whether a leaf is an array or a number."""
+    return isinstance(leaf, Handle | np.ndarray | np.generic | int | float | complex) or type(leaf) in COMPACT
+
+
+def as_value_of_rank(leaf: Any, argument: str) -> Value:
+    """Return a leaf as a value that is no part of the program text."""
+    value = leaf.value if isinstance(leaf, Handle) else as_value(leaf, argument)
+    return Value(value.aval, data=value.data) if isinstance(value, Literal) else value
+
+
+def result_value(leaf: Any, argument: str) -> Value:
+    """Return what a body returned as a value that a node computes."""
+    value = leaf.value if isinstance(leaf, Handle) else as_value(leaf, argument)
+    return weakly(broadcast_to(value, ()), value.aval) if isinstance(value, Literal) else value
+
+
+def weakly(value: Value, like: Aval) -> Value:
+    """Return a value as weak as another was."""
+    value.aval = aval(value.shape, value.dtype, like.weak)
+    return value
+
+
+def is_weak(leaf: Any) -> bool:
+    """Return whether a leaf is a number that takes the dtype of what it meets."""
+    return leaf.value.aval.weak if isinstance(leaf, Handle) else type(leaf) in PYTHON_DTYPES
+
+
+def returned_nest(result: Any, like: Nest, what: str, where: Any) -> list[Any]:
+    """Return the leaves of what a body returned, which must have the containers of what it was given.
+
+    Parameters
+    ----------
+    result : object
+        What it returned.
+    like : Nest
+        What it was given.
+    what : str
+        What that is, for errors.
+    where : object
+        A place for errors.
+
+    Returns
+    -------
+    list
+        Those that stand where `like` has arrays or numbers.
+
+    Raises
+    ------
+    StructureError
+        Where the containers differ, or leaves that stay as they are.
+    DtypeError
+        For what is neither an array nor a number.
+    """
+    leaves, spec = flatten(result)
+    if spec != like.spec:
+        raise StructureError(
+            f"{what} has the structure {outline(spec)}, and {like.argument} has {outline(like.spec)}",
+            where=where,
+            why="what is carried has the same containers in each turn",
+            remedy=f"return the containers of {like.argument}, or start with those that are returned",
+        )
+    for position, given in like.statics():
+        if not (leaves[position] is given or _equal(leaves[position], given)):
+            raise StructureError(
+                f"{at(what, place_of_leaf(result, position))} is {_brief(leaves[position])}, and {like.place(position)} is {_brief(given)}",
+                where=where,
+                why="what is no array and no number is a part of the program and cannot change",
+                remedy="carry a number in its place",
+            )
+    for place in like.positions:
+        refuse_static(leaves[place], at(what, place_of_leaf(result, place)), where)
+    return [leaves[place] for place in like.positions]
+
+
+def refuse_static(leaf: Any, what: str, where: Any) -> None:
+    """Raise DtypeError for what is neither an array nor a number."""
+    if not is_numeric(leaf):
+        raise DtypeError(
+            f"{what} is {kind_of(leaf)}, which is neither an array nor a number",
+            where=where,
+            remedy="return arrays, numbers, None, or nests of these",
+        )
+
+
+def at(what: str, place: str) -> str:
+    """Return the name of a part."""
+    return f"{what}: {place}" if place else what
+
+
+def kind_of(thing: Any) -> str:
+    """Return the type of an object, with its article; of a tuple or list, also how many entries it has."""
+    name = type(thing).__name__
+    article = "an" if name == "ndarray" or name[0] in "aeioAEIO" else "a"
+    return f"{article} {name}{f' of {len(thing)}' if isinstance(thing, tuple | list) else ''}"
+
+
+def type_of(value: Value | Aval) -> str:
+    """Return a type as errors show it: ``f64[3]``."""
+    own = value.aval if isinstance(value, Value) else value
+    return repr(aval(own.shape, own.dtype))
+
+
+def handed_back(values: Sequence[Value], recorded: bool) -> list[Any]:
+    """Return values as the caller works: Arrays in a recording, else ndarrays."""
+    if recorded or any(mark.recording for value in values for mark in value.marks):
+        return [Array(value) for value in values]
+    return [array.copy() if array.ndim else array[()] for array in force(values)]
+
+
+def described(function: Callable[..., Any]) -> str:
+    """Return the name of a function, quoted."""
+    return repr(getattr(function, "__name__", type(function).__name__))
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and bool(one == other)
+
+
+def _brief(leaf: Any) -> str:
+    text = repr(leaf)
+    return f"{text[:40]}..." if len(text) > 40 else text

@@ -1,0 +1,1 @@
+"""Custom derivatives and checkpoints."""

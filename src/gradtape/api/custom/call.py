@@ -1,0 +1,321 @@
+"""What the custom derivatives share: their arguments as operands of a node, and rules that serve both modes."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from gradtape.config import config
+from gradtape.errors import DtypeError, LeakedValueError, NotDifferentiableError, RuleError, ShapeError
+from gradtape.ir.builder import emit, here
+from gradtape.ir.graph import Literal, Mark, Node, Value, extract, literal
+from gradtape.ir.types import is_inexact
+from gradtape.kinds.control import Rule, custom_call, followed, pulled_by_value
+from gradtape.kinds.cotangent import Cotangent
+from gradtape.kinds.operands import as_value, broadcast_to
+from gradtape.ops.core.elementwise.cast import convert, identity
+from gradtape.trace.array.array import Array
+from gradtape.trace.array.handle import Handle
+from gradtape.trace.array.indexed_slices import IndexedSlices, whole
+from gradtape.trace.source.contexts import inside
+from gradtape.trace.variables.snapshot import Beginning
+from gradtape.trace.variables.variable import Variable
+from gradtape.transforms.adjoint import adjoint
+from gradtape.trees import flatten, flatten_to, flatten_with_none, outline, unflatten
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Operands:
+    """The positional arguments of a function with a derivative of its own.
+
+    Parameters
+    ----------
+    args : tuple
+        The arguments.
+    variables : bool
+        Whether variables among them are operands too; if not, the function gets them as they are.
+
+    Attributes
+    ----------
+    args : tuple
+        The arguments.
+    leaves : list
+        Their leaves, None among them.
+    places : list of int
+        Which leaves are Arrays.
+    values : tuple of Value
+        What these hold: the operands.
+    starts : tuple of Value
+        What the body gets in their place.
+    mark : Mark
+        Follows what the body computes from these.
+    beginning : Beginning
+        What variables held when the body was called.
+    """
+
+    __slots__ = ("args", "beginning", "leaves", "mark", "places", "spec", "starts", "values")
+
+    def __init__(self, args: tuple[Any, ...], *, variables: bool = True) -> None:
+        self.args = args
+        self.leaves, self.spec = flatten_with_none(args)
+        kept = () if variables else Variable
+        self.places = [
+            place
+            for place, leaf in enumerate(self.leaves)
+            if isinstance(leaf, Handle) and not isinstance(leaf, kept)
+        ]
+        self.values = tuple(unliteral(self.leaves[place].value) for place in self.places)
+        self.mark = Mark()
+        self.beginning = Beginning()
+        self.starts = tuple(_fresh(value, self.mark) for value in self.values)
+
+    def run(self, function: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
+        """Call a function with what stands for the arguments."""
+        site = here.site
+        try:
+            with inside(self.beginning):
+                return function(*self.filled(self.starts), **kwargs)
+        finally:
+            self.mark.end()
+            here.site = site
+
+    def filled(self, values: Sequence[Value]) -> tuple[Any, ...]:
+        """Return the arguments with other values in place of the operands."""
+        leaves = list(self.leaves)
+        for place, value in zip(self.places, values, strict=True):
+            leaves[place] = Array(value)
+        filled: tuple[Any, ...] = unflatten(self.spec, leaves)
+        return filled
+
+    def are(self, values: Sequence[Value]) -> bool:
+        """Return whether these are the operands of the call itself, and not of a copy of its node."""
+        return all(mine is theirs for mine, theirs in zip(self.values, values, strict=True))
+
+    def tangents(self, tangents: Sequence[Value | None]) -> tuple[Any, ...]:
+        """Return one tangent per argument: zeros where there is none, and None for what is no number."""
+        leaves = [_zeros_of(leaf) for leaf in self.leaves]
+        for place, tangent in zip(self.places, tangents, strict=True):
+            if tangent is not None:
+                leaves[place] = Array(tangent)
+        whole: tuple[Any, ...] = unflatten(self.spec, leaves)
+        return whole
+
+    def read_by(self, outputs: Sequence[Value]) -> list[Value]:
+        """Return the values that the body read besides its arguments, in the order of their use."""
+        _, leaves = extract(outputs, self.starts, lambda value: self.mark not in value.marks, followed)
+        return leaves
+
+    def by_leaf(self, parts: Sequence[Any]) -> list[Any]:
+        """Return those of the parts, one per leaf, that belong to operands."""
+        return [parts[place] for place in self.places]
+
+
+class BothModes(Rule):
+    """A rule that a user wrote for one direction, and that serves the other by transposition."""
+
+    def __init__(self, name: str, operands: Operands) -> None:
+        super().__init__(name)
+        self.operands = operands
+
+    def pull_back(
+        self, node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
+    ) -> Sequence[Cotangent | None]:
+        return pulled_by_value(self, node, cotangents, wanted)
+
+    def refuse_captured(self, node: Node, active: Sequence[bool]) -> None:
+        """Raise NotDifferentiableError where the derivative is asked for in what the body read besides its arguments."""
+        if any(active[len(self.operands.values) :]):
+            raise NotDifferentiableError(
+                f"the derivative of {self.name} in an array that it reads from outside is asked for",
+                where=node.site,
+                why="its rule differentiates in its arguments alone",
+                remedy="pass the array as an argument, or read gt.stop_gradient(array)",
+            )
+
+
+class ReverseRule(BothModes):
+    """A rule that pulls cotangents back; forward mode transposes it where it is linear."""
+
+    @abstractmethod
+    def pull(
+        self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
+    ) -> Sequence[Value | None]: ...
+
+    def push(self, node: Node, tangents: Sequence[Value | None]) -> Sequence[Value | None]:
+        mark = Mark()
+        starts = [Value(out.aval, marks=(mark,)) for out in node.outs]
+        given = [start if is_inexact(start.dtype) else None for start in starts]
+        what = (
+            f"forward mode of {self.name} needs a gradient function that is linear in the upstream gradient"
+        )
+        parts = abstractly(what, node, lambda: self.pull(node, given, [t is not None for t in tangents]))
+        return _finished(adjoint(parts, starts, tangents, mark, what), mark)
+
+
+class ForwardRule(BothModes):
+    """A rule that pushes tangents forward; reverse mode transposes it."""
+
+    opens = True
+
+    @abstractmethod
+    def push(self, node: Node, tangents: Sequence[Value | None]) -> Sequence[Value | None]: ...
+
+    def pull(
+        self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
+    ) -> Sequence[Value | None]:
+        mark = Mark()
+        values = followed(node)
+        starts = [Value(value.aval, marks=(mark,)) for value in values]
+        count = len(self.operands.values)
+        # All arguments move, wanted or not: that a rule is linear is easier to see without zeros in it.
+        given = [
+            start if is_inexact(start.dtype) and (flag or place < count) else None
+            for place, (start, flag) in enumerate(zip(starts, wanted, strict=True))
+        ]
+        what = f"reverse mode of {self.name} needs a rule that is linear in the tangents"
+        parts = abstractly(what, node, lambda: self.push(node, given))
+        return _finished(adjoint(parts, starts, cotangents, mark, what), mark)
+
+
+def _finished(result: list[Value | None], mark: Mark) -> list[Value | None]:
+    mark.recording = False
+    return result
+
+
+def abstractly(what: str, node: Node, work: Callable[[], Sequence[Value | None]]) -> Sequence[Value | None]:
+    """Call a rule with (co)tangents that have no numbers yet."""
+    try:
+        with config.override(eager=False):
+            return work()
+    except LeakedValueError as error:
+        raise NotDifferentiableError(
+            f"{what}, and it looks at their numbers",
+            where=node.site,
+            why="a rule for one direction of differentiation serves the other by transposition, before there are numbers",
+            remedy="let branches and factors depend on the primals alone",
+        ) from error
+
+
+def attached(result: Any, operands: Operands, captured: Sequence[Value], rule: Rule) -> Any:
+    """Return what a body returned, with the derivative that a rule gives."""
+    leaves, spec = flatten(result)
+    if not operands.values and not any(isinstance(leaf, Handle) for leaf in leaves):
+        return result
+    values = [result_value(leaf, rule.name) for leaf in leaves]
+    outs = custom_call(values, (*operands.values, *captured), rule)
+    return unflatten(spec, [Array(out) for out in outs])
+
+
+def captured_by(result: Any, operands: Operands, name: str) -> list[Value]:
+    """Return the followed values that a body read besides its arguments to compute a result."""
+    read = operands.read_by([result_value(leaf, name) for leaf in flatten(result)[0]])
+    return [value for value in read if any(mark.recording for mark in value.marks)]
+
+
+def result_value(leaf: Any, name: str) -> Value:
+    """Return a result of a body as a value."""
+    return unliteral(leaf.value if isinstance(leaf, Handle) else as_value(leaf, f"a result of {name}"))
+
+
+def unliteral(value: Value) -> Value:
+    """Return a number as an array of rank 0, which can be followed."""
+    return Value(value.aval, data=value.data) if isinstance(value, Literal) else value
+
+
+def zeros_for(value: Value) -> Value:
+    """Return zeros of the shape and dtype of a value."""
+    return broadcast_to(literal(0, value.dtype), value.shape)
+
+
+def matched(part: Any, whole: Any, what: str, of: str) -> list[Any]:
+    """Return the leaves of `part`, which has the structure of `whole` or is None.
+
+    Raises
+    ------
+    RuleError
+        Where the structures differ.
+    """
+    leaves, spec = flatten_with_none(whole)
+    if part is None:
+        return [None] * len(leaves)
+    parts, own = flatten_with_none(part)
+    if own != spec:
+        raise RuleError(
+            f"{what} has the structure {outline(own)}, but {of} has {outline(spec)} (* is an array)",
+            where=here.site,
+            remedy=f"return the containers of {of}, with None where the derivative is zero",
+        )
+    return parts
+
+
+def dense_for(returned: Any, args: Sequence[Any]) -> Any:
+    """Return what a rule returned with whole arrays for sparse ones, which would count as containers beside arguments that are none."""
+    leaves, _ = flatten_to(IndexedSlices, args)
+    if any(isinstance(leaf, IndexedSlices) for leaf in leaves):
+        return returned
+    parts, spec = flatten_to(IndexedSlices, returned)
+    return unflatten(spec, [whole(part) for part in parts])
+
+
+def fitted(part: Any, like: Value, what: str, of: str) -> Value | None:
+    """Return what a rule returned as a value of the shape and dtype of `like`; None stays None.
+
+    Raises
+    ------
+    ShapeError, DtypeError
+        Where it does not fit.
+    """
+    if part is None:
+        return None
+    value = part.value if isinstance(part, Handle) else as_value(part, what)
+    if value.shape != like.shape:
+        raise ShapeError(
+            f"{what} has shape {value.shape}, but {of} has shape {like.shape}",
+            where=here.site,
+            remedy=f"return an array of shape {like.shape} (np.broadcast_to, np.sum)",
+        )
+    if not np.can_cast(value.dtype, like.dtype, "same_kind"):
+        raise DtypeError(
+            f"{what} has dtype {value.dtype}, but {of} has dtype {like.dtype}",
+            where=here.site,
+            remedy="convert it first (np.real for the real part)",
+        )
+    return convert(value, like.dtype)
+
+
+def named(wrapper: F, function: Callable[..., Any]) -> F:
+    """Let a wrapper show itself as the function that it wraps."""
+    # A jitted function keeps its name in its __dict__, which must not overwrite ours.
+    with contextlib.suppress(AttributeError, TypeError):
+        functools.update_wrapper(wrapper, function, updated=())
+    return wrapper
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """Return the name of a callable."""
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _fresh(value: Value, mark: Mark) -> Value:
+    fresh = emit(identity, [value])
+    fresh.aval = value.aval
+    fresh.marks = (*fresh.marks, mark)
+    return fresh
+
+
+def _zeros_of(leaf: Any) -> Any:
+    if isinstance(leaf, Handle):
+        return Array(broadcast_to(literal(0, _tangent_dtype(leaf.dtype)), leaf.shape))
+    if isinstance(leaf, np.ndarray | np.generic | int | float | complex):
+        return np.zeros(np.shape(leaf), _tangent_dtype(np.asarray(leaf).dtype))[()]
+    return None
+
+
+def _tangent_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return dtype if is_inexact(dtype) else np.dtype(np.float64)

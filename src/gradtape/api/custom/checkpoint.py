@@ -1,0 +1,192 @@
+"""Trading time for memory: functions that are computed again when their gradient is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtape.api.custom.call import Operands, name_of, named, result_value
+from gradtape.api.transforms.callables import check_callable
+from gradtape.api.transforms.gradient import inner
+from gradtape.errors import TapeError
+from gradtape.ir.builder import emit, here, keep_names
+from gradtape.ir.graph import Mark, Node, Value, extract, merge_marks
+from gradtape.ir.types import Shape
+from gradtape.kinds.control import Rule, barrier, custom_call, followed
+from gradtape.kinds.cotangent import Cotangent
+from gradtape.ops.core.elementwise.cast import identity
+from gradtape.trace.array.array import Array
+from gradtape.trace.array.handle import Handle
+from gradtape.trace.jit.guards import trace_of
+from gradtape.trace.lazy.force import force
+from gradtape.trace.source.sites import user_site
+from gradtape.transforms.jvp import jvp
+from gradtape.transforms.vjp import told_sweep
+from gradtape.trees import flatten, tree_map, unflatten
+
+
+def recompute_grad(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function whose intermediate values are not kept for its gradient, but computed again.
+
+    Parameters
+    ----------
+    function : callable
+        NumPy code: the same results for the same arguments whenever it is called.
+
+    Returns
+    -------
+    callable
+        Takes the arguments of `function`, returns its results and has its derivatives of every order, also in arrays that it reads
+        from outside. When a gradient is taken, `function` is called a second time.
+
+    Raises
+    ------
+    TapeError
+        When a gradient is taken, if the second call reads other arrays from outside than the first.
+
+    Notes
+    -----
+    On a tape the results are computed at the call, and everything else is dropped. In a compiled function the kernel computes the
+    body once for the results and once for the gradient. Known as checkpointing (A. Griewank and A. Walther, "Evaluating Derivatives",
+    2nd ed., SIAM 2008, chapter 12).
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> layer = gt.recompute_grad(lambda x, w: np.tanh(x @ w))
+    >>> gradient = gt.grad(lambda w: np.sum(layer(np.ones(2), w)))(np.zeros((2, 2)))
+    >>> gradient.tolist()
+    [[1.0, 1.0], [1.0, 1.0]]
+    """
+    check_callable(function, "recompute_grad")
+    body, name = inner(function), name_of(function)
+
+    def recomputed(*args: Any, **kwargs: Any) -> Any:
+        here.site = user_site()
+        operands = Operands(tree_map(_own, args), variables=False)
+        result = operands.run(body, kwargs)
+        leaves, spec = flatten(result)
+        if not operands.values and not any(isinstance(leaf, Handle) for leaf in leaves):
+            return result
+        values = [result_value(leaf, name) for leaf in leaves]
+        read = operands.read_by(values)
+        # Which of these are followed is decided now: a tape may have ended when the gradient is taken.
+        captured = [place for place, value in enumerate(read) if any(m.recording for m in value.marks)]
+        inputs = (*operands.values, *[read[place] for place in captured])
+        if not any(trace_of(value) for value in (*inputs, *values)):
+            # What is known needs no history: the body's intermediate values are let go.
+            values = [Value(value.aval, data=data) for value, data in zip(values, force(values), strict=True)]
+        rule = _Again(name, operands, body, kwargs, captured, len(read))
+        outs = custom_call(values, inputs, rule)
+        return unflatten(spec, [Array(out) for out in outs])
+
+    return named(recomputed, function)
+
+
+class _Again(Rule):
+    """The derivative of a function by way of another call of it."""
+
+    def __init__(
+        self,
+        name: str,
+        operands: Operands,
+        body: Callable[..., Any],
+        kwargs: dict[str, Any],
+        captured: Sequence[int],
+        read: int,
+    ) -> None:
+        super().__init__(name)
+        self._operands, self._body, self._kwargs = operands, body, kwargs
+        self._captured, self._read = captured, read
+
+    def push(self, node: Node, tangents: Sequence[Value | None]) -> Sequence[Value | None]:
+        mark = Mark()
+        starts = [_marked(emit(identity, [value]), value, mark) for value in followed(node)]
+        outs = self._outputs(node, starts, mark)
+        mark.recording = False
+        given = [
+            (start, tangent) for start, tangent in zip(starts, tangents, strict=True) if tangent is not None
+        ]
+        pushed = jvp(
+            outs, [s for s, _ in given], [t for _, t in given], lambda value: mark not in value.marks
+        )
+        mark.end()
+        return pushed
+
+    def pull(
+        self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
+    ) -> Sequence[Value | None]:
+        given = [None if cotangent is None else Cotangent(cotangent) for cotangent in cotangents]
+        return [None if part is None else part.applied() for part in self.pull_back(node, given, wanted)]
+
+    def pull_back(
+        self, node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
+    ) -> Sequence[Cotangent | None]:
+        mark = Mark()
+        values = followed(node)
+        arrived = [cotangent for cotangent in cotangents if cotangent is not None]
+        kept = barrier(values, [cotangent.value for cotangent in arrived])
+        starts = [_marked(start, value, mark) for start, value in zip(kept, values, strict=True)]
+        outs = self._outputs(node, starts, mark)
+        mark.recording = False
+        sweep = told_sweep(
+            [out for out, cotangent in zip(outs, cotangents, strict=True) if cotangent is not None],
+            [start for start, flag in zip(starts, wanted, strict=True) if flag],
+            [cotangent.value for cotangent in arrived],
+            lambda value: mark not in value.marks,
+            masks=[cotangent.mask for cotangent in arrived],
+        )
+        pulled = dict(sweep.arrived())
+        mark.end()
+        return [pulled.get(start) if flag else None for start, flag in zip(starts, wanted, strict=True)]
+
+    def _outputs(self, node: Node, starts: Sequence[Value], mark: Mark) -> list[Value]:
+        """Call the function again, on other values: also in place of what it reads from outside."""
+        operands = self._operands
+        count = len(operands.values)
+        with operands.beginning.again():
+            result = self._body(*operands.filled(starts[:count]), **self._kwargs)
+        outs = [result_value(leaf, self.name) for leaf in flatten(result)[0]]
+        nodes, read = extract(outs, starts, lambda value: mark not in value.marks, followed)
+        captured = [read[place] for place in self._captured] if len(read) == self._read else None
+        if captured is None or _types([*outs, *captured]) != _types([*node.outs, *starts[count:]]):
+            raise TapeError(
+                f"{self.name} did something else when it was called again for its gradient",
+                where=node.site,
+                why="recompute_grad needs a function that does the same whenever it is called",
+                remedy="pass what changes as an argument",
+            )
+        return _substituted(outs, nodes, dict(zip(captured, starts[count:], strict=True)))
+
+
+def _own(leaf: Any) -> Any:
+    """Return an argument as it is now: the second call must not see what the caller writes into it."""
+    return leaf.copy() if issubclass(type(leaf), np.ndarray) else leaf
+
+
+def _marked(start: Value, value: Value, mark: Mark) -> Value:
+    start.aval = value.aval
+    start.marks = (*start.marks, mark)
+    return start
+
+
+def _substituted(outs: Sequence[Value], nodes: Sequence[Node], becomes: dict[Value, Value]) -> list[Value]:
+    """Return what `outs` become when nodes are applied to other values."""
+    for node in nodes if becomes else ():
+        inputs = tuple([becomes.get(value, value) for value in node.inputs])
+        copy = Node(node.op, inputs, node.params, node.site)
+        marks = merge_marks(inputs)
+        copy.outs = made = tuple(Value(out.aval, copy, out.index, None, marks) for out in node.outs)
+        keep_names(node.outs, made)
+        becomes.update(zip(node.outs, made, strict=True))
+    return [becomes.get(out, out) for out in outs]
+
+
+def _types(values: Sequence[Value]) -> list[tuple[Shape, np.dtype[Any]]]:
+    return [(value.shape, value.dtype) for value in values]
+
+
+checkpoint = recompute_grad
+"""The same, by the name that it has in JAX and PyTorch."""

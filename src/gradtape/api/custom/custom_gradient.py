@@ -1,0 +1,312 @@
+"""Functions with gradients of their own, as TensorFlow writes them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtape.api.custom.call import (
+    Operands,
+    ReverseRule,
+    attached,
+    dense_for,
+    fitted,
+    matched,
+    name_of,
+    named,
+    zeros_for,
+)
+from gradtape.api.custom.complex_convention import flipped
+from gradtape.api.transforms.callables import check_callable
+from gradtape.api.transforms.gradient import inner
+from gradtape.errors import RuleError, ShapeError
+from gradtape.ir.builder import here
+from gradtape.ir.graph import Node, Value
+from gradtape.ir.types import Shape
+from gradtape.kinds.control import followed
+from gradtape.trace.array.array import Array
+from gradtape.trace.array.handle import Handle
+from gradtape.trace.source.sites import user_site
+from gradtape.trace.variables.variable import Variable
+from gradtape.trees import flatten_with_none
+
+
+def custom_gradient(function: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """Decorate a function that returns its result and the function that computes its gradient.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(*args, **kwargs) -> (outputs, grad_fn)``. ``grad_fn(*upstream)`` gets the gradient of what follows in each output (one
+        per leaf, if `outputs` is a nest) and returns one gradient per positional argument: in the structure of the argument, or None
+        for zero. For one argument it may return the gradient alone.
+
+    Returns
+    -------
+    callable
+        Returns the outputs alone. Whoever differentiates it, in reverse or forward mode, gets what `grad_fn` says: the body is not
+        differentiated.
+
+    Raises
+    ------
+    RuleError
+        At a call, if `function` does not return such a pair; when a gradient is taken, if the gradients do not match the arguments.
+        It is a ValueError and a TypeError.
+    ShapeError
+        If a gradient has another shape than its argument.
+    NotDifferentiableError
+        In forward mode, if `grad_fn` is not linear in the upstream gradients: forward mode transposes it.
+
+    Notes
+    -----
+    `grad_fn` runs while outer tapes record, so it is differentiated for higher orders; custom gradients inside of it override these.
+    Keyword arguments are passed through and not differentiated in; an array that the body reads from outside is a constant.
+
+    If the body reads trainable variables, `grad_fn` must take ``variables=``, the list of them, and return
+    ``(gradients, variable_gradients)`` with one gradient per variable.
+
+    The interface is TensorFlow's.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> @gt.custom_gradient
+    ... def log1pexp(x):
+    ...     e = np.exp(x)
+    ...     def grad_fn(upstream):
+    ...         return upstream * (1 - 1 / (1 + e))
+    ...     return np.log(1 + e), grad_fn
+    >>> float(gt.grad(log1pexp)(0.0))
+    0.5
+    """
+    if function is None:
+        return custom_gradient
+    check_callable(function, "custom_gradient")
+    body, name = inner(function), name_of(function)
+
+    def decorated(*args: Any, **kwargs: Any) -> Any:
+        here.site = user_site()
+        operands = Operands(args)
+
+        def again(values: Sequence[Value]) -> Callable[..., Any]:
+            with operands.beginning.again():
+                return _split(body(*operands.filled(values), **kwargs), name)[1]
+
+        outputs, grad_fn = _split(operands.run(body, kwargs), name)
+        accessed = {v: value for v, value in operands.beginning.readings.items() if v.trainable}
+        variables = list(accessed)
+        if variables and not _takes_variables(grad_fn):
+            raise RuleError(
+                f"custom_gradient: {name} reads variables, and its gradient function does not take them",
+                where=here.site,
+                why="their gradients would be lost",
+                remedy="def grad_fn(*upstream, variables): ...; return gradients, variable_gradients",
+            )
+        rule = GradientRule(name, operands, grad_fn, again, variables)
+        return attached(outputs, operands, tuple(accessed.values()), rule)
+
+    return named(decorated, function)
+
+
+class GradientRule(ReverseRule):
+    """The rule of `custom_gradient`.
+
+    Parameters
+    ----------
+    name, operands
+        As for `BothModes`.
+    grad_fn : callable
+        What the body returned.
+    again : callable
+        ``(operands) -> grad_fn``: calls the body again. A gradient function knows what its own call computed, and must not be
+        used for a copy of the node.
+    variables : list of Variable
+        What the body read. What it read of them follows the arguments among the node's operands.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        operands: Operands,
+        grad_fn: Callable[..., Any],
+        again: Callable[[Sequence[Value]], Callable[..., Any]],
+        variables: list[Variable],
+    ) -> None:
+        super().__init__(name, operands)
+        self.grad_fn, self.again, self.variables = grad_fn, again, variables
+
+    def pull(
+        self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
+    ) -> Sequence[Value | None]:
+        upstream = [
+            Array(zeros_for(out) if cotangent is None else flipped(cotangent))
+            for out, cotangent in zip(node.outs, cotangents, strict=True)
+        ]
+        operands = followed(node)
+        values = operands[: len(self.operands.values)]
+        grad_fn = self.grad_fn if self.operands.are(values) else self.again(values)
+        told = bool(self.variables) or _needs_variables(grad_fn)
+        gradients = grad_fn(*upstream, variables=self.variables) if told else grad_fn(*upstream)
+        here.site = node.site
+        parts = self._of_operands(gradients, told)
+        what = f"a gradient of {self.name}"
+        fitting = [
+            fitted(part, value, what, "its argument") if flag else None
+            for part, value, flag in zip(parts, operands, wanted, strict=True)
+        ]
+        return [None if part is None else flipped(part) for part in fitting]
+
+    def _of_operands(self, gradients: Any, told: bool) -> list[Any]:
+        """Return one gradient per operand: those of the arguments, then those of the variables, of which `grad_fn` may have been told."""
+        if not told:
+            return self.operands.by_leaf(self._by_leaf(gradients))
+        if not isinstance(gradients, tuple | list) or len(gradients) != 2:
+            raise RuleError(
+                f"the gradient function of {self.name} got variables and did not return a pair",
+                where=here.site,
+                remedy="return gradients, variable_gradients",
+            )
+        own, of_variables = gradients
+        if not isinstance(of_variables, tuple | list) or len(of_variables) != len(self.variables):
+            raise RuleError(
+                f"the gradient function of {self.name} did not return a list of {len(self.variables)} gradients, one per variable",
+                where=here.site,
+                remedy="return one gradient per entry of `variables`, in that order, with None for zero",
+            )
+        return [*self.operands.by_leaf(self._by_leaf(own)), *of_variables]
+
+    def _by_leaf(self, gradients: Any) -> list[Any]:
+        """Return one gradient per leaf of the arguments."""
+        args, leaves = self.operands.args, self.operands.leaves
+        gradients = dense_for(gradients, args)
+        parts, _ = flatten_with_none(gradients)
+        if len(parts) == len(leaves) or not leaves:
+            return parts if leaves else []
+        numbers = [place for place, leaf in enumerate(leaves) if _is_numeric(leaf)]
+        if len(parts) == len(numbers):
+            placed: list[Any] = [None] * len(leaves)
+            for place, part in zip(numbers, parts, strict=True):
+                placed[place] = part
+            return placed
+        entries = [gradients] if len(args) == 1 and not flatten_with_none(args[0])[1].is_leaf() else gradients
+        if not isinstance(entries, tuple | list) or len(entries) != len(args):
+            more = len(parts) > len(numbers)
+            raise RuleError(
+                f"the gradient function of {self.name} returned {_counted(len(parts), 'gradient')} "
+                f"for {_counted(len(numbers), 'argument')}",
+                where=here.site,
+                why="each entry of a list or tuple is a gradient; what is left out or passed by keyword has none"
+                if more
+                else "",
+                remedy="return one gradient per positional argument, with None for zero",
+            )
+        return [
+            part
+            for entry, arg in zip(entries, args, strict=True)
+            for part in matched(entry, arg, f"a gradient of {self.name}", "its argument")
+        ]
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
+def _is_numeric(leaf: Any) -> bool:
+    return isinstance(leaf, Handle | np.ndarray | np.generic | int | float | complex)
+
+
+def _takes_variables(function: Callable[..., Any]) -> bool:
+    parameters = _parameters(function)
+    return "variables" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+
+
+def _needs_variables(function: Callable[..., Any]) -> bool:
+    """Return whether a gradient function cannot be called without them, even if there are none."""
+    code = getattr(function, "__code__", None)
+    if code is not None and "variables" not in code.co_varnames:  # quicker than to ask for the parameters
+        return False
+    parameter = _parameters(function).get("variables")
+    return parameter is not None and parameter.default is parameter.empty
+
+
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):  # a builtin
+        return {}
+
+
+def _split(result: Any, name: str) -> tuple[Any, Callable[..., Any]]:
+    if not isinstance(result, tuple | list) or len(result) != 2 or not callable(result[1]):
+        got = f"a tuple of {len(result)}" if isinstance(result, tuple) else f"a {type(result).__name__}"
+        raise RuleError(
+            f"custom_gradient: {name} returned {got}, not a pair of outputs and a gradient function",
+            where=here.site,
+            remedy="return outputs, grad_fn",
+        )
+    return result[0], result[1]
+
+
+def grad_pass_through(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that computes `function` and has the gradient of the identity.
+
+    Parameters
+    ----------
+    function : callable
+        As many results as positional arguments, of their shapes: rounding, a sign, a quantiser, a lookup.
+
+    Returns
+    -------
+    callable
+        The gradient that reaches a result is passed to the argument in its place, unchanged.
+
+    Raises
+    ------
+    RuleError, ShapeError
+        When a gradient is taken, if the results do not match the arguments.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> rounded = gt.grad_pass_through(np.round)
+    >>> gt.grad(lambda x: np.sum(3 * rounded(x)))(np.array([0.4, 1.6]))
+    array([3., 3.])
+    """
+    check_callable(function, "grad_pass_through")
+    body, name = inner(function), name_of(function)
+
+    def with_identity(*args: Any, **kwargs: Any) -> Any:
+        leaves, _ = flatten_with_none(args)
+        shapes = [leaf.shape if isinstance(leaf, Handle) else None for leaf in leaves]
+        numbers = [place for place, leaf in enumerate(leaves) if _is_numeric(leaf)]
+        arrays = [place for place in numbers if shapes[place] is not None]
+
+        def handed_on(*upstream: Any, variables: Sequence[Variable] = ()) -> Any:
+            # Numbers among the arguments (np.clip(x, 0, 1)) may have results in their places or none.
+            places = numbers if len(upstream) == len(numbers) else arrays
+            given = [part.shape for part in upstream]
+            if len(given) != len(places) or any(
+                shapes[place] not in (None, shape) for place, shape in zip(places, given, strict=True)
+            ):
+                taken = [shapes[place] for place in arrays]
+                kind = ShapeError if len(given) == len(taken) else RuleError
+                raise kind(
+                    f"grad_pass_through: {name} returned arrays of shape {_listed(given)} for arguments of shape {_listed(taken)}",
+                    where=here.site,
+                    why="the gradient of each result is handed to the argument in its place",
+                    remedy="return as many results as there are positional arguments, of their shapes",
+                )
+            handed = dict(zip(places, upstream, strict=True))
+            own = [handed.get(place) for place in range(len(leaves))]
+            return (own, [None] * len(variables)) if variables else own
+
+        return body(*args, **kwargs), handed_on
+
+    return named(custom_gradient(named(with_identity, function)), function)
+
+
+def _listed(shapes: Sequence[Shape | None]) -> str:
+    return ", ".join(map(str, shapes)) or "none"

@@ -1,0 +1,1 @@
+"""Tapes, accumulators, and what they are asked."""

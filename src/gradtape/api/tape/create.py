@@ -1,0 +1,134 @@
+"""Making arrays, and cutting them off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradtape.errors import ArgumentError
+from gradtape.ir.builder import here
+from gradtape.ir.graph import Literal, Value
+from gradtape.kinds.operands import as_value, number_dtype
+from gradtape.kinds.refusals import refusal
+from gradtape.ops.core.elementwise import cast
+from gradtape.trace.array.array import Array, wrapped
+from gradtape.trace.array.handle import Handle, plain
+from gradtape.trace.jit.guards import trace_of
+from gradtape.trace.source.contexts import contexts, scopes
+from gradtape.trace.source.sites import user_site
+from gradtape.trace.variables.variable import Variable
+from gradtape.trees import flatten, unflatten
+
+
+def asarray(a: Any, dtype: Any = None) -> Array:
+    """Return an `Array` of these values.
+
+    Parameters
+    ----------
+    a : array_like or Array
+        Numbers, nested lists (Arrays may stand in them), an ndarray, or an Array.
+    dtype : dtype_like, optional
+        The wanted dtype. For an Array this is a cast that derivatives follow between floats.
+
+    Returns
+    -------
+    Array
+        `a` itself where it is an Array of this dtype already; of a Variable, what it holds now.
+
+    Examples
+    --------
+    >>> import gradtape as gt
+    >>> gt.asarray([1, 2], dtype=float)
+    Array([1., 2.])
+    """
+    here.site = user_site()
+    if isinstance(a, Variable):
+        a = a.read_value()
+    wanted = None if dtype is None else number_dtype(dtype)
+    if isinstance(a, Array) and wanted in (None, a.dtype):
+        return a
+    value = as_value(plain(a), "a")
+    return Array(_leaf(value if wanted is None else cast.convert(value, wanted)))
+
+
+def constant(a: Any, dtype: Any = None) -> Array:
+    """Return an `Array` with a copy of these values: no later change of `a` reaches it.
+
+    Parameters
+    ----------
+    a : array_like
+        Numbers, nested lists, or an ndarray.
+    dtype : dtype_like, optional
+        The wanted dtype; by default NumPy's choice (float64 for Python floats).
+
+    Returns
+    -------
+    Array
+        A value that no tape follows until it is watched.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> x = np.ones(2)
+    >>> c = gt.constant(x)
+    >>> x[0] = 5
+    >>> c
+    Array([1., 1.])
+    """
+    if a is None:
+        raise ArgumentError("constant got None", where=user_site(), remedy="pass an array or a number")
+    wanted = None
+    if dtype is not None:
+        here.site = user_site()
+        wanted = number_dtype(dtype)
+    if isinstance(a, Handle):
+        value = a.value
+        if wanted is not None:
+            value = cast.convert(value, wanted)
+        followed = value.aval.weak or (contexts.stack and scopes()) or (value.marks and trace_of(value))
+        data = value.data
+        if data is not None and not followed:
+            copy: Array = wrapped(Value(value.aval, data=data))
+            return copy
+        here.site = user_site()
+        return Array(cast.stop_gradient(value))
+    here.site = user_site()
+    array = np.array(a, wanted)
+    if array.dtype == object and not isinstance(a, np.ndarray | list | tuple):
+        raise refusal(a, "a")
+    return Array(_leaf(as_value(array, "a")))
+
+
+def stop_gradient(x: Any) -> Any:
+    """Return `x` as a constant of every derivative: no gradient flows back through it.
+
+    Parameters
+    ----------
+    x : array_like, Array, or nest of these
+        Anything; what is not an Array is a constant already.
+
+    Returns
+    -------
+    Array, nest of Arrays, or the argument
+
+    Examples
+    --------
+    >>> import gradtape as gt
+    >>> float(gt.grad(lambda x: x * gt.stop_gradient(x))(3.0))
+    3.0
+    """
+    here.site = user_site()
+    if isinstance(x, Handle):
+        return Array(cast.stop_gradient(x.value))
+    leaves, spec = flatten(x)
+    if not any(isinstance(leaf, Handle) for leaf in leaves):
+        return x
+    return unflatten(
+        spec, [Array(cast.stop_gradient(leaf.value)) if isinstance(leaf, Handle) else leaf for leaf in leaves]
+    )
+
+
+def _leaf(value: Value) -> Value:
+    """Return a literal as an array of rank 0, which can be watched."""
+    return Value(value.aval, data=value.data) if isinstance(value, Literal) else value

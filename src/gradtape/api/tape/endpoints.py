@@ -1,0 +1,262 @@
+"""The ends of a derivative: targets, sources, the weights of targets, and what stands for a source without a path."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from gradtape.api.custom.complex_convention import flipped
+from gradtape.errors import ArgumentError, DtypeError, ShapeError, UnconnectedError
+from gradtape.ir.builder import here
+from gradtape.ir.graph import Literal, Value, literal
+from gradtape.ir.types import Shape
+from gradtape.kinds.operands import as_value, broadcast_to
+from gradtape.ops.core.elementwise.cast import convert
+from gradtape.trace.array.array import Array, wrapped
+from gradtape.trace.array.handle import Handle, apart
+from gradtape.trace.array.indexed_slices import IndexedSlices, arrays_in
+from gradtape.trace.array.preallocated import Preallocated, own
+from gradtape.transforms.sparse_grads import Rows, total
+from gradtape.trees import flatten_to, place_of_leaf, unflatten
+
+
+class UnconnectedGradients(enum.StrEnum):
+    """What stands for a source from which no differentiable path leads to a target.
+
+    The strings ``"none"``, ``"zero"`` and ``"raise"`` are taken everywhere instead.
+
+    Attributes
+    ----------
+    NONE
+        None.
+    ZERO
+        Zeros of the source's shape and dtype.
+    RAISE
+        `UnconnectedError`, which names the source.
+
+    Examples
+    --------
+    >>> import gradtape as gt
+    >>> with gt.GradientTape() as tape:
+    ...     x, y = tape.watch((1.0, 2.0))
+    ...     z = x * x
+    >>> tape.gradient(z, y, unconnected_gradients=gt.UnconnectedGradients.ZERO)
+    Array(0.)
+    """
+
+    NONE = "none"
+    ZERO = "zero"
+    RAISE = "raise"
+
+
+NUMBERS: Final = (np.ndarray, np.generic, int, float, complex)
+
+
+class Source(NamedTuple):
+    """What a derivative is asked in.
+
+    Attributes
+    ----------
+    shape, dtype
+        Of the gradient.
+    values : tuple of Value
+        What stands for it in the graph: one value for an array, one for each reading of a variable.
+    """
+
+    shape: Shape
+    dtype: np.dtype[Any]
+    values: tuple[Value, ...]
+
+
+def unconnected_choice(given: Any, caller: str) -> UnconnectedGradients:
+    """Return the choice that a string or member stands for."""
+    if type(given) is UnconnectedGradients:
+        return given
+    try:
+        return UnconnectedGradients(given)
+    except ValueError:
+        raise ArgumentError(
+            f"{caller}: Unknown value for unconnected_gradients: {given!r}",
+            where=here.site,
+            remedy='choose "none", "zero" or "raise" (or a member of gt.UnconnectedGradients)',
+        ) from None
+
+
+def array_leaves(tree: Any, role: str, caller: str) -> tuple[list[Any], Callable[[list[Any]], Any]]:
+    """Return the leaves of a nest of arrays, and what makes such a nest of other leaves.
+
+    Raises
+    ------
+    DtypeError
+        For None, strings and other objects.
+    ArgumentError
+        For ndarrays and numbers, which do not know where they came from.
+    """
+    if type(tree) is Preallocated:
+        tree = own(tree)
+    if isinstance(tree, Handle):
+        return [tree], _only
+    leaves, filled = arrays_in(tree)
+    if Preallocated in map(type, leaves):
+        leaves = [own(leaf) for leaf in leaves]
+    for position, leaf in enumerate(leaves):
+        if isinstance(leaf, Handle):
+            continue
+        place = "" if leaf is tree else f" (at {place_of_leaf(tree, position, none_is_leaf=True)})"
+        if leaf is None:
+            raise DtypeError(
+                f"{caller} got None as a {role}{place}",
+                where=here.site,
+                remedy=f"pass the Array that {'was computed' if role == 'target' else 'was watched'}",
+            )
+        if isinstance(leaf, NUMBERS):
+            raise ArgumentError(
+                f"{caller} got a plain {type(leaf).__name__} as a {role}{place}",
+                where=here.site,
+                why="a tape follows Arrays; an ndarray or number does not know where it came from",
+                remedy="compute it from x = tape.watch(x) and stay with arrays: float(x) and x.numpy() leave the tape"
+                if role == "target"
+                else "use what watch returns: x = tape.watch(x)",
+            )
+        raise DtypeError(
+            f"{caller} got a {type(leaf).__name__} as a {role}{place}",
+            where=here.site,
+            remedy="pass Arrays or Variables, or nests of them",
+        )
+    return leaves, filled
+
+
+def _only(leaves: list[Any]) -> Any:
+    return leaves[0]
+
+
+def with_values(weights: Any, target: Any) -> Any:
+    """Return weights with the values of a sparse one in its place where the target is sparse, whose values count."""
+    parts, spec = flatten_to(IndexedSlices, weights)
+    ends, _ = flatten_to(IndexedSlices, target)
+    if len(parts) != len(ends):
+        return weights
+    sparse = [
+        isinstance(part, IndexedSlices) and isinstance(end, IndexedSlices)
+        for part, end in zip(parts, ends, strict=True)
+    ]
+    return unflatten(spec, [part.values if flag else part for part, flag in zip(parts, sparse, strict=True)])
+
+
+def seeds_for(
+    given: Any, targets: Sequence[Value], caller: str, argument: str = "output_gradients"
+) -> list[Value]:
+    """Return one weight per target: the leaves of `given` by position."""
+    leaves, _ = flatten_to(IndexedSlices, given)
+    if len(leaves) != len(targets):
+        listed = isinstance(given, list | tuple) and len(targets) == 1
+        raise ShapeError(
+            f"{caller}: {argument} has {len(leaves)} entries for {len(targets)} target{'s' * (len(targets) != 1)}",
+            where=here.site,
+            why="a list holds one entry per target, also where the entries are numbers" if listed else "",
+            remedy=f"pass an array: {argument}=np.array(...)"
+            if listed
+            else "give one array per target, in the same order",
+        )
+    seeds = []
+    for position, (leaf, target) in enumerate(zip(leaves, targets, strict=True)):
+        if leaf is None:
+            raise ArgumentError(
+                f"{caller}: {argument} has None for target {position}",
+                where=here.site,
+                remedy="give an array of ones, or leave the target away",
+            )
+        seeds.append(seed_for(leaf, target, caller, argument))
+    return seeds
+
+
+def seed_for(given: Any, target: Value, caller: str, argument: str) -> Value:
+    """Return the weight of one target, checked."""
+    value = given.value if isinstance(given, Handle) else as_value(given, argument)
+    if value.shape != target.shape:
+        raise ShapeError(
+            f"{caller}: {argument} has an entry of shape {value.shape} for a target of shape {target.shape}",
+            where=here.site,
+            remedy=f"give an array of shape {target.shape}",
+        )
+    if not np.can_cast(value.dtype, target.dtype, "same_kind"):
+        raise DtypeError(
+            f"{caller}: {argument} has an entry of dtype {value.dtype} for a target of dtype {target.dtype}",
+            where=here.site,
+            remedy="convert it first",
+        )
+    return flipped(convert(value, target.dtype))
+
+
+def gathered(sources: Sequence[Source], parts: Sequence[Value | Rows | None]) -> list[Value | Rows | None]:
+    """Return one gradient per source from one cotangent per value that stands for a source: they add up."""
+    found: list[Value | Rows | None] = []
+    place = 0
+    for source in sources:
+        count = len(source.values)
+        part = parts[place] if count == 1 else None
+        if isinstance(part, Value) and source.dtype.kind != "c":
+            found.append(part)
+        else:
+            found.append(_gathered(source, parts[place : place + count]))
+        place += count
+    return found
+
+
+def _gathered(source: Source, parts: Sequence[Value | Rows | None]) -> Value | Rows | None:
+    arrived = [part for part in parts if part is not None]
+    if not arrived:
+        return None
+    whole = total(arrived, source.shape) if len(arrived) > 1 else arrived[0]
+    return Rows(flipped(whole.values), whole.positions) if isinstance(whole, Rows) else flipped(whole)
+
+
+def completed(
+    gradients: Sequence[Value | Rows | None],
+    sources: Sequence[Source | Handle],
+    choice: UnconnectedGradients,
+    tree: Any,
+) -> Sequence[Value | Rows | None]:
+    """Return gradients with `choice` for the missing ones.
+
+    The sources are of the shapes and dtypes of `sources`; `tree` is what the user gave for them.
+    """
+    if choice is UnconnectedGradients.NONE:
+        return gradients
+    if choice is UnconnectedGradients.RAISE and None in gradients:
+        raise UnconnectedError(
+            f"no differentiable path leads from sources{place_of_leaf(tree, gradients.index(None))} to the target",
+            where=here.site,
+            why="the source was not watched before it was used, was not used, or the way leads through something without a "
+            "derivative (an integer, x.numpy(), stop_gradient)",
+            remedy="watch it first and stay with arrays (of a tape gt.debug.explain_gradient says where the path ends), or take zeros: "
+            'unconnected_gradients="zero"',
+        )
+    if choice is UnconnectedGradients.ZERO:
+        return [
+            broadcast_to(literal(0, source.dtype), source.shape) if part is None else part
+            for part, source in zip(gradients, sources, strict=True)
+        ]
+    return gradients
+
+
+def shown(gradients: Sequence[Value | Rows | None], sources: Sequence[Source | Handle]) -> list[Any]:
+    """Return gradients as the user sees them: Arrays, IndexedSlices, and None."""
+    return [
+        wrapped(part)
+        if type(part) is Value
+        else None
+        if part is None
+        else IndexedSlices(Array(unliteral(part.values)), Array(part.positions), source.shape)
+        if isinstance(part, Rows)
+        else wrapped(unliteral(part))
+        for part, source in zip(gradients, sources, strict=True)
+    ]
+
+
+def unliteral(value: Value) -> Value:
+    """Return a literal as an array of rank 0, and any value apart from those of other arrays: it can be followed and computed."""
+    return Value(value.aval, data=value.data) if isinstance(value, Literal) else apart(value)

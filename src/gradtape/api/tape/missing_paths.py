@@ -1,0 +1,103 @@
+"""Gradients that lack a path because numbers left the tape: who asks for such a gradient is told where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gradtape.errors import GradtapeWarning, warn
+from gradtape.ir.graph import Mark, Node, Value, extract
+from gradtape.trace.source.log import Exit, log_of, sample_of
+from gradtape.trace.source.sites import Site
+
+TELLING = 2.0**12
+"""A number that times some power of two is an integer below this may be one of many that are written down."""
+
+
+class Cuts:
+    """The conversions to numbers on the way from sources to targets.
+
+    A number has no history. A cut is known by what it leaves behind: a constant in the target's record that is, bit by bit, the number
+    that left; a source that has no path at all though something computed from it has left; and a conversion that nobody asked for.
+
+    Parameters
+    ----------
+    mark : Mark
+        The tape's.
+    targets : sequence of Value
+        What is differentiated, as it was recorded.
+    sources : sequence of sequence of Value
+        In what: the values of each source.
+    """
+
+    __slots__ = ("_exits", "_reused", "_sources")
+
+    def __init__(self, mark: Mark, targets: Sequence[Value], sources: Sequence[Sequence[Value]]) -> None:
+        self._sources = sources
+        values = [value for source in sources for value in source]
+        self._exits = [
+            exit_ for exit_ in log_of(mark).exits if exit_.numbers and any(map(exit_.comes_from, values))
+        ]
+        nodes = extract(targets, (), stop=lambda value: mark not in value.marks)[0] if self._exits else []
+        self._reused = list(_reused(self._exits, nodes, mark))
+
+    def warn(self, lacking: Sequence[bool]) -> None:
+        """Warn of the cuts, each once; `lacking` says which sources have no gradient."""
+        told: set[tuple[object, int]] = set()
+        for exit_, node in self._reused:
+            _warn(exit_, f"it comes back as a constant at {node.site}", told)
+        missing = [source for source, gone in zip(self._sources, lacking, strict=True) if gone]
+        for exit_ in self._exits:
+            if not exit_.meant:
+                _warn(exit_, "what is computed of these numbers counts as constant", told)
+            elif any(exit_.comes_from(value) for source in missing for value in source):
+                _warn(exit_, "no other path leads from the source to the target", told)
+
+
+def _warn(exit_: Exit, why: str, told: set[tuple[object, int]]) -> None:
+    place = exit_.site.code, exit_.site.instruction
+    if place in told:
+        return
+    told.add(place)
+    warn(
+        GradtapeWarning,
+        f"a gradient lacks a path: a value was taken out of the tape by {exit_.what}",
+        where=exit_.site,
+        why=why,
+        remedy="stay with Arrays there; gt.stop_gradient(x) in place of it says that this is meant",
+    )
+
+
+def _reused(exits: Sequence[Exit], nodes: Sequence[Node], mark: Mark) -> Iterator[tuple[Exit, Node]]:
+    """Yield what left, with the nodes that take it as a constant."""
+    for node in nodes:
+        for operand in node.inputs:
+            if mark in operand.marks or operand.data is None or operand.dtype.kind != "f":
+                continue
+            numbers = sample_of(operand.data)
+            for exit_ in exits:
+                if _is_same(exit_, operand, numbers, node.site):
+                    yield exit_, node
+
+
+def _is_same(exit_: Exit, operand: Value, numbers: tuple[float, ...], site: object) -> bool:
+    if len(numbers) == 1:
+        (number,) = numbers
+        return any(number == left for left in exit_.numbers) and (
+            _is_telling(number) or _is_computed(number, exit_, site)
+        )
+    return operand.shape == exit_.shape and numbers == exit_.numbers and any(map(_is_telling, numbers))
+
+
+def _is_telling(number: float) -> bool:
+    """Return whether a number is hardly met by chance."""
+    mantissa = abs(number).as_integer_ratio()[0] if abs(number) < float("inf") else 0
+    while mantissa and mantissa % 2 == 0:
+        mantissa //= 2
+    return mantissa >= TELLING
+
+
+def _is_computed(number: float, exit_: Exit, site: object) -> bool:
+    """Return whether a number stands in the function that took it out, and not because it is written down there."""
+    if not isinstance(site, Site) or site.code is not exit_.site.code or exit_.shape:
+        return False
+    return number not in [constant for constant in site.code.co_consts if isinstance(constant, int | float)]

@@ -1,0 +1,260 @@
+"""What a tape has seen, and what it makes of a question about it."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Sequence
+from itertools import compress
+from typing import Any
+
+from gradtape.api.tape.endpoints import Source, gathered, unliteral
+from gradtape.errors import ArgumentError, DtypeError, IntegerWatchWarning, warn
+from gradtape.ir.builder import here
+from gradtape.ir.graph import Literal, Mark, Node, Value
+from gradtape.ir.types import is_inexact
+from gradtape.kinds.operands import as_value
+from gradtape.ops.core.elementwise.cast import identity
+from gradtape.trace.array.array import Array
+from gradtape.trace.array.layout import layout_of_copy
+from gradtape.trace.lazy.call_observer import speculation
+from gradtape.trace.lazy.gradient_cache import derivatives, gradients
+from gradtape.trace.lazy.trace_prediction import Rehearsal
+from gradtape.trace.source.contexts import Watcher
+from gradtape.trace.source.log import note_watch
+from gradtape.trace.source.sites import user_site
+from gradtape.trace.variables.variable import Variable
+from gradtape.transforms.sparse_grads import Rows
+from gradtape.trees import place_of_leaf
+
+
+class Record(Watcher):
+    """What a tape has seen: the mark that its values carry, and the variables that were read.
+
+    Parameters
+    ----------
+    accessed : bool
+        Whether trainable variables are followed without being asked for.
+    """
+
+    __slots__ = (
+        "_accessed",
+        "_asked_for",
+        "_made_before",
+        "_readings",
+        "alone",
+        "mark",
+        "rehearsal",
+        "variables",
+    )
+
+    def __init__(self, accessed: bool) -> None:
+        self.mark = Mark(threading.get_ident())
+        self.alone = (self.mark,)  # one tuple for all that nobody else follows: quick to compare
+        self.rehearsal: Rehearsal | None = None
+        self.variables: dict[int, Variable] = {}
+        self._accessed = accessed
+        self._asked_for: set[int] = set()
+        self._readings: dict[int, weakref.WeakValueDictionary[int, Value]] = {}
+        self._made_before: dict[int, list[weakref.ref[Value]]] = {}
+
+    def mark_for(self, variable: Any) -> Mark | None:
+        return self.mark if self.mark.recording and self.wants(variable) else None
+
+    def note(self, variable: Any, value: Value) -> None:
+        self.variables[variable.serial] = variable
+        self._readings.setdefault(variable.serial, weakref.WeakValueDictionary())[id(value)] = value
+
+    def wants(self, variable: Variable) -> bool:
+        """Return whether readings of a variable are followed while the tape records."""
+        return (self._accessed and variable.trainable) or variable.serial in self._asked_for
+
+    def ask_for(self, variable: Variable) -> None:
+        """Follow a variable from here on, trainable or not."""
+        self.variables[variable.serial] = variable
+        self._asked_for.add(variable.serial)
+
+    def readings(self, variable: Variable) -> tuple[Value, ...]:
+        """Return what was read of a variable and is still in use."""
+        return tuple(self._readings.get(variable.serial, {}).values())
+
+    def begin_at(self, value: Value) -> None:
+        """Let the record begin at a value that was made of others, also where these are watched, earlier or later."""
+        for operand in value._inputs:
+            if self.mark in operand.marks:
+                _detach(value, self.mark)
+                return
+        for operand in value._inputs:
+            self._made_before.setdefault(id(operand), []).append(weakref.ref(value))
+
+    def detach_from(self, value: Value) -> None:
+        """Let what was made of a value before it was watched, and is watched itself, not count as made of it."""
+        for reference in self._made_before.get(id(value), ()):
+            made = reference()
+            if made is not None and any(operand is value for operand in made._inputs):
+                _detach(made, self.mark)
+
+    def close(self, *, release: bool = True) -> None:
+        """Give up the record; which variables were watched stays known.
+
+        Parameters
+        ----------
+        release : bool
+            Whether values that were computed while it was open let go of what they were computed from. A gradient that is missing may be
+            asked about: then they do when the tape goes.
+        """
+        mark = self.mark
+        if not mark.over:
+            mark.recording = False
+            mark.over = True
+            self.rehearsal = None
+            self._readings.clear()
+        if release:
+            mark.release()
+
+
+def follow(array: Array, record: Record) -> None:
+    """Let a tape follow an array from here on."""
+    value = array.value
+    if isinstance(value, Literal):
+        array.rebind(unliteral(value))
+        value = array.value
+    mark = record.mark
+    if mark not in value.marks:
+        if speculation.last is not None:
+            speculation.settle(value)
+        others = [other for other in value.marks if not other.over] if value.marks else ()
+        if value._op is not None:
+            record.begin_at(value)
+        value.marks = (*others, mark) if others else record.alone
+        if record._made_before:
+            record.detach_from(value)
+        note_watch(value, mark, here.site)
+
+
+def not_recording(caller: str) -> ArgumentError:
+    """Return the error for what a tape does only while it records."""
+    return ArgumentError(
+        f"{caller} on a tape that is not recording",
+        where=user_site(),
+        remedy=f"call tape.{caller}() inside of the tape's with block",
+    )
+
+
+def watchable(leaf: Any, tree: Any, position: int) -> Array:
+    """Return an Array of a leaf that is none; errors say where it stands in its tree."""
+    if leaf is None:
+        raise ArgumentError(
+            f"watch got None{place_in(tree, position)}, of type NoneType",
+            where=here.site,
+            remedy="pass an array, a variable, a number, or a nest of these",
+        )
+    try:
+        array = Array(unliteral(as_value(leaf, "x")))
+        array._contiguous = layout_of_copy(leaf)
+        return array
+    except DtypeError:
+        if leaf is tree:
+            raise
+        as_value(leaf, "x" + place_of_leaf(tree, position, none_is_leaf=True))
+        raise
+
+
+def warn_of_integers(watched: Sequence[Any], tree: Any) -> None:
+    """Warn of arrays that have no gradient, where they stand in a tree."""
+    for position, array in enumerate(watched):
+        if not is_inexact(array.dtype):
+            warn(
+                IntegerWatchWarning,
+                f"watch got an array of {array.dtype}{place_in(tree, position)}",
+                where=here.site,
+                why="integers and booleans have no gradient: it will be None",
+                remedy="x.astype(float)",
+            )
+
+
+def place_in(tree: Any, position: int) -> str:
+    """Return where a leaf stands in its tree, for a message; nothing if it is the tree."""
+    place = place_of_leaf(tree, position, none_is_leaf=True)
+    return f" (at {place})" if place else ""
+
+
+def _detach(value: Value, mark: Mark) -> None:
+    """Put a value that a tape does not follow between one that it does and how that came to be."""
+    node = value.node
+    assert node is not None
+    marks = tuple([other for other in value.marks if other is not mark])
+    before = Value(value.aval, node, value.index, value.data, marks)
+    node.take_as_out(before, value.index)
+    copy = Node(identity, (before,), {}, here.site)
+    copy.adopt(value, (value.aval,))
+    value.node, value.index = copy, 0
+
+
+def followed_alone(leaves: Sequence[Any], record: Record) -> list[Value] | None:
+    """Return the values of real arrays that a tape follows and nobody else does: nothing is to be checked or converted. None for others."""
+    values = []
+    alone = record.alone
+    for leaf in leaves:
+        if type(leaf) is not Array or leaf._base is not None:
+            return None
+        value = leaf._current
+        if value.marks is not alone or value.aval.dtype.kind != "f":
+            return None
+        values.append(value)
+    return values
+
+
+def single_values(leaves: Sequence[Any], record: Record) -> list[Value] | None:
+    """Return the values of real arrays, and what was read of variables; None where one is not real or stands for not just one value."""
+    values = []
+    for leaf in leaves:
+        if type(leaf) is Array and leaf._base is None:
+            value = leaf._current
+        elif isinstance(leaf, Variable) and len(readings := record.readings(leaf)) == 1:
+            (value,) = readings
+        else:
+            return None
+        if value.aval.dtype.kind != "f":
+            return None
+        values.append(value)
+    return values
+
+
+def target_value(leaf: Any, record: Record) -> Value:
+    if not isinstance(leaf, Variable):
+        value: Value = leaf.value
+        return value
+    known = record.readings(leaf)
+    if known or not record.wants(leaf):
+        return known[0] if known else leaf.value
+    reading = leaf.reading_for(record.mark)
+    record.note(leaf, reading)
+    return reading
+
+
+def source_of(leaf: Any, record: Record) -> Source:
+    mark = record.mark
+    if isinstance(leaf, Variable):
+        values = record.readings(leaf)
+        followed = is_inexact(leaf.dtype)
+        return Source(
+            leaf.shape, leaf.dtype, tuple([value for value in values if followed and mark in value.marks])
+        )
+    value: Value = leaf.value
+    type_ = value.aval
+    followed = mark in value.marks and is_inexact(type_.dtype)
+    return Source(type_.shape, type_.dtype, (value,) if followed else ())
+
+
+def pulled(
+    mark: Mark, targets: list[Value], seeds: list[Value] | None, sources: list[Source], *, last: bool
+) -> list[Value | Rows | None]:
+    """Return the gradient of the targets in each source, along values that carry `mark`."""
+    chosen = [mark in value.marks and is_inexact(value.aval.dtype) for value in targets]
+    if not all(chosen):
+        targets = list(compress(targets, chosen))
+        seeds = None if seeds is None else list(compress(seeds, chosen))
+    starts = [value for source in sources for value in source.values]
+    parts = derivatives(gradients, "gradient", targets, starts, seeds, mark, last=last)
+    return gathered(sources, parts)

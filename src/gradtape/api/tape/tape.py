@@ -1,0 +1,526 @@
+"""The tape: record NumPy code as it runs, then ask for gradients."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from gradtape.api.tape.endpoints import (
+    Source,
+    UnconnectedGradients,
+    array_leaves,
+    completed,
+    seeds_for,
+    shown,
+    unconnected_choice,
+    with_values,
+)
+from gradtape.api.tape.jacobian import Jacobians
+from gradtape.api.tape.missing_paths import Cuts
+from gradtape.api.tape.record import (
+    Record,
+    follow,
+    followed_alone,
+    not_recording,
+    pulled,
+    single_values,
+    source_of,
+    target_value,
+    warn_of_integers,
+    watchable,
+)
+from gradtape.errors import ArgumentError, DtypeError, TapeError, note_recursion
+from gradtape.habits import TAPE as TAPE_HABITS
+from gradtape.habits import Missing
+from gradtape.ir.builder import here
+from gradtape.ir.graph import Mark, Value
+from gradtape.ir.types import is_inexact
+from gradtape.trace.array.array import Array
+from gradtape.trace.array.indexed_slices import arrays_in
+from gradtape.trace.dispatch.call_errors import is_list_of_numbers, tells_of_list
+from gradtape.trace.jit.bodies import refuse_across
+from gradtape.trace.jit.guards import InBody
+from gradtape.trace.lazy.call_observer import speculation
+from gradtape.trace.lazy.gradient_cache import Derivatives, derivatives, gradients
+from gradtape.trace.lazy.trace_prediction import rehearsed
+from gradtape.trace.patching import recorders
+from gradtape.trace.source.contexts import Context, bodies_around, contexts, leave
+from gradtape.trace.source.sites import user_site
+from gradtape.trace.variables.variable import Variable
+from gradtape.transforms.sparse_grads import Rows
+from gradtape.trees import flatten_up_to, flatten_with_none
+
+_frame = sys._getframe
+
+
+class GradientTape(Jacobians):
+    """Record operations on watched arrays and variables, and differentiate what was recorded.
+
+    Parameters
+    ----------
+    persistent : bool, default False
+        Whether `gradient` may be called more than once. A one-shot tape stops recording when asked for a gradient.
+    watch_accessed_variables : bool, default True
+        Whether trainable variables are watched when they are read; otherwise only what `watch` is told.
+
+    Notes
+    -----
+    Operations are recorded while the tape is active and one of their inputs is watched; results are then watched as well. What runs on
+    another thread is not recorded. Nothing is computed until somebody looks at a number. A gradient taken while another tape records is
+    recorded by that tape, so derivatives of any order need no more than nested tapes. Leaving the block and entering it again
+    continues the record. The interface is TensorFlow's (Abadi et al., OSDI 2016).
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> with gt.GradientTape() as tape:
+    ...     x = tape.watch(np.array([1.0, 2.0]))
+    ...     y = np.sum(x**2)
+    >>> tape.gradient(y, x)
+    Array([2., 4.])
+    """
+
+    _record: Record | None = None  # also of a tape that could not be made
+    _listed = False  # whether it was given a list of numbers to watch
+    _active = False
+
+    def __init__(self, persistent: bool = False, watch_accessed_variables: bool = True) -> None:
+        for argument, given in (
+            ("persistent", persistent),
+            ("watch_accessed_variables", watch_accessed_variables),
+        ):
+            if type(given) is not bool and not isinstance(given, np.bool_):
+                raise DtypeError(
+                    f"{argument} must be a bool, got a {type(given).__name__}",
+                    where=user_site(),
+                    remedy=f"gt.GradientTape({argument}={bool(given) if isinstance(given, int) else True})",
+                )
+        self._persistent = bool(persistent)
+        self._accessed = bool(watch_accessed_variables)
+        self._used = False
+        self._around: tuple[InBody, ...] = ()
+        self._stack: list[Context] = []
+
+    def __enter__(self) -> GradientTape:
+        if self._active:
+            if not self._used:
+                raise ArgumentError(
+                    "this tape is recording already",
+                    where=user_site(),
+                    remedy="leave its with block first, or make another tape",
+                )
+            self._leave()  # its record was used inside of the block
+        if speculation.last is not None:
+            speculation.settle()
+            speculation.last = None
+        speculation.attendant = None
+        record = self._record
+        self._around = bodies_around() if contexts.stack else ()
+        self._stack = contexts.stack
+        try:
+            if record is None or self._used:
+                record = self._record = Record(self._accessed)
+                self._used = False
+                if not self._persistent:
+                    record.rehearsal = rehearsed(_frame(1), record.mark, record.alone, Array)
+            else:
+                record.mark.thread = threading.get_ident()
+                record.mark.recording = True
+            self._active = True
+            self._stack.append(record)
+            recorders.enter(self)
+        except BaseException:  # Ctrl-C: nobody would leave what was entered by half
+            self._leave()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        record = self._record
+        if self._listed and tells_of_list(error):
+            assert error is not None
+            error.add_note(
+                "gradtape: watch was given a list of numbers, and returned a list of Arrays, which does not calculate; "
+                "watch an array: x = tape.watch(np.array(x))"
+            )
+        if error is not None:
+            note_recursion(error, "the block of a tape")
+        try:  # as _leave does, without the price of calls
+            speculation.attendant = None
+            if record is not None:
+                record.mark.recording = False
+                if record in self._stack:
+                    self._stack.remove(record)
+            recorders.leave(self)
+            self._active = False
+        except BaseException:  # Ctrl-C again
+            self._leave()
+            raise
+
+    def __del__(self) -> None:
+        if self._active:  # an interruption kept it from leaving
+            self._leave()
+        if self._record is not None:
+            self._record.close()
+
+    def _leave(self) -> None:
+        speculation.attendant = None
+        record = self._record
+        if record is not None:
+            record.mark.recording = False
+            leave(self._stack, record, self)
+        self._active = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._record is None:
+            return GradientTape, (self._persistent, self._accessed)
+        raise TapeError(
+            "a tape that has recorded can be neither copied nor pickled",
+            where=user_site(),
+            why="it is one with the values that it follows, and these stay what and where they are",
+            remedy="make another tape; copy and pickle gradients and variables",
+        )
+
+    def __repr__(self) -> str:
+        return f"<GradientTape: {self._state()}{', persistent' if self._persistent else ''}>"
+
+    def _repr_html_(self) -> str:
+        from gradtape.api.pictures.html import (
+            tape_card,  # late: pictures are drawn in notebooks only, and cost 7 ms to import
+        )
+
+        return tape_card(self._state(), self._persistent, self.mark)
+
+    def _state(self) -> str:
+        return (
+            "new"
+            if self._record is None
+            else "used"
+            if self._used
+            else "recording"
+            if self._record.mark.recording
+            else "recorded"
+        )
+
+    @property
+    def mark(self) -> Mark | None:
+        """What the values that this tape follows carry; None while it was never entered."""
+        speculation.settle()
+        return None if self._record is None else self._record.mark
+
+    def watch(self, tensor: Any) -> Any:
+        """Follow arrays and variables from here on.
+
+        Parameters
+        ----------
+        tensor : Array, Variable, array_like, or nests of them
+            Arrays and variables are watched in place. What is neither is copied into an Array: use what is returned.
+
+        Returns
+        -------
+        nest of Array or Variable
+            `tensor`, with Arrays for ndarrays and numbers.
+
+        Raises
+        ------
+        TapeError
+            If the tape was never entered, or its record has been used.
+        ArgumentError
+            For None.
+        DtypeError
+            For what holds no numbers.
+        """
+        record = self._live("watch")
+        here.site = user_site()
+        x = tensor
+        if type(x) is Array and x._base is None and not x._current.marks and is_inexact(x.dtype):
+            follow(x, record)
+            return x
+        leaves, filled = arrays_in(x)
+        self._listed = self._listed or is_list_of_numbers(x)
+        watched = []
+        for position, leaf in enumerate(leaves):
+            watched.append(leaf if isinstance(leaf, Array) else watchable(leaf, x, position))
+        plain = [array.value for array in watched if not isinstance(array, Variable)]
+        refuse_across("watch", plain, self._around, "watch what goes in, or make a tape inside of it")
+        warn_of_integers(watched, x)
+        for array in watched:
+            if isinstance(array, Variable):
+                record.ask_for(array)
+            else:
+                follow(array, record)
+        return filled(watched)
+
+    def watched_variables(self) -> tuple[Variable, ...]:
+        """Return the variables that the present record follows, in the order in which they were made."""
+        variables = {} if self._record is None else self._record.variables
+        return tuple(variables[serial] for serial in sorted(variables))
+
+    def stop_recording(self) -> AbstractContextManager[None]:
+        """Return a context in which nothing is recorded, and no variable is watched.
+
+        Returns
+        -------
+        context manager
+            What is computed inside of it counts as constant. Recording goes on afterwards, also after an exception.
+
+        Raises
+        ------
+        TapeError
+            If the tape was never entered, or its record has been used; in the body of a loop or branch that the tape records.
+        ArgumentError
+            If it is not recording.
+
+        Examples
+        --------
+        >>> import gradtape as gt
+        >>> with gt.GradientTape() as tape:
+        ...     x = tape.watch(3.0)
+        ...     with tape.stop_recording():
+        ...         scale = 1 / x
+        ...     y = x * scale
+        >>> round(float(tape.gradient(y, x)), 4)
+        0.3333
+        """
+        record = self._live("stop_recording")
+        if not record.mark.recording:
+            raise not_recording("stop_recording")
+        for body in bodies_around():
+            if body not in self._around:
+                raise TapeError(
+                    f"stop_recording in {body.described}",
+                    where=user_site(),
+                    why="the body is recorded whole, as one operation",
+                    remedy="use gt.stop_gradient(x) for what is to count as constant",
+                )
+        return self._stopped(record)
+
+    @contextmanager
+    def _stopped(self, record: Record) -> Iterator[None]:
+        speculation.settle()
+        try:
+            record.mark.recording = False
+            yield
+        finally:
+            if self._active and not self._used and self._record is record:
+                record.mark.recording = True
+
+    def reset(self) -> None:
+        """Forget what was recorded and watched, and go on recording.
+
+        Raises
+        ------
+        ArgumentError
+            If the tape is not recording.
+
+        Examples
+        --------
+        >>> import gradtape as gt
+        >>> with gt.GradientTape() as tape:
+        ...     x = tape.watch(3.0)
+        ...     tape.reset()
+        ...     y = x * x
+        >>> tape.gradient(y, x) is None
+        True
+        """
+        old = self._record
+        if old is None or not old.mark.recording:
+            raise not_recording("reset")
+        speculation.settle()
+        fresh = self._record = Record(self._accessed)
+        self._stack[self._stack.index(old)] = fresh
+        old.close()
+
+    def gradient(
+        self,
+        target: Any,
+        sources: Any,
+        output_gradients: Any = None,
+        unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
+    ) -> Any:
+        """Return the gradient of `target` in `sources`.
+
+        Parameters
+        ----------
+        target : Array, Variable or nest of them
+            What to differentiate; several targets, and the elements of arrays, are summed.
+        sources : Array, Variable or nest of them
+            What to differentiate in: watched arrays and variables, or anything computed from them. All readings of a variable add up.
+        output_gradients : array_like or nest of them, optional
+            One weight per target, of its shape, in place of ones. They are matched by position, in a dict by name.
+        unconnected_gradients : UnconnectedGradients or {"none", "zero", "raise"}, default "none"
+            What stands for a source from which no differentiable path leads to a target: None, zeros of the source's shape, or an
+            error.
+
+        Returns
+        -------
+        nest of Array, IndexedSlices or None
+            In the structure of `sources`. A source that is only read by gathers of its rows (`gradtape.gather`, ``np.take`` along the
+            first axis, ``x[indices]`` with integers) has a gradient of these rows alone, an `IndexedSlices`.
+
+        Raises
+        ------
+        TapeError
+            If the tape was never entered, or is a one-shot tape whose record has been used.
+        DtypeError
+            If a source or target is None, or not an array.
+        ArgumentError
+            If a source or target is an ndarray or number; for an unknown `unconnected_gradients`.
+        ShapeError
+            If `output_gradients` does not match the targets.
+        StructureError
+            If it is a dict of other names.
+        UnconnectedError
+            If there is no path, and that is to be an error.
+        """
+        record = self._live("gradient")
+        here.site = user_site()
+        choice = unconnected_choice(unconnected_gradients, "gradient")
+        if output_gradients is not None:
+            output_gradients = with_values(output_gradients, target)
+        ends, _ = array_leaves(target, "target", "gradient")
+        leaves, nest = array_leaves(sources, "source", "gradient")
+        if isinstance(output_gradients, dict):
+            _, spec = flatten_with_none(target)
+            flatten_up_to(spec, output_gradients, "output_gradients", "target", here.site)
+        known = record.rehearsal is not None and output_gradients is None
+        parts: Sequence[Value | Rows | None] | None = self._expected(record, ends, leaves) if known else None
+        if parts is None:
+            parts = self._derived(record, ends, leaves, output_gradients, choice, sources)
+        return nest(shown(parts, leaves))
+
+    def _expected(self, record: Record, ends: list[Any], leaves: list[Any]) -> Derivatives | None:
+        """Return gradients without a look at the record, if it is known what it is."""
+        starts = single_values(leaves, record)
+        if starts is None or record.rehearsal is None:
+            return None
+        mark = record.mark
+        before, mark.recorded_by = mark.recorded_by, None
+        try:
+            parts = record.rehearsal.gradients(ends, starts, mark)
+        finally:
+            mark.recorded_by = before
+        if parts is not None:
+            self._used = True
+            record.close()
+        return parts
+
+    def _derived(
+        self,
+        record: Record,
+        ends: list[Any],
+        leaves: list[Any],
+        output_gradients: Any,
+        choice: UnconnectedGradients,
+        sources: Any,
+    ) -> Sequence[Value | Rows | None]:
+        """Return gradients from the record, and what stands for missing ones."""
+        targets = followed_alone(ends, record)
+        starts = None if targets is None or output_gradients is not None else followed_alone(leaves, record)
+        seeds = None
+        if targets is None or starts is None:
+            targets = [target_value(leaf, record) for leaf in ends]
+            self._refuse_across("gradient", targets)
+            points = [source_of(leaf, record) for leaf in leaves]
+            if output_gradients is not None:
+                seeds = seeds_for(output_gradients, targets, "gradient")
+        last = not self._persistent
+        cuts = None
+        if record.mark.log is not None and record.mark.log.exits:
+            begins = [point.values for point in points] if starts is None else [(start,) for start in starts]
+            cuts = Cuts(record.mark, targets, begins)
+        asked = _Asked(self, record)
+        try:
+            parts = (
+                pulled(record.mark, targets, seeds, points, last=last)
+                if starts is None
+                else derivatives(gradients, "gradient", targets, starts, None, record.mark, last=last)
+            )
+            if cuts is not None:
+                cuts.warn([part is None for part in parts])
+            found = completed(parts, leaves, choice, sources)
+        except BaseException:
+            asked.fail()
+            raise
+        asked.succeed(release=None not in parts)
+        return found
+
+    @contextmanager
+    def _differentiated(
+        self, caller: str, target: Any, sources: Sequence[Any]
+    ) -> Iterator[tuple[Mark, Value, list[Source], bool]]:
+        record = self._live(caller)
+        self._refuse_across(caller, [target.value])
+        ends = target_value(target, record), [source_of(leaf, record) for leaf in sources]
+        if record.mark.log is not None and record.mark.log.exits:
+            Cuts(record.mark, [ends[0]], [point.values for point in ends[1]]).warn([False] * len(sources))
+        asked = _Asked(self, record)
+        try:
+            yield record.mark, *ends, not self._persistent
+        except BaseException:
+            asked.fail()
+            raise
+        asked.succeed()
+
+    def _live(self, caller: str) -> Record:
+        """Return the record that a call of `caller` is about."""
+        if self._record is None:
+            raise TapeError(
+                f"{caller} on a tape that was never entered",
+                where=user_site(),
+                why="a tape records, and watches, only inside its with block",
+                remedy="with gt.GradientTape() as tape: ...",
+            )
+        if self._used:
+            raise TapeError(
+                f"{caller} on a one-shot tape whose record has been used",
+                where=user_site(),
+                why="it gives up its record with the first gradient, so that the memory can be used again",
+                remedy="make it with gt.GradientTape(persistent=True) to ask for several gradients",
+            )
+        return self._record
+
+    def _refuse_across(self, caller: str, targets: Sequence[Value]) -> None:
+        refuse_across(
+            caller,
+            targets,
+            self._around,
+            "ask for it outside, of what comes out, or make a tape inside of it",
+        )
+
+
+Missing.teach(GradientTape, TAPE_HABITS)
+
+
+def record_of(tape: GradientTape) -> Record | None:
+    """Return what a tape records, or None if it was never entered."""
+    return tape._record
+
+
+class _Asked:
+    """Lets a one-shot tape give up its record, unless the asking fails."""
+
+    __slots__ = ("_record", "_recording", "_tape")
+
+    def __init__(self, tape: GradientTape, record: Record) -> None:
+        self._tape = tape
+        self._record = record
+        self._recording = record.mark.recording
+        if not tape._persistent:
+            record.mark.recording = False
+
+    def fail(self) -> None:
+        if not self._tape._persistent:
+            self._record.mark.recording = self._recording
+
+    def succeed(self, *, release: bool = True) -> None:
+        if not self._tape._persistent:
+            self._tape._used = True
+            self._record.close(release=release)

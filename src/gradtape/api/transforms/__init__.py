@@ -1,0 +1,1 @@
+"""Function transforms and the decorator."""

@@ -1,0 +1,215 @@
+"""Which arguments of a function are differentiated in: by position or by name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from gradtape.errors import ArgumentError, DtypeError
+from gradtape.trace.source.sites import user_site
+
+Positions: TypeAlias = int | Sequence[int] | None
+Names: TypeAlias = str | Sequence[str] | None
+
+
+def integer(given: Any) -> int | None:
+    """Return a Python or NumPy integer as an int; None for anything else, booleans too."""
+    return int(given) if isinstance(given, int | np.integer) and not isinstance(given, bool) else None
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The arguments to differentiate in.
+
+    Attributes
+    ----------
+    caller : str
+        The transform, for errors.
+    positions : tuple of int
+        Where they stand; empty where they are chosen by name.
+    names : tuple of str
+        What they are called.
+    several : bool
+        Whether a sequence was given: then results are tuples.
+    function : callable
+        Whose arguments they are.
+    """
+
+    caller: str
+    positions: tuple[int, ...]
+    names: tuple[str, ...]
+    several: bool
+    function: Callable[..., Any]
+
+    @property
+    def described(self) -> str:
+        """What the user wrote, for errors: ``argnums=0``."""
+        chosen: tuple[Any, ...] = self.names or self.positions
+        return f"{'argnames' if self.names else 'argnums'}={chosen if self.several else chosen[0]!r}"
+
+    def places(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[int | str]:
+        """Return where the chosen arguments stand in a call: positions, and keywords.
+
+        Raises
+        ------
+        ArgumentError
+            If the call does not have one, or one is chosen twice.
+        """
+        if self.names:
+            found = [self._place(name, args, kwargs) for name in self.names]
+        else:
+            found = [self._position(position, args) for position in self.positions]
+            if len(set(found)) < len(found):
+                raise ArgumentError(
+                    f"{self.caller}: argnums={self.positions} names an argument twice",
+                    where=user_site(),
+                    remedy="name each argument once",
+                )
+        return found
+
+    def chosen(self, args: Sequence[Any], kwargs: dict[str, Any], places: Sequence[int | str]) -> list[Any]:
+        """Return the arguments at some places; of those that the call leaves out, the defaults.
+
+        Raises
+        ------
+        DtypeError
+            If one is None.
+        """
+        found = [
+            args[place]
+            if isinstance(place, int)
+            else kwargs[place]
+            if place in kwargs
+            else self._default(place)
+            for place in places
+        ]
+        for argument, chosen in zip(found, self.names or self.positions, strict=True):
+            if argument is None:
+                raise DtypeError(
+                    f"{self.caller}: argument {chosen!r}, to differentiate in, is None",
+                    where=user_site(),
+                    remedy=f"pass a number or an array, or change {'argnames' if self.names else 'argnums'}",
+                )
+        return found
+
+    def replaced(
+        self, args: Sequence[Any], kwargs: dict[str, Any], places: Sequence[int | str], by: Sequence[Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """Return the arguments of a call with others at these places."""
+        arguments, keywords = list(args), dict(kwargs)
+        for place, argument in zip(places, by, strict=True):
+            if isinstance(place, int):
+                arguments[place] = argument
+            else:
+                keywords[place] = argument
+        return arguments, keywords
+
+    def filled(self, results: Sequence[Any]) -> Any:
+        """Return one result per chosen argument as the user asked for it: a tuple, or the only one."""
+        return tuple(results) if self.several else results[0]
+
+    def _position(self, position: int, args: Sequence[Any]) -> int:
+        if not -len(args) <= position < len(args):
+            raise ArgumentError(
+                f"{self.caller}: argnums names argument {position}, but the call has {len(args)} positional ones",
+                where=user_site(),
+                remedy="pass the argument by position, or choose it by its name: argnames=...",
+            )
+        return position % len(args)
+
+    def _place(self, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> int | str:
+        if name in kwargs:
+            return name
+        parameters = _parameters(self.function)
+        for position, parameter in enumerate(parameters.values()):
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                break
+            if (
+                parameter.name == name
+                and position < len(args)
+                and parameter.kind is not parameter.KEYWORD_ONLY
+            ):
+                return position
+        if name in parameters and self._default(name) is not inspect.Parameter.empty:
+            if parameters[name].kind is inspect.Parameter.POSITIONAL_ONLY:
+                return self._position(list(parameters).index(name), args)
+            return name
+        raise ArgumentError(
+            f"{self.caller}: argnames names argument {name!r}, which the call does not have",
+            where=user_site(),
+            remedy=f"pass it: {name}=...",
+        )
+
+    def _default(self, name: str) -> Any:
+        return _parameters(self.function)[name].default
+
+
+def selection_of(function: Callable[..., Any], argnums: Positions, argnames: Names, caller: str) -> Selection:
+    """Return the choice that two options make: with neither, the first argument.
+
+    Raises
+    ------
+    DtypeError
+        For what are no positions, or no names.
+    ArgumentError
+        For both, for a name that `function` does not have, or one that is there twice.
+    """
+    if argnames is None:
+        given = 0 if argnums is None else argnums
+        return Selection(caller, positions_of(given, caller), (), isinstance(given, tuple | list), function)
+    if argnums is not None:
+        raise ArgumentError(
+            f"{caller} got argnums={argnums!r} and argnames={argnames!r}",
+            where=user_site(),
+            why="the results come in the order in which the arguments are named",
+            remedy="name all of them one way: argnames=('x', 'w')",
+        )
+    several = isinstance(argnames, tuple | list)
+    names = tuple(argnames) if isinstance(argnames, tuple | list) else (argnames,)
+    if not names or not all(isinstance(name, str) for name in names):
+        raise DtypeError(
+            f"{caller}: argnames must be a str or a sequence of str, got {argnames!r}",
+            where=user_site(),
+            remedy="argnames=('x', 'w')",
+        )
+    if len(set(names)) < len(names):
+        raise ArgumentError(
+            f"{caller}: argnames={names} names an argument twice",
+            where=user_site(),
+            remedy="name each argument once",
+        )
+    parameters = _parameters(function)
+    if parameters and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        for name in names:
+            if name not in parameters:
+                raise ArgumentError(
+                    f"{caller}: argnames names argument {name!r}, but the arguments of the function are {', '.join(parameters)}",
+                    where=user_site(),
+                    remedy="choose among these, or use argnums",
+                )
+    return Selection(caller, (), names, several, function)
+
+
+def positions_of(argnums: Any, caller: str) -> tuple[int, ...]:
+    """Return positions that were given as an int or a sequence of them; raise DtypeError for anything else."""
+    given = argnums if isinstance(argnums, tuple | list) else (argnums,)
+    positions = [integer(position) for position in given]
+    if None in positions:
+        raise DtypeError(
+            f"{caller}: argnums must be an int or a sequence of ints, got {argnums!r}",
+            where=user_site(),
+            remedy=f"argnums=(0, 1); {caller}(f) returns a function, which is called with the arguments: {caller}(f)(x)",
+        )
+    return tuple([position for position in positions if position is not None])
+
+
+def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """Return the parameters of a function by name; none where Python does not know them."""
+    try:
+        return dict(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return {}

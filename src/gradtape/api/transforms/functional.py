@@ -1,0 +1,474 @@
+"""Function transforms with more than a gradient: Jacobians, Hessians, and their products with vectors."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+import numpy as np
+
+from gradtape.api.custom.complex_convention import Convention, check_convention, check_holomorphic, flipped
+from gradtape.api.tape.jacobian import bound_of, one_of_many
+from gradtape.api.transforms.argnums import Names, Positions, selection_of
+from gradtape.api.transforms.callables import check_callable
+from gradtape.api.transforms.gradient import (
+    inner,
+    jvp,
+    named,
+    result_value,
+    split_aux,
+    start,
+    value_and_gradient,
+)
+from gradtape.api.transforms.jit import Jitted, jit_of
+from gradtape.errors import ArgumentError, DtypeError, StructureError
+from gradtape.ir.builder import emit, here
+from gradtape.ir.graph import OPERATORS, Mark, Value, literal
+from gradtape.ir.types import Shape, is_inexact
+from gradtape.kinds.batching import from_front
+from gradtape.kinds.contract import Contract
+from gradtape.kinds.operands import broadcast_to
+from gradtape.trace.array.array import Array, standing_for
+from gradtape.trace.array.handle import Handle
+from gradtape.trace.jit.signature import EVERYTHING_TRACED
+from gradtape.trace.lazy.reroll import moment_now, with_loops
+from gradtape.trace.source.sites import user_site
+from gradtape.transforms.chunks import Bound, columns, rows
+from gradtape.trees import flatten, unflatten
+
+Mode: TypeAlias = Literal["auto", "fwd", "rev"]
+MODES: Final = ("auto", "fwd", "rev")
+
+
+def jacobian(
+    function: Callable[..., Any],
+    argnums: Positions = None,
+    *,
+    argnames: Names = None,
+    has_aux: bool = False,
+    mode: Mode = "auto",
+    holomorphic: bool = False,
+    convention: Convention = "tensorflow",
+    chunk_size: int | None = None,
+    memory: int | None = None,
+) -> Jitted:
+    """Return a function that computes the Jacobian of `function`.
+
+    Parameters
+    ----------
+    function : callable
+        NumPy code whose result is a float, an array of floats, or nested containers of these (with ``has_aux``: a pair of
+        that and anything else). The result of real arguments may be complex.
+    argnums : int or sequence of int, optional
+        Which positional arguments to differentiate in, by default the first. Each may be a number, an array, or nested containers of
+        these.
+    argnames : str or sequence of str, optional
+        In place of `argnums`: their names, as for `grad`.
+    has_aux : bool, default False
+        Whether `function` returns ``(result, aux)``; then the result is ``(jacobian, aux)``.
+    mode : {"auto", "fwd", "rev"}, default "auto"
+        Forward mode computes the columns, reverse mode the rows; "auto" takes what is fewer. Complex arguments need reverse mode,
+        complex results forward mode.
+    holomorphic : bool, default False
+        Whether `function` is a holomorphic function of complex arguments. Then its Jacobian is one of complex derivatives, in
+        either mode.
+    convention : {"tensorflow", "jax"}, default "tensorflow"
+        The derivative of a real result in a complex argument, as for `grad`.
+    chunk_size : int, optional
+        How many rows or columns are computed at once. By default as many as `memory` allows.
+    memory : int, optional
+        The bytes that what is computed on the way to the rows or columns of a chunk may take, as far as can be told from shapes; by default
+        `gt.config.jacobian_memory`, which is a part of what is free. What does not fit at once is computed by a loop over chunks.
+
+    Returns
+    -------
+    Jitted
+        Takes the arguments of `function`. It returns, in the structure of the result, the structure of the argument (a tuple
+        if `argnums` or `argnames` is a sequence), with arrays of shape ``result.shape + argument.shape``.
+
+    Raises
+    ------
+    IntegerInputError
+        At a call, for an integer array to differentiate in.
+    DtypeError
+        At a call, if a result is no float, or complex where it cannot be.
+    NotDifferentiableError
+        At a call with `holomorphic`, if the path to the result leads through a function that is not holomorphic, such as np.abs.
+    ArgumentError
+        For a mode or convention that does not exist, or, at a call, for `argnums` without an argument.
+
+    See Also
+    --------
+    GradientTape.jacobian : The same for what a tape has recorded.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> gt.jacobian(lambda x: x**2 * x[::-1])(np.array([1.0, 2.0]))
+    array([[4., 1.],
+           [4., 4.]])
+    """
+    return _jacobian(
+        function, argnums, argnames, has_aux, mode, "jacobian", holomorphic, convention, chunk_size, memory
+    )
+
+
+def jacrev(
+    function: Callable[..., Any],
+    argnums: Positions = None,
+    *,
+    argnames: Names = None,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    convention: Convention = "tensorflow",
+    chunk_size: int | None = None,
+    memory: int | None = None,
+) -> Jitted:
+    """Return a function that computes the Jacobian by reverse mode, row by row: for few results.
+
+    Parameters
+    ----------
+    function, argnums, argnames, has_aux, holomorphic, convention, chunk_size, memory
+        As for `jacobian`.
+
+    Returns
+    -------
+    Jitted
+        As `jacobian`.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> gt.jacrev(lambda x: np.array([1.0, 2.0]) * np.sum(x**2))(np.array([1.0, 3.0]))
+    array([[ 2.,  6.],
+           [ 4., 12.]])
+    """
+    return _jacobian(
+        function, argnums, argnames, has_aux, "rev", "jacrev", holomorphic, convention, chunk_size, memory
+    )
+
+
+def jacfwd(
+    function: Callable[..., Any],
+    argnums: Positions = None,
+    *,
+    argnames: Names = None,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    chunk_size: int | None = None,
+    memory: int | None = None,
+) -> Jitted:
+    """Return a function that computes the Jacobian by forward mode, column by column: for few arguments.
+
+    Parameters
+    ----------
+    function, argnums, argnames, has_aux, holomorphic, chunk_size, memory
+        As for `jacobian`.
+
+    Returns
+    -------
+    Jitted
+        As `jacobian`.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> gt.jacfwd(lambda t: np.stack([np.cos(t), np.sin(t)]))(0.0)
+    array([-0.,  1.])
+    """
+    return _jacobian(
+        function, argnums, argnames, has_aux, "fwd", "jacfwd", holomorphic, "tensorflow", chunk_size, memory
+    )
+
+
+def hessian(
+    function: Callable[..., Any],
+    argnums: Positions = None,
+    *,
+    argnames: Names = None,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    chunk_size: int | None = None,
+    memory: int | None = None,
+) -> Jitted:
+    """Return a function that computes the second derivatives of `function`: forward mode over reverse mode.
+
+    Parameters
+    ----------
+    function, argnums, argnames, has_aux, holomorphic, chunk_size, memory
+        As for `jacobian`.
+
+    Returns
+    -------
+    Jitted
+        For one number and one array of shape s, returns an array of shape s + s. In general the structure is that of the
+        result, then of the argument, then of the argument again.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> gt.hessian(lambda x: x[0] ** 2 * x[1])(np.array([1.0, 2.0]))
+    array([[4., 2.],
+           [2., 0.]])
+    """
+    first = _jacobian(function, argnums, argnames, has_aux, "rev", "hessian", holomorphic)
+    second = _jacobian(
+        first, argnums, argnames, has_aux, "fwd", "hessian", holomorphic, "tensorflow", chunk_size, memory
+    )
+    return jit_of(inner(second), named("hessian", function), EVERYTHING_TRACED)
+
+
+def hvp(
+    function: Callable[..., Any],
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    *,
+    holomorphic: bool = False,
+) -> Any:
+    """Return the product of the Hessian of `function` with a vector, without the Hessian.
+
+    Parameters
+    ----------
+    function : callable
+        NumPy code whose result is one real number. It must compute it from its arguments: for a function that was seen before, the
+        program is kept.
+    primals : sequence of array_like or nests of them
+        Its arguments.
+    tangents : sequence
+        The vector: of the structure and shapes of `primals`.
+    holomorphic : bool, default False
+        Whether `function` is a holomorphic function of complex arguments with one complex number as its result: then derivatives are
+        complex ones, as for `grad`.
+
+    Returns
+    -------
+    nest of ndarray
+        In the structure of the argument; a tuple with one entry per argument if there are several.
+
+    Raises
+    ------
+    StructureError, ShapeError, IntegerInputError
+        Where primals and tangents do not match or are integers.
+    NonScalarOutputError
+        If the result of `function` is not one number.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> gt.hvp(lambda x: np.sum(x**3), (np.array([1.0, 2.0]),), (np.array([1.0, 0.0]),))
+    array([6., 0.])
+    """
+    check_callable(function, "hvp")
+    here.site = user_site()
+    for argument, given in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(given, tuple | list) or not given:
+            raise StructureError(
+                f"hvp: {argument} must be a tuple or list with one entry per argument, got "
+                f"{'an empty one' if isinstance(given, tuple | list) else f'a {type(given).__name__}'}",
+                where=here.site,
+                remedy="gt.hvp(f, (x,), (v,))",
+            )
+    known = _known_product(function, bool(holomorphic))
+    if len(primals) != len(tangents):
+        raise StructureError(
+            f"hvp: {len(primals)} primals, but {len(tangents)} tangents",
+            where=here.site,
+            remedy="give one tangent per primal",
+        )
+    return known(*primals, *tangents)
+
+
+def _known_product(function: Callable[..., Any], holomorphic: bool) -> Jitted:
+    """Return the compiled product of a function; what cannot be a key is compiled anew."""
+    try:
+        known = _products.setdefault(function, {})
+        if holomorphic not in known:
+            known[holomorphic] = _product_of(weakref.ref(function), holomorphic)
+    except TypeError:
+        return _product_of(lambda: function, holomorphic)
+    return known[holomorphic]
+
+
+_products: Final[weakref.WeakKeyDictionary[Any, dict[bool, Jitted]]] = weakref.WeakKeyDictionary()
+"""The compiled products, by function and whether it is holomorphic."""
+
+
+def _product_of(held: Callable[[], Callable[..., Any] | None], holomorphic: bool) -> Jitted:
+    """Return the compiled product, called with primals and then tangents.
+
+    It may stand in a dictionary by its function, so it must not keep the function alive itself: `held` returns it.
+    """
+
+    def hvp(*arguments: Any) -> Any:
+        alive = held()
+        assert alive is not None
+        count = len(arguments) // 2
+        argnums = tuple(range(count)) if count > 1 else 0
+        both = value_and_gradient(alive, argnums, None, False, "hvp", holomorphic, "tensorflow")
+        return jvp(lambda *primals: both(*primals)[1], arguments[:count], arguments[count:])[1]
+
+    return jit_of(hvp, hvp, EVERYTHING_TRACED)
+
+
+def _jacobian(
+    function: Callable[..., Any],
+    argnums: Positions,
+    argnames: Names,
+    has_aux: bool,
+    mode: Mode,
+    caller: str,
+    holomorphic: bool,
+    convention: Convention = "tensorflow",
+    chunk_size: int | None = None,
+    memory: int | None = None,
+) -> Jitted:
+    check_callable(function, caller)
+    check_convention(convention, caller)
+    here.site = user_site()
+    bound = bound_of(chunk_size, memory, caller)
+    selection = selection_of(function, argnums, argnames, caller)
+    if mode not in MODES:
+        raise ArgumentError(
+            f"{caller}: mode is {mode!r}", where=user_site(), remedy='choose "auto", "fwd" or "rev"'
+        )
+
+    def compute(*args: Any, **kwargs: Any) -> Any:
+        here.site = user_site()
+        places = selection.places(args, kwargs)
+        chosen = selection.chosen(args, kwargs, places)
+        mark = Mark()
+        leaves, spec = flatten(chosen)
+        starts = [start(leaf, mark, f"{caller}: an argument in {selection.described}") for leaf in leaves]
+        moment = moment_now()
+        followed = unflatten(spec, list(map(standing_for, starts, leaves)))
+        arguments, keywords = selection.replaced(args, kwargs, places, followed)
+        result = inner(function)(*arguments, **keywords)
+        result, aux = split_aux(result, caller) if has_aux else (result, None)
+        results, result_spec = flatten(result)
+        targets = [_target(leaf, caller) for leaf in results]
+        mark.recording = False
+        targets, aux = with_loops(moment, targets, aux, starts)
+        if holomorphic:
+            for target in targets:
+                check_holomorphic(target, starts, mark, caller)
+        chosen_mode = _mode(mode, targets, starts, holomorphic, caller)
+        turned = _as_it_is if holomorphic or convention == "jax" else flipped
+        blocks = _blocks(targets, starts, mark, chosen_mode, caller, turned, bound)
+        mark.end()
+        nested = []
+        for row in blocks:
+            by_argument = unflatten(spec, [Array(block) for block in row])
+            nested.append(selection.filled(by_argument))
+        jacobians = unflatten(result_spec, nested)
+        return (jacobians, aux) if has_aux else jacobians
+
+    return jit_of(compute, named(caller, function), EVERYTHING_TRACED)
+
+
+def _mode(
+    mode: Mode, targets: Sequence[Value], starts: Sequence[Value], holomorphic: bool, caller: str
+) -> Mode:
+    """Return the mode to take; complex numbers leave no choice."""
+    complex_in, complex_out = [any(v.dtype.kind == "c" for v in values) for values in (starts, targets)]
+    if holomorphic or not (complex_in or complex_out):
+        wide, high = sum(begin.size for begin in starts), sum(target.size for target in targets)
+        return mode if mode != "auto" else "fwd" if wide < high else "rev"
+    if complex_in and complex_out:
+        raise DtypeError(
+            f"{caller}: an argument is complex, and what is differentiated in it is, too",
+            where=here.site,
+            why="a complex number has two parts, and the four derivatives of the parts are not one complex number",
+            remedy="holomorphic=True for the complex derivatives of a holomorphic function; else np.stack([np.real(z), "
+            "np.imag(z)]), or gt.jvp and gt.hvp, which go in one direction",
+        )
+    if complex_in and mode == "fwd":
+        raise DtypeError(
+            f"{caller}: an argument is complex",
+            where=here.site,
+            why="forward mode moves along one direction at a time, and a complex number has two",
+            remedy="use gt.jacrev, or differentiate in the real and imaginary parts",
+        )
+    if complex_out and mode == "rev":
+        raise DtypeError(
+            f"{caller}: a result is complex",
+            where=here.site,
+            why="reverse mode follows one real number back at a time, and a complex one has two",
+            remedy="use gt.jacfwd, or return np.stack([np.real(z), np.imag(z)])",
+        )
+    return "rev" if complex_in else "fwd"
+
+
+def _as_it_is(value: Value) -> Value:
+    return value
+
+
+def _blocks(
+    targets: Sequence[Value],
+    starts: Sequence[Value],
+    mark: Mark,
+    mode: Mode,
+    caller: str,
+    turned: Callable[[Value], Value],
+    bound: Bound,
+) -> list[list[Value]]:
+    """Return the Jacobian of each target in each start, what reverse mode computes in another convention."""
+
+    def outside(value: Value) -> bool:
+        return mark not in value.marks
+
+    if mode == "rev":
+        return [
+            [
+                _block(part, (*target.shape, *begin.shape), begin, turned)
+                for part, begin in zip(
+                    rows(target, starts, outside, one_of_many(caller), bound), starts, strict=True
+                )
+            ]
+            for target in targets
+        ]
+    columns_of = [columns(targets, begin, outside, one_of_many(caller), bound) for begin in starts]
+    return [
+        [
+            _block(parts[k], (*target.shape, *begin.shape), target, _last)
+            for parts, begin in zip(columns_of, starts, strict=True)
+        ]
+        for k, target in enumerate(targets)
+    ]
+
+
+def _block(part: Value | None, shape: Shape, like: Value, turned: Callable[[Value], Value]) -> Value:
+    """Return a part of the Jacobian in its shape; zeros where there is no influence."""
+    if part is None:
+        return broadcast_to(literal(0, like.dtype), shape)
+    block: Value = OPERATORS["reshape"](turned(part), shape)
+    return block
+
+
+def _last(part: Value) -> Value:
+    """Return the columns of a Jacobian, which stand along the first axis, along the last."""
+    node = part.node
+    if node is not None and isinstance(node.op, Contract):
+        # A product comes out in any order at no cost; turned afterwards it would be copied.
+        first, *others = node.params["out"]
+        return emit(node.op, node.inputs, **{**node.params, "out": (*others, first)})
+    return from_front(part, part.ndim - 1)
+
+
+def _target(leaf: Any, caller: str) -> Value:
+    """Return a result that must be a float."""
+    if not isinstance(leaf, Handle | np.ndarray | np.generic | int | float | complex):
+        raise DtypeError(
+            f"{caller} needs a function that returns arrays of floats; this one returned a {type(leaf).__name__}",
+            where=here.site,
+            remedy="return arrays or nests of them; has_aux=True for a pair of them and something else",
+        )
+    value = result_value(leaf)
+    if not is_inexact(value.dtype):
+        raise DtypeError(
+            f"{caller} needs a function that returns floats; this one returned {value.dtype}",
+            where=here.site,
+            why="only real and complex numbers have derivatives",
+            remedy="return floats: x.astype(float)",
+        )
+    return value

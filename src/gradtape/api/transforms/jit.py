@@ -1,0 +1,298 @@
+"""The decorator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, overload
+from weakref import WeakSet, ref
+
+from gradtape.api.transforms.callables import check_callable
+from gradtape.api.transforms.out_arrays import has_out, written
+from gradtape.config import config, on_change
+from gradtape.errors import DtypeError, InternalError, note_recursion
+from gradtape.habits import FUNCTION as FUNCTION_HABITS
+from gradtape.habits import Missing
+from gradtape.runtime.call.callable import FastCallable, vectorcalled
+from gradtape.runtime.call.capture_entry import CheckedFunction
+from gradtape.runtime.compile.program import ACTIVE
+from gradtape.trace.jit.callsite import MISSED, MOST_NESTED, CallSite, NestedEntry, Specialisation
+from gradtape.trace.jit.signature import StaticArguments
+from gradtape.trace.lazy.instruments import RECORDING
+from gradtape.trace.source.sites import user_site, without_internals
+
+CHAIN_LENGTH = 6
+
+_everyone: WeakSet[Jitted] = WeakSet()
+
+
+@vectorcalled
+class Jitted(FastCallable):
+    """A function that is traced, compiled and called natively. Made by `jit`, `grad` and `value_and_grad`."""
+
+    __slots__ = ("_answer", "_chain", "site")
+
+    def __init__(
+        self, function: Callable[..., Any], wrapped: Callable[..., Any], static: StaticArguments
+    ) -> None:
+        site = CallSite(function, getattr(wrapped, "__name__", "function"), static)
+
+        # Neither the answer nor the call site holds the function: without a cycle, its programs go when it goes.
+        own = ref(self)
+
+        takes_out: bool | None = None  # not known before somebody gives one
+
+        def answer(*args: Any, **kwargs: Any) -> Any:
+            nonlocal takes_out
+            try:
+                if "out" in kwargs:
+                    takes_out = has_out(wrapped) if takes_out is None else takes_out
+                    if not takes_out:
+                        out, function = kwargs.pop("out"), own()
+                        results = site.call(args, kwargs) if function is None else function(*args, **kwargs)
+                        return results if out is None else written(out, results, site.name)
+                profiler = ACTIVE.profiler
+                if profiler is None or (function := own()) is None:
+                    return site.call(args, kwargs)
+                return profiler.call(function, args, kwargs)
+            except Exception as error:
+                note_recursion(error, f"{site.name}, while it was traced or computed")
+                if config.full_traceback or isinstance(error, InternalError):
+                    raise
+                raise error.with_traceback(without_internals(error.__traceback__)) from error.__cause__
+
+        super().__init__(answer, wrapped)
+        self.site = site
+        self._answer = answer
+        self._chain: list[Specialisation] = []
+        site.on_new = _installer(own)
+        _everyone.add(self)
+
+    def __repr__(self) -> str:
+        count = self.site.traces
+        return f"<gradtape.jit of {self.site.name}: {count} trace{'' if count == 1 else 's'}>"
+
+    def _repr_html_(self) -> str:
+        from gradtape.api.pictures.html import (
+            jitted_card,  # late: pictures are drawn in notebooks only, and cost 7 ms to import
+        )
+
+        return jitted_card(self.site)
+
+    def _install(self, specialisation: Specialisation) -> None:
+        """Let machine code answer calls like this one, where it can.
+
+        The newest specialisations form a chain: what one cannot take (other types, a guard that fails) it hands to the next, the last to
+        Python. A link costs a few nanoseconds.
+        """
+        if specialisation.native is None or specialisation.program.kernel.loaded is None:
+            return
+        if specialisation.native.nested is not None:
+            self._install_nested(specialisation)
+            return
+        self._chain = [specialisation, *self._chain[: CHAIN_LENGTH - 1]]
+        self._link()
+
+    def _install_nested(self, specialisation: Specialisation) -> None:
+        assert specialisation.native is not None and specialisation.native.nested is not None
+        arguments, results = specialisation.native.nested
+        nested = self.site.nested
+        if len(nested) >= MOST_NESTED:
+            nested.clear()
+        bound = _bound(self.site, specialisation, _missed)
+        if bound is not None:
+            nested[arguments] = NestedEntry(bound, results)
+
+    def _link(self) -> None:
+        fallback: Any = self._answer
+        chain = [link for link in self._chain if link.checkpoint == config.reroll_checkpoint]
+        for link in reversed(chain[1:]):
+            fallback = _bound(self.site, link, fallback) or fallback
+        first = _bound(self.site, chain[0], fallback) if chain else None
+        if first is not None:
+            self.install(first)
+        self.fallback = fallback
+
+    def with_function(self, function: Any) -> Jitted:
+        """Return a function of this kind that runs another function as it stands, for traces."""
+        copy = Jitted(function, self, self.site.static)
+        copy.site.name, copy.site.inline = self.site.name, True
+        return copy
+
+    def suspend(self) -> None:
+        """Answer every call in Python."""
+        self.uninstall()
+        self.fallback = self._answer
+
+    def resume(self) -> None:
+        """Let machine code answer again."""
+        if self._chain:
+            self._link()
+
+    def release(self) -> None:
+        """Let go of all bound machine code."""
+        self.suspend()
+        self.site.nested.clear()
+
+    def relink(self) -> None:
+        """Bind machine code anew: that of a profiler which looks on, or else the programs' own."""
+        self.release()
+        for specialisation in self.site.specialisations():
+            if specialisation.is_native and specialisation.checkpoint == config.reroll_checkpoint:
+                native = specialisation.native
+                if specialisation.is_native and native is not None and native.nested is not None:
+                    self._install_nested(specialisation)
+        if not RECORDING.tools:
+            self.resume()
+
+
+Missing.teach(Jitted, FUNCTION_HABITS)
+
+
+def _installer(own: ref[Jitted]) -> Callable[[Specialisation], None]:
+    """Return what hands new specialisations to a function while it is alive."""
+
+    def install(specialisation: Specialisation) -> None:
+        jitted = own()
+        if jitted is not None:
+            jitted._install(specialisation)
+
+    return install
+
+
+def _missed(*leaves: Any) -> object:
+    return MISSED
+
+
+def _bound(
+    site: CallSite, specialisation: Specialisation, fallback: Callable[..., Any]
+) -> CheckedFunction | None:
+    native_call, program, profiler = specialisation.native, specialisation.program, ACTIVE.profiler
+    assert native_call is not None
+    nested = native_call.nested is not None
+    code = None if profiler is None else profiler.machine_code(site, program, nested=nested)
+    bound = specialisation.bound(fallback, code)
+    site.note_bound(specialisation, bound)
+    return bound
+
+
+def every_jitted() -> list[Jitted]:
+    """Return all functions that are alive."""
+    return list(_everyone)
+
+
+def _relink_all(_: Any) -> None:
+    """Let machine code answer only where it was traced under the setting that holds now."""
+    for function in list(_everyone):
+        function.relink()
+
+
+on_change("reroll_checkpoint", _relink_all)
+
+
+@contextmanager
+def running_recorded() -> Iterator[None]:
+    """Run jitted functions as they stand, op by op, while a debugging tool looks on."""
+    tool = object()
+    try:
+        RECORDING.tools.add(tool)
+        for function in list(_everyone):
+            function.suspend()
+        yield
+    finally:
+        try:
+            _resume_without(tool)
+        except BaseException:  # Ctrl-C
+            _resume_without(tool)
+            raise
+
+
+def _resume_without(tool: object) -> None:
+    """Let machine code answer again if no other tool looks on; to do so twice does no harm."""
+    RECORDING.tools.discard(tool)
+    if not RECORDING.tools:
+        for function in list(_everyone):
+            function.resume()
+
+
+@overload
+def jit(function: Callable[..., Any], /) -> Jitted: ...
+@overload
+def jit(
+    function: None = None,
+    /,
+    *,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+) -> Callable[[Callable[..., Any]], Jitted]: ...
+
+
+def jit(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+) -> Any:
+    """Compile a NumPy function.
+
+    The function runs once under a trace for each new combination of argument types (dtypes, shapes, Python types, nesting, static
+    values). Later calls run machine code. Branches on values are followed: each way through the function is traced when it is first
+    taken.
+
+    Parameters
+    ----------
+    function : callable
+        Ordinary NumPy code: ndarrays and numbers in nested containers in, the same out. What it reads from outside (globals, closure
+        variables, attributes, entries of containers, elements of arrays) is looked at in each call: arrays and floats are passed on, and
+        where something that steers Python has changed, the function is traced once more. What it writes to outside is written by the
+        trace alone; state belongs in a `Variable`, whose content is read, and assigned to, at each call.
+    static_argnums : int or sequence of int, optional
+        Positions of arguments that are part of the program: each new value is traced anew. Strings, None, booleans and other objects
+        that are no numbers are static without being named.
+    static_argnames : str or sequence of str, optional
+        The same for arguments passed by keyword.
+
+    Returns
+    -------
+    Jitted
+        A callable with the name, docstring and signature of `function`. Called with `Array`s it becomes a part of their recording, so
+        that tapes and other transforms see through it. ``f(x, out=array)`` writes the result into an ndarray of its shape (a nest of
+        them where there are several results) and returns that, unless `function` has a parameter `out` of its own.
+
+    Raises
+    ------
+    ArgumentError
+        If `function` is not callable.
+    StaticArgumentError
+        At a call, if a static argument is not hashable.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> @gt.jit
+    ... def energy(x):
+    ...     return np.sum(x**2) / 2
+    >>> float(energy(np.array([3.0, 4.0])))
+    12.5
+    """
+    positions = tuple(static_argnums) if isinstance(static_argnums, tuple | list) else (static_argnums,)
+    names = tuple(static_argnames) if isinstance(static_argnames, tuple | list) else (static_argnames,)
+    for argument, given, kind in (("static_argnums", positions, int), ("static_argnames", names, str)):
+        for item in given:
+            if type(item) is not kind:
+                raise DtypeError(
+                    f"jit: {argument} must be of type {kind.__name__}, or a sequence of them; got {item!r}",
+                    where=user_site(),
+                    remedy="static_argnums=1, static_argnames=('order',)",
+                )
+    static = StaticArguments(positions, names)
+    if function is None:
+        return lambda given: jit_of(given, given, static)
+    return jit_of(function, function, static)
+
+
+def jit_of(function: Callable[..., Any], wrapped: Callable[..., Any], static: StaticArguments) -> Jitted:
+    """Return the jitted form of `function`, which shows itself as `wrapped`."""
+    check_callable(function, "jit")
+    return Jitted(function, wrapped, static)

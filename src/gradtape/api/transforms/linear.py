@@ -1,0 +1,256 @@
+"""Linear maps out of functions: the derivative at a point, and the transpose of a function that is linear."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtape.api.transforms.callables import check_callable
+from gradtape.api.transforms.gradient import (
+    Asking,
+    aux_of,
+    fitting,
+    inner,
+    result_value,
+    results_of,
+    split_aux,
+    start,
+    zeros_like_start,
+)
+from gradtape.errors import NotDifferentiableError, StructureError
+from gradtape.ir.builder import here
+from gradtape.ir.graph import Mark, Value, constant
+from gradtape.ir.op import NDArray
+from gradtape.ir.types import Shape, is_inexact
+from gradtape.trace.array.array import Array
+from gradtape.trace.array.handle import Handle
+from gradtape.trace.jit.guards import trace_of
+from gradtape.trace.lazy.force import force
+from gradtape.trace.lazy.reroll import moment_now, rolled_since
+from gradtape.trace.source.sites import user_site
+from gradtape.transforms.jvp import jvp as push_forward
+from gradtape.transforms.loops.residuals import dearest
+from gradtape.transforms.vjp import vjp as pull_back
+from gradtape.trees import flatten, flatten_up_to, unflatten
+
+
+def linearize(
+    function: Callable[..., Any], *primals: Any, has_aux: bool = False
+) -> tuple[Any, Callable[..., Any]] | tuple[Any, Callable[..., Any], Any]:
+    """Evaluate a function and return its derivative there: a linear map that is applied to tangents.
+
+    Parameters
+    ----------
+    function : callable
+        NumPy code with one or more floating results in any nest (with ``has_aux``: a pair of these and anything else).
+    *primals : array_like or nests of them
+        Its arguments.
+    has_aux : bool, default False
+        Whether `function` returns ``(result, aux)``; then aux is returned as well.
+
+    Returns
+    -------
+    y : nest of ndarray
+        ``function(*primals)``.
+    push : callable
+        ``push(*tangents)`` takes one tangent per primal, of its structure and shapes, and returns the derivative of `y` along them.
+        It can be called any number of times; what only depends on the primals is computed once.
+    aux : anything
+        With ``has_aux`` only.
+
+    Raises
+    ------
+    IntegerInputError
+        For an integer array among the primals.
+    StructureError, ShapeError
+        By ``push``, for tangents that do not match the primals.
+
+    See Also
+    --------
+    jvp : The same for one tangent.
+    vjp : The transpose of this map.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> y, push = gt.linearize(lambda x: x**3, np.array([1.0, 2.0]))
+    >>> push(np.array([1.0, 0.0])), push(np.array([0.0, 1.0]))
+    (array([3., 0.]), array([ 0., 12.]))
+    """
+    check_callable(function, "linearize")
+    here.site = user_site()
+    mark = Mark()
+    leaves, spec = flatten(primals)
+    recorded = any(isinstance(leaf, Handle) for leaf in leaves)
+    starts = [start(leaf, mark, "linearize: a primal") for leaf in leaves]
+    moment = moment_now()
+    result = inner(function)(*unflatten(spec, [Array(value) for value in starts]))
+    result, aux = split_aux(result, "linearize") if has_aux else (result, None)
+    mark.recording = False
+    results, result_spec = flatten(result)
+    targets = rolled_since(moment, [result_value(leaf) for leaf in results], starts)
+
+    asking = Asking(mark)
+
+    def outside(value: Value) -> bool:
+        return asking.mark not in value.marks
+
+    def push(*tangents: Any) -> Any:
+        here.site = user_site()
+        if len(tangents) != len(primals):
+            raise StructureError(
+                f"linearize: the function has {len(primals)} primals, but got {len(tangents)} tangents",
+                where=here.site,
+                remedy="give one tangent per primal: push(dx, dy)",
+            )
+        directions = flatten_up_to(spec, tangents, "tangents", "primals", here.site)
+        seeds = [
+            fitting(direction, begin, "a tangent", "its primal")
+            for direction, begin in zip(directions, starts, strict=True)
+        ]
+        pushed = push_forward(targets, starts, seeds, outside)
+        values = [
+            zeros_like_start(target) if tangent is None else tangent
+            for target, tangent in zip(targets, pushed, strict=True)
+        ]
+        traced = recorded or any(isinstance(direction, Handle) for direction in directions)
+        return unflatten(result_spec, results_of(values, traced))
+
+    if not recorded and not any(each.recording for target in targets for each in target.marks):
+        force([*targets, *dearest(targets, starts, outside)])
+    y = unflatten(result_spec, results_of(targets, recorded))
+    return (y, push, aux_of(aux, recorded)) if has_aux else (y, push)
+
+
+def linear_transpose(function: Callable[..., Any], *primals: Any) -> Callable[[Any], tuple[Any, ...]]:
+    """Return the transpose of a function that is linear in its arguments.
+
+    Parameters
+    ----------
+    function : callable
+        NumPy code that is linear in all of its arguments together: no constant is added, and no two arguments are multiplied. What it
+        reads from outside, such as a matrix, is a constant.
+    *primals : array_like or nests of them
+        Arguments of the right structure, shapes and dtypes. Their numbers do not matter.
+
+    Returns
+    -------
+    callable
+        ``transpose(ct) -> tuple``: takes a nest of the structure and shapes of the result and returns one entry per primal. Of a matrix
+        it is the product with the transposed, not conjugated, matrix.
+
+    Raises
+    ------
+    NotDifferentiableError
+        If the function is not linear; the error names the line.
+    IntegerInputError
+        For an integer array among the primals.
+    StructureError, ShapeError
+        By the transpose, for what does not match the result.
+
+    See Also
+    --------
+    vjp : The transpose of the derivative of any function.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> transpose = gt.linear_transpose(np.cumsum, np.zeros(3))
+    >>> transpose(np.array([1.0, 0.0, 2.0]))
+    (array([3., 2., 2.]),)
+    """
+    check_callable(function, "linear_transpose")
+    here.site = user_site()
+    mark = Mark()
+    leaves, spec = flatten(primals)
+    recorded = any(isinstance(leaf, Handle) for leaf in leaves)
+    given = [start(leaf, mark, "linear_transpose: a primal").aval for leaf in leaves]
+    point = [_numbers(type_.shape, type_.dtype) for type_ in given]
+    starts = [start(array, mark, "a primal") for array in point]
+    moment = moment_now()
+    result = inner(function)(*unflatten(spec, [Array(value) for value in starts]))
+    mark.recording = False
+    results, result_spec = flatten(result)
+    targets = rolled_since(moment, [result_value(leaf) for leaf in results], starts)
+
+    asking = Asking(mark)
+
+    def transposed(seeds: list[Value]) -> list[Value]:
+        pulled = pull_back(targets, starts, seeds, lambda value: asking.mark not in value.marks)
+        return [
+            zeros_like_start(begin) if part is None else part
+            for begin, part in zip(starts, pulled, strict=True)
+        ]
+
+    def transpose(cotangent: Any) -> tuple[Any, ...]:
+        here.site = user_site()
+        parts = flatten_up_to(result_spec, cotangent, "the cotangent", "the function's result", here.site)
+        seeds = [
+            fitting(part, target, "a cotangent", "the result")
+            for part, target in zip(parts, targets, strict=True)
+        ]
+        traced = recorded or any(isinstance(part, Handle) for part in parts)
+        returned: tuple[Any, ...] = unflatten(spec, results_of(transposed(seeds), traced))
+        return returned
+
+    seeds = [constant(_numbers(target.shape, target.dtype)) for target in targets]
+    _check_linear(targets, mark, seeds, transposed(seeds), point)
+    return transpose
+
+
+def _numbers(shape: Shape, dtype: np.dtype[Any]) -> NDArray:
+    """Return numbers between 1 and 2, of both signs and without a pattern: a point that no function is made for."""
+    positions = np.arange(np.prod(shape, dtype=int)).reshape(shape)
+    numbers = np.where(positions % 3 == 1, -1, 1) * (1 + 0.618033988749895 * (positions + 1) % 1)
+    return np.asarray(numbers * (1 + 0.5j) if dtype.kind == "c" else numbers).astype(dtype)
+
+
+def _check_linear(
+    targets: Sequence[Value],
+    mark: Mark,
+    seeds: Sequence[Value],
+    transposed: Sequence[Value],
+    point: Sequence[NDArray],
+) -> None:
+    """Raise NotDifferentiableError unless targets are linear in what `mark` follows.
+
+    The transpose A' of a linear map does not depend on the point x, and y . A x = A' y . x: what is constant in the targets, or is lost by
+    the derivative (a floor), shows there. What depends on a trace around has no numbers, and is not tried.
+    """
+    remedy = "use gt.vjp(f, x), the transpose of the derivative at a point, or gt.linearize"
+    seen = set(transposed)
+    left = list(transposed)
+    while left:
+        node = left.pop().node
+        for operand in () if node is None else node.inputs:
+            if mark in operand.marks:
+                assert node is not None
+                raise NotDifferentiableError(
+                    "linear_transpose: the function is not linear: its derivative depends on its arguments",
+                    where=node.site,
+                    why="only a linear map has a transpose",
+                    remedy=remedy,
+                )
+            if operand not in seen:
+                seen.add(operand)
+                left.append(operand)
+    if any(trace_of(value) is not None for value in (*targets, *transposed)):
+        return
+    arrays = force([*targets, *seeds, *transposed])
+    forwards = [a * b for a, b in zip(arrays[: len(targets)], arrays[len(targets) :], strict=False)]
+    backwards = [a * b for a, b in zip(arrays[-len(point) :], point, strict=True)]
+    there, back = [sum(float(np.sum(np.real(part))) for part in parts) for parts in (forwards, backwards)]
+    size = sum(float(np.sum(np.abs(part))) for part in (*forwards, *backwards))
+    coarsest = max(
+        (np.finfo(value.dtype).eps for value in (*targets, *transposed) if is_inexact(value.dtype)),
+        default=0.0,
+    )
+    if np.isfinite(size) and abs(there - back) > 8 * np.sqrt(coarsest) * size:
+        raise NotDifferentiableError(
+            "linear_transpose: the function is not linear: it adds a constant, or a part of it has the derivative 0",
+            where=next((target.node.site for target in targets if target.node is not None), here.site),
+            why="only a linear map has a transpose",
+            remedy=remedy,
+        )

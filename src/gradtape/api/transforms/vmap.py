@@ -1,0 +1,264 @@
+"""Mapping a function over an axis: written for one element, run on all of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtape.api.transforms.argnums import integer
+from gradtape.api.transforms.callables import check_callable
+from gradtape.api.transforms.gradient import inner, named
+from gradtape.api.transforms.jit import Jitted, jit_of
+from gradtape.errors import ArgumentError, DtypeError, ShapeError
+from gradtape.ir.builder import here
+from gradtape.ir.graph import Value
+from gradtape.ir.types import aval
+from gradtape.kinds.batching import from_front, in_front, to_front
+from gradtape.kinds.operands import as_value
+from gradtape.trace.array.array import Array
+from gradtape.trace.array.handle import Handle
+from gradtape.trace.array.layout import is_plain
+from gradtape.trace.jit.guards import Mapped
+from gradtape.trace.jit.signature import EVERYTHING_TRACED
+from gradtape.trace.lazy.force import force
+from gradtape.trace.lazy.reroll import moment_now, rolled_since
+from gradtape.trace.source.sites import user_site
+from gradtape.transforms.batch import batch
+from gradtape.trees import flatten, flatten_with_none, place_of_leaf, spread_prefix, unflatten
+
+
+def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Jitted:
+    """Return a function that applies `function` to every element along an axis.
+
+    `function` is written for one element and runs once; what it records is done for all elements at once.
+
+    Parameters
+    ----------
+    function : callable
+        NumPy code for one element.
+    in_axes : int, None, or nests of them, default 0
+        Which axis of each argument is mapped; None for what all elements share. One entry for all arguments, or a tuple with
+        one entry per positional argument; an entry may have the containers of its argument. Negative axes count from the end.
+        Arguments passed by keyword are mapped along axis 0.
+    out_axes : int, None, or nests of them, default 0
+        Where the mapped axis stands in the results; None for a result that is the same for all elements.
+
+    Returns
+    -------
+    Jitted
+        Takes the arguments with the mapped axis and returns the results with it. Called with `Array`s it becomes a part of
+        their recording, so that tapes, gradients and other maps go through it.
+
+    Raises
+    ------
+    ShapeError
+        At a call, where an argument does not have the axis, or where the extents of mapped axes differ.
+    StructureError
+        At a call, where `in_axes` or `out_axes` does not match the arguments or the results.
+    ConcretizationError
+        At a call, where the function asks for the number of a mapped value: ``if x > 0`` has no answer for all elements at once.
+
+    See Also
+    --------
+    vectorized_map : The same with TensorFlow's order of arguments.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> points, w = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([1.0, -1.0])
+    >>> gt.vmap(lambda x, w: np.dot(x, w), in_axes=(0, None))(points, w)
+    array([-1., -1.])
+
+    The gradient for each example:
+
+    >>> gt.vmap(gt.grad(lambda x: np.sum(x**3)))(points)
+    array([[ 3., 12.],
+           [27., 48.]])
+    """
+    check_callable(function, "vmap")
+    axes_in = _axes("in_axes", tuple(in_axes) if isinstance(in_axes, list) else in_axes)
+    mapped = _Mapping(function, axes_in, _axes("out_axes", out_axes), "vmap")
+    return jit_of(mapped, named("vmap", function), EVERYTHING_TRACED)
+
+
+def _axes(argument: str, given: Any) -> Any:
+    """Return a nest of axes with Python integers for its entries."""
+    entries, spec = flatten(given)
+    axes = [integer(entry) for entry in entries]
+    for entry, axis in zip(entries, axes, strict=True):
+        if axis is None:
+            raise DtypeError(
+                f"vmap: {argument} must be an int, None, or a nest of them, got {entry!r} of type {type(entry).__name__}",
+                where=user_site(),
+                remedy="in_axes=(0, None) maps the first argument and shares the second",
+            )
+    return unflatten(spec, axes)
+
+
+def vectorized_map(fn: Callable[[Any], Any], elems: Any) -> Any:
+    """Apply a function to every element of arrays along their first axis.
+
+    Parameters
+    ----------
+    fn : callable
+        NumPy code for one element. It is called with one argument of the structure of `elems`.
+    elems : array_like or nest of them
+        The elements, along the first axis.
+
+    Returns
+    -------
+    nest of ndarray, or of Array where `elems` holds them
+        What `fn` returns, for all elements along the first axis.
+
+    See Also
+    --------
+    vmap : Other axes, several arguments, and a program that is kept.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> gt.vectorized_map(lambda pair: pair[0] * np.sum(pair[1]), (np.array([1.0, 2.0]), np.ones((2, 3))))
+    array([3., 6.])
+    """
+    check_callable(fn, "vectorized_map")
+    results = _Mapping(fn, 0, 0, "vectorized_map")(elems)
+    if any(isinstance(leaf, Handle) for leaf in flatten(elems)[0]):
+        return results
+    leaves, spec = flatten(results)
+    arrays = force([leaf.value for leaf in leaves])
+    return unflatten(spec, [array.copy() if array.ndim else array[()] for array in arrays])
+
+
+class _Mapping:
+    """A function with the axes along which it is mapped; works on arrays in a recording."""
+
+    holds_functions = True
+    __slots__ = ("_caller", "_function", "_in_axes", "_out_axes")
+
+    def __init__(self, function: Callable[..., Any], in_axes: Any, out_axes: Any, caller: str) -> None:
+        self._function = function
+        self._in_axes = in_axes
+        self._out_axes = out_axes
+        self._caller = caller
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        here.site = user_site()
+        leaves, spec = flatten_with_none((args, kwargs))
+        axes = [
+            *spread_prefix(self._in_axes, args, f"{self._caller}: in_axes", "the arguments", here.site),
+            *[0] * len(flatten_with_none(kwargs)[0]),
+        ]
+        wholes = self._wholes(leaves, axes, args, kwargs)
+        size = self._size(wholes, args, kwargs)
+        name = getattr(self._function, "__name__", "a function")
+        mark = Mapped(f"the function {name!r} that {self._caller} maps")
+        singles = {k: Value(aval(w.shape[1:], w.dtype), marks=(mark,)) for k, w in wholes.items()}
+        given = [Array(singles[k]) if k in singles else leaf for k, leaf in enumerate(leaves)]
+        for k in singles:
+            if given[k].ndim != 1 and not (axes[k] == 0 and is_plain(leaves[k])):
+                given[k]._contiguous = False  # which view NumPy's element would be is not known
+        arguments, keywords = unflatten(spec, given)
+        moment = moment_now()
+        try:
+            results = inner(self._function)(*arguments, **keywords)
+            outs, out_spec = flatten_with_none(results)
+            values = [None if leaf is None else _result(leaf, self._caller) for leaf in outs]
+            known = [value for value in values if value is not None]
+            rolled = iter(rolled_since(moment, known, list(singles.values())))
+            values = [None if value is None else next(rolled) for value in values]
+        finally:
+            mark.finish()
+        substituted = {single: wholes[k] for k, single in singles.items()}
+        batched = batch(
+            [value for value in values if value is not None],
+            substituted,
+            size,
+            lambda value: mark not in value.marks,
+        )
+        out_axes = spread_prefix(
+            self._out_axes, results, f"{self._caller}: out_axes", "the results", here.site
+        )
+        found, placed = iter(batched), []
+        for position, (value, axis) in enumerate(zip(values, out_axes, strict=True)):
+            place = place_of_leaf(results, position, none_is_leaf=True)
+            placed.append(None if value is None else self._placed(value, next(found), size, axis, place))
+        return unflatten(out_spec, placed)
+
+    def _wholes(
+        self, leaves: Sequence[Any], axes: Sequence[int | None], args: Any, kwargs: Any
+    ) -> dict[int, Value]:
+        """Return the mapped leaves by position, the mapped axis in front."""
+        wholes: dict[int, Value] = {}
+        for position, (leaf, axis) in enumerate(zip(leaves, axes, strict=True)):
+            if axis is None or leaf is None:
+                continue
+            place = self._place(position, args, kwargs)
+            value = leaf.value if isinstance(leaf, Handle) else as_value(leaf, place)
+            if not -value.ndim <= axis < value.ndim:
+                what = "a number" if value.ndim == 0 else f"an array of shape {value.shape}"
+                raise ShapeError(
+                    f"{self._caller}: {place} is {what}; it has no axis {axis} to map",
+                    where=here.site,
+                    remedy="in_axes says which axis of each argument is mapped; None for what all elements share"
+                    + ("; for that, pass it by position" if place.startswith("keyword") else ""),
+                )
+            wholes[position] = to_front(value, axis % value.ndim)
+        return wholes
+
+    def _size(self, wholes: dict[int, Value], args: Any, kwargs: Any) -> int:
+        if not wholes:
+            raise ArgumentError(
+                f"{self._caller}: no argument is mapped",
+                where=here.site,
+                why="there is no axis from which the number of elements could be known",
+                remedy="give at least one argument an axis in in_axes, or call the function itself",
+            )
+        sizes = {position: whole.shape[0] for position, whole in wholes.items()}
+        if len(set(sizes.values())) > 1:
+            listed = "; ".join(f"{self._place(k, args, kwargs)} has {size}" for k, size in sizes.items())
+            raise ShapeError(
+                f"{self._caller}: the mapped axes have different extents: {listed}",
+                where=here.site,
+                remedy="map axes of one extent, or share an argument with None in in_axes",
+            )
+        return next(iter(sizes.values()))
+
+    @staticmethod
+    def _place(position: int, args: Any, kwargs: Any) -> str:
+        """Return where a leaf stands in the arguments, for an error."""
+        place = place_of_leaf((args, kwargs), position, none_is_leaf=True)
+        kind = "argument" if place.startswith("[0]") else "keyword"
+        return f"{kind} {place[4:].replace(']', '', 1)}"
+
+    def _placed(self, value: Value, batched: Value | None, size: int, axis: int | None, place: str) -> Array:
+        """Return a result with the mapped axis where it is wanted."""
+        if axis is None:
+            if batched is not None:
+                raise ArgumentError(
+                    f"{self._caller}: out_axes is None for result{place}, which differs between the elements",
+                    where=here.site,
+                    remedy="give it an axis, or reduce it in the function to something that all elements share",
+                )
+            return Array(value)
+        whole = in_front(value, size) if batched is None else batched
+        if not -whole.ndim <= axis < whole.ndim:
+            raise ShapeError(
+                f"{self._caller}: out_axes puts the mapped axis at {axis} in result{place}, which has {whole.ndim} axes with it",
+                where=here.site,
+                remedy=f"choose an axis from {-whole.ndim} to {whole.ndim - 1}",
+            )
+        return Array(from_front(whole, axis % whole.ndim))
+
+
+def _result(leaf: Any, caller: str) -> Value:
+    if isinstance(leaf, Handle):
+        return leaf.value
+    if not isinstance(leaf, np.ndarray | np.generic | int | float | complex):
+        raise DtypeError(
+            f"{caller}: the function returned a {type(leaf).__name__}",
+            where=here.site,
+            remedy="return arrays, numbers, None, or nests of these",
+        )
+    return as_value(leaf, "a result")

@@ -1,0 +1,1 @@
+"""From scheduled loop nests to the loop IR."""

@@ -1,0 +1,357 @@
+"""Large loops in blocks of rows that threads may run side by side.
+
+The blocks follow from the shapes alone. What rows add up is added up per block and then over the blocks in
+their order, so that a result has the same bits for any number of threads, one included.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import field
+from typing import Any, Final
+
+from gradtape.kinds.elementwise import Instruction, Intrinsic, Libm, SciPy
+from gradtape.loops.affine import Affine, Position, Var, affine, interval
+from gradtape.loops.copies import Copier
+from gradtape.loops.ir import (
+    Assign,
+    Buffer,
+    Call,
+    Compute,
+    Control,
+    Declare,
+    For,
+    Load,
+    Number,
+    Program,
+    Register,
+    Statement,
+    Store,
+)
+from gradtape.loops.passes.row_blocking import numbers_of, positions_of, walk
+from gradtape.lower.building.products import Products, is_small, multiplications
+from gradtape.lower.llvm.monoids import COMBINE, identity
+from gradtape.records import record
+
+WORTHWHILE: Final = 10_000_000
+"""Additions from which a loop is split: 200 microseconds. Waking a thread takes some 10, and blocks cost a
+single thread a tenth in loops that are nothing but a walk through memory."""
+
+LEAST_BLOCK: Final = 500_000
+"""Additions in a block: 10 microseconds."""
+
+MOST_BLOCKS: Final = 16
+"""Enough for a few threads to end at about the same time; more would cost more sums to bring together."""
+
+ALIGNED: Final = 64
+"""Elements of which a block of single elements is a multiple, so that its stores fill cache lines."""
+
+PARTS: Final = 2**21
+"""Bytes that the blocks' own sums may take."""
+
+OVERHEAD: Final = 800
+"""Additions in all that there are to be for each of the sums of a block: zeros, and a trip through memory."""
+
+_FUNCTION: Final = 15.0
+_SLOW: Final = {"fdiv": 4.0, "llvm.sqrt": 5.0}
+
+
+def split_rows(program: Program) -> Program:
+    """Return the program with its large loops over independent rows in blocks."""
+    scratch = list(program.scratch)
+    body: list[Statement] = []
+    for statement in program.body:
+        plan = _plan(statement, program) if isinstance(statement, For) else None
+        body.extend([statement] if plan is None else _split(plan, scratch))
+    return Program(program.name, program.inputs, program.outputs, scratch, body)
+
+
+@record
+class _Plan:
+    """What is known of a loop over rows."""
+
+    loop: For
+    blocks: int = 0
+    private: list[Buffer] = field(default_factory=list)
+    sums: list[Buffer] = field(default_factory=list)
+    totals: dict[str, Compute] = field(default_factory=dict)
+
+
+def _plan(loop: For, program: Program) -> _Plan | None:
+    inside = list(walk(loop.body))
+    if not all(isinstance(s, For | Load | Store | Compute | Declare | Assign) or is_small(s) for s in inside):
+        return None
+    additions = work([loop])
+    if additions < WORTHWHILE:
+        return None
+    plan = _Plan(loop)
+    steps = _Steps(inside)
+    if not _find_sums(plan, inside, steps) or not _find_buffers(plan, inside, steps, program):
+        return None
+    parts = sum(buffer.nbytes for buffer in plan.sums)
+    unit = _unit(loop)
+    elements = sum(buffer.size for buffer in plan.sums)
+    plan.blocks = min(
+        MOST_BLOCKS,
+        int(additions / LEAST_BLOCK),
+        int(additions / (OVERHEAD * max(elements, 1))),
+        PARTS // max(parts, 1),
+        _turns(loop) // unit,
+    )
+    if unit == 1:
+        plan.blocks = _even(_turns(loop), plan.blocks)
+    return plan if plan.blocks > 1 else None
+
+
+def _even(turns: int, blocks: int) -> int:
+    """Return a number of blocks not far below another one that leaves no turns over, if there is one."""
+    return next((count for count in range(blocks, blocks // 2, -1) if turns % count == 0), blocks)
+
+
+def work(statements: Sequence[Statement]) -> float:
+    """Return what statements cost, in additions."""
+    total = 0.0
+    for statement in statements:
+        if isinstance(statement, For):
+            total += _turns(statement) * work(statement.body)
+        elif isinstance(statement, Compute):
+            total += _cost(statement.body)
+        elif isinstance(statement, Call):
+            total += multiplications(statement)
+        else:
+            total += 1.0
+    return total
+
+
+def _cost(body: Any) -> float:
+    if isinstance(body, Libm | SciPy):
+        return _FUNCTION
+    if isinstance(body, Instruction | Intrinsic):
+        return _SLOW.get(body.real or "", 1.0)
+    return 1.0
+
+
+def _turns(loop: For) -> int:
+    return loop.var.high - loop.var.low + 1
+
+
+def _unit(loop: For) -> int:
+    """Return of how many turns the blocks are multiples."""
+    return 1 if any(isinstance(statement, For) for statement in loop.body) else ALIGNED
+
+
+class _Steps:
+    """Who makes and who uses the numbers of a loop."""
+
+    def __init__(self, inside: Sequence[Statement]) -> None:
+        self.made = {s.target.name: s for s in inside if isinstance(s, Compute)}
+        self.declared = {s.target.name: s for s in inside if isinstance(s, Declare)}
+        self.assigned = {s.target.name: s for s in inside if isinstance(s, Assign)}
+        self.loads = {s.target.name: s for s in inside if isinstance(s, Load)}
+        self.uses = Counter(
+            number.name for s in inside for number in numbers_of(s) if isinstance(number, Register)
+        )
+
+    def step(self, value: Number) -> Compute | None:
+        """Return what combines a total with one more number, if that is all that becomes of the total."""
+        made = self.made.get(value.name) if isinstance(value, Register) else None
+        if made is None or not made.reassociate or self.uses[made.target.name] != 1:
+            return None
+        total = made.args[0]
+        return made if isinstance(total, Register) and self.uses[total.name] == 1 else None
+
+    def loaded(self, store: Store) -> Load | None:
+        """Return where a store takes the total from that it puts back with something added."""
+        value = store.value
+        final = self.made.get(value.name) if isinstance(value, Register) else None
+        if final is not None and final.function == "identity":
+            (total,) = final.args
+            if (
+                not isinstance(total, Register)
+                or total.name not in self.declared
+                or self.uses[total.name] != 2
+            ):
+                return None
+            assigned = self.assigned.get(total.name)
+            made = (
+                None
+                if assigned is None or not isinstance(assigned.value, Register)
+                else self.made.get(assigned.value.name)
+            )
+            begin = self.declared[total.name].value
+            if (
+                made is None
+                or not _adds(made)
+                or made.args[0] is not total
+                or self.uses[made.target.name] != 1
+            ):
+                return None
+        else:
+            begin = value
+            while (step := self.step(begin)) is not None and _adds(step):
+                begin = step.args[0]
+            if begin is value:
+                return None
+        load = self.loads.get(begin.name) if isinstance(begin, Register) else None
+        if load is None or self.uses[load.target.name] != 1:
+            return None
+        return load if (load.buffer, load.index) == (store.buffer, store.index) else None
+
+
+def _adds(step: Compute) -> bool:
+    return step.reassociate and step.function == "add" and step.target.dtype.kind in "fiu"
+
+
+def _find_sums(plan: _Plan, inside: Sequence[Statement], steps: _Steps) -> bool:
+    """Find the numbers that rows add up; return whether nothing else goes from row to row."""
+    for statement in inside:
+        if isinstance(statement, Assign) and statement.target.name not in steps.declared:
+            step = steps.step(statement.value)
+            name = statement.target.name
+            if step is None or step.function not in COMBINE or step.args[0] is not statement.target:
+                return False
+            if name in plan.totals:
+                return False
+            plan.totals[name] = step
+    return True
+
+
+def _find_buffers(plan: _Plan, inside: Sequence[Statement], steps: _Steps, program: Program) -> bool:
+    """Find the scratch of single rows and the sums in memory; return whether rows share nothing else."""
+    row = plan.loop.var
+    named = [position for statement in inside for position in positions_of(statement)]
+    for position in (*named, *[place for ends in Products(inside).places.values() for place in ends]):
+        if isinstance(position, Affine) and any(
+            not isinstance(atom, Var) and row in atom.whole.variables() for atom in position.terms
+        ):
+            return False
+    places: dict[Buffer, list[Position]] = {}
+    stores: dict[Buffer, list[Store]] = {}
+    loads: dict[Buffer, list[Load]] = {}
+    products = Products(inside)
+    for buffer, ends in products.places.items():
+        places.setdefault(buffer, []).extend(ends)
+    for statement in inside:
+        if isinstance(statement, Load | Store):
+            places.setdefault(statement.buffer, []).append(statement.index)
+        if isinstance(statement, Store):
+            stores.setdefault(statement.buffer, []).append(statement)
+        elif isinstance(statement, Load):
+            loads.setdefault(statement.buffer, []).append(statement)
+    elsewhere = _touched([statement for statement in program.body if statement is not plan.loop])
+    for buffer in dict.fromkeys((*stores, *products.written)):
+        rows = {_row_of(position, row) for position in places[buffer]}
+        if None not in rows:
+            if len(rows) > 1:
+                return False
+        elif any(isinstance(position, Affine) and row in position.terms for position in places[buffer]):
+            return False
+        elif buffer.role == "scratch" and buffer not in elsewhere:
+            plan.private.append(buffer)
+        elif buffer in products.sums and buffer not in stores and buffer not in loads:
+            plan.sums.append(buffer)
+        else:
+            sources = {id(steps.loaded(store)) for store in stores.get(buffer, ())}
+            if buffer in products.places or sources != {id(load) for load in loads.get(buffer, ())}:
+                return False
+            plan.sums.append(buffer)
+    return True
+
+
+def _touched(statements: Sequence[Statement]) -> set[Buffer]:
+    touched: set[Buffer] = set()
+    for statement in walk(statements):
+        if isinstance(statement, Load | Store):
+            touched.add(statement.buffer)
+        elif isinstance(statement, Call):
+            touched.update(buffer for buffer, _ in statement.operands)
+        elif isinstance(statement, Control):
+            touched.update(buffer for buffer, _ in statement.places())
+    return touched
+
+
+def _row_of(position: Position, row: Var) -> tuple[int, int] | None:
+    """Return the elements of a row and how many rows off a position lies, if it stays within one row's
+    elements."""
+    factor = position.terms.get(row, 0) if isinstance(position, Affine) else 0
+    if factor <= 0:
+        return None
+    low, high = interval(position - affine(row) * factor)
+    return (factor, low // factor) if low // factor == high // factor else None
+
+
+def _split(plan: _Plan, scratch: list[Buffer]) -> list[Statement]:
+    """Return the loop over the blocks, what brings their sums together, and the loop over the rows that are
+    left."""
+    row = plan.loop.var
+    unit = _unit(plan.loop)
+    size = _turns(plan.loop) // (plan.blocks * unit) * unit
+    block = Var(f"{row.name}_part", 0, plan.blocks - 1)
+    inner = Var(row.name, 0, size - 1)
+    first = row.low + affine(block) * size
+    begin: list[Statement] = []
+    end: list[Statement] = []
+    combine: list[Statement] = []
+    parts: dict[str, Register] = {}
+    moved: dict[Buffer, tuple[Buffer, Position]] = {}
+    for name, step in plan.totals.items():
+        total = step.args[0]
+        assert isinstance(total, Register)
+        part = parts[name] = Register(f"{name}_part", total.dtype)
+        buffer = Buffer(f"p_{name}_{row.name}", total.dtype, plan.blocks, "scratch")
+        scratch.append(buffer)
+        begin.append(Declare(part, identity(step.function, total.dtype)))
+        end.append(Store(buffer, affine(block), part))
+        read, sum_ = Register(f"{name}_one", total.dtype), Register(f"{name}_all", total.dtype)
+        turn = Var(f"{name}_turn", 0, plan.blocks - 1)
+        added = Compute(sum_, step.function, step.body, (total, read))
+        combine.append(For(turn, [Load(read, buffer, affine(turn)), added, Assign(total, sum_)], minor=True))
+    for buffer in plan.sums:
+        part_of = Buffer(f"p_{buffer.name}_{row.name}", buffer.dtype, buffer.size * plan.blocks, "scratch")
+        scratch.append(part_of)
+        moved[buffer] = (part_of, affine(block) * buffer.size)
+        element = Var(f"{buffer.name}_clear", 0, buffer.size - 1)
+        place = affine(block) * buffer.size + affine(element)
+        begin.append(For(element, [Store(part_of, place, identity("add", buffer.dtype))]))
+        combine.append(_gathered(buffer, part_of, plan.blocks))
+    copier = Copier({row: first + affine(inner)}, moved, parts)
+    body: list[Statement] = [*begin, For(inner, copier.block(plan.loop.body)), *end]
+    made: list[Statement] = [For(block, body, private=tuple(plan.private)), *combine]
+    start = row.low + size * plan.blocks
+    if start <= row.high:
+        made.append(_remaining(plan, start, scratch))
+    return made
+
+
+def _remaining(plan: _Plan, start: int, scratch: list[Buffer]) -> For:
+    row = plan.loop.var
+    rest = Var(f"{row.name}_left", start, row.high)
+    moved: dict[Buffer, tuple[Buffer, Position]] = {}
+    for buffer in plan.private:
+        own = Buffer(f"{buffer.name}_left", buffer.dtype, buffer.size, "scratch")
+        scratch.append(own)
+        moved[buffer] = (own, 0)
+    return For(rest, Copier({row: affine(rest)}, moved).block(plan.loop.body), minor=True)
+
+
+def _gathered(buffer: Buffer, parts: Buffer, blocks: int) -> For:
+    """Return the loop that adds the blocks' sums to a buffer, block by block."""
+    turn = Var(f"{buffer.name}_turn", 0, blocks - 1)
+    element = Var(f"{buffer.name}_element", 0, buffer.size - 1)
+    before, one, after = (Register(f"{buffer.name}_{what}", buffer.dtype) for what in ("old", "one", "new"))
+    function, body = COMBINE["add"]
+    return For(
+        turn,
+        [
+            For(
+                element,
+                [
+                    Load(before, buffer, affine(element)),
+                    Load(one, parts, affine(turn) * buffer.size + affine(element)),
+                    Compute(after, function, body, (before, one)),
+                    Store(buffer, affine(element), after),
+                ],
+            )
+        ],
+    )

@@ -1,0 +1,55 @@
+"""Loops whose condition is computed ahead: the first time before the loop, where what it is made of is at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from gradtape.ir.builder import at, emit_all
+from gradtape.ir.graph import OPERATORS, Graph, Node, Value, literal
+from gradtape.ir.op import NDArray
+from gradtape.ir.types import INT64, Aval
+from gradtape.passes.rewrite import rewrite
+from gradtape.transforms.call import inlined
+from gradtape.transforms.loops.ops import While
+
+
+class TestedWhile(While):
+    """A loop that is told whether there is a first turn, by its last input."""
+
+    def infer(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
+        return super().infer(avals[:-1], params)
+
+    def evaluate(self, arrays: Sequence[NDArray], params: dict[str, Any]) -> tuple[NDArray, ...]:
+        return super().evaluate(arrays[:-1], params)
+
+
+tested_while: Final = TestedWhile("tested_while")
+
+
+def test_ahead(graph: Graph) -> Graph:
+    """Return the graph in which the first test of a loop on arrays is computed along with what comes before the loop."""
+    return rewrite(graph, _ahead)
+
+
+def _ahead(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
+    if type(node.op) is not While or not reads_arrays(node.params["condition"]):
+        return None
+    (goes_on,) = inlined(node.params["condition"], [literal(0, INT64), *inputs])
+    return emit_all(tested_while, (*inputs, goes_on), **node.params)
+
+
+def reads_arrays(condition: Graph) -> bool:
+    """Whether a condition takes long: what it needs of arrays is at hand where they are made."""
+    read = {value for node in condition.nodes for value in node.inputs}
+    return any(value.shape != () and value in read for value in condition.inputs)
+
+
+def tested_after(node: Node) -> list[Value]:
+    """Return the condition on the carries that a turn leaves, as a value of the body."""
+    body, condition = node.params["body"], node.params["condition"]
+    consts, carries = node.params["consts"], node.params["carries"]
+    index, *inputs = body.inputs
+    with at(None):
+        following = OPERATORS["add"](index, literal(1, INT64))
+        return inlined(condition, [following, *inputs[:consts], *body.outputs[:carries]])

@@ -1,0 +1,147 @@
+"""Single operations as LLVM instructions."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final
+
+from gradtape.errors import LoweringError
+from gradtape.kinds.elementwise import Instruction, Intrinsic, Libm, SciPy
+from gradtape.loops.ir import Const, Dtype
+from gradtape.lower.target.symbols import special_function
+from gradtape.lower.target.vecmath import c_name
+
+_MEMORY: Final = {
+    "?": "i8",
+    "b": "i8",
+    "B": "i8",
+    "h": "i16",
+    "H": "i16",
+    "f": "float",
+    "d": "double",
+}
+_FLAGGED: Final = frozenset(("fadd", "fsub", "fmul", "fdiv", "frem", "fneg"))
+_INTRINSIC_FLAGS: Final = frozenset(("llvm.maximum", "llvm.minimum"))
+
+
+def memory_type(dtype: Dtype) -> str:
+    """Return the LLVM type of an element in memory."""
+    return _MEMORY.get(dtype.char) or f"i{dtype.itemsize * 8}"
+
+
+def register_type(dtype: Dtype) -> str:
+    """Return the LLVM type of a number in a register."""
+    return "i1" if dtype.kind == "b" else memory_type(dtype)
+
+
+def constant_text(number: Const) -> str:
+    """Return a constant in LLVM's notation: floats by their bits."""
+    value = number.value
+    if number.dtype.kind == "f":
+        (bits,) = struct.unpack("<Q", struct.pack("<d", float(value)))
+        return f"0x{bits:016X}"
+    if number.dtype.kind == "b":
+        return "true" if value else "false"
+    return str(int(value))
+
+
+def operation(
+    body: Any, dtypes: tuple[Dtype, ...], out: Dtype, args: tuple[str, ...], reassociate: bool
+) -> str:
+    """Return the right-hand side of an instruction that applies `body` to operands of these dtypes."""
+    if isinstance(body, Instruction):
+        return _instruction(body, dtypes, out, args, reassociate)
+    if isinstance(body, Intrinsic):
+        name = body.real if dtypes[0].kind == "f" else body.integer
+        if name is None:
+            raise LoweringError(f"no intrinsic for {dtypes[0].name} operands")
+        return _intrinsic(name, dtypes, out, args)
+    if isinstance(body, Libm):
+        typed = ", ".join(f"{register_type(dtype)} {arg}" for dtype, arg in zip(dtypes, args, strict=True))
+        return f"call {register_type(out)} @{c_name(body.name, out)}({typed})"
+    if isinstance(body, SciPy):
+        typed = ", ".join(f"double {arg}" for arg in args)
+        return f'call double @"{special_function(body.name)}"({typed})'
+    raise LoweringError(f"{body!r} is not a primitive")
+
+
+def _class(dtype: Dtype) -> str:
+    return {"f": "real", "i": "signed", "u": "unsigned", "b": "boolean"}[dtype.kind]
+
+
+def _instruction(
+    body: Instruction, dtypes: tuple[Dtype, ...], out: Dtype, args: tuple[str, ...], reassociate: bool
+) -> str:
+    kind = _class(dtypes[0])
+    if body.real == "select" or body.signed == "select":
+        type_ = register_type(out)
+        return f"select i1 {args[0]}, {type_} {args[1]}, {type_} {args[2]}"
+    name = getattr(body, kind)
+    if name is None:
+        raise LoweringError(f"no instruction for {dtypes[0].name} operands")
+    type_ = register_type(dtypes[0])
+    if name.startswith("llvm."):
+        return _intrinsic(name, dtypes, out, args)
+    if name == "neg":
+        return f"sub {type_} 0, {args[0]}"
+    if name == "not":
+        return f"xor {type_} {args[0]}, -1" if kind != "boolean" else f"xor i1 {args[0]}, true"
+    flags = ""
+    if name in _FLAGGED:
+        flags = " reassoc contract" if reassociate else " contract"
+    return f"{name}{flags} {type_} {', '.join(args)}"
+
+
+def _intrinsic(name: str, dtypes: tuple[Dtype, ...], out: Dtype, args: tuple[str, ...]) -> str:
+    type_ = register_type(dtypes[0])
+    suffix = {"float": "f32", "double": "f64"}.get(type_, type_)
+    flags = " nsz" if name in _INTRINSIC_FLAGS else ""
+    typed = ", ".join(f"{register_type(dtype)} {arg}" for dtype, arg in zip(dtypes, args, strict=True))
+    if name in ("llvm.abs", "llvm.ctlz", "llvm.cttz"):
+        typed += ", i1 false"
+    return f"call{flags} {type_} @{name}.{suffix}({typed})"
+
+
+def intrinsic_declaration(call: str) -> str:
+    """Return the declaration of the intrinsic that a call names."""
+    head, _, rest = call.partition("@")
+    name, _, operands = rest.partition("(")
+    result = head.split()[-1]
+    types = ", ".join(operand.split()[0] for operand in operands.rstrip(")").split(", "))
+    return f"declare {result} @{name}({types})"
+
+
+def conversion(source: Dtype, target: Dtype, arg: str) -> tuple[str, ...]:
+    """Return the instructions of a conversion as C (and so NumPy) makes it; each but the first takes the
+    one before as ``{}``.
+
+    Floats outside of an integer's range go where the CPU's instruction takes them: to the least number of
+    the register.
+    """
+    a, b = register_type(source), register_type(target)
+    if target.kind == "b":
+        if source.kind == "b":
+            return (f"and i1 {arg}, true",)
+        return (f"fcmp une {a} {arg}, 0.0" if source.kind == "f" else f"icmp ne {a} {arg}, 0",)
+    if source.kind == "f":
+        return _from_float(source, target, arg)
+    if target.kind == "f":
+        return (f"{'sitofp' if source.kind == 'i' else 'uitofp'} {a} {arg} to {b}",)
+    if target.itemsize > source.itemsize or source.kind == "b":
+        return (f"{'sext' if source.kind == 'i' else 'zext'} {a} {arg} to {b}",)
+    if target.itemsize < source.itemsize:
+        return (f"trunc {a} {arg} to {b}",)
+    return (f"or {b} {arg}, 0",)
+
+
+def _from_float(source: Dtype, target: Dtype, arg: str) -> tuple[str, ...]:
+    a, b = register_type(source), register_type(target)
+    if target.kind == "f":
+        if a == b:
+            return (f"select i1 true, {a} {arg}, {a} {arg}",)
+        return (f"{'fptrunc' if target.itemsize < source.itemsize else 'fpext'} {a} {arg} to {b}",)
+    if target.itemsize == 8:
+        return (f"{'fptosi' if target.kind == 'i' else 'fptoui'} {a} {arg} to i64", "freeze i64 {}")
+    wide = "i64" if target.kind == "u" and target.itemsize == 4 else "i32"
+    steps = (f"fptosi {a} {arg} to {wide}", f"freeze {wide} {{}}")
+    return steps if wide == b else (*steps, f"trunc {wide} {{}} to {b}")

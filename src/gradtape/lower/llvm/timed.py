@@ -1,0 +1,35 @@
+"""Kernels that time their nests: what a profiler compiles in place of a program's own kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from gradtape.loops.ir import Call, Program, Statement
+from gradtape.lower.llvm.counters import FIRST_NEST, add
+from gradtape.lower.llvm.module import NEST
+from gradtape.lower.llvm.statements import FunctionEmitter
+
+
+def clocked(program: Program) -> list[Statement]:
+    """Return the statements of a program that are timed, in the order of their words."""
+    return [statement for statement in program.body if isinstance(statement, NEST | Call)]
+
+
+class Clock:
+    """Writes the reading of the clock around the nests of a kernel."""
+
+    def __init__(self, program: Program) -> None:
+        self._words = {id(statement): FIRST_NEST + k for k, statement in enumerate(clocked(program))}
+
+    @contextmanager
+    def around(self, kernel: FunctionEmitter, statement: Statement) -> Iterator[None]:
+        """Time what is appended inside, if it is a nest or a routine."""
+        word = self._words.get(id(statement))
+        if word is None:
+            yield
+            return
+        begin = kernel.bind("call i64 @now()")
+        yield
+        end = kernel.bind("call i64 @now()")
+        kernel.lines.extend(f"  {line}" for line in add(word, kernel.bind(f"sub i64 {end}, {begin}"), begin))

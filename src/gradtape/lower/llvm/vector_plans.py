@@ -1,0 +1,279 @@
+"""Which short loops inside of loops over time are written as vectors, and which small arrays stay in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+from gradtape.kinds.elementwise import Instruction, Intrinsic, Libm
+from gradtape.loops.affine import Affine, Position, Var, substitute
+from gradtape.loops.ir import (
+    Assign,
+    Buffer,
+    Call,
+    Compute,
+    Control,
+    For,
+    Index,
+    Load,
+    Number,
+    Register,
+    Statement,
+    Store,
+)
+from gradtape.loops.passes.row_blocking import walk
+from gradtape.lower.target.host import vector_bytes
+from gradtape.lower.target.vecmath import c_name, vector_attribute
+
+REGISTERS: Final = 4
+"""Vector registers that one value may fill."""
+
+KEPT: Final = 256
+"""Vectors that a loop over time keeps apart from memory. What does not fit into registers is on the stack, from where whole vectors come
+back sooner than parts of them come from memory."""
+
+REDUCTIONS: Final = {
+    "fadd": "fadd",
+    "fmul": "fmul",
+    "add": "add",
+    "mul": "mul",
+    "or": "or",
+    "and": "and",
+    "llvm.maximum": "fmaximum",
+    "llvm.minimum": "fminimum",
+    "llvm.smax": "smax",
+    "llvm.smin": "smin",
+    "llvm.umax": "umax",
+    "llvm.umin": "umin",
+}
+"""The reduction of a vector, by the instruction that combines two numbers."""
+
+
+@dataclass(slots=True)
+class VectorPlan:
+    """A loop that can be written as vectors.
+
+    Attributes
+    ----------
+    wide : set of str
+        The registers that hold one number for each turn.
+    totals : dict of str to Compute
+        What combines the turns' numbers with an accumulator, by the accumulator's name.
+    """
+
+    turns: int
+    var: Var
+    wide: set[str] = field(default_factory=set)
+    totals: dict[str, Compute] = field(default_factory=dict)
+
+
+def are_vectors(loop: For) -> bool:
+    """Return whether a loop can be written as vectors."""
+    return plan_vectors(loop) is not None
+
+
+def plan_vectors(loop: For) -> VectorPlan | None:
+    turns = loop.var.high - loop.var.low + 1
+    if turns < 2 or loop.lanes or loop.private is not None or turns > REGISTERS * _lanes():
+        return None
+    if not all(isinstance(statement, Load | Store | Compute | Assign) for statement in loop.body):
+        return None
+    plan = VectorPlan(turns, loop.var)
+    if not _find_totals(plan, loop):
+        return None
+    combined = {step.target.name for step in plan.totals.values()}
+    for statement in loop.body:
+        if isinstance(statement, Assign):
+            continue
+        if isinstance(statement, Store):
+            if step_of(statement.index, plan.var) != 1:
+                return None
+        elif isinstance(statement, Load):
+            step = step_of(statement.index, plan.var)
+            if step not in (0, 1):
+                return None
+            if step:
+                plan.wide.add(statement.target.name)
+        else:
+            assert isinstance(statement, Compute)
+            if statement.target.name in combined:
+                continue
+            if any(_is_wide(arg, plan) for arg in statement.args):
+                if not _has_vector_form(statement):
+                    return None
+                plan.wide.add(statement.target.name)
+    return plan if _independent(loop) else None
+
+
+def _lanes() -> int:
+    """Return how many numbers of 8 bytes a vector register holds."""
+    return vector_bytes() // 8
+
+
+def _find_totals(plan: VectorPlan, loop: For) -> bool:
+    """Find what the turns bring together; return whether that is all that goes from turn to turn."""
+    made = {s.target.name: s for s in loop.body if isinstance(s, Compute)}
+    uses: dict[str, int] = {}
+    for statement in loop.body:
+        numbers = statement.args if isinstance(statement, Compute) else ()
+        if isinstance(statement, Store | Assign):
+            numbers = (statement.value,)
+        for number in numbers:
+            if isinstance(number, Register):
+                uses[number.name] = uses.get(number.name, 0) + 1
+    for statement in loop.body:
+        if not isinstance(statement, Assign):
+            continue
+        value, name = statement.value, statement.target.name
+        step = made.get(value.name) if isinstance(value, Register) else None
+        if step is None or not step.reassociate or step.args[0] is not statement.target:
+            return False
+        if uses[step.target.name] != 1 or uses.get(name) != 1 or name in plan.totals:
+            return False
+        if combining(step) not in REDUCTIONS:
+            return False
+        plan.totals[name] = step
+    return True
+
+
+def combining(step: Compute) -> str | None:
+    body, kind = step.body, step.target.dtype.kind
+    if not isinstance(body, Instruction):
+        return None
+    return {"f": body.real, "i": body.signed, "u": body.unsigned, "b": body.boolean}[kind]
+
+
+def step_of(position: Position, var: Var) -> int | None:
+    """Return by how much a position moves from turn to turn; None where that differs."""
+    if not isinstance(position, Affine):
+        return 0
+    for atom in position.terms:
+        if not isinstance(atom, Var) and var in atom.whole.variables():
+            return None
+    return position.terms.get(var, 0)
+
+
+def _is_wide(number: Number, plan: VectorPlan) -> bool:
+    if isinstance(number, Index):
+        return step_of(number.position, plan.var) != 0
+    return isinstance(number, Register) and number.name in plan.wide
+
+
+def _has_vector_form(statement: Compute) -> bool:
+    body = statement.body
+    if any(isinstance(arg, Index) and isinstance(arg.position, Affine) for arg in statement.args):
+        return False
+    if isinstance(body, Libm):
+        dtype = statement.target.dtype
+        return bool(vector_attribute(c_name(body.name, dtype), dtype)[1])
+    if isinstance(body, Instruction) and statement.args[0].dtype.kind in "iu":
+        # Lanes that do not count hold zeros, by which nothing may be divided.
+        return not {body.signed, body.unsigned} & {"sdiv", "udiv", "srem", "urem"}
+    return body is None or isinstance(body, Instruction | Intrinsic)
+
+
+def _independent(loop: For) -> bool:
+    """Return whether no turn reads or replaces what another one stores."""
+    places: dict[Buffer, set[Position]] = {}
+    stored: set[Buffer] = set()
+    for statement in loop.body:
+        if isinstance(statement, Load | Store):
+            places.setdefault(statement.buffer, set()).add(statement.index)
+            if isinstance(statement, Store):
+                stored.add(statement.buffer)
+    turns = loop.var.high - loop.var.low + 1
+    for buffer in stored:
+        first, *others = places[buffer]
+        for k, one in enumerate((first, *others)):
+            for other in (first, *others)[k + 1 :]:
+                apart = one - other
+                if not isinstance(apart, int) or abs(apart) < turns:
+                    return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A small part of a buffer that is in registers while a loop over time turns."""
+
+    buffer: Buffer
+    start: int
+    turns: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.buffer.name}.{self.start}"
+
+    def pieces(self) -> list[str]:
+        """Return the names of its vectors."""
+        return [f"%{self.name}.{k}" for k in range(-(-self.turns // width_of(self.turns)))]
+
+
+def find_slots(
+    statements: Sequence[Statement], outlined: Callable[[For], bool]
+) -> dict[tuple[Buffer, int], Slot]:
+    """Return what can be in registers: what all statements take as whole vectors, at the same places."""
+    found: dict[Buffer, dict[int, int]] = {}
+    refused: set[Buffer] = set()
+
+    def visit(statement: Statement) -> None:
+        if isinstance(statement, For):
+            plan = None if outlined(statement) else plan_vectors(statement)
+            if plan is None:
+                refuse_or_visit(statement)
+                return
+            for inner in statement.body:
+                if isinstance(inner, Load | Store):
+                    enter(inner, plan)
+        elif isinstance(statement, Control):
+            refused.update(buffer for buffer, _ in statement.places())
+            refused.update(statement.aliases())
+            for block in statement.blocks():
+                for inner in block:
+                    visit(inner)
+        elif isinstance(statement, Load | Store):
+            refused.add(statement.buffer)
+        elif isinstance(statement, Call):
+            refused.update(buffer for buffer, _ in statement.operands)
+
+    def refuse_or_visit(loop: For) -> None:
+        if outlined(loop):
+            refused.update(s.buffer for s in walk([loop]) if isinstance(s, Load | Store))
+            refused.update(buffer for s in walk([loop]) if isinstance(s, Call) for buffer, _ in s.operands)
+            return
+        for inner in loop.body:
+            visit(inner)
+
+    def enter(access: Load | Store, plan: VectorPlan) -> None:
+        first = substitute(access.index, {plan.var: plan.var.low})
+        places = found.setdefault(access.buffer, {})
+        if (
+            not isinstance(first, int)
+            or step_of(access.index, plan.var) != 1
+            or access.buffer.role == "stack"
+            or places.setdefault(first, plan.turns) != plan.turns
+        ):
+            refused.add(access.buffer)
+
+    for statement in statements:
+        visit(statement)
+    slots: dict[tuple[Buffer, int], Slot] = {}
+    room = KEPT
+    for buffer, places in found.items():
+        ends = sorted((start, start + turns) for start, turns in places.items())
+        apart = all(end <= start for (_, end), (start, _) in pairwise(ends))
+        needed = sum(-(-turns // width_of(turns)) for turns in places.values())
+        if buffer not in refused and apart and needed <= room:
+            room -= needed
+            slots.update({(buffer, start): Slot(buffer, start, turns) for start, turns in places.items()})
+    return slots
+
+
+def width_of(turns: int) -> int:
+    """Return the lanes of the vectors for so many turns."""
+    width = 2
+    while width < min(turns, _lanes()):
+        width *= 2
+    return width

@@ -1,0 +1,308 @@
+"""Short loops inside of loops over time as a few vectors, in straight lines.
+
+LLVM's loop vectoriser leaves the turns that do not fill a vector to scalar code, and what one short loop stores and the next one loads
+it leaves in memory. Here 14 numbers are two vectors, of the second of which six lanes count; small arrays that all loops take as a
+whole stay in registers from turn to turn.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from gradtape.kinds.elementwise import Instruction, Libm
+from gradtape.loops.affine import Position, substitute
+from gradtape.loops.ir import Assign, Buffer, Compute, Const, Dtype, For, Load, Number, Register, Store
+from gradtape.lower.llvm.instructions import constant_text, conversion, memory_type, operation, register_type
+from gradtape.lower.llvm.math import can_inline, inline_function, intrinsics
+from gradtape.lower.llvm.monoids import identity
+from gradtape.lower.llvm.vector_plans import (
+    REDUCTIONS,
+    Slot,
+    VectorPlan,
+    combining,
+    plan_vectors,
+    step_of,
+    width_of,
+)
+from gradtape.lower.target.vecmath import c_name, vector_attribute
+
+if TYPE_CHECKING:
+    from gradtape.lower.llvm.statements import FunctionEmitter
+
+_IDENTITY: Final = {"logical_or": "or", "logical_and": "and"}
+
+_TYPE: Final = r"(?<![\w.%@<])(double|float|i1|i8|i16|i32|i64)(?![\w.])"
+_TOKEN: Final = re.compile(rf"{_TYPE}|(?<= )(-?\d+(?:\.\d+)?|true|false)(?=,|$)")
+
+
+def emit_vectors(emitter: FunctionEmitter, loop: For) -> bool:
+    """Append a loop as vectors; return whether that was possible."""
+    plan = plan_vectors(loop)
+    if plan is None:
+        return False
+    _Writer(emitter, plan).write_loop(loop)
+    return True
+
+
+class VectorWriter:
+    """Writes so many turns as vectors."""
+
+    def __init__(self, emitter: FunctionEmitter, turns: int) -> None:
+        self.emitter = emitter
+        self.turns = turns
+        self.width = width_of(turns)
+        self.counts = [min(self.width, turns - start) for start in range(0, turns, self.width)]
+        self.names: dict[str, list[str]] = {}
+        self.splats: dict[str, list[str]] = {}
+
+    def type(self, scalar: str) -> str:
+        return f"<{self.width} x {scalar}>"
+
+    def constant(self, type_: str, text: str) -> str:
+        return f"<{', '.join([f'{type_} {text}'] * self.width)}>"
+
+    def mask(self, count: int) -> str:
+        """Return the lanes that count."""
+        lanes = ", ".join(f"i1 {'true' if lane < count else 'false'}" for lane in range(self.width))
+        return f"<{lanes}>"
+
+    def read(self, buffer: Buffer, start: Position) -> list[str]:
+        """Append loads of all vectors from memory."""
+        emitter, type_ = self.emitter, self.type(memory_type(buffer.dtype))
+        pieces = []
+        for k, count in enumerate(self.counts):
+            address = emitter.pointer(buffer, start + k * self.width)
+            if count == self.width:
+                pieces.append(emitter.bind(f"load {type_}, ptr {address}, align {buffer.dtype.itemsize}"))
+                continue
+            name = f"llvm.masked.load.v{self.width}{_short(memory_type(buffer.dtype))}.p0"
+            emitter.module.declarations[f"declare {type_} @{name}(ptr, i32, {self.type('i1')}, {type_})"] = (
+                None
+            )
+            pieces.append(
+                emitter.bind(
+                    f"call {type_} @{name}(ptr {address}, i32 {buffer.dtype.itemsize}, "
+                    f"{self.type('i1')} {self.mask(count)}, {type_} zeroinitializer)"
+                )
+            )
+        return pieces
+
+    def write(self, buffer: Buffer, start: Position, pieces: Sequence[str]) -> None:
+        """Append stores of all vectors to memory."""
+        emitter, type_ = self.emitter, self.type(memory_type(buffer.dtype))
+        for k, (count, piece) in enumerate(zip(self.counts, pieces, strict=True)):
+            address = emitter.pointer(buffer, start + k * self.width)
+            if count == self.width:
+                emitter.line(f"store {type_} {piece}, ptr {address}, align {buffer.dtype.itemsize}")
+                continue
+            name = f"llvm.masked.store.v{self.width}{_short(memory_type(buffer.dtype))}.p0"
+            emitter.module.declarations[f"declare void @{name}({type_}, ptr, i32, {self.type('i1')})"] = None
+            emitter.line(
+                f"call void @{name}({type_} {piece}, ptr {address}, i32 {buffer.dtype.itemsize}, "
+                f"{self.type('i1')} {self.mask(count)})"
+            )
+
+
+class _Writer(VectorWriter):
+    """Writes one loop."""
+
+    def __init__(self, emitter: FunctionEmitter, plan: VectorPlan) -> None:
+        super().__init__(emitter, plan.turns)
+        self.plan = plan
+
+    def write_loop(self, loop: For) -> None:
+        combined = {step.target.name for step in self.plan.totals.values()}
+        for statement in loop.body:
+            if isinstance(statement, Load):
+                self._load(statement)
+            elif isinstance(statement, Store):
+                self._store(statement)
+            elif isinstance(statement, Assign):
+                self._combine(statement)
+            elif isinstance(statement, Compute) and statement.target.name not in combined:
+                self._compute(statement)
+
+    def _start(self, position: Position) -> Position:
+        return substitute(position, {self.plan.var: self.plan.var.low})
+
+    def _slot(self, buffer: Buffer, start: Position) -> Slot | None:
+        return self.emitter.slots.get((buffer, start)) if isinstance(start, int) else None
+
+    def _load(self, statement: Load) -> None:
+        emitter, buffer = self.emitter, statement.buffer
+        start = self._start(statement.index)
+        if step_of(statement.index, self.plan.var) == 0:
+            emitter.statement(Load(statement.target, buffer, start))
+            return
+        type_ = self.type(memory_type(buffer.dtype))
+        slot = self._slot(buffer, start)
+        if slot is None:
+            pieces = self.read(buffer, start)
+        else:
+            pieces = [emitter.bind(f"load {type_}, ptr {piece}") for piece in slot.pieces()]
+        if buffer.dtype.kind == "b":
+            pieces = [emitter.bind(f"icmp ne {type_} {piece}, zeroinitializer") for piece in pieces]
+        self.names[statement.target.name] = pieces
+
+    def _store(self, statement: Store) -> None:
+        emitter, buffer = self.emitter, statement.buffer
+        pieces = self._vector(statement.value)
+        start = self._start(statement.index)
+        type_ = self.type(memory_type(buffer.dtype))
+        if buffer.dtype.kind == "b":
+            pieces = [emitter.bind(f"zext {self.type('i1')} {piece} to {type_}") for piece in pieces]
+        slot = self._slot(buffer, start)
+        if slot is None:
+            self.write(buffer, start, pieces)
+            return
+        for name, piece in zip(slot.pieces(), pieces, strict=True):
+            emitter.line(f"store {type_} {piece}, ptr {name}")
+
+    def _compute(self, statement: Compute) -> None:
+        emitter, target, body = self.emitter, statement.target, statement.body
+        if target.name not in self.plan.wide:
+            emitter.statement(statement)
+            return
+        args = list(zip(*[self._vector(arg) for arg in statement.args], strict=True))
+        dtypes = tuple(arg.dtype for arg in statement.args)
+        if body is None:
+            made = [piece[0] for piece in args]
+        elif isinstance(body, Libm):
+            made = [
+                self._called(body, target.dtype, piece, count)
+                for piece, count in zip(args, self.counts, strict=True)
+            ]
+        elif isinstance(body, Instruction) and "convert" in (body.real, body.signed):
+            made = [piece[0] for piece in args]
+            for step in conversion(dtypes[0], target.dtype, "%arg0"):
+                made = [self._bound(step.replace("{}", "%arg0"), [piece]) for piece in made]
+        else:
+            holes = tuple(f"%arg{k}" for k in range(len(dtypes)))
+            text = operation(body, dtypes, target.dtype, holes, statement.reassociate)
+            made = [self._bound(text, piece) for piece in args]
+        self.names[target.name] = made
+
+    def _bound(self, text: str, args: Sequence[str]) -> str:
+        """Append an instruction on numbers as one on vectors."""
+        last = ""
+
+        def wide(match: re.Match[str]) -> str:
+            nonlocal last
+            if match[1]:
+                last = match[1]
+                return self.type(last)
+            return self.constant(last, match[2])
+
+        if text.startswith("call"):
+            text = re.sub(_TYPE, lambda match: self.type(match[1]), text).replace(
+                f"{self.type('i1')} false)", "i1 false)"
+            )
+            text = re.sub(r"\.([fi]\d+)\(", rf".v{self.width}\1(", text)
+            result, _, rest = text.partition("@")
+            name, _, operands = rest.partition("(")
+            types = ", ".join(re.findall(r"<[^>]*>|i1(?= false)", operands))
+            result = result[result.index("<") : result.index(">") + 1]
+            self.emitter.module.declarations[f"declare {result} @{name}({types})"] = None
+        else:
+            text = _TOKEN.sub(wide, text)
+        for k, arg in enumerate(args):
+            text = re.sub(rf"%arg{k}\b", lambda _, arg=arg: arg, text)  # type: ignore[misc]
+        return self.emitter.bind(text)
+
+    def _combine(self, statement: Assign) -> None:
+        emitter, target = self.emitter, statement.target
+        step = self.plan.totals[target.name]
+        type_ = register_type(target.dtype)
+        name = combining(step)
+        assert name is not None
+        pieces = self._vector(step.args[1])
+        if self.counts[-1] < self.width:
+            none = identity(_IDENTITY.get(step.function, step.function), target.dtype)
+            nothing = self.constant(type_, constant_text(none))
+            wide = self.type(type_)
+            chosen = f"{self.type('i1')} {self.mask(self.counts[-1])}, {wide} {pieces[-1]}, {wide} {nothing}"
+            pieces = [*pieces[:-1], emitter.bind(f"select {chosen}")]
+        text = operation(step.body, (target.dtype,) * 2, target.dtype, ("%arg0", "%arg1"), step.reassociate)
+        vector = pieces[0]
+        for piece in pieces[1:]:
+            vector = self._bound(text, [vector, piece])
+        before = emitter.number(target)
+        total = self._reduced(step, REDUCTIONS[name], type_, before, vector)
+        emitter.line(f"store {type_} {total}, ptr %{target.name}.slot")
+
+    def _reduced(self, step: Compute, reduction: str, type_: str, before: str, vector: str) -> str:
+        emitter, wide = self.emitter, self.type(type_)
+        function = f"llvm.vector.reduce.{reduction}.v{self.width}{_short(type_)}"
+        if reduction in ("fadd", "fmul"):
+            emitter.module.declarations[f"declare {type_} @{function}({type_}, {wide})"] = None
+            call = f"call reassoc contract {type_} @{function}({type_} {before}, {wide} {vector})"
+            return emitter.bind(call)
+        emitter.module.declarations[f"declare {type_} @{function}({wide})"] = None
+        flags = " nsz" if reduction in ("fmaximum", "fminimum") else ""
+        one = emitter.bind(f"call{flags} {type_} @{function}({wide} {vector})")
+        return emitter.combined(step, before, one)
+
+    def _called(self, body: Libm, dtype: Dtype, args: Sequence[str], count: int) -> str:
+        """Call the C library's function for vectors; lanes that do not count repeat one that does."""
+        emitter, element = self.emitter, register_type(dtype)
+        _, variants = vector_attribute(c_name(body.name, dtype), dtype)
+        if can_inline(body.name, element):
+            symbol, text = inline_function(body.name, self.width)
+            emitter.module.helpers.setdefault(symbol, text)
+            emitter.module.declarations.update(dict.fromkeys(intrinsics(self.width)))
+            type_ = self.type(element)
+            return emitter.bind(f"call {type_} @{symbol}({type_} {args[0]})")
+        lanes, symbol = next((v for v in reversed(variants) if v[0] >= self.width), variants[0])
+        group = emitter.module.attribute("nounwind willreturn memory(none)")
+        type_ = f"<{lanes} x {element}>"
+        emitter.module.declarations[f"declare {type_} @{symbol}({', '.join([type_] * len(args))})"] = None
+        emitter.module.kept[symbol] = None
+        results = []
+        for start in range(0, self.width, lanes):
+            places = [min(start + lane, count - 1) for lane in range(lanes)]
+            parts = [f"{type_} {self._shuffled(arg, element, places)}" for arg in args]
+            results.append(emitter.bind(f"call {type_} @{symbol}({', '.join(parts)}) #{group}"))
+        if lanes == self.width:
+            return results[0]
+        if lanes > self.width:
+            return _shuffle(emitter, type_, results[0], "poison", range(self.width))
+        while len(results) > 1:
+            joined = f"<{lanes} x {element}>"
+            results = [
+                _shuffle(emitter, joined, a, b, range(2 * lanes))
+                for a, b in zip(results[::2], results[1::2], strict=True)
+            ]
+            lanes *= 2
+        return results[0]
+
+    def _shuffled(self, name: str, element: str, places: Sequence[int]) -> str:
+        if list(places) == list(range(self.width)):
+            return name
+        return _shuffle(self.emitter, self.type(element), name, "poison", places)
+
+    def _vector(self, number: Number) -> list[str]:
+        """Return the operands for a number in each turn."""
+        type_ = register_type(number.dtype)
+        if isinstance(number, Const):
+            return [self.constant(type_, constant_text(number))] * len(self.counts)
+        if isinstance(number, Register) and number.name in self.names:
+            return self.names[number.name]
+        scalar = self.emitter.number(number)
+        if scalar not in self.splats:
+            wide = self.type(type_)
+            first = self.emitter.bind(f"insertelement {wide} poison, {type_} {scalar}, i64 0")
+            places = f"<{self.width} x i32> zeroinitializer"
+            splat = self.emitter.bind(f"shufflevector {wide} {first}, {wide} poison, {places}")
+            self.splats[scalar] = [splat] * len(self.counts)
+        return self.splats[scalar]
+
+
+def _shuffle(emitter: FunctionEmitter, type_: str, a: str, b: str, places: Sequence[int]) -> str:
+    mask = ", ".join(f"i32 {place}" for place in places)
+    return emitter.bind(f"shufflevector {type_} {a}, {type_} {b}, <{len(places)} x i32> <{mask}>")
+
+
+def _short(type_: str) -> str:
+    return {"double": "f64", "float": "f32"}.get(type_, type_)

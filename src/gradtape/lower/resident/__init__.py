@@ -1,0 +1,1 @@
+"""Resident routines: code that kernels call and that stays in memory."""

@@ -1,0 +1,206 @@
+"""What each nest of a program computes for which lines of the user's code, and what it reads and writes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from gradtape.ir.graph import Node
+from gradtape.loops.affine import interval
+from gradtape.loops.control import Turns, While
+from gradtape.loops.ir import (
+    Assign,
+    Buffer,
+    Call,
+    Compute,
+    Control,
+    Declare,
+    For,
+    Load,
+    Program,
+    Register,
+    Statement,
+    Store,
+    Wrap,
+)
+from gradtape.lower.building.products import multiplications
+from gradtape.lower.llvm.matrix import MATRIX_ROUTINES
+from gradtape.lower.llvm.timed import clocked
+from gradtape.lower.schedule.costs import cost_of
+from gradtape.lower.schedule.nests import Root
+from gradtape.records import value_record
+
+Site: TypeAlias = Any
+
+_PASSING: Final = 0.5
+"""What a load or store costs, in additions: it mostly finds a cache, and a free slot beside the arithmetic."""
+
+
+@value_record
+class Nest:
+    """A nest of loops, or a routine, of a compiled program.
+
+    Attributes
+    ----------
+    routine : str
+        The name of the routine; empty for loops.
+    extents : tuple of tuple of int
+        The turns of the loops, outermost first, for each chain of loops that ends in an innermost one; 0 where only the run knows. What
+        is counted below counts one turn of these.
+    blocks : int
+        Into how many blocks, which threads may share out, the rows are cut; 0 where they are not.
+    operations : float
+        Numbers computed in one run.
+    moved : int
+        Bytes loaded and stored in one run, whether from memory or from a cache.
+    footprint : int
+        Bytes of the parts of arrays that are touched: what memory has to deliver and to take.
+    lines : tuple of (Site, tuple of str, float)
+        The places in the user's code, each with the ops that are computed for it, and its estimated part of the work.
+    """
+
+    routine: str
+    extents: tuple[tuple[int, ...], ...]
+    blocks: int
+    operations: float
+    moved: int
+    footprint: int
+    lines: tuple[tuple[Site, tuple[str, ...], float], ...]
+
+
+def describe_nests(program: Program, makers: Mapping[str, Node], roots: Sequence[Root]) -> list[Nest]:
+    """Return the nests of a program, in order, and last what is outside of them all.
+
+    Parameters
+    ----------
+    program : Program
+        The loops.
+    makers : mapping of str to Node
+        By the names that the builder gave, the node for which something is computed. What later stages make of a loop has names that
+        begin with those.
+    roots : sequence of Root
+        Whose storage tells for whom numbers are stored.
+    """
+    known: dict[str, Node] = {}
+    for root in sorted(roots, key=lambda root: root.kind in ("blas", "routine")):
+        if root.storage is not None and root.node is not None:
+            known[root.storage.name] = root.node
+    timed = clocked(program)
+    within = {id(statement) for statement in timed}
+    outside = [statement for statement in program.body if id(statement) not in within]
+    return [_described(part, {**known, **makers}) for part in (*[[nest] for nest in timed], outside)]
+
+
+def _described(statements: Sequence[Statement], makers: Mapping[str, Node]) -> Nest:
+    steps = list(_steps(statements, 1))
+    work: dict[Node, float] = {}
+    operations = 0.0
+    moved = 0
+    spans: dict[Buffer, tuple[int, int]] = {}
+    for step, turns in steps:
+        maker = next((makers[base] for name in _names(step) if (base := _base(name)) in makers), None)
+        if maker is not None:
+            work[maker] = work.get(maker, 0.0) + turns * _cost(step, maker)
+        if isinstance(step, Load | Store):
+            moved += step.buffer.dtype.itemsize * turns
+            low, high = interval(step.index)
+            first, last = spans.get(step.buffer, (low, high))
+            spans[step.buffer] = (min(first, low), max(last, high))
+        elif isinstance(step, Compute):
+            operations += turns
+        elif isinstance(step, Call):
+            operations += turns * _routine_operations(step)
+            moved += sum(buffer.nbytes for buffer, _ in step.operands)
+            spans.update((buffer, (0, buffer.size - 1)) for buffer, _ in step.operands)
+    routine = next((step.function for step, _ in steps if isinstance(step, Call)), "")
+    blocks = max((_turns(s) for s in statements if isinstance(s, For) and s.private is not None), default=0)
+    footprint = sum(
+        (min(last, buffer.size - 1) - max(first, 0) + 1) * buffer.dtype.itemsize
+        for buffer, (first, last) in spans.items()
+    )
+    extents = tuple(dict.fromkeys(_extents(statements, ())))
+    return Nest(routine, extents, blocks, operations, moved, footprint, _by_line(work))
+
+
+def _names(step: Statement) -> list[str]:
+    """Return the names that tell for whom a step is done, the best first."""
+    if isinstance(step, Store):
+        return [step.value.name, step.buffer.name] if isinstance(step.value, Register) else [step.buffer.name]
+    if isinstance(step, Call):
+        return [buffer.name for buffer, _ in reversed(step.operands)]
+    return [step.target.name] if isinstance(step, Compute | Load | Declare | Assign | Wrap) else []
+
+
+def _cost(step: Statement, maker: Node) -> float:
+    """Return what a step costs, in additions."""
+    if isinstance(step, Compute):
+        return max(cost_of(maker), 1.0)
+    if isinstance(step, Call):
+        return _routine_operations(step)
+    return _PASSING if isinstance(step, Load | Store) else 0.0
+
+
+def _steps(statements: Sequence[Statement], turns: int) -> Iterator[tuple[Statement, int]]:
+    """Return all statements but loops and branches, with how often each runs."""
+    for statement in statements:
+        if isinstance(statement, For):
+            yield from _steps(statement.body, turns * _turns(statement))
+        elif isinstance(statement, Control):
+            for block in statement.blocks():
+                yield from _steps(block, turns * (_turns(statement) or 1))
+        else:
+            yield statement, turns
+
+
+def _extents(statements: Sequence[Statement], around: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    for statement in statements:
+        if isinstance(statement, For | Turns | While):
+            inside = (*around, _turns(statement))
+            blocks = (statement.body,) if isinstance(statement, For) else statement.blocks()
+            deeper = [chain for block in blocks for chain in _extents(block, inside)]
+            yield from deeper or [inside]
+        elif isinstance(statement, Control):
+            for block in statement.blocks():
+                yield from _extents(block, around)
+
+
+def _turns(loop: Statement) -> int:
+    """Return how often a loop turns; 0 where only the run knows, and for branches."""
+    if isinstance(loop, For) or (isinstance(loop, Turns) and loop.count is None):
+        return loop.var.high - loop.var.low + 1
+    return 0
+
+
+def _routine_operations(call: Call) -> float:
+    if call.function == "gemm" or call.function in MATRIX_ROUTINES:
+        return 2.0 * multiplications(call)
+    ordered = int(call.numbers[0])
+    looked_up = int(call.numbers[1]) if call.function == "searchsorted" else ordered
+    return float(looked_up * ordered.bit_length())
+
+
+def _by_line(work: Mapping[Node, float]) -> tuple[tuple[Site, tuple[str, ...], float], ...]:
+    """Gather the nodes of each line, forward and backward apart, in the order of the code."""
+    places: dict[tuple[str, int, bool], tuple[Site, dict[str, None], list[float]]] = {}
+    total = sum(work.values()) or 1.0
+    for node, cost in work.items():
+        site = node.site
+        backward = bool(getattr(site, "backward", False))
+        key = ("", 0, False) if site is None else (site.filename, site.line, backward)
+        _, ops, costs = places.setdefault(key, (site, {}, []))
+        ops[node.op.name] = None
+        costs.append(cost)
+    return tuple(
+        (site, tuple(ops), sum(costs) / total)
+        for _, (site, ops, costs) in sorted(places.items(), key=lambda item: item[0])
+    )
+
+
+_BASE: Final = re.compile(r"(?:[pl]_)?((?:i_|out|[a-z])\d+)")
+
+
+def _base(name: str) -> str:
+    """Return the name that the builder gave, of a name that was made of it."""
+    found = _BASE.match(name)
+    return found[1] if found else ""

@@ -1,0 +1,180 @@
+"""From a value and a position to the expression of its element: the walk that exploring and building
+share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
+
+from gradtape.errors import InternalError
+from gradtape.ir.graph import Literal, Node, Value
+from gradtape.ir.types import Shape
+from gradtape.kinds.elementwise import Elementwise
+from gradtape.kinds.index_map import IndexMap
+from gradtape.kinds.join import Join, starts
+from gradtape.loops.affine import Affine, Position, Var, affine, clamp, interval
+from gradtape.lower.schedule.nests import Root
+
+T = TypeVar("T")
+Where = tuple[Position, ...]
+Test = tuple[Affine, int, int]
+
+_UNKNOWN = 2**62
+
+
+class Walker(ABC, Generic[T]):
+    """Follows values through elementwise and index-map nodes until it meets roots, sources and numbers."""
+
+    def __init__(self, roots: dict[Value, Root]) -> None:
+        self.roots = roots
+
+    @abstractmethod
+    def recall(self, value: Value, index: Where) -> T | None:
+        """Return what is already known of this element."""
+
+    @abstractmethod
+    def remember(self, value: Value, index: Where, element: T) -> None:
+        """Keep an element for later."""
+
+    @abstractmethod
+    def number(self, value: Literal) -> T:
+        """Return a number."""
+
+    @abstractmethod
+    def zero(self, value: Value) -> T:
+        """Return zero in the dtype of a value."""
+
+    @abstractmethod
+    def read_root(self, root: Root, index: Where) -> T:
+        """Return an element of a root."""
+
+    @abstractmethod
+    def read_source(self, value: Value, index: Where) -> T:
+        """Return an element of an input or constant."""
+
+    @abstractmethod
+    def apply(self, node: Node, args: list[T], index: Where) -> T:
+        """Return an elementwise function of elements."""
+
+    @abstractmethod
+    def wrapped(self, element: T, extent: int) -> Position:
+        """Return an integer element as a checked position."""
+
+    @abstractmethod
+    def select(self, tests: Sequence[Test], element: T, value: Value) -> T:
+        """Return the element where all tests hold, else zero."""
+
+    @abstractmethod
+    def moved(self, node: Node, element: T, index: Where) -> T:
+        """Take note of an element whose place was not known before the program runs."""
+
+    @abstractmethod
+    def choose(self, test: Test, element: T, other: T, value: Value) -> T:
+        """Return the element where the test holds, else the other."""
+
+    @abstractmethod
+    def splits(self, test: Test) -> bool:
+        """Return whether loops will be split so that the test is always true where its element is used."""
+
+    def element(self, value: Value, index: Where) -> T:
+        """Return the element of a value at a position."""
+        if isinstance(value, Literal):
+            return self.number(value)
+        known = self.recall(value, index)
+        if known is not None:
+            return known
+        root = self.roots.get(value)
+        if root is not None:
+            found = self.read_root(root, index)
+        elif value.node is None or (value.data is not None and value.node is None):
+            found = self.read_source(value, index)
+        else:
+            found = self.compute(value.node, index)
+        self.remember(value, index, found)
+        return found
+
+    def compute(self, node: Node, index: Where) -> T:
+        """Return the element that a node makes at a position, from its operands."""
+        op = node.op
+        if isinstance(op, Elementwise):
+            return self.apply(node, [self.element(value, index) for value in node.inputs], index)
+        if isinstance(op, IndexMap):
+            return self._moved(node, op, index)
+        if isinstance(op, Join):
+            return self._joined(node, index)
+        raise InternalError(f"{op.name} cannot be computed element by element", where=node.site)
+
+    def _moved(self, node: Node, op: IndexMap, index: Where) -> T:
+        x = node.inputs[0]
+        tests: list[Test] = []
+        if op.inside is not None:
+            for expression, low, high in op.inside(index, x.shape, **node.params):
+                least, greatest = interval(expression)
+                if greatest < low or least >= high:
+                    return self.zero(node.out)
+                if least < low or greatest >= high:
+                    assert isinstance(expression, Affine)
+                    tests.append((expression, low, high))
+        position = self.positions(op.source, index, x.shape, node.inputs[1:], node.params)
+        unsplit = [test for test in tests if not self.splits(test)]
+        if unsplit:
+            if x.size == 0:
+                return self.zero(node.out)
+            position = tuple([clamp(p, 0, extent - 1) for p, extent in zip(position, x.shape, strict=True)])
+            return self.moved(node, self.select(unsplit, self.element(x, position), node.out), index)
+        element = self.element(x, position)
+        return self.moved(node, element, index) if len(node.inputs) > 1 else element
+
+    def _joined(self, node: Node, index: Where) -> T:
+        """Take the element from the piece in which it lies; the last piece needs no test."""
+        axis = node.params["axis"]
+        place = index[axis]
+        least, greatest = interval(place)
+        chosen: T | None = None
+        for start, piece in reversed(list(zip(starts(node), node.inputs, strict=True))):
+            stop = start + piece.shape[axis]
+            if greatest < start or least >= stop:
+                continue
+            inside = start <= least and greatest < stop
+            within: Position = place - start
+            if not inside:
+                assert isinstance(place, Affine)
+                if not self.splits((place, start, stop)):
+                    within = clamp(within, 0, piece.shape[axis] - 1)
+            element = self.element(piece, tuple([within if k == axis else p for k, p in enumerate(index)]))
+            if chosen is None or inside:
+                chosen = element
+            else:
+                assert isinstance(place, Affine)
+                chosen = self.choose((place, start, stop), element, chosen, node.out)
+        assert chosen is not None
+        return chosen
+
+    def positions(
+        self, rule: Any, index: Where, shape: Shape, readers: Sequence[Value], params: dict[str, Any]
+    ) -> Where:
+        """Return the position that a `source` or `target` rule names, with integers from memory wrapped
+        and checked."""
+        raw: dict[Var, T] = {}
+
+        def reader(value: Value) -> Any:
+            def read(at: Where) -> Affine:
+                var = Var(f"index{len(raw)}", -_UNKNOWN, _UNKNOWN)
+                raw[var] = self.element(value, tuple(at))
+                return affine(var)
+
+            return read
+
+        position = rule(index, shape, *[reader(value) for value in readers], **params)
+        if not raw:
+            return tuple(position)
+        checked: list[Position] = []
+        for place, extent in zip(position, shape, strict=True):
+            if isinstance(place, Affine) and len(place.terms) == 1 and not place.offset:
+                ((atom, factor),) = place.terms.items()
+                if factor == 1 and isinstance(atom, Var) and atom in raw:
+                    checked.append(self.wrapped(raw[atom], extent))
+                    continue
+            checked.append(place)
+        return tuple(checked)

@@ -1,0 +1,64 @@
+"""Where scratch buffers stand in the workspace: those that are not needed at the same time share memory."""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+import numpy as np
+
+from gradtape.ir.op import NDArray
+from gradtape.loops.ir import Buffer, Call, Control, For, Load, Program, Store
+from gradtape.lower.building.live_ins import free_names
+
+T = TypeVar("T", int, NDArray)
+
+ALIGNMENT: Final = 64
+RESERVED: Final = 64
+"""Bytes at the start in which a missed guard leaves its number."""
+
+
+def plan_memory(program: Program) -> tuple[dict[Buffer, int], int]:
+    """Return the offset of each scratch buffer and the size of the workspace."""
+    lives: dict[Buffer, tuple[int, int]] = {}
+    scratch = set(program.scratch)
+    for turn, statement in enumerate(program.body):
+        if isinstance(statement, Load | Store):
+            touched = {statement.buffer} & scratch
+        elif isinstance(statement, For | Call | Control):
+            touched = scratch.intersection(free_names([statement]).buffers)
+        else:
+            continue
+        for buffer in touched:
+            first, _ = lives.get(buffer, (turn, turn))
+            lives[buffer] = (first, turn)
+    order = sorted(lives, key=lambda b: (-b.nbytes, lives[b], b.name))
+    # One row per buffer that has its place: where it begins and ends, and when it is written first and read last.
+    placed = np.empty((4, len(order)), np.int64)
+    offsets: dict[Buffer, int] = {}
+    for count, buffer in enumerate(order):
+        size = max(buffer.nbytes, 1)
+        offset = offsets[buffer] = _lowest(size, lives[buffer], placed[:, :count])
+        placed[:, count] = offset, offset + size, *lives[buffer]
+    end = int(placed[1].max(initial=RESERVED))
+    return offsets, _aligned(end)
+
+
+def _lowest(size: int, life: tuple[int, int], placed: NDArray) -> int:
+    """Return the lowest free place for a buffer among those that live at the same time."""
+    starts, stops, firsts, lasts = placed
+    alive = np.flatnonzero((firsts <= life[1]) & (lasts >= life[0]))
+    if not alive.size:
+        return RESERVED
+    starts, stops = starts[alive], stops[alive]
+    order = np.lexsort((stops, starts))
+    free_from = np.maximum.accumulate(_aligned(stops[order]))
+    gaps = np.concatenate(([RESERVED], free_from[:-1])) + size <= starts[order]
+    first = int(gaps.argmax())
+    if not gaps[first]:
+        return int(free_from[-1])
+    return int(free_from[first - 1]) if first else RESERVED
+
+
+def _aligned(offset: T) -> T:
+    """Return the next multiple of the alignment, of one offset or of many."""
+    return (offset + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT

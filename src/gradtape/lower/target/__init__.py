@@ -1,0 +1,1 @@
+"""The machine that kernels are compiled for, and the libraries that they call."""

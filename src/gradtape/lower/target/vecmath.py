@@ -1,0 +1,73 @@
+"""Functions of the C library, and their vector forms in libmvec."""
+
+from __future__ import annotations
+
+import functools
+from typing import Final
+
+from gradtape.config import config
+from gradtape.loops.ir import Dtype
+from gradtape.lower.target.host import has_symbol
+
+TWO_ARGUMENTS: Final = frozenset(("pow", "atan2", "hypot"))
+
+
+def c_name(name: str, dtype: Dtype) -> str:
+    """Return the C function for a dtype: ``exp`` or ``expf``."""
+    return name + "f" if dtype.char == "f" else name
+
+
+@functools.cache
+def vector_variants(name: str, single: bool) -> tuple[tuple[int, str], ...]:
+    """Return the vector forms of a C function that this machine can run: lanes and symbol, the widest
+    first."""
+    kind = "vv" if name.removesuffix("f") in TWO_ARGUMENTS else "v"
+    found = []
+    for letter, lanes in _isa():
+        width = lanes * 2 if single else lanes
+        symbol = f"_ZGV{letter}N{width}{kind}_{name}"
+        if has_symbol(symbol):
+            found.append((width, symbol))
+    return tuple(found)
+
+
+def vector_attribute(name: str, dtype: Dtype) -> tuple[str, tuple[tuple[int, str], ...]]:
+    """Return LLVM's attribute that lets its vectoriser call the vector forms, and these; empty without any.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> vector_attribute("no_such_function", np.dtype(float))
+    ('', ())
+    """
+    if config.precise_math:
+        return "", ()
+    variants = vector_variants(name, dtype.char == "f")
+    if not variants:
+        return "", ()
+    kind = "vv" if name.removesuffix("f") in TWO_ARGUMENTS else "v"
+    mangled = ",".join(f"_ZGV_LLVM_N{lanes}{kind}_{name}({symbol})" for lanes, symbol in variants)
+    return f'"vector-function-abi-variant"="{mangled}"', variants
+
+
+@functools.cache
+def vector_lanes() -> int:
+    """Return how many float64 a vector register holds."""
+    isa = _isa()
+    return isa[0][1] if isa else 2
+
+
+@functools.cache
+def _isa() -> tuple[tuple[str, int], ...]:
+    """Return the letters of the vector function ABI that this CPU can run, with their lanes of float64."""
+    import llvmlite.binding as llvm
+
+    triple = llvm.get_process_triple()
+    if triple.startswith("aarch64"):
+        return (("n", 2),)
+    if not triple.startswith("x86_64"):
+        return ()
+    features = llvm.get_host_cpu_features()
+    wide = (("e", 8),) if features.get("avx512f") else ()
+    middle = (("d", 4),) if features.get("avx2") else ()
+    return (*wide, *middle, ("b", 2))

@@ -1,0 +1,117 @@
+"""Rows that change the dtype or nothing at all."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Final
+
+import numpy as np
+
+from gradtape.errors import user_level
+from gradtape.ir.builder import emit
+from gradtape.ir.graph import OPERATORS, Literal, Value, literal
+from gradtape.ir.op import NDArray
+from gradtape.kinds.elementwise import Instruction, elementwise
+from gradtape.kinds.operands import broadcast_to
+
+DROPPED: Final = "Casting complex values to real discards the imaginary part"
+"""What NumPy says."""
+
+
+def _to(type_: Any, *, dtype: np.dtype[Any]) -> tuple[tuple[np.dtype[Any], ...], np.dtype[Any]]:
+    return (type_ if isinstance(type_, np.dtype) else np.dtype(type_),), dtype
+
+
+def _same(type_: Any) -> tuple[tuple[np.dtype[Any], ...], np.dtype[Any]]:
+    own = type_ if isinstance(type_, np.dtype) else np.dtype(type_)
+    return (own,), own
+
+
+def _cast_tangent(d: Value, z: Value, x: Value, *, dtype: np.dtype[Any]) -> Value:
+    return convert_row(d, dtype=dtype)
+
+
+def _cast_back(ct: Value, x: Value, *, dtype: np.dtype[Any]) -> Value:
+    back = x.dtype
+    if ct.dtype.kind == "c" and back.kind == "f":
+        ct = OPERATORS["real"](ct)
+    return convert_row(ct, dtype=back)
+
+
+def _cast(x: NDArray, *, dtype: np.dtype[Any]) -> NDArray:
+    return (x.real if drops_imaginary(x.dtype, dtype) else x).astype(dtype)
+
+
+def drops_imaginary(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
+    """Return whether a cast between these dtypes keeps the real part only."""
+    return source.kind == "c" and target.kind in "iuf"
+
+
+convert_row = elementwise(
+    "convert",
+    _cast,
+    body=Instruction(real="convert", signed="convert", unsigned="convert", boolean="convert"),
+    tangents=(_cast_tangent,),
+    transpose=(_cast_back,),
+    dtypes=_to,
+    dtype_samples="dfblQ?",
+    params=tuple({"dtype": np.dtype(code)} for code in "fdlB?"),
+)
+
+identity = elementwise(
+    "identity",
+    lambda x: x,
+    body=lambda x: x,
+    tangents=(lambda d, z, x: d,),
+    transpose=(lambda ct, x: ct,),
+    dtypes=_same,
+)
+
+stop_gradient = elementwise(
+    "stop_gradient",
+    lambda x: x,
+    body=lambda x: x,
+    partials=(None,),
+    dtypes=_same,
+    kinks="0 everywhere: the value counts as a constant",
+)
+
+
+def convert(x: Value, dtype: np.dtype[Any]) -> Value:
+    """Return `x` with another dtype; the derivative follows between floats and stops at integers.
+
+    Warns
+    -----
+    ComplexWarning
+        Where an imaginary part is dropped, as NumPy does, when the cast is recorded.
+    """
+    if drops_imaginary(x.dtype, dtype):
+        warnings.warn(DROPPED, np.exceptions.ComplexWarning, stacklevel=user_level())
+    if isinstance(x, Literal):
+        assert x.data is not None
+        return literal(_cast(x.data, dtype=dtype), dtype)
+    return x if x.dtype == dtype and not x.aval.weak else emit(convert_row, [x], dtype=dtype)
+
+
+def convert_number(x: Value, dtype: np.dtype[Any]) -> Value:
+    """Return `x` converted as it is for a write.
+
+    Raises
+    ------
+    OverflowError
+        For a Python integer that the dtype cannot hold.
+    """
+    if isinstance(x, Literal) and x.aval.weak and x.dtype.kind == "i" and dtype.kind in "iu":
+        assert x.data is not None
+        np.array(x.data.item(), dtype)
+    return convert(x, dtype)
+
+
+def zeros_like(x: Value) -> Value:
+    """Return zeros of the shape and dtype of `x`."""
+    zero = literal(0, x.dtype)
+    return zero if isinstance(x, Literal) else broadcast_to(zero, x.shape)
+
+
+OPERATORS["convert"] = convert
+OPERATORS["zeros_like"] = zeros_like

@@ -1,0 +1,240 @@
+"""Exponentials, logarithms and the logistic function."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from gradtape.ir.graph import Value
+from gradtape.kinds.elementwise import Elementwise, Libm, elementwise
+from gradtape.ops.core.elementwise.extrema import maximum, minimum
+from gradtape.ops.core.elementwise.logic import equal, greater_equal
+from gradtape.ops.core.elementwise.select import where
+from gradtape.ops.core.elementwise.signs import fabs
+
+inf, nan = np.inf, np.nan
+LN2 = math.log(2.0)
+LOG2E = 1.0 / LN2
+LOG10E = 1.0 / math.log(10.0)
+REAL = ((-5.0, 5.0),)
+POSITIVE = ((0.2, 5.0),)
+PAIR = ((-5.0, 5.0), (-5.0, 5.0))
+EXP_EDGES = ((0.0,), (-0.0,), (inf,), (-inf,), (nan,), (709.7,), (710.0,), (-745.0,), (1e-20,), (-40.0,))
+LOG_EDGES = ((0.0,), (-0.0,), (inf,), (-1.0,), (nan,), (5e-324,), (1.0,), (1e-20,), (1e300,))
+FLOATS = "dfbl"
+COMPLEX = FLOATS + "D"
+
+exp = elementwise(
+    "exp",
+    np.exp,
+    body=Libm("exp"),
+    partials=(lambda z, x: z,),
+    domain=REAL,
+    edges=EXP_EDGES,
+    slopes=(((-inf,), (0.0,)), ((0.0,), (1.0,))),
+    dtype_samples=COMPLEX,
+)
+exp2 = elementwise(
+    "exp2",
+    np.exp2,
+    body=Libm("exp2"),
+    partials=(lambda z, x: LN2 * z,),
+    domain=REAL,
+    edges=EXP_EDGES,
+    slopes=(((0.0,), (LN2,)),),
+    dtype_samples=COMPLEX,
+)
+expm1 = elementwise(
+    "expm1",
+    np.expm1,
+    body=Libm("expm1"),
+    partials=(lambda z, x: exp(x),),
+    domain=REAL,
+    edges=EXP_EDGES,
+    slopes=(((-40.0,), (math.exp(-40.0),)), ((0.0,), (1.0,))),
+    dtype_samples=COMPLEX,
+)
+log = elementwise(
+    "log",
+    np.log,
+    body=Libm("log"),
+    partials=(lambda z, x: 1.0 / x,),
+    domain=POSITIVE,
+    edges=LOG_EDGES,
+    slopes=(((0.0,), (inf,)), ((inf,), (0.0,))),
+    kinks="inf at 0",
+    dtype_samples=COMPLEX,
+)
+log2 = elementwise(
+    "log2",
+    np.log2,
+    body=Libm("log2"),
+    partials=(lambda z, x: LOG2E / x,),
+    domain=POSITIVE,
+    edges=(*LOG_EDGES, (8.0,)),
+    slopes=(((0.0,), (inf,)), ((1.0,), (LOG2E,))),
+    kinks="inf at 0",
+    dtype_samples=COMPLEX,
+)
+log10 = elementwise(
+    "log10",
+    np.log10,
+    body=Libm("log10"),
+    partials=(lambda z, x: LOG10E / x,),
+    domain=POSITIVE,
+    edges=(*LOG_EDGES, (1000.0,)),
+    slopes=(((0.0,), (inf,)), ((1.0,), (LOG10E,))),
+    kinks="inf at 0",
+    dtype_samples=COMPLEX,
+)
+log1p = elementwise(
+    "log1p",
+    np.log1p,
+    body=Libm("log1p"),
+    partials=(lambda z, x: 1.0 / (1.0 + x),),
+    domain=((-0.8, 5.0),),
+    edges=(*LOG_EDGES, (-1e-20,), (-2.0,)),
+    slopes=(((-1.0,), (inf,)), ((1e-20,), (1.0,))),
+    kinks="inf at -1",
+    dtype_samples=COMPLEX,
+)
+
+
+def _expit_body(x: Value) -> Value:
+    """The exponential never overflows, and is that of expit(-x) as well, which the derivative needs."""
+    decay = exp(-fabs(x))
+    return where(greater_equal(x, 0.0), 1.0, decay) / (1.0 + decay)
+
+
+expit: Elementwise = elementwise(
+    "expit",
+    "scipy.special:expit",
+    body=_expit_body,
+    partials=(lambda z, x: z * expit(-x),),
+    domain=REAL,
+    edges=((0.0,), (inf,), (-inf,), (nan,), (800.0,), (-800.0,), (40.0,), (-40.0,)),
+    slopes=(
+        ((0.0,), (0.25,)),
+        ((800.0,), (0.0,)),
+        ((-800.0,), (0.0,)),
+        ((40.0,), (math.exp(-40.0),)),
+        ((-40.0,), (math.exp(-40.0),)),
+        ((inf,), (0.0,)),
+    ),
+    dtype_samples="df",
+)
+
+
+def _share(x: Value, y: Value) -> Value:
+    """Return exp(x - logaddexp(x, y)): never an overflow, and one half on ties, even at infinity."""
+    return where(equal(x, y), 0.5, expit(x - y))
+
+
+def _logaddexp_body(x: Value, y: Value) -> Value:
+    return where(equal(x, y), x + LN2, maximum(x, y) + log1p(exp(-fabs(x - y))))
+
+
+logaddexp = elementwise(
+    "logaddexp",
+    np.logaddexp,
+    body=_logaddexp_body,
+    partials=(lambda z, x, y: _share(x, y), lambda z, x, y: _share(y, x)),
+    domain=PAIR,
+    edges=(
+        (inf, inf),
+        (-inf, -inf),
+        (-inf, 0.0),
+        (0.0, inf),
+        (inf, -inf),
+        (700.0, -700.0),
+        (-1e300, 1e300),
+        (0.0, 0.0),
+        (nan, 1.0),
+        (1.0, nan),
+    ),
+    slopes=(
+        ((0.0, 0.0), (0.5, 0.5)),
+        ((inf, inf), (0.5, 0.5)),
+        ((-inf, -inf), (0.5, 0.5)),
+        ((-inf, 0.0), (0.0, 1.0)),
+        ((700.0, -700.0), (1.0, 0.0)),
+        ((-700.0, 700.0), (0.0, 1.0)),
+        ((-30.0, 0.0), (9.357622968839299e-14, 0.9999999999999064)),
+    ),
+    kinks="0.5 each where both are infinite and equal",
+    dtype_samples="dfl",
+)
+
+
+def _share2(x: Value, y: Value) -> Value:
+    return where(equal(x, y), 0.5, expit(LN2 * (x - y)))
+
+
+def _logaddexp2_body(x: Value, y: Value) -> Value:
+    return where(equal(x, y), x + 1.0, maximum(x, y) + LOG2E * log1p(exp2(-fabs(x - y))))
+
+
+logaddexp2 = elementwise(
+    "logaddexp2",
+    np.logaddexp2,
+    body=_logaddexp2_body,
+    partials=(lambda z, x, y: _share2(x, y), lambda z, x, y: _share2(y, x)),
+    domain=PAIR,
+    edges=(
+        (inf, inf),
+        (-inf, -inf),
+        (-inf, 0.0),
+        (inf, -inf),
+        (1e4, -1e4),
+        (0.0, 0.0),
+        (nan, 1.0),
+        (1.0, nan),
+    ),
+    slopes=(
+        ((0.0, 0.0), (0.5, 0.5)),
+        ((inf, inf), (0.5, 0.5)),
+        ((-inf, 0.0), (0.0, 1.0)),
+        ((1e4, -1e4), (1.0, 0.0)),
+        ((-1.0, 0.0), (1.0 / 3.0, 2.0 / 3.0)),
+    ),
+    kinks="0.5 each where both are infinite and equal",
+    dtype_samples="dfl",
+)
+log_expit = elementwise(
+    "log_expit",
+    "scipy.special:log_expit",
+    body=lambda x: minimum(x, 0.0) - log1p(exp(-fabs(x))),
+    partials=(lambda z, x: expit(-x),),
+    domain=REAL,
+    edges=((0.0,), (inf,), (-inf,), (nan,), (800.0,), (-800.0,), (40.0,)),
+    slopes=(
+        ((0.0,), (0.5,)),
+        ((800.0,), (0.0,)),
+        ((-800.0,), (1.0,)),
+        ((-inf,), (1.0,)),
+        ((40.0,), (math.exp(-40.0),)),
+    ),
+    dtype_samples="df",
+)
+
+
+def _logit_body(x: Value) -> Value:
+    """Near one half the quotient would lose what the two logarithms keep."""
+    near = 2.0 * (x - 0.5)
+    return where(
+        greater_equal(x, 0.3) & greater_equal(0.65, x), log1p(near) - log1p(-near), log(x / (1.0 - x))
+    )
+
+
+logit = elementwise(
+    "logit",
+    "scipy.special:logit",
+    body=_logit_body,
+    partials=(lambda z, x: 1.0 / (x * (1.0 - x)),),
+    domain=((0.05, 0.95),),
+    edges=((0.0,), (1.0,), (-1.0,), (2.0,), (nan,), (0.5,), (1e-300,), (0.3,), (0.65,), (0.5000001,)),
+    slopes=(((0.0,), (inf,)), ((1.0,), (inf,)), ((0.5,), (4.0,))),
+    kinks="inf at 0 and at 1",
+    dtype_samples="df",
+)

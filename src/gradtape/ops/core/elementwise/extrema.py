@@ -1,0 +1,164 @@
+"""The larger, the smaller, and the nearest within bounds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradtape.ir.graph import Literal, Value, literal, number_of
+from gradtape.kinds.elementwise import elementwise, result_dtype
+from gradtape.ops.core.elementwise.floats import isnan
+from gradtape.ops.core.elementwise.logic import equal, greater, greater_equal, less, less_equal
+from gradtape.ops.core.elementwise.select import where
+
+inf, nan = np.inf, np.nan
+PAIR = ((-3.0, 3.0), (-3.0, 3.0))
+EDGES = ((1.0, 1.0), (nan, 1.0), (1.0, nan), (nan, nan), (inf, -inf), (inf, inf), (0.0, 1.0))
+NUMBERS = "dfblBQ?"
+
+
+def _shared(d: Value, x: Value, y: Value) -> Value:
+    """Return the tangent of an operand that is chosen: half of it where the two tie."""
+    return where(equal(x, y), literal(0.5, d.dtype), literal(1.0, d.dtype)) * d
+
+
+def _may_be_nan(x: Value) -> bool:
+    number = number_of(x)
+    return x.dtype.kind == "f" and (number is None or number != number)
+
+
+def _maximum_body(x: Value, y: Value) -> Value:
+    """A NaN in y makes the comparison fail, so that x is kept; only y has to be looked at."""
+    if isinstance(x, Literal):
+        x, y = y, x
+    larger = where(greater(y, x), y, x)
+    return where(isnan(y), y, larger) if _may_be_nan(y) else larger
+
+
+def _minimum_body(x: Value, y: Value) -> Value:
+    if isinstance(x, Literal):
+        x, y = y, x
+    smaller = where(less(y, x), y, x)
+    return where(isnan(y), y, smaller) if _may_be_nan(y) else smaller
+
+
+maximum = elementwise(
+    "maximum",
+    np.maximum,
+    body=_maximum_body,
+    tangents=(
+        lambda d, z, x, y: where(less(x, y), 0.0, _shared(d, x, y)),
+        lambda d, z, x, y: where(less(y, x), 0.0, _shared(d, x, y)),
+    ),
+    domain=PAIR,
+    edges=EDGES,
+    slopes=(
+        ((1.0, 1.0), (0.5, 0.5)),
+        ((inf, inf), (0.5, 0.5)),
+        ((2.0, 1.0), (1.0, 0.0)),
+        ((1.0, 2.0), (0.0, 1.0)),
+    ),
+    kinks="ties 0.5 each",
+    dtype_samples=NUMBERS,
+)
+minimum = elementwise(
+    "minimum",
+    np.minimum,
+    body=_minimum_body,
+    tangents=(
+        lambda d, z, x, y: where(less(y, x), 0.0, _shared(d, x, y)),
+        lambda d, z, x, y: where(less(x, y), 0.0, _shared(d, x, y)),
+    ),
+    domain=PAIR,
+    edges=EDGES,
+    slopes=(
+        ((1.0, 1.0), (0.5, 0.5)),
+        ((-inf, -inf), (0.5, 0.5)),
+        ((2.0, 1.0), (0.0, 1.0)),
+        ((1.0, 2.0), (1.0, 0.0)),
+    ),
+    kinks="ties 0.5 each",
+    dtype_samples=NUMBERS,
+)
+fmax = elementwise(
+    "fmax",
+    np.fmax,
+    body=lambda x, y: where(greater_equal(x, y) | isnan(y), x, y),
+    tangents=(
+        lambda d, z, x, y: where(greater_equal(x, y) | isnan(y), _shared(d, x, y), 0.0),
+        lambda d, z, x, y: where(greater_equal(y, x) | isnan(x), _shared(d, x, y), 0.0),
+    ),
+    domain=PAIR,
+    edges=EDGES,
+    slopes=(
+        ((1.0, 1.0), (0.5, 0.5)),
+        ((nan, 1.0), (0.0, 1.0)),
+        ((1.0, nan), (1.0, 0.0)),
+        ((2.0, 1.0), (1.0, 0.0)),
+    ),
+    kinks="ties 0.5 each; NaN is passed over",
+    dtype_samples=NUMBERS,
+)
+fmin = elementwise(
+    "fmin",
+    np.fmin,
+    body=lambda x, y: where(greater_equal(y, x) | isnan(y), x, y),
+    tangents=(
+        lambda d, z, x, y: where(greater_equal(y, x) | isnan(y), _shared(d, x, y), 0.0),
+        lambda d, z, x, y: where(greater_equal(x, y) | isnan(x), _shared(d, x, y), 0.0),
+    ),
+    domain=PAIR,
+    edges=EDGES,
+    slopes=(
+        ((1.0, 1.0), (0.5, 0.5)),
+        ((nan, 1.0), (0.0, 1.0)),
+        ((1.0, nan), (1.0, 0.0)),
+        ((2.0, 1.0), (0.0, 1.0)),
+    ),
+    kinks="ties 0.5 each; NaN is passed over",
+    dtype_samples=NUMBERS,
+)
+
+
+def _clip_dtypes(x: Any, low: Any, high: Any) -> tuple[tuple[np.dtype[Any], ...], np.dtype[Any]]:
+    out = result_dtype(x, low, high)
+    return (out, out, out), out
+
+
+def _clip_body(x: Value, low: Value, high: Value) -> Value:
+    raised = x if number_of(low) == -inf else maximum(x, low)
+    return raised if number_of(high) == inf else minimum(raised, high)
+
+
+clip = elementwise(
+    "clip",
+    np.clip,
+    body=_clip_body,
+    tangents=(
+        lambda d, z, x, low, high: where(less(x, low) | greater(x, high), 0.0, d),
+        lambda d, z, x, low, high: where(less(x, low) & less_equal(low, high), d, 0.0),
+        lambda d, z, x, low, high: where(greater(x, high) | greater(low, high), d, 0.0),
+    ),
+    dtypes=_clip_dtypes,
+    domain=((-3.0, 3.0), (-2.0, -0.5), (0.5, 2.0)),
+    edges=(
+        (1.0, 1.0, 2.0),
+        (2.0, 1.0, 2.0),
+        (nan, 0.0, 1.0),
+        (0.5, nan, 1.0),
+        (0.5, 2.0, 1.0),
+        (inf, -1.0, 1.0),
+        (-inf, -inf, inf),
+    ),
+    slopes=(
+        ((1.0, 1.0, 2.0), (1.0, 0.0, 0.0)),
+        ((2.0, 1.0, 2.0), (1.0, 0.0, 0.0)),
+        ((0.0, 1.0, 2.0), (0.0, 1.0, 0.0)),
+        ((3.0, 1.0, 2.0), (0.0, 0.0, 1.0)),
+        ((0.0, 2.0, 1.0), (0.0, 0.0, 1.0)),
+        ((inf, -inf, inf), (1.0, 0.0, 0.0)),
+    ),
+    kinks="1 on the closed interval",
+    dtype_samples="dfbl",
+)

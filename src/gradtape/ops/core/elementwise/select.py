@@ -1,0 +1,37 @@
+"""The choice between two values, element by element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradtape.ir.graph import OPERATORS
+from gradtape.ir.types import BOOL
+from gradtape.kinds.elementwise import Elementwise, Instruction, elementwise, result_dtype
+from gradtape.ops.core.elementwise.logic import logical_not
+
+
+def _where_dtypes(c: Any, a: Any, b: Any) -> tuple[tuple[np.dtype[Any], ...], np.dtype[Any]]:
+    out = result_dtype(a, b)
+    return (BOOL, out, out), out
+
+
+where: Elementwise = elementwise(
+    "where",
+    np.where,
+    body=Instruction(real="select", signed="select", unsigned="select", boolean="select"),
+    tangents=(
+        None,
+        lambda d, z, c, a, b: where(c, d, OPERATORS["zeros_like"](d)),
+        lambda d, z, c, a, b: where(c, OPERATORS["zeros_like"](d), d),
+    ),
+    transpose=(None, lambda ct, c, a, b: ct, lambda ct, c, a, b: ct),
+    confine=(None, lambda c, a, b: c, lambda c, a, b: logical_not(c)),
+    dtypes=_where_dtypes,
+    domain=((-1.0, 1.0), (-3.0, 3.0), (-3.0, 3.0)),
+    edges=((True, 1.0, np.nan), (False, np.inf, 2.0)),
+    kinks="the branch not taken never touches the result",
+)
+
+OPERATORS["where"] = where

@@ -1,0 +1,116 @@
+"""Magnitude and sign."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gradtape.errors import NotDifferentiableError
+from gradtape.ir.builder import here
+from gradtape.ir.graph import OPERATORS, Value
+from gradtape.kinds.elementwise import Elementwise, Intrinsic, elementwise, flat
+from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.elementwise.complex_parts import conjugate, real
+from gradtape.ops.core.elementwise.logic import equal, less
+from gradtape.ops.core.elementwise.select import where
+
+inf, nan = np.inf, np.nan
+PAIR = ((-3.0, 3.0), (-3.0, 3.0))
+SPECIAL = ((0.0,), (-0.0,), (inf,), (-inf,), (nan,))
+NUMBERS = "dfblBQ"
+
+
+def signed_by(d: Value, x: Value) -> Value:
+    """Return the tangent d of x turned into that of abs(x)."""
+    return where(equal(x, 0.0), 0.0, copysign(1.0, x) * d)
+
+
+def _absolute_body(x: Value) -> Value:
+    if x.dtype.kind in "ub":
+        return x
+    return fabs(x) if x.dtype.kind == "f" else where(less(x, 0), -x, x)
+
+
+def _absolute_tangent(d: Value, z: Value, x: Value) -> Value:
+    if x.dtype.kind != "c":
+        return signed_by(d, x)
+    return where(equal(z, 0.0), 0.0, real(conjugate(x) * d) / z)
+
+
+copysign: Elementwise = elementwise(
+    "copysign",
+    np.copysign,
+    body=Intrinsic("llvm.copysign"),
+    partials=(lambda z, x, y: where(equal(x, 0.0), 0.0, copysign(1.0, x) * copysign(1.0, y)), flat),
+    domain=PAIR,
+    edges=((0.0, -1.0), (inf, -0.0), (nan, -1.0), (-2.0, nan)),
+    slopes=(((0.0, -1.0), (0.0, 0.0)), ((-2.0, -1.0), (1.0, 0.0)), ((2.0, -0.0), (-1.0, 0.0))),
+    kinks="0 in the first argument where it is 0; 0 in the second",
+    dtype_samples="df",
+)
+signbit = elementwise(
+    "signbit",
+    np.signbit,
+    body=lambda x: less(copysign(1.0, x), 0.0),
+    edges=SPECIAL,
+    dtype_samples="df",
+)
+fabs = elementwise(
+    "fabs",
+    np.fabs,
+    body=Intrinsic("llvm.fabs"),
+    tangents=(lambda d, z, x: signed_by(d, x),),
+    edges=SPECIAL,
+    slopes=(((0.0,), (0.0,)), ((-inf,), (-1.0,))),
+    kinks="0 at 0",
+    dtype_samples="dfl",
+)
+absolute = elementwise(
+    "absolute",
+    np.absolute,
+    body=_absolute_body,
+    tangents=(_absolute_tangent,),
+    edges=SPECIAL,
+    slopes=(((0.0,), (0.0,)), ((-0.0,), (0.0,)), ((inf,), (1.0,))),
+    kinks="0 at 0",
+    dtype_samples=NUMBERS + "?D",
+)
+
+
+def _sign_body(x: Value) -> Value:
+    at_most = x if x.dtype.kind == "u" else where(less(x, 0), -1, x)
+    return where(less(0, x), 1, at_most)
+
+
+def _sign_slope(z: Value, x: Value) -> Value:
+    if x.dtype.kind == "c":
+        raise NotDifferentiableError(
+            "np.sign of complex numbers has no derivative here",
+            where=here.site,
+            remedy="write it as x / abs(x)",
+        )
+    return flat(z, x)
+
+
+sign = elementwise(
+    "sign",
+    np.sign,
+    body=_sign_body,
+    partials=(_sign_slope,),
+    edges=SPECIAL,
+    slopes=(((0.0,), (0.0,)), ((2.0,), (0.0,))),
+    kinks="0 everywhere",
+    dtype_samples=NUMBERS,
+)
+heaviside = elementwise(
+    "heaviside",
+    np.heaviside,
+    body=lambda x, y: where(less(x, 0.0), 0.0, where(less(0.0, x), 1.0, where(equal(x, 0.0), y, x))),
+    partials=(flat, lambda z, x, y: convert(equal(x, 0.0), y.dtype)),
+    domain=PAIR,
+    edges=((0.0, 0.25), (-0.0, nan), (nan, 1.0), (-1.0, nan), (inf, nan)),
+    slopes=(((0.0, 0.25), (0.0, 1.0)), ((1.0, 0.25), (0.0, 0.0))),
+    kinks="0 in the first argument everywhere",
+    dtype_samples="df",
+)
+
+OPERATORS["absolute"] = absolute

@@ -1,0 +1,94 @@
+"""The reductions: one row per monoid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from gradtape.ir.graph import OPERATORS, Value
+from gradtape.kinds.reduction import reduction
+from gradtape.ops.core.cumulative import exclusive_product
+from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.elementwise.select import where
+from gradtape.ops.core.shape import permute, reshape, spread
+
+Linear = Callable[[Value], Value]
+
+reduce_sum = reduction(
+    "reduce_sum",
+    monoid="add",
+    evaluate=lambda x, axis: np.sum(x, axis=axis),
+    identity=0,
+    transpose=lambda ct, node: spread(ct, node.inputs[0].shape, node.params["axes"]),
+)
+
+
+def _product_tangent(z: Value, x: Value, axes: tuple[int, ...]) -> Linear:
+    """Each element's factor is the product of all others: products from the left times products from the
+    right, so that zeros do no harm."""
+    kept = tuple(axis for axis in range(x.ndim) if axis not in axes)
+    front = permute(x, (*kept, *axes))
+    flat = reshape(front, (*[x.shape[axis] for axis in kept], int(np.prod([x.shape[axis] for axis in axes]))))
+    last = flat.ndim - 1
+    others = exclusive_product(flat, last, False) * exclusive_product(flat, last, True)
+    factors = permute(reshape(others, front.shape), tuple(int(k) for k in np.argsort((*kept, *axes))))
+    return lambda dx: reduce_sum(factors * dx, axes=axes)
+
+
+reduce_prod = reduction(
+    "reduce_prod",
+    monoid="multiply",
+    evaluate=lambda x, axis: np.prod(x, axis=axis),
+    identity=1,
+    tangent=_product_tangent,
+)
+
+
+def _extremum_tangent(z: Value, x: Value, axes: tuple[int, ...]) -> Linear:
+    """Elements that tie share equally."""
+    hit = OPERATORS["equal"](x, spread(z, x.shape, axes))
+    ties = reduce_sum(convert(hit, x.dtype), axes=axes)
+    return lambda dx: reduce_sum(where(hit, dx, 0.0), axes=axes) / ties
+
+
+reduce_max = reduction(
+    "reduce_max",
+    monoid="maximum",
+    evaluate=lambda x, axis: np.max(x, axis=axis),
+    identity=None,
+    tangent=_extremum_tangent,
+    kinks="elements that tie share equally",
+)
+reduce_min = reduction(
+    "reduce_min",
+    monoid="minimum",
+    evaluate=lambda x, axis: np.min(x, axis=axis),
+    identity=None,
+    tangent=_extremum_tangent,
+    kinks="elements that tie share equally",
+)
+reduce_any = reduction(
+    "reduce_any", monoid="or", evaluate=lambda x, axis: np.any(x, axis=axis), identity=False
+)
+reduce_all = reduction(
+    "reduce_all", monoid="and", evaluate=lambda x, axis: np.all(x, axis=axis), identity=True
+)
+
+_SINGLE = (((2, 3), {"axes": (1,)}), ((4,), {"axes": (0,)}), ((2, 3, 2), {"axes": (1,)}))
+argmax = reduction(
+    "argmax",
+    monoid="argmax",
+    evaluate=lambda x, axis: np.argmax(x, axis=axis),
+    identity=None,
+    samples=_SINGLE,
+)
+argmin = reduction(
+    "argmin",
+    monoid="argmin",
+    evaluate=lambda x, axis: np.argmin(x, axis=axis),
+    identity=None,
+    samples=_SINGLE,
+)
+
+OPERATORS["reduce_sum"] = reduce_sum

@@ -1,0 +1,263 @@
+"""Rows that move elements: expand, permute, reshape, slice, pad. All the shape functions of NumPy are made of these."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gradtape.errors import ShapeError
+from gradtape.ir.builder import here
+from gradtape.ir.graph import OPERATORS, Literal, Value
+from gradtape.ir.op import NDArray
+from gradtape.ir.types import Shape
+from gradtape.kinds.index_map import Index, IndexMap, index_map
+
+
+def _expand(x: NDArray, *, shape: Shape, axes: tuple[int, ...]) -> NDArray:
+    kept = [1] * len(shape)
+    for axis, extent in zip(axes, x.shape, strict=True):
+        kept[axis] = extent
+    return np.broadcast_to(x.reshape(kept), shape)
+
+
+def _shifted(axes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the axes when there is one more in front, which stays there."""
+    return (0, *[axis + 1 for axis in axes])
+
+
+expand_row = index_map(
+    "expand",
+    shape=lambda x, *, shape, axes: shape,
+    lead=lambda size, *, shape, axes: {"shape": (size, *shape), "axes": _shifted(axes)},
+    evaluate=_expand,
+    source=lambda i, x, *, shape, axes: tuple(i[axis] for axis in axes),
+    transpose=lambda ct, node: OPERATORS["reduce_sum"](
+        ct, axes=tuple(axis for axis in range(ct.ndim) if axis not in node.params["axes"])
+    ),
+    samples=(
+        ((3,), {"shape": (2, 3), "axes": (1,)}),
+        ((2,), {"shape": (2, 3), "axes": (0,)}),
+        ((), {"shape": (2,), "axes": ()}),
+        ((2, 4), {"shape": (2, 3, 4), "axes": (0, 2)}),
+        ((0,), {"shape": (2, 0), "axes": (1,)}),
+    ),
+)
+
+
+def expand(x: Value, shape: Shape, axes: tuple[int, ...]) -> Value:
+    """Repeat `x` along new axes: axis k of `x` becomes axis ``axes[k]`` of a result of this shape."""
+    return x if shape == x.shape and not isinstance(x, Literal) else expand_row(x, shape=shape, axes=axes)
+
+
+def spread(x: Value, shape: Shape, axes: tuple[int, ...]) -> Value:
+    """Undo the shape of a reduction over `axes`: repeat `x` along them."""
+    return expand(x, shape, tuple(axis for axis in range(len(shape)) if axis not in axes))
+
+
+permute_row = index_map(
+    "permute",
+    shape=lambda x, *, axes: tuple(x[axis] for axis in axes),
+    lead=lambda size, *, axes: {"axes": _shifted(axes)},
+    evaluate=lambda x, *, axes: np.transpose(x, axes),
+    source=lambda i, x, *, axes: tuple(i[axes.index(axis)] for axis in range(len(axes))),
+    transpose=lambda ct, node: permute(ct, inverse_permutation(node.params["axes"])),
+    samples=(((2, 3), {"axes": (1, 0)}), ((2, 3, 4), {"axes": (2, 0, 1)}), ((0, 3), {"axes": (1, 0)})),
+)
+
+
+def inverse_permutation(axes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the permutation that undoes `axes`."""
+    return tuple(axes.index(axis) for axis in range(len(axes)))
+
+
+def permute(x: Value, axes: tuple[int, ...]) -> Value:
+    """Return `x` with axis ``axes[k]`` as its axis k."""
+    return x if axes == tuple(range(x.ndim)) else permute_row(x, axes=axes)
+
+
+def _reshape_source(i: Index, x: Shape, *, shape: Shape) -> Index:
+    """Match runs of axes with the same number of elements, so that an axis that survives is not divided and multiplied."""
+    position: list[Any] = []
+    here_, there = 0, 0
+    while there < len(x) or here_ < len(shape):
+        stop_here, stop_there = here_, there
+        size_here = size_there = 1
+        while stop_here == here_ or stop_there == there or size_here != size_there:
+            if stop_there < len(x) and (size_there <= size_here or stop_here == len(shape)):
+                size_there *= x[stop_there]
+                stop_there += 1
+            elif stop_here < len(shape):
+                size_here *= shape[stop_here]
+                stop_here += 1
+            else:
+                break
+        flat: Any = 0
+        for axis in range(here_, stop_here):
+            flat = flat * shape[axis] + i[axis] if axis > here_ else i[axis]
+        run = x[there:stop_there]
+        for axis, extent in enumerate(run):
+            below = math.prod(run[axis + 1 :])
+            term = flat // below if below != 1 else flat
+            position.append(0 if extent == 1 else term % extent if axis > 0 else term)
+        here_, there = stop_here, stop_there
+    return tuple(position)
+
+
+reshape_row = index_map(
+    "reshape",
+    shape=lambda x, *, shape: shape,
+    lead=lambda size, *, shape: {"shape": (size, *shape)},
+    evaluate=lambda x, *, shape: x.reshape(shape),
+    source=_reshape_source,
+    transpose=lambda ct, node: reshape(ct, node.inputs[0].shape),
+    samples=(
+        ((6,), {"shape": (2, 3)}),
+        ((2, 3), {"shape": (6,)}),
+        ((2, 3, 4), {"shape": (4, 6)}),
+        ((2, 1, 3), {"shape": (2, 3)}),
+        ((3, 2), {"shape": (1, 3, 1, 2)}),
+        ((), {"shape": (1, 1)}),
+        ((2, 6), {"shape": (2, 2, 3)}),
+        ((0, 3), {"shape": (3, 0, 2)}),
+    ),
+)
+
+
+def reshape(x: Value, shape: Shape) -> Value:
+    """Return `x` with another shape of the same size.
+
+    Raises
+    ------
+    ShapeError
+        Where the sizes differ.
+    """
+    if shape == x.shape and not isinstance(x, Literal):
+        return x
+    if math.prod(shape) != x.size:
+        raise ShapeError(
+            f"cannot reshape array of size {x.size} into shape {shape}",
+            where=here.site,
+            remedy=f"choose a shape with {x.size} elements (-1 stands for one extent that follows from the others)",
+        )
+    if x.node is not None and x.node.op is reshape_row and not x.marks:
+        return reshape(x.node.inputs[0], shape)
+    return reshape_row(x, shape=shape)
+
+
+def _slices(starts: Shape, shape: Shape, strides: Shape) -> tuple[slice, ...]:
+    """Return the slices that pick ``start + k * stride`` for k below each extent."""
+    picked = []
+    for start, extent, stride in zip(starts, shape, strides, strict=True):
+        stop = start + extent * stride
+        picked.append(slice(start, stop if stop >= 0 else None, stride) if extent else slice(0, 0))
+    return tuple(picked)
+
+
+slice_row = index_map(
+    "slice",
+    shape=lambda x, *, starts, shape, strides: shape,
+    lead=lambda size, *, starts, shape, strides: {
+        "starts": (0, *starts),
+        "shape": (size, *shape),
+        "strides": (1, *strides),
+    },
+    evaluate=lambda x, *, starts, shape, strides: x[_slices(starts, shape, strides)],
+    source=lambda i, x, *, starts, shape, strides: tuple(
+        start + k * stride for k, start, stride in zip(i, starts, strides, strict=True)
+    ),
+    transpose=lambda ct, node: pad_row(
+        ct, shape=node.inputs[0].shape, starts=node.params["starts"], strides=node.params["strides"]
+    ),
+    samples=(
+        ((5,), {"starts": (1,), "shape": (3,), "strides": (1,)}),
+        ((5,), {"starts": (4,), "shape": (5,), "strides": (-1,)}),
+        ((4, 6), {"starts": (0, 1), "shape": (2, 3), "strides": (3, 2)}),
+        ((4,), {"starts": (2,), "shape": (0,), "strides": (1,)}),
+    ),
+)
+
+
+def slice_(x: Value, starts: Shape, shape: Shape, strides: Shape) -> Value:
+    """Return the elements ``start + k * stride`` of every axis, for k below the extents of `shape`."""
+    whole = shape == x.shape and not any(starts) and all(stride == 1 for stride in strides)
+    return x if whole else slice_row(x, starts=starts, shape=shape, strides=strides)
+
+
+def _pad(x: NDArray, *, shape: Shape, starts: Shape, strides: Shape) -> NDArray:
+    out = np.zeros(shape, x.dtype)
+    out[_slices(starts, x.shape, strides)] = x
+    return out
+
+
+def _pad_source(i: Index, x: Shape, *, shape: Shape, starts: Shape, strides: Shape) -> Index:
+    return tuple(
+        k - start if stride == 1 else (k - start) // stride if stride > 0 else (start - k) // -stride
+        for k, start, stride in zip(i, starts, strides, strict=True)
+    )
+
+
+def _pad_inside(
+    i: Index, x: Shape, *, shape: Shape, starts: Shape, strides: Shape
+) -> tuple[tuple[Any, int, int], ...]:
+    """Where an element of x lands: between the first and the last, and on a multiple of the stride."""
+    tests: list[tuple[Any, int, int]] = []
+    for k, extent, whole, start, stride in zip(i, x, shape, starts, strides, strict=True):
+        last = start + (extent - 1) * stride
+        low, high = (start, last + 1) if stride > 0 else (last, start + 1)
+        if extent == 0:
+            low, high = 0, 0
+        if low > 0 or high < whole:
+            tests.append((k, low, high))
+        if abs(stride) > 1:
+            tests.append(((k - low) % abs(stride), 0, 1))
+    return tuple(tests)
+
+
+pad_row: IndexMap = index_map(
+    "pad",
+    shape=lambda x, *, shape, starts, strides: shape,
+    lead=lambda size, *, shape, starts, strides: {
+        "shape": (size, *shape),
+        "starts": (0, *starts),
+        "strides": (1, *strides),
+    },
+    evaluate=_pad,
+    source=_pad_source,
+    inside=_pad_inside,
+    transpose=lambda ct, node: slice_(
+        ct, node.params["starts"], node.inputs[0].shape, node.params["strides"]
+    ),
+    samples=(
+        ((3,), {"shape": (5,), "starts": (1,), "strides": (1,)}),
+        ((3,), {"shape": (7,), "starts": (1,), "strides": (2,)}),
+        ((3,), {"shape": (7,), "starts": (6,), "strides": (-2,)}),
+        ((2, 2), {"shape": (2, 5), "starts": (0, 2), "strides": (1, 1)}),
+        ((0,), {"shape": (3,), "starts": (1,), "strides": (1,)}),
+    ),
+)
+
+
+def pad(x: Value, shape: Shape, starts: Shape) -> Value:
+    """Return zeros of `shape` with `x` at `starts`."""
+    return x if shape == x.shape else pad_row(x, shape=shape, starts=starts, strides=(1,) * x.ndim)
+
+
+def diagonal_of(x: Value, first: int, second: int, offset: int = 0) -> Value:
+    """Return the diagonal of two axes as the last axis: a strided slice of the flattened pair."""
+    rest = tuple(axis for axis in range(x.ndim) if axis not in (first, second))
+    x = permute(x, (*rest, first, second))
+    rows, columns = x.shape[-2:]
+    length = max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
+    start = offset if offset >= 0 else -offset * columns
+    lead = x.shape[:-2]
+    flat = reshape(x, (*lead, rows * columns))
+    zeros, ones = (0,) * len(lead), (1,) * len(lead)
+    return slice_(flat, (*zeros, start if length else 0), (*lead, length), (*ones, columns + 1))
+
+
+OPERATORS["expand"] = expand
+OPERATORS["permute"] = permute
+OPERATORS["reshape"] = reshape
+OPERATORS["slice"] = slice_

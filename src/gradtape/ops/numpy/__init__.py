@@ -1,0 +1,1 @@
+"""Composites under NumPy's names."""

@@ -1,0 +1,1 @@
+"""Composites that create, join, cut, move and write elements."""

@@ -1,0 +1,1 @@
+"""Composites of linear algebra, Fourier transforms and polynomials."""

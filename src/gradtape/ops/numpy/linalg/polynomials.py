@@ -1,0 +1,157 @@
+"""Polynomials as arrays of coefficients, the highest power first."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+
+from gradtape.errors import UnsupportedFunctionError
+from gradtape.ir.builder import here
+from gradtape.ir.graph import Value
+from gradtape.ir.types import FLOAT64, is_inexact
+from gradtape.kinds.arguments import as_array, as_int
+from gradtape.kinds.operands import broadcast_to
+from gradtape.kinds.registry import FUNCTIONS, implements, sample
+from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.indexing import getitem
+from gradtape.ops.core.join import full, join
+from gradtape.ops.core.shape import reshape
+from gradtape.ops.numpy.arrays.shape import atleast_1d
+from gradtape.ops.numpy.statistics.calculus import convolve
+
+
+def _coefficients(p: Any) -> Value:
+    coefficients = as_array(p)
+    if coefficients.ndim == 0:
+        raise TypeError("the coefficients of a polynomial are an array, not a number")
+    return coefficients
+
+
+@implements(
+    np.polyval,
+    samples=(sample((4,), (2, 3)), sample([1, 2, 0.5], (3,)), sample((3,), 2.0), sample((1,), (2,))),
+)
+def polyval(p: Any, x: Any) -> Value:
+    """Follow `numpy.polyval`, by Horner's rule."""
+    coefficients, points = _coefficients(p), as_array(x)
+    dtype = np.result_type(coefficients.dtype, points.dtype)
+    if coefficients.shape[0] == 0:
+        return full(points.shape, 0, points.dtype)
+    first = convert(getitem(coefficients, 0), dtype)
+    value = broadcast_to(first, np.broadcast_shapes(first.shape, points.shape))
+    for k in range(1, coefficients.shape[0]):
+        value = value * points + getitem(coefficients, k)
+    return value
+
+
+def _sum(a1: Any, a2: Any, sign: int) -> Value:
+    first: Value = atleast_1d(a1)
+    second: Value = atleast_1d(a2)
+    difference = second.shape[0] - first.shape[0]
+    if difference > 0:
+        first = join([full((difference,), 0, first.dtype), first], 0)
+    elif difference < 0:
+        second = join([full((-difference,), 0, second.dtype), second], 0)
+    return first + second if sign > 0 else first - second
+
+
+PAIRS = (sample((3,), (2,)), sample((2,), (4,)), sample((2,), (2,)), sample((), (2,)))
+
+
+@implements(np.polyadd, samples=PAIRS)
+def polyadd(a1: Any, a2: Any) -> Value:
+    """Follow `numpy.polyadd`."""
+    return _sum(a1, a2, 1)
+
+
+@implements(np.polysub, samples=PAIRS, dtypes="bBqf")
+def polysub(a1: Any, a2: Any) -> Value:
+    """Follow `numpy.polysub`."""
+    return _sum(a1, a2, -1)
+
+
+@implements(
+    np.polyder,
+    samples=(sample((4,)), sample((4,), 2), sample((2,), 3), sample((3,), 0), sample((3,), -1)),
+    dtypes="bBqf",
+)
+def polyder(p: Any, m: Any = 1) -> Value:
+    """Follow `numpy.polyder`."""
+    times = as_int(m, "m")
+    if times < 0:
+        raise ValueError("Order of derivative must be positive (see polyint)")
+    coefficients = _coefficients(p)
+    for _ in range(times):
+        degree = coefficients.shape[0] - 1
+        powers = np.arange(max(degree, 0), 0, -1)
+        coefficients = getitem(coefficients, slice(None, -1)) * as_array(powers)
+    return coefficients
+
+
+@implements(
+    np.polyint,
+    samples=(
+        sample((3,)),
+        sample((3,), 2, [1.0, 2.0]),
+        sample((3,), 3, [1.0, 2.0]),
+        sample((3,), 1, 4.0),
+        sample((3,), 2, 4.0),
+        sample((2,), 0),
+        sample((3,), -1),
+    ),
+)
+def polyint(p: Any, m: Any = 1, k: Any = None) -> Value:
+    """Follow `numpy.polyint`."""
+    times = as_int(m, "m")
+    if times < 0:
+        raise ValueError("Order of integral must be positive (see polyder)")
+    if times == 0:
+        return as_array(p)
+    constants = full((times,), 0, FLOAT64) if k is None else atleast_1d(k)
+    if constants.shape[0] == 1 and times > 1:
+        constants = broadcast_to(reshape(constants, ()), (times,))
+    if constants.shape[0] < times:
+        raise ValueError("k must be a scalar or a rank-1 array of length 1 or >m.")
+    coefficients = _coefficients(p)
+    for step in range(times):
+        divided = coefficients / as_array(np.arange(coefficients.shape[0], 0, -1))
+        last = getitem(constants, slice(step, step + 1))
+        dtype = np.result_type(divided.dtype, last.dtype)
+        coefficients = join([convert(divided, dtype), convert(last, dtype)], 0)
+    return coefficients
+
+
+def _eigenvalues(matrix: Value) -> Value:
+    if matrix.size == 1:
+        return reshape(matrix, (1,))
+    eigenvalues = FUNCTIONS.get(np.linalg.eigvals)
+    if eigenvalues is None:
+        raise UnsupportedFunctionError(
+            "np.poly of a matrix is not followed",
+            where=here.site,
+            why="it needs eigenvalues",
+            remedy="pass the zeros",
+        )
+    return cast(Value, eigenvalues(matrix))
+
+
+@implements(np.poly, samples=(sample((3,)), sample((1,)), sample(np.ones((2, 3)))), dtypes="qf")
+def poly(seq_of_zeros: Any) -> Value:
+    """Follow `numpy.poly` for the zeros of a polynomial, the real ones or the complex ones as given."""
+    zeros = as_array(seq_of_zeros)
+    if zeros.ndim == 0:
+        raise TypeError("the zeros of a polynomial are an array, not a number")
+    if zeros.ndim == 2 and zeros.shape[0] == zeros.shape[1] and zeros.size:
+        zeros = _eigenvalues(zeros)
+    if zeros.ndim != 1:
+        raise ValueError("input must be 1d or non-empty square 2d array.")
+    zeros = zeros if is_inexact(zeros.dtype) else convert(zeros, FLOAT64)
+    dtype = zeros.dtype
+    if zeros.size == 0:
+        return as_array(1.0)
+    result = full((1,), 1, dtype)
+    for k in range(zeros.size):
+        factor = join([full((1,), 1, dtype), -getitem(zeros, slice(k, k + 1))], 0)
+        result = convolve(result, factor)
+    return result

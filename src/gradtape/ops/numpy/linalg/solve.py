@@ -1,0 +1,411 @@
+"""Solving, inverting, determinants, Cholesky factors and symmetric eigenproblems: `numpy.linalg` in terms of the matrix rows."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.linalg import LinAlgError
+
+from gradtape.errors import ShapeError, UnsupportedFunctionError
+from gradtape.ir.builder import here
+from gradtape.ir.graph import OPERATORS, Value, constant, literal
+from gradtape.ir.types import FLOAT64, INTP, Shape
+from gradtape.kinds.arguments import NO_VALUE, as_array, as_int, lookup, promoted
+from gradtape.kinds.operands import broadcast_shapes, broadcast_to
+from gradtape.kinds.registry import FUNCTIONS, implements, sample
+from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.elementwise.complex_parts import imag, real
+from gradtape.ops.core.elementwise.exp_log import exp
+from gradtape.ops.core.elementwise.select import where
+from gradtape.ops.core.elementwise.signs import absolute, sign
+from gradtape.ops.core.elementwise.trig import cos, sin
+from gradtape.ops.core.indexing import getitem
+from gradtape.ops.core.join import join
+from gradtape.ops.core.matrices import (
+    adjoint,
+    cholesky,
+    diagonal,
+    eigh,
+    log_det,
+    lu,
+    lu_solve,
+    pseudoinverse,
+    rows,
+    scaled_columns,
+)
+from gradtape.ops.core.matrices import qr as qr_row
+from gradtape.ops.core.matrices import svd as svd_row
+from gradtape.ops.core.reductions import reduce_max, reduce_prod, reduce_sum
+from gradtape.ops.core.shape import reshape
+from gradtape.ops.numpy.linalg.products import matmul
+
+EXPLICIT = 3
+"""Matrices up to this size have their determinant written out: it is exact where the matrix is singular, and so is its derivative."""
+
+
+def inexact(operand: Any, argument: str = "a") -> Value:
+    """Return an operand in a dtype that linear algebra is done in, as NumPy chooses it."""
+    x = as_array(operand, argument)
+    if x.dtype.char == "e":
+        raise TypeError("array type float16 is unsupported in linalg")
+    return x if x.dtype.kind in "fc" else convert(x, FLOAT64)
+
+
+def stacked(x: Value) -> Value:
+    """Return an array if it is a matrix or a stack of them."""
+    if x.ndim < 2:
+        raise LinAlgError(f"{x.ndim}-dimensional array given. Array must be at least two-dimensional")
+    return x
+
+
+def unsolvable(a: Value, b: Value) -> ShapeError:
+    """Return the error for a system whose right-hand sides are not of its size."""
+    return ShapeError(
+        f"a of shape {a.shape} and b of shape {b.shape} are no system of equations",
+        where=here.site,
+        remedy=f"b has one row for each row of a: ({a.shape[-1]},) or ({a.shape[-1]}, k) for one matrix",
+    )
+
+
+def square(x: Value) -> Value:
+    """Return an array if it is a square matrix or a stack of them."""
+    if stacked(x).shape[-1] != x.shape[-2]:
+        raise LinAlgError("Last 2 dimensions of the array must be square")
+    return x
+
+
+def alike(*operands: Value) -> list[Value]:
+    """Return stacks of matrices in one dtype, with the same axes in front."""
+    dtype = np.result_type(*[operand.dtype for operand in operands])
+    lead: Shape = broadcast_shapes([operand.shape[:-2] for operand in operands])
+    return [broadcast_to(convert(operand, dtype), (*lead, *operand.shape[-2:])) for operand in operands]
+
+
+def solved(a: Value, b: Value, transposed: bool = False) -> Value:
+    """Return the solutions of a x = b (of a.T x = b) for stacks of matrices."""
+    a, b = alike(a, b)
+    return lu_solve(a, lu(a), b, transposed=transposed)
+
+
+def identity_like(a: Value) -> Value:
+    """Return an identity for each matrix."""
+    return broadcast_to(constant(np.eye(a.shape[-1], dtype=a.dtype)), a.shape)
+
+
+SQUARES = ((3, 3), (2, 4, 4), (1, 1), (0, 2, 2), (0, 0))
+
+
+@implements(
+    np.linalg.solve,
+    samples=(
+        sample((3, 3), (3,)),
+        sample((3, 3), (3, 2)),
+        sample((2, 4, 4), (4, 1)),
+        sample((2, 1, 3, 3), (5, 3, 2)),
+        sample((0, 0), (0,)),
+        sample((0, 2, 2), (2,)),
+        sample((2, 3), (3,)),
+        sample((3,), (3,)),
+        sample((3, 3), (2,)),
+    ),
+    dtypes="qfFD",
+)
+def solve(a: Any, b: Any) -> Value:
+    """Follow `numpy.linalg.solve`."""
+    left, right = square(inexact(a)), inexact(b, "b")
+    one = right.ndim == 1
+    if right.ndim == 0 or right.shape[0 if one else -2] != left.shape[-1]:
+        raise unsolvable(left, right)
+    found = solved(left, reshape(right, (*right.shape, 1)) if one else right)
+    return reshape(found, found.shape[:-1]) if one else found
+
+
+@implements(np.linalg.inv, samples=(*map(sample, SQUARES), sample((2, 3)), sample((3,))), dtypes="qfFD")
+def inv(a: Any) -> Value:
+    """Follow `numpy.linalg.inv`."""
+    x = square(inexact(a))
+    return solved(x, identity_like(x))
+
+
+class SlogdetResult(NamedTuple):
+    """What `numpy.linalg.slogdet` returns."""
+
+    sign: Any
+    logabsdet: Any
+
+
+def _parity(factors: Value) -> Value:
+    """Return, for each matrix, the sign of its row exchanges, which the last row of its factors tells."""
+    n = factors.shape[-1]
+    exchanged = rows(real(factors) if factors.dtype.kind == "c" else factors, n, 1)
+    stays = broadcast_to(constant(np.arange(1, n + 1).astype(exchanged.dtype)), exchanged.shape)
+    signs = where(
+        OPERATORS["equal"](exchanged, stays), literal(1, exchanged.dtype), literal(-1, exchanged.dtype)
+    )
+    return reduce_prod(signs, axes=(signs.ndim - 2, signs.ndim - 1))
+
+
+def _sign_and_log(x: Value) -> tuple[Value, Value]:
+    factors = lu(x)
+    n = x.shape[-1]
+    whole = log_det(x, factors)
+    parity = _parity(factors)
+    if x.dtype.kind != "c":
+        signs = sign(diagonal(rows(factors, 0, n)))
+        return parity * reduce_prod(signs, axes=(signs.ndim - 1,)), whole
+    angle = imag(whole)
+    turn = convert(parity, x.dtype) * (convert(cos(angle), x.dtype) + convert(sin(angle), x.dtype) * 1j)
+    size = real(whole)
+    return where(OPERATORS["equal"](size, -np.inf), literal(0, x.dtype), turn), size
+
+
+@implements(np.linalg.slogdet, samples=(*map(sample, SQUARES[:-1]), sample((2, 3))), dtypes="qfFD")
+def slogdet(a: Any) -> SlogdetResult:
+    """Follow `numpy.linalg.slogdet`."""
+    x = square(inexact(a))
+    if x.shape[-1] == 0:
+        ones = broadcast_to(literal(1, x.dtype), x.shape[:-2])
+        return SlogdetResult(ones, real(OPERATORS["zeros_like"](ones)))
+    return SlogdetResult(*_sign_and_log(x))
+
+
+@implements(
+    np.linalg.det,
+    samples=(*map(sample, SQUARES), sample((5, 2, 2)), sample((4, 4)), sample((2, 3))),
+    dtypes="qfFD",
+)
+def det(a: Any) -> Value:
+    """Follow `numpy.linalg.det`."""
+    x = square(inexact(a))
+    n = x.shape[-1]
+    if n > EXPLICIT:
+        phase, size = _sign_and_log(x)
+        return phase * convert(exp(size), x.dtype)
+    if n == 0:
+        return broadcast_to(literal(1, x.dtype), x.shape[:-2])
+
+    def at(i: int, j: int) -> Value:
+        return getitem(x, (..., i, j))
+
+    def minor(j: int, k: int, row: int) -> Value:
+        return at(row, j) * at(row + 1, k) - at(row, k) * at(row + 1, j)
+
+    if n == 1:
+        return at(0, 0)
+    if n == 2:
+        return minor(0, 1, 0)
+    return at(0, 0) * minor(1, 2, 1) - at(0, 1) * minor(0, 2, 1) + at(0, 2) * minor(0, 1, 1)
+
+
+def lower_of(x: Value, upper: bool) -> Value:
+    """Return the matrices whose lower triangle is that of `x`, or the adjoint of the upper one."""
+    return adjoint(x) if upper else x
+
+
+@implements(
+    np.linalg.cholesky,
+    samples=(sample((0, 2, 2)), sample((0, 0)), sample((2, 3)), sample((3,))),
+    dtypes="qfFD",
+)
+def cholesky_(a: Any, /, *, upper: bool = False) -> Value:
+    """Follow `numpy.linalg.cholesky`; the derivative takes the matrix for symmetric."""
+    factor = cholesky(lower_of(square(inexact(a)), upper))
+    return adjoint(factor) if upper else factor
+
+
+class SVDResult(NamedTuple):
+    """What `numpy.linalg.svd` returns."""
+
+    U: Any
+    S: Any
+    Vh: Any
+
+
+def thin_svd(x: Value) -> tuple[Value, Value, Value]:
+    """Return left singular vectors, singular values, and right singular vectors as conjugate rows, as many as there are values."""
+    m, n = x.shape[-2:]
+    both = svd_row(x)
+    numbers = reshape(rows(both, m, 1), (*x.shape[:-2], both.shape[-1]))
+    return rows(both, 0, m), real(numbers) if x.dtype.kind == "c" else numbers, adjoint(rows(both, m + 1, n))
+
+
+RECTANGLES = ((3, 2), (2, 3), (2, 4, 3), (0, 2, 3))
+
+
+@implements(np.linalg.svd, samples=(sample((3,)), sample((3, 2), compute_uv=False)), dtypes="qf")
+def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
+    """Follow `numpy.linalg.svd`."""
+    x = stacked(inexact(a))
+    if not compute_uv:
+        return thin_svd(x)[1]
+    if full_matrices and x.shape[-1] != x.shape[-2]:
+        raise UnsupportedFunctionError(
+            "np.linalg.svd of a matrix that is not square, with full_matrices=True, is not followed",
+            where=here.site,
+            why="the additional vectors are not determined by the matrix, and have no derivative",
+            remedy="pass full_matrices=False",
+        )
+    return SVDResult(*thin_svd(x))
+
+
+@implements(lookup(np.linalg, "svdvals"), samples=(*map(sample, RECTANGLES), sample((3,))), dtypes="qf")
+def svdvals(x: Any, /) -> Value:
+    """Follow `numpy.linalg.svdvals`."""
+    return thin_svd(stacked(inexact(x, "x")))[1]
+
+
+@implements(
+    np.linalg.cond,
+    samples=(sample((3, 2)), sample((3, 3), 2), sample((3, 3), 1), sample((2, 3, 3), "fro")),
+    dtypes="qf",
+)
+def cond(x: Any, p: Any = None) -> Value:
+    """Follow `numpy.linalg.cond`."""
+    a = stacked(inexact(x, "x"))
+    if 0 in a.shape[-2:]:
+        raise LinAlgError("cond is not defined on empty arrays")
+    if p in (None, 2, -2):
+        values = svdvals(a)
+        first, last = getitem(values, (..., 0)), getitem(values, (..., -1))
+        return last / first if p == -2 else first / last
+    norm = FUNCTIONS[np.linalg.norm]
+    found: Value = norm(a, p, (-2, -1)) * norm(inv(a), p, (-2, -1))
+    return found
+
+
+@implements(
+    np.linalg.pinv,
+    samples=(*map(sample, RECTANGLES[:-1]), sample((3, 3)), sample((3,))),
+    dtypes="qf",
+)
+def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = NO_VALUE) -> Value:
+    """Follow `numpy.linalg.pinv`."""
+    x = stacked(inexact(a))
+    cut = rcond if rtol is NO_VALUE else rtol
+    if cut is None:
+        cut = max(x.shape[-2:]) * np.finfo(x.dtype).eps if rtol is None else 1e-15
+    left, numbers, right = thin_svd(x)
+    largest = getitem(numbers, (..., slice(0, 1)))
+    kept = numbers > convert(as_array(cut), numbers.dtype) * largest
+    return _pseudoinverse(x, left, where(kept, 1 / where(kept, numbers, 1), 0), right)
+
+
+def _pseudoinverse(x: Value, left: Value, inverse: Value, right: Value) -> Value:
+    back = scaled_columns(adjoint(right), convert(inverse, x.dtype))
+    return pseudoinverse(x, matmul(back, adjoint(left)))
+
+
+@implements(
+    np.linalg.matrix_rank,
+    samples=(sample((3, 2)), sample((2, 3, 3)), sample((4,)), sample((3, 3), 2.0)),
+    dtypes="qf",
+)
+def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Value:
+    """Follow `numpy.linalg.matrix_rank`."""
+    x = as_array(A)
+    if x.ndim < 2:
+        return convert(FUNCTIONS[np.any](OPERATORS["not_equal"](x, 0)), INTP)
+    if 0 in x.shape:
+        return broadcast_to(literal(0, INTP), x.shape[:-2])
+    numbers = thin_svd(inexact(x))[1]
+    if tol is None:
+        share = max(x.shape[-2:]) * np.finfo(numbers.dtype).eps if rtol is None else rtol
+        tol = reduce_max(numbers, axes=(numbers.ndim - 1,)) * share
+    limit = as_array(tol)
+    limit = reshape(limit, (*limit.shape, 1)) if limit.ndim else limit
+    return reduce_sum(convert(numbers > limit, INTP), axes=(numbers.ndim - 1,))
+
+
+@implements(np.linalg.lstsq)
+def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Value, Value, int, Value]:
+    """Follow `numpy.linalg.lstsq`; the derivative is that of matrices of the same rank, which is a number of the trace."""
+    x, y = inexact(a), inexact(b, "b")
+    if x.ndim != 2:
+        raise LinAlgError(f"{x.ndim}-dimensional array given. Array must be two-dimensional")
+    if y.ndim not in (1, 2):
+        raise LinAlgError(f"{y.ndim}-dimensional array given. Array must be one or two-dimensional")
+    if y.shape[0] != x.shape[0]:
+        raise LinAlgError("Incompatible dimensions")
+    x, y = promoted(x, y)
+    m, n = x.shape
+    left, numbers, right = thin_svd(x)
+    share = max(m, n) * np.finfo(x.dtype).eps if rcond is None else 0.0 if rcond < 0 else rcond
+    kept = numbers > getitem(numbers, (slice(0, 1),)) * share
+    rank = as_int(reduce_sum(convert(kept, INTP), axes=(0,)), "the rank of a")
+    inverse = _pseudoinverse(x, left, where(kept, 1 / where(kept, numbers, 1), 0), right)
+    found = matmul(inverse, y)
+    residuals = getitem(OPERATORS["zeros_like"](numbers), (slice(0, 0),))
+    if rank == n < m:
+        rest = absolute(matmul(x, found) - y)
+        residuals = reduce_sum(rest * rest, axes=(0,))
+        residuals = reshape(residuals, (1,)) if residuals.ndim == 0 else residuals
+    return found, residuals, rank, numbers
+
+
+class QRResult(NamedTuple):
+    """What `numpy.linalg.qr` returns."""
+
+    Q: Any
+    R: Any
+
+
+@implements(
+    np.linalg.qr,
+    samples=(
+        *map(sample, RECTANGLES),
+        sample((3, 3)),
+        sample((4, 2), "r"),
+        sample((3,)),
+        sample((3, 2), "what"),
+    ),
+    dtypes="qfD",
+)
+def qr(a: Any, mode: str = "reduced") -> Any:
+    """Follow `numpy.linalg.qr`."""
+    x = stacked(inexact(a))
+    m, n = x.shape[-2:]
+    if mode not in ("reduced", "r", "complete", "raw"):
+        raise ValueError(f"Unrecognized mode '{mode}'")
+    if mode == "raw" or (mode == "complete" and m > n):
+        raise UnsupportedFunctionError(
+            f"np.linalg.qr with mode={mode!r} is not followed", where=here.site, remedy="pass mode='reduced'"
+        )
+    k = min(m, n)
+    first = getitem(x, (..., slice(0, k)))
+    both = qr_row(first)
+    columns, triangle = rows(both, 0, m), rows(both, m, k)
+    if n > k:
+        rest = matmul(adjoint(columns), getitem(x, (..., slice(k, n))))
+        triangle = join([triangle, rest], x.ndim - 1)
+    return triangle if mode == "r" else QRResult(columns, triangle)
+
+
+class EighResult(NamedTuple):
+    """What `numpy.linalg.eigh` returns."""
+
+    eigenvalues: Any
+    eigenvectors: Any
+
+
+def _eigen(a: Any, UPLO: str) -> tuple[Value, Value]:
+    triangle = UPLO.upper()
+    if triangle not in ("L", "U"):
+        raise ValueError("UPLO argument must be 'L' or 'U'")
+    x = square(inexact(a))
+    n = x.shape[-1]
+    both = eigh(x, lower=triangle == "L")
+    numbers = reshape(rows(both, 0, 1), (*x.shape[:-2], n))
+    return real(numbers) if x.dtype.kind == "c" else numbers, rows(both, 1, n)
+
+
+@implements(np.linalg.eigh, samples=(sample((0, 2, 2)), sample((2, 3)), sample((1, 1))), dtypes="qfFD")
+def eigh_(a: Any, UPLO: str = "L") -> EighResult:
+    """Follow `numpy.linalg.eigh`; the derivative takes the matrix for symmetric."""
+    return EighResult(*_eigen(a, UPLO))
+
+
+@implements(np.linalg.eigvalsh, samples=(sample((1, 1)), sample((0, 2, 2)), sample((2, 3))), dtypes="qfFD")
+def eigvalsh(a: Any, UPLO: str = "L") -> Value:
+    """Follow `numpy.linalg.eigvalsh`; the derivative takes the matrix for symmetric."""
+    return _eigen(a, UPLO)[0]

@@ -1,0 +1,48 @@
+"""Functions that look at the numbers themselves: printing, saving, packing bits. NumPy runs them where the
+numbers are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradtape.ir.graph import Value
+from gradtape.kinds.arguments import concrete
+from gradtape.kinds.registry import implements
+
+
+def _plain(argument: Any, name: str) -> Any:
+    if isinstance(argument, Value):
+        return concrete(argument, name)
+    if isinstance(argument, list | tuple):
+        return type(argument)([_plain(item, name) for item in argument])
+    return argument
+
+
+def _by_numpy(function: Any) -> Callable[..., Any]:
+    name = f"the array given to np.{function.__name__}"
+
+    def follow(*args: Any, **kwargs: Any) -> Any:
+        return function(
+            *[_plain(arg, name) for arg in args], **{key: _plain(arg, name) for key, arg in kwargs.items()}
+        )
+
+    return follow
+
+
+for _function in (
+    np.array2string,
+    np.array_repr,
+    np.array_str,
+    np.save,
+    np.savetxt,
+    np.savez,
+    np.savez_compressed,
+    np.packbits,
+    np.unpackbits,
+    np.shares_memory,
+    np.may_share_memory,
+):
+    implements(_function)(_by_numpy(_function))

@@ -1,0 +1,1 @@
+"""Composites that reduce, accumulate, sort and count."""

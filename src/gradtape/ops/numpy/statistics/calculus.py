@@ -1,0 +1,389 @@
+"""Differences, sums over intervals, interpolation and convolution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradtape.ir.graph import OPERATORS, Value
+from gradtape.ir.types import BOOL, FLOAT64, is_inexact
+from gradtape.kinds.arguments import NO_VALUE, as_array, as_int, common_dtype, one_axis, promoted, some_axes
+from gradtape.kinds.operands import as_value, broadcast_to
+from gradtape.kinds.registry import implements, sample
+from gradtape.ops.core.cumulative import cumsum
+from gradtape.ops.core.elementwise.cast import convert, stop_gradient
+from gradtape.ops.core.elementwise.extrema import clip
+from gradtape.ops.core.elementwise.integer import remainder
+from gradtape.ops.core.elementwise.select import where
+from gradtape.ops.core.elementwise.signs import absolute
+from gradtape.ops.core.indexing import gather, getitem
+from gradtape.ops.core.join import cast_as_asked, join
+from gradtape.ops.core.reductions import reduce_sum
+from gradtape.ops.core.shape import pad, reshape
+from gradtape.ops.core.sorting import searchsorted
+from gradtape.ops.numpy.arrays.flip import flipped
+from gradtape.ops.numpy.arrays.shape import atleast_1d, cut
+from gradtape.ops.numpy.linalg.products import conjugated
+from gradtape.ops.numpy.statistics.sort import order_of
+
+
+@implements(
+    np.diff,
+    samples=(
+        sample((5,)),
+        sample((2, 4), 2),
+        sample((3, 2), axis=0),
+        sample((2, 3), prepend=0.0, append=np.ones((2, 1))),
+        sample((3,), 0),
+        sample((2,), 3),
+        sample((3,), -1),
+    ),
+)
+def diff(a: Any, n: Any = 1, axis: Any = -1, prepend: Any = NO_VALUE, append: Any = NO_VALUE) -> Value:
+    """Follow `numpy.diff`."""
+    times = as_int(n, "n")
+    if times == 0:
+        return as_array(a)
+    if times < 0:
+        raise ValueError(f"order must be non-negative but got {times}")
+    x = as_array(a)
+    if x.ndim == 0:
+        raise ValueError("diff requires input that is at least one dimensional")
+    place = one_axis(axis, x.ndim)
+    pieces = []
+    for piece in (prepend, x, append):
+        if piece is not NO_VALUE:
+            each = as_array(piece)
+            pieces.append(
+                each if each.ndim else broadcast_to(each, (*x.shape[:place], 1, *x.shape[place + 1 :]))
+            )
+    x = join(promoted(*pieces), place) if len(pieces) > 1 else x
+    for _ in range(times):
+        extent = x.shape[place]
+        late, early = cut(x, place, 1, extent), cut(x, place, 0, extent - 1)
+        x = OPERATORS["not_equal"](late, early) if x.dtype == BOOL else late - early
+    return x
+
+
+@implements(
+    np.ediff1d,
+    samples=(
+        sample((5,)),
+        sample((2, 3), to_end=np.array([1.0, 2.0]), to_begin=-9.0),
+        sample(np.array([1, 4, 9]), to_end=2.5),
+    ),
+    dtypes="bBqf",
+)
+def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Value:
+    """Follow `numpy.ediff1d`."""
+    x = as_array(ary)
+    flat = reshape(x, (x.size,))
+    pieces = [cut(flat, 0, 1, flat.size) - cut(flat, 0, 0, flat.size - 1)]
+    for name, given in (("to_begin", to_begin), ("to_end", to_end)):
+        if given is not None:
+            end = as_array(given)
+            if not np.can_cast(end.dtype, x.dtype, "same_kind"):
+                raise TypeError(
+                    f"dtype of `{name}` must be compatible with input `ary` under the `same_kind` rule."
+                )
+            end = convert(reshape(end, (end.size,)), x.dtype)
+            pieces = [end, *pieces] if name == "to_begin" else [*pieces, end]
+    return join(pieces, 0)
+
+
+@implements(
+    np.gradient,
+    samples=(
+        sample((5,)),
+        sample((5,), 0.5),
+        sample((3, 4)),
+        sample((3, 4), 2.0, np.array([0.0, 1.0, 3.0, 3.5])),
+        sample((3, 4), (4,), axis=1),
+        sample((5,), edge_order=2),
+        sample((4,), np.array([0.0, 1.0, 3.0, 3.5]), edge_order=2),
+        sample((2, 4), np.array([0.0, 1.0, 2.0, 3.0]), axis=-1),
+        sample((5,), np.array([0.0, 1.0, 3.0, 3.5, 7.0]), edge_order=2),
+        sample((3, 2), np.array([0.5, 3.0, 4.0]), axis=0, edge_order=2),
+        sample((3, 4), 1.0, 2.0, 3.0),
+        sample((3,), edge_order=3),
+    ),
+    dtypes="BqfD",
+)
+def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
+    """Follow `numpy.gradient`."""
+    y = as_array(f)
+    axes = some_axes(axis, y.ndim)
+    if len(varargs) == 0:
+        spacings: list[Any] = [1.0] * len(axes)
+    elif len(varargs) == 1 and np.ndim(varargs[0]) == 0:
+        spacings = [as_value(varargs[0])] * len(axes)
+    elif len(varargs) == len(axes):
+        spacings = [_spacing(given, y.shape[k]) for given, k in zip(varargs, axes, strict=True)]
+    else:
+        raise TypeError("invalid number of arguments")
+    if edge_order > 2:
+        raise ValueError("'edge_order' greater than 2 not supported")
+    y = convert(y, FLOAT64) if y.dtype.kind in "iu" else y
+    slopes = [_slopes(y, k, h, edge_order) for k, h in zip(axes, spacings, strict=True)]
+    return slopes[0] if len(slopes) == 1 else tuple(slopes)
+
+
+def _spacing(given: Any, extent: int) -> Value:
+    """Return a spacing: a number, or the distances between neighbours."""
+    points = as_value(given)
+    if points.ndim == 0:
+        return points
+    if points.ndim != 1:
+        raise ValueError("distances must be either scalars or 1d")
+    if points.size != extent:
+        raise ValueError("when 1d, distances must match the length of the corresponding dimension")
+    points = points if is_inexact(points.dtype) else convert(points, FLOAT64)
+    if extent < 2:
+        raise IndexError(f"index 0 is out of bounds for the distances between {extent} points")
+    if not isinstance(given, Value):
+        steps = np.diff(np.asarray(given, points.dtype))
+        if (steps == steps[0]).all():
+            return as_value(steps[0])
+    return diff(points)
+
+
+def _slopes(y: Value, axis: int, h: Any, edge_order: int) -> Value:
+    extent = y.shape[axis]
+    if extent < edge_order + 1:
+        raise ValueError(
+            "Shape of array too small to calculate a numerical gradient, at least (edge_order + 1) "
+            "elements are required."
+        )
+
+    def at(first: int, last: int) -> Value:
+        return cut(y, axis, first, last)
+
+    middle = at(0, extent - 2), at(1, extent - 1), at(2, extent)
+    if isinstance(h, Value) and h.ndim:
+        inner = _weights(_column(h, axis, y.ndim, 0, -1), _column(h, axis, y.ndim, 1, None), 0)
+        ends = _column(h, axis, y.ndim, 0, 1), _column(h, axis, y.ndim, -1, None)
+        inside = inner[0] * middle[0] + inner[1] * middle[1] + inner[2] * middle[2]
+    else:
+        ends = (h, h)
+        inside = (middle[2] - middle[0]) / (2.0 * h)
+    first, last = (at(k, k + 1) for k in (0, extent - 1))
+    if edge_order == 1:
+        start, end = (at(1, 2) - first) / ends[0], (last - at(extent - 2, extent - 1)) / ends[1]
+    else:
+        near = (h, h) if ends[0] is h else (_column(h, axis, y.ndim, 0, 1), _column(h, axis, y.ndim, 1, 2))
+        far = (
+            (h, h) if ends[0] is h else (_column(h, axis, y.ndim, -2, -1), _column(h, axis, y.ndim, -1, None))
+        )
+        a, b, c = _weights(*near, -1)
+        start = a * first + b * at(1, 2) + c * at(2, 3)
+        a, b, c = _weights(*far, 1)
+        end = a * at(extent - 3, extent - 2) + b * at(extent - 2, extent - 1) + c * last
+    out = y.dtype if is_inexact(y.dtype) else FLOAT64
+    return join([convert(piece, out) for piece in (start, inside, end)], axis)
+
+
+def _column(h: Value, axis: int, rank: int, first: int, last: int | None) -> Value:
+    """Return some of the distances as an array that broadcasts along the axis."""
+    part = getitem(h, slice(first, last))
+    return reshape(part, tuple(part.size if k == axis else 1 for k in range(rank)))
+
+
+def _weights(p: Any, q: Any, place: int) -> tuple[Any, Any, Any]:
+    """Return the weights of three neighbours at distances p and q for the slope at the first (-1), the
+    middle (0) or the last (1)."""
+    if place == 0:
+        return -q / (p * (p + q)), (q - p) / (p * q), p / (q * (p + q))
+    if place < 0:
+        return -(2.0 * p + q) / (p * (p + q)), (p + q) / (p * q), -p / (q * (p + q))
+    return q / (p * (p + q)), -(q + p) / (p * q), (2.0 * q + p) / (q * (p + q))
+
+
+@implements(
+    np.trapezoid,
+    samples=(
+        sample((5,)),
+        sample((2, 4), dx=0.5),
+        sample((3, 4), (4,)),
+        sample((3, 2), (3,), axis=0),
+        sample((2, 3), (2, 3)),
+    ),
+)
+def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) -> Value:
+    """Follow `numpy.trapezoid`."""
+    values = as_array(y)
+    place = one_axis(axis, values.ndim)
+    width: Any = dx
+    if x is not None:
+        points = as_array(x)
+        if points.ndim == 1:
+            steps = diff(points)
+            width = reshape(steps, tuple(steps.size if k == place else 1 for k in range(values.ndim)))
+        else:
+            width = diff(points, axis=axis)
+    extent = values.shape[place]
+    areas = width * (cut(values, place, 1, extent) + cut(values, place, 0, extent - 1)) / 2.0
+    # Points of more dimensions than the values give the areas theirs.
+    return reduce_sum(areas, axes=(one_axis(axis, areas.ndim),))
+
+
+KNOTS = np.array([-2.0, -0.5, 1.0, 2.5])
+
+
+@implements(
+    np.interp,
+    samples=(
+        sample((5,), KNOTS, (4,)),
+        sample((2, 3), KNOTS, (4,), left=-7.0, right=8.0),
+        sample((5,), KNOTS, (4,), period=2.0),
+        sample((), KNOTS, (4,)),
+        sample(np.array([-2.0, 2.5, 3.0, np.nan, 1.0]), KNOTS, (4,)),
+        sample((3,), np.array([0.5]), (1,)),
+        sample((3,), KNOTS, (3,)),
+        sample((3,), KNOTS, (4,), period=0),
+    ),
+)
+def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Value:
+    """Follow `numpy.interp`; it is differentiable in the points, the knots and the values."""
+    values = as_array(fp)
+    values = convert(values, np.dtype("D") if values.dtype.kind == "c" else FLOAT64)
+    if period is not None and not isinstance(period, Value) and period == 0:
+        raise ValueError("period must be a non-zero value")
+    casting = "safe" if period is None else "unsafe"
+    points, knots = (cast_as_asked([as_array(each)], FLOAT64, casting)[0] for each in (x, xp))
+    if knots.ndim != 1 or values.ndim != 1:
+        raise ValueError(
+            "Data points must be 1-D sequences" if period is not None else "object too deep for desired array"
+        )
+    if knots.size != values.size:
+        raise ValueError("fp and xp are not of the same length.")
+    if knots.size == 0:
+        raise ValueError("array of sample points is empty")
+    if period is not None:
+        length = absolute(as_value(period))
+        points, knots = remainder(points, length), remainder(knots, length)
+        order = order_of(knots, 0)
+        knots, values = gather(knots, order), gather(values, order)
+        knots = join(
+            [getitem(knots, slice(-1, None)) - length, knots, getitem(knots, slice(0, 1)) + length], 0
+        )
+        values = join([getitem(values, slice(-1, None)), values, getitem(values, slice(0, 1))], 0)
+        left = right = None
+    first, last = getitem(knots, 0), getitem(knots, -1)
+    below = getitem(values, 0) if left is None else convert(as_array(left), values.dtype)
+    above = getitem(values, -1) if right is None else convert(as_array(right), values.dtype)
+    if knots.size == 1:
+        inside = broadcast_to(getitem(values, 0), points.shape)
+        inside = where(OPERATORS["equal"](points, points), inside, points)
+    else:
+        place = clip(searchsorted(knots, points, side="right") - 1, 0, knots.size - 2)
+        start, height = gather(knots, place), gather(values, place)
+        after = gather(values, place + 1)
+        width = gather(knots, place + 1) - start
+        # Where knots repeat, the last of them counts: only that of the very last one has no width.
+        empty = OPERATORS["equal"](width, 0.0)
+        slope = where(empty, 0.0, (after - height) / where(empty, 1.0, width))
+        inside = slope * (points - start) + where(empty, after, height)
+    return where(points < first, below, where(points > last, above, inside))
+
+
+def _all_products(a: Value, v: Value) -> Value:
+    """Return the full convolution: the table of all products, each row moved one further than the one
+    before, and summed.
+
+    The rows are moved by reading a table of one width as a table of another.
+    """
+    n, m = a.size, v.size
+    length = n + m - 1
+    table = reshape(v, (m, 1)) * reshape(a, (1, n))
+    wide = reshape(pad(table, (m, length + 1), (0, 0)), (m * (length + 1),))
+    return reduce_sum(reshape(cut(wide, 0, 0, m * length), (m, length)), axes=(0,))
+
+
+def _mode(mode: Any) -> str:
+    modes = {0: "valid", 1: "same", 2: "full"}
+    name = modes.get(mode, mode)
+    if name not in modes.values():
+        raise ValueError(f"mode must be one of 'valid', 'same', or 'full' (got {mode!r})")
+    return str(name)
+
+
+def _part(full: Value, n: int, m: int, mode: str) -> Value:
+    """Return what `mode` keeps of a full convolution of n elements with m <= n."""
+    if mode == "full":
+        return full
+    first = m - 1 if mode == "valid" else m - 1 - m // 2
+    return cut(full, 0, first, first + (n - m + 1 if mode == "valid" else n))
+
+
+def _pair(a: Any, v: Any) -> tuple[Value, Value]:
+    left, right = promoted(a, v)
+    for operand in (left, right):
+        if operand.ndim != 1:
+            raise ValueError(f"object of too {'large' if operand.ndim else 'small'} depth for desired array")
+        if operand.size == 0:
+            raise ValueError("a and v cannot be empty")
+    return left, right
+
+
+SLIDING = tuple(
+    sample((n,), (m,), mode)
+    for n, m in ((5, 3), (3, 4), (4, 2), (3, 3))
+    for mode in ("full", "same", "valid")
+)
+
+
+@implements(
+    np.convolve,
+    samples=(*SLIDING, sample((3,), (), "full"), sample((2,), (2, 2)), sample((2,), (2,), "some")),
+)
+def convolve(a: Any, v: Any, mode: Any = "full") -> Value:
+    """Follow `numpy.convolve`."""
+    left, right = _pair(atleast_1d(a), atleast_1d(v))
+    if right.size > left.size:
+        left, right = right, left
+    return _part(_all_products(left, right), left.size, right.size, _mode(mode))
+
+
+@implements(np.correlate, samples=(*SLIDING, sample((5,), (2,))))
+def correlate(a: Any, v: Any, mode: Any = "valid") -> Value:
+    """Follow `numpy.correlate`."""
+    left, right = _pair(a, v)
+    right = flipped(conjugated(right), (0,))
+    if right.size <= left.size:
+        return _part(_all_products(left, right), left.size, right.size, _mode(mode))
+    # NumPy swaps the operands and turns the result round, which moves the middle of "same" by one.
+    turned = flipped(_all_products(right, left), (0,))
+    return flipped(_part(turned, right.size, left.size, _mode(mode)), (0,))
+
+
+@implements(
+    np.unwrap,
+    samples=(
+        sample(np.array([0.0, 2.0, 5.0, 8.0, 1.0, -4.0, -9.0])),
+        sample((2, 5), axis=0, period=2.0),
+        sample((5,), discont=4.0),
+        sample(np.array([0, 3, 7, 1, 2]), period=4),
+        sample(np.array([0.0, 1.0, 2.0, 1.0, 0.0]), period=2.0),
+    ),
+    dtypes="qf",
+)
+def unwrap(p: Any, discont: Any = None, axis: Any = -1, *, period: Any = 2 * np.pi) -> Value:
+    """Follow `numpy.unwrap`."""
+    x = as_array(p)
+    place = one_axis(axis, x.ndim) if x.ndim else 0
+    steps = diff(x, axis=axis)
+    discont = period / 2 if discont is None else discont
+    dtype = common_dtype(steps, as_value(period))
+    if dtype.kind in "iu":
+        high, odd = divmod(period, 2)
+        ambiguous = odd == 0
+    else:
+        high, ambiguous = period / 2, True
+    low = -high
+    folded = remainder(steps - low, period) + low
+    if ambiguous:
+        folded = where(OPERATORS["equal"](folded, low) & (steps > 0), high, folded)
+    correction = stop_gradient(where(absolute(steps) < discont, 0, folded - steps))
+    moved = cut(x, place, 1, x.shape[place]) + cumsum(correction, axis=place)
+    return join([convert(cut(x, place, 0, 1), dtype), convert(moved, dtype)], place)

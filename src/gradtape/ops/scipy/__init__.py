@@ -1,0 +1,1 @@
+"""Rows and composites under SciPy's names."""

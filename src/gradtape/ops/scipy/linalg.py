@@ -1,0 +1,260 @@
+"""`scipy.linalg` in terms of the matrix rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradtape.errors import UnsupportedFunctionError
+from gradtape.ir.builder import here
+from gradtape.ir.graph import OPERATORS, Value
+from gradtape.ir.types import INT64
+from gradtape.kinds.arguments import concrete
+from gradtape.kinds.registry import borrows
+from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.elementwise.complex_parts import conjugate
+from gradtape.ops.core.elementwise.exp_log import log2
+from gradtape.ops.core.elementwise.extrema import maximum
+from gradtape.ops.core.elementwise.rounding import ceil
+from gradtape.ops.core.elementwise.signs import absolute
+from gradtape.ops.core.matrices import adjoint, cholesky, triangular_solve, weighted
+from gradtape.ops.core.reductions import reduce_sum
+from gradtape.ops.core.shape import reshape
+from gradtape.ops.numpy.linalg.norms import norm
+from gradtape.ops.numpy.linalg.products import matmul
+from gradtape.ops.numpy.linalg.solve import (
+    alike,
+    cholesky_,
+    det,
+    eigh_,
+    identity_like,
+    inexact,
+    inv,
+    lower_of,
+    solved,
+    square,
+    unsolvable,
+)
+from gradtape.ops.numpy.statistics.reductions import max_
+
+
+def _refuse(what: str, remedy: str) -> UnsupportedFunctionError:
+    return UnsupportedFunctionError(f"{what} is not followed", where=here.site, remedy=remedy)
+
+
+def _column(b: Value) -> tuple[Value, bool]:
+    """Return right-hand sides as columns, and whether there was a single one without an axis of its own."""
+    return (reshape(b, (*b.shape, 1)), True) if b.ndim == 1 else (b, False)
+
+
+def _as_given(x: Value, single: bool) -> Value:
+    return reshape(x, x.shape[:-1]) if single else x
+
+
+def _triangular(t: Value, b: Value, lower: bool, trans: bool, unit: bool = False) -> Value:
+    t, b = alike(t, b)
+    return triangular_solve(t, b, lower=lower, transposed=trans, unit=unit)
+
+
+@borrows("scipy.linalg.solve_triangular")
+def solve_triangular(
+    a: Any,
+    b: Any,
+    trans: Any = 0,
+    lower: bool = False,
+    unit_diagonal: bool = False,
+    overwrite_b: bool = False,
+    check_finite: bool = True,
+) -> Value:
+    """Follow `scipy.linalg.solve_triangular`."""
+    t = square(inexact(a))
+    right, single = _column(inexact(b, "b"))
+    if right.shape[-2] != t.shape[-1]:
+        raise unsolvable(t, right)
+    if trans in (2, "C"):
+        t = conjugate(t) if t.dtype.kind == "c" else t
+    return _as_given(_triangular(t, right, bool(lower), trans not in (0, "N"), bool(unit_diagonal)), single)
+
+
+@borrows("scipy.linalg.cholesky")
+def scipy_cholesky(
+    a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
+) -> Value:
+    """Follow `scipy.linalg.cholesky`; the derivative takes the matrix for symmetric."""
+    return cholesky_(a, upper=not lower)
+
+
+@borrows("scipy.linalg.cho_factor")
+def cho_factor(
+    a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
+) -> tuple[Value, bool]:
+    """Follow `scipy.linalg.cho_factor`; the other triangle is zero, not random."""
+    return cholesky_(a, upper=not lower), bool(lower)
+
+
+@borrows("scipy.linalg.cho_solve")
+def cho_solve(c_and_lower: Any, b: Any, overwrite_b: bool = False, check_finite: bool = True) -> Value:
+    """Follow `scipy.linalg.cho_solve`."""
+    c, lower = c_and_lower
+    factor = lower_of(square(inexact(c)), not lower)
+    right, single = _column(inexact(b, "b"))
+    if right.shape[-2] != factor.shape[-1]:
+        raise unsolvable(factor, right)
+    return _as_given(_factored(factor, right), single)
+
+
+def _factored(factor: Value, b: Value) -> Value:
+    """Return the solution with the matrix whose lower Cholesky factor this is."""
+    half = _triangular(factor, b, True, False)
+    back = conjugate(factor) if factor.dtype.kind == "c" else factor
+    return _triangular(back, half, True, True)
+
+
+@borrows("scipy.linalg.solve")
+def scipy_solve(
+    a: Any,
+    b: Any,
+    lower: bool = False,
+    overwrite_a: bool = False,
+    overwrite_b: bool = False,
+    check_finite: bool = True,
+    assume_a: Any = None,
+    transposed: bool = False,
+) -> Value:
+    """Follow `scipy.linalg.solve`."""
+    left = square(inexact(a))
+    right, single = _column(inexact(b, "b"))
+    if right.shape[-2] != left.shape[-1]:
+        raise unsolvable(left, right)
+    if assume_a in ("pos", "positive definite"):
+        return _as_given(_factored(cholesky(lower_of(left, not lower)), right), single)
+    if assume_a not in (None, "gen", "general"):
+        raise _refuse(
+            f"scipy.linalg.solve with assume_a={assume_a!r}",
+            "leave assume_a away, and let the whole matrix stand in a",
+        )
+    return _as_given(solved(left, right, bool(transposed)), single)
+
+
+@borrows("scipy.linalg.inv")
+def scipy_inv(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Value:
+    """Follow `scipy.linalg.inv`."""
+    return inv(a)
+
+
+@borrows("scipy.linalg.det")
+def scipy_det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Value:
+    """Follow `scipy.linalg.det`."""
+    return det(a)
+
+
+@borrows("scipy.linalg.norm")
+def scipy_norm(
+    a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, check_finite: bool = True
+) -> Value:
+    """Follow `scipy.linalg.norm`."""
+    return norm(a, ord, axis, keepdims)
+
+
+@borrows("scipy.linalg.eigh")
+def scipy_eigh(
+    a: Any,
+    b: Any = None,
+    *,
+    lower: bool = True,
+    eigvals_only: bool = False,
+    overwrite_a: bool = False,
+    overwrite_b: bool = False,
+    type: int = 1,
+    check_finite: bool = True,
+    subset_by_index: Any = None,
+    subset_by_value: Any = None,
+    driver: Any = None,
+) -> Any:
+    """Follow `scipy.linalg.eigh`: of one matrix, or of a x = w b x; the derivative takes the matrices for symmetric."""
+    if type != 1 or subset_by_value is not None:
+        raise _refuse(
+            "scipy.linalg.eigh of another type, or of a subset by value", "take them from all of them"
+        )
+    triangle = "L" if lower else "U"
+    if b is None:
+        numbers, vectors = eigh_(a, triangle)
+    else:
+        x, metric = alike(square(inexact(a)), square(inexact(b, "b")))
+        factor = cholesky(lower_of(metric, not lower))
+        whole = _completed(x, bool(lower))
+        half = _triangular(factor, whole, True, False)
+        numbers, inside = eigh_(adjoint(_triangular(factor, adjoint(half), True, False)))
+        back = conjugate(factor) if factor.dtype.kind == "c" else factor
+        vectors = _triangular(back, inside, True, True)
+    if subset_by_index is not None:
+        first, last = subset_by_index
+        numbers = OPERATORS["getitem"](numbers, (..., slice(first, last + 1)))
+        vectors = OPERATORS["getitem"](vectors, (..., slice(first, last + 1)))
+    return numbers if eigvals_only else (numbers, vectors)
+
+
+def _completed(x: Value, lower: bool) -> Value:
+    """Return the symmetric matrices of which one triangle is given."""
+    n = x.shape[-1]
+    kept = np.tri(n) if lower else np.tri(n).T
+    strict = np.tri(n, k=-1) if lower else np.tri(n, k=-1).T
+    return weighted(x, kept) + adjoint(weighted(x, strict))
+
+
+@borrows("scipy.linalg.eigvalsh")
+def scipy_eigvalsh(a: Any, b: Any = None, *, lower: bool = True, **options: Any) -> Any:
+    """Follow `scipy.linalg.eigvalsh`."""
+    return scipy_eigh(a, b, lower=lower, eigvals_only=True, **options)
+
+
+_PADE = (
+    64764752532480000.0,
+    32382376266240000.0,
+    7771770303897600.0,
+    1187353796428800.0,
+    129060195264000.0,
+    10559470521600.0,
+    670442572800.0,
+    33522128640.0,
+    1323241920.0,
+    40840800.0,
+    960960.0,
+    16380.0,
+    182.0,
+    1.0,
+)
+_SMALL_ENOUGH = 4.25
+"""The norm up to which the approximation of degree 13 is exact to rounding, in double precision."""
+
+
+@borrows("scipy.linalg.expm")
+def expm(A: Any) -> Value:
+    """Follow `scipy.linalg.expm`.
+
+    Notes
+    -----
+    N. J. Higham, "The scaling and squaring method for the matrix exponential revisited", 2005. How often it is squared depends on the
+    numbers: a jitted function is traced anew where that changes.
+    """
+    x = square(inexact(A))
+    if x.size == 0:
+        return x
+    size = max_(reduce_sum(absolute(x), axes=(x.ndim - 2,)))
+    halvings = ceil(log2(maximum(size / _SMALL_ENOUGH, 1.0)))
+    times = int(concrete(convert(halvings, INT64), "A"))
+    x = x * 0.5**times
+    one = identity_like(x)
+    second = matmul(x, x)
+    fourth = matmul(second, second)
+    sixth = matmul(second, fourth)
+    c = _PADE
+    odd = matmul(sixth, sixth * c[13] + fourth * c[11] + second * c[9])
+    odd = matmul(x, odd + sixth * c[7] + fourth * c[5] + second * c[3] + one * c[1])
+    even = matmul(sixth, sixth * c[12] + fourth * c[10] + second * c[8])
+    even = even + sixth * c[6] + fourth * c[4] + second * c[2] + one * c[0]
+    result = solved(even - odd, even + odd)
+    for _ in range(times):
+        result = matmul(result, result)
+    return result

@@ -1,0 +1,149 @@
+"""``logsumexp`` and its kin: the maximum is taken out first, so that nothing overflows and infinities come
+out right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradtape.errors import UnsupportedFunctionError
+from gradtape.ir.builder import here
+from gradtape.ir.graph import OPERATORS, Value
+from gradtape.ir.types import is_inexact
+from gradtape.kinds.arguments import NO_VALUE, as_array, kept_shape, reduced_axes
+from gradtape.kinds.elementwise import Elementwise, elementwise, resolve
+from gradtape.kinds.reduction import remaining
+from gradtape.kinds.registry import borrows, implements_method, sample
+from gradtape.ops.core.elementwise.arithmetic import subtract
+from gradtape.ops.core.elementwise.cast import convert, stop_gradient
+from gradtape.ops.core.elementwise.complex_parts import real
+from gradtape.ops.core.elementwise.exp_log import exp, exp2, log, log2, logaddexp, logaddexp2
+from gradtape.ops.core.elementwise.select import where as select
+from gradtape.ops.core.join import full
+from gradtape.ops.core.reductions import reduce_max, reduce_sum
+from gradtape.ops.core.shape import reshape, spread
+from gradtape.ops.numpy.statistics.reductions import initial_value, masked
+
+below = elementwise(
+    "below",
+    lambda x, m: np.where(x == m, 0, np.subtract(x, m)).astype(x.dtype),
+    body=lambda x, m: select(OPERATORS["equal"](x, m), 0, x - m),
+    tangents=(lambda d, z, x, m: d, lambda d, z, x, m: -d),
+    transpose=(lambda ct, x, m: ct, lambda ct, x, m: -ct),
+    dtypes=lambda *types: resolve(subtract, types),
+    domain=((-3.0, 3.0), (3.0, 4.0)),
+    edges=((np.inf, np.inf), (-np.inf, -np.inf), (-np.inf, 0.0), (1.0, 1.0), (np.nan, np.nan)),
+    kinks="1 in x and -1 in m at infinity as well",
+    dtype_samples="df",
+)
+"""``x - m`` for a maximum m: 0 at the maximum, even where that is infinite."""
+
+
+def inexact(x: Value) -> Value:
+    """Return numbers in the floating dtype in which NumPy takes their logarithm."""
+    return x if is_inexact(x.dtype) else convert(x, np.result_type(x.dtype, np.float16))
+
+
+def largest_of(x: Value, axes: tuple[int, ...]) -> Value:
+    """Return what is taken out so that nothing overflows: the maximum, of complex numbers that of the real parts."""
+    largest = reduce_max(real(x) if x.dtype.kind == "c" else x, axes=axes)
+    return stop_gradient(convert(largest, x.dtype))
+
+
+def log_sum(
+    x: Value, axes: tuple[int, ...], power: Elementwise, logarithm: Elementwise, factor: Value | None = None
+) -> Value:
+    """Return the logarithm of the sum of the powers of some base; the derivative is the softmax."""
+    if any(x.shape[axis] == 0 for axis in axes):
+        return full(remaining(x.shape, axes), -np.inf, x.dtype)
+    if not axes:
+        return x
+    largest = largest_of(x, axes)  # It cancels: without it the derivative is the softmax.
+    terms = power(below(x, spread(largest, x.shape, axes)))
+    total = reduce_sum(terms if factor is None else terms * factor, axes=axes)
+    return largest + logarithm(total)
+
+
+def _reduce(row: Elementwise, power: Elementwise, logarithm: Elementwise) -> Any:
+    def reduce(
+        array: Any,
+        axis: Any = 0,
+        dtype: Any = None,
+        keepdims: bool = False,
+        initial: Any = NO_VALUE,
+        where: Any = NO_VALUE,
+    ) -> Value:
+        x = as_array(array)
+        x = inexact(x) if dtype is None else convert(x, np.dtype(dtype))
+        resolve(row, (x.dtype, x.dtype))
+        axes = reduced_axes(axis, x.ndim)
+        result = log_sum(masked(x, where, -np.inf), axes, power, logarithm)
+        result = reshape(result, kept_shape(x.shape, axes)) if keepdims else result
+        return (
+            result if initial is NO_VALUE or initial is None else row(initial_value(initial, x.dtype), result)
+        )
+
+    return reduce
+
+
+INFINITE = np.array(
+    [[np.inf, 1.0, 2.0], [-np.inf, -np.inf, -np.inf], [-np.inf, 0.0, 800.0], [np.nan, 1.0, 2.0]]
+)
+SUMS = (
+    sample((3, 4)),
+    sample((3, 4), axis=1, keepdims=True),
+    sample((2, 3), axis=None),
+    sample(INFINITE, axis=1),
+    sample((3, 4), axis=1, where=np.array([True, False, True, True])),
+    sample((3, 4), axis=1, initial=2.0),
+)
+implements_method("logaddexp", "reduce", samples=SUMS, dtypes="qfD")(_reduce(logaddexp, exp, log))
+implements_method("logaddexp2", "reduce", samples=SUMS, dtypes="qfD")(_reduce(logaddexp2, exp2, log2))
+
+
+@borrows("scipy.special.logsumexp")
+def logsumexp(
+    a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False
+) -> Value:
+    """Return the logarithm of the sum of the exponentials, with factors `b`, as `scipy.special.logsumexp`."""
+    if return_sign:
+        raise UnsupportedFunctionError(
+            "scipy.special.logsumexp with return_sign=True is not followed",
+            where=here.site,
+            remedy="sum what is positive and what is negative apart",
+        )
+    x = as_array(a)
+    x = x if is_inexact(x.dtype) else convert(x, np.dtype(float))
+    factor = None
+    if b is not None:
+        factor = convert(as_array(b), x.dtype)
+        shape = np.broadcast_shapes(x.shape, factor.shape)
+        factor = OPERATORS["add"](factor, full(shape, 0, x.dtype))
+        x = select(OPERATORS["equal"](factor, 0), convert(as_array(-np.inf), x.dtype), x)
+    axes = reduced_axes(axis, x.ndim)
+    result = log_sum(x, axes, exp, log, factor)
+    return reshape(result, kept_shape(x.shape, axes)) if keepdims else result
+
+
+@borrows("scipy.special.softmax")
+def softmax(x: Any, axis: Any = None) -> Value:
+    """Return the exponentials divided by their sum, as `scipy.special.softmax`."""
+    shifted, axes = _shifted(x, axis)
+    powers = exp(shifted)
+    return powers / spread(reduce_sum(powers, axes=axes), shifted.shape, axes)
+
+
+@borrows("scipy.special.log_softmax")
+def log_softmax(x: Any, axis: Any = None) -> Value:
+    """Return the logarithm of `softmax`, as `scipy.special.log_softmax`."""
+    shifted, axes = _shifted(x, axis)
+    return shifted - spread(log(reduce_sum(exp(shifted), axes=axes)), shifted.shape, axes)
+
+
+def _shifted(x: Any, axis: Any) -> tuple[Value, tuple[int, ...]]:
+    array = as_array(x)
+    array = array if is_inexact(array.dtype) else convert(array, np.dtype(float))
+    axes = reduced_axes(axis, array.ndim)
+    largest = largest_of(array, axes)
+    return below(array, spread(largest, array.shape, axes)), axes

@@ -1,0 +1,86 @@
+"""Contractions of complex numbers as contractions of real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Final, TypeAlias
+
+from gradtape.ir.builder import emit
+from gradtape.ir.graph import OPERATORS, Node, Value
+from gradtape.ir.types import Shape
+from gradtape.ops.core.join import join
+from gradtape.ops.core.shape import reshape, slice_
+from gradtape.passes.complex.formulas import Parts
+from gradtape.passes.layout.contract_transposes import LARGE
+
+Letters: TypeAlias = tuple[int, ...]
+
+SHORTEST: Final = 8
+"""Extent of rows, columns and sums from which one product of matrices of twice the size is faster than four products (measured)."""
+
+
+def contracted(node: Node, x: Parts, y: Parts) -> Parts:
+    """Return the parts of a contraction: by one large product of matrices, or by four that are fused with what surrounds them."""
+    a, b = node.params["x"], node.params["y"]
+    extents = dict(zip((*a, *b), (*x[0].shape, *y[0].shape), strict=True))
+    out: Letters = node.params["out"]
+    groups = (
+        [s for s in out if s in a and s not in b],
+        [s for s in out if s in b and s not in a],
+        [s for s in a if s not in out],
+    )
+    sizes = [prod(extents[s] for s in group) for group in groups]
+    if min(sizes) >= SHORTEST and prod(sizes) >= LARGE:
+        if sizes[0] < sizes[1]:
+            return _as_one(node, y, b, x, a, out)
+        return _as_one(node, x, a, y, b, out)
+
+    def product(first: Value, second: Value) -> Value:
+        return emit(node.op, [first, second], **node.params)
+
+    subtract, add = OPERATORS["subtract"], OPERATORS["add"]
+    return (
+        subtract(product(x[0], y[0]), product(x[1], y[1])),
+        add(product(x[0], y[1]), product(x[1], y[0])),
+    )
+
+
+def _as_one(node: Node, x: Parts, a: Letters, y: Parts, b: Letters, out: Letters) -> Parts:
+    """Multiply with [re im; -im re]: a letter p joins those that are summed, a letter q those that y gives to the result.
+
+    Each stands right behind its own, so that BLAS can take the two together; x is read as complex numbers lie in memory.
+    """
+    p = max(*a, *b, *out) + 1
+    q = p + 1
+    first = _behind(a, lambda s: s not in out, p)
+    second = _behind(_behind(b, lambda s: s not in out, p), lambda s: s in out and s not in a, q)
+    result = _behind(out, lambda s: s in b and s not in a, q)
+    left = join([_with_ones(part, first, (p,)) for part in x], first.index(p))
+    rows = [(y[0], y[1]), (-y[1], y[0])]
+    right = join(
+        [join([_with_ones(part, second, (p, q)) for part in row], second.index(q)) for row in rows],
+        second.index(p),
+    )
+    product = emit(node.op, [left, right], x=first, y=second, out=result)
+    return _one_of(product, result.index(q), 0), _one_of(product, result.index(q), 1)
+
+
+def _behind(letters: Letters, belongs: Callable[[int], bool], letter: int) -> Letters:
+    """Return the letters with another right behind the last that belongs to its group."""
+    place = max(k for k, s in enumerate(letters) if belongs(s)) + 1
+    return (*letters[:place], letter, *letters[place:])
+
+
+def _with_ones(part: Value, letters: Letters, new: Letters) -> Value:
+    """Return a part with an axis of extent 1 for each new letter."""
+    extents = iter(part.shape)
+    shape: Shape = tuple([1 if letter in new else next(extents) for letter in letters])
+    return reshape(part, shape)
+
+
+def _one_of(x: Value, axis: int, which: int) -> Value:
+    """Return one of the elements along an axis."""
+    shape = tuple([1 if k == axis else extent for k, extent in enumerate(x.shape)])
+    starts = tuple([which if k == axis else 0 for k in range(x.ndim)])
+    return reshape(slice_(x, starts, shape, (1,) * x.ndim), (*shape[:axis], *shape[axis + 1 :]))

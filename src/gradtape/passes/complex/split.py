@@ -1,0 +1,236 @@
+"""Complex numbers as pairs of real ones: kernels compute with these."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from gradtape.errors import LoweringError
+from gradtape.ir.body import Body, bodies_of
+from gradtape.ir.builder import at, emit, emit_all
+from gradtape.ir.graph import Graph, Literal, Node, Value, extract, literal
+from gradtape.ir.types import aval
+from gradtape.kinds.accumulate import Accumulate
+from gradtape.kinds.contract import Contract
+from gradtape.kinds.control import Barrier, barrier
+from gradtape.kinds.elementwise import Elementwise
+from gradtape.kinds.index_map import IndexMap
+from gradtape.kinds.join import Join
+from gradtape.kinds.operands import broadcast_to
+from gradtape.ops.core.join import join
+from gradtape.ops.core.shape import reshape, slice_
+from gradtape.passes.complex.formulas import FORMULAS, Parts, part_dtype
+from gradtape.passes.complex.inverses import INVERSES
+from gradtape.passes.complex.products import contracted
+from gradtape.passes.simplify.annotations import open_custom_calls
+from gradtape.passes.simplify.inline_calls import inline_calls
+from gradtape.transforms.loops.draft import close
+from gradtape.transforms.loops.ops import Switch, While
+
+BY_ROW: Final = {**FORMULAS, **INVERSES}
+"""What complex rows are in parts."""
+
+LINEAR: Final = ("reduce_sum", "cumsum")
+"""Reductions and runs that do to each part what they do to the whole."""
+
+
+def split_complex(graph: Graph) -> Graph:
+    """Return the graph with real numbers only.
+
+    An input or output of complex numbers becomes one of floats with a last axis of real and imaginary part, which is how it lies in memory.
+    Constants become inputs after the others, in the order in which their arrays are passed: formulas may use them in another.
+
+    Raises
+    ------
+    LoweringError
+        For what has no formula in parts.
+    """
+    whole = open_custom_calls(inline_calls(graph))
+    if not (any(map(is_complex, (*graph.constants(), *whole.outputs))) or _holds_complex(whole)):
+        return graph
+    split = _Split()
+    inputs = [split.source(value) for value in (*graph.inputs, *graph.constants())]
+    for node in whole.nodes:
+        with at(node.site):
+            split.node(node)
+    outputs = [split.output(value) for value in whole.outputs]
+    guards = [(split.value(value), expected) for value, expected in whole.guards]
+    nodes, _ = extract(
+        [*outputs, *[value for value, _ in guards]], inputs, stop=lambda value: value.node is None
+    )
+    return Graph(inputs, nodes, outputs, graph.name, guards)
+
+
+def _holds_complex(graph: Graph) -> bool:
+    """Return whether there are complex numbers in a graph or in the bodies that it holds."""
+    made = [value for node in graph.nodes for value in node.outs]
+    if any(map(is_complex, (*graph.inputs, *made))):
+        return True
+    return any(_holds_complex(body) for node in graph.nodes for body in bodies_of(node))
+
+
+def is_complex(value: Value) -> bool:
+    """Return whether a value holds complex numbers."""
+    return value.dtype.kind == "c"
+
+
+class _Split:
+    """What the values of the old graph are in the new one."""
+
+    __slots__ = ("_becomes", "_parts")
+
+    def __init__(self) -> None:
+        self._becomes: dict[Value, Value] = {}
+        self._parts: dict[Value, Parts] = {}
+
+    def source(self, value: Value) -> Value:
+        """Return the new input for an input or a constant."""
+        if not is_complex(value):
+            return value
+        data = None
+        if value.data is not None:
+            data = np.ascontiguousarray(value.data).reshape((*value.shape, 1)).view(part_dtype(value.dtype))
+        flat = Value(aval((*value.shape, 2), part_dtype(value.dtype)), data=data)
+        self._parts[value] = (_part(flat, 0), _part(flat, 1))
+        return flat
+
+    def value(self, value: Value) -> Value:
+        return self._becomes.get(value, value)
+
+    def parts(self, value: Value) -> Parts:
+        if isinstance(value, Literal):
+            assert value.data is not None
+            part = part_dtype(value.dtype)
+            return literal(value.data.real, part), literal(value.data.imag, part)
+        return self._parts[value]
+
+    def output(self, value: Value) -> Value:
+        if not is_complex(value):
+            return self.value(value)
+        columns = [reshape(broadcast_to(part, value.shape), (*value.shape, 1)) for part in self.parts(value)]
+        return join(columns, value.ndim)
+
+    def node(self, node: Node) -> None:
+        """Enter what the outputs of a node become."""
+        if any(map(_holds_complex, bodies_of(node))):
+            self._structured(node)
+            return
+        if not any(map(is_complex, (*node.inputs, *node.outs))):
+            inputs = tuple([self.value(value) for value in node.inputs])
+            if inputs != node.inputs:
+                self._becomes.update(zip(node.outs, node.copy(inputs).outs, strict=True))
+            return
+        if isinstance(node.op, Barrier):
+            self._barrier(node)
+            return
+        out = node.out
+        result = self._result(node)
+        if isinstance(result, Value):
+            self._becomes[out] = _shaped(result, out)
+        else:
+            self._parts[out] = (_shaped(result[0], out), _shaped(result[1], out))
+
+    def _structured(self, node: Node) -> None:
+        """Split the bodies of a loop or a branch as well; carries of complex numbers become two carries."""
+        params = node.params
+        first = bodies_of(node)[0]
+        lead = len(node.inputs) - len(first.inputs) + (0 if isinstance(node.op, Switch) else 1)
+        inner = first.inputs[len(first.inputs) - len(node.inputs) + lead :]
+        flags = [*[False] * lead, *map(is_complex, inner)]
+        groups = [
+            self.parts(value) if flag else (self.value(value),)
+            for value, flag in zip(node.inputs, flags, strict=True)
+        ]
+        changed = {name: _split_param(param) for name, param in params.items()}
+        left = list(map(is_complex, first.outputs))
+        if not isinstance(node.op, Switch):
+            consts, carries = params["consts"], params["carries"]
+            counts = [len(group) for group in groups[lead:]]
+            changed["consts"] = sum(counts[:consts])
+            changed["carries"] = sum(counts[consts : consts + carries])
+            if isinstance(node.op, While):
+                left.insert(carries, False)
+        made = iter(emit_all(node.op, [value for group in groups for value in group], **changed))
+        for out, flag in zip(node.outs, left, strict=True):
+            if flag:
+                self._parts[out] = (next(made), next(made))
+            else:
+                self._becomes[out] = next(made)
+
+    def body(self, body: Body) -> Body:
+        """Return a body of the parts."""
+        inputs: list[Value] = []
+        for value in body.inputs:
+            if is_complex(value):
+                parts = tuple(Value(aval(value.shape, part_dtype(value.dtype))) for _ in range(2))
+                self._parts[value] = (parts[0], parts[1])
+                inputs += parts
+            else:
+                inputs.append(value)
+        whole = open_custom_calls(inline_calls(body))
+        for node in whole.nodes:
+            with at(node.site):
+                self.node(node)
+        outputs: list[Value] = []
+        for value in whole.outputs:
+            parts_ = self.parts(value) if is_complex(value) else (self.value(value),)
+            outputs += [_shaped(part, value) for part in parts_]
+        return close(inputs, outputs)
+
+    def _barrier(self, node: Node) -> None:
+        kept: int = node.params["kept"]
+        groups = [self.parts(value) if is_complex(value) else (self.value(value),) for value in node.inputs]
+        values = [value for group in groups[:kept] for value in group]
+        after = [value for group in groups[kept:] for value in group]
+        held = iter(barrier(values, after))
+        for out in node.outs:
+            if is_complex(out):
+                self._parts[out] = (next(held), next(held))
+            else:
+                self._becomes[out] = next(held)
+
+    def _result(self, node: Node) -> Value | Parts:
+        op = node.op
+        if isinstance(op, Elementwise) and op.name in BY_ROW:
+            operands = [
+                self.parts(value) if is_complex(value) else self.value(value) for value in node.inputs
+            ]
+            return BY_ROW[op.name](*operands, **node.params)
+        if isinstance(op, Contract):
+            x, y = map(self.parts, node.inputs)
+            return contracted(node, x, y)
+        if isinstance(op, IndexMap | Join | Accumulate) or op.name in LINEAR:
+            return self._one_part(node, 0), self._one_part(node, 1)
+        raise LoweringError(
+            f"{op.name} of complex numbers cannot be compiled",
+            where=node.site,
+            why="it has no formula in real and imaginary parts",
+            remedy="nothing need be done: the interpreter runs it",
+        )
+
+    def _one_part(self, node: Node, which: int) -> Value:
+        inputs = [
+            self.parts(value)[which] if is_complex(value) else self.value(value) for value in node.inputs
+        ]
+        return emit(node.op, inputs, **node.params)
+
+
+def _split_param(param: Any) -> Any:
+    if isinstance(param, Body):
+        return _Split().body(param)
+    if isinstance(param, tuple) and param and isinstance(param[0], Body):
+        return tuple([_Split().body(body) for body in param])
+    return param
+
+
+def _part(flat: Value, which: int) -> Value:
+    """Return the real or the imaginary parts of an array with both on its last axis."""
+    shape: Sequence[int] = flat.shape[:-1]
+    starts = (*[0 for _ in shape], which)
+    return reshape(slice_(flat, starts, (*shape, 1), (1,) * flat.ndim), tuple(shape))
+
+
+def _shaped(value: Value, like: Value) -> Value:
+    return broadcast_to(value, like.shape) if value.shape != like.shape else value

@@ -1,0 +1,1 @@
+"""Passes that choose memory layouts of operands and the order of large products."""

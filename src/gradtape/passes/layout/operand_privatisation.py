@@ -1,0 +1,147 @@
+"""An operand that is cheap to compute is computed for each large product, in the layout that this product wants.
+
+BLAS reads its operands from memory, so what is computed for it must be written there. Where two products far
+apart want the same thing, such as points minus a mean, keeping all of it from one to the other costs more than
+computing a part of it again just before each.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from math import prod
+from typing import Final
+
+from gradtape.ir.graph import OPERATORS, Graph, Literal, Node, Value
+from gradtape.kinds.contract import Contract
+from gradtape.kinds.elementwise import Elementwise, Instruction
+from gradtape.passes.layout.axes import letter_extents, narrowest
+from gradtape.passes.layout.contract_transposes import copy_packed
+from gradtape.passes.rewrite import applied, rewrite
+
+CHEAP: Final = 4
+"""Operations for each element up to which computing again costs less than reading from memory."""
+
+LARGE_SIDE: Final = 16
+"""Rows, columns and summands from which a product is BLAS's."""
+
+TURNED: Final = 2**12
+"""Elements of a matrix up to which BLAS multiplies without copying it, if it stands right: 64 by 64."""
+
+OFTEN: Final = 64
+"""Multiplications of each element from which turning it costs nothing beside them."""
+
+KEPT: Final = 2**17
+"""Elements up to which an operand stays in the second cache, whoever reads it."""
+
+
+def own_operands(graph: Graph) -> Graph:
+    """Return the graph in which each large product has cheap operands of its own."""
+    uses = Counter(value for node in graph.nodes for value in node.inputs)
+    uses.update(graph.outputs)
+    return rewrite(graph, lambda node, inputs: _own(node, inputs, uses))
+
+
+def _own(node: Node, inputs: tuple[Value, ...], uses: Counter[Value]) -> Sequence[Value] | None:
+    if not isinstance(node.op, Contract) or narrowest(node) < LARGE_SIDE or node.out.dtype.kind != "f":
+        return None
+    operands, params = list(inputs), dict(node.params)
+    last = params["out"][-1]
+    for position, name in enumerate(("x", "y")):
+        value, own = inputs[position], params[name]
+        stays = tuple(range(len(own)))
+        wanted = tuple(sorted(stays, key=lambda k: own[k] == last))
+        if node.inputs[position].size > KEPT and _is_cheap(value):
+            if _strided(value, wanted) > _strided(value, stays):
+                wanted = stays
+            if uses[node.inputs[position]] > 1 or wanted != stays:
+                operands[position] = _Copy().turned(value, wanted)
+                params[name] = tuple(own[k] for k in wanted)
+        elif wanted != stays and _is_reused(node, position):
+            operands[position] = copy_packed(value, wanted)
+            params[name] = tuple(own[k] for k in wanted)
+    if operands == list(inputs):
+        return None
+    result = Node(node.op, tuple(operands), params, node.site)
+    result.outs = (Value(node.out.aval, result),)
+    return result.outs
+
+
+def _is_reused(node: Node, position: int) -> bool:
+    """Whether an operand is small and each of its elements is multiplied so often that a transposed copy costs nothing."""
+    own, other = (node.params["x"], node.params["y"])[:: 1 if position == 0 else -1]
+    extents = letter_extents(node)
+    batch = {letter for letter in node.params["out"] if letter in own and letter in other}
+    size = prod(extents[letter] for letter in own if letter not in batch)
+    reuse = prod(extents[letter] for letter in other if letter not in own)
+    return size <= TURNED and reuse >= OFTEN
+
+
+def _is_cheap(value: Value) -> bool:
+    """Whether a few additions and multiplications make a value out of smaller ones."""
+    if value.node is None or not isinstance(value.node.op, Elementwise):
+        return False
+    steps = 0
+    stack = [value]
+    while stack:
+        current = stack.pop()
+        node = current.node
+        if isinstance(current, Literal):
+            continue
+        if node is not None and isinstance(node.op, Elementwise):
+            steps += 1
+            if steps > CHEAP or not isinstance(node.op.body, Instruction) or node.op.body.real == "fdiv":
+                return False
+            stack.extend(node.inputs)
+        elif node is not None and node.op.name in ("expand", "permute"):
+            stack.extend(node.inputs)
+        elif 4 * current.size > value.size:
+            return False
+    return True
+
+
+def _strided(value: Value, axes: tuple[int, ...]) -> int:
+    """Return how many of the smaller values would be read across their rows, if this one had its axes in this order."""
+    node = value.node
+    if isinstance(value, Literal) or not axes:
+        return 0
+    if node is not None and isinstance(node.op, Elementwise):
+        return sum(_strided(operand, axes) for operand in node.inputs if not isinstance(operand, Literal))
+    if node is not None and node.op.name == "permute":
+        return _strided(node.inputs[0], tuple(node.params["axes"][k] for k in axes))
+    if node is not None and node.op.name == "expand":
+        placed = node.params["axes"]
+        kept = tuple(placed.index(k) for k in axes if k in placed)
+        return 0 if axes[-1] not in placed else _strided(node.inputs[0], kept)
+    return int(axes[-1] != value.ndim - 1)
+
+
+class _Copy:
+    """Writes out once more what makes a value."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Value, tuple[int, ...]], Value] = {}
+
+    def turned(self, value: Value, axes: tuple[int, ...]) -> Value:
+        """Return a copy of a value with axis ``axes[k]`` as its axis k."""
+        if isinstance(value, Literal):
+            return value
+        found = self._known.get((value, axes))
+        if found is None:
+            found = self._known[value, axes] = self._made(value, axes)
+        return found
+
+    def _made(self, value: Value, axes: tuple[int, ...]) -> Value:
+        node = value.node
+        if node is not None and isinstance(node.op, Elementwise):
+            return applied(node, [self.turned(operand, axes) for operand in node.inputs], node.params)
+        if node is not None and node.op.name == "permute":
+            return self.turned(node.inputs[0], tuple(node.params["axes"][k] for k in axes))
+        if node is not None and node.op.name == "expand":
+            placed = node.params["axes"]
+            kept = tuple(k for k, axis in enumerate(axes) if axis in placed)
+            source = self.turned(node.inputs[0], tuple(placed.index(axes[k]) for k in kept))
+            expanded: Value = OPERATORS["expand"](source, tuple(value.shape[k] for k in axes), kept)
+            return expanded
+        turned: Value = OPERATORS["permute"](value, axes)
+        return turned

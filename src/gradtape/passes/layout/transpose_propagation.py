@@ -1,0 +1,85 @@
+"""What a product reads is computed in the layout of what it is computed from: BLAS takes a matrix either way round."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gradtape.ir.graph import OPERATORS, Graph, Literal, Node, Value
+from gradtape.ir.types import aval
+from gradtape.kinds.contract import Contract
+from gradtape.kinds.elementwise import Elementwise
+from gradtape.passes.layout.contract_transposes import copy_packed, is_large
+from gradtape.passes.rewrite import rewrite
+
+
+def turn_operands(graph: Graph) -> Graph:
+    """Return the graph in which ``(d * x.T) @ y`` of large matrices is ``(d[:, None] * x).T @ y``.
+
+    A scaled copy is then written as its source is read. The transposition is left to `absorb_transposes`.
+    """
+    users: dict[Value, set[Node | None]] = {}
+    for node in graph.nodes:
+        for value in node.inputs:
+            users.setdefault(value, set()).add(node)
+    for value in (*graph.outputs, *[guard for guard, _ in graph.guards]):
+        users.setdefault(value, set()).add(None)
+    return rewrite(graph, lambda node, inputs: _turned(node, inputs, users))
+
+
+def _turned(
+    node: Node, inputs: tuple[Value, ...], users: dict[Value, set[Node | None]]
+) -> Sequence[Value] | None:
+    if not isinstance(node.op, Contract) or not is_large(node):
+        return None
+    operands = [
+        copy_packed(_transposed(new, {}), (1, 0)) if _is_transposed(old, node, users) else new
+        for old, new in zip(node.inputs, inputs, strict=True)
+    ]
+    return None if tuple(operands) == inputs else node.copy(tuple(operands)).outs
+
+
+def _is_transposed(value: Value, reader: Node, users: dict[Value, set[Node | None]]) -> bool:
+    """Return whether an operand is computed from transposed matrices and repeated vectors, and for nothing else."""
+    if value.ndim != 2 or value.node is None or not isinstance(value.node.op, Elementwise):
+        return False
+    found = {value: value.node}
+    waiting = [value.node]
+    nodes: set[Node | None] = {reader}
+    names = set()
+    while waiting:
+        node = waiting.pop()
+        if not isinstance(node.op, Elementwise):
+            names.add(node.op.name if node.params.get("axes") != (0, 1) else "")
+            continue
+        nodes.add(node)
+        for operand in node.inputs:
+            if isinstance(operand, Literal) or operand in found:
+                continue
+            if operand.node is None:
+                return False
+            found[operand] = operand.node
+            waiting.append(operand.node)
+    if "permute" not in names or not names <= {"permute", "expand"}:
+        return False
+    return all(users[inner] <= nodes for inner, node in found.items() if node in nodes)
+
+
+def _transposed(value: Value, known: dict[Value, Value]) -> Value:
+    """Return the transpose of such an operand."""
+    if isinstance(value, Literal):
+        return value
+    if value not in known:
+        node = value.node
+        assert node is not None
+        shape = value.shape[::-1]
+        if node.op.name == "permute":
+            known[value] = node.inputs[0]
+        elif node.op.name == "expand":
+            axes = tuple(1 - axis for axis in node.params["axes"])
+            known[value] = OPERATORS["expand"](node.inputs[0], shape, axes)
+        else:
+            operands = tuple([_transposed(operand, known) for operand in node.inputs])
+            copy = Node(node.op, operands, node.params, node.site)
+            known[value] = out = Value(aval(shape, value.dtype, value.aval.weak), copy)
+            copy.outs = (out,)
+    return known[value]

@@ -1,0 +1,59 @@
+"""Replace rows that are formulas by the rows that they consist of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gradtape.ir.graph import OPERATORS, Graph, Literal, Node, Value, extract, literal
+from gradtape.kinds.elementwise import Elementwise, Instruction, Intrinsic, Libm, SciPy
+from gradtape.passes.rewrite import rewrite
+
+PRIMITIVE = (Instruction, Intrinsic, Libm, SciPy)
+
+
+def expand_bodies(graph: Graph) -> Graph:
+    """Return the graph with only primitive elementwise rows, so that what forward and backward share
+    becomes visible."""
+    return rewrite(graph, _expand)
+
+
+def _expand(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
+    op = node.op
+    if not isinstance(op, Elementwise) or isinstance(op.body, PRIMITIVE):
+        return None
+    return (expand_formula(op, inputs, node),)
+
+
+def expand_formula(op: Elementwise, inputs: tuple[Value, ...], node: Node) -> Value:
+    """Apply the formula of a row, and the formulas of the rows that it uses, to values."""
+    assert callable(op.body)
+    result = op.body(*[_strong(value) for value in inputs], **node.params)
+    result = conformed(result, node.out)
+    nodes, _ = extract([result], inputs, stop=lambda value: value.node is None or value in inputs)
+    becomes: dict[Value, Value] = {}
+    for inner in nodes:
+        operands = tuple([becomes.get(value, value) for value in inner.inputs])
+        formula = isinstance(inner.op, Elementwise) and not isinstance(inner.op.body, PRIMITIVE)
+        if formula:
+            assert isinstance(inner.op, Elementwise)
+            becomes[inner.out] = expand_formula(inner.op, operands, inner)
+        elif operands != inner.inputs:
+            copy = inner.copy(operands)
+            becomes.update(zip(inner.outs, copy.outs, strict=True))
+    return becomes.get(result, result)
+
+
+def conformed(value: Value, like: Value) -> Value:
+    """Return `value` with the dtype and shape of `like`."""
+    if value.dtype != like.dtype:
+        value = OPERATORS["convert"](value, like.dtype)
+    if isinstance(value, Literal):
+        value = literal(value.data, like.dtype)
+    if value.shape != like.shape or (isinstance(value, Literal) and like.shape != ()):
+        value = OPERATORS["expand"](value, like.shape, ())
+    return value
+
+
+def _strong(value: Value) -> Value:
+    """Return a number with its dtype decided: in a formula nothing may promote it again."""
+    return literal(value.data, value.dtype) if isinstance(value, Literal) and value.aval.weak else value

@@ -1,0 +1,68 @@
+"""Take factors that do not vary along a sum out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gradtape.ir.graph import OPERATORS, Graph, Literal, Node, Value
+from gradtape.kinds.reduction import Reduction
+from gradtape.passes.rewrite import rewrite
+
+Sums = set[tuple[Value, tuple[int, ...]]]
+"""What is summed, and over which axes."""
+
+
+def hoist_factors(graph: Graph) -> Graph:
+    """Return the graph with ``sum(-x)`` as ``-sum(x)``, and ``sum(x * s)`` as ``s * sum(x)`` where ``sum(x)`` is computed anyway.
+
+    Elsewhere the product stays inside: a sum that overflows without its factor would give infinity where NumPy gives a number.
+    """
+    sums = {(node.inputs[0], node.params["axes"]) for node in graph.nodes if node.op.name == "reduce_sum"}
+    return rewrite(graph, lambda node, inputs: _hoist(node, inputs, sums))
+
+
+def _hoist(node: Node, inputs: tuple[Value, ...], sums: Sums) -> Sequence[Value] | None:
+    if not isinstance(node.op, Reduction) or node.op.name != "reduce_sum" or node.out.dtype.kind != "f":
+        return None
+    axes: tuple[int, ...] = node.params["axes"]
+    result = _sum(node.op, inputs[0], axes, sums)
+    return None if result is None else (result,)
+
+
+def _sum(op: Reduction, x: Value, axes: tuple[int, ...], sums: Sums) -> Value | None:
+    """Return the sum with what could be taken out, or None if nothing could."""
+    inner = x.node
+    if inner is None:
+        return None
+    if inner.op.name == "negative":
+        y = inner.inputs[0]
+        return OPERATORS["negative"](_summed(op, y, axes, sums))
+    if inner.op.name != "multiply":
+        return None
+    for factor, rest in (inner.inputs, inner.inputs[::-1]):
+        outside = _outside(factor, axes)
+        if outside is not None and (rest, axes) in sums:
+            return OPERATORS["multiply"](_summed(op, rest, axes, sums), outside)
+    return None
+
+
+def _summed(op: Reduction, x: Value, axes: tuple[int, ...], sums: Sums) -> Value:
+    """Return the sum, with what could be taken out."""
+    result = _sum(op, x, axes, sums)
+    return op(x, axes=axes) if result is None else result
+
+
+def _outside(factor: Value, axes: tuple[int, ...]) -> Value | None:
+    """Return a factor as it is outside of the sum, if it does not vary along it."""
+    if isinstance(factor, Literal):
+        return factor
+    node = factor.node
+    if node is None or node.op.name != "expand":
+        return None
+    placed: tuple[int, ...] = node.params["axes"]
+    if any(axis in axes for axis in placed):
+        return None
+    kept = [axis for axis in range(factor.ndim) if axis not in axes]
+    shape = tuple(factor.shape[axis] for axis in kept)
+    source = node.inputs[0]
+    return OPERATORS["expand"](source, shape, tuple(kept.index(axis) for axis in placed)) if shape else source

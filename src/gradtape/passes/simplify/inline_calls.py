@@ -1,0 +1,21 @@
+"""Replace calls of graphs by the nodes inside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gradtape.ir.graph import Graph, Node, Value
+from gradtape.passes.rewrite import rewrite
+from gradtape.transforms.call import Call, inlined
+
+
+def inline_calls(graph: Graph) -> Graph:
+    """Return the graph without calls, also without those inside of calls."""
+    flat = rewrite(graph, _inline)
+    while any(isinstance(node.op, Call) for node in flat.nodes):
+        flat = rewrite(flat, _inline)
+    return flat
+
+
+def _inline(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
+    return inlined(node.op.graph, inputs) if isinstance(node.op, Call) else None

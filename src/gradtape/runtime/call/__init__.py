@@ -1,0 +1,1 @@
+"""The calling convention: native entries behind Python callables."""

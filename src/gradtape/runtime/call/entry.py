@@ -1,0 +1,275 @@
+"""Native callables: machine code with an entry, bound to one fallback and one set of captured arrays.
+
+One loaded module may be bound many times. What differs between two bindings, the addresses of the
+captured arrays among it, is in a block of words that belongs to the binding; so is the scratch memory,
+which stays from call to call, because fresh memory costs a page fault for every 4 KB.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
+
+import numpy.typing as npt
+
+from gradtape.locks import renewed_in_child
+from gradtape.runtime.call.callable import NativeHead, vectorcalled
+from gradtape.runtime.call.capi import addresses, array_type
+from gradtape.runtime.call.entry_ir import ACTIVE_WORD, CONSTANT_WORD, WORKSPACE_WORD, add_entry, in_arena
+from gradtape.runtime.call.signature import ArraySpec, Signature
+from gradtape.runtime.compile.loader import LoadedModule, drain_all
+from gradtape.runtime.memory.result_pool import is_pooled, result_handler, trim_results
+
+__all__ = ["NativeFunction", "add_entry", "arena_bytes", "bind", "load", "trim"]
+
+_DRAIN = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
+_FREE = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(("PyMem_RawFree", ctypes.pythonapi))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Resources:
+    """What the machine code of a binding reads and writes."""
+
+    words: Any
+    loaded: LoadedModule
+    drain: Callable[[int], None] | None
+    arena: int
+    kept: tuple[object, ...]
+
+    def drop_workspace(self) -> None:
+        if self.drain is not None:
+            self.drain(ctypes.addressof(self.words))
+
+    def free_workspace(self) -> None:
+        """Do the same where no call can come any more: the cycle collector may have unmapped the machine code by now."""
+        block = self.words[WORKSPACE_WORD]
+        self.words[WORKSPACE_WORD] = None
+        _FREE(block)
+
+
+_lock = threading.Lock()
+_undead: Final[list[_Resources]] = []
+"""Of bindings that died during one of their own calls; looked through when the next one is made."""
+
+
+def load(
+    object_code: bytes,
+    signature: Signature,
+    kernel: str = "kernel",
+    entry: str = "entry",
+    *,
+    imports: Mapping[str, int] | None = None,
+    drain: str | None = None,
+    needs: Sequence[LoadedModule] = (),
+) -> LoadedModule:
+    """Load object code whose module :func:`add_entry` completed.
+
+    Parameters
+    ----------
+    object_code : bytes
+        The compiled module.
+    signature : Signature
+        The one that the entry was made for.
+    kernel, entry : str, optional
+        The names given to :func:`add_entry`.
+    imports : mapping of str to int, optional
+        Addresses of further names that the kernel uses, such as BLAS routines.
+    drain : str, optional
+        The kernel's own function that gives back what it keeps between calls.
+    needs : sequence of LoadedModule, optional
+        Code that the kernel calls.
+
+    Returns
+    -------
+    LoadedModule
+        To be bound any number of times.
+    """
+    specs = (*signature.arguments, *signature.outputs)
+    found = addresses({spec.dtype for spec in specs if isinstance(spec, ArraySpec)})
+    named = {f"gt.{name}": address for name, address in found.items()} | dict(imports or {})
+    if any(is_pooled(spec) for spec in signature.outputs):
+        named["gt.result_handler"] = id(result_handler())
+    exports = (entry, f"{entry}.drain") if in_arena(signature) else (entry,)
+    return LoadedModule(object_code, kernel, exports=exports, imports=named, drain=drain, needs=needs)
+
+
+class _PythonNative(NativeHead):
+    """What a native function does in Python."""
+
+    __slots__ = ("__weakref__", "_resources")
+
+    def __init__(self, entry: int, fallback: Callable[..., Any], resources: _Resources) -> None:
+        self.fallback = fallback
+        self._resources = resources
+        self.state = ctypes.addressof(resources.words)
+        self.entry = entry
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.fallback(*args, **kwargs)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<native function for {self.fallback!r}>"
+
+    def __del__(self) -> None:
+        resources = getattr(self, "_resources", None)
+        if resources is None:  # Ctrl-C came while it was made
+            return
+        # The machine code and its words outlive a call that another thread or a finaliser has cut off
+        # from us.
+        if resources.words[ACTIVE_WORD]:
+            _undead.append(resources)
+        else:
+            resources.free_workspace()
+
+
+if TYPE_CHECKING:
+
+    class NativeFunction(_PythonNative):
+        """Machine code as a Python callable."""
+
+else:
+
+    @vectorcalled
+    class NativeFunction(_PythonNative):
+        """Machine code as a Python callable, made by :func:`bind`.
+
+        It owns its scratch memory and keeps the machine code and the captured arrays alive.
+        """
+
+        __slots__ = ()
+
+
+_living: Final[WeakSet[_PythonNative]] = WeakSet()
+
+
+def _renew_lock() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+renewed_in_child(_renew_lock)
+
+
+def bind(
+    loaded: LoadedModule,
+    signature: Signature,
+    fallback: Callable[..., Any],
+    constants: Sequence[npt.NDArray[Any]] = (),
+    *,
+    statics: Sequence[object] = (),
+    entry: str = "entry",
+) -> NativeFunction:
+    """Make a Python callable of loaded machine code.
+
+    Parameters
+    ----------
+    loaded : LoadedModule
+        From :func:`load`.
+    signature : Signature
+        The one that the entry was made for.
+    fallback : callable
+        Is given, unchanged, every call that the machine code does not take: other types, dtypes, shapes
+        or layouts, keyword arguments, and calls whose kernel returned a status other than zero.
+    constants : sequence of ndarray, optional
+        The captured arrays, C-contiguous, of the dtypes and shapes that the kernel was compiled for.
+    statics : sequence of object, optional
+        The objects that the static arguments must be.
+    entry : str, optional
+        The name given to :func:`add_entry`.
+
+    Returns
+    -------
+    NativeFunction
+        The callable. It keeps everything alive that it needs.
+
+    Examples
+    --------
+    >>> from gradtape.runtime.compile.engine import compile_object
+    >>> from gradtape.runtime.call.signature import ScalarSpec
+    >>> kernel = '''
+    ... define i32 @kernel(ptr %inputs, ptr %outputs, ptr %workspace) {
+    ...   %x = load ptr, ptr %inputs
+    ...   %y = load ptr, ptr %outputs
+    ...   %value = load double, ptr %x
+    ...   %twice = fadd double %value, %value
+    ...   store double %twice, ptr %y
+    ...   ret i32 0
+    ... }'''
+    >>> signature = Signature((ScalarSpec("float"),), (ArraySpec("float64", ()),), 0)
+    >>> loaded = load(compile_object(add_entry(kernel, signature), "twice"), signature)
+    >>> twice = bind(loaded, signature, fallback=lambda x: f"in Python: {x + x}")
+    >>> twice(1.5), twice("ab")
+    (np.float64(3.0), 'in Python: abab')
+    """
+    if len(constants) != signature.constants or len(statics) != signature.statics:
+        raise ValueError(
+            f"the signature has {signature.constants} constants and {signature.statics} static arguments; "
+            f"got {len(constants)} and {len(statics)}"
+        )
+    words = array_type(ctypes.c_void_p, CONSTANT_WORD + len(constants) + len(statics))()
+    for number, constant in enumerate(constants, CONSTANT_WORD):
+        if not constant.flags.c_contiguous:
+            raise ValueError(f"captured array {number - CONSTANT_WORD} is not C-contiguous")
+        words[number] = constant.ctypes.data
+    for number, static in enumerate(statics, CONSTANT_WORD + len(constants)):
+        words[number] = id(static)
+    drain = _DRAIN(loaded.address(f"{entry}.drain")) if in_arena(signature) else None
+    resources = _Resources(words, loaded, drain, signature.workspace, (*constants, *statics))
+    native = NativeFunction(loaded.address(entry), fallback, resources)
+    _bury()
+    with _lock:
+        _living.add(native)
+    return native
+
+
+def _bury() -> None:
+    """Let go of what belonged to bindings whose last call has ended."""
+    for _ in range(len(_undead)):
+        try:
+            resources = _undead.pop(0)
+        except IndexError:
+            return
+        if resources.words[ACTIVE_WORD]:
+            _undead.append(resources)
+        else:
+            resources.free_workspace()
+
+
+def arena_bytes() -> int:
+    """Bytes of scratch memory that compiled functions keep for their next call.
+
+    Examples
+    --------
+    >>> arena_bytes() >= 0
+    True
+    """
+    with _lock:
+        living = [native._resources for native in _living]
+    return sum(resources.arena for resources in living if resources.words[WORKSPACE_WORD])
+
+
+def trim() -> None:
+    """Give the scratch memory of all compiled functions back, and that of results that are gone; a later
+    call allocates it anew.
+
+    Examples
+    --------
+    >>> trim()
+    >>> arena_bytes()
+    0
+    """
+    _bury()
+    with _lock:
+        living = [native._resources for native in _living]
+    for resources in living:
+        resources.drop_workspace()
+    trim_results()
+    drain_all()

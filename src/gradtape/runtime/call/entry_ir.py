@@ -1,0 +1,408 @@
+"""The native entry as LLVM IR: the C function behind a compiled Python callable.
+
+It looks at its arguments by pointer (exact types, dtype objects, dimensions, flags), makes the results
+with NumPy's C functions and runs the kernel. What it cannot take goes to the object's Python fallback by
+a tail call, so that no frame of machine code is on the stack while Python code, which may drop this very
+machine code, runs.
+
+Nothing that differs between processes is written into the code: addresses of types, dtypes and C
+functions are symbols with the prefix ``gt.``, filled in when the code is loaded, and what differs between
+two uses of the same code is in the state block that the called object points to.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Final
+
+from gradtape.lower.llvm.counters import ENTRIES, ENTRY_TICKS, add
+from gradtape.lower.resident.interrupts import INTERRUPTED
+from gradtape.runtime.call.callable import FALLBACK_OFFSET, STATE_OFFSET
+from gradtape.runtime.call.capi import scalar_holds_data
+from gradtape.runtime.call.llvm_writer import LIKELY, WORD, FunctionWriter
+from gradtape.runtime.call.signature import ArraySpec, ScalarSpec, Signature, StaticSpec, Structure
+from gradtape.runtime.memory.result_pool import is_pooled
+
+__all__ = ["ACTIVE_WORD", "CONSTANT_WORD", "WORKSPACE_WORD", "add_entry", "in_arena"]
+
+WORKSPACE_WORD: Final = 0
+ACTIVE_WORD: Final = 1
+CONSTANT_WORD: Final = 2
+"""Words of the state block: scratch memory, calls under way, then captured arrays and static arguments."""
+
+STACK_WORKSPACE: Final = 2048
+"""Workspaces up to this many bytes are on the stack, larger ones in the arena."""
+
+_HEAD: Final = object.__basicsize__
+_TYPE: Final = _HEAD - WORD
+_DATA, _NDIM, _DIMENSIONS, _DESCR, _FLAGS = _HEAD, _HEAD + 8, _HEAD + 16, _HEAD + 40, _HEAD + 48
+_CONTIGUOUS_AND_ALIGNED: Final = 0x0001 | 0x0100
+_TUPLE_ITEMS: Final = tuple.__basicsize__
+_FREE_THREADED: Final = "t" in getattr(sys, "abiflags", "")
+
+
+def in_arena(signature: Signature) -> bool:
+    """Whether the workspace is memory that stays from call to call, rather than the stack's.
+
+    Examples
+    --------
+    >>> in_arena(Signature((), (), None, workspace=64)), in_arena(Signature((), (), None, workspace=2**20))
+    (False, True)
+    """
+    return signature.workspace > STACK_WORKSPACE
+
+
+def add_entry(
+    ir_text: str, signature: Signature, kernel: str = "kernel", entry: str = "entry", *, clocked: bool = False
+) -> str:
+    """Append the native entry for a kernel to the module that defines the kernel.
+
+    Parameters
+    ----------
+    ir_text : str
+        A module of LLVM IR that defines `kernel`.
+    signature : Signature
+        What the entry expects and returns.
+    kernel, entry : str, optional
+        The kernel's name and the entry's.
+    clocked : bool, optional
+        Whether the module is that of a kernel which times itself, so that the entry does the same.
+
+    Returns
+    -------
+    str
+        The module with one more function, to be compiled and given to :func:`~gradtape.runtime.call.entry.load`.
+
+    Examples
+    --------
+    >>> signature = Signature((ScalarSpec("float"),), (ArraySpec("float64", ()),), 0)
+    >>> "define ptr @entry(" in add_entry("", signature)
+    True
+    """
+    return f"{ir_text.rstrip()}\n\n{_EntryWriter(signature, kernel, entry, clocked).write()}\n"
+
+
+class _EntryWriter(FunctionWriter):
+    """Writes one entry from top to bottom; each method appends the instructions of one step."""
+
+    def __init__(self, signature: Signature, kernel: str, entry: str, clocked: bool) -> None:
+        # Optimising the entry's straight line costs 8 ms for two arguments, 24 for ten, and gains nothing.
+        super().__init__(
+            f"define ptr @{entry}(ptr %self, ptr %args, i64 %nargsf, ptr %kwnames) noinline optnone"
+        )
+        self.signature = signature
+        self.kernel = kernel
+        self.entry = entry
+        self.owned: list[str] = []
+        self.status = ""
+        # Read once: another thread may install other machine code in the called object while the kernel runs.
+        self.state_block = self.field("ptr", "%self", STATE_OFFSET)
+        self.clocked = clocked
+        self.begin = self.let("call i64 @now()") if clocked else ""
+        self.ticks = ""
+
+    def write(self) -> str:
+        sources = self.check_arguments()
+        self.count_calls("add")
+        targets = self.make_outputs()
+        self.run_kernel(sources, [pointer for pointer, _ in targets])
+        for spec, (pointer, owner) in zip(self.signature.outputs, targets, strict=True):
+            if spec.shape == ():
+                self.box(spec, pointer, owner)
+        self.hand_back([owner for _, owner in targets])
+        self.finish_early()
+        if in_arena(self.signature):
+            return f"{self.text()}\n{self.drain()}"
+        return self.text()
+
+    # The steps
+
+    def check_arguments(self) -> list[str]:
+        """Make sure that the call is one that the kernel is for; return pointers to the inputs' data."""
+        count = self.let("and i64 %nargsf, 9223372036854775807")
+        self.require(self.let("icmp eq ptr %kwnames, null"))
+        self.require(self.let(f"icmp eq i64 {count}, {len(self.signature.arguments)}"))
+        sources, statics = [], 0
+        for number, spec in enumerate(self.signature.arguments):
+            argument = self.field("ptr", "%args", WORD * number)
+            match spec:
+                case ArraySpec():
+                    sources.append(self.check_array(spec, argument))
+                case ScalarSpec():
+                    sources.append(self.check_scalar(spec, argument))
+                case StaticSpec():
+                    word = CONSTANT_WORD + self.signature.constants + statics
+                    self.require_same(argument, self.state(word))
+                    statics += 1
+        return sources + [self.state(CONSTANT_WORD + k) for k in range(self.signature.constants)]
+
+    def check_array(self, spec: ArraySpec, argument: str) -> str:
+        kind = self.field("ptr", argument, _TYPE)
+        is_array = self.let(f"icmp eq ptr {kind}, {self.symbol('PyArray_Type')}")
+        if spec.shape or not scalar_holds_data(spec.dtype):
+            self.require(is_array)
+            return self.check_layout(spec, argument)
+        array, scalar, known = self.new_label(), self.new_label(), self.new_label()
+        self.emit(f"br i1 {is_array}, label %{array}, label %{scalar}")
+        self.label(array)
+        from_array = self.check_layout(spec, argument)
+        array_end = self.block
+        self.emit(f"br label %{known}")
+        self.label(scalar)
+        self.require_same(kind, self.symbol(f"scalar.{spec.dtype.name}"))
+        from_scalar = self.offset(argument, _HEAD)
+        scalar_end = self.block
+        self.emit(f"br label %{known}")
+        self.label(known)
+        return self.let(f"phi ptr [{from_array}, %{array_end}], [{from_scalar}, %{scalar_end}]")
+
+    def check_layout(self, spec: ArraySpec, argument: str) -> str:
+        self.require_same(self.field("ptr", argument, _DESCR), self.symbol(f"dtype.{spec.dtype.name}"))
+        self.require(self.let(f"icmp eq i32 {self.field('i32', argument, _NDIM)}, {len(spec.shape)}"))
+        flags = self.let(f"and i32 {self.field('i32', argument, _FLAGS)}, {_CONTIGUOUS_AND_ALIGNED}")
+        self.require(self.let(f"icmp eq i32 {flags}, {_CONTIGUOUS_AND_ALIGNED}"))
+        if spec.shape:
+            dimensions = self.field("ptr", argument, _DIMENSIONS)
+            for axis, length in enumerate(spec.shape):
+                self.require(self.let(f"icmp eq i64 {self.field('i64', dimensions, WORD * axis)}, {length}"))
+        return self.field("ptr", argument, _DATA)
+
+    def check_scalar(self, spec: ScalarSpec, argument: str) -> str:
+        if spec.kind == "bool":
+            is_true = self.let(f"icmp eq ptr {argument}, {self.symbol('Py_True')}")
+            is_false = self.let(f"icmp eq ptr {argument}, {self.symbol('Py_False')}")
+            self.require(self.let(f"or i1 {is_true}, {is_false}"))
+            return self.stored("i8", self.let(f"zext i1 {is_true} to i8"))
+        types = {"float": "PyFloat_Type", "int": "PyLong_Type", "complex": "PyComplex_Type"}
+        self.require_same(self.field("ptr", argument, _TYPE), self.symbol(types[spec.kind]))
+        if spec.kind != "int":
+            return self.offset(argument, _HEAD)
+        overflow = self.slot("i32")
+        value = self.call("PyLong_AsLongLongAndOverflow", argument, overflow)
+        self.require(self.let(f"icmp eq i32 {self.let(f'load i32, ptr {overflow}')}, 0"))
+        return self.stored("i64", value)
+
+    def make_outputs(self) -> list[tuple[str, str]]:
+        """Allocate the outputs; return where the data of each go, and the slots that own the Python objects."""
+        specs = self.signature.outputs
+        owners = [self.owner() for _ in specs]
+        made: dict[int, str] = {}
+        if any(is_pooled(spec) for spec in specs):
+            # Nothing is checked before NumPy has its own allocator back.
+            former = self.call("PyDataMem_SetHandler", self.symbol("result_handler"))
+            self.require(self.let(f"icmp ne ptr {former}, null"), otherwise="failed")
+            for number, spec in enumerate(specs):
+                if is_pooled(spec):
+                    made[number] = self.make_array(spec, number)
+                    self.emit(f"store ptr {made[number]}, ptr {owners[number]}")
+            self.do("Py_DecRef", self.call("PyDataMem_SetHandler", former))
+            self.do("Py_DecRef", former)
+        targets = []
+        for number, (spec, owner) in enumerate(zip(specs, owners, strict=True)):
+            if spec.shape == ():
+                targets.append((self.slot(f"[{spec.nbytes} x i8]"), owner))
+                continue
+            array = made[number] if number in made else self.make_array(spec, number)
+            self.keep(array, owner)
+            targets.append((self.field("ptr", array, _DATA), owner))
+        return targets
+
+    def make_array(self, spec: ArraySpec, number: int) -> str:
+        name = self.constant(f"{self.entry}.shape{number}", spec.shape)
+        dtype = self.symbol(f"dtype.{spec.dtype.name}")
+        self.do("Py_IncRef", dtype)
+        ndim = str(len(spec.shape))
+        kind = self.symbol("PyArray_Type")
+        return self.call("PyArray_NewFromDescr", kind, dtype, ndim, name, "null", "null", "0", "null")
+
+    def run_kernel(self, sources: list[str], targets: list[str]) -> None:
+        inputs, outputs = self.pointer_list(sources), self.pointer_list(targets)
+        size = self.signature.workspace
+        block = workspace = "null"
+        if size and not in_arena(self.signature):
+            workspace = self.slot(f"[{size} x i8]", align=64)
+        elif size:
+            block = self.take_workspace(size + 64)
+            address = self.let(f"ptrtoint ptr {block} to i64")
+            padding = self.let(f"and i64 {self.let(f'sub i64 0, {address}')}, 63")
+            workspace = self.let(f"getelementptr i8, ptr {block}, i64 {padding}")
+        thread = self.call("PyEval_SaveThread") if self.signature.release_gil else ""
+        before = self.let("call i64 @now()") if self.clocked else ""
+        status = self.let(f"call i32 @{self.kernel}(ptr {inputs}, ptr {outputs}, ptr {workspace})")
+        if self.clocked:
+            after = self.let("call i64 @now()")
+            self.ticks = self.let(f"sub i64 {after}, {before}")
+        if thread:
+            self.do("PyEval_RestoreThread", thread)
+        if block != "null":
+            self.return_workspace(block)
+        self.status = status
+        self.require(self.let(f"icmp eq i32 {status}, 0"), otherwise="missed")
+
+    def take_workspace(self, size: int) -> str:
+        """Take the arena's block, or allocate one for a concurrent call."""
+        have, need, ready = self.new_label(), self.new_label(), self.new_label()
+        kept = self.exchange(WORKSPACE_WORD, "null")
+        found = self.let(f"icmp ne ptr {kept}, null")
+        self.emit(f"br i1 {found}, label %{have}, label %{need}, {LIKELY}")
+        self.label(have)
+        self.emit(f"br label %{ready}")
+        self.label(need)
+        fresh = self.call("PyMem_RawMalloc", str(size))
+        allocated = self.let(f"icmp ne ptr {fresh}, null")
+        self.emit(f"br i1 {allocated}, label %{ready}, label %nomemory, {LIKELY}")
+        self.label(ready)
+        return self.let(f"phi ptr [{kept}, %{have}], [{fresh}, %{need}]")
+
+    def return_workspace(self, block: str) -> None:
+        spare, done = self.new_label(), self.new_label()
+        displaced = self.exchange(WORKSPACE_WORD, block)
+        alone = self.let(f"icmp eq ptr {displaced}, null")
+        self.emit(f"br i1 {alone}, label %{done}, label %{spare}, {LIKELY}")
+        self.label(spare)
+        self.do("PyMem_RawFree", displaced)
+        self.emit(f"br label %{done}")
+        self.label(done)
+
+    def box(self, spec: ArraySpec, pointer: str, owner: str) -> None:
+        """Make a NumPy scalar of a 0-d output."""
+        name = spec.dtype.name
+        if not scalar_holds_data(spec.dtype):
+            self.keep(self.call("PyArray_Scalar", pointer, self.symbol(f"dtype.{name}"), "null"), owner)
+            return
+        made = self.call(f"allocate.{name}", self.symbol(f"scalar.{name}"), "0")
+        self.keep(made, owner)
+        whole = f"i{8 * spec.nbytes}"
+        value = self.let(f"load {whole}, ptr {pointer}")
+        self.emit(f"store {whole} {value}, ptr {self.offset(made, _HEAD)}, align 8")
+
+    def hand_back(self, owners: list[str]) -> None:
+        """Build the result; containers are allocated before one is filled, so that filling cannot fail."""
+        results = [self.let(f"load ptr, ptr {owner}") for owner in owners]
+        containers = []
+        for node in _containers(self.signature.structure):
+            function = "PyTuple_New" if isinstance(node, tuple) else "PyList_New"
+            containers.append(self.call(function, str(len(node))))
+            self.keep(containers[-1], self.owner())
+        used: set[int] = set()
+        root = self.place(self.signature.structure, results, iter(containers), used)
+        for number in set(range(len(results))) - used:
+            self.do("Py_DecRef", results[number])
+        self.count_calls("sub")
+        self.read_clock(answered=1)
+        self.emit(f"ret ptr {root}")
+
+    def place(self, node: Structure, results: list[str], made: Iterator[str], used: set[int]) -> str:
+        """Fill containers with results, in the order in which `_containers` lists them."""
+        if node is None:
+            self.do("Py_IncRef", self.symbol("Py_None"))
+            return self.symbol("Py_None")
+        if isinstance(node, int):
+            if node in used:
+                self.do("Py_IncRef", results[node])
+            used.add(node)
+            return results[node]
+        container = next(made)
+        for position, child in enumerate(node):
+            item = self.place(child, results, made, used)
+            if isinstance(node, tuple):
+                self.emit(f"store ptr {item}, ptr {self.offset(container, _TUPLE_ITEMS + WORD * position)}")
+            else:
+                self.call("PyList_SetItem", container, str(position), item)
+        return container
+
+    def finish_early(self) -> None:
+        """The ways out that return no result: wrong arguments, the kernel's own refusal, no memory."""
+        self.label("missed")
+        if self.signature.polls:
+            self.require(self.let(f"icmp ne i32 {self.status}, {INTERRUPTED}"), otherwise="interrupted")
+        self.give_up()
+        self.read_clock(answered=0)
+        self.emit("br label %fallback")
+        self.label("fallback")
+        fallback = self.field("ptr", "%self", FALLBACK_OFFSET)
+        vectorcall = self.function("PyObject_Vectorcall")
+        operands = f"ptr {fallback}, ptr %args, i64 %nargsf, ptr %kwnames"
+        self.emit(f"ret ptr {self.let(f'musttail call ptr {vectorcall}({operands})')}")
+        self.label("nomemory")
+        self.call("PyErr_NoMemory")
+        self.emit("br label %failed")
+        if self.signature.polls:
+            self.label("interrupted")
+            self.call("raise")
+            self.emit("br label %failed")
+        self.label("failed")
+        self.give_up()
+        self.emit("ret ptr null")
+
+    def give_up(self) -> None:
+        for owner in self.owned:
+            self.do("Py_DecRef", self.let(f"load ptr, ptr {owner}"))
+        self.count_calls("sub")
+
+    def read_clock(self, answered: int) -> None:
+        """Add what the call has taken outside of the kernel to the counters."""
+        if not self.clocked:
+            return
+        whole = self.let(f"sub i64 {self.let('call i64 @now()')}, {self.begin}")
+        outside = self.let(f"sub i64 {whole}, {self.ticks}")
+        for word, amount in ((ENTRY_TICKS, outside), (ENTRIES, str(answered))):
+            for line in add(word, amount, outside):
+                self.emit(line)
+
+    def drain(self) -> str:
+        """A second function, which frees the workspace in one step that no other thread can come between."""
+        free = self.function("PyMem_RawFree")
+        take = ["  %block = load ptr, ptr %state", "  store ptr null, ptr %state"]
+        if _FREE_THREADED:
+            take = ["  %block = atomicrmw xchg ptr %state, ptr null seq_cst"]
+        lines = (f"define void @{self.entry}.drain(ptr %state) {{", *take, f"  call void {free}(ptr %block)")
+        return "\n".join((*lines, "  ret void", "}"))
+
+    # Ownership
+
+    def owner(self) -> str:
+        """Return a slot for a reference that is given back if the call fails."""
+        slot = self.slot("ptr", initial="null")
+        self.owned.append(slot)
+        return slot
+
+    def keep(self, made: str, owner: str) -> None:
+        """Check that an object was made and enter it among those given back on failure."""
+        self.require(self.let(f"icmp ne ptr {made}, null"), otherwise="failed")
+        self.emit(f"store ptr {made}, ptr {owner}")
+
+    # State
+
+    def state(self, word: int) -> str:
+        return self.let(f"load ptr, ptr {self.state_address(word)}")
+
+    def state_address(self, word: int) -> str:
+        return self.offset(self.state_block, WORD * word)
+
+    def count_calls(self, operation: str) -> None:
+        """Count the calls under way, so that code is not unmapped while a call lets other threads run."""
+        address = self.state_address(ACTIVE_WORD)
+        if _FREE_THREADED:
+            self.let(f"atomicrmw {operation} ptr {address}, i64 1 seq_cst")
+            return
+        changed = self.let(f"{operation} i64 {self.let(f'load i64, ptr {address}')}, 1")
+        self.emit(f"store i64 {changed}, ptr {address}")
+
+    def exchange(self, word: int, pointer: str) -> str:
+        """Exchange a pointer in the state block; the interpreter lock makes it atomic."""
+        address = self.state_address(word)
+        if _FREE_THREADED:
+            return self.let(f"atomicrmw xchg ptr {address}, ptr {pointer} seq_cst")
+        former = self.let(f"load ptr, ptr {address}")
+        self.emit(f"store ptr {pointer}, ptr {address}")
+        return former
+
+
+def _containers(node: Structure) -> Iterator[tuple[Structure, ...] | list[Structure]]:
+    """Every tuple and list of a structure, parents before children."""
+    if isinstance(node, tuple | list):
+        yield node
+        for child in node:
+            yield from _containers(child)

@@ -1,0 +1,103 @@
+"""What a native entry expects and returns: one description per specialisation."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+__all__ = ["ArraySpec", "ScalarSpec", "Signature", "StaticSpec", "Structure"]
+
+Structure: TypeAlias = "int | tuple[Structure, ...] | list[Structure] | None"
+"""How outputs are handed back: the number of an output, or tuples and lists of such, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArraySpec:
+    """An ndarray of one dtype and shape, C-contiguous, aligned, in native byte order.
+
+    An argument of shape ``()`` may also be a NumPy scalar of that dtype; an output of shape ``()`` is one.
+
+    Examples
+    --------
+    >>> ArraySpec("float64", (2, 3)).nbytes
+    48
+    """
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    def __init__(self, dtype: Any, shape: tuple[int, ...]) -> None:
+        object.__setattr__(self, "dtype", np.dtype(dtype))
+        object.__setattr__(self, "shape", tuple(map(int, shape)))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the data."""
+        return self.dtype.itemsize * math.prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarSpec:
+    """A Python number of exactly one type.
+
+    The kernel sees a C double for ``"float"``, an int64 for ``"int"``, a byte for ``"bool"``, two doubles for
+    ``"complex"``.
+    """
+
+    kind: Literal["float", "int", "bool", "complex"]
+
+
+@dataclass(frozen=True, slots=True)
+class StaticSpec:
+    """An argument that the kernel does not see: it must be the very object that it was compiled for."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Everything that the native entry of one specialisation needs to know.
+
+    Attributes
+    ----------
+    arguments : tuple of ArraySpec, ScalarSpec or StaticSpec
+        One per positional Python argument. The kernel's inputs are those that are not static, in this order,
+        then the captured constants.
+    outputs : tuple of ArraySpec
+        The kernel's outputs.
+    structure : nested tuples and lists of int or None
+        How the outputs are handed back; an int counts into `outputs`.
+    constants : int
+        Number of captured arrays, whose addresses :func:`~gradtape.runtime.call.entry.bind` is given.
+    workspace : int
+        Bytes of scratch memory that the kernel needs.
+    release_gil : bool
+        Let other Python threads run during the kernel; worth it above a few microseconds.
+    polls : bool
+        Whether a signal may end the kernel, with an exception that is then raised.
+
+    Examples
+    --------
+    >>> vector = ArraySpec("float64", (2,))
+    >>> Signature((vector, ScalarSpec("float")), (ArraySpec("float64", ()), vector), (0, 1)).inputs
+    2
+    """
+
+    arguments: tuple[ArraySpec | ScalarSpec | StaticSpec, ...]
+    outputs: tuple[ArraySpec, ...]
+    structure: Structure
+    constants: int = 0
+    workspace: int = 0
+    release_gil: bool = False
+    polls: bool = False
+
+    @property
+    def inputs(self) -> int:
+        """Number of arguments that the kernel sees."""
+        return len(self.arguments) - self.statics
+
+    @property
+    def statics(self) -> int:
+        """Number of arguments that are compared by identity."""
+        return sum(isinstance(argument, StaticSpec) for argument in self.arguments)

@@ -1,0 +1,198 @@
+"""Compiled programs that exist already: in this process's memory, or on disk from an earlier one."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Generic, TypeVar
+from weakref import WeakSet, WeakValueDictionary
+
+from gradtape.config import config
+from gradtape.locks import renewed_in_child
+from gradtape.runtime.compile.disk import CachedObject, DiskCache, DiskStatistics, cache_path
+from gradtape.runtime.compile.keys import object_key
+
+__all__ = [
+    "CacheInfo",
+    "CachedObject",
+    "MemoryCache",
+    "cache_clear",
+    "cache_info",
+    "cache_path",
+    "cached_object",
+    "disk",
+    "object_key",
+]
+
+P = TypeVar("P")
+
+
+class MemoryCache(Generic[P]):
+    """The programs that were used last, by key; safe to use from several threads.
+
+    Several threads that ask for the same missing program wait while one of them makes it. If that one
+    fails, or is interrupted, the next one tries.
+
+    Parameters
+    ----------
+    limit : callable, optional
+        Returns how many programs to keep; ``config.memory_cache`` by default.
+
+    Examples
+    --------
+    >>> cache = MemoryCache(limit=lambda: 2)
+    >>> [cache.get(key, lambda: key.upper()) for key in "aabc"]
+    ['A', 'A', 'B', 'C']
+    >>> "a" in cache, len(cache), cache.hits, cache.misses
+    (False, 2, 1, 3)
+    """
+
+    def __init__(self, limit: Callable[[], int] = lambda: config.memory_cache) -> None:
+        self.hits = 0
+        self.misses = 0
+        self._limit = limit
+        self._programs: OrderedDict[str | bytes, P] = OrderedDict()
+        self.renew_locks()
+        _caches.add(self)
+
+    def renew_locks(self) -> None:
+        """Forget who holds what: in a forked process the other threads are gone."""
+        self._lock = threading.RLock()
+        self._making: WeakValueDictionary[str | bytes, _Turn] = WeakValueDictionary()
+
+    def get(self, key: str | bytes, make: Callable[[], P]) -> P:
+        """Return the program of the key, made by `make` if there is none."""
+        with self._lock:
+            if key in self._programs:
+                self.hits += 1
+                self._programs.move_to_end(key)
+                return self._programs[key]
+            turn = self._making.get(key)
+            if turn is None:
+                turn = self._making[key] = _Turn()
+        with turn.lock:
+            with self._lock:
+                if key in self._programs:
+                    self.hits += 1
+                    return self._programs[key]
+            program = make()
+            with self._lock:
+                self.misses += 1
+                self._programs[key] = program
+                dropped = [
+                    self._programs.popitem(last=False) for _ in range(len(self._programs) - self._limit())
+                ]
+        del dropped
+        return program
+
+    def clear(self) -> int:
+        """Drop every program and return how many there were."""
+        with self._lock:
+            dropped = list(self._programs.values())
+            self._programs.clear()
+        return len(dropped)
+
+    def __contains__(self, key: str | bytes) -> bool:
+        return key in self._programs
+
+    def __len__(self) -> int:
+        return len(self._programs)
+
+
+_caches: Final[WeakSet[MemoryCache[Any]]] = WeakSet()
+
+
+def _renew_locks() -> None:
+    for cache in _caches:
+        cache.renew_locks()
+
+
+renewed_in_child(_renew_locks)
+
+
+class _Turn:
+    """Held by the thread that makes a program; reentrant, since making one program may need the same one."""
+
+    __slots__ = ("__weakref__", "lock")
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+
+
+disk: Final = DiskCache()
+"""The disk cache of this process."""
+
+
+def cached_object(
+    fingerprint: str | bytes, build: Callable[[], CachedObject], *options: object
+) -> CachedObject:
+    """Return a program's object code from the disk, or else build and store it.
+
+    Parameters
+    ----------
+    fingerprint : str or bytes
+        What the program computes, and on which shapes and dtypes.
+    build : callable
+        Compiles it.
+    *options : object
+        Whatever else the code depends on.
+
+    Examples
+    --------
+    >>> with config.override(disk_cache=False):
+    ...     cached_object("nothing", lambda: CachedObject(b"code")).code
+    b'code'
+    """
+    if not config.disk_cache:
+        return build()
+    key = object_key(fingerprint, *options)
+    found = disk.load(key)
+    if found is None:
+        found = build()
+        disk.store(key, found)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class CacheInfo:
+    """What is cached, where, and how often it helped; made by :func:`cache_info`."""
+
+    path: str
+    enabled: bool
+    entries: int
+    size: int
+    limit: int
+    statistics: DiskStatistics
+
+    def __str__(self) -> str:
+        state = "in use" if self.enabled else "turned off"
+        lines = [
+            f"disk cache ({state}): {self.path}",
+            f"  {self.entries} programs, {self.size / 2**20:.1f} MB of {self.limit / 2**20:.0f} MB",
+        ]
+        seen = [f"{count} {what}" for what, count in asdict(self.statistics).items() if count]
+        if seen:
+            lines.append(f"  this process: {', '.join(seen)}")
+        return "\n".join(lines)
+
+
+def cache_info() -> CacheInfo:
+    """Describe the disk cache.
+
+    Examples
+    --------
+    >>> cache_info().entries >= 0
+    True
+    """
+    entries, size = disk.usage()
+    return CacheInfo(str(cache_path()), config.disk_cache, entries, size, config.cache_size, disk.statistics)
+
+
+def cache_clear() -> int:
+    """Remove every program from the disk cache and return how many there were.
+
+    Programs that this process has loaded stay usable.
+    """
+    return disk.clear()

@@ -1,0 +1,296 @@
+"""Compiled code on disk, so that the next process does not compile it again.
+
+One file per program: a magic number, a JSON header, the object code, a checksum over all of it. Files
+appear whole or not at all (`os.replace`), so any number of processes may share a folder without locks;
+only the one that makes room takes one. Whatever goes wrong costs a compilation, never a wrong result: a
+file that does not check is thrown away, and a folder that cannot be used is left alone after one warning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from gradtape.config import config
+from gradtape.errors import CacheWarning, warn
+
+__all__ = ["CachedObject", "DiskCache", "DiskStatistics", "cache_path"]
+
+_MAGIC: Final = b"gradtape object\x01"
+_SUFFIX: Final = ".gto"
+_DIGEST_BYTES: Final = 32
+_TOUCH_AFTER_SECONDS: Final = 60.0
+_FILL_AFTER_EVICTION: Final = 0.8
+_ORPHAN_SECONDS: Final = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class CachedObject:
+    """Object code and what its maker wanted to remember with it.
+
+    Attributes
+    ----------
+    code : bytes
+        Object code.
+    symbols : tuple of str
+        Names that the code defines and that will be asked for.
+    metadata : mapping
+        Whatever JSON can hold.
+    """
+
+    code: bytes
+    symbols: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class DiskStatistics:
+    """What the disk cache did in this process."""
+
+    hits: int = 0
+    misses: int = 0
+    stores: int = 0
+    corrupt: int = 0
+    evicted: int = 0
+    failures: int = 0
+
+
+class _File(NamedTuple):
+    used: float
+    size: int
+    path: Path
+
+
+def cache_path() -> Path:
+    """Return the folder of the disk cache.
+
+    ``GRADTAPE_CACHE_DIR`` or ``gt.config.cache_dir`` choose another one.
+
+    Examples
+    --------
+    >>> from gradtape.config import config
+    >>> with config.override(cache_dir="somewhere"):
+    ...     cache_path().parts
+    ('somewhere', 'objects-1')
+    """
+    root = config.cache_dir
+    if root is None:
+        import platformdirs
+
+        root = platformdirs.user_cache_dir("gradtape", appauthor=False)
+    return Path(root) / "objects-1"
+
+
+class DiskCache:
+    """Object code by key, in the folder that the settings name.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from gradtape.config import config
+    >>> cache = DiskCache()
+    >>> with tempfile.TemporaryDirectory() as folder, config.override(cache_dir=folder, disk_cache=True):
+    ...     cache.store("a1b2", CachedObject(b"code", ("f",), {"nests": 2}))
+    ...     cache.load("a1b2"), cache.load("c3d4")
+    (CachedObject(code=b'code', symbols=('f',), metadata={'nests': 2}), None)
+    """
+
+    def __init__(self) -> None:
+        self.statistics = DiskStatistics()
+        self._complained: set[Path] = set()
+        self._measured: tuple[Path, int] | None = None
+        self._usable: dict[Path, bool] = {}
+
+    def load(self, key: str) -> CachedObject | None:
+        """Return what is stored under the key, if anything is and it is sound."""
+        if not config.disk_cache:
+            return None
+        path = _file_of(key)
+        try:
+            if not self._is_usable(path.parent.parent):
+                return None
+            with open(path, "rb") as file:
+                used = os.fstat(file.fileno()).st_mtime
+                data = file.read()
+        except FileNotFoundError:
+            self.statistics.misses += 1
+            return None
+        except OSError as error:
+            self._complain(f"cannot be read: {error}")
+            return None
+        found = _unpack(data, key)
+        if found is None:
+            self.statistics.corrupt += 1
+            self.statistics.misses += 1
+            self.discard(key)
+            return None
+        self.statistics.hits += 1
+        if time.time() - used > _TOUCH_AFTER_SECONDS:
+            _quietly(os.utime, path)
+        return found
+
+    def store(self, key: str, entry: CachedObject) -> None:
+        """Keep an entry under the key, making room if the folder grows beyond ``config.cache_size``."""
+        if not config.disk_cache:
+            return
+        path = _file_of(key)
+        data = _pack(key, entry)
+        if len(data) > config.cache_size:
+            return
+        temporary = path.with_name(f".{key}.{os.getpid()}.{threading.get_ident()}.tmp")
+        try:
+            path.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not self._is_usable(path.parent.parent):
+                return
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with open(descriptor, "wb") as file:
+                file.write(data)
+            os.replace(temporary, path)
+        except OSError as error:
+            _quietly(os.unlink, temporary)
+            self._complain(f"cannot be written: {error}")
+            return
+        except BaseException:
+            _quietly(os.unlink, temporary)
+            raise
+        self.statistics.stores += 1
+        self._make_room(path.parent.parent, len(data))
+
+    def discard(self, key: str) -> None:
+        """Forget what is stored under the key."""
+        _quietly(os.unlink, _file_of(key))
+
+    def clear(self) -> int:
+        """Remove every entry of the folder and return how many there were."""
+        count = 0
+        for file in _files(cache_path()):
+            count += _quietly(os.unlink, file.path)
+        self._measured = None
+        return count
+
+    def usage(self) -> tuple[int, int]:
+        """Return the number of entries in the folder and their bytes."""
+        files = list(_files(cache_path()))
+        return len(files), sum(file.size for file in files)
+
+    def _make_room(self, folder: Path, added: int) -> None:
+        """Remove the entries that were not used for longest, once the folder is known to be too large."""
+        if self._measured is None or self._measured[0] != folder:
+            self._measured = (folder, sum(file.size for file in _files(folder)))
+        else:
+            self._measured = (folder, self._measured[1] + added)
+        if self._measured[1] <= config.cache_size:
+            return
+        import filelock
+
+        try:
+            with filelock.FileLock(folder / ".evicting.lock", timeout=0, mode=0o600):
+                self._measured = (folder, self._evict(folder))
+        except (OSError, filelock.Timeout):
+            return
+
+    def _evict(self, folder: Path) -> int:
+        files = sorted(_files(folder))
+        total = sum(file.size for file in files)
+        goal = int(config.cache_size * _FILL_AFTER_EVICTION)
+        for file in files:
+            if total <= goal:
+                break
+            total -= file.size
+            self.statistics.evicted += _quietly(os.unlink, file.path)
+        return total
+
+    def _is_usable(self, folder: Path) -> bool:
+        """Whether machine code in the folder can be trusted: nobody else may have written it."""
+        known = self._usable.get(folder)
+        if known is not None:
+            return known
+        if os.name != "posix":
+            return True
+        try:
+            status = folder.stat()
+        except FileNotFoundError:
+            return True
+        safe = status.st_uid == os.geteuid() and not status.st_mode & 0o022
+        self._usable[folder] = safe
+        if not safe:
+            self._complain("belongs to another user or can be written by others")
+        return safe
+
+    def _complain(self, what: str) -> None:
+        self.statistics.failures += 1
+        folder = cache_path()
+        if folder not in self._complained:
+            self._complained.add(folder)
+            warn(
+                CacheWarning,
+                f"gradtape's disk cache {folder} {what}",
+                why="programs are compiled anew in each process",
+                remedy="set GRADTAPE_CACHE_DIR to a folder of your own, or GRADTAPE_DISABLE_DISK_CACHE=1",
+            )
+
+
+def _file_of(key: str) -> Path:
+    return cache_path() / key[:2] / f"{key}{_SUFFIX}"
+
+
+def _pack(key: str, entry: CachedObject) -> bytes:
+    header = {"key": key, "size": len(entry.code), "symbols": entry.symbols, "metadata": dict(entry.metadata)}
+    text = json.dumps(header).encode()
+    content = b"".join((_MAGIC, len(text).to_bytes(4, "little"), text, entry.code))
+    return content + _checksum(content)
+
+
+def _unpack(data: bytes, key: str) -> CachedObject | None:
+    start = len(_MAGIC) + 4
+    content, checksum = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
+    if len(data) < start + _DIGEST_BYTES or not content.startswith(_MAGIC) or _checksum(content) != checksum:
+        return None
+    end = start + int.from_bytes(content[len(_MAGIC) : start], "little")
+    header = json.loads(content[start:end])
+    if header["key"] != key:
+        return None
+    return CachedObject(content[end:], tuple(header["symbols"]), header["metadata"])
+
+
+def _checksum(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).digest()
+
+
+def _files(folder: Path) -> Iterator[_File]:
+    """The entries of a folder; what a dead process left half-written is removed on the way."""
+    now = time.time()
+    for entry in (entry for part in _scan(folder) if part.is_dir() for entry in _scan(part.path)):
+        try:
+            status = entry.stat()
+        except OSError:
+            continue
+        if entry.name.endswith(_SUFFIX):
+            yield _File(status.st_mtime, status.st_size, Path(entry.path))
+        elif entry.name.endswith(".tmp") and now - status.st_mtime > _ORPHAN_SECONDS:
+            _quietly(os.unlink, Path(entry.path))
+
+
+def _scan(folder: str | Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError:
+        return []
+
+
+def _quietly(action: Any, path: Path) -> bool:
+    """Do something to a file that another process may have removed, and tell whether it was done."""
+    try:
+        action(path)
+    except OSError:
+        return False
+    return True

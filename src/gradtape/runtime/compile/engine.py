@@ -1,0 +1,207 @@
+"""Machine code: LLVM IR in, object code out, callable addresses back.
+
+Compiling is done with llvmlite, Numba's LLVM, with the target machine and the optimisations of Numba's code generator. Numba itself
+is not imported: that takes longer than compiling a small program. The same loader serves fresh object code and cached object code,
+and dropping a :class:`LoadedModule` unmaps its machine code.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, TypeVar
+
+from gradtape.locks import held_at_fork
+from gradtape.lower.target.host import cpu_features, cpu_identity, cpu_name, has_symbol, vector_bytes
+from gradtape.runtime.compile.loader import LoadedModule, call_flat
+
+__all__ = [
+    "LoadedModule",
+    "assembly",
+    "call_flat",
+    "compile_object",
+    "cpu_identity",
+    "has_symbol",
+    "optimised_llvm",
+    "vector_bytes",
+]
+
+T = TypeVar("T")
+
+SLP_BLOCK_LIMIT: Final = 300
+"""Instructions in the largest basic block above which the SLP vectoriser is off.
+
+Measured on eight interleaved chains: 9 ms at 100 instructions, 28 at 200, 70 at 400, 300 at 800; without SLP
+5, 7, 12, 21.
+"""
+
+LEAN_MODULE_LIMIT: Final = 6000
+"""Instructions in a module above which loops are vectorised, but neither interleaved nor unrolled.
+
+Measured on 50 small loop nests: 200 ms with both, 95 ms with neither.
+"""
+
+
+_lock: Final = threading.RLock()
+"""Held while a module is compiled; reentrant, since a finaliser may compile another one."""
+
+
+class _Pipeline(NamedTuple):
+    """What distinguishes one way of optimising a module from another."""
+
+    opt: int
+    slp: bool
+    lean: bool
+
+
+def compile_object(ir_text: str, name: str, *, opt: int = 3) -> bytes:
+    """Compile a module of LLVM IR to optimised object code for the host CPU.
+
+    Parameters
+    ----------
+    ir_text : str
+        A complete module; its target triple and data layout are set here.
+    name : str
+        What error messages call the module.
+    opt : int, optional
+        LLVM's optimisation level, 0 to 3.
+
+    Returns
+    -------
+    bytes
+        Position independent object code, to be loaded by :class:`LoadedModule`.
+
+    Notes
+    -----
+    In the main thread the work is done by a helper thread, so that Ctrl-C is answered at once and never
+    leaves a lock of llvmlite's half taken.
+
+    Examples
+    --------
+    >>> code = compile_object("define i32 @kernel(ptr %i, ptr %o, ptr %w) { ret i32 7 }", "seven")
+    >>> call_flat(LoadedModule(code), [], [])
+    7
+    """
+    return _away_from_signals(lambda: _emit(ir_text, name, opt, _object))
+
+
+def optimised_llvm(ir_text: str, *, opt: int = 3) -> str:
+    """Return the module as LLVM IR after every optimisation that :func:`compile_object` applies.
+
+    Examples
+    --------
+    >>> text = optimised_llvm("define i32 @kernel(ptr %i, ptr %o, ptr %w) { %x = add i32 3, 4 ret i32 %x }")
+    >>> "ret i32 7" in text
+    True
+    """
+    return _away_from_signals(lambda: _emit(ir_text, "inspection", opt, _text))
+
+
+def assembly(ir_text: str, *, opt: int = 3) -> str:
+    """Return the host's assembly for the module, optimised as by :func:`compile_object`.
+
+    Examples
+    --------
+    >>> "kernel:" in assembly("define i32 @kernel(ptr %i, ptr %o, ptr %w) { ret i32 7 }")
+    True
+    """
+    return _away_from_signals(lambda: _emit(ir_text, "inspection", opt, _assembly))
+
+
+def _object(machine: Any, module: Any) -> bytes:
+    code: bytes = machine.emit_object(module)
+    return code
+
+
+def _text(machine: Any, module: Any) -> str:
+    return str(module)
+
+
+def _assembly(machine: Any, module: Any) -> str:
+    text: str = machine.emit_assembly(module)
+    return text
+
+
+def _emit(ir_text: str, name: str, opt: int, product: Callable[[Any, Any], T]) -> T:
+    """Parse and optimise a module, and return what `product` makes of the target machine and it."""
+    with _lock:
+        import llvmlite.binding as llvm
+
+        machine = _target_machine()
+        with llvm.create_context() as context, llvm.parse_assembly(ir_text, context) as module:
+            module.name = name
+            module.triple = llvm.get_process_triple()
+            module.data_layout = str(machine.target_data)
+            module.verify()
+            _optimise(machine, module, _choose_pipeline(ir_text, opt))
+            return product(machine, module)
+
+
+def _optimise(machine: Any, module: Any, pipeline: _Pipeline) -> None:
+    import llvmlite.binding as llvm
+    from llvmlite.binding.newpassmanagers import NewPassManager
+
+    options = llvm.create_pipeline_tuning_options(pipeline.opt)
+    options.loop_vectorization = True
+    options.slp_vectorization = pipeline.slp
+    options.loop_interleaving = options.loop_unrolling = not pipeline.lean
+    builder = llvm.create_pass_builder(machine, options)
+    manager = builder.getModulePassManager()
+    try:
+        manager.run(module, builder)
+    finally:
+        # A base class hides llvmlite's own disposal, and 140 KB would stay behind.
+        NewPassManager._dispose(manager)
+        manager.detach()
+
+
+@functools.cache
+def _target_machine() -> Any:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_triple(llvm.get_process_triple())
+    return target.create_target_machine(
+        cpu=cpu_name(), features=cpu_features(), opt=3, reloc="pic", codemodel="default"
+    )
+
+
+held_at_fork(6, lambda: _lock)
+
+
+def _choose_pipeline(ir_text: str, opt: int) -> _Pipeline:
+    total = largest = block = 0
+    for line in ir_text.splitlines():
+        if line.startswith("  "):
+            block += 1
+        elif block:
+            total += block
+            largest = max(largest, block)
+            block = 0
+    return _Pipeline(opt, slp=largest <= SLP_BLOCK_LIMIT, lean=total > LEAN_MODULE_LIMIT)
+
+
+def _away_from_signals(work: Callable[[], T]) -> T:
+    """Run `work` where a signal handler cannot interrupt it between two steps.
+
+    Python raises `KeyboardInterrupt` in the main thread only, so a thread of its own always runs to its end.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    results: list[T] = []
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:
+            failures.append(error)
+
+    worker = threading.Thread(target=run, name="gradtape-compile")
+    worker.start()
+    worker.join()
+    if failures:
+        raise failures[0]
+    return results[0]

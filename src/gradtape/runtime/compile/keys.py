@@ -1,0 +1,81 @@
+"""Names under which compiled code is kept on disk: a digest of everything that the code depends on."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import sys
+from typing import Final
+
+import numpy as np
+
+from gradtape.lower.target.host import cpu_identity
+
+__all__ = ["ABI_VERSION", "environment_identity", "object_key"]
+
+ABI_VERSION: Final = 1
+"""Raised whenever object code or its metadata change in a way that their readers must know."""
+
+_PACKAGE: Final = os.path.dirname(sys.modules[__name__.partition(".")[0]].__file__ or "")
+_COMPILER: Final = ("ir", "loops", "kinds", "ops", "passes", "lower", "runtime")
+
+
+def object_key(fingerprint: str | bytes, *options: object) -> str:
+    """Return the name of a program's object code in the disk cache.
+
+    Parameters
+    ----------
+    fingerprint : str or bytes
+        What the program computes, and on which shapes and dtypes.
+    *options : object
+        Whatever else the code depends on; compared by `repr`.
+
+    Returns
+    -------
+    str
+        64 hexadecimal digits. They also depend on the CPU and on the versions of Python, NumPy, llvmlite and
+        gradtape.
+
+    Examples
+    --------
+    >>> key = object_key("sin:float64[3]", "precise")
+    >>> len(key), key == object_key("sin:float64[3]", "precise"), key == object_key("sin:float64[3]")
+    (64, True, False)
+    """
+    data = fingerprint.encode() if isinstance(fingerprint, str) else fingerprint
+    digest = hashlib.blake2b(environment_identity().encode(), digest_size=32)
+    for part in (data, repr(options).encode()):
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part)
+    return digest.hexdigest()
+
+
+@functools.cache
+def environment_identity() -> str:
+    """Everything outside a program that its object code depends on."""
+    import llvmlite
+
+    parts = (
+        f"abi {ABI_VERSION}",
+        f"python {sys.version} {getattr(sys, 'abiflags', '')} {object.__basicsize__} {tuple.__basicsize__}",
+        f"numpy {np.__version__}",
+        f"llvmlite {llvmlite.__version__}",
+        f"gradtape {_source_stamp()}",
+        cpu_identity(),
+    )
+    return "\n".join(parts)
+
+
+def _source_stamp() -> str:
+    """Sizes and times of the files that decide what code a graph becomes, so that a changed compiler never runs its former code."""
+    stamps = []
+    for floor in _COMPILER:
+        for folder, _, names in os.walk(os.path.join(_PACKAGE, floor)):
+            for name in names:
+                if name.endswith((".py", ".ll")):
+                    status = os.stat(os.path.join(folder, name))
+                    stamps.append(
+                        (os.path.relpath(folder, _PACKAGE), name, status.st_size, status.st_mtime_ns)
+                    )
+    return hashlib.blake2b(repr(sorted(stamps)).encode(), digest_size=16).hexdigest()

@@ -1,0 +1,207 @@
+"""Object code into memory: linked by llvmlite alone, and unmapped when nobody needs it any more."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import struct
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Any, Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from gradtape.locks import held_at_fork
+from gradtape.lower.target.host import cpu_features, cpu_name, load_libraries
+
+__all__ = ["LoadedModule", "call_flat"]
+
+# Lists of pointers are packed into bytes objects, which takes half the time that ctypes arrays take.
+_KERNEL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p)
+_DRAIN = ctypes.CFUNCTYPE(None)
+_DATA_OFFSET: Final = object.__basicsize__
+
+
+_MODULES_PER_LINKER: Final = 16
+"""A linker never forgets the 9 KB of a module's name and symbols, so full linkers are left to die.
+
+One linker per module would take 150 KB for each module that is alive, one for all 40; 16 share those costs.
+"""
+
+
+@functools.cache
+def _target_machine() -> Any:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    load_libraries()
+    target = llvm.Target.from_triple(llvm.get_process_triple())
+    return target.create_target_machine(cpu=cpu_name(), features=cpu_features(), jit=True)
+
+
+class _Linkers:
+    """Hands out the linker of the day."""
+
+    def __init__(self) -> None:
+        self._linker: Any = None
+        self._modules = 0
+        self._numbers = count()
+        self.lock = threading.Lock()
+
+    def take(self) -> tuple[Any, str]:
+        """Return a linker and the name of its next module."""
+        import llvmlite.binding as llvm
+
+        with self.lock:
+            if self._linker is None or self._modules == _MODULES_PER_LINKER:
+                # JITLink keeps a module in one mapping, so that code reaches its constants. It knows COFF in
+                # part only.
+                self._linker = llvm.create_lljit_compiler(_target_machine(), use_jit_link=os.name != "nt")
+                self._modules = 0
+            self._modules += 1
+            return self._linker, f"gradtape.{next(self._numbers)}"
+
+
+linkers: Final = _Linkers()
+held_at_fork(7, lambda: linkers.lock)
+
+
+class LoadedModule:
+    """Machine code in memory, unmapped when the last reference to this object is gone.
+
+    Parameters
+    ----------
+    object_code : bytes
+        What :func:`~gradtape.runtime.compile.engine.compile_object` returned, in this process or in another one.
+    kernel : str, optional
+        The symbol that :func:`call_flat` calls, with the signature
+        ``int32_t (void **inputs, void **outputs, void *workspace)``.
+    exports : sequence of str, optional
+        Further symbols whose addresses will be asked for.
+    imports : mapping of str to int, optional
+        Addresses of functions and data that the code names but that the process's libraries do not export:
+        BLAS routines found through SciPy, Python's and NumPy's types and C functions.
+    drain : str, optional
+        A symbol of the code: a function without arguments that gives back the memory which the code keeps between calls.
+    needs : sequence of LoadedModule, optional
+        Code that this code calls, and keeps in memory.
+
+    Examples
+    --------
+    >>> from gradtape.runtime.compile.engine import compile_object
+    >>> code = compile_object("define i32 @kernel(ptr %i, ptr %o, ptr %w) { ret i32 7 }", "seven")
+    >>> LoadedModule(code).address("kernel") != 0
+    True
+    """
+
+    __slots__ = ("__weakref__", "_call", "_give_back", "_linker", "_needs", "_tracker", "size")
+
+    def __init__(
+        self,
+        object_code: bytes,
+        kernel: str = "kernel",
+        *,
+        exports: Sequence[str] = (),
+        imports: Mapping[str, int] | None = None,
+        drain: str | None = None,
+        needs: Sequence[LoadedModule] = (),
+    ) -> None:
+        import llvmlite.binding as llvm
+
+        builder = llvm.JITLibraryBuilder().add_object_img(object_code).add_current_process()
+        for name in (kernel, *exports, *[drain][: drain is not None]):
+            builder.export_symbol(name)
+        for name, address in (imports or {}).items():
+            builder.import_symbol(name, address)
+        self._linker, name = linkers.take()
+        self._tracker = builder.link(self._linker, name)
+        self._call: Callable[[bytes, bytes, int | None], int] = _KERNEL(self._tracker[kernel])
+        self.size = len(object_code)
+        self._needs = tuple(needs)
+        self._give_back: Callable[[], None] | None = None
+        if drain is not None:
+            self._give_back = _DRAIN(self._tracker[drain])
+            weakref.finalize(self, _drained, self._give_back, self._tracker).atexit = False
+            _keeping.add(self)
+
+    def drain(self) -> None:
+        """Give back the memory that the code keeps between calls."""
+        if self._give_back is not None:
+            self._give_back()
+
+    def address(self, symbol: str) -> int:
+        """Return the address of an exported symbol, valid as long as this object lives."""
+        address: int = self._tracker[symbol]
+        return address
+
+
+class KernelCode(Protocol):
+    """What has a kernel that can be called from Python."""
+
+    _call: Callable[[bytes, bytes, int | None], int]
+
+
+_keeping: Final[weakref.WeakSet[LoadedModule]] = weakref.WeakSet()
+
+
+def _drained(give_back: Callable[[], None], code: object) -> None:
+    """Let dead code, which `code` keeps in memory so long, give back what it has kept."""
+    give_back()
+
+
+def drain_all() -> None:
+    """Give back the memory that all loaded code keeps between calls."""
+    for loaded in list(_keeping):
+        loaded.drain()
+
+
+@functools.cache
+def _pointer_list(length: int) -> struct.Struct:
+    return struct.Struct(f"{length}P")
+
+
+def call_flat(
+    loaded: KernelCode,
+    inputs: Sequence[npt.NDArray[Any]],
+    outputs: Sequence[npt.NDArray[Any]],
+    workspace: npt.NDArray[Any] | None = None,
+) -> int:
+    """Run a kernel on arrays that are known to be what it expects, and return its status.
+
+    Parameters
+    ----------
+    loaded : KernelCode
+        The kernel, usually a `LoadedModule`.
+    inputs, outputs : sequence of ndarray
+        C-contiguous, aligned, native arrays of the kernel's dtypes and shapes, in the kernel's order. Nothing
+        is checked.
+    workspace : ndarray, optional
+        Memory of the size that the kernel was compiled for, on a 64-byte boundary.
+
+    Returns
+    -------
+    int
+        Zero for success, or the kernel's own status.
+    """
+    read = ctypes.c_void_p.from_address
+    offset = _DATA_OFFSET
+    sources = _pointer_list(len(inputs)).pack(*[read(id(array) + offset).value for array in inputs])
+    targets = _pointer_list(len(outputs)).pack(*[read(id(array) + offset).value for array in outputs])
+    scratch = None if workspace is None else read(id(workspace) + offset).value
+    status: int = loaded._call(sources, targets, scratch)
+    return status
+
+
+def _check_layout() -> None:
+    """Make sure that an ndarray holds its data pointer in the first field after the object's head."""
+    probe = np.zeros(1)
+    if ctypes.c_void_p.from_address(id(probe) + _DATA_OFFSET).value != probe.ctypes.data:
+        raise ImportError("gradtape does not know the layout of this NumPy's arrays")
+
+
+_check_layout()

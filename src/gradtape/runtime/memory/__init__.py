@@ -1,0 +1,1 @@
+"""Memory for results and for scratch buffers."""

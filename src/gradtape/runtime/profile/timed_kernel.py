@@ -1,0 +1,161 @@
+"""Kernels that time themselves, compiled while a profiler looks on, and the rate of their clock."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import time
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from gradtape.config import config
+from gradtape.ir.fingerprint import fingerprint
+from gradtape.ir.graph import Graph
+from gradtape.ir.op import NDArray
+from gradtape.lower.llvm.counters import COUNTERS, FIRST_NEST, clock_text
+from gradtape.lower.llvm.module import KERNEL
+from gradtape.lower.pipeline import lower_clocked
+from gradtape.lower.resident.interrupts import RAISE
+from gradtape.lower.schedule.attribution import Nest
+from gradtape.lower.target.symbols import addresses_of
+from gradtape.runtime.call.entry import add_entry, load
+from gradtape.runtime.compile.cache import CachedObject, MemoryCache, cached_object
+from gradtape.runtime.compile.engine import compile_object
+from gradtape.runtime.compile.loader import LoadedModule
+from gradtape.runtime.compile.program import Kernel
+
+__all__ = ["ClockedKernel", "Moment", "clock", "clocked_kernel", "clocked_objects"]
+
+clocked_objects: Final[MemoryCache[CachedObject]] = MemoryCache()
+"""Object code of kernels that time themselves, by what the programs compute and how they are called."""
+
+
+class ClockedKernel(NamedTuple):
+    """A kernel with counters of its own.
+
+    Attributes
+    ----------
+    loaded : LoadedModule
+        The machine code.
+    counters : ndarray of int64
+        What the machine code writes to; see `gradtape.lower.llvm.counters`.
+    nests : list of Nest
+        What is timed in the words from `FIRST_NEST` on, and last what is outside of the nests.
+    """
+
+    loaded: LoadedModule
+    counters: NDArray
+    nests: list[Nest]
+
+
+def clocked_kernel(graph: Graph, kernel: Kernel) -> ClockedKernel:
+    """Compile a program anew, as one that times itself, and load it with fresh counters.
+
+    Parameters
+    ----------
+    graph : Graph
+        What the program computes: the lines of the user's code are those of its nodes.
+    kernel : Kernel
+        The program's own kernel.
+    """
+    lowered = lower_clocked(graph)
+    text, nests, drain = lowered.ir_text, lowered.nests, lowered.drain
+    signature = kernel.signature
+    key = f"{fingerprint(graph)}:{signature}:{config.precise_math}:clocked"
+
+    def build() -> CachedObject:
+        whole = text if signature is None else add_entry(text, signature, kernel=KERNEL, clocked=True)
+        return CachedObject(compile_object(whole, KERNEL))
+
+    found = clocked_objects.get(key, lambda: cached_object(key, build))
+    counters = np.zeros(FIRST_NEST + len(nests) - 1, np.int64)
+    # Loops that are kernels of their own stand inside of this one, where short ones need not ask for signals: the entry may
+    # ask all the same.
+    symbols = [*lowered.symbols, RAISE] if signature is not None and signature.polls else lowered.symbols
+    imports = {**addresses_of(symbols), COUNTERS: counters.ctypes.data}
+    if signature is None:
+        loaded = LoadedModule(found.code, KERNEL, imports=imports, drain=drain)
+    else:
+        loaded = load(found.code, signature, kernel=KERNEL, imports=imports, drain=drain)
+    return ClockedKernel(loaded, counters, nests)
+
+
+class Moment(NamedTuple):
+    """A point in time on both clocks: ticks of the kernels' own, and nanoseconds."""
+
+    ticks: int
+    nanoseconds: int
+
+
+SETTLING: Final = 0.01
+"""Seconds that two moments must be apart, so that the rate of the kernels' clock follows from them to 0.01 per cent."""
+
+_FUNCTIONS: Final = """
+define i64 @ticks() {
+  %now = call i64 @now()
+  ret i64 %now
+}
+define i64 @cost() {
+entry:
+  br label %turn
+turn:
+  %count = phi i64 [ 0, %entry ], [ %next, %turn ]
+  %sum = phi i64 [ 0, %entry ], [ %longer, %turn ]
+  %begin = call i64 @now()
+  %end = call i64 @now()
+  %took = sub i64 %end, %begin
+  %longer = add i64 %sum, %took
+  %next = add i64 %count, 1
+  %more = icmp slt i64 %next, 1000
+  br i1 %more, label %turn, label %done
+done:
+  %mean = sdiv i64 %longer, 1000
+  ret i64 %mean
+}
+"""
+
+
+class Clock:
+    """The clock that kernels read.
+
+    Attributes
+    ----------
+    cost : int
+        The ticks between two readings with nothing in between.
+    """
+
+    def __init__(self) -> None:
+        self._loaded = LoadedModule(
+            compile_object(clock_text() + _FUNCTIONS, "clock"), "ticks", exports=("cost",)
+        )
+        function: Callable[[int], Any] = ctypes.CFUNCTYPE(ctypes.c_int64)
+        self._ticks = function(self._loaded.address("ticks"))
+        mean = function(self._loaded.address("cost"))
+        self.cost: int = min(mean() for _ in range(10))
+
+    def now(self) -> Moment:
+        """Return the present moment."""
+        return Moment(self._ticks(), time.perf_counter_ns())
+
+    def seconds_per_tick(self, since: Moment) -> float:
+        """Return the rate of the clock; wait until enough time has gone by to tell."""
+        moment = self.now()
+        while moment.nanoseconds - since.nanoseconds < SETTLING * 1e9:
+            time.sleep(SETTLING / 4)
+            moment = self.now()
+        return (moment.nanoseconds - since.nanoseconds) / (moment.ticks - since.ticks) * 1e-9
+
+
+@functools.cache
+def clock() -> Clock:
+    """Return the clock, compiled at the first call.
+
+    Examples
+    --------
+    >>> first, second = clock().now(), clock().now()
+    >>> first.ticks <= second.ticks
+    True
+    """
+    return Clock()

@@ -1,0 +1,471 @@
+"""The array that the user holds: NumPy's interface on a value of the graph."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from gradtape.config import config
+from gradtape.errors import ArgumentError, LeakedValueError
+from gradtape.habits import ARRAY as ARRAY_HABITS
+from gradtape.habits import Missing
+from gradtape.ir.builder import here
+from gradtape.ir.graph import Value, constant
+from gradtape.ir.op import NDArray
+from gradtape.kinds.operands import COMPACT, as_value
+from gradtape.kinds.registry import HOOKS
+from gradtape.ops.core.indexing import Basic, parse_index, setitem
+from gradtape.trace.array import concretize
+from gradtape.trace.array.handle import Handle, apart, attend, plain
+from gradtape.trace.array.layout import is_plain, keeping_order, laid_out, layout_of_operand
+from gradtape.trace.array.masked import Selection, selects, written
+from gradtape.trace.array.methods import Methods
+from gradtape.trace.array.operators import Operators
+from gradtape.trace.array.view_functions import ALWAYS_C, KEEPING, ODD, VIEWING, view_of
+from gradtape.trace.array.views import (
+    ImaginaryPart,
+    Part,
+    ReadOnly,
+    RealPart,
+    Rearranged,
+    Selected,
+    Uncertain,
+    stays_contiguous,
+)
+from gradtape.trace.dispatch.dispatch import (
+    KNOWN,
+    OPERANDS,
+    RULES,
+    call_function,
+    call_ufunc,
+    public_name,
+    strengthened,
+)
+from gradtape.trace.dispatch.op_cache import picked, run
+from gradtape.trace.jit.outcomes import FAILING, is_handled, settled
+from gradtape.trace.lazy.call_observer import speculation
+from gradtape.trace.lazy.force import force
+from gradtape.trace.lazy.instruments import CHECKS
+from gradtape.trace.lazy.pending import waiting
+from gradtape.trace.patching.lists import ask
+from gradtape.trace.source.contexts import contexts, scopes
+from gradtape.trace.source.sites import user_site
+
+_make = object.__new__
+_reference = weakref.ref
+_frame = sys._getframe
+
+
+def wrapped(result: Any) -> Any:
+    """Return a result of one row as the user sees it: what the constructor of arrays does, quicker."""
+    if type(result) is not Value or result.owner is not None:
+        return wrap(result)
+    array = _make(Array)
+    array._base = None
+    array._contiguous = True
+    array._current = result
+    result.owner = reference = _reference(array)
+    if result.data is None:
+        waiting.handles.append(reference)
+    if config.eager or CHECKS:
+        attend(array)
+    return array
+
+
+class Array(Operators, Methods, Handle):
+    """A value with NumPy's interface: pending (recorded, not yet computed) or concrete.
+
+    An `Array` behaves as an ndarray in NumPy's functions, operators, methods and indexing. In-place syntax rebinds it to a new value;
+    views write through to their base, as NumPy's do. Nothing is computed until somebody looks: `print`, `float`, `bool`, `.numpy()`.
+
+    Arrays are made by `gradtape.constant`, `gradtape.asarray`, `GradientTape.watch` and by operations on other arrays.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> x = gt.constant([1.0, 2.0, 3.0])
+    >>> y = np.sin(x) * 2
+    >>> y.shape
+    (3,)
+    >>> bool(np.isclose(float(y[0]), 2 * np.sin(1.0)))
+    True
+    """
+
+    __slots__ = ()
+    __class__ = np.ndarray  # type: ignore[assignment] # what isinstance asks: code that takes ndarrays takes these
+    __array_priority__ = 1000.0
+    __pandas_priority__ = (
+        5000  # above its Series and DataFrame, which then leave operators to ours, and these refuse
+    )
+    __hash__ = None  # type: ignore[assignment]
+
+    wrapped = staticmethod(wrapped)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def name(self) -> str | None:
+        """The name given by the user, for debugging. Inside of a traced function every array has one: that of its operation."""
+        value = self.value
+        if value.name is None and contexts.stack and (around := scopes()):
+            return around[-1].name_of(value)
+        return value.name
+
+    @name.setter
+    def name(self, name: str | None) -> None:
+        self.value.name = name
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.ndim:
+            raise TypeError("iteration over a 0-d array")
+        return (self[k] for k in range(self.shape[0]))
+
+    def __repr__(self) -> str:
+        data = _seen(self.value)
+        if data is None:
+            return f"Array({self.value.aval}, traced)"
+        body = np.array2string(data, separator=", ", prefix="Array(")
+        suffix = "" if self.dtype == np.float64 else f", dtype={self.dtype}"
+        return f"Array({body}{suffix})"
+
+    def _repr_html_(self) -> str:
+        from gradtape.trace.array.html import (
+            array_card,  # late: pictures are drawn in notebooks only, and cost 7 ms to import
+        )
+
+        return array_card(self.value, type(self).__name__)
+
+    def __str__(self) -> str:
+        data = _seen(self.value)
+        return repr(self) if data is None else str(data)
+
+    def __format__(self, spec: str) -> str:
+        data = _seen(self.value)
+        if data is None:
+            return repr(self)
+        return format(data if self.ndim else data[()], spec)
+
+    # Leaving the graph
+
+    def numpy(self) -> Any:
+        """Return the values as an ndarray of the caller's own, which no tape follows."""
+        return np.array(concretize.array_of(self.value, "x.numpy()"))
+
+    def item(self, *index: Any) -> Any:
+        """Return one element as a Python number, which no tape follows."""
+        return concretize.array_of(self.value, "x.item()").item(*index)
+
+    def tolist(self) -> Any:
+        """Return the values as nested lists."""
+        return concretize.array_of(self.value, "x.tolist()").tolist()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.zeros(self.shape, self.dtype) if ask(self) else concretize.as_ndarray(self.value, dtype)
+
+    def __float__(self) -> float:
+        return 0.0 if ask(self) else float(concretize.scalar_of(self.value, "float(x)"))
+
+    def __complex__(self) -> complex:
+        return 0j if ask(self) else complex(concretize.scalar_of(self.value, "complex(x)"))
+
+    def __bool__(self) -> bool:
+        return False if ask(self) else concretize.truth_of(self.value)
+
+    def __int__(self) -> int:
+        return 0 if ask(self) else concretize.integer_of(self.value)
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return int(np.round(self)) if digits is None else np.round(self, digits)
+
+    def __trunc__(self) -> int:
+        return int(self)
+
+    def __floor__(self) -> int:
+        return int(np.floor(self))
+
+    def __ceil__(self) -> int:
+        return int(np.ceil(self))
+
+    def __index__(self) -> int:
+        return concretize.index_of(self.value)
+
+    def __copy__(self) -> Array:
+        array = Array(apart(self.value))
+        array._contiguous = self._contiguous is True or keeping_order(self.shape, (self,))
+        return array
+
+    def __deepcopy__(self, memo: Any) -> Array:
+        return self.__copy__()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (concretize.array_of(self.value, "pickling"), self._current.name)
+
+    # NumPy's protocols
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if not kwargs and method == "__call__":
+            attendant = speculation.attendant
+            if attendant is not None and (made := attendant.take(ufunc, inputs, _frame(1))) is not None:
+                return made
+            rule = RULES.get(ufunc)
+            if rule is not None:
+                here.site = user_site()
+                if len(inputs) == 1:
+                    made = wrapped(strengthened(rule(self.value)))
+                    return made if self._contiguous is True else laid_out(made, inputs)
+                x, y = inputs
+                # Written out: a call of Python's for each operand would be a tenth of what recording costs.
+                if isinstance(x, Handle):
+                    ordered = x._contiguous is True
+                    x = x.value
+                else:
+                    ordered = type(x) is not np.ndarray or x.flags.c_contiguous
+                    x = x if type(x) in OPERANDS else None
+                if isinstance(y, Handle):
+                    ordered = ordered and y._contiguous is True
+                    y = y.value
+                else:
+                    ordered = ordered and (type(y) is not np.ndarray or y.flags.c_contiguous)
+                    y = y if type(y) in OPERANDS else None
+                if x is not None and y is not None:
+                    made = wrapped(strengthened(rule(x, y)))
+                    return made if ordered else laid_out(made, inputs)
+        if not COMPACT.keys().isdisjoint(map(type, (*inputs, *kwargs.get("out", ())))):
+            return NotImplemented
+        if any(type(operand) is Selection for operand in inputs):  # which knows what to do beside an array
+            return NotImplemented
+        here.site = user_site()
+        made = wrap(call_ufunc(ufunc, method, inputs, kwargs))
+        if all(map(is_plain, inputs)):
+            return made
+        return laid_out(made, inputs) if method == "__call__" else unknown_layout(made)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if len(types) > 1 and Selection in types:
+            return NotImplemented
+        if function in FAILING and is_handled(_frame(1)):
+            return settled(self, function, types, args, kwargs)
+        attendant = speculation.attendant
+        if attendant is not None and (made := attendant.take(function, args, _frame(1), kwargs)) is not None:
+            return made
+        known = KNOWN.get(function)
+        if known is not None and len(args) <= known.most and "out" not in kwargs and function not in VIEWING:
+            here.site = user_site(2, known.via)
+            made = wrapped(run(known.rule, args, kwargs))
+            if (
+                function not in ODD
+                and all(map(is_plain, args))
+                and (not kwargs or all(map(is_plain, kwargs.values())))
+            ):
+                return made
+            return _laid(function, made, (*args, *kwargs.values()))
+        if len(types) > 1 and not COMPACT.keys().isdisjoint(types):
+            return NotImplemented
+        here.site = user_site(2, public_name(function))
+        view = view_of(function, args, kwargs)
+        if view is not None:
+            return view
+        return _laid(function, wrap(call_function(function, args, kwargs)), (*args, *kwargs.values()))
+
+    # Indexing
+
+    def __getitem__(self, key: Any) -> Any:
+        attendant = speculation.attendant
+        if (
+            attendant is not None
+            and (made := attendant.take(Array.__getitem__, (self, key), _frame(1))) is not None
+        ):
+            return made
+        here.site = user_site()
+        value = self.value
+        known = picked(value.aval, key)
+        if known is not None:
+            if known.scalar or self.is_scalar:
+                return wrapped(known.read(value))
+            view = Array(known.read(value), self, known.part)
+            view._contiguous = known.contiguous and self._contiguous is True
+            return view
+        if selects(self, key):
+            return Selection(self, key)
+        index = parse_index(value.shape, concretize.plain_key(key))
+        if not isinstance(index, Basic):
+            picked_array = Array(index.read_rows(value))
+            # NumPy's result begins in memory with the axes of the index arrays, wherever these stand in its shape.
+            picked_array._contiguous = picked_array.ndim < 2 or (
+                index.place == 0 and self._contiguous is True
+            )
+            return picked_array
+        if self.is_scalar or not (index.result or has_ellipsis(key)):
+            return wrapped(index.read(value))
+        view = Array(index.read(value), self, Part(index))
+        view._contiguous = self._contiguous is True and stays_contiguous(index, value.shape)
+        return view
+
+    def __setitem__(self, key: Any, new: Any) -> None:
+        here.site = user_site()
+        if type(new) is Selection and selects(self, key):
+            return self.rebind(written(self.value, key, new))
+        self.rebind(setitem(self.value, concretize.plain_key(key, masks=True), plain(new)))
+        return None
+
+    def __dir__(self) -> list[str]:
+        kind = type(self)
+        return [name for name in object.__dir__(self) if hasattr(kind, name)]
+
+    def __contains__(self, item: Any) -> bool:
+        return bool(np.any(self == item))
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether NumPy has a scalar in this place: what is made of it sees no changes. An argument may be either."""
+        return self._base is None and self._contiguous is True and not self.ndim
+
+    def rearranged(self, view: Rearranged | Selected | ReadOnly, *, contiguous: bool) -> Array:
+        """Return a view with the elements in another order or shape."""
+        if not self.ndim and self._base is None and type(view) is not ReadOnly:
+            value = view.read(self.value)
+            if not self.is_scalar:
+                return self.maybe_view(value, Uncertain("a number as an array"))
+            return wrapped(value)  # type: ignore[no-any-return]
+        rearranged = Array(view.read(self.value), self, view)
+        rearranged._contiguous = contiguous
+        return rearranged
+
+    def seen_through(self, view: RealPart | ImaginaryPart) -> Array:
+        """Return a view of one part of complex numbers."""
+        if self.is_scalar:
+            return wrapped(view.read(self.value))  # type: ignore[no-any-return]
+        part = Array(view.read(self.value), self, view)
+        part._contiguous = False
+        return part
+
+    def maybe_view(self, value: Value, view: Uncertain) -> Array:
+        """Return a reshaped array of which it is not known whether it is a view."""
+        array = Array(value, self, view)
+        array._contiguous = False
+        return array
+
+    def maybe_odd(self, value: Value) -> Any:
+        """Return results whose layout is not known."""
+        return unknown_layout(wrap(value))
+
+    def laid(self, function: Any, result: Any) -> Any:
+        """Return results of a function of this array."""
+        return _laid(function, wrap(result), (self,))
+
+
+def has_ellipsis(key: Any) -> bool:
+    """Return whether an index has an ellipsis, with which NumPy returns an array of one element and no copy."""
+    return key is Ellipsis or (isinstance(key, tuple) and any(item is Ellipsis for item in key))
+
+
+def standing_for(value: Value, operand: Any) -> Array:
+    """Return an array that holds a value in place of an argument, and is laid out like it."""
+    array = Array(value)
+    array._contiguous = layout_of_operand(operand)
+    return array
+
+
+def unknown_layout(made: Any) -> Any:
+    """Note that the layout of results is not known; return them."""
+    for array in made if isinstance(made, tuple | list) else (made,):
+        if isinstance(array, Array) and array._base is None and array.ndim > 1:
+            array._contiguous = False
+    return made
+
+
+def _laid(function: Any, made: Any, operands: tuple[Any, ...]) -> Any:
+    """Give results of a function the layout that NumPy gives them, as far as that is known; return them."""
+    if function in ODD:
+        return unknown_layout(made)
+    if function in ALWAYS_C or all(map(is_plain, operands)):
+        return made
+    return laid_out(made, operands) if function in KEEPING else unknown_layout(made)
+
+
+def _seen(value: Value) -> NDArray | None:
+    """Return what is to be printed of a value: nothing of one that is traced, or that stands for any tangent in a rule."""
+    if concretize.unknown_in(value) is not None:
+        return None
+    try:
+        return force([value])[0]
+    except LeakedValueError:
+        if any(mark.recording for mark in value.marks):
+            return None
+        raise
+
+
+Missing.teach(
+    Array,
+    {
+        name: f"it is a value, which has no memory of its own; x.numpy().{name} is that of an ndarray with the same numbers"
+        for name in dir(np.ndarray)
+        if not name.startswith("__")
+    }
+    | ARRAY_HABITS,
+)
+
+
+def _restored(data: NDArray, name: str | None) -> Array:
+    array = Array(constant(data))
+    array._current.name = name
+    return array
+
+
+def wrap(result: Any) -> Any:
+    """Return results of rows and composites as the user sees them."""
+    if isinstance(result, Value):
+        return Array(apart(result))
+    if isinstance(result, tuple) and any(isinstance(item, Value) for item in result):
+        items = [wrap(item) for item in result]
+        return tuple(items) if type(result) is tuple else type(result)(*items)
+    if isinstance(result, list):
+        return [wrap(item) for item in result]
+    return result
+
+
+def known_numbers(value: Value) -> NDArray | None:
+    """Return the array of a value, on which the shape of a result depends: on a tape it is computed; in a jitted function
+    only an integer can be had, which is guarded."""
+    if concretize.unknown_in(value) is None:
+        return force([value])[0]
+    return (
+        np.asarray(concretize.index_of(value), value.dtype)
+        if value.ndim == 0 and value.dtype.kind in "iu"
+        else None
+    )
+
+
+def call_of_user(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function of the user's with arrays for values, and return values."""
+    return plain(function(*[wrap(arg) for arg in args], **{name: wrap(arg) for name, arg in kwargs.items()}))
+
+
+HOOKS.numbers = known_numbers
+HOOKS.call = call_of_user
+
+
+def to_array(operand: Any, argument: str = "x") -> Array:
+    """Return an Array; one that is an Array already stays itself."""
+    if isinstance(operand, Array):
+        return operand
+    if operand is None:
+        raise ArgumentError(f"{argument} is None", remedy=f"pass an array or a number as {argument}")
+    return Array(as_value(operand, argument))

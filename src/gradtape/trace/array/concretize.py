@@ -1,0 +1,269 @@
+"""Leaving the graph: numbers and arrays for Python. In a jitted function truth and integers are guarded, floats are an error."""
+
+from __future__ import annotations
+
+import cmath
+import math
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from gradtape.errors import (
+    ArraySubclassError,
+    ConcretizationError,
+    GradtapeWarning,
+    UnsupportedFunctionError,
+    warn,
+)
+from gradtape.ir.graph import Value
+from gradtape.ir.op import NDArray
+from gradtape.ir.types import is_inexact
+from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.elementwise.logic import truth
+from gradtape.ops.core.shape import reshape
+from gradtape.trace.array.handle import Handle, plain
+from gradtape.trace.jit.guards import Trace, abstract_of, trace_of
+from gradtape.trace.lazy.force import force
+from gradtape.trace.patching.lists import asker
+from gradtape.trace.source.log import note_exit
+from gradtape.trace.source.sites import called_at, describe, instruction_at, user_frame, user_site
+
+CONSTANT = "the result would be a constant of the call that is traced, and wrong for every later one"
+UNKNOWN = "its numbers are known only when the compiled function runs"
+LIKE = "write to an array made there: y = np.zeros(n), or np.zeros(n, like=x) in a library; or to a copy: y = gt.constant(y)"
+FOR_SUBSCRIPTS = "gt.constant(y)[k] for an ndarray y; np.stack a list first"
+TAKERS = frozenset({"math", "cmath", "numpy", "scipy"})
+"""Packages whose functions compute with the numbers that they ask for."""
+
+PREDICATES = frozenset(
+    {
+        math.isnan,
+        math.isinf,
+        math.isfinite,
+        math.isclose,
+        cmath.isnan,
+        cmath.isinf,
+        cmath.isfinite,
+        cmath.isclose,
+    }
+)
+"""Functions of numbers that only look: what they return has no derivative to lose."""
+
+
+def array_of(value: Value, what: str, *, meant: bool = True) -> NDArray:
+    """Return the array of a value that does not depend on a running trace."""
+    trace = unknown_in(value) if value.marks else None
+    if trace is not None:
+        abstract = abstract_of(value)
+        raise ConcretizationError(
+            f"{what} of a traced array in {(abstract or trace).described}",
+            where=user_site(),
+            why=CONSTANT if abstract is None else abstract.why,
+            remedy="stay with arrays (np.sin(x) instead of np.sin(float(x))), or return "
+            f"the value and convert it outside{trace.remedy}",
+        )
+    (data,) = force([value])
+    if value.marks:
+        note_exit(value, what, data, meant=meant)
+    return data
+
+
+def unknown_in(value: Value) -> Trace | None:
+    """Return the running trace in which a value has no numbers of its own: it depends on the arguments, not on captures alone."""
+    trace = trace_of(value)
+    return None if trace is None or trace.known_of_hidden(value) else trace
+
+
+def scalar_of(value: Value, what: str) -> Any:
+    """Return the only element of a value; see `array_of`."""
+    if value.size != 1 or value.ndim:
+        if value.size == 1:
+            raise TypeError("only 0-dimensional arrays can be converted to Python scalars")
+        raise TypeError(f"only length-1 arrays can be converted to Python scalars; got shape {value.shape}")
+    if not value.marks:
+        return force([value])[0].item()
+    frame = user_frame(3)
+    trace = unknown_in(value)
+    if instruction_at(frame) == "STORE_SUBSCR":
+        return _stored(value, trace, frame).item()
+    function = called_at(frame) if trace is None and _loses_derivative(value) else None
+    home = getattr(function, "__module__", None) or ""
+    taken = function is not None and home.partition(".")[0] in TAKERS and function not in PREDICATES
+    array = array_of(value, what, meant=not taken)
+    if issubclass(type(getattr(function, "__self__", None)), np.ndarray):  # y.fill(x)
+        _warn_of_store(frame)
+    if function is not None and taken and home != "scipy":
+        name = f"{home.replace('numpy', 'np')}.{function.__name__}"
+        instead = _instead_of(function) if home == "numpy" else "use NumPy's function"
+        warn(
+            GradtapeWarning,
+            f"{name} takes the number of a watched array, and no tape follows what it returns",
+            where=describe(frame),
+            remedy=f"{instead}; {name}(float(x)) to say that this is meant",
+        )
+    return array.item()
+
+
+def as_ndarray(value: Value, dtype: Any) -> NDArray:
+    """Answer NumPy's request for an ndarray: an error in jit, a warning where a tape loses the trail."""
+    frame = user_frame(3)
+    trace = unknown_in(value)
+    if asker(3) == "numpy.ma.core":
+        raise ArraySubclassError(
+            "a MaskedArray, a subclass of ndarray, meets a traced array",
+            where=describe(frame),
+            why="a trace cannot keep track of which elements are left out",
+            remedy="use m.filled(...), and the mask in np.where",
+        )
+    if instruction_at(frame) == "STORE_SUBSCR":
+        return np.array(_stored(value, trace, frame), dtype)
+    subscript = instruction_at(frame) == "BINARY_SUBSCR"
+    if trace is not None and subscript:
+        raise ConcretizationError(
+            f"an ndarray or list is indexed with a traced array of {trace.described}",
+            where=describe(frame),
+            why=UNKNOWN,
+            remedy=FOR_SUBSCRIPTS,
+        )
+    if trace is not None:
+        raise ConcretizationError(
+            f"a traced array of {trace.described} cannot be turned into an ndarray",
+            where=describe(frame),
+            why=UNKNOWN,
+            remedy=_instead_of(called_at(frame)),
+        )
+    (data,) = force([value])
+    if _loses_derivative(value):
+        note_exit(value, "np.asarray(x)", data, meant=False)
+        warn(
+            GradtapeWarning,
+            "a watched array is turned into an ndarray, which no tape follows",
+            where=describe(frame),
+            remedy=f"{FOR_SUBSCRIPTS if subscript else _instead_of(called_at(frame))}; x.numpy() to say that this is meant",
+        )
+    return np.array(data, dtype)
+
+
+def _loses_derivative(value: Value) -> bool:
+    """Return whether a tape follows a value whose numbers leave it; integers, such as places, have no derivative to lose."""
+    return is_inexact(value.dtype) and any(mark.recording for mark in value.marks)
+
+
+def _instead_of(function: Any) -> str:
+    """Return what to write in place of a call that asks for ndarrays."""
+    if function is np.take:
+        return "gt.constant(y)[k], or gt.gather(y, k), for an ndarray y"
+    if function is np.full:
+        return "np.full(n, a, like=a)"
+    if type(getattr(function, "__self__", None)) is np.ndarray:
+        name = function.__name__
+        product = " (or y @ x)" if name == "dot" else ""
+        return f"y.{name}(x) of an ndarray y asks for numbers: write np.{name}(y, x){product}, or gt.constant(y).{name}(x)"
+    module = getattr(function, "__module__", None) or ""
+    if module.partition(".")[0] == "scipy":
+        return f"write {function.__name__} with NumPy's functions and the ufuncs of scipy.special: it takes ndarrays only"
+    return "use x itself (NumPy's functions take it); for a list of traced numbers, [a, b], write np.stack([a, b])"
+
+
+def _stored(value: Value, trace: Trace | None, frame: FrameType) -> NDArray:
+    """Return the array of a value that is assigned to elements of an ndarray."""
+    if trace is not None:
+        raise ConcretizationError(
+            f"a traced array of {trace.described} cannot be stored into an ndarray",
+            where=describe(frame),
+            why=UNKNOWN,
+            remedy=LIKE,
+        )
+    (data,) = force([value])
+    if _loses_derivative(value):
+        note_exit(value, "y[k] = x", data, meant=False)
+        _warn_of_store(frame)
+    return data
+
+
+def _warn_of_store(frame: FrameType) -> None:
+    warn(
+        GradtapeWarning,
+        "a watched array is stored into an ndarray, which no tape follows",
+        where=describe(frame),
+        remedy=f"{LIKE}; x.numpy() to say that this is meant",
+    )
+
+
+def truth_of(value: Value) -> bool:
+    """Return ``bool(x)``; in a trace, guarded."""
+    if value.size != 1:
+        raise ValueError(
+            "The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()"
+            if value.size
+            else "The truth value of an empty array is ambiguous. Use `array.size > 0` to check that an array is not empty."
+        )
+    trace = trace_of(value)
+    (data,) = force([value])
+    seen = bool(data.item())
+    return seen if trace is None else bool(trace.guard(truth(reshape(value, ())), int(seen), user_site(3)))
+
+
+def integer_of(value: Value) -> int:
+    """Return ``int(x)``; in a trace, guarded."""
+    if value.ndim:
+        raise TypeError("only 0-dimensional arrays can be converted to Python scalars")
+    trace = trace_of(value)
+    if value.marks and trace is None:
+        note_exit(value, "int(x)")
+    (data,) = force([value])
+    seen = int(data.item())
+    if trace is None:
+        return seen
+    return trace.guard(
+        convert(value, np.dtype(np.int64)) if value.dtype.kind == "f" else value, seen, user_site(3)
+    )
+
+
+def index_of(value: Value) -> int:
+    """Return the integer that an integer scalar is; in a trace, guarded."""
+    if value.ndim or value.dtype.kind not in "iu":
+        raise TypeError("only integer scalar arrays can be converted to a scalar index")
+    return integer_of(value)
+
+
+def plain_key(key: Any, *, masks: bool = False) -> Any:
+    """Return an index with values for handles; integers scalars are guarded Python integers, masks are concrete.
+
+    Parameters
+    ----------
+    key : object
+        What stands in the brackets.
+    masks : bool
+        Whether a mask may stay traced (for writes).
+    """
+    if isinstance(key, tuple):
+        return tuple(_plain_item(item) for item in key)
+    if masks and isinstance(key, Handle) and key.dtype.kind == "b":
+        value = key.value
+        return value if unknown_in(value) is not None else force([value])[0]
+    return _plain_item(key)
+
+
+def _plain_item(item: Any) -> Any:
+    if isinstance(item, slice):
+        return slice(*[_bound(part) for part in (item.start, item.stop, item.step)])
+    if not isinstance(item, Handle):
+        return plain(item)
+    value = item.value
+    if value.dtype.kind == "b":
+        trace = unknown_in(value)
+        if trace is not None:
+            raise UnsupportedFunctionError(
+                f"x[mask] with a traced mask of shape {value.shape} in {trace.described}",
+                where=user_site(4),
+                why="the shape of the result would depend on values that are not known while tracing",
+                remedy="use np.where(mask, x, 0), np.sum(x, where=mask), or x[mask] outside of the traced function",
+            )
+        return force([value])[0]
+    return value
+
+
+def _bound(part: Any) -> Any:
+    return index_of(part.value) if isinstance(part, Handle) else part

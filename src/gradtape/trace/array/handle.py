@@ -1,0 +1,216 @@
+"""What the user's arrays hold: the current value, and for a view, its base."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+
+from gradtape.config import config
+from gradtape.errors import InPlaceError, ShapeError
+from gradtape.ir.builder import emit, here
+from gradtape.ir.graph import Mark, Value
+from gradtape.ir.types import Shape
+from gradtape.ops.core.elementwise.cast import identity
+from gradtape.ops.core.indexing import fit_for_write
+from gradtape.trace.array.views import Stale, Uncertain, View
+from gradtape.trace.jit.guards import abstract_of
+from gradtape.trace.lazy.call_observer import speculation
+from gradtape.trace.lazy.force import compute
+from gradtape.trace.lazy.instruments import CHECKS, MADE
+from gradtape.trace.lazy.pending import waiting
+from gradtape.trace.source.contexts import scopes
+from gradtape.trace.variables.content import Reading
+from gradtape.trees import LEAVES
+
+
+class Handle:
+    """A place for a value. In-place syntax rebinds it; a view reads from its base and writes through to it."""
+
+    __slots__ = ("__weakref__", "_base", "_contiguous", "_current", "_derived", "_view")
+
+    _base: Any
+    """None, or what is asked for the content: another handle, what stands for one, or who has promised a value."""
+
+    _view: Any
+
+    _contiguous: Any
+    """True, or what else is known of the order of the elements in memory: see `gradtape.trace.array.layout`."""
+
+    def __init_subclass__(cls) -> None:
+        LEAVES.add(cls)
+
+    def __init__(self, value: Value, base: Handle | None = None, view: View | None = None) -> None:
+        self._base = base
+        self._contiguous = True
+        if base is not None:
+            self._view = view
+            self._derived = base.value
+        self._hold(value)
+        if config.eager or CHECKS:
+            attend(self)
+
+    @property
+    def value(self) -> Value:
+        """The value in the graph; a view follows its base."""
+        base = self._base
+        if base is not None:
+            if isinstance(base, Handle) and base._base is not None:
+                base._follow()
+                content = base._current
+            else:
+                content = base.value
+                if self._base is not base:  # which had promised a value, and has given it now
+                    return self.value
+            if content is not self._derived:
+                self._derived = content
+                self._hold(_read_again(self._view, content))
+        return self._current
+
+    def _follow(self) -> None:
+        """Bring a view up to date, and before it the views that it is a view of: in a loop, for there may be thousands."""
+        chain: list[Handle] = []
+        handle: Any = self
+        while isinstance(handle, Handle) and handle._base is not None:
+            chain.append(handle)
+            handle = handle._base
+        first = chain.pop()
+        content = first.value
+        while chain:
+            view = chain.pop()
+            if content is not view._derived:
+                view._derived = content
+                view._hold(view._view.read(content))
+            content = view._current
+
+    def rebind(self, value: Value) -> None:
+        """Make `value` the content, of the base as well."""
+        speculation.settle(self.value)
+        value = apart(value)
+        if self._base is not None:
+            if type(self._view) is Uncertain:
+                self._part()
+            else:
+                self._base.rebind(self._view.write(self._base.value, value))
+                self._derived = self._base.value
+        self._hold(value)
+
+    def _part(self) -> None:
+        """Become an array of its own, and let nobody read what may have been changed as well."""
+        root: Any = self._base
+        root.value  # noqa: B018 - it is an error already after an earlier write
+        while isinstance(root._base, Handle):
+            root = root._base
+        root._base = Stale(self._view)
+        self._base = None
+
+    def _hold(self, value: Value) -> None:
+        self._current = value
+        # What a view shares with its base stays the base's: a view may die first, and it sees the base change.
+        if self._base is None or value is not self._base._current:
+            value.owner = reference = weakref.ref(self)
+            if value.data is None:
+                waiting.handles.append(reference)
+
+    def pending(self) -> Value | None:
+        """Return the value if it was not computed yet."""
+        value = self._current
+        return value if value.data is None and value.is_made else None
+
+    def write_result(self, result: Value, what: str) -> None:
+        """Take the result of an in-place operation, cast as NumPy casts (same kind)."""
+        value = self.value
+        check_fits(result, value.dtype, value.shape, what)
+        self.rebind(fit_for_write(result, value.dtype, value.shape))
+
+    @property
+    def shape(self) -> Shape:
+        return self._current.aval.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._current.aval.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self._current.aval.ndim
+
+    @property
+    def size(self) -> int:
+        return self._current.aval.size
+
+
+def _read_again(view: Any, content: Value) -> Value:
+    """Return what a view shows of a base that was written to. It was so from the write on, whoever has ended recording since."""
+    ended = [mark for mark in content.marks if type(mark) is Mark and not mark.recording]
+    if not ended:
+        return view.read(content)  # type: ignore[no-any-return]
+    before = [mark.recorded_by for mark in ended]
+    try:
+        for mark in ended:
+            mark.recorded_by = threading.get_ident()
+        return view.read(content)  # type: ignore[no-any-return]
+    finally:
+        for mark, recorded_by in zip(ended, before, strict=True):
+            mark.recorded_by = recorded_by
+
+
+def check_fits(result: Value, dtype: np.dtype[Any], shape: Shape, what: str) -> None:
+    """Raise an error unless NumPy would write the result of an in-place operation into such an array."""
+    if result.ndim and not _fits(result.shape, shape):
+        raise ShapeError(
+            f"non-broadcastable output operand with shape {shape} doesn't match the broadcast shape {result.shape}",
+            where=here.site,
+            remedy="write x = x + y instead of x += y where the result is larger than x",
+        )
+    if not np.can_cast(result.dtype, dtype, "same_kind"):
+        raise InPlaceError(
+            f"cannot cast the result of {what} from {result.dtype} to {dtype} in place",
+            where=here.site,
+            remedy=f"write x = x.astype({result.dtype}) first, or a new name for the result",
+        )
+
+
+def _fits(own: Shape, shape: Shape) -> bool:
+    try:
+        return np.broadcast_shapes(own, shape) == shape
+    except ValueError:
+        return False
+
+
+def attend(handle: Handle) -> None:
+    """Do what debugging asks for when an array is made."""
+    value = handle._current
+    if config.eager and abstract_of(value) is None:
+        compute([value])
+    if CHECKS:
+        MADE.append(weakref.ref(handle))
+
+
+def apart(value: Value) -> Value:
+    """Return a value that no other handle has: to watch one array is not to watch its copy."""
+    if not isinstance(value, Reading) and (value.owner is None or value.owner() is None):
+        return value
+    data = value.data  # once: another thread may take it over
+    if data is not None and not value.marks and not scopes():
+        return Value(value.aval, data=data)
+    fresh = emit(identity, [value])
+    fresh.aval = value.aval
+    return fresh
+
+
+def is_recording(leaf: Any) -> bool:
+    """Return whether somebody follows what a handle holds."""
+    return isinstance(leaf, Handle) and any(mark.recording for mark in leaf.value.marks)
+
+
+def plain(operand: Any) -> Any:
+    """Return an operand with handles replaced by their values, in nested lists and tuples too."""
+    if isinstance(operand, Handle):
+        return operand.value
+    if isinstance(operand, list | tuple) and any(isinstance(item, Handle | list | tuple) for item in operand):
+        items = [plain(item) for item in operand]
+        return items if isinstance(operand, list) else tuple(items)
+    return operand

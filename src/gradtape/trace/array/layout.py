@@ -1,0 +1,205 @@
+"""The memory layout that NumPy's array would have: whether a reshape is a view or a copy depends on it.
+
+A traced array has no memory. What is known of NumPy's is kept in `Handle._contiguous`: True for a C-contiguous array, the axes from the
+slowest to the fastest for an array of its own that is dense in another order, `Strides` for an argument with gaps, and False where the
+base of a view has to be asked, or where nothing is known. The questions themselves are answered by NumPy, on arrays of the same shape
+and strides without content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from gradtape.ir.op import NDArray
+from gradtape.ir.types import Shape
+from gradtape.trace.array.handle import Handle
+
+
+class Strides(tuple[int, ...]):
+    """The strides of an argument that is not dense, or of an array that NumPy treats alike."""
+
+    __slots__ = ()
+
+
+Layout = bool | tuple[int, ...] | Strides
+
+
+def layout_of(array: NDArray) -> Layout:
+    """Return the layout of an ndarray that no other is the base of."""
+    if array.flags.c_contiguous:
+        return True
+    order = tuple(sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis])))
+    return order if array.transpose(order).flags.c_contiguous else _simplest(array)
+
+
+def _simplest(array: NDArray) -> Strides:
+    """Return strides of the same signs and order, with gaps where the array has gaps: few calls differ in those."""
+    strides, shape = array.strides, array.shape
+    simple = [0 if stride == 0 else array.itemsize for stride in strides]
+    before = None
+    for axis in sorted(range(array.ndim), key=lambda axis: (abs(strides[axis]), axis)):
+        if shape[axis] <= 1 or strides[axis] == 0:
+            continue
+        if before is None:
+            step = array.itemsize
+            gap = abs(strides[axis]) != step
+        else:
+            step = abs(simple[before]) * shape[before]
+            gap = abs(strides[axis]) != abs(strides[before]) * shape[before]
+        step *= 2 if gap else 1
+        simple[axis] = step if strides[axis] > 0 else -step
+        before = axis
+    return Strides(simple)
+
+
+def argument_layout(array: NDArray | np.generic) -> Layout:
+    """Return what stands for the layout of an ndarray that is an argument: of rank 0 it is False, since it may be no scalar."""
+    return isinstance(array, np.ndarray) and array.ndim > 0 and layout_of(array)
+
+
+def layout_of_operand(operand: Any) -> Layout:
+    """Return the layout of what stands for an argument: that of the array, of rank 0 False unless it is a Python number."""
+    if isinstance(operand, Handle):
+        layout: Layout = operand._contiguous
+        if operand._base is None:
+            return layout
+        seen = shadow_of(operand)
+        return seen is not None and operand.ndim > 0 and layout_of(seen)
+    return argument_layout(operand) if isinstance(operand, np.ndarray | np.generic) else True
+
+
+def layout_of_copy(array: Any) -> Layout:
+    """Return the layout of a copy of an ndarray or a number that is laid out like it."""
+    if not issubclass(type(array), np.ndarray):
+        return True
+    return keeping_order(array.shape, (array,)) if array.ndim > 1 else array.ndim > 0
+
+
+def fortran(ndim: int) -> Layout:
+    """Return the layout of Fortran-ordered arrays."""
+    return True if ndim < 2 else tuple(range(ndim))[::-1]
+
+
+@lru_cache(maxsize=1024)
+def _shadow(shape: Shape, strides: tuple[int, ...] | None, dtype: np.dtype[Any]) -> NDArray:
+    """Return an array without content (nobody may read it). Without strides it is C-contiguous."""
+    if strides is None:
+        strides = _c_strides(shape, dtype.itemsize)
+    return np.lib.stride_tricks.as_strided(np.empty(1, dtype), shape, strides)
+
+
+def _c_strides(shape: Shape, itemsize: int) -> tuple[int, ...]:
+    strides = []
+    step = itemsize
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= max(extent, 1)
+    return tuple(strides[::-1])
+
+
+def _dense(shape: Shape, order: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
+    inner = _shadow(tuple([shape[axis] for axis in order]), None, dtype)
+    return inner.transpose([order.index(axis) for axis in range(len(order))])
+
+
+def shadow_of(operand: Any) -> NDArray | None:
+    """Return an array without content that has the layout of NumPy's; None where that is not known."""
+    if not isinstance(operand, Handle):
+        return operand if isinstance(operand, np.ndarray) else None
+    layout = operand._contiguous
+    if layout is True or not operand.ndim:
+        return _shadow(operand.shape, None, operand.dtype)
+    if type(layout) is Strides:
+        return _shadow(operand.shape, tuple(layout), operand.dtype)
+    if layout is not False:
+        return _dense(operand.shape, layout, operand.dtype)
+    operand.value  # noqa: B018 - lets what was promised become what it is
+    base = operand._base
+    if isinstance(base, Handle):
+        seen = shadow_of(base)
+        return None if seen is None else operand._view.see(seen)
+    numbers = getattr(base, "numbers", None)  # the memory of a preallocated array
+    return numbers if issubclass(type(numbers), np.ndarray) else None
+
+
+def keeping_order(shape: Shape, operands: Iterable[Any]) -> Layout:
+    """Return the layout of a new array of a shape that NumPy's iterators fill from operands (``order="K"``)."""
+    if len(shape) < 2:
+        return True
+    strides = []
+    for operand in operands:
+        if not isinstance(operand, Handle | np.ndarray):
+            continue
+        seen = shadow_of(operand)
+        if seen is None:
+            return False
+        missing = len(shape) - seen.ndim
+        own = [0 if extent == 1 else stride for extent, stride in zip(seen.shape, seen.strides, strict=True)]
+        strides.append([0] * missing + own)
+    order = _axis_order(len(shape), strides)
+    return True if order == tuple(range(len(shape))) else order
+
+
+def _axis_order(ndim: int, strides: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """Return the axes from the slowest to the fastest, sorted by insertion as `numpy.nditer` sorts them: C order wins where operands
+    disagree or do not tell."""
+    order = list(range(ndim))[::-1]  # the fastest first
+    for place in range(1, ndim):
+        moving = order[place]
+        goal = place
+        for before in range(place - 1, -1, -1):
+            ambiguous, swap = True, False
+            for own in strides:
+                slow, fast = abs(own[moving]), abs(own[order[before]])
+                if slow and fast:
+                    swap = swap if not ambiguous and fast > slow else fast > slow
+                    ambiguous = False
+            if ambiguous:
+                continue
+            if not swap:
+                break
+            goal = before
+        order.insert(goal, order.pop(place))
+    return tuple(order[::-1])
+
+
+def laid_out(made: Any, operands: Iterable[Any]) -> Any:
+    """Give the results of an elementwise operation the layout that NumPy gives them; return them."""
+    operands = tuple(operands)
+    for array in made if isinstance(made, tuple | list) else (made,):
+        if isinstance(array, Handle) and array._base is None and len(shape := array._current.aval.shape) > 1:
+            array._contiguous = keeping_order(shape, operands)
+    return made
+
+
+def is_plain(operand: Any) -> bool:
+    """Return whether an operand is certainly C-contiguous, or no array."""
+    if isinstance(operand, Handle):
+        return operand._contiguous is True
+    if isinstance(operand, np.ndarray):
+        return operand.flags.c_contiguous
+    return not isinstance(operand, list | tuple) or all(map(is_plain, operand))
+
+
+def reshaped_view(seen: NDArray, shape: Shape, order: str) -> NDArray | None:
+    """Return the view of an array in another shape; None where NumPy copies."""
+    try:
+        return seen.reshape(shape, order=order, copy=False)  # type: ignore[call-overload,no-any-return]
+    except ValueError:
+        return None
+
+
+def memory_order(seen: NDArray, order: str) -> str | tuple[int, ...]:
+    """Return which of C and Fortran order the orders A and K mean for an array; or, for K, its axes from the slowest to the fastest."""
+    flags = seen.flags
+    if flags.c_contiguous:
+        return "C"
+    if flags.f_contiguous:
+        return "F"
+    if order == "A":
+        return "C"
+    return tuple(sorted(range(seen.ndim), key=lambda axis: -abs(seen.strides[axis])))

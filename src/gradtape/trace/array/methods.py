@@ -1,0 +1,225 @@
+"""The methods of ndarrays on traced arrays: each is the NumPy function of its name."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradtape.errors import DtypeError, InPlaceError
+from gradtape.ir.builder import here
+from gradtape.kinds.operands import number_dtype
+from gradtape.ops.core.elementwise.cast import convert
+from gradtape.trace.array import view_functions
+from gradtape.trace.array.layout import laid_out
+from gradtape.trace.array.view_functions import VIEWING, view_of
+from gradtape.trace.array.views import ImaginaryPart, RealPart
+from gradtape.trace.dispatch.dispatch import call_function, call_ufunc, strengthen
+from gradtape.trace.lazy.call_observer import attended, speculation
+from gradtape.trace.source.sites import user_site
+
+_frame = sys._getframe
+
+
+def _method(function: Any) -> Callable[..., Any]:
+    via = f"x.{function.__name__}"
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        attendant = speculation.attendant
+        if (
+            attendant is not None
+            and (made := attendant.take(call, (self, *args), _frame(1), kwargs)) is not None
+        ):
+            return made
+        here.site = user_site(via=via)
+        made = call_function(function, (self, *args), kwargs)
+        return self.wrapped(made) if self._contiguous is True else self.laid(function, made)
+
+    call.__name__ = function.__name__
+    call.__doc__ = f"Return ``np.{function.__name__}`` of the array; see there."
+    return call
+
+
+def _view_method(function: Any) -> Callable[..., Any]:
+    via = f"x.{function.__name__}"
+    viewer = VIEWING[function]
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        attendant = speculation.attendant
+        if (
+            attendant is not None
+            and (made := attendant.take(call, (self, *args), _frame(1), kwargs)) is not None
+        ):
+            return made
+        here.site = user_site(via=via)
+        found = viewer(function, self, args, kwargs)
+        return self.laid(function, call_function(function, (self, *args), kwargs)) if found is None else found
+
+    call.__name__ = function.__name__
+    call.__doc__ = f"Return ``np.{function.__name__}`` of the array, as a view; see there."
+    return call
+
+
+class Methods:
+    """Mixin: every method of ndarrays that makes sense for a value."""
+
+    __slots__ = ()
+
+    sum, prod, mean, var, std = (_method(f) for f in (np.sum, np.prod, np.mean, np.var, np.std))
+    max, min, any, all, argmax, argmin = (
+        _method(f) for f in (np.max, np.min, np.any, np.all, np.argmax, np.argmin)
+    )
+    cumsum, cumprod, dot, round = (_method(f) for f in (np.cumsum, np.cumprod, np.dot, np.round))
+    take, repeat, trace = (_method(f) for f in (np.take, np.repeat, np.trace))
+    argsort, argpartition, searchsorted = (_method(f) for f in (np.argsort, np.argpartition, np.searchsorted))
+    compress, nonzero, choose = (_method(f) for f in (np.compress, np.nonzero, np.choose))
+    swapaxes, squeeze = _view_method(np.swapaxes), _view_method(np.squeeze)
+    ravel, diagonal = _view_method(np.ravel), _view_method(np.diagonal)
+
+    def reshape(self: Any, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
+        """Return the array with another shape: ``np.reshape``."""
+        attendant = speculation.attendant
+        if attendant is not None:
+            named = {} if order == "C" and copy is None else {"order": order, "copy": copy}
+            made = attendant.take(Methods.reshape, (self, *shape), _frame(1), named)
+            if made is not None:
+                return made
+        here.site = user_site(via="x.reshape")
+        wanted = shape[0] if len(shape) == 1 else shape
+        return view_functions.reshape(self, wanted, order, copy)
+
+    @attended
+    def transpose(self: Any, *axes: Any) -> Any:
+        """Return the array with its axes permuted: ``np.transpose``."""
+        here.site = user_site(3, "x.transpose")
+        order = None if not axes else axes[0] if len(axes) == 1 else axes
+        return view_of(np.transpose, (self, order), {})
+
+    @property
+    def T(self: Any) -> Any:
+        """The array with its axes reversed."""
+        attendant = speculation.attendant
+        if attendant is not None:
+            made = attendant.take(_TRANSPOSED, (self,), _frame(1))
+            if made is not None:
+                return made
+        here.site = user_site(via="x.T")
+        return _moved(np.transpose, self, (), {})
+
+    @property
+    @attended
+    def mT(self: Any) -> Any:
+        """The array with its last two axes swapped."""
+        here.site = user_site(3, "x.mT")
+        return view_of(np.matrix_transpose, (self,), {})
+
+    @property
+    def real(self: Any) -> Any:
+        """The real part: a view, which can be written to. Of real numbers it is the array itself."""
+        here.site = user_site(via="x.real")
+        return self.seen_through(RealPart()) if self.dtype.kind == "c" else self
+
+    @real.setter
+    def real(self: Any, new: Any) -> None:
+        here.site = user_site(via="x.real")
+        self.real[...] = new
+
+    @property
+    def imag(self: Any) -> Any:
+        """The imaginary part: a view, which can be written to. Of real numbers it is zero."""
+        here.site = user_site(via="x.imag")
+        if self.dtype.kind == "c":
+            return self.seen_through(ImaginaryPart())
+        return self.wrapped(call_function(np.imag, (self,), {}))
+
+    @imag.setter
+    def imag(self: Any, new: Any) -> None:
+        here.site = user_site(via="x.imag")
+        if self.dtype.kind != "c":
+            raise DtypeError(
+                "array does not have imaginary part to set",
+                where=here.site,
+                remedy="make it complex first: x = x.astype(complex)",
+            )
+        self.imag[...] = new
+
+    @attended
+    def clip(self: Any, min: Any = None, max: Any = None) -> Any:
+        """Return the array with its elements limited: ``np.clip``, one bound may be left out."""
+        here.site = user_site(3, "x.clip")
+        return self.laid(np.clip, call_function(np.clip, (self, min, max), {}))
+
+    def conj(self: Any) -> Any:
+        """Return the complex conjugate: of real numbers, as NumPy's method does, the array itself."""
+        if self.dtype.kind != "c":
+            return self
+        attendant = speculation.attendant
+        if attendant is not None and (made := attendant.take(Methods.conj, (self,), _frame(1))) is not None:
+            return made
+        here.site = user_site(via="x.conj")
+        return laid_out(self.wrapped(call_ufunc(np.conjugate, "__call__", (self,), {})), (self,))
+
+    conjugate = conj
+
+    @attended
+    def flatten(self: Any, order: str = "C") -> Any:
+        """Return a copy with one axis."""
+        here.site = user_site(3, "x.flatten")
+        return view_functions.flatten(self, order)
+
+    def copy(self: Any, order: str = "C") -> Any:
+        """Return an array of its own with the same content."""
+        return self.wrapped(self.value) if order == "C" and self.ndim else view_functions.copied(self, order)
+
+    @attended
+    def astype(
+        self: Any,
+        dtype: Any,
+        order: str = "K",
+        casting: str = "unsafe",
+        subok: bool = True,
+        copy: bool = True,
+    ) -> Any:
+        """Return the array with another dtype; the derivative follows between floats."""
+        here.site = user_site(3, "x.astype")
+        wanted = number_dtype(dtype)
+        if not np.can_cast(self.dtype, wanted, casting):  # type: ignore[arg-type]
+            raise TypeError(
+                f"Cannot cast array data from {self.dtype!r} to {wanted!r} according to the rule '{casting}'"
+            )
+        if not copy and wanted == self.dtype and (order in "KA" or self._contiguous is True):
+            return self
+        made = self.wrapped(strengthen(convert(self.value, wanted)))
+        return made if order == "C" or self._contiguous is True else laid_out(made, (self,))
+
+    def fill(self: Any, number: Any) -> None:
+        """Set every element."""
+        self[...] = number
+
+    def put(self: Any, indices: Any, values: Any, mode: Any = "raise") -> None:
+        """Set elements by their flat indices: ``np.put``."""
+        np.put(self, indices, values, mode)
+
+    def sort(self: Any, axis: int = -1, kind: Any = None, order: Any = None) -> None:
+        """Sort in place: ``np.sort``."""
+        here.site = user_site(via="x.sort")
+        self.rebind(call_function(np.sort, (self,), {"axis": axis}))
+
+    def partition(self: Any, kth: Any, axis: int = -1, kind: str = "introselect", order: Any = None) -> None:
+        """Partition in place: ``np.partition``."""
+        here.site = user_site(via="x.partition")
+        self.rebind(call_function(np.partition, (self, kth), {"axis": axis}))
+
+    @property
+    def flat(self: Any) -> Any:
+        """Refuse: NumPy's flat iterators have no traced form."""
+        raise InPlaceError(
+            "x.flat of a traced array", where=user_site(), remedy="use x.ravel() (a view), or x.reshape(-1)"
+        )
+
+
+_moved: Any = VIEWING[np.transpose]
+
+_TRANSPOSED: Any = vars(Methods)["T"].fget

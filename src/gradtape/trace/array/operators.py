@@ -1,0 +1,180 @@
+"""Python's operators on arrays. They go to the rows directly: through NumPy's ufunc protocol they would cost three times as much."""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradtape.ir.builder import here
+from gradtape.kinds.operands import COMPACT
+from gradtape.kinds.refusals import library_of, refusal
+from gradtape.trace.array.handle import Handle, plain
+from gradtape.trace.array.layout import is_plain, laid_out
+from gradtape.trace.dispatch.dispatch import OPERANDS, quick
+from gradtape.trace.lazy.call_observer import speculation
+from gradtape.trace.source.sites import user_site
+
+_frame = sys._getframe
+ndarray = np.ndarray
+
+NUMBERS = (int, float, complex, np.generic, np.ndarray, list, tuple)
+
+ALWAYS_C = frozenset({"matmul"})
+"""Operators whose results are C-contiguous whatever their operands are."""
+
+
+def _power(x: Any, y: Any) -> Any:
+    """Return ``x**y``. NumPy's operator squares with np.square, which makes int8 of arrays of booleans."""
+    if type(y) is int and y == 2 and x.aval.dtype.char == "?" and x.ndim and SQUARES:
+        return _SQUARE(x)
+    return _POWER(x, y)
+
+
+_POWER, _SQUARE = quick(np.power), quick(np.square)
+
+SQUARES = (np.ones(1, bool) ** 2).dtype == np.int8
+"""Whether the NumPy at hand does."""
+
+
+def _sequence(other: Any) -> Any:
+    """Return an operand of a type that is seldom one: sequences as NumPy takes them, NotImplemented for what may know better.
+
+    Raises
+    ------
+    DtypeError
+        For arrays of other libraries, which would take the numbers out of the recording.
+    """
+    if isinstance(other, deque | range):
+        return list(other)
+    if isinstance(other, array | memoryview):
+        return np.asarray(other)
+    if library_of(other):
+        here.site = user_site(3)
+        raise refusal(other, "an operand")
+    return NotImplemented
+
+
+def _binary(name: str) -> Callable[[Any, Any], Any]:
+    rule = _power if name == "power" else quick(getattr(np, name))
+    always_c = name in ALWAYS_C
+
+    def operate(self: Any, other: Any) -> Any:
+        attendant = speculation.attendant
+        if attendant is not None and (made := attendant.take(operate, (self, other), _frame(1))) is not None:
+            return made
+        ordered = self._contiguous is True
+        if isinstance(other, Handle):
+            right = other._current if other._base is None else other.value
+            ordered = ordered and other._contiguous is True
+        elif type(other) in OPERANDS:
+            right = other
+            ordered = ordered and (type(other) is not ndarray or is_plain(other))
+        elif isinstance(other, NUMBERS):
+            right = plain(other)
+        else:
+            other = _sequence(other)
+            if other is NotImplemented:
+                return NotImplemented
+            right = plain(other)
+        here.site = user_site()
+        made = self.wrapped(rule(self._current if self._base is None else self.value, right))
+        return made if ordered or always_c else laid_out(made, (self, other))
+
+    return operate
+
+
+def _reflected(name: str) -> Callable[[Any, Any], Any]:
+    rule = quick(getattr(np, name))
+    always_c = name in ALWAYS_C
+
+    def operate(self: Any, other: Any) -> Any:
+        attendant = speculation.attendant
+        if attendant is not None and (made := attendant.take(operate, (self, other), _frame(1))) is not None:
+            return made
+        if not isinstance(other, NUMBERS):
+            other = _sequence(other)
+            if other is NotImplemented:
+                return NotImplemented
+        here.site = user_site()
+        made = self.wrapped(rule(plain(other), self.value))
+        if (self._contiguous is True and is_plain(other)) or always_c:
+            return made
+        return laid_out(made, (other, self))
+
+    return operate
+
+
+def _in_place(name: str) -> Callable[[Any, Any], Any]:
+    rule = quick(getattr(np, name))
+
+    def operate(self: Any, other: Any) -> Any:
+        # Rank 0 behaves as NumPy's scalars, which are immutable: Python falls back on `x = x + y`. A view of one element does not.
+        if not (self.ndim or self.scalar_in_place or self._base is not None) or not (
+            isinstance(other, (Handle, *NUMBERS)) or type(other) in COMPACT
+        ):
+            return NotImplemented
+        here.site = user_site()
+        self.write_result(rule(self.value, plain(other)), f"np.{name}")
+        return self
+
+    return operate
+
+
+def _unary(name: str) -> Callable[[Any], Any]:
+    rule = quick(getattr(np, name))
+
+    def operate(self: Any) -> Any:
+        attendant = speculation.attendant
+        if attendant is not None and (made := attendant.take(operate, (self,), _frame(1))) is not None:
+            return made
+        here.site = user_site()
+        made = self.wrapped(rule(self.value))
+        return made if self._contiguous is True else laid_out(made, (self,))
+
+    return operate
+
+
+class Operators:
+    """Mixin: every operator that ndarrays have."""
+
+    __slots__ = ()
+
+    scalar_in_place = False
+
+    __add__, __radd__, __iadd__ = _binary("add"), _reflected("add"), _in_place("add")
+    __sub__, __rsub__, __isub__ = _binary("subtract"), _reflected("subtract"), _in_place("subtract")
+    __mul__, __rmul__, __imul__ = _binary("multiply"), _reflected("multiply"), _in_place("multiply")
+    __truediv__, __rtruediv__, __itruediv__ = _binary("divide"), _reflected("divide"), _in_place("divide")
+    __floordiv__, __rfloordiv__ = _binary("floor_divide"), _reflected("floor_divide")
+    __ifloordiv__ = _in_place("floor_divide")
+    __mod__, __rmod__, __imod__ = _binary("remainder"), _reflected("remainder"), _in_place("remainder")
+    __divmod__, __rdivmod__ = _binary("divmod"), _reflected("divmod")
+    __pow__, __rpow__, __ipow__ = _binary("power"), _reflected("power"), _in_place("power")
+    __matmul__, __rmatmul__, __imatmul__ = _binary("matmul"), _reflected("matmul"), _in_place("matmul")
+    __and__, __rand__, __iand__ = _binary("bitwise_and"), _reflected("bitwise_and"), _in_place("bitwise_and")
+    __or__, __ror__, __ior__ = _binary("bitwise_or"), _reflected("bitwise_or"), _in_place("bitwise_or")
+    __xor__, __rxor__, __ixor__ = _binary("bitwise_xor"), _reflected("bitwise_xor"), _in_place("bitwise_xor")
+    __lshift__, __rlshift__, __ilshift__ = (
+        _binary("left_shift"),
+        _reflected("left_shift"),
+        _in_place("left_shift"),
+    )
+    __rshift__, __rrshift__, __irshift__ = (
+        _binary("right_shift"),
+        _reflected("right_shift"),
+        _in_place("right_shift"),
+    )
+    __lt__, __le__, __gt__, __ge__ = (
+        _binary("less"),
+        _binary("less_equal"),
+        _binary("greater"),
+        _binary("greater_equal"),
+    )
+    __eq__, __ne__ = _binary("equal"), _binary("not_equal")
+    __neg__, __pos__, __abs__ = _unary("negative"), _unary("positive"), _unary("absolute")
+    __invert__ = _unary("invert")

@@ -1,0 +1,414 @@
+"""NumPy's functions that return views of an array: what they return here sees the same elements, and writes to them or refuses to.
+
+Whether a reshape is a view depends on the order of the elements in memory (`gradtape.trace.array.layout`).
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from typing import Any, Final
+
+import numpy as np
+
+from gradtape.errors import UnsupportedFunctionError
+from gradtape.ir.builder import here
+from gradtape.ir.graph import Value
+from gradtape.kinds.arguments import as_shape
+from gradtape.kinds.operands import number_dtype
+from gradtape.kinds.registry import FUNCTIONS
+from gradtape.ops.numpy.arrays.edit import trimmed
+from gradtape.trace.array.handle import Handle, plain
+from gradtape.trace.array.layout import fortran, keeping_order, memory_order, reshaped_view, shadow_of
+from gradtape.trace.array.views import ImaginaryPart, ReadOnly, RealPart, Rearranged, Selected, Uncertain
+from gradtape.trace.dispatch.dispatch import call_function, public_name
+from gradtape.trace.dispatch.op_cache import recall, reshaped, unseen
+from gradtape.trace.lazy.force import force
+
+Arguments = tuple[Any, ...]
+Named = dict[str, Any]
+Viewer = Callable[[Any, Any, Arguments, Named], Any]
+"""``(function, array, other arguments, keywords)``: returns views, or None where the function is no view of this array."""
+
+
+def view_of(function: Any, args: Sequence[Any], kwargs: Named) -> Any:
+    """Return what a function of `VIEWING` returns, or None where that is no view."""
+    viewer = VIEWING.get(function)
+    if viewer is None:
+        return None
+    if function in OF_EACH:
+        return viewer(function, None, tuple(args), kwargs)
+    place = 1 if function is np.einsum else 0
+    if len(args) <= place:
+        name = _first_name(function)
+        if place or name not in kwargs:
+            return None
+        args = (kwargs[name],)
+        kwargs = {key: value for key, value in kwargs.items() if key != name}
+    source = args[place]
+    if not isinstance(source, Handle) or "out" in kwargs:
+        return None
+    return viewer(function, source, (*args[:place], *args[place + 1 :]), kwargs)
+
+
+@lru_cache(maxsize=256)
+def _first_name(function: Any) -> str:
+    return next(iter(inspect.signature(function).parameters), "")
+
+
+def _view_kind(kind: Any) -> Viewer:
+    """Return the viewer of functions that move elements and never copy: views of a `kind`."""
+
+    def view(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
+        contiguous = source._contiguous is True and function in KEEP_ORDER
+        call = recall(FUNCTIONS[function], (source, *rest), kwargs, [])
+        if call is not None and call.view is not None:
+            known = call.view
+            if known.see is unseen:
+                known.see = _seeing(function, rest, kwargs)
+            return source.rearranged(
+                known if kind is Rearranged else kind(known.rearrange, known.see), contiguous=contiguous
+            )
+        others = [plain(argument) for argument in rest]
+
+        def rearrange(value: Value) -> Value:
+            result: Value = call_function(function, (value, *others), dict(kwargs))
+            return result
+
+        return source.rearranged(kind(rearrange, _seeing(function, rest, kwargs)), contiguous=contiguous)
+
+    return view
+
+
+def _seeing(function: Any, rest: Arguments, kwargs: Named) -> Any:
+    def see(array: Any) -> Any:
+        return function(array, *rest, **kwargs)
+
+    return see
+
+
+def _reshaped(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
+    return reshape(source, *rest, **kwargs)
+
+
+def reshape(source: Any, shape: Any, order: str = "C", copy: Any = None) -> Any:
+    """Return ``source.reshape(shape)``: a view where NumPy makes one."""
+    if copy is not True and order == "C" and source._contiguous is True:
+        known = reshaped(source.value.aval, shape)
+        if known is not None:
+            return source.rearranged(known, contiguous=True)
+    order = _known_order(source, order) if order == "A" else order
+    wanted = as_shape(shape)
+    args, named = (source, wanted), {"order": order}
+    if copy is True or order not in ("C", "F"):
+        return _fresh(source, call_function(np.reshape, args, named), order)
+    seen = shadow_of(source)
+    if seen is None:
+        return _uncertain(source, call_function(np.reshape, args, named), "x.reshape")
+    view = reshaped_view(seen, wanted, order)
+    if view is None:
+        made = _fresh(source, call_function(np.reshape, args, named), order)
+        if copy is False:
+            raise ValueError("Unable to avoid creating a copy while reshaping.")
+        return made
+
+    def rearrange(value: Value) -> Value:
+        result: Value = call_function(np.reshape, (value, wanted), dict(named))
+        return result
+
+    see = partial(_reshape_without_copy, shape=wanted, order=order)
+    return source.rearranged(Rearranged(rearrange, see), contiguous=view.flags.c_contiguous)
+
+
+def _reshape_without_copy(array: Any, shape: Any, order: str) -> Any:
+    return array.reshape(shape, order=order, copy=False)
+
+
+def _raveled(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
+    return ravel(source, *rest, **kwargs)
+
+
+def ravel(source: Any, order: str = "C") -> Any:
+    """Return ``source.ravel()``: a view of an array that is contiguous in that order, else a copy."""
+    order = _known_order(source, order) if order in ("A", "K") else order
+    if type(order) is tuple:
+        return flatten(source, order)
+    if order in ("C", "F"):
+        seen = shadow_of(source)
+        if seen is None:
+            return _maybe(source, call_function(np.ravel, (source,), {"order": order}), "x.ravel")
+        if seen.flags.c_contiguous if order == "C" else seen.flags.f_contiguous:
+            return reshape(source, (math.prod(source.shape),), order)
+    return _fresh(source, call_function(np.ravel, (source,), {"order": order}), "C")
+
+
+def flatten(source: Any, order: Any = "C") -> Any:
+    """Return a copy with one axis."""
+    order = _known_order(source, order) if order in ("A", "K") else order
+    value = source.value
+    if type(order) is tuple:
+        value, order = FUNCTIONS[np.transpose](value, order), "C"
+    return _fresh(source, call_function(np.ravel, (value,), {"order": order}), "C")
+
+
+def _known_order(source: Any, order: str) -> Any:
+    """Return what the orders A and K mean for an array."""
+    seen = shadow_of(source)
+    if seen is None:
+        raise UnsupportedFunctionError(
+            f"order={order!r} of an array whose order in memory is not known",
+            where=here.site,
+            why="NumPy's result depends on how an earlier function has laid out its result",
+            remedy="say order='C' or order='F', or take a copy in C order first: x.copy()",
+        )
+    return memory_order(seen, order)
+
+
+def _fresh(source: Any, value: Value, order: str) -> Any:
+    made = source.wrapped(value)
+    made._contiguous = True if order != "F" else fortran(made.ndim)
+    return made
+
+
+def _uncertain(source: Any, value: Value, what: str) -> Any:
+    """Return a reshaped array that may be a view of its source or a copy."""
+    if [extent for extent in value.shape if extent != 1] == [
+        extent for extent in source.shape if extent != 1
+    ]:
+        shape = value.shape  # NumPy copies nothing for the sake of axes of one element
+        view: Any = Rearranged(
+            lambda base: FUNCTIONS[np.reshape](base, shape),
+            lambda array: array.reshape(shape, copy=False),
+        )
+        return source.rearranged(view, contiguous=False)
+    return _maybe(source, value, what)
+
+
+def _maybe(source: Any, value: Value, what: str) -> Any:
+    return source.maybe_view(value, Uncertain(f"{what} at {here.site}" if here.site else what))
+
+
+def _of_each(view: Callable[[Any, Any], Any]) -> Viewer:
+    """Return the viewer of a function that returns a view of each of its arguments: an array for one, a tuple for several."""
+
+    def views(function: Any, _: Any, args: Arguments, kwargs: Named) -> Any:
+        if kwargs or not args or not all(isinstance(arg, Handle | np.ndarray) for arg in args):
+            return None
+        found = [view(function, arg) if isinstance(arg, Handle) else function(arg) for arg in args]
+        return found[0] if len(found) == 1 else tuple(found)
+
+    return views
+
+
+def _broadcast_arrays(function: Any, _: Any, args: Arguments, kwargs: Named) -> Any:
+    if kwargs or not args or not all(isinstance(arg, Handle | np.ndarray) for arg in args):
+        return None
+    shape = np.broadcast_shapes(*[arg.shape for arg in args])
+    show = _view_kind(ReadOnly)
+    return tuple(
+        [
+            arg
+            if arg.shape == shape
+            else show(np.broadcast_to, arg, (shape,), {})
+            if isinstance(arg, Handle)
+            else np.broadcast_to(arg, shape)
+            for arg in args
+        ]
+    )
+
+
+def _grid(function: Any, _: Any, args: Arguments, kwargs: Named) -> Any:
+    """View the arguments of ``np.ix_`` as columns, rows and so on; masks become positions."""
+    if kwargs or not all(
+        isinstance(arg, Handle | np.ndarray) and arg.ndim == 1 and arg.dtype != bool for arg in args
+    ):
+        return None
+    found = []
+    for place, arg in enumerate(args):
+        shape = tuple([arg.size if axis == place else 1 for axis in range(len(args))])
+        found.append(reshape(arg, shape) if isinstance(arg, Handle) else arg.reshape(shape))
+    return tuple(found)
+
+
+def _diag(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
+    return _view_kind(ReadOnly)(function, source, rest, kwargs) if source.ndim == 2 else None
+
+
+def _part(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
+    if rest or kwargs:
+        return None
+    if source.dtype.kind == "c":
+        return source.seen_through(RealPart() if function is np.real else ImaginaryPart())
+    return source if function is np.real else None
+
+
+def _pieces(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
+    """View the pieces of ``np.split`` and its kin as slices."""
+    shapes = [piece.shape for piece in call_function(function, (source, *rest), dict(kwargs))]
+    if function is np.hsplit:
+        axis = 1 if source.ndim > 1 else 0
+    elif function in (np.vsplit, np.dsplit):
+        axis = 0 if function is np.vsplit else 2
+    else:
+        axis = int(rest[1] if len(rest) > 1 else kwargs.get("axis", 0)) % source.ndim
+    given = rest[0] if rest else kwargs["indices_or_sections"]
+    numbers: Any = force([given.value])[0] if isinstance(given, Handle) else given
+    found = []
+    for piece, shape in zip(np.array_split(np.arange(source.shape[axis]), numbers), shapes, strict=True):
+        start = int(piece[0]) if piece.size else 0
+        found.append(source[(slice(None),) * axis + (slice(start, start + shape[axis]),)])
+    return found
+
+
+def _unstacked(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
+    call_function(function, (source, *rest), dict(kwargs))  # which checks the arguments
+    axis = int(kwargs.get("axis", 0)) % source.ndim
+    return tuple([source[(slice(None),) * axis + (k,)] for k in range(source.shape[axis])])
+
+
+def _einsum(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
+    """View what ``np.einsum`` of one operand shows of it, if nothing is added up."""
+    if len(rest) != 1 or not isinstance(rest[0], str) or not kwargs.keys() <= {"optimize"}:
+        return None
+    (subscripts,) = rest
+    value = call_function(function, (subscripts, source), {})
+    tiny = np.zeros((2,) * source.ndim)
+    shown = np.einsum(subscripts, tiny)
+    if not issubclass(type(shown), np.ndarray) or not np.shares_memory(shown, tiny):
+        return source.maybe_odd(value)
+    kind: Any = Rearranged if shown.size == tiny.size else Selected
+
+    def select(base: Value) -> Value:
+        result: Value = call_function(np.einsum, (subscripts, base), {})
+        return result
+
+    return source.rearranged(kind(select, lambda array: np.einsum(subscripts, array)), contiguous=False)
+
+
+def _trimmed(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
+    return source[trimmed(source.value, *rest, **kwargs)]
+
+
+def _itself(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
+    """Return the argument where the function returns it as it is (``np.diff(x, 0)``)."""
+    made = call_function(function, (source, *rest), dict(kwargs))
+    return source if made is source.value else source.maybe_odd(made)
+
+
+def _nan_to_num(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
+    """Write in place where ``copy=False``."""
+    copy = rest[0] if rest else kwargs.get("copy", True)
+    if copy:
+        return None
+    made = call_function(function, (source, *rest), dict(kwargs))
+    if made is not source.value:
+        source.write_result(made, public_name(function))
+    return source
+
+
+def _astype(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
+    wanted = number_dtype(rest[0] if rest else kwargs["dtype"])
+    if kwargs.get("copy", True) or wanted != source.dtype:
+        return None
+    return source
+
+
+def in_order(source: Any, order: str | None, value: Value | None = None) -> Any:
+    """Return ``np.asarray(source, order=order)``: the array itself, or a copy if its elements are in another order."""
+    seen = shadow_of(source)
+    if order not in ("C", "F"):
+        return source[...]
+    if seen is None:
+        return _maybe(source, source.value, f"np.asarray(x, order={order!r})")
+    if seen.flags.c_contiguous if order == "C" else seen.flags.f_contiguous:
+        return source[...]
+    return _fresh(source, source.value, order)
+
+
+def copied(source: Any, order: str) -> Any:
+    """Return ``source.copy(order)``."""
+    made = source.wrapped(source.value)
+    if not made.ndim:
+        made._contiguous = source.is_scalar
+        return made
+    order = _known_order(source, order) if order == "A" else order
+    if order == "K":
+        made._contiguous = keeping_order(made.shape, (source,))
+    else:
+        made._contiguous = fortran(made.ndim) if order == "F" else True
+    return made
+
+
+_MOVES: Final[tuple[Any, ...]] = (
+    np.transpose,
+    np.swapaxes,
+    np.moveaxis,
+    np.rollaxis,
+    np.squeeze,
+    np.expand_dims,
+    np.flip,
+    np.fliplr,
+    np.flipud,
+    np.rot90,
+    np.matrix_transpose,
+    np.linalg.matrix_transpose,
+)
+
+KEEP_ORDER: Final = frozenset({np.squeeze, np.expand_dims, np.atleast_1d, np.atleast_2d, np.atleast_3d})
+"""Functions after which a contiguous array is contiguous."""
+
+_EACH: Final = _of_each(lambda function, array: _view_kind(Rearranged)(function, array, (), {}))
+
+OF_EACH: Final[frozenset[Any]] = frozenset(
+    {np.atleast_1d, np.atleast_2d, np.atleast_3d, np.broadcast_arrays, np.ix_}
+)
+
+VIEWING: Final[dict[Any, Viewer]] = {
+    **dict.fromkeys(_MOVES, _view_kind(Rearranged)),
+    **dict.fromkeys((np.diagonal, np.linalg.diagonal, np.broadcast_to), _view_kind(ReadOnly)),
+    **dict.fromkeys((np.atleast_1d, np.atleast_2d, np.atleast_3d), _EACH),
+    **dict.fromkeys((np.array_split, np.split, np.hsplit, np.vsplit, np.dsplit), _pieces),
+    **dict.fromkeys((np.real, np.imag), _part),
+    **dict.fromkeys((np.diff, np.linalg.matrix_power, np.polyder, np.polyint, np.real_if_close), _itself),
+    np.unstack: _unstacked,
+    np.reshape: _reshaped,
+    np.ravel: _raveled,
+    np.broadcast_arrays: _broadcast_arrays,
+    np.ix_: _grid,
+    np.diag: _diag,
+    np.einsum: _einsum,
+    np.trim_zeros: _trimmed,
+    np.nan_to_num: _nan_to_num,
+    np.astype: _astype,
+}
+"""What views, by NumPy's function."""
+
+KEEPING: Final[frozenset[Any]] = frozenset(
+    {
+        np.where,
+        np.clip,
+        np.round,
+        np.around,
+        np.copy,
+        np.sort,
+        np.partition,
+        np.nan_to_num,
+        np.zeros_like,
+        np.ones_like,
+        np.full_like,
+        np.empty_like,
+        np.sinc,
+        np.astype,
+    }
+)
+"""Functions whose results NumPy lays out as their arguments, as elementwise operations do."""
+
+ALWAYS_C: Final[frozenset[Any]] = frozenset({np.dot, np.take, np.repeat, np.tensordot, np.matmul})
+"""Functions whose results are C-contiguous whatever their arguments are."""
+
+ODD: Final[frozenset[Any]] = frozenset(
+    {np.cross, np.linalg.cross, np.nanquantile, np.nanpercentile, np.quantile, np.percentile, np.einsum}
+)
+"""Functions whose results may be in another order than that of C even where their arguments are."""

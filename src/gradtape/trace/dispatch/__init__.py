@@ -1,0 +1,1 @@
+"""From NumPy's protocols to rows and composites."""

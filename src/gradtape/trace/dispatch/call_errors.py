@@ -1,0 +1,82 @@
+"""Errors of Python's that have a cause in how a function was called: a list where an array was meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Final
+
+import numpy as np
+
+from gradtape.errors import DtypeError
+from gradtape.trace.array.handle import Handle
+from gradtape.trace.source.sites import Site, user_site
+from gradtape.trace.source.sites import is_users as is_users_file
+
+_USED_AS_ARRAY: Final = re.compile(
+    r"'(list|tuple)'"
+    r"(?! object cannot be interpreted)|\"(list|tuple)\"\)|can't multiply sequence by non-int|can only concatenate (list|tuple)|"
+    r"(list|tuple) indices must be integers"
+)
+"""What Python says where a list is used as an array."""
+
+
+def is_list_of_numbers(argument: Any) -> bool:
+    """Return whether an argument is a list or tuple of numbers, or of such lists."""
+    return (
+        type(argument) in (list, tuple)
+        and len(argument) > 0
+        and all(
+            is_list_of_numbers(item)
+            or isinstance(item, int | float | complex | np.generic)
+            or (isinstance(item, Handle) and item.ndim == 0)
+            for item in argument
+        )
+    )
+
+
+def _lists_of_numbers(argument: Any, place: str) -> Iterator[tuple[str, Any]]:
+    """Yield the lists of numbers in nested containers, with where they stand."""
+    if is_list_of_numbers(argument):
+        yield place, argument
+    elif isinstance(argument, dict | list | tuple):
+        for key, item in argument.items() if isinstance(argument, dict) else enumerate(argument):
+            yield from _lists_of_numbers(item, f"{place}[{key!r}]")
+
+
+def tells_of_list(error: BaseException | None) -> bool:
+    """Return whether an error is one of Python's that tells of a list used as an array."""
+    return type(error) in (TypeError, AttributeError) and bool(_USED_AS_ARRAY.search(str(error)))
+
+
+def list_meant(
+    error: Exception, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+) -> DtypeError | None:
+    """Return the error for a list where an array was meant, from what the function has raised; None where that was something else."""
+    if not tells_of_list(error):
+        return None
+    names = getattr(getattr(function, "__code__", None), "co_varnames", ())
+    given = [(names[k] if k < len(names) else str(k), argument) for k, argument in enumerate(args)]
+    for name, argument in [*given, *kwargs.items()]:
+        for place, found in _lists_of_numbers(argument, name):
+            kind = type(found).__name__
+            if kind not in str(error) and "sequence" not in str(error):
+                continue
+            return DtypeError(
+                f"the argument {place} is a {kind} of length {len(found)}, and the function uses it as an array: {error}",
+                where=_raised_at(error.__traceback__),
+                why=f"a {kind} of numbers stays a {kind}, of traced numbers; Python's {kind}s do not calculate",
+                remedy=f"pass np.array({place}) in place of the {kind}, or write np.array({place}) at the beginning of the function",
+            )
+    return None
+
+
+def _raised_at(trace: TracebackType | None) -> Site:
+    """Return the last line of the user's in a traceback."""
+    found = None
+    while trace is not None:
+        if is_users_file(trace.tb_frame.f_code.co_filename):
+            found = Site(trace.tb_frame.f_code, trace.tb_lasti)
+        trace = trace.tb_next
+    return user_site() if found is None else found

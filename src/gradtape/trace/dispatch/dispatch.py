@@ -1,0 +1,279 @@
+"""From NumPy's protocols to rows and composites."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from gradtape.errors import InPlaceError, UnsupportedFunctionError
+from gradtape.habits import keyword
+from gradtape.ir.builder import here
+from gradtape.ir.graph import Value
+from gradtape.ir.types import aval
+from gradtape.kinds.elementwise import Elementwise
+from gradtape.kinds.operands import as_value
+from gradtape.kinds.registry import FUNCTIONS, UFUNCS, UNSUPPORTED, WRITERS, find_method, out_place
+from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.elementwise.select import where as where_row
+from gradtape.ops.core.indexing import fit_for_write
+from gradtape.trace.array.handle import Handle, check_fits, plain
+from gradtape.trace.dispatch.op_cache import NUMBERS, run
+from gradtape.trace.lazy.force import force
+from gradtape.trace.source.sites import instruction_at, user_frame
+
+RULES: Final[dict[Any, Callable[..., Any]]] = {}
+"""What runs in place of a ufunc of one or two operands, for those that were called before."""
+
+OPERANDS: Final = NUMBERS | {np.ndarray}
+"""The types of operands, besides arrays that are followed, that these take."""
+
+
+def quick(ufunc: Any) -> Callable[..., Any]:
+    """Return what runs in place of a ufunc that is followed, without a detour."""
+    row = UFUNCS[ufunc.__name__]
+    if isinstance(row, Elementwise):
+        return row.of_one if ufunc.nin == 1 else row.of_two
+    if ufunc.signature is None:
+        return row
+
+    def multiply(x: Any, y: Any) -> Any:
+        return run(row, (as_value(x), as_value(y)), {})
+
+    return multiply
+
+
+IGNORED = frozenset({"casting", "order", "subok", "signature"})
+"""Arguments of ufuncs that change no value in the cases that gradtape follows."""
+
+
+def call_ufunc(ufunc: Any, method: str, inputs: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Run a ufunc, or a method of one, on operands of which some are handles; results are values.
+
+    Raises
+    ------
+    UnsupportedFunctionError
+        For ufuncs without a row.
+    """
+    out = kwargs.pop("out", None)
+    operands = [plain(operand) for operand in inputs]
+    if method == "__call__":
+        result = _apply(
+            ufunc, operands, {key: value for key, value in kwargs.items() if key not in IGNORED}, out
+        )
+    else:
+        rule = find_method(ufunc.__name__, method)
+        if rule is None:
+            raise unsupported(f"{qualified_name(ufunc)}.{method}")
+        result = rule(*operands, **{key: plain(value) for key, value in kwargs.items()})
+        if method == "at":
+            return _store(inputs[0], result, f"{public_name(ufunc)}.at")
+    return result if out is None else _deliver(result, inputs, out, public_name(ufunc))
+
+
+def _apply(ufunc: Any, operands: list[Any], kwargs: dict[str, Any], out: Any) -> Any:
+    row: Any = UFUNCS.get(ufunc.__name__)
+    if row is None or (isinstance(row, Elementwise) and row.function is not ufunc and not _in_scipy(ufunc)):
+        raise unsupported(qualified_name(ufunc))
+    if ufunc.nin <= 2:
+        RULES[ufunc] = quick(ufunc)
+    keep = kwargs.pop("where", True)
+    dtype = kwargs.pop("dtype", None)
+    if dtype is not None:
+        operands = [_cast(operand, np.dtype(dtype)) for operand in operands]
+    result = row(*operands, **kwargs)
+    if isinstance(result, Value):
+        result = strengthen(result)
+        if keep is not True:
+            result = _masked(result, plain(keep), out)
+    return result
+
+
+def _in_scipy(ufunc: Any) -> bool:
+    """Return whether SciPy has this ufunc: its log1p, expm1 and the like mean what NumPy's do."""
+    special = sys.modules.get("scipy.special")
+    return special is not None and getattr(special, ufunc.__name__, None) is ufunc
+
+
+def strengthened(result: Any) -> Any:
+    """Return results of a ufunc, if they are values as `strengthen` makes them."""
+    return strengthen(result) if isinstance(result, Value) else result
+
+
+def strengthen(value: Value) -> Value:
+    """Return a result of a ufunc: NumPy's scalars are not weak, even those made from Python numbers."""
+    if value.aval.weak:
+        value.aval = aval(value.shape, value.dtype)
+    return value
+
+
+def _cast(operand: Any, dtype: np.dtype[Any]) -> Value:
+    return convert(as_value(operand), dtype)
+
+
+def _masked(result: Value, keep: Any, out: Any) -> Value:
+    if out is None:
+        raise UnsupportedFunctionError(
+            "a ufunc with where= and without out=",
+            where=here.site,
+            why="NumPy leaves the other elements uninitialised, so the result is not defined",
+            remedy="use np.where(mask, f(x), other), or give out=",
+        )
+    (target,) = out
+    return where_row(keep, result, plain(target))
+
+
+def _deliver(result: Any, inputs: Sequence[Any], out: Any, what: str) -> Any:
+    """Put results into the arrays given as ``out=``; return these."""
+    targets = out if isinstance(out, tuple) else (out,)
+    results = result if isinstance(result, tuple) else (result,)
+    delivered = []
+    for target, value in zip(targets, results, strict=True):
+        if target is None:
+            delivered.append(value)
+        elif (
+            issubclass(type(target), np.ndarray)
+            and target is inputs[0]
+            and _is_followed(value)
+            and instruction_at(user_frame(3)) == "BINARY_OP"
+        ):  # `n += x`: Python rebinds n to what we return, and n itself stays as it was
+            check_fits(value, target.dtype, target.shape, what)
+            delivered.append(fit_for_write(value, target.dtype, target.shape))
+        else:
+            _store(
+                target,
+                value,
+                what,
+                f"out= of {what} is an ndarray",
+                "leave out= away, or give an array made there",
+            )
+            delivered.append(target)
+    return delivered[0] if len(delivered) == 1 else tuple(delivered)
+
+
+def _is_followed(value: Value) -> bool:
+    return any(mark.recording for mark in value.marks)
+
+
+def _store(
+    target: Any, result: Value, what: str, refused: str = "", remedy: str = "write to an array made there"
+) -> None:
+    """Write what an operation made into the array that it was given for that."""
+    if isinstance(target, Handle):
+        target.write_result(result, what)
+    elif issubclass(type(target), np.ndarray) and not _is_followed(result):
+        check_fits(result, target.dtype, target.shape, what)
+        (data,) = force([result])
+        np.copyto(target, data, casting="same_kind")
+    else:
+        raise InPlaceError(
+            f"{refused or f'{what} writes to an ndarray'}, but the result is traced",
+            where=here.site,
+            why="the ndarray could not follow: its numbers would have to be known now",
+            remedy=f"{remedy}: y = np.zeros(n), or np.zeros(n, like=x) in a library",
+        )
+
+
+def call_function(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Run what stands in for a NumPy function; results are values.
+
+    Raises
+    ------
+    UnsupportedFunctionError
+        For functions that are not followed, with the reason.
+    """
+    known = KNOWN.get(function) or _knowledge(function)
+    rule = known.rule
+    if len(args) <= known.most and "out" not in kwargs:
+        try:
+            return run(rule, args, kwargs)
+        except TypeError as error:
+            missed = keyword(error, known.via) if type(error) is TypeError else None
+            if missed is None:
+                raise
+            raise missed from None
+    out = kwargs.pop("out", None) if kwargs else None
+    place = out_place(function)
+    if place is not None and len(args) > place:
+        out, args = args[place], (*args[:place], *args[place + 1 :])
+    in_place = IN_PLACE.get(function)
+    result = rule(
+        *[plain(argument) for argument in args], **{key: plain(value) for key, value in kwargs.items()}
+    )
+    if in_place is not None:
+        return _store(args[0] if args else kwargs[in_place], result, public_name(function))
+    return result if out is None else _deliver(result, args, out, public_name(function))
+
+
+class Known(NamedTuple):
+    """What there is to know of a NumPy function that is followed.
+
+    Attributes
+    ----------
+    rule : callable
+        What runs in its place.
+    via : str
+        Its name, as one writes it.
+    most : int
+        With how many positional arguments it returns a result, and writes to none of them.
+    """
+
+    rule: Callable[..., Any]
+    via: str
+    most: int
+
+
+KNOWN: Final[dict[Any, Known]] = {}
+
+
+def _knowledge(function: Any) -> Known:
+    rule = FUNCTIONS.get(function)
+    if rule is None:
+        raise unsupported(qualified_name(function))
+    place = out_place(function)
+    most = -1 if function in WRITERS else sys.maxsize if place is None else place
+    known = KNOWN[function] = Known(rule, public_name(function), most)
+    return known
+
+
+IN_PLACE: dict[Any, str] = {
+    np.copyto: "dst",
+    np.put: "a",
+    np.place: "arr",
+    np.putmask: "a",
+    np.put_along_axis: "arr",
+    np.fill_diagonal: "a",
+}
+"""Functions that write into their first argument: their stand-ins return its new content."""
+
+
+def public_name(function: Any) -> str:
+    """Return a function's name as one writes it, such as ``np.linalg.eig``."""
+    return qualified_name(function).replace("numpy.", "np.", 1)
+
+
+@functools.lru_cache(maxsize=1024)
+def qualified_name(function: Any) -> str:
+    """Return a function's public name, such as ``numpy.linalg.eig``."""
+    name = getattr(function, "__name__", str(function))
+    if not isinstance(function, np.ufunc):
+        return f"{getattr(function, '__module__', '?')}.{name}"
+    homes = ("numpy", "scipy.special")  # ufuncs do not know where they live
+    home = next((home for home in homes if getattr(sys.modules.get(home), name, None) is function), None)
+    return name if home is None else f"{home}.{name}"
+
+
+def unsupported(name: str) -> UnsupportedFunctionError:
+    """Return the error for a function that is not followed, with the reason that the table knows."""
+    reason = UNSUPPORTED.get(name)
+    why, _, remedy = (reason or "").partition("; ")
+    return UnsupportedFunctionError(
+        f"{name} is not followed by gradtape",
+        where=here.site,
+        why=why or "it has no rule",
+        remedy=remedy
+        or "write it with supported functions, or take it out of the traced code (x.numpy() on a tape)",
+    )

@@ -1,0 +1,1 @@
+"""Jitted functions: signatures, guards, captures and traces per call site."""

@@ -1,0 +1,305 @@
+"""The Python functions that loops and branches hold, traced once each and closed into graphs."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from gradtape.errors import ArgumentError, ConcretizationError, GradtapeError, InPlaceError, TapeError
+from gradtape.ir.body import Body
+from gradtape.ir.builder import emit_all, here, keep_names
+from gradtape.ir.graph import Graph, Literal, Node, Site, Value, extract, next_serial
+from gradtape.ir.types import aval
+from gradtape.trace.array.handle import Handle
+from gradtape.trace.jit.guards import Abstract, InBody
+from gradtape.trace.jit.state import any_alive, made_in
+from gradtape.trace.source.contexts import Scope, inside
+from gradtape.trace.source.sites import without_internals
+from gradtape.trace.variables.variable import Variable
+from gradtape.trees import tree_map
+
+Place = Value | Variable
+"""What an input of a body stands for: itself, a value from outside, or the content of a variable."""
+
+
+class Tracing:
+    """Functions that are being traced: until all of them are closed into graphs, what they computed is followed."""
+
+    def __init__(self) -> None:
+        self._runs: list[Traced] = []
+
+    def __enter__(self) -> Tracing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for run in self._runs:
+            run.finish()
+
+    def run(
+        self,
+        function: Callable[..., Any],
+        written: Callable[..., Any],
+        mark: Abstract,
+        starts: Sequence[Value],
+        *args: Any,
+    ) -> Traced:
+        """Trace a call of a function.
+
+        Parameters
+        ----------
+        function : callable
+            What to call.
+        written : callable
+            What the user wrote of it, for errors.
+        mark : Abstract
+            Follows what depends on `starts`.
+        starts : sequence of Value
+            What stands for the numbers in the arguments.
+        *args : object
+            The arguments.
+
+        Raises
+        ------
+        ArgumentError
+            If it makes variables and keeps them.
+        InPlaceError
+            If it writes to an array from outside.
+        """
+        traced = Traced(function, beginning(written), mark, starts)
+        self._runs.append(traced)
+        outside = [(name, array, array.value) for name, array in _arrays_named_in(written)]
+        traced.run(*args)
+        for name, array, before in outside:
+            if array.value is not before:
+                array.rebind(before)
+                raise InPlaceError(
+                    f"{mark.described} writes to {name!r}, an array from outside",
+                    where=traced.site,
+                    why=mark.why,
+                    remedy="let the array be one of its arguments, write to that, and return it",
+                )
+        return traced
+
+
+class Traced:
+    """One run of a function on what has no numbers.
+
+    Attributes
+    ----------
+    result : object
+        What it returned.
+    starts : tuple of Value
+        What its arguments were.
+    nodes : list of Node
+        What computes the values that `ending` was told of.
+    site : object
+        Where the user wrote the function.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], site: Any, mark: Abstract, starts: Sequence[Value]
+    ) -> None:
+        self.site = site
+        self.starts = tuple(starts)
+        self.nodes: list[Node] = []
+        self.result: Any = None
+        self._function = function
+        self._mark = mark
+        self._first_serial = 0
+        self._captured: list[Value] = []
+        self._begins: dict[Variable, Value] = {}
+        self._assigned: dict[Variable, Value] = {}
+
+    def run(self, *args: Any) -> None:
+        """Call the function."""
+        before = here.site
+        self._first_serial = next_serial()
+        with inside(self._mark, Scope()):
+            try:
+                self.result = tree_map(_as_read, self._function(*args))
+            except ValueError as error:
+                # NumPy hides what float(x) raised behind "setting an array element with a sequence".
+                if isinstance(error.__cause__, ConcretizationError):
+                    raise error.__cause__ from None
+                raise
+            except TypeError as error:
+                if isinstance(error, GradtapeError) or ", traced)" not in str(error):
+                    raise
+                # NumPy asked for an integer and hides why there is none.
+                raise ConcretizationError(
+                    f"a function needs a number, and gets an array in {self._mark.described}: {error}",
+                    where=_line_in(error),
+                    why=self._mark.why,
+                    remedy="shapes and other arguments that are part of the program must not depend on a turn: make what is largest, "
+                    "and choose by np.where",
+                ) from error
+            finally:
+                here.site = before
+        if any_alive(made_in(self._mark)):
+            raise ArgumentError(
+                f"{self._mark.described} makes variables and keeps them",
+                where=self.site,
+                why="it runs once in Python, however often the program runs it",
+                remedy="make them outside of it",
+            )
+        for content in self._mark.contents.values():
+            variable = content.variable()
+            if content.input is not None and variable is not None:
+                self._begins[variable] = content.input
+                if content.assigned:
+                    self._assigned[variable] = content.value
+
+    def finish(self) -> None:
+        """Let what leaked out of the function be found out."""
+        self._mark.finish()
+
+    def ending(self, outputs: Sequence[Value]) -> None:
+        """Find out what computes these values and those that were assigned to variables."""
+        own = [*self.starts, *self._begins.values()]
+        ends = [*outputs, *self._assigned.values()]
+        self.nodes, self._captured = extract(ends, own, stop=self._is_outside)
+
+    def _is_outside(self, value: Value) -> bool:
+        """Return whether a value was there before the function ran.
+
+        What the function computes belongs to its body, also where it depends on captured values alone: a branch that is not taken, and
+        a loop that makes no iteration, compute none of it. What depends on numbers alone costs less inside than to pass it.
+        """
+        if self._mark in value.marks:
+            return False
+        node = value.node
+        if node is not None and node.serial > self._first_serial:
+            return False
+        return bool(
+            node is None
+            or value.data is not None
+            or value.marks
+            or not all(isinstance(v, Literal) for v in node.inputs)
+        )
+
+    def line_of(self, value: Value) -> Any:
+        """Return the line of the function that computes a value, or where the function begins."""
+        if value.node is not None and self._mark in value.marks:
+            return value.node.site
+        return self.site
+
+    @property
+    def reads(self) -> list[Place]:
+        """What it takes from outside and does not assign to."""
+        return [*self._captured, *[variable for variable in self._begins if variable not in self._assigned]]
+
+    @property
+    def assigned(self) -> list[Variable]:
+        """The variables that it assigns to."""
+        return list(self._assigned)
+
+    def met(self, variable: Variable) -> bool:
+        """Return whether it reads or assigns a variable."""
+        return variable in self._begins
+
+    def closed(self, inputs: Sequence[Place], outputs: Sequence[Value | Variable], name: str) -> Body:
+        """Return the graph with these inputs; an output that is a variable is its content at the end."""
+        becomes: dict[Value, Value] = {}
+        own: list[Value] = []
+        begins = dict(self._begins)
+        for place in inputs:
+            if isinstance(place, Variable):
+                begin = begins.setdefault(place, Value(aval(place.shape, place.dtype)))
+                own.append(begin)
+            elif place in self.starts:
+                own.append(place)
+            else:
+                becomes[place] = Value(place.aval)
+                own.append(becomes[place])
+        nodes = [_moved(node, becomes) for node in self.nodes]
+        ends = [self._assigned.get(end, begins[end]) if isinstance(end, Variable) else end for end in outputs]
+        return Body(own, nodes, [becomes.get(end, end) for end in ends], name)
+
+
+def _arrays_named_in(function: Callable[..., Any]) -> list[tuple[str, Handle]]:
+    """Return the arrays that a function names and that are not its own; variables have contents of their own in a body."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return []
+    named = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
+    found: dict[str, Any] = {name: function.__globals__.get(name) for name in code.co_names}
+    for name, cell in named.items():
+        with contextlib.suppress(ValueError):  # a name that has no value yet
+            found[name] = cell.cell_contents
+    return [
+        (name, thing)
+        for name, thing in found.items()
+        if isinstance(thing, Handle) and not isinstance(thing, Variable)
+    ]
+
+
+def _line_in(error: Exception) -> Site | None:
+    """Return the last line of the user's that an error passed."""
+    trace = without_internals(error.__traceback__)
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return None
+    code = trace.tb_frame.f_code
+    return Site(code.co_filename, trace.tb_lineno, code.co_name)
+
+
+def _as_read(leaf: Any) -> Any:
+    """Return what a variable holds now in its place."""
+    return leaf.read_value() if isinstance(leaf, Variable) else leaf
+
+
+def _moved(node: Node, becomes: dict[Value, Value]) -> Node:
+    """Return a node on other values; one that does not change stays itself, since rules of the user's may know its values."""
+    if not any(value in becomes for value in node.inputs):
+        return node
+    copy = node.copy(tuple([becomes.get(value, value) for value in node.inputs]))
+    before, after = node.outs, copy.outs
+    keep_names(before, after)
+    becomes.update(zip(before, after, strict=True))
+    return copy
+
+
+def applied(graph: Graph, inputs: Sequence[Value]) -> list[Value]:
+    """Return what a graph computes of these inputs, as if it had been recorded here."""
+    becomes: dict[Value, Value] = dict(zip(graph.inputs, inputs, strict=True))
+    before = here.site
+    for node in graph.nodes:
+        here.site = node.site
+        outs = emit_all(node.op, [becomes.get(value, value) for value in node.inputs], **node.params)
+        becomes.update(zip(node.outs, outs, strict=True))
+    here.site = before
+    return [becomes.get(value, value) for value in graph.outputs]
+
+
+def beginning(function: Callable[..., Any]) -> Any:
+    """Return where a function is written; for what has no Python code, where it is used."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
+    return here.site if code is None else Site(code.co_filename, code.co_firstlineno, code.co_name)
+
+
+def refuse_across(caller: str, values: Iterable[Value], around: Sequence[InBody], remedy: str) -> None:
+    """Raise TapeError where a derivative would go through the beginning of a body.
+
+    Parameters
+    ----------
+    caller, remedy : str
+        Who was asked, and what to do instead, for the error.
+    values : iterable of Value
+        What would be differentiated, or followed.
+    around : sequence of InBody
+        The bodies in which the question is a matter of the body alone.
+    """
+    for value in values:
+        for mark in value.marks:
+            if isinstance(mark, InBody) and mark.recording and mark not in around:
+                raise TapeError(
+                    f"{caller} reaches out of {mark.described}",
+                    where=here.site,
+                    why="what depends on its arguments has no history before them: the derivative would be of this part alone",
+                    remedy=remedy,
+                )

@@ -1,0 +1,267 @@
+"""How a call finds what its function reads from outside, and whether it is what was traced: a list of reads, each with its check.
+
+The reads form a tree: an attribute is read of an object that another step has read. So a step does not hold the objects on the way,
+and a list or an object in another's place serves as well if it looks the same. What steers Python is checked by identity or value;
+arrays and numbers that enter the graph are checked for their type only, and passed on.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+
+from gradtape.ir.op import NDArray
+from gradtape.trace.array.handle import Handle
+from gradtape.trace.array.layout import layout_of
+from gradtape.trace.jit.signature import as_input, layout_of_input
+
+
+class Source(IntEnum):
+    """Where a step finds its object."""
+
+    FIXED = 0
+    """It is known from the trace: `key`."""
+    ARGUMENT = 1
+    """Leaf number `key` of the call's arguments."""
+    CELL = 2
+    """What the closure cell `key` holds."""
+    ENTRY = 3
+    """Entry `key` of the dict that step `parent` has read."""
+    ITEM = 4
+    """Item number `key` of the list or tuple that step `parent` has read."""
+    FIELD = 5
+    """Attribute `key` in the ``__dict__`` of the object that step `parent` has read."""
+    ATTRIBUTE = 6
+    """``getattr(parent, key)``, where that runs no code of the user's: of functions, methods, partials; and slots."""
+
+    REFERENT = 7
+    """What the weak reference that step `parent` has read refers to."""
+
+
+Place = tuple[Source, int, Any]
+"""Where something is read: source, parent and key of a step."""
+
+
+class Check(IntEnum):
+    """What is checked of an object."""
+
+    NOTHING = 0
+    SAME = 1
+    """It is `expected`, or a number or string equal to it."""
+    ALIVE = 2
+    """It is what the weak reference `expected` refers to."""
+    TYPE = 3
+    """Its type is `expected`."""
+    KEYS = 4
+    """It is a dict of a type and with keys as `expected`."""
+    LENGTH = 5
+    """It is a list or tuple of a type and length as `expected`."""
+    EQUAL = 6
+    """It is a container of plain values, equal to `expected`."""
+    CONTENT = 7
+    """It is an array whose elements are those of `expected`."""
+    CLASS = 8
+    """What these names stand for in its classes, and in its ancestors, is what `expected` lists."""
+    AS_STEP = 9
+    """It is the object that step number `expected` has read."""
+    ABSENT = 10
+    """There is no such entry or attribute."""
+    INPUT = 11
+    """It is an array or number of the type `expected`, and is passed on."""
+
+    PINNED = 12
+    """It is an array or number of a type and with a content as `expected`, and is passed on."""
+
+
+ABSENT: Final = object()
+"""What a step has read where there is nothing."""
+
+
+class Step:
+    """One read and its check. `name` says what it is, for people."""
+
+    __slots__ = ("check", "expected", "key", "name", "parent", "source")
+
+    def __init__(self, source: Source, parent: int, key: Any, check: Check, expected: Any, name: str) -> None:
+        self.source = source
+        self.parent = parent
+        self.key = key
+        self.check = check
+        self.expected = expected
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: {self.source.name} {self.check.name}>"
+
+    def read(self, found: Sequence[Any], leaves: Sequence[Any]) -> Any:
+        """Return the object, or `ABSENT`."""
+        source, key = self.source, self.key
+        if source is Source.FIXED:
+            return key
+        if source is Source.ARGUMENT:
+            return leaves[key]
+        if source is Source.CELL:
+            try:
+                return key.cell_contents
+            except ValueError:
+                return ABSENT
+        parent = found[self.parent]
+        if parent is ABSENT:
+            return ABSENT
+        if source is Source.ENTRY:
+            return dict.get(parent, key, ABSENT)
+        if source is Source.ITEM:
+            if isinstance(parent, list):
+                return list.__getitem__(parent, key) if key < list.__len__(parent) else ABSENT
+            return parent[key] if key < len(parent) else ABSENT
+        if source is Source.FIELD:
+            return getattr(parent, "__dict__", {}).get(key, ABSENT)
+        if source is Source.REFERENT:
+            return parent()
+        return getattr(parent, key, ABSENT)
+
+    def holds(self, value: Any, found: Sequence[Any]) -> bool:
+        """Return whether an object that was read is what was traced."""
+        check, expected = self.check, self.expected
+        if check is Check.ABSENT:
+            return value is ABSENT
+        if value is ABSENT:
+            return False
+        if check is Check.NOTHING:
+            return True
+        if check is Check.SAME:
+            return value is expected or is_same(value, expected)
+        if check is Check.INPUT:
+            return bool(form_of(value) == expected)
+        if check is Check.TYPE:
+            return type(value) is expected
+        if check is Check.ALIVE:
+            return value is expected()
+        if check is Check.AS_STEP:
+            return value is found[expected]
+        if check is Check.LENGTH:
+            kind, length = expected
+            if type(value) is not kind:
+                return False
+            return bool((list if isinstance(value, list) else tuple).__len__(value) == length)
+        if check is Check.KEYS:
+            kind, keys = expected
+            return (
+                type(value) is kind
+                and dict.__len__(value) == len(keys)
+                and all(map(_same_key, dict.keys(value), keys))
+            )
+        if check is Check.PINNED:
+            form, content = expected
+            return bool(form_of(value) == form) and same_content(as_input(value), content)
+        if check is Check.CONTENT:
+            return same_content(value, expected)
+        if check is Check.CLASS:
+            return all(
+                _class_entry(owner, name) is (known() if weak else known)
+                for owner, name, known, weak in expected
+            )
+        return type(value) is type(expected) and equal_plain(value, expected)
+
+
+def _class_entry(owner: type, name: str) -> Any:
+    return vars(owner).get(name, ABSENT)
+
+
+def _same_key(one: Any, other: Any) -> bool:
+    return one is other or is_same(one, other)
+
+
+def is_same(value: Any, expected: Any) -> bool:
+    """Return whether two immutable values cannot be told apart."""
+    kind = type(value)
+    if kind is not type(expected):
+        return False
+    if kind in (int, str, bytes, bool):
+        return bool(value == expected)
+    if kind in (float, complex):
+        return repr(value) == repr(expected)
+    if kind is tuple or kind is frozenset:
+        return len(value) == len(expected) and all(map(is_same_item, value, expected))
+    if isinstance(value, np.generic):
+        return bool(value.dtype == expected.dtype and value.tobytes() == expected.tobytes())
+    if kind is slice or kind is range:
+        return bool(value == expected)
+    return False
+
+
+def is_same_item(value: Any, expected: Any) -> bool:
+    """Return whether two items are one object, or immutable values that cannot be told apart."""
+    return value is expected or is_same(value, expected)
+
+
+def equal_plain(value: Any, expected: Any) -> bool:
+    """Return whether two containers of plain values have the same content."""
+    if len(value) != len(expected):
+        return False
+    if isinstance(value, dict | MappingProxyType):
+        return all(map(is_same_item, value, expected)) and all(
+            map(is_same_item, value.values(), expected.values())
+        )
+    if isinstance(value, set | frozenset):
+        return bool(value == expected)
+    return all(map(is_same_item, value, expected))
+
+
+def same_content(value: Any, expected: NDArray) -> bool:
+    """Return whether an array is, bit by bit, what another one is."""
+    if not issubclass(type(value), np.ndarray):
+        return False
+    if value.shape != expected.shape or value.dtype != expected.dtype:
+        return False
+    if value.dtype.hasobject:
+        return all(map(is_same_item, value.ravel(), expected.ravel()))
+    if value.flags.c_contiguous and expected.flags.c_contiguous:
+        one, other = (array.reshape(-1).view(np.uint8) for array in (np.asarray(value), expected))
+        return bool(np.array_equal(one, other))
+    return bool(value.tobytes() == expected.tobytes())
+
+
+def form_of(value: Any) -> Any:
+    """Return the type of what enters a graph: dtype and shape of arrays, the class of numbers."""
+    kind = type(value)
+    if kind is np.ndarray:
+        plain = value.flags.c_contiguous
+        return (value.dtype, value.shape) if plain else (value.dtype, value.shape, layout_of(value))
+    if kind is float or kind is complex or kind is int:
+        return kind
+    if isinstance(value, np.generic):
+        return value.dtype, "scalar"
+    if isinstance(value, Handle):
+        aval = value._current.aval
+        return aval.dtype, aval.shape, aval.weak, layout_of_input(value)
+    return None
+
+
+def read_all(steps: Sequence[Step], leaves: Sequence[Any]) -> list[Any] | None:
+    """Return what all steps read; None where something is not what was traced."""
+    found: list[Any] = []
+    for step in steps:
+        value = step.read(found, leaves)
+        if not step.holds(value, found):
+            return None
+        found.append(value)
+    return found
+
+
+def reference_to(thing: Any) -> weakref.ref[Any] | None:
+    """Return a weak reference to a function or object, where it can have one."""
+    try:
+        return weakref.ref(thing)
+    except TypeError:
+        return None
+
+
+def all_alive(steps: Sequence[Step]) -> bool:
+    """Return whether all objects that steps must find still exist."""
+    return all(step.check is not Check.ALIVE or step.expected() is not None for step in steps)

@@ -1,0 +1,242 @@
+"""The checks of captures as a table for machine code."""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from gradtape.runtime.call.capture_entry import CheckedFunction, Read, Row, Test, checked, is_contiguous
+from gradtape.trace.jit.capture_steps import Check, Source, Step
+
+_COMPARED: Final = (int, str, bytes)
+_KEYS: Final = (str, int, bool, bytes, float, type(None))
+_OWN_READS: Final = {
+    "__code__": Read.CODE,
+    "__defaults__": Read.DEFAULTS,
+    "__kwdefaults__": Read.KWDEFAULTS,
+    "__func__": Read.METHOD_FUNCTION,
+    "__self__": Read.METHOD_SELF,
+}
+_AT_ONCE: Final = frozenset({Check.SAME, Check.ALIVE, Check.ABSENT, Check.INPUT, Check.NOTHING})
+"""Checks that cannot change while a dict holds the same objects."""
+
+
+class _Unsuited(Exception):
+    """A step that machine code cannot take."""
+
+
+class _Table:
+    """Puts rows together; each step has the register of its number."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self.steps = steps
+        self.rows: list[Row] = []
+        self.registers = [0] * len(steps)
+        self.references: list[tuple[int, Any]] = []
+        self.tags: list[tuple[int, type, Callable[[], bool]]] = []
+        self.kept: list[Any] = []
+        self._done: set[int] = set()
+        self._groups: dict[tuple[int, Source], list[int]] = {}
+        self._later: list[tuple[int, Step]] = []
+        for number, step in enumerate(steps):
+            if step.source in (Source.ENTRY, Source.FIELD):
+                self._groups.setdefault((step.parent, step.source), []).append(number)
+        self._keys = {
+            number
+            for number, step in enumerate(steps)
+            if step.check is Check.KEYS and (number, Source.ENTRY) in self._groups
+        }
+        for number in range(len(steps)):
+            self._add(number)
+        for number, step in self._later:
+            self._row(Read.KNOWN, number, 0, (Test.REGISTER, step.expected, 0, 0), number)
+
+    def address(self, thing: Any) -> int:
+        self.kept.append(thing)
+        return id(thing)
+
+    def _row(self, read: Read, a: int, b: int, test: tuple[Test, int, int, int], out: int) -> None:
+        self.rows.append(Row(read, a, b, *test, out))
+
+    def _add(self, number: int) -> None:
+        if number in self._done:
+            return
+        step = self.steps[number]
+        if step.source in (Source.ENTRY, Source.FIELD):
+            self._add_group(step.parent, step.source)
+            return
+        self._done.add(number)
+        if step.source is Source.FIXED:
+            self.registers[number] = self.address(step.key)
+            if step.check is not Check.NOTHING and number not in self._keys:
+                self._check(number, Read.KNOWN, number, 0)
+            return
+        read, a, b = self._place(step)
+        if number in self._keys:
+            self._row(read, a, b, (Test.TYPE, self.address(step.expected[0]), 0, 0), number)
+        else:
+            self._check(number, read, a, b)
+
+    def _place(self, step: Step) -> tuple[Read, int, int]:
+        if step.source is Source.ARGUMENT:
+            return Read.ARGUMENT, step.key, 0
+        if step.source is Source.CELL:
+            return Read.CELL, self.address(step.key), 0
+        if step.source is Source.ITEM:
+            holder = self.steps[step.parent]
+            if holder.check is not Check.LENGTH:
+                raise _Unsuited
+            return (Read.LIST if issubclass(holder.expected[0], list) else Read.TUPLE), step.parent, step.key
+        if step.source is Source.ATTRIBUTE:
+            own = _OWN_READS.get(step.key)
+            return (
+                (Read.ATTRIBUTE, step.parent, self.address(step.key))
+                if own is None
+                else (own, step.parent, 0)
+            )
+        raise _Unsuited
+
+    def _add_group(self, parent: int, source: Source) -> None:
+        """Add all reads of one dict: while it is in the state in which it was seen last, none is made."""
+        holder = parent
+        if source is Source.FIELD:
+            holder = len(self.registers)
+            self.registers.append(0)
+            self._row(Read.FIELDS, parent, 0, (Test.PRESENT, 0, 0, 0), holder)
+        begin = len(self.rows)
+        self._row(Read.VERSION, holder, 0, (Test.NOTHING, 0, 0, 0), holder)
+        late = []
+        if parent in self._keys and source is Source.ENTRY:
+            self._row(Read.KNOWN, holder, 0, self._test(self.steps[parent]), holder)
+        for number in self._groups[parent, source]:
+            self._done.add(number)
+            step = self.steps[number]
+            if type(step.key) not in _KEYS:
+                raise _Unsuited
+            key = self.address(step.key)
+            if step.check in _AT_ONCE:
+                self._check(number, Read.ENTRY, holder, key)
+            else:
+                self._row(Read.ENTRY, holder, key, (Test.PRESENT, 0, 0, 0), number)
+                late.append(number)
+        self._row(Read.REMEMBER, holder, begin, (Test.NOTHING, 0, 0, 0), holder)
+        self.rows[begin] = self.rows[begin]._replace(b=len(self.rows) - begin - 1)
+        for number in late:
+            step = self.steps[number]
+            if number in self._keys:
+                self._row(Read.KNOWN, number, 0, (Test.TYPE, self.address(step.expected[0]), 0, 0), number)
+            else:
+                self._check(number, Read.KNOWN, number, 0)
+
+    def _check(self, number: int, read: Read, a: int, b: int) -> None:
+        step = self.steps[number]
+        if step.check is Check.AS_STEP:
+            self._later.append((number, step))
+            self._row(read, a, b, (Test.PRESENT, 0, 0, 0), number)
+            return
+        if step.check is Check.ALIVE:
+            thing = step.expected()
+            if thing is None:
+                raise _Unsuited
+            self.references.append((len(self.rows), thing))
+            self._row(read, a, b, (Test.IS, id(thing), 0, 0), number)
+            return
+        if step.check is Check.CLASS:
+            self.tags.append((len(self.rows), step.key, functools.partial(step.holds, step.key, ())))
+        self._row(read, a, b, self._test(step), number)
+
+    def _test(self, step: Step) -> tuple[Test, int, int, int]:
+        check, expected = step.check, step.expected
+        if check is Check.NOTHING or check is Check.INPUT:
+            return Test.PRESENT, 0, 0, 0
+        if check is Check.SAME:
+            if type(expected) in _COMPARED:
+                return Test.EQUAL, self.address(expected), id(type(expected)), 0
+            return Test.IS, self.address(expected), 0, 0
+        if check is Check.TYPE:
+            return Test.TYPE, self.address(expected), 0, 0
+        if check is Check.KEYS:
+            kind, keys = expected
+            self.kept.append(keys)
+            # The items of a tuple stand behind its head.
+            return Test.KEYS, self.address(kind), len(keys), id(keys) + tuple.__basicsize__
+        if check is Check.LENGTH:
+            kind, length = expected
+            return Test.LENGTH, self.address(kind), length, 0
+        if check is Check.CONTENT and is_contiguous(expected):
+            return Test.CONTENT, self.address(expected), expected.nbytes, 0
+        if check is Check.PINNED:
+            return self._pinned(*expected)
+        if check is Check.CLASS:
+            return Test.VERSION_TAG, 0, 0, 0
+        if check is Check.ABSENT:
+            return Test.ABSENT, 0, 0, 0
+        raise _Unsuited
+
+    def _pinned(self, form: Any, content: Any) -> tuple[Test, int, int, int]:
+        if form is float:
+            return Test.BITS, id(float), _bits(content), 0
+        if form is int:
+            return Test.EQUAL, self.address(int(content)), id(int), 0
+        if isinstance(form, tuple) and form[1] == "scalar" and content.dtype == np.float64:
+            return Test.BITS, id(np.float64), _bits(content), 0
+        if isinstance(form, tuple) and len(form) == 2 and form[1] != "scalar" and is_contiguous(content):
+            return Test.CONTENT, self.address(content), content.nbytes, 0
+        raise _Unsuited
+
+
+def _bits(content: Any) -> int:
+    number: int = struct.unpack("q", np.float64(content).tobytes())[0]
+    return number
+
+
+def checked_function(
+    behind: Any,
+    fallback: Callable[..., Any],
+    steps: Sequence[Step],
+    arguments: int,
+    passed: Sequence[int] | None,
+) -> CheckedFunction | None:
+    """Return a native function behind the checks of what it reads from outside; None where machine code cannot check that.
+
+    Parameters
+    ----------
+    behind : NativeHead
+        The native function.
+    fallback : callable
+        Takes the other calls.
+    steps : sequence of Step
+        The checks.
+    arguments : int
+        How many arguments there are.
+    passed : sequence of int or None
+        What `behind` is called with: numbers of steps, and for arguments -1 - their numbers; None for the arguments as they are.
+    """
+    try:
+        table = _Table(steps)
+    except _Unsuited:
+        return None
+    return checked(
+        behind,
+        fallback,
+        arguments,
+        table.rows,
+        table.registers,
+        passed,
+        references=table.references,
+        tags=table.tags,
+        kept=table.kept,
+    )
+
+
+def can_be_checked(steps: Sequence[Step]) -> bool:
+    """Return whether machine code can make all of these checks."""
+    try:
+        _Table(steps)
+    except _Unsuited:
+        return False
+    return True

@@ -1,0 +1,1173 @@
+"""Captures: what a function reads from outside, found before it is traced, and a copy of the function in which they are inputs.
+
+The walk begins with the function and follows what its code names: closure cells, global names, defaults, attributes, entries of
+containers, other functions. Each thing that is met becomes a step of the checks (see `capture_steps`). Arrays and floating-point numbers
+become hidden inputs: the copy of the function, of the functions that it calls, and of the objects and containers that hold
+them, have traced arrays in their place. Nothing of the user's is changed for that, so other threads see nothing of it.
+
+What cannot be copied stays as it is, and its arrays and numbers are checked by value.
+"""
+
+from __future__ import annotations
+
+import builtins
+import enum
+import functools
+import io
+import operator
+import os
+import pickle
+import random
+import sys
+import time
+import types
+import weakref
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Sequence
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    FunctionType,
+    MappingProxyType,
+    MethodType,
+    ModuleType,
+    SimpleNamespace,
+)
+from typing import Any, Final
+
+import numpy as np
+
+from gradtape.ir.graph import Value
+from gradtape.ir.op import NDArray
+from gradtape.ir.types import aval
+from gradtape.trace.array.array import Array
+from gradtape.trace.array.handle import Handle
+from gradtape.trace.jit.capture_steps import ABSENT, Check, Place, Source, Step, form_of, reference_to
+from gradtape.trace.jit.guards import Trace
+from gradtape.trace.jit.objects import (
+    has_foreign_code,
+    is_object,
+    is_plain_object,
+    is_record,
+    is_users_class,
+    slots_of,
+)
+from gradtape.trace.jit.reads import Reads, reads_of
+from gradtape.trace.jit.signature import as_input, layout_of_input
+from gradtape.trace.source.sites import PACKAGE, is_users
+from gradtape.trace.variables.variable import Variable
+
+MOST_STEPS: Final = 4096
+"""Steps after which what is met is checked by identity alone."""
+
+MOST_ITEMS: Final = 64
+"""Entries up to which numbers in a container become inputs one by one."""
+
+_PLAIN: Final = (int, float, complex, bool, str, bytes, type(None))
+_UNHASHED: Final = frozenset({"__dict__", "__weakref__", "__doc__", "__module__", "__annotations__"})
+GENERATORS: Final = (np.random.Generator, np.random.RandomState, random.Random)
+
+UNWATCHED_MODULES: Final = frozenset({"datetime", "numpy", "os", "random", "secrets", "time", "uuid"})
+
+_CLOCK = "a clock: the compiled function has the time of the trace"
+UNWATCHED: Final[dict[Any, str]] = {
+    open: "a file: the compiled function has what was read in the trace",
+    input: "what a user types: the compiled function has what was typed in the trace",
+    os.urandom: "random bytes: the compiled function has those of the trace",
+    **{
+        getattr(time, name): _CLOCK
+        for name in dir(time)
+        if name.startswith(("time", "perf_counter", "monotonic", "process_time", "thread_time"))
+        and callable(getattr(time, name))
+    },
+}
+"""Functions that give another result in each call, and why that is not seen."""
+
+_AT_CONSTRUCTION: Final = frozenset(
+    {"__init__", "__new__", "__post_init__", "__init_subclass__", "__class_getitem__", "__repr__", "__del__"}
+)
+
+
+class Substitute:
+    """A container, object or namespace of the user's, and the copy that the traced function sees instead.
+
+    Attributes
+    ----------
+    original, copy : object
+        The two, or the dicts of their attributes.
+    begun : object
+        What the copy held at first.
+    name : str
+        For people.
+    place : callable
+        Returns the name of one of its parts, for people.
+    """
+
+    __slots__ = ("begun", "copy", "name", "original", "place")
+
+    def __init__(self, original: Any, copy: Any, name: str, place: Callable[[str], str]) -> None:
+        self.original, self.copy, self.name, self.place = original, copy, name, place
+        self.begun: Any = None
+
+
+class Walk:
+    """One walk over what a function reads.
+
+    Parameters
+    ----------
+    trace : Trace
+        Follows the arrays that stand for hidden inputs.
+    leaves : sequence
+        The arguments of the call, flattened.
+    substitutes : bool
+        Whether arrays and numbers become inputs; else they are checked by value.
+    varying : set of str
+        The names of integers that have changed before, and become inputs.
+
+    Attributes
+    ----------
+    steps : list of Step
+        All reads.
+    inputs : list of int
+        The steps whose objects are hidden inputs.
+    arrays : list of Array
+        What stands for them in the trace.
+    unwatched : list of str
+        What was met that cannot be watched.
+    """
+
+    def __init__(
+        self,
+        trace: Trace,
+        leaves: Sequence[Any],
+        substitutes: bool = True,
+        varying: frozenset[str] = frozenset(),
+    ) -> None:
+        self.trace = trace
+        self.leaves = leaves
+        self.substitutes = substitutes
+        self.varying = varying
+        self.attributes: set[str] = set()
+        self.everything = False
+        self.asks_types = False
+        self.asks = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self.steps: list[Step] = []
+        self.inputs: list[int] = []
+        self.arrays: list[Array] = []
+        self.contents: list[NDArray] = []
+        self.things: list[Any] = []
+        self.unwatched: dict[str, str] = {}
+        self.generators: list[Any] = []
+        self.substituted: list[Substitute] = []
+        self.logs: set[str] = set()
+        self._looked_at: set[str] = set()
+        self._functions: list[tuple[FunctionType, FunctionType]] = []
+        self._memo: dict[tuple[int, bool], tuple[Any, Any, int]] = {}
+        self._cells: dict[int, tuple[CellType, CellType, str]] = {}
+        self._namespaces: dict[int, _Namespace] = {}
+        self._back: dict[int, tuple[Any, Any]] = {}
+        self._classes: dict[tuple[type, bool], dict[str, Any]] = {}
+
+    def function(self, function: Callable[..., Any]) -> Any:
+        """Walk over a function and the objects among the arguments; return the copy of the function, and the leaves for it."""
+        while True:
+            known = len(self.attributes), self.everything, self.asks_types, self.asks
+            self._begin()
+            copy = self.visit(function, Source.FIXED, -1, function, "the function")
+            leaves = [
+                self.visit(leaf, Source.ARGUMENT, -1, number, f"argument {number}")
+                if is_object(leaf)
+                else leaf
+                for number, leaf in enumerate(self.leaves)
+            ]
+            if (len(self.attributes), self.everything, self.asks_types, self.asks) == known:
+                self.logs -= self._looked_at
+                for each in self.substituted:
+                    each.begun = _content_of(each.copy)
+                return copy, leaves
+
+    # Steps
+
+    def _step(self, source: Source, parent: int, key: Any, check: Check, expected: Any, name: str) -> int:
+        self.steps.append(Step(source, parent, key, check, expected, name))
+        return len(self.steps) - 1
+
+    def _learn(self, reads: Reads) -> None:
+        self.attributes |= reads.attributes
+        self.asks_types = self.asks_types or reads.asks_types
+        self.everything = self.everything or reads.everything
+        self.asks = self.asks or reads.asks
+
+    def visit(
+        self, thing: Any, source: Source, parent: int, key: Any, name: str, copying: bool = True
+    ) -> Any:
+        """Append the steps for a thing and what it gives access to; return what stands for it in the trace."""
+        kind = type(thing)
+        at = (source, parent, key)
+        copying = copying and self.substitutes
+        if kind in _PLAIN or thing is Ellipsis or thing is NotImplemented:
+            return self._number(thing, kind, at, name, copying)
+        known = self._memo.get((id(thing), copying))
+        if known is not None:
+            fixed = source is Source.FIXED
+            if not fixed:
+                self._step(*at, Check.AS_STEP, known[2], name)
+            return known[1]
+        if isinstance(thing, np.generic):
+            return self._scalar(thing, at, name, copying)
+        if issubclass(kind, np.ndarray):
+            return self._array(thing, at, name, copying)
+        if isinstance(thing, Handle):
+            return self._handle(thing, at, name, copying)
+        if kind is FunctionType:
+            return self._function(thing, at, name, copying)
+        if kind is MethodType:
+            return self._method(thing, at, name, copying)
+        if isinstance(thing, type):
+            return self._same(thing, at, name, lambda step: self._class(thing, step))
+        if isinstance(thing, ModuleType):
+            return self._module(thing, at, name, copying)
+        if kind in (dict, OrderedDict, defaultdict):
+            return self._dict(thing, at, name, copying)
+        if kind is list or isinstance(thing, tuple):
+            return self._sequence(thing, at, name, copying)
+        if kind in (set, frozenset, bytearray, deque, MappingProxyType):
+            return self._collection(thing, at, name, copying)
+        if isinstance(thing, functools.partial):
+            return self._partial(thing, at, name, copying)
+        if kind is weakref.ref:
+            return self._reference(thing, at, name, copying)
+        if kind is BuiltinFunctionType or kind in (
+            types.BuiltinMethodType,
+            types.MethodWrapperType,
+            np.ufunc,
+        ):
+            return self._builtin(thing, at, name)
+        if is_plain_object(thing):
+            return self._object(thing, at, name, copying)
+        return self._opaque(thing, at, name, copying)
+
+    def _met(self, thing: Any, copy: Any, step: int, copying: bool) -> Any:
+        self._memo[id(thing), copying] = thing, copy, step
+        if copy is not thing:
+            self._back[id(copy)] = copy, thing
+        return copy
+
+    def _same(self, thing: Any, at: Place, name: str, inside: Callable[[int], Any] | None = None) -> Any:
+        """Check a thing by identity."""
+        reference = None if isinstance(thing, type | ModuleType) else reference_to(thing)
+        if at[0] is Source.FIXED:
+            step = self._step(*at, Check.NOTHING, None, name)
+        elif reference is None:
+            step = self._step(*at, Check.SAME, thing, name)
+        else:
+            step = self._step(*at, Check.ALIVE, reference, name)
+        for copying in (True, False):
+            self._memo[id(thing), copying] = thing, thing, step
+        if inside is not None and len(self.steps) < MOST_STEPS:
+            inside(step)
+        return thing
+
+    # Numbers and arrays
+
+    def _input(self, thing: Any, at: Place, name: str, *, weak: bool = False) -> Array:
+        form = form_of(thing)
+        step = self._step(*at, Check.INPUT, form, name)
+        if isinstance(thing, Handle):
+            known = thing.value
+            value = Value(known.aval, marks=(self.trace,))
+        else:
+            array = as_input(thing)
+            value = Value(aval(array.shape, array.dtype, weak), marks=(self.trace,))
+        copy = Array(value)
+        copy._contiguous = layout_of_input(thing)
+        self.inputs.append(step)
+        self.arrays.append(copy)
+        self.things.append(thing)
+        if weak:
+            self._back[id(copy)] = copy, thing
+        else:
+            self._met(thing, copy, step, True)
+        return copy
+
+    def _number(self, thing: Any, kind: type, at: Place, name: str, copying: bool) -> Any:
+        if at[0] is Source.FIXED:
+            return thing
+        varies = kind is int and name in self.varying
+        if copying and not self.asks_types and (kind is float or kind is complex or varies):
+            return self._input(thing, at, name, weak=True)
+        self._step(*at, Check.SAME, thing, name)
+        return thing
+
+    def _scalar(self, thing: Any, at: Place, name: str, copying: bool) -> Any:
+        if copying and thing.dtype.kind in "fc" and _is_numeric(thing.dtype):
+            return self._input(thing, at, name)
+        step = self._step(*at, Check.SAME, thing, name)
+        return self._met(thing, thing, step, copying)
+
+    def _array(self, thing: Any, at: Place, name: str, copying: bool) -> Any:
+        if copying and type(thing) is np.ndarray and _is_numeric(thing.dtype):
+            return self._input(thing, at, name)
+        content = np.array(thing, subok=False) if type(thing) is not np.ndarray else thing.copy()
+        step = self._step(*at, Check.CONTENT, content, name)
+        return self._met(thing, thing, step, copying)
+
+    def _handle(self, thing: Handle, at: Place, name: str, copying: bool) -> Any:
+        if type(thing) is Array and copying:
+            return self._input(thing, at, name)
+        return self._same(thing, at, name)
+
+    # Functions
+
+    def _function(self, thing: FunctionType, at: Place, name: str, copying: bool) -> Any:
+        users = is_users(thing.__code__.co_filename)
+        if not users and _encloses_libraries_only(thing):
+            return self._same(thing, at, name)
+        if at[0] is Source.FIXED:
+            step = self._step(*at, Check.NOTHING, None, name)
+        else:
+            step = self._step(*at, Check.ALIVE, weakref.ref(thing), name)
+        label = thing.__name__
+        code = thing.__code__
+        self._step(
+            Source.ATTRIBUTE,
+            step,
+            "__code__",
+            Check.SAME if users else Check.NOTHING,
+            code,
+            f"the code of {label}",
+        )
+        if len(self.steps) >= MOST_STEPS:
+            return self._met(thing, thing, step, copying)
+        space = thing.__globals__
+        cells = thing.__closure__ or ()
+        copy: Any = thing
+        if copying:
+            if users:
+                space = self._namespace(space).copy
+            fresh = tuple([self._cell(cell)[1] for cell in cells])
+            copy = FunctionType(code, space, thing.__name__, None, fresh)
+            self._functions.append((copy, thing))
+            copy.__qualname__, copy.__module__, copy.__doc__ = (
+                thing.__qualname__,
+                thing.__module__,
+                thing.__doc__,
+            )
+            copy.__annotations__ = thing.__annotations__
+            copy.__dict__.update(thing.__dict__)
+        self._met(thing, copy, step, copying)
+        reads = reads_of(code)
+        if users:
+            self._learn(reads)
+            self._namespace(thing.__globals__).read(reads, copying)
+        self._closure(thing, code, copying, reads)
+        self._defaults(thing, copy, step, label, copying)
+        return copy
+
+    def _note_use(self, name: str, logs: bool) -> None:
+        """Take note of whether code looks at what is in a container, or only appends to it."""
+        (self.logs if logs else self._looked_at).add(name)
+
+    def _cell(self, cell: CellType) -> tuple[CellType, CellType, str]:
+        known = self._cells.get(id(cell))
+        if known is None:
+            known = self._cells[id(cell)] = cell, CellType(), ""
+        return known
+
+    def _closure(self, thing: FunctionType, code: types.CodeType, copying: bool, reads: Reads) -> None:
+        for variable, cell in zip(code.co_freevars, thing.__closure__ or (), strict=True):
+            name = f"the closure variable {variable!r} of {thing.__name__}"
+            original, copy, label = self._cell(cell)
+            self._note_use(label or name, variable in reads.logs)
+            try:
+                content = original.cell_contents
+            except ValueError:
+                self._step(Source.CELL, -1, original, Check.ABSENT, None, name)
+                continue
+            own = thing.__module__.partition(".")[0] == PACKAGE  # whose variables are assigned to once
+            place: Place = (Source.FIXED, -1, content) if own else (Source.CELL, -1, original)
+            if not copying:
+                self.visit(content, *place, name, False)
+                continue
+            if self._cells[id(cell)][2]:
+                continue
+            self._cells[id(cell)] = original, copy, name
+            if variable == "__class__":
+                self._same(content, (Source.CELL, -1, original), name)
+                copy.cell_contents = content
+                continue
+            copy.cell_contents = self.visit(content, *place, name)
+            self._substitute(original, copy, name)
+
+    def _defaults(
+        self, thing: FunctionType, copy: FunctionType, step: int, label: str, copying: bool
+    ) -> None:
+        defaults, named = thing.__defaults__, thing.__kwdefaults__
+        if not is_users(thing.__code__.co_filename):
+            if copy is not thing:
+                copy.__defaults__, copy.__kwdefaults__ = defaults, named
+            return
+        if defaults is not None:
+            name = f"the defaults of {label}"
+            made = self.visit(defaults, Source.ATTRIBUTE, step, "__defaults__", name, copying)
+            if copy is not thing:
+                copy.__defaults__ = made
+        if named is not None:
+            name = f"the defaults of {label}"
+            made = self.visit(named, Source.ATTRIBUTE, step, "__kwdefaults__", name, copying)
+            if copy is not thing:
+                copy.__kwdefaults__ = dict(made)
+        wanted = [key for key in thing.__dict__ if key in self.attributes and key != "__wrapped__"]
+        for key in wanted:
+            name = f"the attribute {key!r} of {label}"
+            made = self.visit(thing.__dict__[key], Source.FIELD, step, key, name, copying)
+            if copy is not thing:
+                copy.__dict__[key] = made
+        if wanted and copy is not thing:
+            self._substitute(
+                thing.__dict__, copy.__dict__, f"the function {label}", "the attribute {!r} of " + label
+            )
+
+    def _namespace(self, namespace: dict[str, Any]) -> _Namespace:
+        known = self._namespaces.get(id(namespace))
+        if known is None:
+            known = self._namespaces[id(namespace)] = _Namespace(self, namespace)
+        return known
+
+    def _method(self, thing: MethodType, at: Place, name: str, copying: bool) -> Any:
+        step = self._step(*at, Check.TYPE, MethodType, name)
+        function = self.visit(thing.__func__, Source.ATTRIBUTE, step, "__func__", name, copying)
+        owner = self.visit(thing.__self__, Source.ATTRIBUTE, step, "__self__", f"self of {name}", copying)
+        if function is thing.__func__ and owner is thing.__self__:
+            return thing
+        return MethodType(function, owner)
+
+    def _partial(self, thing: functools.partial[Any], at: Place, name: str, copying: bool) -> Any:
+        step = self._step(*at, Check.TYPE, type(thing), name)
+        parts = [
+            self.visit(getattr(thing, part), Source.ATTRIBUTE, step, part, f"{name} ({part})", copying)
+            for part in ("func", "args", "keywords")
+        ]
+        function, args, keywords = parts
+        if function is thing.func and args is thing.args and keywords is thing.keywords:
+            return thing
+        return type(thing)(function, *args, **keywords)
+
+    def _reference(self, thing: Any, at: Place, name: str, copying: bool) -> Any:
+        target = thing()
+        step = self._step(*at, Check.SAME, thing, name)
+        if target is None or not copying:
+            return self._met(thing, thing, step, copying)
+        made = self.visit(target, Source.REFERENT, step, None, name, copying)
+        if made is target:
+            return self._met(thing, thing, step, copying)
+        return self._met(thing, _Reference(made), step, copying)
+
+    def _builtin(self, thing: Any, at: Place, name: str) -> Any:
+        if thing in UNWATCHED:
+            self.unwatched[name] = UNWATCHED[thing]
+        owner = getattr(thing, "__self__", None)
+        if isinstance(owner, GENERATORS):
+            self.generators.append(owner)
+        return self._same(thing, at, name)
+
+    # Classes, modules and objects
+
+    def _class(self, cls: type, step: int) -> None:
+        self._learn_class(cls, step, whole=True)
+
+    def _learn_class(self, cls: type, step: int, *, whole: bool) -> dict[str, Any]:
+        """Check what a class's own code is, and return what it defines for instances, by name."""
+        known = self._classes.get((cls, whole))
+        if known is not None:
+            return known
+        found: dict[str, Any] = {}
+        self._classes[cls, whole] = found
+        listed = []
+        for owner in cls.__mro__:
+            if not is_users_class(owner):
+                continue
+            for name, item in list(vars(owner).items()):
+                special = name.startswith("__") and name.endswith("__")
+                if name in _UNHASHED or not (special or self.everything or name in self.attributes):
+                    continue
+                if special and not whole and name in _AT_CONSTRUCTION:
+                    continue
+                reference = reference_to(item) if not isinstance(item, type) else None
+                listed.append((owner, name, item if reference is None else reference, reference is not None))
+                if name not in found:
+                    found[name] = item
+            inherited = {name for base in owner.__mro__[1:] for name in vars(base)}
+            absent = (self.attributes if self.asks else self.attributes & inherited) - vars(owner).keys()
+            listed += [(owner, name, ABSENT, False) for name in sorted(absent)]
+        if is_users_class(type(cls)) and not issubclass(cls, type):
+            self._learn_class(type(cls), step, whole=True)
+        if not listed:
+            return found
+        self._step(Source.FIXED, -1, cls, Check.CLASS, listed, f"the class {cls.__name__}")
+        for owner, name, *_ in listed:  # those that another one hides as well, which super() finds
+            item = vars(owner).get(name)
+            for function in _functions_of(item):
+                self._raw(function, f"{owner.__name__}.{name}")
+            if hasattr(type(item), "__get__") and is_users_class(
+                type(item)
+            ):  # a descriptor, whose code is run
+                self.visit(item, Source.FIXED, -1, item, f"{owner.__name__}.{name}", False)
+        for name, item in found.items():
+            if whole and not _functions_of(item) and not callable(item) and not name.startswith("__"):
+                self.visit(item, Source.FIXED, -1, item, f"{cls.__name__}.{name}", False)
+        return found
+
+    def _raw(self, function: Any, name: str) -> None:
+        """Walk over a function that cannot be exchanged: what it reads is checked by value."""
+        if (id(function), False) not in self._memo:
+            self.visit(function, Source.FIXED, -1, function, name, False)
+
+    def _module(self, thing: ModuleType, at: Place, name: str, copying: bool) -> Any:
+        file = getattr(thing, "__file__", None)
+        users = thing.__name__ == "__main__" or (file is not None and is_users(file))
+        if not users or thing.__name__.partition(".")[0] in (PACKAGE, "numpy", "scipy"):
+            self._note_functions(thing)
+            return self._same(thing, at, name)
+        if at[0] is Source.FIXED:
+            step = self._step(*at, Check.NOTHING, None, name)
+        else:
+            step = self._step(*at, Check.SAME, thing, name)
+        space = self._namespace(vars(thing))
+        copy: Any = thing
+        if copying:
+            copy = space.module(thing)
+        self._met(thing, copy, step, copying)
+        space.attributes(copying)
+        return copy
+
+    def _note_functions(self, thing: ModuleType) -> None:
+        """Take note of functions of a library's module that give another result in each call."""
+        if thing.__name__ == "numpy" and "random" in self.attributes:
+            self._note_functions(np.random)
+        if thing.__name__.partition(".")[0] not in UNWATCHED_MODULES:
+            return
+        for key in self.attributes & vars(thing).keys():
+            function = vars(thing)[key]
+            if _hashable(function) and function in UNWATCHED:
+                self.unwatched[f"{thing.__name__}.{key}"] = UNWATCHED[function]
+            owner = getattr(function, "__self__", None)
+            if isinstance(owner, GENERATORS):
+                self.generators.append(owner)
+
+    def _object(self, thing: Any, at: Place, name: str, copying: bool) -> Any:
+        cls = type(thing)
+        reads_all = self.everything or is_record(cls) or has_foreign_code(cls)
+        fields = getattr(thing, "__dict__", {})
+        slots = slots_of(cls)
+        own = cls.__module__.partition(".")[0] == PACKAGE
+        wanted = [key for key in fields if reads_all or own or key in self.attributes]
+        wanted_slots = [
+            key for key in slots if (reads_all or own or key in self.attributes) and hasattr(thing, key)
+        ]
+        reference = reference_to(thing)
+        fixed = at[0] is Source.FIXED
+        step = self._step(*at, Check.NOTHING if fixed else Check.TYPE, cls, name)
+        defined = self._learn_class(cls, step, whole=False) if not own else {}
+        inherited = [
+            key
+            for key, item in defined.items()
+            if key not in fields and not key.startswith("__") and _is_method(item)
+        ]
+        constants = [
+            key
+            for key, item in defined.items()
+            if key not in fields and not key.startswith("__") and issubclass(type(item), float | np.ndarray)
+        ]
+        if not wanted and not wanted_slots and not inherited and not constants:
+            # Nothing of it is read by name: it can only be a token, or be given to somebody else.
+            if not fixed:
+                check = self.steps[step]
+                if reference is not None:
+                    check.check, check.expected = Check.ALIVE, reference
+                else:
+                    check.check, check.expected = Check.SAME, thing
+            if self.asks and hasattr(thing, "__dict__"):
+                self._keys(fields, step, name)
+            return self._met(thing, thing, step, copying)
+        if (reads_all or self.asks) and hasattr(thing, "__dict__"):
+            self._keys(fields, step, name)
+        copy: Any = thing
+        if copying:
+            copy = SimpleNamespace() if cls is SimpleNamespace else object.__new__(cls)
+        if copying:
+            for key in slots:
+                if hasattr(thing, key):
+                    object.__setattr__(copy, key, getattr(thing, key))
+            if hasattr(thing, "__dict__"):
+                copy.__dict__.update(fields)
+        self._met(thing, copy, step, copying)
+        label = cls.__name__ if name.startswith(("argument", "self of")) else f"{cls.__name__} ({name})"
+        for key in (*wanted, *wanted_slots):
+            is_field = key in fields
+            content = fields[key] if is_field else getattr(thing, key)
+            source = Source.FIELD if is_field else Source.ATTRIBUTE
+            made = self.visit(content, source, step, key, f"the attribute {key!r} of {label}", copying)
+            if copying and made is not content:
+                if is_field:
+                    copy.__dict__[key] = made
+                else:
+                    object.__setattr__(copy, key, made)
+        if hasattr(thing, "__dict__"):
+            for key in self.attributes - fields.keys():
+                if key in defined:
+                    self._step(
+                        Source.FIELD, step, key, Check.ABSENT, None, f"the attribute {key!r} of {label}"
+                    )
+        if copying and hasattr(thing, "__dict__"):
+            for key in inherited:
+                function = self.visit(defined[key], Source.FIXED, -1, defined[key], f"{cls.__name__}.{key}")
+                if function is not defined[key]:
+                    copy.__dict__[key] = MethodType(function, copy)
+            for key in constants:
+                owner = next(base for base in cls.__mro__ if key in vars(base))
+                holder = self._step(
+                    Source.FIXED, -1, owner, Check.NOTHING, None, f"the class {owner.__name__}"
+                )
+                copy.__dict__[key] = self.visit(
+                    defined[key], Source.ATTRIBUTE, holder, key, f"{owner.__name__}.{key}"
+                )
+        if copying:
+            self._substitute(
+                thing, copy, f"an object of the class {cls.__name__}", "the attribute {!r} of " + label
+            )
+        return copy
+
+    def _opaque(self, thing: Any, at: Place, name: str, copying: bool) -> Any:
+        """Check something by identity whose inside is not known, and the arrays that it holds by content."""
+        if isinstance(thing, operator.attrgetter | operator.methodcaller):
+            named = [part for part in thing.__reduce__()[1] if isinstance(part, str)]
+            self.attributes |= {word for part in named for word in part.split(".")}
+        if (
+            isinstance(thing, io.IOBase)
+            and not thing.closed
+            and thing not in (sys.stdout, sys.stderr, sys.stdin)
+        ):
+            self.unwatched[name] = "a file: reading from it moves on, and the compiled function reads nothing"
+        elif _is_iterator(thing):
+            self.unwatched[name] = "an iterator: it gives each item once, to the trace"
+        elif isinstance(thing, GENERATORS):
+            self.generators.append(thing)
+        site = getattr(thing, "site", None)
+        if type(thing).__name__ == "Jitted" and site is not None:
+            return self._jitted(thing, at, name, copying)
+
+        return self._same(thing, at, name, lambda step: self._inside(thing, at, step, name))
+
+    def _inside(self, thing: Any, at: Place, step: int, name: str) -> None:
+        """Check by value what an object holds that is not copied: what code reads of it, arrays, and all of an object of the user's."""
+        cls = type(thing)
+        if isinstance(thing, enum.Enum) or cls.__module__.partition(".")[0] in ("numpy", "builtins", PACKAGE):
+            return
+        users = is_users_class(cls)
+        if users:
+            self._learn_class(cls, step, whole=False)
+        fields = getattr(thing, "__dict__", {})
+        if users and fields:
+            self._keys(fields, step, name)
+        held = [(Source.FIELD, key, item) for key, item in list(fields.items()) if type(key) is str]
+        held += [
+            (Source.ATTRIBUTE, key, getattr(thing, key))
+            for key in slots_of(cls)
+            if isinstance(getattr(cls, key, None), types.MemberDescriptorType) and hasattr(thing, key)
+        ]
+        for source, key, item in held:
+            if (
+                users
+                or key in self.attributes
+                or issubclass(type(item), np.ndarray)
+                or (type(item) is FunctionType and key in ("__wrapped__", "func"))
+            ):
+                self.visit(item, source, step, key, f"{name}.{key}", False)
+        if isinstance(thing, dict):
+            holder = self._step(*at, Check.KEYS, (cls, tuple(dict.keys(thing))), name)
+            for key, item in list(dict.items(thing)):
+                self.visit(item, Source.ENTRY, holder, key, f"the entry {key!r} of {name}", False)
+        elif isinstance(thing, list):
+            holder = self._step(*at, Check.LENGTH, (cls, list.__len__(thing)), name)
+            for number, item in enumerate(list.__iter__(thing)):
+                self.visit(item, Source.ITEM, holder, number, f"item {number} of {name}", False)
+        elif isinstance(thing, set | deque):
+            self._step(*at, Check.EQUAL, thing.copy(), name)
+
+    def _keys(self, fields: dict[str, Any], step: int, name: str) -> None:
+        """Check which attributes an object has."""
+        expected = dict, tuple(fields)
+        self._step(Source.ATTRIBUTE, step, "__dict__", Check.KEYS, expected, f"the attributes of {name}")
+
+    def _jitted(self, thing: Any, at: Place, name: str, copying: bool) -> Any:
+        fixed = at[0] is Source.FIXED
+        step = self._step(
+            *at, Check.NOTHING if fixed else Check.ALIVE, None if fixed else weakref.ref(thing), name
+        )
+        if not copying:
+            self._met(thing, thing, step, copying)
+            self.visit(thing.site.function, Source.FIXED, -1, thing.site.function, name, False)
+            return thing
+        copy = thing.with_function(None)
+        self._met(thing, copy, step, copying)
+        copy.site.function = self.visit(thing.site.function, Source.FIXED, -1, thing.site.function, name)
+        return copy
+
+    # Containers
+
+    def _dict(self, thing: dict[Any, Any], at: Place, name: str, copying: bool) -> Any:
+        kind = type(thing)
+        if len(thing) > MOST_ITEMS and all(type(item) in _PLAIN for item in thing.values()):
+            step = self._step(
+                *at, Check.EQUAL, kind(thing) if kind is not defaultdict else thing.copy(), name
+            )
+            return self._met(thing, thing, step, copying)
+        step = self._step(*at, Check.KEYS, (kind, tuple(thing)), name)
+        copy: Any = thing.copy() if copying else thing
+        self._met(thing, copy, step, copying)
+        changed = False
+        for key, item in list(thing.items()):
+            made = self.visit(item, Source.ENTRY, step, key, f"the entry {key!r} of {name}", copying)
+            if made is not item:
+                changed = True
+                copy[key] = made
+        return self._container(thing, copy, step, changed, name, copying)
+
+    def _sequence(self, thing: Any, at: Place, name: str, copying: bool) -> Any:
+        kind = type(thing)
+        if len(thing) > MOST_ITEMS and all(type(item) in _PLAIN for item in thing):
+            step = self._step(*at, Check.EQUAL, kind(thing) if kind in (list, tuple) else thing, name)
+            return self._met(thing, thing, step, copying)
+        step = self._step(*at, Check.LENGTH, (kind, len(thing)), name)
+        copying = copying and (kind is not list or len(self.steps) < MOST_STEPS)
+        copy: Any = list(thing) if copying and kind is list else thing
+        self._met(thing, copy, step, copying)
+        items = [
+            self.visit(item, Source.ITEM, step, number, f"item {number} of {name}", copying)
+            for number, item in enumerate(thing)
+        ]
+        changed = any(made is not item for made, item in zip(items, thing, strict=True))
+        if kind is list:
+            if changed:
+                copy[:] = items
+        elif changed:
+            copy = tuple.__new__(kind, items)
+            return self._met(thing, copy, step, copying)
+        return self._container(thing, copy, step, changed, name, copying)
+
+    def _collection(self, thing: Any, at: Place, name: str, copying: bool) -> Any:
+        """Check a container that is not copied by the items that it has, and what is in them by value."""
+        is_mapping = isinstance(thing, MappingProxyType)
+        step = self._step(*at, Check.EQUAL, type(thing)(dict(thing) if is_mapping else thing), name)
+        self._met(thing, thing, step, copying)
+        for item in (thing.values() if is_mapping else thing) if len(thing) <= MOST_ITEMS else ():
+            self.visit(item, Source.FIXED, -1, item, f"an item of {name}", False)
+        return thing
+
+    def _container(self, thing: Any, copy: Any, step: int, changed: bool, name: str, copying: bool) -> Any:
+        if copy is thing:
+            return thing
+        if not changed:
+            return self._met(thing, thing, step, copying)
+        self._substitute(thing, copy, name, "the entry {!r} of " + name)
+        return copy
+
+    def _substitute(
+        self, original: Any, copy: Any, name: str, place: str | Callable[[str], str] = "{}"
+    ) -> Substitute:
+        made = Substitute(original, copy, name, place.format if isinstance(place, str) else place)
+        self.substituted.append(made)
+        return made
+
+    def begin(self) -> None:
+        """Give what stands for hidden inputs the numbers of this call."""
+        self.contents = [np.array(as_input(thing)) for thing in self.things]
+        for array, content in zip(self.arrays, self.contents, strict=True):
+            array.value.data = content
+
+    def pin(self, number: int) -> None:
+        """Check a hidden input by value from now on: Python has looked at it."""
+        step = self.steps[self.inputs[number]]
+        if step.check is Check.INPUT:
+            step.check = Check.PINNED
+            step.expected = step.expected, self.contents[number]
+
+    def release(self) -> None:
+        """Let the copies hold what the user's own hold: functions that outlive the trace see no traced arrays, and there is no cycle."""
+        for each in self.substituted:
+            _restore(each.copy, each.original)
+        for function, original in self._functions:
+            function.__defaults__, function.__kwdefaults__ = original.__defaults__, original.__kwdefaults__
+        for space in self._namespaces.values():
+            space.made = None
+        for kept in (self._memo, self._cells, self._namespaces, self._back, self._classes):
+            kept.clear()
+        self.substituted, self._functions, self.arrays, self.things = [], [], [], []
+
+    def original(self, thing: Any) -> Any:
+        """Return what a copy stands for."""
+        known = self._back.get(id(thing))
+        return thing if known is None or known[0] is not thing else known[1]
+
+    def owned(self, thing: Any, seen: set[int] | None = None) -> Any:
+        """Return what a copy stands for; or something that the trace has made, holding what the copies in it stand for."""
+        known = self.original(thing)
+        if known is not thing:
+            return known
+        seen = set() if seen is None else seen
+        kind = type(thing)
+        if kind in _PLAIN or id(thing) in seen:
+            return thing
+        seen.add(id(thing))
+        if isinstance(thing, tuple):
+            items = [self.owned(item, seen) for item in thing]
+            changed = any(made is not item for made, item in zip(items, thing, strict=True))
+            return tuple.__new__(kind, items) if changed else thing
+        if kind is list:
+            held: Any = list(enumerate(thing))
+        elif kind is dict:
+            held = list(thing.items())
+        elif is_plain_object(thing):
+            held = list(_content_of(thing).items())
+        else:
+            return thing
+        for key, item in held:
+            made = self.owned(item, seen)
+            if made is item:
+                continue
+            if kind is list:
+                thing[key] = made
+            else:
+                _write(thing, key, made)
+        return thing
+
+
+class _Namespace:
+    """The global names of a module, and the copy of them that copied functions have."""
+
+    def __init__(self, walk: Walk, original: dict[str, Any]) -> None:
+        self.walk = walk
+        self.original = original
+        self.label = str(original.get("__name__", "a module"))
+        self.made: ModuleType | None = None
+        # Names that the code does not spell are not there: what lives on with a function of the trace keeps no more than that.
+        self.copy: dict[str, Any] = {
+            name: content for name, content in original.items() if name.startswith("__")
+        }
+        self._whole = False
+        self._met: set[tuple[str, bool]] = set()
+        self.step = walk._step(Source.FIXED, -1, original, Check.NOTHING, None, f"the names of {self.label}")
+        walk._substitute(original, self.copy, f"the module {self.label}", self.label_of)
+
+    def read(self, reads: Reads, copying: bool) -> None:
+        """Walk over what code reads of these names."""
+        if copying and not self._whole and (reads.everything or "globals" in reads.names):
+            self._whole = True
+            self.copy.update(
+                {name: content for name, content in self.original.items() if name not in self.copy}
+            )
+        for name in sorted(reads.names):
+            self.walk._note_use(self.label_of(name), name in reads.logs)
+            self.meet(name, copying)
+        for name in sorted(reads.modules):
+            module = sys.modules.get(name)
+            if module is not None:
+                self.walk.visit(module, Source.FIXED, -1, module, f"the module {name}", False)
+
+    def label_of(self, name: str) -> str:
+        """Return what a global name is called in messages."""
+        return f"the global {name!r}" if self.label == "__main__" else f"the global {name!r} of {self.label}"
+
+    def meet(self, name: str, copying: bool) -> None:
+        """Walk over one name."""
+        if (name, copying) in self._met:
+            return
+        self._met.add((name, copying))
+        label = self.label_of(name)
+        if name not in self.original:
+            self.walk._step(Source.ENTRY, self.step, name, Check.ABSENT, None, label)
+            builtin = vars(builtins).get(name)
+            if builtin is not None and _hashable(builtin) and builtin in UNWATCHED:
+                self.walk.unwatched[name] = UNWATCHED[builtin]
+            return
+        content = self.original[name]
+        made = self.walk.visit(content, Source.ENTRY, self.step, name, label, copying)
+        if copying:
+            self.copy[name] = made
+        else:
+            self.copy.setdefault(name, content)
+
+    def attributes(self, copying: bool) -> None:
+        """Walk over what code may read of the module by attributes."""
+        wanted = self.walk.attributes if self.walk.asks else self.walk.attributes & self.original.keys()
+        for name in sorted(wanted):
+            self.meet(name, copying)
+
+    def module(self, thing: ModuleType) -> ModuleType:
+        if self.made is None:
+            self.made = _ModuleCopy(thing.__name__)
+            vars(self.made)["_names"] = self.copy
+            vars(self.made)["_original"] = thing
+        return self.made
+
+
+class _ModuleCopy(ModuleType):
+    """Stands for a module of the user's: its attributes are the names that copied functions have."""
+
+    _names: dict[str, Any]
+    _original: ModuleType
+
+    def __getattribute__(self, name: str) -> Any:
+        names = object.__getattribute__(self, "__dict__").get("_names")
+        if names is not None and name in names:
+            return names[name]
+        original = object.__getattribute__(self, "__dict__").get("_original")
+        return super().__getattribute__(name) if original is None else getattr(original, name)
+
+    def __setattr__(self, name: str, content: Any) -> None:
+        object.__getattribute__(self, "__dict__")["_names"][name] = content
+
+    def __dir__(self) -> list[str]:
+        return dir(object.__getattribute__(self, "__dict__")["_original"])
+
+
+class _Reference:
+    """Stands for a weak reference to something that was copied."""
+
+    __slots__ = ("_made",)
+
+    def __init__(self, made: Any) -> None:
+        self._made = made
+
+    def __call__(self) -> Any:
+        return self._made
+
+
+def _encloses_libraries_only(function: FunctionType) -> bool:
+    """Return whether a function, such as what a decorator of a library made of a library's function, can call no code of the user's."""
+    for cell in function.__closure__ or ():
+        content = cell.cell_contents if is_filled(cell) else None
+        if type(content) is not FunctionType or is_users(content.__code__.co_filename):
+            return False
+        if not _encloses_libraries_only(content):
+            return False
+    return True
+
+
+def is_filled(cell: CellType) -> bool:
+    """Return whether a variable that a function encloses has been assigned to."""
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
+
+
+def _functions_of(item: Any) -> list[FunctionType]:
+    """Return the functions behind an entry of a class."""
+    if isinstance(item, staticmethod | classmethod):
+        item = item.__func__
+    parts = (item.fget, item.fset) if isinstance(item, property) else (getattr(item, "func", item),)
+    return [part for part in parts if type(part) is FunctionType]
+
+
+def _is_method(item: Any) -> bool:
+    return type(item) is FunctionType or type(item).__name__ == "Jitted"
+
+
+def _content_of(holder: Any) -> Any:
+    """Return a copy of what a container, cell or object holds."""
+    if isinstance(holder, dict):
+        return dict(holder)
+    if isinstance(holder, list):
+        return list(holder)
+    if isinstance(holder, CellType):
+        try:
+            return {"content": holder.cell_contents}
+        except ValueError:
+            return {}
+    fields = dict(getattr(holder, "__dict__", {}))
+    for key in slots_of(type(holder)):
+        if hasattr(holder, key):
+            fields[key] = getattr(holder, key)
+    return fields
+
+
+def _is_iterator(thing: Any) -> bool:
+    return hasattr(type(thing), "__next__") and hasattr(type(thing), "__iter__")
+
+
+def _hashable(thing: Any) -> bool:
+    return type(thing).__hash__ is not None
+
+
+def _is_numeric(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind in "biufc" and dtype.char not in "gG"
+
+
+class Written:
+    """What the traced function wrote to outside: the names of the places, and which steps of the checks it has changed."""
+
+    __slots__ = ("lost", "names", "steps")
+
+    def __init__(self) -> None:
+        self.names: dict[str, None] = {}
+        self.lost: dict[str, None] = {}
+        self.steps: list[Step] = []
+
+
+def write_back(walk: Walk, written: Written) -> None:
+    """Write what the traced function has written to copies into what they are copies of; traced arrays stay outside."""
+    for each in walk.substituted:
+        now, begun = _content_of(each.copy), each.begun
+        if isinstance(now, list):
+            if len(now) != len(begun) or any(one is not other for one, other in zip(now, begun, strict=True)):
+                now = list(map(walk.owned, now))
+                kept = [item for item in now if not _is_traced(item, walk.trace)]
+                if len(kept) < len(now):
+                    written.lost[each.name] = None
+                elif not _holds_variable(now):
+                    written.names[each.name] = None
+                each.original[:] = kept
+            continue
+        for key in (
+            *begun,
+            *(key for key in now if key not in begun),
+        ):  # in the order of the function's own writes
+            new = now.get(key, ABSENT)
+            if new is begun.get(key, ABSENT):
+                continue
+            name = each.name if isinstance(each.copy, CellType) else each.place(key)
+            new = walk.owned(new)
+            if _is_traced(new, walk.trace):
+                written.lost[name] = None
+                continue
+            if not _holds_variable(new) and key != "__warningregistry__":
+                written.names[name] = None
+            _write(each.original, key, new)
+
+
+def _restore(copy: Any, original: Any) -> None:
+    """Let a copy hold what its original holds."""
+    if isinstance(copy, list):
+        copy[:] = original
+    elif isinstance(copy, dict):
+        kept = {key: original[key] for key in copy if key in original}
+        copy.clear()
+        copy.update(kept)
+    elif isinstance(copy, CellType):
+        content = _content_of(original)
+        if content:
+            copy.cell_contents = content["content"]
+        else:
+            del copy.cell_contents
+    else:
+        if hasattr(copy, "__dict__"):
+            copy.__dict__.clear()
+            copy.__dict__.update(original.__dict__)
+        for key in slots_of(type(copy)):
+            if hasattr(original, key):
+                object.__setattr__(copy, key, getattr(original, key))
+
+
+def _write(holder: Any, key: Any, content: Any) -> None:
+    if isinstance(holder, CellType):
+        if content is ABSENT:
+            del holder.cell_contents
+        else:
+            holder.cell_contents = content
+    elif isinstance(holder, dict):
+        if content is ABSENT:
+            holder.pop(key, None)
+        else:
+            holder[key] = content
+    elif content is ABSENT:
+        object.__delattr__(holder, key)
+    else:
+        object.__setattr__(holder, key, content)
+
+
+def _is_traced(thing: Any, trace: Trace) -> bool:
+    """Return whether something is an array of a trace, or a container with one."""
+    if isinstance(thing, Handle):
+        return trace in thing.value.marks
+    if isinstance(thing, dict):
+        return any(_is_traced(item, trace) for item in thing.values())
+    return isinstance(thing, list | tuple) and any(_is_traced(item, trace) for item in thing)
+
+
+def rebased(steps: Sequence[Step], leaves: Sequence[Any], written: Written) -> bool:
+    """Let the checks expect what the traced function itself has made of things, and return whether they can.
+
+    What a function writes, compiled calls do not write again, so that what it finds in the next call is what the trace has left.
+    """
+    found: list[Any] = []
+    for step in steps:
+        value = step.read(found, leaves)
+        if not step.holds(value, found):
+            if not _rebase(step, value):
+                return False
+            if not _leaks(value) and not _holds_variable(value):
+                written.names.setdefault(step.name)
+        found.append(value)
+    return True
+
+
+def _holds_variable(thing: Any) -> bool:
+    """Return whether something is a variable, which a function may make in its first call and keep, or a container with one."""
+    if isinstance(thing, dict):
+        return any(map(_holds_variable, thing.values()))
+    return isinstance(thing, Variable) or (
+        isinstance(thing, list | tuple) and any(map(_holds_variable, thing))
+    )
+
+
+def _leaks(thing: Any) -> bool:
+    """Return whether something is an array of a trace that has ended, or a container with one: the next use of it is an error."""
+    if isinstance(thing, Handle):
+        return any(isinstance(mark, Trace) and mark.over for mark in thing.value.marks)
+    if isinstance(thing, dict):
+        return any(map(_leaks, thing.values()))
+    return isinstance(thing, list | tuple) and any(map(_leaks, thing))
+
+
+def _rebase(step: Step, value: Any) -> bool:
+    check = step.check
+    if check is Check.CLASS:
+        step.expected = [
+            (owner, name, vars(owner).get(name, ABSENT), False) for owner, name, _, _ in step.expected
+        ]
+    elif value is ABSENT:
+        if check in (Check.INPUT, Check.KEYS, Check.LENGTH):
+            return False
+        step.check = Check.ABSENT
+    elif check is Check.KEYS:
+        step.expected = type(value), tuple(value)
+    elif check is Check.LENGTH:
+        step.expected = type(value), len(value)
+    elif check is Check.EQUAL:
+        step.expected = type(step.expected)(value)
+    elif check is Check.CONTENT:
+        step.expected = np.array(value)
+    elif check is Check.ABSENT:
+        step.check = Check.NOTHING
+    elif check is Check.SAME or check is Check.ALIVE:
+        reference = None if isinstance(value, type | ModuleType) else reference_to(value)
+        step.check = Check.SAME if reference is None else Check.ALIVE
+        step.expected = value if reference is None else reference
+    else:
+        return False
+    return True
+
+
+def state_of_generator(generator: Any) -> bytes:
+    """Return the state of a random number generator, to be compared."""
+    if isinstance(generator, np.random.Generator):
+        return pickle.dumps(generator.bit_generator.state)
+    return pickle.dumps(
+        generator.getstate() if isinstance(generator, random.Random) else generator.get_state()
+    )

@@ -1,0 +1,218 @@
+"""The trace of one call of a jitted function: its inputs, the guards on values that Python looked at, the variables that it met."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradtape.ir.graph import Mark, Value
+from gradtape.trace.variables.content import Content
+from gradtape.transforms.reroll.carries import Summary
+from gradtape.transforms.reroll.roll import Declined
+
+
+class Guard:
+    """What Python saw: `value` was `expected` at `site` while tracing."""
+
+    __slots__ = ("expected", "site", "value")
+
+    def __init__(self, value: Value, expected: int, site: Any) -> None:
+        self.value = value
+        self.expected = expected
+        self.site = site
+
+
+class Trace(Mark):
+    """Follows everything that depends on the arguments of the call that is being traced.
+
+    Parameters
+    ----------
+    described : str
+        Which function is traced, for errors.
+    remedy : str
+        What else can be done where Python asks for numbers.
+    until : bool
+        Whether loops that Python leaves because of what it sees are to turn as often as they must in each call.
+
+    Attributes
+    ----------
+    outcome : bool or None
+        Whether operations went well for whose errors the code is prepared; None if there were none.
+    """
+
+    __slots__ = (
+        "_seen",
+        "contents",
+        "declined",
+        "described",
+        "guards",
+        "hidden",
+        "inputs",
+        "loops",
+        "outcome",
+        "pinned",
+        "remedy",
+        "sites",
+        "until",
+    )
+
+    def __init__(self, described: str, remedy: str = "", *, until: bool = False) -> None:
+        super().__init__()
+        self.until = until
+        self.outcome: bool | None = None
+        self.described = described
+        self.remedy = remedy
+        self.inputs: list[Value] = []
+        self.hidden: list[Value] = []
+        self.pinned: set[int] = set()
+        self.guards: list[Guard] = []
+        self.sites: list[Any] = []
+        self.loops: list[Summary] = []
+        self.declined: list[Declined] = []
+        self.contents: dict[int, Content] = {}
+        self._seen: dict[Value, int] = {}
+
+    def guard(self, value: Value, expected: int, site: Any) -> int:
+        """Record that Python saw `expected`; what was seen before needs no second guard."""
+        if value not in self._seen:
+            self._seen[value] = expected
+            self.guards.append(Guard(value, expected, site))
+            self.sites.append(site)
+        return self._seen[value]
+
+    def known_of_hidden(self, value: Value) -> bool:
+        """Return whether a value depends on hidden inputs alone; then Python may look at it, and they are checked by value from now on."""
+        if not self.hidden:
+            return False
+        numbers = {id(one): number for number, one in enumerate(self.hidden)}
+        used, seen, pending = set(), set(), [value]
+        while pending:
+            one = pending.pop()
+            if id(one) in seen or self not in one.marks:
+                continue
+            seen.add(id(one))
+            if id(one) in numbers:
+                used.add(numbers[id(one)])
+                continue
+            node = one.node
+            if node is None or len(one.marks) != 1:
+                return False
+            pending.extend(node.inputs)
+        self.pinned |= used
+        return True
+
+    def finish(self) -> None:
+        """End the trace: example values are dropped, so that what leaked is found out.
+
+        Its values carry it, and it lets go of them: they are freed without the cycle collector.
+        """
+        self.recording = False
+        self.over = True
+        self._computed = None  # the history of these values is the graph
+        for value in self.inputs:
+            value.data = None
+        ahead, met = [guard.value for guard in self.guards], set(self.inputs)
+        while ahead:  # what was computed so that Python could look at it
+            value = ahead.pop()
+            made = value.maker()
+            if made is not None and value not in met and self in value.marks:
+                met.add(value)
+                value.data = None
+                ahead += made[1]
+        self.inputs, self.hidden, self.guards, self.contents, self._seen = [], [], [], {}, {}
+
+
+class Abstract(Trace):
+    """Follows what has no numbers while Python code runs.
+
+    Parameters
+    ----------
+    described : str
+        What Python code that is, for errors.
+    remedy : str
+        What else can be done where Python asks for numbers.
+    """
+
+    __slots__ = ()
+
+    why = ""
+    instead = ""
+    leak_why = "inside of it an array stands for many; it has no numbers of its own"
+    leak_remedy = "return it from the function instead of storing it outside"
+
+
+class Mapped(Abstract):
+    """Follows what depends on an element of a mapped axis: one stands for all of them, and has no numbers."""
+
+    __slots__ = ()
+
+    why = "one element stands for all elements along the mapped axis, and they need not agree"
+    instead = "use np.where(condition, a, b) in place of a branch, and index arrays in place of slices that depend on values"
+
+
+class InBody(Abstract):
+    """Follows what depends on the arguments of a function that becomes the body of a loop or a branch."""
+
+    __slots__ = ()
+
+
+class Turn(InBody):
+    """Follows what depends on a turn of a loop: one stands for all turns.
+
+    Parameters
+    ----------
+    described : str
+        Which function is the loop's body.
+    leak_remedy : str
+        How a value is handed out of it.
+    """
+
+    __slots__ = ("leak_remedy",)
+
+    why = "the body of a loop runs once in Python and stands for every turn, and these need not agree"
+    instead = (
+        "use np.where or gt.cond in place of a branch, gt.while_loop or gt.fori_loop in place of a loop that ends on such a "
+        "value, `a & b` in place of `a and b`, gt.constant(np.stack(y))[k] for a list y, and index arrays in place of slices"
+    )
+    leak_why = (
+        "the body of a loop runs once in Python: inside of it an array stands for the values of every turn"
+    )
+
+    def __init__(self, described: str, leak_remedy: str) -> None:
+        super().__init__(described)
+        self.leak_remedy = leak_remedy
+
+
+class Alternative(InBody):
+    """Follows what depends on the operands of a branch, of which it is not known whether it is taken."""
+
+    __slots__ = ()
+
+    why = "each branch runs once in Python, before it is known which one is taken"
+    instead = "nest gt.cond or gt.switch in place of the branch, or use np.where"
+    leak_why = "each branch runs once in Python, taken or not: inside of it an array has no numbers"
+    leak_remedy = "return it from every branch"
+
+
+def mapped_by(value: Value) -> Mapped | None:
+    """Return who maps the axis of which a value is one element, if anybody."""
+    for mark in value.marks:
+        if isinstance(mark, Mapped) and mark.recording:
+            return mark
+    return None
+
+
+def abstract_of(value: Value) -> Abstract | None:
+    """Return on what without numbers a value depends, if on anything: the innermost."""
+    found: Abstract | None = None
+    for mark in value.marks:
+        if isinstance(mark, Abstract) and mark.recording:
+            found = mark
+    return found
+
+
+def trace_of(value: Value) -> Trace | None:
+    """Return the running trace that a value depends on, if any."""
+    for mark in value.marks:
+        if isinstance(mark, Trace) and mark.recording:
+            return mark
+    return None

@@ -1,0 +1,141 @@
+"""Objects of the user's classes: which of them are no more than their attributes, and what these are."""
+
+from __future__ import annotations
+
+import enum
+import sys
+import weakref
+from types import SimpleNamespace
+from typing import Any, Final
+
+import numpy as np
+
+from gradtape.trace.array.handle import Handle
+from gradtape.trace.source.sites import PACKAGE, is_users
+from gradtape.trees import HOOKS, LEAVES
+
+_HEAP_TYPE: Final = 1 << 9
+
+
+def is_object(leaf: Any) -> bool:
+    """Return whether an argument is something that a function may read fields of, or that reads something itself."""
+    return not isinstance(leaf, Handle | np.ndarray | np.generic) and (
+        callable(leaf) or is_plain_object(leaf)
+    )
+
+
+def is_plain_object(thing: Any) -> bool:
+    """Return whether something is an object of a class of the user's, which is no more than its attributes."""
+    return _is_plain_class(type(thing))
+
+
+_plain: Final[weakref.WeakKeyDictionary[type, bool]] = weakref.WeakKeyDictionary()
+_users: Final[weakref.WeakKeyDictionary[type, bool]] = weakref.WeakKeyDictionary()
+
+
+def _is_plain_class(cls: type) -> bool:
+    known = _plain.get(cls)
+    if known is None:
+        known = _plain[cls] = _looks_plain(cls)
+    return known
+
+
+def _looks_plain(cls: type) -> bool:
+    if cls is SimpleNamespace or (cls.__module__ == "argparse" and cls.__name__ == "Namespace"):
+        return True
+    if not cls.__flags__ & _HEAP_TYPE or issubclass(cls, Handle | enum.Enum | type):
+        return False
+    if not all(base is object or base.__flags__ & _HEAP_TYPE for base in cls.__mro__):
+        return False
+    own = cls.__module__.partition(".")[0] == PACKAGE
+    if own and not getattr(cls, "holds_functions", False):
+        return False
+    if not own and not is_users_class(cls) and not is_record(cls) and cls.__module__ != "collections":
+        return False
+    refused = ("__del__", "__getattr__", "__array__", "__array_ufunc__", "__array_function__", "__next__")
+    return not any(hasattr(cls, name) for name in refused) and (
+        cls.__getattribute__ is object.__getattribute__ and cls.__basicsize__ < 4096
+    )
+
+
+def is_record(cls: type) -> bool:
+    """Return whether a class is a dataclass, or one of attrs."""
+    return hasattr(cls, "__dataclass_fields__") or hasattr(cls, "__attrs_attrs__")
+
+
+def is_users_class(cls: type) -> bool:
+    """Return whether a class is defined in the user's own code."""
+    known = _users.get(cls)
+    if known is None:
+        known = _users[cls] = _is_of_users(cls)
+    return known
+
+
+def _is_of_users(cls: type) -> bool:
+    if not cls.__flags__ & _HEAP_TYPE or cls.__module__ in ("builtins", "typing", "abc"):
+        return False
+    module = sys.modules.get(cls.__module__)
+    if module is None:
+        return True
+    file = getattr(module, "__file__", None)
+    return file is None or is_users(file)
+
+
+def has_foreign_code(cls: type) -> bool:
+    """Return whether a class has code that is not the user's, which may read any of its fields."""
+    return any(
+        base is not object
+        and base.__module__ not in ("abc", "typing", "collections.abc", PACKAGE)
+        and base.__module__.partition(".")[0] != PACKAGE
+        and not is_users_class(base)
+        for base in cls.__mro__
+    )
+
+
+def slots_of(cls: type) -> list[str]:
+    found = []
+    for owner in cls.__mro__:
+        slots = vars(owner).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name not in ("__dict__", "__weakref__"):
+                private = name.startswith("__") and not name.endswith("__")
+                found.append(f"_{owner.__name__.lstrip('_')}{name}" if private else name)
+    return found
+
+
+def fields_with_arrays(thing: Any) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """Return the names of those attributes of an object that hold arrays or floats, and of the others; None for what is no plain object."""
+    if (
+        not is_plain_object(thing)
+        or type(thing) is SimpleNamespace
+        or type(thing).__module__.partition(".")[0] == PACKAGE
+    ):
+        return None
+    names = [
+        *getattr(thing, "__dict__", ()),
+        *[name for name in slots_of(type(thing)) if hasattr(thing, name)],
+    ]
+    holding = tuple([name for name in names if _holds_arrays(getattr(thing, name))])
+    return holding, tuple([name for name in names if name not in holding])
+
+
+def _holds_arrays(content: Any, depth: int = 0) -> bool:
+    kind = type(content)
+    if kind in (float, complex) or issubclass(kind, np.inexact | Handle):
+        return True
+    if kind is np.ndarray:
+        return content.dtype.kind in "biufc"
+    if depth > 8:
+        return False
+    if kind is dict:
+        return any(_holds_arrays(item, depth + 1) for item in content.values())
+    if kind is list or issubclass(kind, tuple):
+        return any(_holds_arrays(item, depth + 1) for item in content)
+    if kind is SimpleNamespace or not is_plain_object(content):
+        return False
+    found = fields_with_arrays(content)
+    return found is not None and bool(found[0])
+
+
+HOOKS.fields = fields_with_arrays
+LEAVES.add(np.ndarray)

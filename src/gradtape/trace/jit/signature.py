@@ -1,0 +1,309 @@
+"""What a jitted function is specialised on: the structure of its arguments, their dtypes and shapes, and static values."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import ItemsView, KeysView, Sequence, ValuesView
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradtape.config import config
+from gradtape.errors import DtypeError, StaticArgumentError
+from gradtape.ir.builder import here
+from gradtape.ir.graph import Mark, Value
+from gradtape.ir.op import NDArray
+from gradtape.ir.types import PYTHON_DTYPES, aval
+from gradtape.kinds.operands import check_dtype, check_plain
+from gradtape.kinds.refusals import is_used_up, library_of, refusal
+from gradtape.runtime.call.signature import ArraySpec, ScalarSpec, StaticSpec
+from gradtape.runtime.compile.program import CallForm
+from gradtape.trace.array.array import Array
+from gradtape.trace.array.handle import Handle
+from gradtape.trace.array.layout import Layout, argument_layout, layout_of
+from gradtape.trace.array.preallocated import own
+from gradtape.trace.jit.objects import is_plain_object
+from gradtape.trace.lazy.force import force
+from gradtape.trace.source.sites import user_site
+from gradtape.trace.variables.variable import Variable
+from gradtape.trees import TreeSpec, flatten_arguments, place_of_leaf
+
+NUMBERS = (float, int, complex)
+
+_REFUSED = (KeysView, ValuesView, ItemsView, array, memoryview, bytearray)
+"""Types that hold numbers, but are neither arrays nor containers."""
+
+
+@dataclass(frozen=True)
+class Static:
+    """An argument that the user declared to be a part of the program text."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class StaticArguments:
+    """Which arguments the user declared static, by position and by name."""
+
+    positions: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
+
+    def mark(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments with the static ones marked."""
+        if self.positions:
+            places = {place % len(args) for place in self.positions if -len(args) <= place < len(args)}
+            args = tuple(Static(arg) if k in places else arg for k, arg in enumerate(args))
+        if self.names:
+            kwargs = {key: Static(arg) if key in self.names else arg for key, arg in kwargs.items()}
+        return args, kwargs
+
+
+EVERYTHING_TRACED = StaticArguments()
+
+
+class Call:
+    """The arguments of one call, flattened.
+
+    Attributes
+    ----------
+    leaves : list
+        All leaves.
+    objects : list
+        The leaves, with what static ones hold.
+    arrays : bool
+        Whether an argument is an `Array`, so that the results are.
+    """
+
+    __slots__ = ("_given", "_key", "arrays", "leaves", "objects", "spec")
+
+    def __init__(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], static: StaticArguments = EVERYTHING_TRACED
+    ) -> None:
+        leaves, self.spec = flatten_arguments(static.mark(args, kwargs))
+        self.leaves: list[Any] = own(leaves)
+        self.objects = [leaf.value if type(leaf) is Static else leaf for leaf in self.leaves]
+        self.arrays = any(isinstance(leaf, Handle) and _is_recorded(leaf) for leaf in self.leaves)
+        self._key: Any = None
+        self._given = args, kwargs, static
+
+    @property
+    def key(self) -> Any:
+        """What is equal for calls that one specialisation can serve, as long as what the function reads from outside is the same."""
+        if self._key is None:
+            try:
+                self._key = ((self.spec, config.reroll_checkpoint), *map(leaf_key, self.leaves))
+            except DtypeError:
+                args, kwargs, static = self._given
+                _refuse_by_name(*static.mark(args, kwargs))
+                raise
+        return self._key
+
+    def dynamic(self) -> list[NDArray]:
+        """Return the leaves that the kernel sees, as it wants to see them."""
+        return [as_input(leaf) for leaf in self.leaves if is_dynamic(leaf)]
+
+    def with_leaves(self, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return arguments of the same structure with other leaves."""
+        arguments: Any = self.spec.unflatten(
+            [leaf.value if isinstance(leaf, Static) else leaf for leaf in leaves]
+        )
+        args, kwargs = arguments
+        return args, kwargs
+
+    def placeholders(self, mark: Mark, objects: Sequence[Any]) -> tuple[list[Any], list[Value]]:
+        """Return the leaves with a traced Array for each dynamic one and what stands for each object, and the values of the Arrays."""
+        leaves: list[Any] = []
+        inputs: list[Value] = []
+        for leaf, thing in zip(self.leaves, objects, strict=True):
+            if is_dynamic(leaf):
+                array = as_input(leaf).copy()
+                weak = is_weak(leaf)
+                value = Value(aval(array.shape, array.dtype, weak), data=array, marks=(mark,))
+                inputs.append(value)
+                placeholder = Array(value)
+                placeholder._contiguous = layout_of_input(leaf)
+                leaf = placeholder
+            elif not isinstance(leaf, Static):
+                leaf = thing
+            elif thing is not leaf.value:
+                leaf = Static(thing)
+            leaves.append(leaf)
+        return leaves, inputs
+
+
+def _refuse_by_name(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise the error for an argument that cannot be one, with where it stands."""
+    for name, argument in [*((f"argument {k}", arg) for k, arg in enumerate(args)), *kwargs.items()]:
+        for position, leaf in enumerate(own(flatten_arguments(argument)[0])):
+            place = place_of_leaf(argument, position) if leaf is not argument else ""
+            leaf_key(leaf, f"{name}{place}")
+
+
+def _is_recorded(leaf: Handle) -> bool:
+    return leaf.followed if isinstance(leaf, Variable) else True
+
+
+def is_dynamic(leaf: Any) -> bool:
+    """Return whether a leaf is an array or a number, and not part of the program text."""
+    return issubclass(type(leaf), np.ndarray | np.generic) or type(leaf) in NUMBERS or is_array(leaf)
+
+
+def is_array(leaf: Any) -> bool:
+    """Return whether a leaf is an `Array` that is no variable."""
+    return isinstance(leaf, Handle) and not isinstance(leaf, Variable)
+
+
+def is_weak(leaf: Any) -> bool:
+    """Return whether a number leaves the dtype of a result to others, as Python's numbers do."""
+    return type(leaf) in NUMBERS or (isinstance(leaf, Handle) and leaf.value.aval.weak)
+
+
+def as_input(leaf: Any) -> NDArray:
+    """Return an array or number as kernels take it: C-contiguous, aligned, in native byte order."""
+    if type(leaf) in NUMBERS:
+        return np.asarray(leaf, PYTHON_DTYPES[type(leaf)])
+    if isinstance(leaf, Handle):
+        (leaf,) = force([leaf.value])
+    return np.require(leaf, np.dtype(leaf.dtype.type), ("C", "A"))
+
+
+def layout_of_input(leaf: Any) -> Layout:
+    """Return the layout that NumPy's array would have where this enters a trace."""
+    if isinstance(leaf, Handle):
+        return leaf._contiguous if leaf._base is None else leaf._contiguous is True
+    return argument_layout(leaf) if isinstance(leaf, np.ndarray | np.generic) else True
+
+
+def leaf_key(leaf: Any, argument: str = "an argument") -> Any:
+    """Return what a specialisation depends on of one leaf."""
+    kind = type(leaf)
+    if kind is np.ndarray:
+        key = (check_dtype(leaf.dtype, argument), leaf.shape)
+        # Whether a reshape is a view depends on the layout.
+        return key if leaf.flags.c_contiguous else (*key, layout_of(leaf))
+    if kind in NUMBERS:
+        return kind
+    if issubclass(type(leaf), np.ndarray):
+        check_plain(leaf, argument)
+        return (check_dtype(leaf.dtype, argument), leaf.shape)
+    if isinstance(leaf, np.generic):
+        return (check_dtype(leaf.dtype, argument), "scalar")
+    if isinstance(leaf, Handle) and not isinstance(leaf, Variable):
+        known = leaf.value.aval
+        if known.weak:
+            return known.dtype, known.shape, "weak"
+        layout = layout_of_input(leaf)
+        return (
+            (known.dtype, known.shape)
+            if layout is True or not known.shape
+            else (known.dtype, known.shape, layout)
+        )
+    declared = kind is Static
+    if declared:
+        leaf, kind = leaf.value, type(leaf.value)
+    if isinstance(leaf, Variable):
+        return (kind, leaf.serial)
+    if not declared and (isinstance(leaf, _REFUSED) or is_used_up(leaf) or library_of(leaf)):
+        here.site = user_site()
+        raise refusal(leaf, argument)
+    if is_plain_object(leaf):
+        return kind
+    try:
+        hash(leaf)
+    except (TypeError, ValueError):  # of a memoryview
+        raise StaticArgumentError(
+            f"{argument}, of type {kind.__name__}, is static (not an array or a number to be traced), and it cannot be hashed",
+            where=user_site(),
+            why="gradtape compiles once per value of such an argument and must be able to find it again",
+            remedy="pass np.array(sorted(x)) for numbers, which a set has in no order, or a frozenset for settings"
+            if isinstance(leaf, set)
+            else "pass a hashable object (a tuple, a frozen dataclass), or register the class with optree as a container",
+        ) from None
+    return (kind, leaf)
+
+
+class NativeCall(NamedTuple):
+    """How machine code can serve calls of one signature without Python: what it checks, and how it returns results.
+
+    Attributes
+    ----------
+    form : CallForm
+        Types of the arguments, results and their nesting.
+    statics : list
+        The objects that static arguments must be.
+    nested : tuple of TreeSpec or None
+        The containers of arguments and of results, where there are any but plain tuples and lists of results: then the machine code takes
+        and returns the leaves.
+    leaves : int
+        How many leaves a call has.
+    passed : tuple of int
+        Which of them the machine code takes; it does not take objects whose fields are checked.
+    """
+
+    form: CallForm
+    statics: list[Any]
+    nested: tuple[TreeSpec, TreeSpec] | None = None
+    leaves: int = 0
+    passed: tuple[int, ...] = ()
+
+
+def native_call(
+    call: Call, values: Sequence[Value], spec: TreeSpec, results: Sequence[int], hidden: Sequence[Any]
+) -> NativeCall | None:
+    """Return how machine code can serve calls like this one.
+
+    Parameters
+    ----------
+    call : Call
+        The call.
+    values : sequence of Value
+        What the kernel computes.
+    spec : TreeSpec
+        The containers of the results.
+    results : sequence of int
+        For each leaf of `spec`, its position in `values`.
+    hidden : sequence of object
+        The hidden inputs.
+    """
+    if any(isinstance(thing, Handle) for thing in hidden):
+        return None
+    args, kwargs = call.with_leaves(call.leaves)
+    structure: Any = spec.unflatten(results)
+    nested = None
+    if kwargs or len(args) != len(call.leaves) or not _plain_structure(structure):
+        nested = (call.spec, spec)
+        structure = tuple(results)
+    statics: list[Any] = []
+    arguments: list[ArraySpec | ScalarSpec | StaticSpec] = []
+    passed = []
+    for number, leaf in enumerate(call.leaves):
+        if is_plain_object(leaf) and not isinstance(leaf, Static):
+            continue
+        passed.append(number)
+        if not is_dynamic(leaf):
+            arguments.append(StaticSpec())
+            statics.append(leaf.value if isinstance(leaf, Static) else leaf)
+        else:
+            arguments.append(_spec_of(leaf))
+    arguments += map(_spec_of, hidden)
+    outputs = tuple(ArraySpec(value.dtype, value.shape) for value in values)
+    form = CallForm(tuple(arguments), outputs, structure)
+    return NativeCall(form, statics, nested, len(call.leaves), tuple(passed))
+
+
+def _spec_of(leaf: Any) -> ArraySpec | ScalarSpec:
+    if is_weak(leaf):
+        kind: Any = (
+            {"f": "float", "i": "int", "c": "complex"}[leaf.dtype.kind]
+            if isinstance(leaf, Handle)
+            else type(leaf).__name__
+        )
+        return ScalarSpec(kind)
+    return ArraySpec(np.dtype(leaf.dtype.type), leaf.shape)
+
+
+def _plain_structure(structure: Any) -> bool:
+    if type(structure) in (tuple, list):
+        return all(map(_plain_structure, structure))
+    return structure is None or isinstance(structure, int)

@@ -1,0 +1,181 @@
+"""The state of a compiled function: hidden inputs for the variables that it reads, hidden outputs for those that it assigns to."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gradtape.ir.graph import Node, Value, constant
+from gradtape.ir.op import NDArray
+from gradtape.ir.types import INTP
+from gradtape.ops.core.elementwise.cast import identity, stop_gradient
+from gradtape.ops.core.indexing import put_add, put_row, update_row
+from gradtape.runtime.compile.program import Program
+from gradtape.trace.jit.guards import Trace
+from gradtape.trace.jit.signature import as_input
+from gradtape.trace.variables.content import Content
+from gradtape.trace.variables.locks import SEVERAL, turns
+from gradtape.trace.variables.scatter import LARGE, How, check_places
+from gradtape.trace.variables.variable import Variable
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """How a program's outputs change a variable.
+
+    Attributes
+    ----------
+    variable : weakref.ref
+        Which.
+    steps : tuple of {"add", "set"}
+        What each pair of outputs, rows and their places, does to it. Without steps there is one output, the new content.
+    """
+
+    variable: weakref.ref[Variable]
+    steps: tuple[How, ...]
+
+    def taken(self, outputs: Iterator[NDArray]) -> list[NDArray]:
+        """Return those of the outputs that come next."""
+        return [next(outputs) for _ in range(2 * len(self.steps) or 1)]
+
+    def check(self, arrays: Sequence[NDArray]) -> None:
+        """Raise IndexError where a place is out of bounds."""
+        variable = self.variable()
+        for places in arrays[1::2] if variable is not None else ():
+            check_places(variable.shape[0], places)  # type: ignore[union-attr]
+
+    def carry_out(self, arrays: Sequence[NDArray]) -> None:
+        """Change the variable."""
+        variable = self.variable()
+        if variable is None:
+            return
+        if not self.steps:
+            variable.store(arrays[0])
+            return
+        for how, rows, places in zip(self.steps, arrays[::2], arrays[1::2], strict=True):
+            variable.change_rows(constant(rows), constant(places), how)
+
+
+@dataclass(frozen=True)
+class State:
+    """The variables of one specialisation.
+
+    Attributes
+    ----------
+    read : tuple of weakref.ref
+        Those whose contents follow the arguments among the program's inputs.
+    assigned : tuple of Assignment
+        What is done to some of them by the program's last outputs.
+    count : int
+        How many these are.
+    places : tuple of int
+        The places of the locks of those that are assigned to, in order: so two threads never wait for each other.
+    """
+
+    read: tuple[weakref.ref[Variable], ...]
+    assigned: tuple[Assignment, ...]
+    count: int
+    places: tuple[int, ...]
+
+    def run(self, program: Program, arrays: Sequence[NDArray]) -> list[NDArray]:
+        """Run a program on the present contents, store the new ones, and return the outputs."""
+        if not self.read:
+            return program.run(arrays)
+        # Of one call after the other each finds what the one before has left.
+        held = [turns.changing[place] for place in self.places]
+        for lock in held:
+            lock.acquire()
+        try:
+            return self._run(program, arrays)
+        finally:
+            for lock in held:
+                lock.release()
+
+    def _run(self, program: Program, arrays: Sequence[NDArray]) -> list[NDArray]:
+        outputs = program.run([*arrays, *[as_input(variable.data_now()) for variable in _living(self.read)]])
+        rest = iter(outputs[len(outputs) - self.count :])
+        taken = [(assignment, assignment.taken(rest)) for assignment in self.assigned]
+        for assignment, own in taken:
+            assignment.check(own)
+        for assignment, own in taken:
+            assignment.carry_out(own)
+        return outputs
+
+    def readings(self) -> list[Value]:
+        """Return what the variables hold, as whoever follows them sees it."""
+        return [variable.value for variable in _living(self.read)]
+
+    def alive(self) -> bool:
+        """Return whether all of the variables still exist."""
+        return all(variable() is not None for variable in self.read)
+
+    def followed(self) -> bool:
+        """Return whether a tape or trace around would take notice if one of them is read."""
+        return any(variable.followed for variable in _living(self.read))
+
+
+def state_of(trace: Trace) -> tuple[State, list[Value]]:
+    """Return the variables that a trace met, and the values to be stored in them."""
+    met = [content for content in trace.contents.values() if content.input is not None]
+    assigned, stored = [], []
+    for content in met:
+        if content.assigned:
+            steps = _changed_rows(content)
+            assigned.append(Assignment(content.variable, tuple(how for how, *_ in steps)))
+            stored += [value for _, *pair in steps for value in pair] if steps else [content.value]
+    changed = [
+        serial for serial, content in trace.contents.items() if content.input is not None and content.assigned
+    ]
+    places = tuple(sorted({serial % SEVERAL for serial in changed}))
+    return State(tuple(content.variable for content in met), tuple(assigned), len(stored), places), stored
+
+
+def _changed_rows(content: Content) -> list[tuple[How, Value, Value]]:
+    """Return how, by what, and where a large content was changed, if that was done row by row."""
+    steps: list[tuple[How, Value, Value]] = []
+    value = content.value
+    if value.size * value.dtype.itemsize < LARGE:
+        return []
+    while value is not content.input:
+        node = value.node
+        if node is not None and (node.op is stop_gradient or node.op is identity):
+            value = node.inputs[0]
+        elif node is not None and (node.op is put_add or node.op is put_row) and len(node.inputs) == 3:
+            steps.append(("add" if node.op is put_add else "set", *node.inputs[1:]))
+            value = node.inputs[0]
+        elif node is not None and node.op is update_row and _are_few_rows(node):
+            start, step, rows = node.params["starts"][0], node.params["strides"][0], node.inputs[1]
+            places = constant(start + step * np.arange(rows.shape[0], dtype=INTP))
+            steps.append(("set", rows, places))
+            value = node.inputs[0]
+        else:
+            return []
+    return steps[::-1]
+
+
+def _are_few_rows(node: Node) -> bool:
+    """Return whether an update at places that are known writes whole rows, and less than half of them."""
+    whole, rows = (value.shape for value in node.inputs)
+    return 2 * rows[0] <= whole[0] and rows[1:] == whole[1:] and set(node.params["strides"][1:]) <= {1}
+
+
+def made_in(trace: Trace) -> list[weakref.ref[Any]]:
+    """Return the variables that the traced function made."""
+    return [content.variable for content in trace.contents.values() if content.input is None]
+
+
+def any_alive(variables: Sequence[weakref.ref[Any]]) -> bool:
+    """Return whether somebody keeps one of these variables."""
+    if all(variable() is None for variable in variables):
+        return False
+    gc.collect()  # an object in a cycle is nobody's
+    return any(variable() is not None for variable in variables)
+
+
+def _living(variables: Sequence[weakref.ref[Variable]]) -> list[Variable]:
+    return [found for variable in variables if (found := variable()) is not None]

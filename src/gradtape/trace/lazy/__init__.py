@@ -1,0 +1,1 @@
+"""Pending values: when they are computed, and the caches that find recordings and gradients again."""

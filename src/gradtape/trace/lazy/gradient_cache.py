@@ -1,0 +1,379 @@
+"""Derivatives by structure: a record like one that was differentiated before becomes one call of what was built then."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from gradtape.config import config
+from gradtape.ir.builder import here
+from gradtape.ir.fingerprint import structure
+from gradtape.ir.graph import Graph, Literal, Mark, Node, Value, constant, extract, literal, merge_marks
+from gradtape.ir.op import NDArray
+from gradtape.kinds.operands import broadcast_to
+from gradtape.runtime.compile.program import Program, tape_program
+from gradtape.trace.lazy.force import force
+from gradtape.trace.lazy.pattern import Pattern, begins
+from gradtape.transforms.call import Call, without_data
+from gradtape.transforms.observers import OBSERVERS
+from gradtape.transforms.reroll.periods import LEAST_SAVED
+from gradtape.transforms.reroll.roll import in_recorded_order, rolled
+from gradtape.transforms.sparse_grads import Rows, with_rows
+from gradtape.transforms.vjp import vjp
+
+Derivatives = list[Value | Rows | None]
+Stop = Callable[[Value], bool]
+Derive = Callable[[Sequence[Value], Sequence[Value], Sequence[Value] | None, Stop], Derivatives]
+"""``(targets, sources, seeds, stop) -> derivatives``, one per source; `stop` tells which values are not followed."""
+
+
+class Template(NamedTuple):
+    """Derivatives as a function of the leaves of a record, with the targets themselves.
+
+    Attributes
+    ----------
+    call : Call
+        From the leaves, the seeds and the constants to the targets and the derivatives that exist.
+    counts : tuple of int
+        Per source, how many outputs make up its derivative: none, one, or two where it comes as rows.
+    constants : tuple of Value
+        Arrays that the derivation made, such as the positions of unit vectors.
+    leaves : tuple of int
+        Which of the leaves and seeds it takes.
+    stacks : tuple of tuple of int
+        Leaves that it takes as the rows of an array.
+    """
+
+    call: Call
+    counts: tuple[int, ...]
+    constants: tuple[Value, ...]
+    leaves: tuple[int, ...]
+    stacks: tuple[tuple[int, ...], ...]
+
+
+_templates: Final[OrderedDict[Any, Template | None]] = OrderedDict()
+"""By structure; None for one that was derived once, or whose derivative depends on numbers."""
+
+_numerical: Final[set[Any]] = set()
+"""Those among the keys of templates whose derivative depends on numbers."""
+
+
+class _Expected(NamedTuple):
+    """What a line asked for before.
+
+    Attributes
+    ----------
+    pattern : Pattern
+        The record.
+    sources : list of int
+        The places of the sources in it; -1 for one that is not in it.
+    seeds : list of Aval
+        The types of the seeds; none where they are ones.
+    template : Template
+        What was built for it.
+    """
+
+    pattern: Pattern
+    sources: list[int]
+    seeds: list[Any]
+    template: Template
+
+
+_expected: Final[OrderedDict[Any, list[_Expected]]] = OrderedDict()
+"""By the line that asks."""
+
+LONG: Final = 512
+"""Nodes from which a record is derived as a whole at first sight if there are loops in it."""
+
+AT_A_LINE: Final = 4
+"""Records that are expected at one line."""
+
+
+def gradients(
+    targets: Sequence[Value], sources: Sequence[Value], seeds: Sequence[Value] | None, stop: Stop
+) -> Derivatives:
+    """Return what `gradtape.transforms.vjp.vjp` does; a source that is only read by gathers of its rows has its gradient as rows.
+
+    Seeds may be None, for ones.
+    """
+    weights = [one_like(target) for target in targets] if seeds is None else seeds
+    return with_rows(vjp(targets, sources, weights, stop), sources, targets, stop)
+
+
+def one_like(target: Value) -> Value:
+    """Return the weight of a target that is given none."""
+    return broadcast_to(literal(1, target.dtype), target.shape)
+
+
+def derivatives(
+    derive: Derive,
+    what: str,
+    targets: Sequence[Value],
+    sources: Sequence[Value],
+    seeds: Sequence[Value] | None,
+    mark: Mark,
+    *,
+    last: bool,
+) -> Derivatives:
+    """Return what `derive` does of marked targets, at the cost of a look-up for known structures.
+
+    Parameters
+    ----------
+    derive : callable
+        Appends the derivatives to the record.
+    what : str
+        Its name.
+    targets, sources, seeds : sequence of Value
+        As for `derive`.
+    mark : Mark
+        The tape.
+    last : bool
+        Whether the tape's record is not needed again: then the targets are computed along with the derivatives.
+    """
+    found = template_for(derive, what, targets, sources, seeds, mark)
+    if found is None:
+        return derive(targets, sources, seeds, lambda value: mark not in value.marks)
+    return applied(*found, targets, seeds, mark, last=last)
+
+
+def template_for(
+    derive: Derive,
+    what: str,
+    targets: Sequence[Value],
+    sources: Sequence[Value],
+    seeds: Sequence[Value] | None,
+    mark: Mark,
+) -> tuple[Template, Sequence[Value]] | None:
+    """Return what computes derivatives (see `derivatives`) of records like this one, and the leaves of this one; None if it is new."""
+    if not config.jit or not targets or OBSERVERS or merge_marks(targets):
+        return None
+    site = here.site
+    line = id(site.code), site.instruction, what, seeds is None, config.reroll, config.reroll_checkpoint
+    for expected in _expected.get(line, ()):
+        values = expected.pattern.match(targets, mark)
+        if (
+            values is not None
+            and _are_at(sources, values, expected.sources)
+            and (seeds is None or _types(seeds) == expected.seeds)
+        ):
+            return expected.template, expected.pattern.leaves_of(values)
+    nodes, leaves = extract(targets, (), lambda value: begins(value, mark))
+    key: Any = structure([*leaves, *_arrays(seeds)], nodes, (*targets, *(seeds or ()), *sources))
+    if key is None:
+        return None
+    key = key, what, len(targets), seeds is None, config.reroll, config.reroll_checkpoint
+    template = _templates.get(key)
+    seen = key in _templates
+    long = config.reroll and len(nodes) >= LONG
+    if template is None and (seen or long) and key not in _numerical:
+        template = _template(derive, nodes, leaves, targets, sources, seeds, mark, only_loops=not seen)
+        if seen and template is None:
+            _numerical.add(key)
+    _templates[key] = template
+    _templates.move_to_end(key)
+    while len(_templates) > config.memory_cache:
+        _numerical.discard(_templates.popitem(last=False)[0])
+    if template is None:
+        return None
+    _expect(line, Pattern(targets, nodes, leaves, mark), targets, sources, seeds, mark, template)
+    return template, leaves
+
+
+def _arrays(seeds: Sequence[Value] | None) -> list[Value]:
+    return [seed for seed in seeds or () if not isinstance(seed, Literal)]
+
+
+def _types(seeds: Sequence[Value]) -> list[Any]:
+    """Return the types of arrays; a literal is of no type."""
+    return [None if isinstance(seed, Literal) else seed.aval for seed in seeds]
+
+
+def _expect(
+    line: Any,
+    pattern: Pattern,
+    targets: Sequence[Value],
+    sources: Sequence[Value],
+    seeds: Sequence[Value] | None,
+    mark: Mark,
+    template: Template,
+) -> None:
+    """Remember what a line has asked for: most recent first."""
+    values = pattern.match(targets, mark)
+    types = [] if seeds is None else _types(seeds)
+    if values is None or None in types:
+        return
+    places = {value: place for place, value in enumerate(values)}
+    found = _Expected(pattern, [places.get(source, -1) for source in sources], types, template)
+    _expected[line] = [found, *_expected.get(line, ())][:AT_A_LINE]
+    _expected.move_to_end(line)
+    while len(_expected) > config.memory_cache:
+        _expected.popitem(last=False)
+
+
+def _are_at(sources: Sequence[Value], values: Sequence[Value], places: Sequence[int]) -> bool:
+    """Return whether sources stand at these places; at -1 for those that do not stand anywhere."""
+    if len(sources) != len(places):
+        return False
+    for source, place in zip(sources, places, strict=True):  # noqa: SIM110 - a loop begins sooner than a generator
+        if values[place] is not source if place >= 0 else source in values:
+            return False
+    return True
+
+
+def _template(
+    derive: Derive,
+    nodes: Sequence[Node],
+    leaves: Sequence[Value],
+    targets: Sequence[Value],
+    sources: Sequence[Value],
+    seeds: Sequence[Value] | None,
+    mark: Mark,
+    *,
+    only_loops: bool,
+) -> Template | None:
+    """Derive a copy of a record that has no numbers: the result holds for all numbers. None where it depends on them.
+
+    None also where there are to be loops in it, and are not.
+    """
+    arrays = _arrays(seeds)
+    becomes: dict[Value, Value] = {value: Value(value.aval) for value in (*leaves, *arrays)}
+    inputs = list(becomes.values())
+    if config.reroll and len(nodes) >= LEAST_SAVED:
+        nodes = in_recorded_order(nodes)
+    copies = []
+    followed = {becomes[leaf] for leaf in leaves if mark in leaf.marks}
+    for node in nodes:
+        copy = node.copy(tuple([becomes.get(value, value) for value in node.inputs]))
+        for old, new in zip(node.outs, copy.outs, strict=True):
+            new.aval = old.aval
+            becomes[old] = new
+            followed.add(new)
+        copies.append(copy)
+    ends = [becomes.get(target, target) for target in targets]
+    inside = [becomes[source] for source in sources if source in becomes and becomes[source].node is not None]
+    asked = frozenset([made for value in inside if (made := value.node) is not None])
+    result = rolled(copies, [*ends, *inside], (), asked, leaves=set(inputs)) if config.reroll else None
+    if only_loops and result is None:
+        return None
+    stacks = [] if result is None else result.stacks
+    moved: dict[Value, Value] = {}
+    if result is not None:
+        ends = result.ends[: len(ends)]
+        # Nodes that stay are made anew where they take what a loop computes.
+        moved = dict(zip(inside, result.ends[len(ends) :], strict=True))
+        followed.update([whole for whole, rows in stacks if any(row in followed for row in rows)])
+        for node in result.nodes:
+            if any(value in followed for value in node.inputs):
+                followed.update(node.outs)
+    try:
+        derived = derive(
+            ends,
+            [moved.get(start, start) for start in [becomes.get(source, source) for source in sources]],
+            None if seeds is None else [becomes.get(seed, seed) for seed in seeds],
+            lambda value: value not in followed,
+        )
+    except Exception:  # somebody's own derivative looks at numbers: it will do so each time
+        return None
+    parts = [_parts(gradient) for gradient in derived]
+    outputs = [*ends, *[value for values in parts for value in values]]
+    wholes = [whole for whole, _ in stacks]
+    inner, constants = extract(outputs, [*inputs, *wholes], lambda value: value.node is None)
+    if any(value.data is None for value in constants):
+        return None
+    places = {value: place for place, value in enumerate(inputs)}
+    rows_of = tuple([tuple([places[row] for row in rows]) for _, rows in stacks])
+    single = {place for rows in rows_of for place in rows}
+    single -= {places[value] for node in inner for value in node.inputs if value in places}
+    single -= {places[value] for value in outputs if value in places}
+    taken = [place for place in range(len(inputs)) if place not in single]
+    graph = without_data(
+        Graph([*[inputs[place] for place in taken], *wholes, *constants], inner, outputs, "gradient")
+    )
+    call = Call(graph, Lazily(graph).run)
+    return Template(call, tuple(map(len, parts)), tuple(constants), tuple(taken), rows_of)
+
+
+def _parts(gradient: Value | Rows | None) -> list[Value]:
+    if gradient is None:
+        return []
+    return [gradient.values, gradient.positions] if isinstance(gradient, Rows) else [gradient]
+
+
+class Lazily:
+    """Runs a graph by its kernel, which is compiled at the first use."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+
+    @cached_property
+    def _program(self) -> Program:
+        return tape_program(self._graph)
+
+    def run(self, arrays: Sequence[NDArray]) -> Sequence[NDArray]:
+        return self._program.run(arrays)
+
+
+def applied(
+    template: Template,
+    leaves: Sequence[Value],
+    targets: Sequence[Value],
+    seeds: Sequence[Value] | None,
+    mark: Mark,
+    *,
+    last: bool,
+) -> Derivatives:
+    """Return the derivatives that a template computes of the leaves of a record (see `derivatives`)."""
+    call, counts, constants, taken, stacks = template
+    given = [*leaves, *_arrays(seeds)] if seeds else leaves
+    if stacks:
+        wholes = [constant(np.stack(force([given[place] for place in rows]))) for rows in stacks]
+        given = [*[given[place] for place in taken], *wholes]
+    node, outs = call.appended([*given, *constants], here.site)
+    # Nobody needs the record again (unless a gradient is missing and its absence is to be explained): from now on
+    # the call computes the targets, and the old nodes can go.
+    if last and 0 not in counts and _can_be_taken_over(targets, given, mark):
+        for index, target in enumerate(targets):
+            if target.data is None and targets.index(target) == index:
+                node.take_as_out(target, index)
+    return parted(counts, outs[len(targets) :])
+
+
+def parted(counts: Sequence[int], outs: Sequence[Value]) -> Derivatives:
+    """Return derivatives from the values that they are made up of: none, one, or two for each."""
+    found: Derivatives = []
+    place = 0
+    for count in counts:
+        found.append(Rows(*outs[place : place + 2]) if count == 2 else outs[place] if count else None)
+        place += count
+    return found
+
+
+def _can_be_taken_over(targets: Sequence[Value], leaves: Sequence[Value], mark: Mark) -> bool:
+    """Return whether nobody else may ask how targets came to be, and all leaves of the record can be computed before them.
+
+    A target may be a leaf itself, and so is what was computed of a target while recording was stopped.
+    """
+    for target in targets:
+        marks = target.marks
+        if len(marks) > 1 and any(other is not mark and not other.over for other in marks):
+            return False
+    for leaf in leaves:
+        if leaf.data is None:
+            break
+    else:
+        return True
+    first = min([target.node.serial for target in targets if target.node is not None], default=0)
+    ahead, seen = list(leaves), set()
+    while ahead:
+        value = ahead.pop()
+        node = value.node if value.data is None else None
+        if node is not None and node.serial >= first and node not in seen:
+            if value in targets:
+                return False
+            seen.add(node)
+            ahead += node.inputs
+    return True

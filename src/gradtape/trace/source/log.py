@@ -1,0 +1,136 @@
+"""What a tape remembers of where arrays came under its eyes and where they left it, for explanations."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from gradtape.ir.graph import Mark, Value
+from gradtape.ir.op import NDArray
+from gradtape.trace.source.sites import CLOCK, Site, user_site
+
+REMEMBERED = 64
+
+SAMPLE: Final = 64
+"""Elements by which an array that left is recognised."""
+
+WALK: Final = 64
+"""Values that are looked at to find what a value that leaves was computed from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """A followed value was turned into a number or an ndarray.
+
+    Attributes
+    ----------
+    value : weakref.ref to Value
+        The value, which is not kept alive.
+    what : str
+        How it left.
+    site : Site
+        Where.
+    numbers : tuple of float
+        Its elements, or some of a large array.
+    shape : tuple of int
+        Its shape.
+    meant : bool
+        Whether the code says that it is to leave (``float(x)``), rather than that something else asked for the numbers.
+    roots : tuple of weakref.ref to Value, or None
+        The values without an origin that it was computed from; None if that would have been too long a search.
+    """
+
+    value: weakref.ref[Value]
+    what: str
+    site: Any
+    numbers: tuple[float, ...] = ()
+    shape: tuple[int, ...] = ()
+    meant: bool = True
+    roots: tuple[weakref.ref[Value], ...] | None = ()
+
+    def comes_from(self, source: Value) -> bool:
+        """Return whether the value that left may have been computed from another."""
+        value = self.value()
+        if value is source or self.roots is None:
+            return True
+        return any(root() is source for root in self.roots)
+
+
+class Log:
+    """The record of one tape; it keeps no array alive.
+
+    Attributes
+    ----------
+    exits : list of Exit
+        Where arrays left, most recently.
+    """
+
+    __slots__ = ("_watched", "exits")
+
+    def __init__(self) -> None:
+        self._watched: list[tuple[weakref.ref[Value], Site]] = []
+        self.exits: list[Exit] = []
+
+    @property
+    def watched(self) -> dict[Value, Site]:
+        """Where the tape began to follow the values that are left."""
+        return {value: site for reference, site in self._watched if (value := reference()) is not None}
+
+    def note(self, value: Value, site: Site) -> None:
+        """Remember where the tape began to follow a value."""
+        self._watched.append((weakref.ref(value), site))
+
+
+def log_of(mark: Mark) -> Log:
+    """Return the log of a tape's mark."""
+    log: Log | None = mark.log
+    if log is None:
+        log = mark.log = Log()
+    return log
+
+
+def note_watch(value: Value, mark: Mark, site: Site) -> None:
+    """Remember where a tape began to follow a value; what happens from now on happens afterwards."""
+    log_of(mark).note(value, site)
+    CLOCK.ticks += 1
+
+
+def sample_of(data: NDArray) -> tuple[float, ...]:
+    """Return the elements by which an array of floats is recognised: all of a small one."""
+    if data.dtype.kind != "f":
+        return ()
+    flat = data.reshape(-1)
+    return tuple(flat[:: max(1, flat.size // SAMPLE)][:SAMPLE].tolist())
+
+
+def _roots_of(value: Value) -> tuple[weakref.ref[Value], ...] | None:
+    roots: list[Value] = []
+    seen, pending = {value}, [value]
+    while pending:
+        current = pending.pop()
+        inputs = () if current._op is None else current._inputs
+        if not inputs:
+            roots.append(current)
+        for operand in inputs:
+            if operand.marks and operand not in seen:
+                seen.add(operand)
+                pending.append(operand)
+        if len(seen) > WALK:
+            return None
+    return tuple([weakref.ref(root) for root in roots])
+
+
+def note_exit(value: Value, what: str, data: Any = None, *, meant: bool = True) -> None:
+    """Remember that a value is leaving the tapes that follow it, with the numbers that leave if they are floats."""
+    recording = [mark for mark in value.marks if mark.recording]
+    if recording:
+        numbers = () if data is None else sample_of(np.asarray(data))
+        roots = _roots_of(value) if numbers else ()
+        exit_ = Exit(weakref.ref(value), what, user_site(), numbers, value.shape, meant, roots)
+        for mark in recording:
+            exits = log_of(mark).exits
+            exits.append(exit_)
+            del exits[:-REMEMBERED]

@@ -1,0 +1,1 @@
+"""Variables: arrays that are assigned to, and the state of compiled functions."""

@@ -1,0 +1,57 @@
+"""What is read of a variable: values that later assignments do not change."""
+
+from __future__ import annotations
+
+from gradtape.ir.builder import here
+from gradtape.ir.graph import ARRAYS, Mark, Node, Value
+from gradtape.ir.op import NDArray, Op
+from gradtape.ir.types import aval
+from gradtape.ops.core.elementwise.cast import identity, stop_gradient
+from gradtape.trace.array.array import Array
+from gradtape.trace.array.handle import apart
+from gradtape.trace.jit.guards import Trace, trace_of
+from gradtape.trace.variables.content import Reading
+
+
+class CallableReading(Reading):
+    """A reading that hands itself to the user when it is called: ``v.value()``, as TensorFlow spells it."""
+
+    __slots__ = ()
+
+    def __call__(self) -> Array:
+        """Return the content as an `Array`, which later assignments do not change."""
+        return Array(apart(self))
+
+
+ARRAYS.add(CallableReading)
+
+
+def known(data: NDArray, name: str | None, marks: tuple[Mark, ...] = ()) -> Reading:
+    made = CallableReading(aval(data.shape, data.dtype), data=data, marks=marks)
+    made.name = name
+    return made
+
+
+def _derived(op: Op, value: Value, marks: tuple[Mark, ...], name: str | None) -> Reading:
+    node = Node(op, (value,), {}, here.site)
+    out = CallableReading(aval(value.shape, value.dtype), node, 0, None, marks)
+    out.name = name
+    node.outs = (out,)
+    return out
+
+
+def cut(value: Value, name: str | None, trace: Trace | None = None) -> Reading:
+    """Return a value without the marks of tapes, so that none follows an assignment."""
+    marks: tuple[Mark, ...] = tuple(mark for mark in value.marks if isinstance(mark, Trace))
+    if trace is not None and trace not in marks:
+        marks = (*marks, trace)
+    return _derived(stop_gradient, value, marks, name)
+
+
+def followed_by(value: Value, marks: tuple[Mark, ...], name: str | None) -> Reading:
+    """Return a value of its own that these marks follow."""
+    data = value.data  # once: another thread may take it over
+    if data is not None and trace_of(value) is None:
+        return known(data, name, marks)
+    kept = tuple(mark for mark in value.marks if mark.recording)
+    return _derived(identity, value, (*kept, *marks), name)

@@ -1,0 +1,240 @@
+"""Updates of single rows: in the array's own memory where nobody else holds it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from gradtape.errors import DtypeError, ShapeError
+from gradtape.ir.builder import here
+from gradtape.ir.graph import Value, constant
+from gradtape.ir.op import NDArray
+from gradtape.ir.types import INTP, Aval, aval
+from gradtape.ops.core.elementwise.cast import convert, stop_gradient
+from gradtape.ops.core.indexing import Advanced, Basic, fit_for_write, gather, parse_index, put_add, put_row
+from gradtape.trace.array.handle import Handle
+from gradtape.trace.array.indexed_slices import IndexedSlices
+from gradtape.trace.lazy.force import force
+from gradtape.trace.variables.locks import turns
+
+How = Literal["add", "subtract", "set"]
+"""What happens to a row."""
+
+
+LARGE: Final = 2**20
+"""Bytes from which rows are written in place where the user writes ``x[k] = v``, and out of compiled functions: it takes 40 microseconds
+to find out who holds the array, in which as much is copied."""
+
+
+def scatter(handle: Handle, slices: Any, how: How, caller: str) -> None:
+    """Change the rows of an array that slices name; tapes and traces follow.
+
+    Parameters
+    ----------
+    handle : Handle
+        What is changed, in place.
+    slices : IndexedSlices
+        Which rows, and by what. Repeated rows add up; of repeated rows to be set, the last wins.
+    how : {"add", "subtract", "set"}
+        What happens to a row.
+    caller : str
+        For errors.
+    """
+    value = handle.value
+    rows, places = fitting(value.aval, slices, caller)
+    involved = (value, rows, places)
+    if handle._base is not None or any(mark.recording for each in involved for mark in each.marks):
+        handle.rebind(scattered(value, rows, places, how))
+    else:
+        force([value])
+        handle.rebind(updated(handle, [value], rows, places, how))
+
+
+def scatter_ndarray(array: NDArray, slices: Any, how: How, caller: str) -> None:
+    """Change the rows of an ndarray; see `scatter`."""
+    rows, places = fitting(aval(array.shape, array.dtype), slices, caller)
+    _apply(array, *_merged(array.shape[0], rows, places, how), how)
+
+
+def fitting(whole: Aval, slices: Any, caller: str) -> tuple[Value, Value]:
+    """Return the rows, in the dtype of what they change, and where they belong.
+
+    Raises
+    ------
+    DtypeError, ShapeError
+        For slices that do not fit.
+    """
+    if not isinstance(slices, IndexedSlices):
+        raise DtypeError(
+            f"{caller}: slices must be IndexedSlices, got a {type(slices).__name__}",
+            where=here.site,
+            remedy="gt.IndexedSlices(values, indices), or the gradient of a table that is read by gathers of its rows",
+        )
+    rows, places = slices.parts()
+    shape = whole.shape
+    if not shape or rows.shape[1:] != shape[1:] or slices.dense_shape not in (None, shape):
+        raise ShapeError(
+            f"{caller}: slices of dense_shape {slices.dense_shape} with rows of shape {rows.shape[1:]} do not fit "
+            f"an array of shape {shape}",
+            where=here.site,
+            remedy=f"rows of shape {shape[1:]}" if shape else "an array of rank 1 or more",
+        )
+    if not np.can_cast(rows.dtype, whole.dtype, "same_kind"):
+        raise DtypeError(
+            f"{caller}: rows of {rows.dtype} cannot be put into an array of {whole.dtype}",
+            where=here.site,
+            remedy="convert one of them first",
+        )
+    return convert(rows, whole.dtype), places
+
+
+def written_rows(value: Value, key: Any, new: Any) -> tuple[Value, Value] | None:
+    """Return rows and their places that ``value[key] = new`` puts in; None where they are not few, or not rows.
+
+    Raises
+    ------
+    IndexError, ShapeError, DtypeError
+        Where the assignment itself would.
+    """
+    shape = value.shape
+    if isinstance(key, Value) and key.dtype.kind == "b":
+        return None
+    index = parse_index(shape, key)
+    if isinstance(index, Advanced):
+        if not index.picks_rows(shape) or 2 * index.indices[0].size > shape[0]:
+            return None
+        return fit_for_write(new, value.dtype, index.result(value)), index.indices[0]
+    if not shape or 2 * index.shape[0] > shape[0]:
+        return None
+    places = constant(index.starts[0] + index.strides[0] * np.arange(index.shape[0], dtype=INTP))
+    within = Basic((0, *index.starts[1:]), index.shape, (1, *index.strides[1:]), index.result)
+    return within.write(gather(value, places), fit_for_write(new, value.dtype, index.result)), places
+
+
+def scattered(value: Value, rows: Value, places: Value, how: How) -> Value:
+    """Return the changed array as a value that depends on the old one."""
+    if how == "set":
+        return put_row(value, rows, places)
+    return put_add(value, rows if how == "add" else -rows, places)
+
+
+def updated(
+    handle: Handle,
+    holders: Sequence[Value],
+    rows: Value,
+    places: Value,
+    how: How,
+    make: Callable[[NDArray], Value] = constant,
+) -> Value:
+    """Return the changed array as a value of its own. Where nobody else holds the memory, it takes it over.
+
+    Then what has been recorded with the old array is still to be had: its values become the new one with the old rows put back
+    (H. G. Baker, "Shallow binding makes functional arrays fast", SIGPLAN Notices 26, 1991). No tape follows that.
+
+    Parameters
+    ----------
+    handle : Handle
+        Who gives up these values for the new one.
+    holders : sequence of Value
+        All values that are known to hold the array.
+    rows, places : Value
+        As `fitting` returns them.
+    how : {"add", "subtract", "set"}
+        What happens to a row.
+    make : callable
+        Makes the value.
+
+    Raises
+    ------
+    IndexError
+        Where a place is out of bounds; nothing has been changed then.
+    """
+    numbers, at = _merged(holders[0].shape[0], rows, places, how)
+    with turns.computing:  # somebody may be about to read the array
+        force(holders[:1])
+        alone = _are_alone(holders)
+        data = holders[0].data
+        assert data is not None
+        if not alone:
+            data = data.copy()
+            _apply(data, numbers, at, how)
+            return make(data)
+        before = data[at]
+        _apply(data, numbers, at, how)
+        return _superseded(handle, holders, make(data), before, at)
+
+
+def _superseded(handle: Handle, holders: Sequence[Value], new: Value, before: NDArray, at: NDArray) -> Value:
+    """Return the value that has taken the memory over; what held it before becomes a node."""
+    old = put_row(new, constant(before), constant(at))
+    for holder in holders:
+        past = stop_gradient(old).node
+        assert past is not None
+        past.outs = (holder,)
+        holder.node, holder.index, holder.data = past, 0, None
+        if holder.owner is not None and holder.owner() is handle:
+            holder.owner = None
+    return new
+
+
+def _merged(extent: int, rows: Value, places: Value, how: How) -> tuple[NDArray, NDArray]:
+    """Return rows and places as arrays: one row for each place, counted from the front.
+
+    Raises
+    ------
+    IndexError
+        Where a place is out of bounds.
+    """
+    numbers, at = force([rows, places])
+    check_places(extent, at)
+    # A program writes rows wherever the user's index says: at one place, or at a table of them.
+    numbers = numbers.reshape(at.size, *numbers.shape[at.ndim :])
+    at = at.reshape(-1)
+    order = np.argsort(at % max(extent, 1), kind="stable")
+    ordered = (at % max(extent, 1))[order]
+    ends = np.flatnonzero(np.diff(ordered, append=-1))
+    if how == "set":
+        return numbers[order[ends]], ordered[ends]
+    if ends.size < at.size:
+        # Sums over runs of the sorted rows: ufunc.at takes ten times as long.
+        starts = np.concatenate([[0], ends[:-1] + 1])
+        return np.add.reduceat(numbers[order], starts, axis=0), ordered[ends]
+    return numbers[order], ordered
+
+
+def check_places(extent: int, places: NDArray) -> None:
+    """Raise IndexError where a place is out of bounds."""
+    if places.size and not (-extent <= places.min() and places.max() < extent):
+        wrong = places[(places < -extent) | (places >= extent)][0]
+        raise IndexError(f"index {wrong} is out of bounds for axis 0 with size {extent}")
+
+
+def _apply(data: NDArray, rows: NDArray, places: NDArray, how: How) -> None:
+    if how == "set":
+        data[places] = rows
+    else:
+        with np.errstate(all="ignore"):
+            data[places] = (np.add if how == "add" else np.subtract)(data[places], rows)
+
+
+def _references(value: Value) -> int:
+    data = value.data
+    return sys.getrefcount(data)
+
+
+_ALONE: Final = _references(constant(np.zeros(1)))
+"""The references to an array that only its value holds, as `_references` counts them."""
+
+
+def _are_alone(holders: Sequence[Value]) -> bool:
+    """Return whether only these values hold their array, and the array its memory."""
+    first = holders[0]
+    return (
+        _references(first) == _ALONE + len(holders) - 1
+        and first.data is not None
+        and first.data.flags.carray
+        and first.data.flags.owndata
+    )

@@ -1,0 +1,483 @@
+"""Variables: arrays that are assigned to, and that compiled functions read and write as their state."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from typing import Any, Final
+
+import numpy as np
+
+from gradtape.config import config
+from gradtape.errors import ArgumentError, DtypeError, ShapeError
+from gradtape.ir.builder import here
+from gradtape.ir.graph import Literal, Mark, Value, constant
+from gradtape.ir.op import NDArray
+from gradtape.ir.types import Shape, aval
+from gradtape.kinds.operands import as_value, number_dtype
+from gradtape.kinds.registry import UFUNCS
+from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.indexing import fit_for_write
+from gradtape.trace.array.array import Array
+from gradtape.trace.array.concretize import plain_key
+from gradtape.trace.array.handle import Handle, apart, plain
+from gradtape.trace.array.indexed_slices import IndexedSlices
+from gradtape.trace.array.views import ReadOnly, Rearranged, Selected
+from gradtape.trace.jit.guards import Abstract, Trace, mapped_by, trace_of
+from gradtape.trace.lazy.force import force
+from gradtape.trace.source.contexts import Scope, Watcher, contexts, own, running_trace, trace_below
+from gradtape.trace.source.log import note_exit
+from gradtape.trace.source.sites import user_site
+from gradtape.trace.variables.content import Content, Reading
+from gradtape.trace.variables.locks import undisturbed
+from gradtape.trace.variables.reads import CallableReading, cut, followed_by, known
+from gradtape.trace.variables.scatter import LARGE, How, fitting, scattered, updated, written_rows
+from gradtape.trace.variables.snapshot import Beginning
+
+_serials: Final = itertools.count()
+
+
+_ELSEWHERE: Final = Handle(constant(np.zeros(0)))
+"""Stands for the base of a variable, whose value is never the handle's own."""
+
+
+class Variable(Array):
+    """An array that keeps its identity while its content is assigned to.
+
+    Parameters
+    ----------
+    initial_value : array_like, Array, or callable that returns one
+        The content, which is copied. Shape and dtype stay as they are here.
+    trainable : bool, default True
+        Whether tapes follow it without being asked (see `GradientTape`).
+    name : str, optional
+        A name for people and for debugging.
+    dtype : dtype_like, optional
+        The dtype; by default NumPy's choice (float64 for Python floats).
+
+    Notes
+    -----
+    Wherever an `Array` is taken, so is a variable: NumPy's functions, operators, methods, indexing. What is read is the content at that
+    moment: ``v.value()``, ``v[:2]`` or ``v.T`` do not change when the variable is assigned to later. In-place syntax (``v += 1``,
+    ``v[0] = 2``) assigns. An assignment is no step of a derivative: nothing flows back through it.
+
+    A function under `jit` reads the content of each call, and assigns at each call. A variable that is passed to it is known by
+    its identity, as one that it finds outside.
+
+    Variables are hashed by identity. ``==`` compares elements, as it does for ndarrays; use ``is`` for identity.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> w = gt.Variable([1.0, 2.0])
+    >>> with gt.GradientTape() as tape:
+    ...     loss = np.sum(w**2)
+    >>> w.assign_sub(0.5 * tape.gradient(loss, w))
+    Variable([0., 0.])
+    """
+
+    __slots__ = ("_content", "_name", "_trainable", "serial")
+
+    scalar_in_place = True
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+    def __init__(
+        self, initial_value: Any, trainable: bool = True, name: str | None = None, dtype: Any = None
+    ) -> None:
+        here.site = user_site()
+        if not isinstance(trainable, bool | np.bool_):
+            raise DtypeError(
+                f"Variable: trainable must be a bool, got a {type(trainable).__name__}",
+                where=here.site,
+                remedy="gt.Variable(x, trainable=False)",
+            )
+        self._name = _checked_name(name)
+        self._trainable = bool(trainable)
+        self.serial: Final = next(_serials)
+        initial = _initial(initial_value, dtype)
+        # The content outside is that of this call: where the function keeps the variable, later calls begin with it.
+        (data,) = force([initial])
+        me = weakref.ref(self)
+        self._content = Content(me, known(data, name))
+        trace, _ = running_trace()
+        if trace is not None:
+            inside = self._content.value if trace_of(initial) is None else cut(initial, name)
+            trace.contents[self.serial] = Content(me, inside)
+        super().__init__(self._content.value)
+        self._base = _ELSEWHERE
+        self._current = Value(aval(initial.shape, initial.dtype))
+
+    # Identity
+
+    @property
+    def trainable(self) -> bool:
+        """Whether tapes follow it without being asked."""
+        return self._trainable
+
+    @property
+    def name(self) -> str | None:
+        """The name given by the user."""
+        return self._name
+
+    @name.setter
+    def name(self, name: str | None) -> None:
+        here.site = user_site()
+        self._name = _checked_name(name)
+
+    def __copy__(self) -> Variable:
+        return Variable(Array(self.value), self._trainable, self._name)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Variable:
+        copied = memo[id(self)] = self.__copy__()
+        return copied
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Variable, (self.numpy(), self._trainable, self._name)
+
+    def __repr__(self) -> str:
+        options = "" if self._trainable else ", trainable=False"
+        if self._name is not None:
+            options = f", name={self._name!r}{options}"
+        return f"Variable{super().__repr__()[len('Array') : -1]}{options})"
+
+    # Reading
+
+    @property
+    def value(self) -> Value:
+        """What it holds now; tapes and traces around take notice. ``v.value()`` is an `Array` of it."""
+        stack = contexts.stack
+        told: list[Watcher | Scope] = []
+        marks: tuple[Mark, ...] = ()
+        for context in reversed(stack):
+            if isinstance(context, Trace):
+                break
+            mark = context.mark_for(self) if isinstance(context, Watcher) else None
+            if mark is not None and mark not in marks:
+                marks = (*marks, mark)
+            if mark is not None or isinstance(context, Scope):
+                told.append(context)
+        content = self._content_within(len(stack))
+        found = content.reading(marks)
+        if found is None:
+            of = content.value
+            found = content.give_out(of, followed_by(of, marks, self._name), marks)
+        for context in told:
+            context.note(self, found)
+        return found
+
+    def read_value(self) -> Array:
+        """Return the content as an `Array`, which later assignments do not change."""
+        here.site = user_site()
+        return Array(apart(self.value))
+
+    def reading_for(self, mark: Mark) -> Value:
+        """Return a reading that only `mark` follows."""
+        return followed_by(self._content_within(len(contexts.stack)).value, (mark,), self._name)
+
+    def readings(self) -> list[Value]:
+        """Return the content, and what was read since it was assigned and is still in use; no tape and no trace takes notice."""
+        trace, _ = running_trace()
+        content = self._content if trace is None else trace.contents.get(self.serial)
+        return [] if content is None else content.read()
+
+    @property
+    def followed(self) -> bool:
+        """Whether somebody around would take notice of a reading: a tape that follows it, a trace, or a function that may ask."""
+        return any(
+            not isinstance(context, Watcher) or context.mark_for(self) is not None
+            for context in contexts.stack
+        )
+
+    def data_now(self) -> NDArray:
+        """Return the content without telling anybody; not for traces."""
+        value = self._content_within(0).value
+        data = value.data
+        return force([value])[0] if data is None else data
+
+    def _content_within(self, depth: int) -> Content:
+        """Return the content as the innermost of `depth` contexts sees it: that of the innermost trace among them."""
+        trace, around = trace_below(depth)
+        if trace is None:
+            outside = own(self._content)
+            if outside.value.node is not None:
+                _settle(outside)
+            return outside
+        content = trace.contents.get(self.serial)
+        if content is None:
+            begin = self._begin(trace, around)
+            trace.inputs.append(begin)
+            content = trace.contents[self.serial] = Content(weakref.ref(self), begin, begin)
+        return own(content)
+
+    def _begin(self, trace: Trace, around: int) -> Reading:
+        """Return what stands for the content before `trace`, which `around` contexts are around."""
+        if isinstance(trace, Abstract):
+            begin = CallableReading(aval(self.shape, self.dtype), marks=(trace,))
+            begin.name = self._name
+            return begin
+        (example,) = force([self._content_within(around).value])
+        return known(example, self._name, (trace,))
+
+    # A variable is no base of views: what is read of it stays as it was.
+
+    def __getitem__(self, key: Any) -> Any:
+        return _alone(Array(self.value)[key])
+
+    def rearranged(self, view: Rearranged | Selected | ReadOnly, *, contiguous: bool) -> Array:
+        return _alone(Array(self.value).rearranged(view, contiguous=contiguous))
+
+    # Assigning
+
+    @undisturbed
+    def __setitem__(self, key: Any, new: Any) -> None:
+        if self.nbytes >= LARGE and not contexts.replays and running_trace()[0] is None:
+            here.site = user_site()
+            rows = written_rows(self.value, plain_key(key, masks=True), plain(new))
+            if rows is not None:
+                self.change_rows(*rows, "set")
+                return
+        super().__setitem__(key, new)
+
+    @undisturbed
+    def assign(self, value: Any) -> Variable:
+        """Replace the content.
+
+        Parameters
+        ----------
+        value : array_like or Array
+            Of the variable's shape, and of a dtype that can be cast to its own without changing kind.
+
+        Returns
+        -------
+        Variable
+            Itself.
+
+        Raises
+        ------
+        ShapeError
+            For another shape.
+        DtypeError
+            For another kind of dtype.
+        """
+        here.site = user_site()
+        new = as_value(plain(value), "assign: value")
+        if new.shape != self.shape:
+            raise ShapeError(
+                f"assign: value has shape {new.shape}, but the variable {self._described()}has shape {self.shape}",
+                where=here.site,
+                remedy="give a value of the variable's shape, v[...] = value to spread it, or make another variable",
+            )
+        self._check_kind(new.dtype, "assign")
+        self.rebind(fit_for_write(new, self.dtype, self.shape))
+        return self
+
+    @undisturbed
+    def assign_add(self, delta: Any) -> Variable:
+        """Add to the content, with NumPy's broadcasting of `delta`; see `assign`. Of `IndexedSlices` only the rows are touched."""
+        here.site = user_site()
+        if isinstance(delta, IndexedSlices):
+            return self._scatter(delta, "add", "assign_add")
+        return self._updated("add", delta, "assign_add")
+
+    @undisturbed
+    def assign_sub(self, delta: Any) -> Variable:
+        """Subtract from the content; see `assign_add`."""
+        here.site = user_site()
+        if isinstance(delta, IndexedSlices):
+            return self._scatter(delta, "subtract", "assign_sub")
+        return self._updated("subtract", delta, "assign_sub")
+
+    def __iadd__(self, other: Any) -> Any:
+        if isinstance(other, IndexedSlices):
+            return self.assign_add(other)
+        return super().__iadd__(other)
+
+    def __isub__(self, other: Any) -> Any:
+        if isinstance(other, IndexedSlices):
+            return self.assign_sub(other)
+        return super().__isub__(other)
+
+    def scatter_add(self, slices: Any) -> Variable:
+        """Add the rows of `IndexedSlices` to the content; equal indices add up.
+
+        Only these rows are touched, in place: neither time nor memory depends on the size of the variable.
+
+        Raises
+        ------
+        ShapeError, DtypeError, IndexError
+            For slices that do not fit; then nothing is changed.
+
+        Examples
+        --------
+        >>> import numpy as np, gradtape as gt
+        >>> v = gt.Variable(np.zeros((3, 2)))
+        >>> v.scatter_add(gt.IndexedSlices(np.ones((2, 2)), [0, -1]))
+        Variable([[1., 1.],
+               [0., 0.],
+               [1., 1.]])
+        """
+        here.site = user_site()
+        return self._scatter(slices, "add", "scatter_add")
+
+    def scatter_sub(self, slices: Any) -> Variable:
+        """Subtract the rows of `IndexedSlices` from the content; see `scatter_add`."""
+        here.site = user_site()
+        return self._scatter(slices, "subtract", "scatter_sub")
+
+    def scatter_update(self, slices: Any) -> Variable:
+        """Replace the rows that `IndexedSlices` name; of equal indices the last wins. See `scatter_add`."""
+        here.site = user_site()
+        return self._scatter(slices, "set", "scatter_update")
+
+    @undisturbed
+    def _scatter(self, slices: Any, how: How, caller: str) -> Variable:
+        rows, places = fitting(aval(self.shape, self.dtype), slices, caller)
+        trace, _ = running_trace()
+        if trace is not None or contexts.replays:
+            self.rebind(scattered(self.value, rows, places, how))
+        else:
+            self.change_rows(rows, places, how)
+        return self
+
+    def _updated(self, ufunc: str, delta: Any, caller: str) -> Variable:
+        number = type(delta) in (float, int)  # of which the rows know what to do at once
+        change = delta if number else as_value(plain(delta), f"{caller}: delta")
+        if not number and not _spreads(change.shape, self.shape):
+            raise ShapeError(
+                f"{caller}: delta has shape {change.shape}, but the variable {self._described()}has shape {self.shape}",
+                where=here.site,
+                remedy="give a delta of the variable's shape, or one that broadcasts to it",
+            )
+        result = UFUNCS[ufunc](self.value, change)
+        self._check_kind(result.dtype, caller)
+        self.write_result(result, caller)
+        return self
+
+    def _check_kind(self, dtype: np.dtype[Any], caller: str) -> None:
+        if not np.can_cast(dtype, self.dtype, "same_kind"):
+            raise DtypeError(
+                f"{caller}: the new value has dtype {dtype}, but the variable {self._described()}has dtype {self.dtype}",
+                where=here.site,
+                remedy=f"convert it first: x.astype({self.dtype})",
+            )
+
+    def _described(self) -> str:
+        return "" if self._name is None else f"{self._name!r} "
+
+    def rebind(self, value: Value) -> None:
+        """Make `value` the content, cut off from where it came from."""
+        mapped = mapped_by(value)
+        if mapped is not None:
+            raise ArgumentError(
+                f"the variable {self._described()}is assigned to in {mapped.described}",
+                where=user_site(),
+                why="the function runs once for all elements, and each would assign another content",
+                remedy="return what is to be assigned, and assign it outside",
+            )
+        trace, _ = running_trace()
+        if trace is None and value.marks:
+            note_exit(value, f"an assignment to the variable {self._described()}".rstrip())
+        if trace is not None:
+            self._content_within(len(contexts.stack)).assign(cut(value, self._name, trace))
+        elif (data := value.data) is not None:
+            own(self._content).assign(known(data, self._name))
+        else:
+            content = own(self._content)
+            content.assign(cut(value, self._name))
+            if content is self._content:
+                contexts.pending[self.serial] = content
+            if config.eager:
+                _settle(content)
+
+    def hold(self, value: Value) -> None:
+        """Make what was read before the content again."""
+        trace, _ = running_trace()
+        content = self._content_within(len(contexts.stack))
+        data = value.data
+        if trace is not None or data is None:
+            content.assign(cut(value, self._name, trace))
+        elif data is not content.value.data:
+            content.assign(known(data, self._name))
+
+    def change_rows(self, rows: Value, places: Value, how: How) -> None:
+        """Change rows in place; not for traces."""
+        content = self._content_within(len(contexts.stack))
+        for context in contexts.stack:
+            if isinstance(context, Beginning):
+                context.note(self, self.value)
+        content.assign(
+            updated(self, content.holders(), rows, places, how, lambda data: known(data, self._name))
+        )
+
+    def store(self, array: NDArray) -> None:
+        """Take what a compiled function computed for it."""
+        own(self._content).assign(known(array, self._name))
+
+
+for _name in (
+    *("__iadd__", "__isub__", "__imul__", "__itruediv__", "__ifloordiv__", "__imod__", "__ipow__"),
+    *("__imatmul__", "__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__"),
+):
+    setattr(Variable, _name, undisturbed(getattr(Variable, _name)))
+
+
+def _checked_name(name: Any) -> str | None:
+    if name is not None and not isinstance(name, str):
+        raise DtypeError(
+            f"Variable: name must be a str, got a {type(name).__name__}",
+            where=here.site,
+            remedy='gt.Variable(x, name="weights")',
+        )
+    return name
+
+
+def _initial(given: Any, dtype: Any) -> Value:
+    """Return the value that a variable begins with, as an array."""
+    if callable(given):
+        given = given()
+    if given is None:
+        raise ArgumentError(
+            "Variable: initial_value is None",
+            where=here.site,
+            remedy="pass an array, a number, or a nested list",
+        )
+    wanted = None if dtype is None else number_dtype(dtype)
+    value = as_value(plain(given), "initial_value")
+    if value.aval.weak:
+        value = convert(value, value.dtype)
+    if wanted is not None:
+        value = convert(value, wanted)
+    if isinstance(value, Literal):
+        assert value.data is not None
+        value = known(np.asarray(value.data), None)
+    return value
+
+
+def _spreads(part: Shape, whole: Shape) -> bool:
+    """Return whether an array of shape `part` broadcasts to shape `whole`."""
+    pairs = zip(part[::-1], whole[::-1], strict=False)
+    return len(part) <= len(whole) and all(extent in (1, of) for extent, of in pairs)
+
+
+def _alone(array: Array) -> Array:
+    """Return what was read as an array that is no view: to write into it is to write into nothing else."""
+    value = array.value
+    if isinstance(value, Reading):
+        return Array(apart(value))
+    return array if array._base is None else Array(value)
+
+
+def _settle(content: Content) -> None:
+    """Compute the content if it is pending, and with it all others that are: they share much of the work."""
+    pending = contexts.pending
+    others = [one for one in pending.values() if one is not content and one.variable() is not None]
+    waiting = [content, *others]
+    values = [one.value for one in waiting]
+    try:
+        arrays = force(values)
+    except Exception:  # of another variable, perhaps: whoever reads that one will hear of it
+        waiting, values = waiting[:1], values[:1]
+        arrays = force(values)
+    for one, value, data in zip(waiting, values, arrays, strict=True):
+        one.settle(value, known(data, value.name))
+    contexts.pending = {serial: one for serial, one in pending.items() if one.value.node is not None}

@@ -1,0 +1,1 @@
+"""Loops and branches as nodes, and their derivatives."""

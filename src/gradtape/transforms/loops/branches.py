@@ -1,0 +1,144 @@
+"""Derivatives of branches: branches of derivatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gradtape.ir.body import Body
+from gradtape.ir.graph import OPERATORS, Node, Value, extract, literal
+from gradtape.ir.types import BOOL, aval, carries_derivatives
+from gradtape.kinds.cotangent import Cotangent
+from gradtape.transforms.jvp import jvp
+from gradtape.transforms.loops.draft import close, nothing, stand_in
+from gradtape.transforms.vjp import sweep_back
+
+Some = Sequence[Value | None]
+Derivative = Callable[[Body, list[Value]], list[Value | None]]
+"""``(branch, what stands for the further operands) -> results``."""
+
+
+def push_switch(node: Node, tangents: Some) -> tuple[Value | None, ...]:
+    """Return the tangents of the outputs of a branch."""
+    places = [place for place, tangent in enumerate(tangents[1:]) if tangent is not None]
+
+    def push(branch: Body, moving: list[Value]) -> list[Value | None]:
+        return jvp(branch.outputs, [branch.inputs[place] for place in places], moving, nothing)
+
+    moved = [tangent for tangent in tangents[1:] if tangent is not None]
+    return tuple(_derived(node, moved, push, node.outs))
+
+
+def pull_switch(
+    node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
+) -> list[Cotangent | None]:
+    """Return the cotangents of the operands of a branch.
+
+    Masks go in and come out as further operands and results; what no branch is told, or nobody asks for, is dropped.
+    """
+    targets = [place for place, cotangent in enumerate(cotangents) if cotangent is not None]
+    operands = node.inputs[1:]
+    sources = [
+        place
+        for place, (operand, flag) in enumerate(zip(operands, wanted[1:], strict=True))
+        if flag and carries_derivatives(operand.dtype)
+    ]
+    given = [cotangent for cotangent in cotangents if cotangent is not None]
+    masks = [cotangent.mask for cotangent in given]
+    likes = [operands[place] for place in sources]
+
+    def pull(branch: Body, stands: list[Value]) -> list[Value | None]:
+        told = iter(stands[len(given) :])
+        starts = [branch.inputs[place] for place in sources]
+        sweep = sweep_back(
+            [branch.outputs[place] for place in targets],
+            starts,
+            stands[: len(given)],
+            nothing,
+            masks=[None if mask is None else next(told) for mask in masks],
+        )
+        arrived = dict(sweep.arrived())
+        return [*sweep.results, *[_unreached(start, arrived.get(start)) for start in starts]]
+
+    seeds = [*[cotangent.value for cotangent in given], *[mask for mask in masks if mask is not None]]
+    pulled = _derived(node, seeds, pull, [*likes, *[Value(aval(like.shape, BOOL)) for like in likes]])
+    found = {
+        place: Cotangent(part, None if unreached is None else ~unreached, is_applied=True)
+        for place, part, unreached in zip(sources, pulled, pulled[len(sources) :], strict=False)
+        if part is not None
+    }
+    return [None, *[found.get(place) for place in range(len(operands))]]
+
+
+def _unreached(start: Value, end: Cotangent | None) -> Value | None:
+    """Return where nothing arrives in a branch but zeros by selection; None where that is nowhere."""
+    if end is None:
+        everywhere: Value = OPERATORS["expand"](literal(True), start.shape, ())
+        return everywhere
+    return None if end.mask is None else OPERATORS["expand"](~end.mask, start.shape, _axes(end.mask))
+
+
+def _axes(value: Value) -> tuple[int, ...]:
+    return tuple(range(value.ndim))
+
+
+def _derived(
+    node: Node, more: Sequence[Value], derive: Derivative, likes: Sequence[Value]
+) -> list[Value | None]:
+    """Return what the derivatives of the branches come to; a result that no branch has is None."""
+    branches: Sequence[Body] = node.params["branches"]
+    inputs, results = [], []
+    for branch in branches:
+        stands = [stand_in(value) for value in more]
+        inputs.append([*branch.inputs, *stands])
+        results.append(derive(branch, stands))
+    found = [any(result[place] is not None for result in results) for place in range(len(likes))]
+    outputs = [
+        [_typed(value, like) for value, like, flag in zip(result, likes, found, strict=True) if flag]
+        for result in results
+    ]
+    if not any(found):
+        return [None] * len(likes)
+    outs = iter(select(node.op, node.inputs[0], [*node.inputs[1:], *more], inputs, outputs))
+    return [next(outs) if flag else None for flag in found]
+
+
+def select(
+    op: Any,
+    index: Value,
+    operands: Sequence[Value],
+    inputs: Sequence[Sequence[Value]],
+    outputs: Sequence[Sequence[Value]],
+) -> tuple[Value, ...]:
+    """Append a switch; operands that no branch reads are not passed to it.
+
+    Parameters
+    ----------
+    op : Switch
+        The op.
+    index : Value
+        Decides.
+    operands : sequence of Value
+        What the branches read.
+    inputs, outputs : sequence of sequences of Value
+        For each branch, what stands for the operands, and its results.
+    """
+    read: set[Value] = set()
+    captured: dict[Value, None] = {}
+    for stands, results in zip(inputs, outputs, strict=True):
+        nodes, leaves = extract(results, stands)
+        read.update(*[each.inputs for each in nodes], results)
+        captured.update(dict.fromkeys(leaves))
+    used = [place for place in range(len(operands)) if any(stands[place] in read for stands in inputs)]
+    bodies = [
+        close([*[stands[place] for place in used], *captured], results)
+        for stands, results in zip(inputs, outputs, strict=True)
+    ]
+    outs: tuple[Value, ...] = op(bodies, index, [*[operands[place] for place in used], *captured])
+    return outs
+
+
+def _typed(value: Value | None, like: Value) -> Value:
+    if value is None:
+        return OPERATORS["zeros_like"](like)
+    return value if value.dtype == like.dtype else OPERATORS["convert"](value, like.dtype)

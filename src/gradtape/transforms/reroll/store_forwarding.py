@@ -1,0 +1,96 @@
+"""What is read of an array where it has just been written: the value that was written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from gradtape.ir.builder import at
+from gradtape.ir.graph import Node, Value
+from gradtape.ir.types import Shape
+from gradtape.ops.core.indexing import update_row
+from gradtape.ops.core.shape import slice_row
+
+MOST_STEPS: Final = 16
+"""Writes that are looked through for the one that a reading meets."""
+
+
+def forwarded(nodes: Sequence[Node], ends: Sequence[Value]) -> tuple[Sequence[Node], list[Value]]:
+    """Return nodes and ends in which readings look through the writes that they do not meet."""
+    if not any(node.op is update_row for node in nodes):
+        return nodes, list(ends)
+    becomes: dict[Value, Value] = {}
+    kept: list[Node] = []
+    for node in nodes:
+        inputs = node.inputs
+        if becomes and any(value in becomes for value in inputs):
+            inputs = tuple([becomes.get(value, value) for value in inputs])
+        if node.op is slice_row:
+            instead = _read(node, inputs[0])
+            if instead is not None:
+                becomes[node.out] = instead
+                if (
+                    instead.node is not None
+                    and instead.node.op is slice_row
+                    and instead.node.site is node.site
+                ):
+                    kept.append(instead.node)
+                continue
+        if inputs is not node.inputs:
+            copy = node.copy(inputs)
+            for old, new in zip(node.outs, copy.outs, strict=True):
+                new.marks = old.marks
+                becomes[old] = new
+            copy.set_marks(node.marks)
+            node = copy
+        kept.append(node)
+    return kept, [becomes.get(value, value) for value in ends]
+
+
+def _read(node: Node, x: Value) -> Value | None:
+    """Return what a slice comes to, or None where it stays as it is."""
+    starts, shape, strides = (node.params[name] for name in ("starts", "shape", "strides"))
+    found = x
+    for _ in range(MOST_STEPS):
+        write = found.node
+        if write is None or write.op is not update_row or found.data is not None:
+            break
+        v = write.inputs[1]
+        into, by = write.params["starts"], write.params["strides"]
+        if _disjoint(starts, shape, strides, into, v.shape, by):
+            found = write.inputs[0]
+            continue
+        if shape == v.shape and starts == into and (strides == by or max(shape, default=1) <= 1):
+            return v
+        ones = all(step == 1 for step in (*strides, *by))
+        inside = all(
+            begin <= start and start + extent <= begin + whole
+            for start, extent, begin, whole in zip(starts, shape, into, v.shape, strict=True)
+        )
+        if ones and inside:
+            offset = tuple(start - begin for start, begin in zip(starts, into, strict=True))
+            return _slice(node, v, offset)
+        break
+    return None if found is x else _slice(node, found, starts)
+
+
+def _slice(node: Node, x: Value, starts: Shape) -> Value:
+    with at(node.site):
+        read = slice_row(x, starts=starts, shape=node.params["shape"], strides=node.params["strides"])
+    read.marks = node.marks
+    assert read.node is not None
+    read.node.set_marks(node.marks)
+    return read
+
+
+def _disjoint(
+    starts: Shape, shape: Shape, strides: Shape, others: Shape, extents: Shape, steps: Shape
+) -> bool:
+    for start, extent, stride, other, count, step in zip(
+        starts, shape, strides, others, extents, steps, strict=True
+    ):
+        low, high = sorted((start, start + (extent - 1) * stride))
+        begin, end = sorted((other, other + (count - 1) * step))
+        if high < begin or end < low:
+            return True
+    return False

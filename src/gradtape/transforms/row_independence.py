@@ -1,0 +1,194 @@
+"""Do the rows of one array depend on the same rows of another only? Told from the structure of the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Final
+
+import numpy as np
+
+from gradtape.ir.graph import Node, Value, extract
+from gradtape.ir.op import Op
+from gradtape.kinds.accumulate import Accumulate
+from gradtape.kinds.contract import Contract
+from gradtape.kinds.cumulative import Cumulative
+from gradtape.kinds.elementwise import Elementwise
+from gradtape.kinds.index_map import IndexMap
+from gradtape.kinds.join import Join
+from gradtape.kinds.matrix import Matrix
+from gradtape.kinds.reduction import Reduction
+from gradtape.kinds.sort import Sort
+from gradtape.transforms.loops.ops import Scan
+
+UNKNOWN: Final = -1
+"""The rows may mix; any other number is the axis along which the rows stand."""
+
+Axes = Sequence[int | None]
+"""For each operand the axis of the rows, or None where it does not depend on the source."""
+
+
+def row_axis(target: Value, source: Value, stop: Callable[[Value], bool]) -> int | None:
+    """Return the axis of `target` along which element k depends on row k of `source` alone.
+
+    Returns
+    -------
+    int or None
+        None where `target` does not depend on `source` at all, `UNKNOWN` where the structure does not tell.
+    """
+    found: dict[Value, int] = {source: 0}
+    nodes, _ = extract(
+        [target], [source], stop=lambda value: (stop(value) and value is not source) or value.node is None
+    )
+    rows = source.shape[0]
+    for node in nodes:
+        axes = [found.get(operand) for operand in node.inputs]
+        known = {axis for axis in axes if axis is not None}
+        if not known:
+            continue
+        rule = next((rule for kind, rule in RULES if isinstance(node.op, kind)), None)
+        axis = UNKNOWN if rule is None or UNKNOWN in known else rule(node, axes, rows)
+        for out in node.outs:
+            found[out] = axis
+    return found.get(target)
+
+
+def _agreed(axes: Axes) -> int:
+    """Return the axis that all operands agree on."""
+    known = {axis for axis in axes if axis is not None}
+    return known.pop() if len(known) == 1 else UNKNOWN
+
+
+def _elementwise(node: Node, axes: Axes, rows: int) -> int:
+    return _agreed(axes)
+
+
+def _index_map(node: Node, axes: Axes, rows: int) -> int:
+    axis, x, params = axes[0], node.inputs[0], node.params
+    name, out = node.op.name, node.out
+    if name == "gather":
+        return _gathered(node, axes, rows)
+    if axis is None or any(each is not None for each in axes[1:]):
+        return UNKNOWN
+    if name == "expand":
+        return int(params["axes"][axis])
+    if name == "permute":
+        return int(params["axes"].index(axis))
+    if name == "reshape":
+        return _reshaped(x.shape, out.shape, axis)
+    if name in ("slice", "pad"):
+        whole = out.shape[axis] == rows and params["starts"][axis] == 0 and params["strides"][axis] == 1
+        return axis if whole else UNKNOWN
+    return UNKNOWN
+
+
+def _gathered(node: Node, axes: Axes, rows: int) -> int:
+    """What is read from rows by their numbers, one after the other, stays with the row."""
+    (axis, *reading), indices = axes, node.inputs[1:]
+    place = axis
+    if axis is not None and axis < len(indices):
+        place = _numbered(indices[axis], rows)
+    elif axis is not None:
+        place = axis - len(indices) + indices[0].ndim
+    return UNKNOWN if place == UNKNOWN else _agreed((place, *reading))
+
+
+def _numbered(index: Value, rows: int) -> int:
+    """Return the axis along which an array of positions counts the rows; UNKNOWN where it is not known to."""
+    places: Sequence[int] = range(index.ndim)
+    while index.node is not None and index.node.op.name == "expand":
+        places = [places[axis] for axis in index.node.params["axes"]]
+        index = index.node.inputs[0]
+    if index.data is None or index.marks:  # what is marked has other numbers in another call
+        return UNKNOWN
+    for axis, extent in enumerate(index.shape):
+        counted = np.arange(rows).reshape(-1, *[1] * (index.ndim - axis - 1))
+        if extent == rows and np.all(index.data == counted):
+            return places[axis]
+    return UNKNOWN
+
+
+def _reshaped(before: tuple[int, ...], after: tuple[int, ...], axis: int) -> int:
+    """An axis survives where as many elements stand before it, and after it, as did."""
+    ahead, extent = prod(before[:axis]), before[axis]
+    for place, candidate in enumerate(after):
+        if candidate == extent and prod(after[:place]) == ahead:
+            return place
+    return UNKNOWN
+
+
+def _accumulate(node: Node, axes: Axes, rows: int) -> int:
+    base, v, *placing = axes
+    params, indices = node.params, node.inputs[2:]
+    if indices:
+        rank = indices[0].ndim
+        leading = {axis for axis in (*placing, v) if axis is not None and axis < rank}
+        if not leading:
+            return _agreed((base, None if v is None else v - rank + len(indices)))
+        a = leading.pop()
+        place = next((k for k, index in enumerate(indices) if _numbered(index, rows) == a), UNKNOWN)
+        apart = not leading and v in (None, a) and place != UNKNOWN and node.out.shape[place] == rows
+        return _agreed((base, place)) if apart else UNKNOWN
+    axis = _agreed((base, v))
+    if axis == UNKNOWN:
+        return UNKNOWN
+    whole = (
+        node.inputs[1].shape[axis] == rows and params["starts"][axis] == 0 and params["strides"][axis] == 1
+    )
+    return axis if whole else UNKNOWN
+
+
+def _reduction(node: Node, axes: Axes, rows: int) -> int:
+    axis, reduced = axes[0], node.params["axes"]
+    assert axis is not None
+    return UNKNOWN if axis in reduced else axis - sum(each < axis for each in reduced)
+
+
+def _cumulative(node: Node, axes: Axes, rows: int) -> int:
+    axis = _agreed(axes)
+    return UNKNOWN if axis == node.params["axis"] else axis
+
+
+def _sort(node: Node, axes: Axes, rows: int) -> int:
+    if node.op.name == "argsort":
+        axis = _agreed(axes)
+        return UNKNOWN if axis == node.inputs[0].ndim - 1 else axis
+    haystack, needles = axes
+    return UNKNOWN if haystack is not None or needles is None else needles
+
+
+def _matrix(node: Node, axes: Axes, rows: int) -> int:
+    axis = _agreed(axes)
+    return axis if axis < node.inputs[0].ndim - 2 else UNKNOWN
+
+
+def _contract(node: Node, axes: Axes, rows: int) -> int:
+    params = node.params
+    letters = {params[name][axis] for name, axis in zip(("x", "y"), axes, strict=True) if axis is not None}
+    if len(letters) > 1:
+        return UNKNOWN
+    letter = letters.pop()
+    return params["out"].index(letter) if letter in params["out"] else UNKNOWN
+
+
+def _scan(node: Node, axes: Axes, rows: int) -> int:
+    """A scan that carries nothing does the same with each element."""
+    params = node.params
+    elements = axes[params["consts"] :]
+    alone = not params["carries"] and all(axis is None for axis in axes[: params["consts"]])
+    return 0 if alone and all(axis in (None, 0) for axis in elements) else UNKNOWN
+
+
+Rule = Callable[[Node, Axes, int], int]
+RULES: tuple[tuple[type[Op], Rule], ...] = (
+    (Elementwise, _elementwise),
+    (IndexMap, _index_map),
+    (Accumulate, _accumulate),
+    (Reduction, _reduction),
+    (Cumulative, _cumulative),
+    (Join, _cumulative),
+    (Sort, _sort),
+    (Matrix, _matrix),
+    (Contract, _contract),
+    (Scan, _scan),
+)
