@@ -1,4 +1,4 @@
-"""Write docs/reference/kinks.md from the rows: what the derivative is where there is none. Run it when rows change."""
+"""Write docs/reference/kinks.md, the derivatives at non-differentiable points, from the rows. Run it when rows change."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ PAGE = Path(__file__).parent / "reference" / "kinks.md"
 HEAD = """\
 # Kinks
 
-Where a function has no derivative, or several, gradtape settles on one value. This page is written by
-`docs/make_kinks.py` from the facts that stand with each function in `gradtape/ops`; tests hold them to be
-true in forward and in reverse mode.
+This page lists the derivative that gradtape returns at points where a function has no derivative, or several.
+`docs/make_kinks.py` writes the page from the rows in `gradtape/ops`. Tests check each entry in forward and in
+reverse mode.
 
-A choice, such as `np.where(c, a, b)`, never lets the branch that was not taken touch the derivative: one that
-is infinite or NaN there does no harm.
+In a selection, such as `np.where(c, a, b)`, the branch that is not selected does not affect the derivative, also
+if the derivative of that branch is infinite or NaN.
 
 ## Conventions
 
@@ -36,7 +36,7 @@ is infinite or NaN there does no harm.
 POINTS = """
 ## Derivatives at single points
 
-One number per argument: the partial derivative in it.
+The last column has one partial derivative per argument.
 
 | function | at | partial derivatives |
 |---|---|---|
