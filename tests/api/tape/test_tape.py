@@ -1,7 +1,9 @@
-"""The tape: what it records, and the gradients it gives."""
+"""The tape: what it records and when, what it watches, the gradients it gives, and what it says when it is used wrongly."""
 
+import copy
 import gc
 import threading
+import warnings
 import weakref
 
 import numpy as np
@@ -10,6 +12,13 @@ import pytest
 import gradtape as gt
 from gradtape.ir.graph import extract
 from gradtape.runtime.compile.program import _kernels
+
+
+def recorded(persistent=False, function=lambda x: x * x, at=3.0):
+    with gt.GradientTape(persistent=persistent) as tape:
+        x = tape.watch(at)
+        y = function(x)
+    return tape, x, y
 
 
 def test_gradient_of_a_watched_copy():
@@ -48,6 +57,7 @@ def test_target_that_is_a_source_contributes_its_seed():
         y = x * x
     assert float(tape.gradient(x, x)) == 1.0
     assert float(tape.gradient([x, y], x)) == 5.0
+    assert float(tape.gradient([x, x * 1.0], x)) == 1.0
     assert float(tape.gradient([y, x], x, output_gradients=[1.0, 2.0])) == 6.0
 
 
@@ -63,23 +73,6 @@ def test_one_shot_tape_is_used_up_and_can_be_entered_again():
         x = tape.watch(3.0)
         y = x * x
     assert float(tape.gradient(y, x)) == 6.0
-
-
-def test_leaving_and_entering_continues_the_record():
-    tape = gt.GradientTape()
-    with tape:
-        x = tape.watch(2.0)
-        a = x * x
-    unseen = x * 10.0
-    with tape:
-        b = a * x + unseen
-    assert float(tape.gradient(b, x)) == 12.0
-
-
-def test_entering_twice_is_an_error():
-    tape = gt.GradientTape()
-    with tape, pytest.raises(ValueError, match="recording already"):
-        tape.__enter__()
 
 
 def test_never_watched_gives_none():
@@ -292,11 +285,6 @@ def test_each_thread_sees_its_own_line_and_result():
         np.testing.assert_array_equal(got, np.full(5, 3.0 * k**2))
 
 
-def test_integer_watch_warns():
-    with pytest.warns(gt.errors.IntegerWatchWarning), gt.GradientTape() as tape:
-        tape.watch(np.array([1, 2]))
-
-
 def test_repetition_compiles_and_gives_the_same():
     seen = []
     w = np.linspace(0.1, 1.0, 6)
@@ -337,3 +325,641 @@ def test_what_waits_for_a_number_is_computed_along_with_it():
     assert new.value.data is not None
     assert apart.value.data is None
     np.testing.assert_allclose(new.numpy(), [0.24, -0.16])
+
+
+# Entering and leaving
+
+
+def test_making_a_tape_does_not_start_recording():
+    x = gt.constant(3.0)
+    tape = gt.GradientTape()
+    y = x * x
+    with tape as entered:
+        assert entered is tape
+        tape.watch(x)
+    assert tape.gradient(y, x) is None
+
+
+def test_entering_while_recording_is_a_value_error():
+    tape = gt.GradientTape()
+    with tape:
+        with pytest.raises(ValueError, match="recording already"):
+            tape.__enter__()
+        with tape.stop_recording(), pytest.raises(ValueError, match="recording already"):
+            tape.__enter__()
+        x = tape.watch(2.0)
+        y = x * x
+    assert float(tape.gradient(y, x)) == 4.0
+
+
+def test_entering_again_continues_the_record_without_what_happened_between():
+    tape = gt.GradientTape()
+    with tape:
+        x = tape.watch(2.0)
+        a = x * x
+    between = x * 10.0
+    with tape:
+        b = a * x + between
+    assert float(tape.gradient(b, x)) == 12.0
+
+
+def test_a_one_shot_tape_starts_afresh_after_its_gradient():
+    tape, x, y = recorded()
+    tape.gradient(y, x)
+    with tape:
+        z = x * x
+        w = tape.watch(gt.constant(5.0))
+        v = w * w
+    assert repr(tape) == "<GradientTape: recorded>"
+    with tape:
+        assert repr(tape) == "<GradientTape: recording>"
+    assert tape.gradient([v, z], [w, x])[1] is None
+
+
+def test_a_tape_records_on_its_own_thread_only():
+    results = {}
+
+    def elsewhere(x):
+        results["y"] = x * x
+
+    with gt.GradientTape() as tape:
+        x = tape.watch(3.0)
+        thread = threading.Thread(target=elsewhere, args=(x,))
+        thread.start()
+        thread.join()
+    assert tape.gradient(results["y"], x) is None
+
+
+def test_variables_read_on_another_thread_are_not_watched():
+    v = gt.Variable(3.0)
+    results = {}
+    with gt.GradientTape() as tape:
+        thread = threading.Thread(target=lambda: results.update(y=v * v))
+        thread.start()
+        thread.join()
+    assert tape.watched_variables() == ()
+    assert tape.gradient(results["y"], v) is None
+
+
+# Watching
+
+
+def test_watch_takes_nests_and_returns_them():
+    v = gt.Variable(2.0, trainable=False)
+    c = gt.constant(3.0)
+    with gt.GradientTape() as tape:
+        nest = tape.watch({"a": [np.ones(2), c], "b": (v, 4.0)})
+        y = np.sum(nest["a"][0]) * nest["a"][1] * nest["b"][0] * nest["b"][1]
+    assert nest["a"][1] is c and nest["b"][0] is v
+    g = tape.gradient(y, nest)
+    assert isinstance(g["b"], tuple)
+    assert (float(g["a"][1]), float(g["b"][0]), float(g["b"][1])) == (16.0, 24.0, 12.0)
+
+
+@pytest.mark.parametrize("given", [None, [1.0, None], {"a": None}])
+def test_watch_of_none_is_a_value_error_that_names_it(given):
+    with gt.GradientTape() as tape, pytest.raises(ValueError, match=r"watch got None.*NoneType"):
+        tape.watch(given)
+
+
+def test_watch_that_fails_watches_nothing():
+    x = gt.constant(2.0)
+    with gt.GradientTape() as tape:
+        with pytest.raises(TypeError, match="str"):
+            tape.watch([x, "text"])
+        y = x * x
+    assert tape.gradient(y, x) is None
+
+
+def test_watching_integers_warns_and_gives_none():
+    with gt.GradientTape() as tape:
+        with pytest.warns(gt.errors.IntegerWatchWarning, match="int64"):
+            n = tape.watch(gt.constant([1, 2]))
+        y = n * 2.0
+    assert tape.gradient(y, n) is None
+
+
+def test_watch_on_a_tape_without_a_record_is_a_runtime_error():
+    with pytest.raises(RuntimeError, match="never entered"):
+        gt.GradientTape().watch(1.0)
+    tape, x, y = recorded()
+    tape.gradient(y, x)
+    with pytest.raises(RuntimeError, match="has been used"):
+        tape.watch(x)
+
+
+def test_watch_after_leaving_counts_when_the_tape_is_entered_again():
+    tape = gt.GradientTape()
+    x = gt.constant(3.0)
+    with tape:
+        pass
+    tape.watch(x)
+    unseen = x * x
+    with tape:
+        y = x * x
+    assert tape.gradient([unseen, y], x).numpy() == 6.0
+
+
+def test_watching_after_computing_gives_none():
+    x = gt.constant(3.0)
+    with gt.GradientTape() as tape:
+        y = x * x
+        tape.watch(x)
+    assert tape.gradient(y, x) is None
+
+
+def test_watched_values_forget_tapes_that_are_gone():
+    x = gt.constant(3.0)
+    for _ in range(20):
+        with gt.GradientTape() as tape:
+            tape.watch(x)
+            y = x * x
+        tape.gradient(y, x)
+    assert len(x.value.marks) <= 2
+
+
+# Variables on a tape
+
+
+def test_trainable_variables_are_watched_when_read():
+    a, b, frozen = gt.Variable(2.0), gt.Variable(3.0), gt.Variable(5.0, trainable=False)
+    with gt.GradientTape() as tape:
+        y = b * frozen + a
+    assert tape.watched_variables() == (a, b)
+    ga, gb, gf = tape.gradient(y, [a, b, frozen])
+    assert (float(ga), float(gb), gf) == (1.0, 5.0, None)
+
+
+def test_variables_that_are_not_trainable_can_be_watched():
+    frozen = gt.Variable(5.0, trainable=False)
+    with gt.GradientTape() as tape:
+        assert tape.watch(frozen) is frozen
+        y = frozen * frozen
+    assert tape.watched_variables() == (frozen,)
+    assert float(tape.gradient(y, frozen)) == 10.0
+
+
+def test_without_automatic_watching_only_what_was_asked_for_counts():
+    a, b = gt.Variable(2.0), gt.Variable(3.0)
+    with gt.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(a)
+        y = a * b
+    assert tape.watched_variables() == (a,)
+    assert [None if g is None else float(g) for g in tape.gradient(y, [a, b])] == [3.0, None]
+
+
+def test_watched_variables_come_in_order_of_construction_and_outlive_the_gradient():
+    tape = gt.GradientTape()
+    assert tape.watched_variables() == ()
+    first, second = gt.Variable(1.0), gt.Variable(2.0)
+    with tape:
+        y = second * first * second
+        third = gt.Variable(3.0)
+        y = third * y
+    tape.gradient(y, first)
+    assert [v is w for v, w in zip(tape.watched_variables(), (first, second, third), strict=True)] == [
+        True
+    ] * 3
+    with tape:
+        third.value()
+    (only,) = tape.watched_variables()
+    assert only is third
+
+
+def test_assigning_does_not_watch():
+    v = gt.Variable(1.0)
+    with gt.GradientTape() as tape:
+        v.assign(2.0)
+    assert tape.watched_variables() == ()
+
+
+def test_a_gradient_belongs_to_the_value_that_was_read():
+    v = gt.Variable(3.0)
+    with gt.GradientTape() as tape:
+        y = v * v
+    v.assign(100.0)
+    assert float(tape.gradient(y, v)) == 6.0
+
+
+def test_readings_before_and_after_an_assignment_add_up():
+    v = gt.Variable(3.0)
+    with gt.GradientTape() as tape:
+        y = v * v
+        v.assign(5.0)
+        y = y + v * v
+    assert float(y) == 34.0
+    assert float(tape.gradient(y, v)) == 16.0
+
+
+def test_assign_is_no_edge():
+    v = gt.Variable(1.0)
+    with gt.GradientTape() as tape:
+        x = tape.watch(3.0)
+        v.assign(x * 2)
+        y = v * v
+    gx, gv = tape.gradient(y, [x, v])
+    assert gx is None and float(gv) == 12.0
+
+
+def test_a_variable_as_target():
+    v, other = gt.Variable(3.0), gt.Variable(4.0)
+    with gt.GradientTape(persistent=True) as tape:
+        y = v * v
+    assert float(tape.gradient(v, v)) == 1.0
+    assert float(tape.gradient([v, y], v)) == 7.0
+    assert tape.gradient(other, v) is None
+    assert float(tape.gradient(other, other)) == 1.0
+    assert tape.gradient(gt.Variable(1.0, trainable=False), v) is None
+
+
+def test_variables_in_nested_tapes():
+    v = gt.Variable(3.0)
+    with gt.GradientTape() as outer:
+        with gt.GradientTape() as inner:
+            y = v**3
+        first = inner.gradient(y, v)
+    assert float(first) == 27.0
+    assert float(outer.gradient(first, v)) == 18.0
+
+
+# Stopping and resetting
+
+
+def test_stop_recording():
+    v = gt.Variable(2.0)
+    with gt.GradientTape(persistent=True) as tape:
+        x = tape.watch(3.0)
+        with tape.stop_recording():
+            a = x * v
+        y = x * a
+    assert tape.watched_variables() == ()
+    assert float(tape.gradient(y, x)) == 6.0
+    assert tape.gradient(a, x) is None
+
+
+def test_recording_goes_on_after_an_exception_inside():
+    with gt.GradientTape() as tape:
+        x = tape.watch(3.0)
+        with pytest.raises(KeyError), tape.stop_recording():
+            raise KeyError
+        y = x * x
+    assert float(tape.gradient(y, x)) == 6.0
+
+
+def test_stop_recording_needs_a_recording():
+    tape = gt.GradientTape()
+    with pytest.raises(RuntimeError, match="never entered"):
+        tape.stop_recording()
+    with tape, tape.stop_recording(), pytest.raises(ValueError, match="not recording"):
+        tape.stop_recording()
+    with pytest.raises(ValueError, match="not recording"):
+        tape.stop_recording()
+
+
+def test_a_gradient_while_stopped():
+    with gt.GradientTape() as tape:
+        x = tape.watch(3.0)
+        y = x * x
+        with tape.stop_recording():
+            g = tape.gradient(y, x)
+        assert repr(tape) == "<GradientTape: used>"
+    assert float(g) == 6.0
+
+
+def test_reset_forgets_and_goes_on():
+    v = gt.Variable(2.0)
+    with gt.GradientTape() as tape:
+        x = tape.watch(3.0)
+        before = x * v
+        tape.reset()
+        assert tape.watched_variables() == ()
+        after = x * v * v
+        assert tape.watched_variables() == (v,)
+    gx, gv = tape.gradient([before, after], [x, v])
+    assert gx is None and float(gv) == 12.0
+
+
+def test_reset_needs_a_recording():
+    tape = gt.GradientTape()
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"inside of the tape's with block"):
+            tape.reset()
+        with tape:
+            pass
+    with tape:
+        x = tape.watch(1.0)
+        tape.gradient(x * x, x)
+        with pytest.raises(ValueError, match="not recording"):
+            tape.reset()
+
+
+# Gradients
+
+
+def test_structures_of_sources():
+    with gt.GradientTape(persistent=True) as tape:
+        x, y = tape.watch((2.0, 3.0))
+        z = x * y
+    assert tape.gradient(z, []) == []
+    assert tape.gradient(z, {"a": (x, [y])})["a"][1][0].numpy() == 2.0
+    one, two = tape.gradient(z, [x, x])
+    assert float(one) == float(two) == 3.0
+    assert tape.gradient([], x) is None
+    assert float(tape.gradient([], x, unconnected_gradients="zero")) == 0.0
+    assert float(tape.gradient({"p": z, "q": [x]}, x)) == 4.0
+
+
+@pytest.mark.parametrize(
+    ("target", "sources", "error", "words"),
+    [
+        (None, "x", TypeError, "None as a target"),
+        ("y", None, TypeError, "None as a source"),
+        ("y", ["x", None], TypeError, r"None as a source \(at \[1\]\)"),
+        (["y", None], "x", TypeError, r"None as a target \(at \[1\]\)"),
+        ("y", {"s": "text"}, TypeError, r"str as a source \(at \['s'\]\)"),
+        (1.0, "x", ValueError, r"plain float as a target.*\n.*\n.*\n.*tape.watch"),
+        ("y", np.float32(1), ValueError, "plain float32 as a source"),
+        ("y", np.ones(2), ValueError, "plain ndarray as a source"),
+        ("y", [1], ValueError, r"plain int as a source \(at \[0\]\)"),
+    ],
+)
+def test_what_is_no_array_is_named(target, sources, error, words):
+    tape, x, y = recorded()
+    known = {"x": x, "y": y}
+
+    def put_in(tree):
+        if isinstance(tree, list):
+            return [put_in(item) for item in tree]
+        return known.get(tree, tree) if isinstance(tree, str) else tree
+
+    with pytest.raises(error, match=words):
+        tape.gradient(put_in(target), put_in(sources))
+    assert float(tape.gradient(y, x)) == 6.0
+
+
+def test_a_second_gradient_of_a_one_shot_tape_is_a_runtime_error():
+    tape, x, y = recorded()
+    tape.gradient(y, x)
+    with pytest.raises(RuntimeError, match="persistent=True"):
+        tape.gradient(y, x)
+    with pytest.raises(RuntimeError, match="never entered"):
+        gt.GradientTape().gradient(y, x)
+
+
+def test_one_shot_gradient_inside_of_the_block_ends_the_recording():
+    v = gt.Variable(1.0)
+    with gt.GradientTape() as tape:
+        x = tape.watch(3.0)
+        y = x * x
+        g = tape.gradient(y, x)
+        z = x * x
+        v.value()
+    assert float(g) == 6.0
+    assert tape.watched_variables() == ()
+    with tape:
+        pass
+    assert tape.gradient(z, x) is None
+
+
+def test_the_outer_tape_must_record_while_the_inner_gradient_is_taken():
+    with gt.GradientTape() as outer:
+        x = outer.watch(3.0)
+        with gt.GradientTape() as inner:
+            inner.watch(x)
+            y = x**3
+    assert outer.gradient(inner.gradient(y, x), x) is None
+
+
+def test_seeds_are_matched_by_position():
+    with gt.GradientTape(persistent=True) as tape:
+        x = tape.watch(np.array([1.0, 2.0]))
+        y, z = x * x, x * 3.0
+    g = tape.gradient({"a": y, "b": z}, x, output_gradients=[np.array([1.0, 10.0]), np.ones(2)])
+    np.testing.assert_array_equal(g, [5.0, 43.0])
+    np.testing.assert_array_equal(tape.gradient(y, x, output_gradients=x), [2.0, 8.0])
+    np.testing.assert_array_equal(tape.gradient([y], x, output_gradients=np.ones(2)), [2.0, 4.0])
+    np.testing.assert_array_equal(tape.gradient(y, x, output_gradients=[np.ones(2)]), [2.0, 4.0])
+
+
+@pytest.mark.parametrize(
+    ("seeds", "error", "words"),
+    [
+        ([np.ones(2), np.ones(2)], ValueError, "2 entries for 1 target"),
+        ([10.0, 1.0], ValueError, r"2 entries for 1 target(.|\n)*np.array"),
+        ([None], ValueError, "None for target 0"),
+        (np.ones(3), ValueError, r"shape \(3,\) for a target of shape \(2,\)"),
+        (1.0, ValueError, r"shape \(\)"),
+        (np.ones(2) * 1j, TypeError, "complex128"),
+        ("text", TypeError, "str"),
+    ],
+)
+def test_seeds_that_do_not_fit_are_errors_and_leave_the_tape(seeds, error, words):
+    tape, x, y = recorded(at=np.array([1.0, 2.0]))
+    with pytest.raises(error, match=words):
+        tape.gradient(y, x, output_gradients=seeds)
+    np.testing.assert_array_equal(tape.gradient(y, x), [2.0, 4.0])
+
+
+def test_unconnected_sources():
+    v = gt.Variable([1, 2], trainable=False)
+    with gt.GradientTape(persistent=True) as tape:
+        x = tape.watch(np.ones((2, 3), np.float32))
+        y = tape.watch(3.0) * 2
+    for choice in ("none", gt.UnconnectedGradients.NONE):
+        assert tape.gradient(y, x, unconnected_gradients=choice) is None
+    for choice in ("zero", gt.UnconnectedGradients.ZERO):
+        zero, ints = tape.gradient(y, [x, v], unconnected_gradients=choice)
+        assert (zero.shape, zero.dtype) == ((2, 3), np.float32)
+        assert (ints.shape, ints.dtype) == ((2,), np.int64)
+    for choice in ("raise", gt.UnconnectedGradients.RAISE):
+        with pytest.raises(ValueError, match=r"sources\['x'\]"):
+            tape.gradient(y, {"x": x}, unconnected_gradients=choice)
+    for unknown in ("bad", None, 3):
+        with pytest.raises(ValueError, match="Unknown value for unconnected_gradients: "):
+            tape.gradient(y, x, unconnected_gradients=unknown)
+
+
+def test_failing_with_raise_leaves_a_one_shot_tape_recording():
+    with gt.GradientTape() as tape:
+        x, unused = tape.watch((3.0, 4.0))
+        y = x * x
+        with pytest.raises(gt.errors.UnconnectedError):
+            tape.gradient(y, unused, unconnected_gradients="raise")
+        y = y * x
+    assert float(tape.gradient(y, x)) == 27.0
+
+
+def test_an_op_without_a_derivative_is_a_lookup_error_and_leaves_the_tape():
+    with gt.GradientTape() as tape:
+        z = tape.watch(1 + 2j)
+        y = np.real(np.sign(z))
+        w = np.real(z * z)
+        with pytest.raises(LookupError, match="sign"):
+            tape.gradient(y, z)
+        w = w * 2
+    assert complex(tape.gradient(w, z)) == 4 - 8j
+
+
+def test_no_path_is_none_and_a_path_with_derivative_zero_is_zero():
+    with gt.GradientTape(persistent=True) as tape:
+        x = tape.watch(np.array([1.5, -2.0]))
+        cut = [gt.stop_gradient(x), x.astype(int) * 1.0, np.argmax(x) * 1.0]
+        flat = np.sign(x)
+    assert [tape.gradient(y, x) for y in cut] == [None] * 3
+    np.testing.assert_array_equal(tape.gradient(flat, x), [0.0, 0.0])
+
+
+def test_pythons_max_follows_the_chosen_one():
+    a, b, c = (gt.Variable(k) for k in (1.0, 3.0, 2.0))
+    with gt.GradientTape() as tape:
+        y = max([a, b, c]) * 2.0
+    assert [None if g is None else float(g) for g in tape.gradient(y, [a, b, c])] == [None, 2.0, None]
+
+
+def test_values_that_are_equal_are_distinct_sources():
+    with gt.GradientTape(persistent=True) as tape:
+        x = tape.watch(3.0)
+        y = x * 1
+        z = y + 0
+        one, other = tape.watch(gt.constant(2.0)), tape.watch(gt.constant(2.0))
+        w = z * z + one
+    assert [float(g) for g in tape.gradient(w, [x, y, z])] == [6.0] * 3
+    assert tape.gradient(w, other) is None
+    assert tape.gradient(y, z) is None
+
+
+@pytest.mark.parametrize("make", [gt.constant, gt.Variable])
+@pytest.mark.parametrize(
+    "copied",
+    [
+        lambda a: a.copy(),
+        copy.deepcopy,
+        lambda a: a.astype(float),
+        np.copy,
+        lambda a: np.repeat(a, 1),
+        lambda a: np.concatenate([a]),
+        gt.constant,
+    ],
+)
+def test_a_copy_is_another_source(make, copied):
+    a = make(np.array([1.0, 2.0]))
+    b = copied(a)
+    with gt.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
+        tape.watch(a)
+        y = b * b
+        z = copied(a) * 3
+    assert tape.gradient(y, a) is None
+    assert tape.gradient(z, b) is None
+
+
+def test_what_was_read_of_a_variable_is_another_source():
+    v = gt.Variable(np.array([1.0, 2.0]), trainable=False)
+    for read in (lambda: v.value(), v.read_value, lambda: v[:], lambda: v.reshape(2), lambda: gt.asarray(v)):
+        a, b = read(), read()
+        with gt.GradientTape() as tape:
+            tape.watch(a)
+            y = v * b
+        assert tape.gradient(y, a) is None
+        with gt.GradientTape() as tape:
+            tape.watch(v)
+            y = read() * 3
+        np.testing.assert_array_equal(tape.gradient(y, v), [3.0, 3.0])
+
+
+def test_complex_gradients_are_conjugated():
+    with gt.GradientTape(persistent=True) as tape:
+        z = tape.watch(1 + 2j)
+        modulus = np.abs(z) ** 2
+        square = z * z
+    assert complex(tape.gradient(modulus, z)) == pytest.approx(2 + 4j)
+    assert complex(tape.gradient(square, z)) == pytest.approx(2 - 4j)
+
+
+@pytest.mark.parametrize("argument", ["persistent", "watch_accessed_variables"])
+def test_options_must_be_bools(argument):
+    with pytest.raises(TypeError, match=f"{argument} must be a bool"):
+        gt.GradientTape(**{argument: "yes"})
+
+
+@pytest.mark.parametrize("setting", [{"eager": True}, {"jit": False}, {}])
+def test_settings_change_no_result_of_a_compiled_function(setting):
+    v = gt.Variable(np.array([1.0, 2.0]))
+
+    @gt.jit
+    def loss(x):
+        return np.sum(v * v * x)
+
+    with gt.config.override(**setting):
+        for _ in range(2):
+            with gt.GradientTape() as tape:
+                y = loss(np.ones(2))
+            np.testing.assert_array_equal(tape.gradient(y, v), 2 * v.numpy())
+            v.assign_add(1.0)
+
+
+# Memory
+
+
+def alive(references):
+    gc.collect()
+    return sum(reference() is not None for reference in references)
+
+
+def test_a_one_shot_gradient_releases_the_record():
+    tape, x, y = recorded(function=lambda x: np.sin(x) * 2, at=np.ones(3))
+    middle = weakref.ref(y.value.node.inputs[0].node)
+    gradient = tape.gradient(y, x)
+    gradient.numpy()
+    y.numpy()
+    assert alive([middle]) == 0
+
+
+def test_a_persistent_tape_keeps_its_record_until_it_is_gone():
+    tape, x, y = recorded(persistent=True, function=lambda x: np.sin(x) * 2, at=np.ones(3))
+    middle = weakref.ref(y.value.node.inputs[0].node)
+    y.numpy()
+    assert alive([middle]) == 1
+    np.testing.assert_allclose(tape.gradient(y, x), 2 * np.cos(np.ones(3)))
+    del tape
+    y.numpy()
+    assert alive([middle]) == 0
+
+
+def test_a_training_loop_keeps_nothing_of_earlier_steps():
+    w, v, losses = gt.constant(np.ones(3)), gt.Variable(np.ones(3)), []
+    for _ in range(20):
+        with gt.GradientTape() as tape:
+            tape.watch(w)
+            loss = np.sum(np.sin(w) * v)
+        gw, gv = tape.gradient(loss, [w, v])
+        w = w - 0.1 * gw
+        v.assign_sub(0.1 * gv)
+        losses.append(weakref.ref(loss.value))
+        w.numpy()
+    assert alive(losses) <= 2
+
+
+def test_reset_releases_the_record():
+    with gt.GradientTape(persistent=True) as tape:
+        x = tape.watch(np.ones(3))
+        y = np.sin(x) * 2
+        middle = weakref.ref(y.value.node.inputs[0].node)
+        tape.reset()
+        y.numpy()
+        assert alive([middle]) == 0
+
+
+def test_a_tape_is_not_kept_by_what_it_recorded():
+    tape, x, y = recorded(persistent=True)
+    reference = weakref.ref(tape)
+    del tape
+    assert reference() is None
+    assert float(y + x) == 12.0
+
+
+def test_a_tape_that_could_not_be_made_dies_silently():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(TypeError):
+            gt.GradientTape(persistent="no")
+        gc.collect()
