@@ -200,7 +200,7 @@ def _is_one(node: ast.expr | None) -> bool:
 
 
 def _called(node: ast.Call) -> str:
-    """Return the name of the called function: ``f`` of ``f(x)``, ``m.f(x)`` and ``OPERATORS["f"](x)``."""
+    """Return the name of the called function: ``f`` of ``f(x)``, ``m.f(x)`` and ``PRIMITIVES["f"](x)``."""
     match node.func:
         case ast.Name(name) | ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(name)):
             return str(name)

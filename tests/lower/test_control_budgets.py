@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.ir.graph import OPERATORS, literal
+from gradtape.ir.graph import literal
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import INT64
 from gradtape.kinds.registry import ROWS
 from gradtape.loops.control import Turns, While
@@ -71,7 +72,7 @@ def test_an_array_written_by_index_is_not_copied():
     def turn(index, carries, elements):
         return (
             ROWS["put_add"](
-                carries[0], OPERATORS["reshape"](elements[0], (1,)), OPERATORS["reshape"](index, (1,))
+                carries[0], PRIMITIVES["reshape"](elements[0], (1,)), PRIMITIVES["reshape"](index, (1,))
             ),
         )
 
@@ -108,10 +109,10 @@ def test_a_condition_on_an_array_needs_no_pass_of_its_own():
     x = value((500,))
 
     def moves(index, y, step):
-        return (OPERATORS["greater"](ROWS["reduce_max"](ROWS["absolute"](step), axes=(0,)), 1e-9),)
+        return (PRIMITIVES["greater"](ROWS["reduce_max"](ROWS["absolute"](step), axes=(0,)), 1e-9),)
 
     def improve(index, y, step):
-        after = (y + OPERATORS["divide"](2.0, y)) * 0.5
+        after = (y + PRIMITIVES["divide"](2.0, y)) * 0.5
         return after, after - y
 
     inputs = [value((), INT64), value((500,)), value((500,))]
@@ -128,13 +129,13 @@ def stacked_roots():
     """Return Newton's iteration for 2, and the sum of squares of what it went through, taken from the last to the first."""
     tolerance, start = value(), value()
     inputs = [value((), INT64), value(), value()]
-    condition = body_of(lambda i, e, y: (OPERATORS["less"](e, ROWS["absolute"](y * y - 2.0)),), inputs)
+    condition = body_of(lambda i, e, y: (PRIMITIVES["less"](e, ROWS["absolute"](y * y - 2.0)),), inputs)
     body = body_of(
-        lambda i, e, y: ((y + OPERATORS["divide"](2.0, y)) * 0.5, y), [value((), INT64), value(), value()]
+        lambda i, e, y: ((y + PRIMITIVES["divide"](2.0, y)) * 0.5, y), [value((), INT64), value(), value()]
     )
     root, turns, passed = while_loop(condition, body, [tolerance], [start], None)
     add = body_of(lambda i, s, y: (s + y * y,), [value((), INT64), value(), value()])
-    (total,) = repeat(add, turns, [], [OPERATORS["multiply"](start, 0.0)], [passed], True)
+    (total,) = repeat(add, turns, [], [PRIMITIVES["multiply"](start, 0.0)], [passed], True)
     return graph_of([root, total], [tolerance, start])
 
 
@@ -291,9 +292,11 @@ def test_a_table_written_in_nested_loops_is_not_copied():
     table = value((30 * 40,))
 
     def inner(i, row, t):
-        place = OPERATORS["reshape"](row * 40 + i, (1,))
+        place = PRIMITIVES["reshape"](row * 40 + i, (1,))
         return (
-            ROWS["put"](t, OPERATORS["reshape"](OPERATORS["convert"](row + i, np.dtype(float)), (1,)), place),
+            ROWS["put"](
+                t, PRIMITIVES["reshape"](PRIMITIVES["convert"](row + i, np.dtype(float)), (1,)), place
+            ),
         )
 
     inner_body = body_of(inner, [value((), INT64), value((), INT64), value((30 * 40,))])
@@ -311,13 +314,13 @@ def test_a_branch_that_writes_one_element_copies_nothing():
     """As does one that leaves the array as it is."""
     a, x = value((1000,)), value((50,))
     writes = body_of(
-        lambda t, i, v: (ROWS["put"](t, OPERATORS["reshape"](v, (1,)), OPERATORS["reshape"](i, (1,))),),
+        lambda t, i, v: (ROWS["put"](t, PRIMITIVES["reshape"](v, (1,)), PRIMITIVES["reshape"](i, (1,))),),
         [value((1000,)), value((), INT64), value()],
     )
     leaves = body_of(lambda t, i, v: (t,), [value((1000,)), value((), INT64), value()])
 
     def turn(index, carries, elements):
-        which = OPERATORS["convert"](OPERATORS["greater"](elements[0], 0.0), INT64)
+        which = PRIMITIVES["convert"](PRIMITIVES["greater"](elements[0], 0.0), INT64)
         return switch([leaves, writes], which, [carries[0], index, elements[0]])
 
     graph = graph_of(scanned(turn, [a], [x], 50), [a, x])
@@ -331,7 +334,7 @@ def test_branches_that_still_read_what_they_replace():
     swapped = body_of(lambda a, b: (b, a), [value((100,)), value((100,))])
     mixed = body_of(lambda a, b: (a + b, sin(a) * b), [value((100,)), value((100,))])
     turned = body_of(
-        lambda a, b: (OPERATORS["slice"](a, (99,), (100,), (-1,)), a), [value((100,)), value((100,))]
+        lambda a, b: (PRIMITIVES["slice"](a, (99,), (100,), (-1,)), a), [value((100,)), value((100,))]
     )
 
     def turn(index, carries, elements):

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis.extra import numpy as hnp
 
 from gradtape.errors import ConcretizationError
-from gradtape.ir.graph import Mark, Value
+from gradtape.ir.graph import TraceTag, Value
 from gradtape.ops.core.indexing import getitem, setitem
 from tests.support.graphs import check_derivatives, input_like, run
 
@@ -300,7 +300,7 @@ def test_a_traced_number_is_an_index() -> None:
 def test_the_numbers_of_an_index_that_is_followed_are_not_taken_for_constants() -> None:
     base, v, example, later = np.zeros(3), np.array([1.0, 2.0]), np.array([0, 1]), np.array([1, 1])
     source, value, index = input_like(base), input_like(v), input_like(example)
-    index.data, index.marks = example, (Mark(),)
+    index.data, index.tags = example, (TraceTag(),)
     written_value = setitem(source, index, value)
     index.data = None
     check_derivatives([written_value], [source, value, index], [base, v, later])

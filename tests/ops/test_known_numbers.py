@@ -12,7 +12,8 @@ import scipy.special
 
 import gradtape.ops  # noqa: F401 - the rows and functions enter themselves
 from gradtape.errors import UnsupportedFunctionError
-from gradtape.ir.graph import OPERATORS, Value, constant
+from gradtape.ir.graph import Value, constant
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.kinds.registry import BORROWED, FUNCTIONS, HOOKS, UFUNCS
 from tests.support.graphs import run
 
@@ -129,7 +130,7 @@ def test_the_index_that_is_out_of_bounds_is_named(index: list[int]) -> None:
     with pytest.raises(IndexError) as wanted:
         x[index]
     with pytest.raises(IndexError) as found:
-        OPERATORS["getitem"](constant(x), index)
+        PRIMITIVES["getitem"](constant(x), index)
     assert str(found.value) == str(wanted.value)
 
 

@@ -9,7 +9,8 @@ from gradtape.errors import VerifyError
 from gradtape.ir.body import Body, bodies_of
 from gradtape.ir.evaluate import compute_outputs
 from gradtape.ir.fingerprint import fingerprint, structure
-from gradtape.ir.graph import OPERATORS, Graph, Value, constant
+from gradtape.ir.graph import Graph, Value, constant
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.printer import print_graph
 from gradtape.ir.verifier import verify
 from gradtape.passes import pipeline
@@ -39,7 +40,7 @@ from tests.support.control_cases import (
 from tests.transforms.test_loop_derivatives import pulled, pushed
 
 CASES = all_cases()
-expand = OPERATORS["expand"]
+expand = PRIMITIVES["expand"]
 LOOPS = ("scan", "while_loop", "repeat", "switch")
 
 
@@ -152,9 +153,9 @@ def test_a_gradient_is_put_into_a_slice_after_the_loop():
 
 
 def body_slice(w, k):
-    from tests.support.control_cases import OPERATORS
+    from tests.support.control_cases import PRIMITIVES
 
-    return OPERATORS["reshape"](OPERATORS["slice"](w, (k,), (1,), (1,)), ())
+    return PRIMITIVES["reshape"](PRIMITIVES["slice"](w, (k,), (1,), (1,)), ())
 
 
 def test_dead_carries_and_results():

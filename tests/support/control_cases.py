@@ -7,7 +7,8 @@ import numpy as np
 import gradtape  # noqa: F401 - enters the rows
 from gradtape.ir.body import Body
 from gradtape.ir.evaluate import compute_outputs
-from gradtape.ir.graph import OPERATORS, Graph, Value, extract, literal
+from gradtape.ir.graph import Graph, Value, extract, literal
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import INT64, aval
 from gradtape.kinds.registry import ROWS
 from gradtape.transforms.call import inlined
@@ -26,23 +27,23 @@ sin, cos, tanh, exp, sqrt, where, log = map(row, ("sin", "cos", "tanh", "exp", "
 
 
 def total(x):
-    return OPERATORS["reduce_sum"](x, axes=tuple(range(x.ndim))) if x.ndim else x
+    return PRIMITIVES["reduce_sum"](x, axes=tuple(range(x.ndim))) if x.ndim else x
 
 
 def matvec(w, x):
-    return OPERATORS["contract"](w, x, (0, 1), (1,), (0,))
+    return PRIMITIVES["contract"](w, x, (0, 1), (1,), (0,))
 
 
 def matmul(a, b):
-    return OPERATORS["contract"](a, b, (0, 1), (1, 2), (0, 2))
+    return PRIMITIVES["contract"](a, b, (0, 1), (1, 2), (0, 2))
 
 
 def spread(x, *shape):
-    return OPERATORS["expand"](x, shape, ())
+    return PRIMITIVES["expand"](x, shape, ())
 
 
 def convert(x, dtype):
-    return OPERATORS["convert"](x, np.dtype(dtype))
+    return PRIMITIVES["convert"](x, np.dtype(dtype))
 
 
 def value(shape=(), dtype=F8):
@@ -74,14 +75,14 @@ class Case(NamedTuple):
 
 def element(x, k):
     rank = x.ndim - 1
-    cut = OPERATORS["slice"](x, (k, *(0,) * rank), (1, *x.shape[1:]), (1,) * (rank + 1))
-    return OPERATORS["reshape"](cut, x.shape[1:])
+    cut = PRIMITIVES["slice"](x, (k, *(0,) * rank), (1, *x.shape[1:]), (1,) * (rank + 1))
+    return PRIMITIVES["reshape"](cut, x.shape[1:])
 
 
 def stacked(rows, shape, dtype):
     if not rows:
-        return OPERATORS["zeros_like"](value((0, *shape), dtype))
-    return OPERATORS["stack"](*rows)
+        return PRIMITIVES["zeros_like"](value((0, *shape), dtype))
+    return PRIMITIVES["stack"](*rows)
 
 
 def unrolled(body, consts, carries, arrays, length, reverse=False):
@@ -204,8 +205,8 @@ def complexed(index, consts, carries, elements):
 
 def looked_up(index, consts, carries, elements):
     (table, m), (x,), (k,) = consts, carries, elements
-    picked = row("gather")(table, OPERATORS["reshape"](k, (1,)))
-    x = x * 0.5 + sin(OPERATORS["reshape"](picked, ()) * x)
+    picked = row("gather")(table, PRIMITIVES["reshape"](k, (1,)))
+    x = x * 0.5 + sin(PRIMITIVES["reshape"](picked, ()) * x)
     return (x, x + element(m, 1))
 
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from gradtape.ir.evaluate import compute_outputs
-from gradtape.ir.graph import OPERATORS, Value
+from gradtape.ir.graph import Value
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import aval
 from gradtape.ir.verifier import verify
 from gradtape.kinds.batching import in_front
@@ -53,7 +54,7 @@ def repeated(function, arrays, mapped, orders=""):
             function(*[element(x, k) if flag else x for x, flag in zip(inputs, mapped, strict=True)])
             for k in range(SIZE)
         ]
-        return [OPERATORS["stack"](*column) for column in zip(*rows, strict=True)]
+        return [PRIMITIVES["stack"](*column) for column in zip(*rows, strict=True)]
 
     return derived(whole, arrays, orders)
 
@@ -102,7 +103,7 @@ def growing(c, x, y):
     """Turns until the norm is large; sqrt is infinite beyond the last turn."""
     test = body_of(lambda i, c, x, y: (y > 0.0,), INPUTS)
     turn = body_of(
-        lambda i, c, x, y: (tanh(matvec(c, x)) + x * total(sqrt(OPERATORS["expand"](y, (2,), ()))), y - 1.0),
+        lambda i, c, x, y: (tanh(matvec(c, x)) + x * total(sqrt(PRIMITIVES["expand"](y, (2,), ()))), y - 1.0),
         INPUTS,
     )
     return while_loop(test, turn, [c], [x, y])[:3]

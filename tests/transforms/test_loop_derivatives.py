@@ -6,7 +6,8 @@ import pytest
 import gradtape as gt
 from gradtape.errors import NotDifferentiableError
 from gradtape.ir.evaluate import compute_outputs
-from gradtape.ir.graph import OPERATORS, Value, constant
+from gradtape.ir.graph import Value, constant
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import aval
 from gradtape.ir.verifier import verify
 from gradtape.transforms.jvp import jvp
@@ -51,7 +52,7 @@ def pushed(outs, inputs):
     tangents = [constant(numbers(x, 10 + k)) for k, x in enumerate(sources)]
     targets = [out for out in outs if is_real(out)]
     found = jvp(targets, sources, tangents, never)
-    return [OPERATORS["zeros_like"](x) if t is None else t for t, x in zip(found, targets, strict=True)]
+    return [PRIMITIVES["zeros_like"](x) if t is None else t for t, x in zip(found, targets, strict=True)]
 
 
 def pulled(outs, inputs):
@@ -59,7 +60,7 @@ def pulled(outs, inputs):
     targets = [out for out in outs if is_real(out)]
     seeds = [constant(numbers(out, 20 + k)) for k, out in enumerate(targets)]
     found = vjp(targets, sources, seeds, never)
-    return [OPERATORS["zeros_like"](x) if g is None else g for g, x in zip(found, sources, strict=True)]
+    return [PRIMITIVES["zeros_like"](x) if g is None else g for g, x in zip(found, sources, strict=True)]
 
 
 def derived(function, arrays, orders):
@@ -108,7 +109,7 @@ def test_forward_and_reverse_agree(case):
 
 def _inner(xs, ys):
     parts = [
-        total(OPERATORS["real"](x * y) if x.dtype.kind == "c" else x * y)
+        total(PRIMITIVES["real"](x * y) if x.dtype.kind == "c" else x * y)
         for x, y in zip(xs, ys, strict=True)
         if x is not None and y is not None
     ]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from gradtape.ir.graph import Node, Value, merge_marks, single
+from gradtape.ir.graph import Node, Value, merge_tags, single
 from gradtape.ir.op import Op
 
 
@@ -43,7 +43,7 @@ def emit_all(op: Op, inputs: Sequence[Value], **params: Any) -> tuple[Value, ...
     if len(types) == 1:
         return (single(op, operands, params, here.site, types, types[0]),)
     node = Node(op, operands, params, here.site)
-    return tuple(node.make_outs(types, merge_marks(operands)))
+    return tuple(node.make_outs(types, merge_tags(operands)))
 
 
 def emit(op: Op, inputs: Sequence[Value], **params: Any) -> Value:

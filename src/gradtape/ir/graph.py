@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.site import Site as Site
-from gradtape.ir.tags import Mark as Mark
-from gradtape.ir.tags import merge_marks as merge_marks
+from gradtape.ir.tags import TraceTag as TraceTag
+from gradtape.ir.tags import merge_tags as merge_tags
 from gradtape.ir.types import PYTHON_DTYPES, Aval, Shape, aval
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Value:
         Which of the node's outputs it is.
     data : numpy.ndarray or None
         The array itself where it is known.
-    marks : tuple of Mark
+    tags : tuple of TraceTag
         Who follows it.
     owner : weakref.ref or None
         The user's handle while it lives: what is held is worth keeping when it is computed along with something else.
@@ -61,9 +62,9 @@ class Value:
         "aval",
         "data",
         "index",
-        "marks",
         "name",
         "owner",
+        "tags",
     )
 
     _inputs: tuple[Value, ...]
@@ -79,7 +80,7 @@ class Value:
         node: Node | None = None,
         index: int = 0,
         data: np.ndarray[Any, Any] | None = None,
-        marks: tuple[Mark, ...] = (),
+        tags: tuple[TraceTag, ...] = (),
     ) -> None:
         self.aval = aval
         self._node = node
@@ -89,7 +90,7 @@ class Value:
             self._op, self._inputs, self._params = node.op, node.inputs, node.params
         self.index = index
         self.data = data
-        self.marks = marks
+        self.tags = tags
         self.owner: weakref.ref[Any] | None = None
         self.name: str | None = None
 
@@ -112,13 +113,13 @@ class Value:
     def release_history(self) -> None:
         """Give up the node of a value whose data are known, unless somebody may still ask how it came to be.
 
-        Who may is told, and gives it up when the mark ends.
+        Who may is told, and gives it up when the tag ends.
         """
         if self._op is None or self.data is None:
             return
-        for mark in self.marks:
-            if not mark.over:
-                mark.note_computed(self)
+        for tag in self.tags:
+            if not tag.over:
+                tag.note_computed(self)
                 return
         self.node, self.index = None, RELEASED
 
@@ -156,60 +157,60 @@ class Value:
     def __bool__(self) -> bool:
         raise TypeError("a graph value has no truth value; rules must use where()")
 
-    # Operators let the rows be written as formulas. The rows themselves register below.
+    # Operators let the rows be written as formulas. The rows enter themselves in `PRIMITIVES`.
     def __add__(self, other: Operand) -> Value:
-        return OPERATORS["add"](self, other)
+        return PRIMITIVES["add"](self, other)
 
     def __radd__(self, other: Operand) -> Value:
-        return OPERATORS["add"](other, self)
+        return PRIMITIVES["add"](other, self)
 
     def __sub__(self, other: Operand) -> Value:
-        return OPERATORS["subtract"](self, other)
+        return PRIMITIVES["subtract"](self, other)
 
     def __rsub__(self, other: Operand) -> Value:
-        return OPERATORS["subtract"](other, self)
+        return PRIMITIVES["subtract"](other, self)
 
     def __mul__(self, other: Operand) -> Value:
-        return OPERATORS["multiply"](self, other)
+        return PRIMITIVES["multiply"](self, other)
 
     def __rmul__(self, other: Operand) -> Value:
-        return OPERATORS["multiply"](other, self)
+        return PRIMITIVES["multiply"](other, self)
 
     def __truediv__(self, other: Operand) -> Value:
-        return OPERATORS["divide"](self, other)
+        return PRIMITIVES["divide"](self, other)
 
     def __rtruediv__(self, other: Operand) -> Value:
-        return OPERATORS["divide"](other, self)
+        return PRIMITIVES["divide"](other, self)
 
     def __pow__(self, other: Operand) -> Value:
-        return OPERATORS["power"](self, other)
+        return PRIMITIVES["power"](self, other)
 
     def __neg__(self) -> Value:
-        return OPERATORS["negative"](self)
+        return PRIMITIVES["negative"](self)
 
     def __abs__(self) -> Value:
-        return OPERATORS["absolute"](self)
+        return PRIMITIVES["absolute"](self)
 
     def __lt__(self, other: Operand) -> Value:
-        return OPERATORS["less"](self, other)
+        return PRIMITIVES["less"](self, other)
 
     def __le__(self, other: Operand) -> Value:
-        return OPERATORS["less_equal"](self, other)
+        return PRIMITIVES["less_equal"](self, other)
 
     def __gt__(self, other: Operand) -> Value:
-        return OPERATORS["greater"](self, other)
+        return PRIMITIVES["greater"](self, other)
 
     def __ge__(self, other: Operand) -> Value:
-        return OPERATORS["greater_equal"](self, other)
+        return PRIMITIVES["greater_equal"](self, other)
 
     def __and__(self, other: Operand) -> Value:
-        return OPERATORS["bitwise_and"](self, other)
+        return PRIMITIVES["bitwise_and"](self, other)
 
     def __or__(self, other: Operand) -> Value:
-        return OPERATORS["bitwise_or"](self, other)
+        return PRIMITIVES["bitwise_or"](self, other)
 
     def __invert__(self) -> Value:
-        return OPERATORS["invert"](self)
+        return PRIMITIVES["invert"](self)
 
 
 class Literal(Value):
@@ -222,10 +223,6 @@ ARRAYS: set[type[Value]] = {Value}
 """The classes of values of which only the type matters while nothing is computed; a literal counts by its number."""
 
 Operand = Value | int | float | bool | complex | np.generic
-
-OPERATORS: dict[str, Callable[..., Value]] = {}
-"""The rows that Python's operators on values mean, by NumPy's name; each such row enters itself."""
-
 
 next_serial: Final[Callable[[], int]] = itertools.count().__next__
 """Numbers the nodes in the order in which they are made."""
@@ -242,7 +239,7 @@ class Node:
     once, without waiting for Python's cycle collector.
     """
 
-    __slots__ = ("__weakref__", "_marks", "_outs", "_types", "inputs", "op", "params", "serial", "site")
+    __slots__ = ("__weakref__", "_outs", "_tags", "_types", "inputs", "op", "params", "serial", "site")
 
     def __init__(
         self,
@@ -275,20 +272,20 @@ class Node:
     def outs(self, outs: tuple[Value, ...]) -> None:
         self._outs = [weakref.ref(out) for out in outs]
         self._types = tuple([out.aval for out in outs])
-        self._marks = outs[0].marks if outs else ()
+        self._tags = outs[0].tags if outs else ()
 
     def adopt(self, out: Value, types: tuple[Aval, ...]) -> None:
         """Take a value as the only output."""
         self._outs = weakref.ref(out)
         self._types = types
-        self._marks = out.marks
+        self._tags = out.tags
 
     def living(self) -> list[Value]:
         """Return those of the outputs that somebody holds."""
         references = [self._outs] if isinstance(self._outs, weakref.ref) else self._outs
         return [out for reference in references if (out := reference()) is not None]
 
-    def make_outs(self, types: tuple[Aval, ...], marks: tuple[Mark, ...]) -> list[Value]:
+    def make_outs(self, types: tuple[Aval, ...], tags: tuple[TraceTag, ...]) -> list[Value]:
         """Return new outputs of these types."""
         outs = []
         references: list[Callable[[], Value | None]] = []
@@ -302,14 +299,14 @@ class Node:
             out.aval = type_
             out.index = index
             out.data = None
-            out.marks = marks
+            out.tags = tags
             out.name = None
             out.owner = None
             outs.append(out)
             references.append(weakref.ref(out))
         self._outs = references
         self._types = types
-        self._marks = marks
+        self._tags = tags
         return outs
 
     def take_as_out(self, value: Value, index: int) -> None:
@@ -324,7 +321,7 @@ class Node:
         """Say what the outputs are; they are made when somebody asks for them."""
         self._outs = [_nobody] * len(types)
         self._types = types
-        self._marks = ()
+        self._tags = ()
 
     @property
     def types(self) -> tuple[Aval, ...]:
@@ -332,13 +329,13 @@ class Node:
         return self._types
 
     @property
-    def marks(self) -> tuple[Mark, ...]:
+    def tags(self) -> tuple[TraceTag, ...]:
         """Who followed the outputs when the node was made."""
-        return self._marks
+        return self._tags
 
-    def set_marks(self, marks: tuple[Mark, ...]) -> None:
+    def set_tags(self, tags: tuple[TraceTag, ...]) -> None:
         """Say who follows the outputs."""
-        self._marks = marks
+        self._tags = tags
 
     def copy(self, inputs: tuple[Value, ...]) -> Node:
         """Return the same application of the op to other values of the same types."""
@@ -347,7 +344,7 @@ class Node:
         return copy
 
     def _remade(self, index: int) -> Value:
-        out = Value(self._types[index], self, index, None, self._marks)
+        out = Value(self._types[index], self, index, None, self._tags)
         if isinstance(self._outs, weakref.ref):
             self._outs = weakref.ref(out)
         else:
@@ -388,7 +385,7 @@ def single(
     out.aval = type_
     out.index = 0
     out.data = None
-    out.marks = merge_marks(inputs)
+    out.tags = merge_tags(inputs)
     out.name = None
     out.owner = None
     return out

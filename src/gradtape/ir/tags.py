@@ -1,4 +1,4 @@
-"""Marks: who follows values."""
+"""Trace tags: the tapes and traces that follow values."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ ANY: Final = -1
 """Stands for all threads."""
 
 
-class Mark:
-    """Somebody who follows values: a tape or the trace of a jitted function.
+class TraceTag:
+    """A tape, or the trace of a jitted function, that follows values.
 
-    The outputs of a node carry those marks of its inputs that are recording while the node is made.
+    The outputs of a node carry those tags of its inputs that are recording while the node is made.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class Mark:
     Attributes
     ----------
     over : bool
-        Whether nobody will ask again how the marked values came to be.
+        Whether nobody will ask again how the tagged values came to be.
     log : object
         What is remembered for explanations.
     recorded_by : int or None
@@ -69,7 +69,7 @@ class Mark:
         self.recording = self._active
 
     def note_computed(self, value: Value) -> None:
-        """Remember a value that was computed while this mark is not over: its history is given up at the end."""
+        """Remember a value that was computed while this tag is not over: its history is given up at the end."""
         if self._computed is None:
             self._computed = []
         self._computed.append(ref(value))
@@ -78,7 +78,7 @@ class Mark:
             self._room = 64 + 2 * len(self._computed)
 
     def release(self) -> None:
-        """Give up the history of what was computed while this mark was not over, where nobody else may ask for it."""
+        """Give up the history of what was computed while this tag was not over, where nobody else may ask for it."""
         computed, self._computed = self._computed, None
         for reference in computed or ():
             value = reference()
@@ -86,20 +86,20 @@ class Mark:
                 value.release_history()
 
     def end(self) -> None:
-        """Stop recording: nobody will ask again how the marked values came to be."""
+        """Stop recording: nobody will ask again how the tagged values came to be."""
         self.recording = False
         self.over = True
         self.release()
 
 
-def merge_marks(values: Iterable[Value]) -> tuple[Mark, ...]:
-    """Return the marks that a node with these inputs hands on: those that are recording."""
-    merged: tuple[Mark, ...] = ()
+def merge_tags(values: Iterable[Value]) -> tuple[TraceTag, ...]:
+    """Return the tags that a node with these inputs hands on: those that are recording."""
+    merged: tuple[TraceTag, ...] = ()
     for value in values:
-        marks = value.marks
-        if marks is not merged:  # along a record most values share one tuple
-            for mark in marks:
-                thread = mark.recorded_by
-                if (thread == get_ident() or thread is ANY) and mark not in merged:
-                    merged = (*merged, mark) if merged or len(marks) > 1 else marks
+        tags = value.tags
+        if tags is not merged:  # along a record most values share one tuple
+            for tag in tags:
+                thread = tag.recorded_by
+                if (thread == get_ident() or thread is ANY) and tag not in merged:
+                    merged = (*merged, tag) if merged or len(tags) > 1 else tags
     return merged

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from gradtape.ir.builder import emit
-from gradtape.ir.graph import OPERATORS, Node, Value
+from gradtape.ir.graph import Node, Value
 from gradtape.ir.op import NDArray, Op
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import Aval, aval
 from gradtape.kinds.index_map import Index
 from gradtape.kinds.operands import as_value
@@ -72,8 +73,8 @@ class Accumulate(Op):
         base, v = tangents[:2]
         if base is None and v is None:
             return (None,)
-        base = base if base is not None else OPERATORS["zeros_like"](node.inputs[0])
-        v = v if v is not None else OPERATORS["zeros_like"](node.inputs[1])
+        base = base if base is not None else PRIMITIVES["zeros_like"](node.inputs[0])
+        v = v if v is not None else PRIMITIVES["zeros_like"](node.inputs[1])
         return (emit(self, [base, v, *node.inputs[2:]], **node.params),)
 
     def transpose(

@@ -12,8 +12,9 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from gradtape.errors import ConcretizationError
 from gradtape.ir.builder import here
-from gradtape.ir.graph import OPERATORS, Literal, Value, literal
+from gradtape.ir.graph import Literal, Value, literal
 from gradtape.ir.op import NDArray
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import Shape
 from gradtape.kinds.elementwise import promotion_type, result_dtype
 from gradtape.kinds.operands import as_value
@@ -30,7 +31,7 @@ def as_array(operand: Any, argument: str = "operand") -> Value:
         return value
     if isinstance(value, Literal):
         return literal(value.data, value.dtype)
-    return OPERATORS["convert"](value, value.dtype)
+    return PRIMITIVES["convert"](value, value.dtype)
 
 
 def promoted(*operands: Any) -> list[Value]:
@@ -40,7 +41,7 @@ def promoted(*operands: Any) -> list[Value]:
     if all(array.dtype is dtype for array in arrays):
         return arrays
     dtype = np.result_type(*[array.dtype for array in arrays])
-    return [OPERATORS["convert"](array, dtype) for array in arrays]
+    return [PRIMITIVES["convert"](array, dtype) for array in arrays]
 
 
 def common_dtype(*operands: Value) -> np.dtype[Any]:

@@ -14,8 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from gradtape.ir.builder import emit, emit_all
-from gradtape.ir.graph import OPERATORS, Literal, Node, Value, constant
+from gradtape.ir.graph import Literal, Node, Value, constant
 from gradtape.ir.op import Op
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import INTP, aval
 from gradtape.kinds.accumulate import Accumulate
 from gradtape.kinds.contract import Contract
@@ -39,7 +40,7 @@ class Shared(NamedTuple):
 
 def in_front(x: Value, size: int) -> Value:
     """Return `x` repeated along a new leading axis."""
-    return OPERATORS["expand"](x, (size, *x.shape), tuple(range(1, x.ndim + 1)))
+    return PRIMITIVES["expand"](x, (size, *x.shape), tuple(range(1, x.ndim + 1)))
 
 
 def all_in_front(operands: Operands, mapped: Flags, size: int) -> list[Value]:
@@ -59,7 +60,7 @@ def from_front(x: Value, axis: int) -> Value:
 
 
 def _permuted(x: Value, axes: tuple[int, ...]) -> Value:
-    return x if axes == tuple(range(x.ndim)) else OPERATORS["permute"](x, axes)
+    return x if axes == tuple(range(x.ndim)) else PRIMITIVES["permute"](x, axes)
 
 
 @singledispatch
@@ -82,7 +83,7 @@ def batch_node(
         The extent of the mapped axis.
     """
     if size == 0:
-        zero = OPERATORS["zeros_like"]
+        zero = PRIMITIVES["zeros_like"]
         return tuple([zero(Value(aval((0, *out.shape), out.dtype))) for out in node.outs])
     single = [
         emit_all(
@@ -92,13 +93,13 @@ def batch_node(
         )
         for k in range(size)
     ]
-    return tuple([OPERATORS["stack"](*column) for column in zip(*single, strict=True)])
+    return tuple([PRIMITIVES["stack"](*column) for column in zip(*single, strict=True)])
 
 
 def _element(x: Value, k: int) -> Value:
     rank = x.ndim - 1
-    row = OPERATORS["slice"](x, (k, *(0,) * rank), (1, *x.shape[1:]), (1,) * (rank + 1))
-    return OPERATORS["reshape"](row, x.shape[1:])
+    row = PRIMITIVES["slice"](x, (k, *(0,) * rank), (1, *x.shape[1:]), (1,) * (rank + 1))
+    return PRIMITIVES["reshape"](row, x.shape[1:])
 
 
 @batch_node.register
@@ -147,7 +148,7 @@ def _accumulate(
 
 def counter(size: int, shape: tuple[int, ...]) -> Value:
     """Return an index array that says which element of the mapped axis a position belongs to."""
-    return OPERATORS["expand"](constant(np.arange(size, dtype=INTP)), shape, (0,))
+    return PRIMITIVES["expand"](constant(np.arange(size, dtype=INTP)), shape, (0,))
 
 
 @batch_node.register

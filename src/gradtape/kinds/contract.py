@@ -11,8 +11,9 @@ import numpy as np
 
 from gradtape.errors import ShapeError
 from gradtape.ir.builder import emit, here
-from gradtape.ir.graph import OPERATORS, Node, Value
+from gradtape.ir.graph import Node, Value
 from gradtape.ir.op import NDArray, Op
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import Aval, aval
 
 Letters = tuple[int, ...]
@@ -73,7 +74,7 @@ class Contract(Op):
         second = None if db is None else emit(self, [a, db], **node.params)
         if first is None or second is None:
             return (first if second is None else second,)
-        return (OPERATORS["add"](first, second),)
+        return (PRIMITIVES["add"](first, second),)
 
     def transpose(
         self, node: Node, cotangents: Sequence[Value | None], linear: Sequence[bool]
@@ -83,8 +84,8 @@ class Contract(Op):
             return (None, None)
         (a, b), p = node.inputs, node.params
         if linear[0]:
-            return (OPERATORS["contract"](ct, b, p["out"], p["y"], p["x"], node.inputs[0].shape), None)
-        return (None, OPERATORS["contract"](ct, a, p["out"], p["x"], p["y"], node.inputs[1].shape))
+            return (PRIMITIVES["contract"](ct, b, p["out"], p["y"], p["x"], node.inputs[0].shape), None)
+        return (None, PRIMITIVES["contract"](ct, a, p["out"], p["x"], p["y"], node.inputs[1].shape))
 
 
 def _matrices(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gradtape.ir.graph import OPERATORS, Value
+from gradtape.ir.graph import Value
+from gradtape.ir.primitives import PRIMITIVES
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,4 +34,4 @@ class Cotangent:
         """Return the cotangent itself."""
         if self.mask is None or self.is_applied:
             return self.value
-        return OPERATORS["where"](self.mask, self.value, OPERATORS["zeros_like"](self.value))
+        return PRIMITIVES["where"](self.mask, self.value, PRIMITIVES["zeros_like"](self.value))

@@ -11,8 +11,9 @@ import numpy as np
 
 from gradtape.errors import DtypeError, NotDifferentiableError
 from gradtape.ir.builder import emit, here
-from gradtape.ir.graph import ARRAYS, NO_PARAMS, OPERATORS, Literal, Node, Value, literal, number_of, single
+from gradtape.ir.graph import ARRAYS, NO_PARAMS, Literal, Node, Value, literal, number_of, single
 from gradtape.ir.op import NDArray, Op
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.templates import Recipe, recipe_of, stand_in
 from gradtape.ir.types import FLOAT64, PYTHON_DTYPES, Aval, aval, is_inexact
 from gradtape.kinds.operands import as_value, broadcast_shapes, conform
@@ -264,7 +265,7 @@ class Elementwise(Op):
             if tangent is not None:
                 term = self.push(node, argument, tangent)
                 if term is not None:
-                    total = term if total is None else OPERATORS["add"](total, term)
+                    total = term if total is None else PRIMITIVES["add"](total, term)
         return (total,)
 
     def push(self, node: Node, argument: int, tangent: Value) -> Value | None:
@@ -301,8 +302,8 @@ def scaled(partial: Value, vector: Value) -> Value:
     """Return a partial derivative times a (co)tangent; the number 0 makes zeros, even of infinities."""
     number = number_of(partial)
     if number == 0 or (_is_zero(vector) and np.can_cast(partial.dtype, vector.dtype, "same_kind")):
-        return OPERATORS["zeros_like"](vector)
-    return vector if number == 1 else OPERATORS["multiply"](partial, vector)
+        return PRIMITIVES["zeros_like"](vector)
+    return vector if number == 1 else PRIMITIVES["multiply"](partial, vector)
 
 
 def _is_zero(vector: Value) -> bool:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from gradtape.ir.builder import emit
-from gradtape.ir.graph import OPERATORS, Node, Value
+from gradtape.ir.graph import Node, Value
 from gradtape.ir.op import NDArray, Op
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import Aval, Shape, aval
 
 
@@ -42,7 +43,7 @@ class Join(Op):
     def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
         if all(tangent is None for tangent in tangents):
             return (None,)
-        zeros = OPERATORS["zeros_like"]
+        zeros = PRIMITIVES["zeros_like"]
         pieces = [
             zeros(piece) if tangent is None else tangent
             for piece, tangent in zip(node.inputs, tangents, strict=True)
@@ -59,7 +60,7 @@ class Join(Op):
         for start, piece, flag in zip(starts(node), node.inputs, linear, strict=True):
             first = tuple(start if k == axis else 0 for k in range(piece.ndim))
             strides = (1,) * piece.ndim
-            parts.append(OPERATORS["slice"](cotangent, first, piece.shape, strides) if flag else None)
+            parts.append(PRIMITIVES["slice"](cotangent, first, piece.shape, strides) if flag else None)
         return tuple(parts)
 
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from gradtape.errors import ArraySubclassError, DtypeError, ShapeError
 from gradtape.ir.builder import here
-from gradtape.ir.graph import OPERATORS, Literal, Value, constant, literal
+from gradtape.ir.graph import Literal, Value, constant, literal
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import PYTHON_DTYPES, Shape
 from gradtape.kinds.refusals import refusal, wrong_dtype
 
@@ -56,7 +57,7 @@ def stack_nested(items: Sequence[Any], argument: str) -> Value:
     """Return a nested list as a value, whether or not values stand in it."""
     if not _holds_values(items):
         return as_value(np.asarray(items), argument)
-    return OPERATORS["stack"](*[as_value(item, argument) for item in items])
+    return PRIMITIVES["stack"](*[as_value(item, argument) for item in items])
 
 
 def _holds_values(items: Any) -> bool:
@@ -143,7 +144,7 @@ def conform(value: Value, dtype: np.dtype[Any], shape: Shape) -> Value:
             return literal(np.array(value.data.item(), dtype), dtype)  # raises OverflowError like NumPy
         return literal(value.data.astype(dtype), dtype)
     if value.dtype != dtype:
-        value = OPERATORS["convert"](value, dtype)
+        value = PRIMITIVES["convert"](value, dtype)
     return value if value.shape == shape else broadcast_to(value, shape)
 
 
@@ -153,5 +154,5 @@ def broadcast_to(value: Value, shape: Shape) -> Value:
         return value
     kept, axes = _expansion(value.shape, shape)
     if kept != value.shape:
-        value = OPERATORS["reshape"](value, kept)
-    return OPERATORS["expand"](value, shape, axes)
+        value = PRIMITIVES["reshape"](value, kept)
+    return PRIMITIVES["expand"](value, shape, axes)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from gradtape.errors import NotDifferentiableError
 from gradtape.ir.body import bodies_of
 from gradtape.ir.builder import here
-from gradtape.ir.graph import Mark, Node, Value, extract
+from gradtape.ir.graph import Node, TraceTag, Value, extract
 from gradtape.ir.types import carries_derivatives, is_inexact
 from gradtape.kinds.accumulate import Accumulate
 from gradtape.kinds.contract import Contract
@@ -43,7 +43,7 @@ def adjoint(
     outputs: Sequence[Value | None],
     starts: Sequence[Value],
     cotangents: Sequence[Value | None],
-    mark: Mark,
+    tag: TraceTag,
     what: str,
 ) -> list[Value | None]:
     """Pull cotangents back through nodes that must be linear.
@@ -53,10 +53,10 @@ def adjoint(
     outputs : sequence of Value or None
         What was computed from `starts`.
     starts : sequence of Value
-        The linear inputs; they carry `mark`, which is recording.
+        The linear inputs; they carry `tag`, which is recording.
     cotangents : sequence of Value or None
         One per output.
-    mark : Mark
+    tag : TraceTag
         Tells what depends on `starts`.
     what : str
         What the nodes are, for the error.
@@ -76,25 +76,23 @@ def adjoint(
         for output, cotangent in zip(outputs, cotangents, strict=True)
         if output is not None and cotangent is not None
     ]
-    if any(mark not in output.marks and not _is_zero(output) for output, _ in given):
+    if any(tag not in output.tags and not _is_zero(output) for output, _ in given):
         raise NotDifferentiableError(
             f"{what}: a part of what it returned is a constant other than zero",
             where=here.site,
             why=WHY,
             remedy=REMEDY,
         )
-    pairs = [(output, cotangent) for output, cotangent in given if mark in output.marks]
-    nodes, _ = extract(
-        [output for output, _ in pairs], starts, lambda value: mark not in value.marks, carried
-    )
+    pairs = [(output, cotangent) for output, cotangent in given if tag in output.tags]
+    nodes, _ = extract([output for output, _ in pairs], starts, lambda value: tag not in value.tags, carried)
     for node in nodes:
-        if not _is_linear(node, [mark in operand.marks for operand in node.inputs]):
+        if not _is_linear(node, [tag in operand.tags for operand in node.inputs]):
             raise _not_linear(what, node)
-    found = pull_linear(pairs, starts, mark)
+    found = pull_linear(pairs, starts, tag)
     pulled = [found.get(start) for start in starts]
     result = [None if cotangent is None else cotangent.applied() for cotangent in pulled]
     # The transpose of a linear map does not depend on where it is taken.
-    if any(value is not None and mark in value.marks for value in result):
+    if any(value is not None and tag in value.tags for value in result):
         raise _not_linear(what, nodes[-1])
     return result
 

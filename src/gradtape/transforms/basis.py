@@ -8,7 +8,8 @@ from math import prod
 
 import numpy as np
 
-from gradtape.ir.graph import OPERATORS, Mark, Node, Value, constant, extract
+from gradtape.ir.graph import Node, TraceTag, Value, constant, extract
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import INTP, aval
 from gradtape.kinds.batching import in_front
 from gradtape.transforms.batch import batch
@@ -29,24 +30,24 @@ class LinearMap:
         A placeholder.
     outs : tuple of Value or None
         What depends on it; None where nothing does.
-    mark : Mark
+    tag : TraceTag
         On every value between the seed and the outs.
     """
 
     seed: Value
     outs: tuple[Value | None, ...]
-    mark: Mark
+    tag: TraceTag
 
     def opened(self) -> tuple[list[Node], list[Value]]:
         """Return the nodes between the seed and the outs, and the arrays that they read beside the seed."""
         outs = [out for out in self.outs if out is not None]
-        return extract(outs, [self.seed], stop=lambda value: self.mark not in value.marks and is_array(value))
+        return extract(outs, [self.seed], stop=lambda value: self.tag not in value.tags and is_array(value))
 
     def at(self, seeds: Value | OneHot) -> list[Value | None]:
         """Append the nodes that apply the map to many seeds; seeds and results stand along a leading axis."""
         count = seeds.count if isinstance(seeds, OneHot) else seeds.shape[0]
         connected = [out for out in self.outs if out is not None]
-        found = iter(batch(connected, {self.seed: seeds}, count, lambda value: self.mark not in value.marks))
+        found = iter(batch(connected, {self.seed: seeds}, count, lambda value: self.tag not in value.tags))
         results: list[Value | None] = []
         for out in self.outs:
             if out is None:
@@ -62,26 +63,26 @@ def is_array(value: Value) -> bool:
     return value.dtype.kind != "O"
 
 
-def pullback(target: Value, sources: Sequence[Value], stop: Stop, mark: Mark) -> LinearMap:
+def pullback(target: Value, sources: Sequence[Value], stop: Stop, tag: TraceTag) -> LinearMap:
     """Return the map from a cotangent of `target` to cotangents of `sources`, by reverse mode (see `vjp`).
 
-    `mark` follows what depends on the cotangent.
+    `tag` follows what depends on the cotangent.
     """
-    seed = Value(aval(target.shape, target.dtype), marks=(mark,))
+    seed = Value(aval(target.shape, target.dtype), tags=(tag,))
     pulled = vjp([target], sources, [seed], stop)
-    mark.end()
-    return LinearMap(seed, tuple(pulled), mark)
+    tag.end()
+    return LinearMap(seed, tuple(pulled), tag)
 
 
-def pushforward(targets: Sequence[Value], source: Value, stop: Stop, mark: Mark) -> LinearMap:
+def pushforward(targets: Sequence[Value], source: Value, stop: Stop, tag: TraceTag) -> LinearMap:
     """Return the map from a tangent of `source` to tangents of `targets`, by forward mode (see `jvp`).
 
-    `mark` follows what depends on the tangent.
+    `tag` follows what depends on the tangent.
     """
-    seed = Value(aval(source.shape, source.dtype), marks=(mark,))
+    seed = Value(aval(source.shape, source.dtype), tags=(tag,))
     pushed = jvp(targets, [source], [seed], stop)
-    mark.end()
-    return LinearMap(seed, tuple(pushed), mark)
+    tag.end()
+    return LinearMap(seed, tuple(pushed), tag)
 
 
 def unit_vectors(like: Value) -> OneHot:
@@ -98,4 +99,4 @@ def unit_rows(like: Value, rows: Value) -> Value:
     """Return the elements of the basis of one row, at these positions, in every row of arrays like this one."""
     inner = OneHot(like.shape[1:], like.dtype, rows, False).dense()
     shape = (rows.shape[0], *like.shape)
-    return OPERATORS["expand"](inner, shape, (0, *range(2, len(shape))))
+    return PRIMITIVES["expand"](inner, shape, (0, *range(2, len(shape))))

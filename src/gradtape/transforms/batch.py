@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from gradtape.ir.builder import at, emit_all
-from gradtape.ir.graph import OPERATORS, Node, Value, extract
+from gradtape.ir.graph import Node, Value, extract
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.kinds.batching import Shared, all_in_front, batch_node, in_front
 from gradtape.kinds.control import Barrier, Custom, Rule, pulled_by_value
 from gradtape.kinds.cotangent import Cotangent
@@ -203,7 +204,7 @@ class _MappedRule(Rule):
         parts = self._batched(self._rule.pull(self._single, given, wanted), node, moving)
         # What all elements share receives something from each of them.
         return [
-            part if part is None or flag else OPERATORS["reduce_sum"](part, axes=(0,))
+            part if part is None or flag else PRIMITIVES["reduce_sum"](part, axes=(0,))
             for part, flag in zip(parts, self._mapped[self._hidden :], strict=True)
         ]
 

@@ -8,7 +8,7 @@ from typing import Any
 from gradtape.errors import NotDifferentiableError
 from gradtape.ir.builder import keep_names
 from gradtape.ir.fingerprint import fingerprint
-from gradtape.ir.graph import NO_PARAMS, Graph, Node, Value, extract, merge_marks
+from gradtape.ir.graph import NO_PARAMS, Graph, Node, Value, extract, merge_tags
 from gradtape.ir.op import NDArray, Op
 from gradtape.ir.types import Aval
 from gradtape.transforms.jvp import jvp
@@ -42,7 +42,7 @@ class Call(Op):
     def appended(self, inputs: Sequence[Value], site: Any) -> tuple[Node, list[Value]]:
         """Append a call, and return its node and its outputs."""
         node = Node(self, tuple(inputs), NO_PARAMS, site)
-        return node, node.make_outs(self._types, merge_marks(inputs))
+        return node, node.make_outs(self._types, merge_tags(inputs))
 
     def infer(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
         return self._types
@@ -88,7 +88,7 @@ def repeated(graph: Graph, inputs: Sequence[Value]) -> tuple[list[Value], list[V
     for node in graph.nodes:
         operands = tuple([becomes.get(value, value) for value in node.inputs])
         copy = Node(node.op, operands, node.params, node.site)
-        outs = copy.make_outs(tuple([out.aval for out in node.outs]), merge_marks(operands))
+        outs = copy.make_outs(tuple([out.aval for out in node.outs]), merge_tags(operands))
         keep_names(node.outs, outs)
         becomes.update(zip(node.outs, outs, strict=True))
     outputs = [becomes.get(value, value) for value in graph.outputs]

@@ -12,7 +12,8 @@ import numpy as np
 
 from gradtape.config import config
 from gradtape.ir.body import Body
-from gradtape.ir.graph import OPERATORS, Graph, Mark, Node, Value, constant, extract, literal
+from gradtape.ir.graph import Graph, Node, TraceTag, Value, constant, extract, literal
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import INT64, INTP, aval
 from gradtape.kinds.index_map import IndexMap
 from gradtape.transforms.basis import (
@@ -127,7 +128,7 @@ class Chunk:
 
 
 def chunk_of_rows(linear: LinearMap, chosen: Chosen, size: int) -> Chunk:
-    rows = Value(aval((size,), INTP), marks=(Mark(),))
+    rows = Value(aval((size,), INTP), tags=(TraceTag(),))
     outs = [out for out in linear.outs if out is not None]
     single, _ = extract(outs, [linear.seed], stop=lambda value: value.node is None)
     before = {out for node in single for out in node.outs if is_array(out)}
@@ -164,27 +165,29 @@ def in_loop(linear: LinearMap, chosen: Chosen, count: int, size: int) -> list[Va
 def _joined(stack: Value, count: int) -> Value:
     """Return the rows of all chunks, one after the other."""
     chunks, size, *inner = stack.shape
-    whole = OPERATORS["reshape"](stack, (chunks * size, *inner))
+    whole = PRIMITIVES["reshape"](stack, (chunks * size, *inner))
     rank = 1 + len(inner)
     if whole.shape[0] == count:
         return whole
-    return OPERATORS["slice"](whole, (0,) * rank, (count, *inner), (1,) * rank)
+    return PRIMITIVES["slice"](whole, (0,) * rank, (count, *inner), (1,) * rank)
 
 
-def rows(target: Value, sources: Sequence[Value], stop: Stop, mark: Mark, bound: Bound) -> list[Value | None]:
+def rows(
+    target: Value, sources: Sequence[Value], stop: Stop, tag: TraceTag, bound: Bound
+) -> list[Value | None]:
     """Return the Jacobian of `target` in each source by reverse mode: its rows along a leading axis (one row: by itself)."""
     if target.size == 1:
         return vjp([target], sources, [_one(target)], stop)
-    return _all(pullback(target, sources, stop, mark), target, bound)
+    return _all(pullback(target, sources, stop, tag), target, bound)
 
 
 def columns(
-    targets: Sequence[Value], source: Value, stop: Stop, mark: Mark, bound: Bound
+    targets: Sequence[Value], source: Value, stop: Stop, tag: TraceTag, bound: Bound
 ) -> list[Value | None]:
     """Return the Jacobian of each target in `source` by forward mode: its columns along a leading axis."""
     if source.size == 1:
         return [_alone(part) for part in jvp(targets, [source], [_one(source)], stop)]
-    return _all(pushforward(targets, source, stop, mark), source, bound)
+    return _all(pushforward(targets, source, stop, tag), source, bound)
 
 
 def _all(linear: LinearMap, like: Value, bound: Bound) -> list[Value | None]:
@@ -195,8 +198,8 @@ def _all(linear: LinearMap, like: Value, bound: Bound) -> list[Value | None]:
 
 def _one(like: Value) -> Value:
     one = literal(1, like.dtype)
-    return one if like.ndim == 0 else OPERATORS["expand"](one, like.shape, ())
+    return one if like.ndim == 0 else PRIMITIVES["expand"](one, like.shape, ())
 
 
 def _alone(part: Value | None) -> Value | None:
-    return None if part is None else OPERATORS["reshape"](part, (1, *part.shape))
+    return None if part is None else PRIMITIVES["reshape"](part, (1, *part.shape))

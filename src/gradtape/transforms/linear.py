@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from gradtape.ir.builder import at, emit
-from gradtape.ir.graph import OPERATORS, Literal, Mark, Node, Value, extract
+from gradtape.ir.graph import Literal, Node, TraceTag, Value, extract
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import Shape
 from gradtape.kinds.control import Structured, carried
 from gradtape.kinds.cotangent import Cotangent
@@ -56,16 +57,16 @@ class Cotangents:
 
 
 def _sum(a: Cotangent, b: Cotangent) -> Cotangent:
-    add = OPERATORS["add_stacks" if a.value.dtype.kind == "O" else "add"]
+    add = PRIMITIVES["add_stacks" if a.value.dtype.kind == "O" else "add"]
     if a.mask is b.mask:
         return Cotangent(add(a.value, b.value), a.mask, a.is_applied and b.is_applied)
     if a.mask is None or b.mask is None:
         return Cotangent(add(a.applied(), b.applied()))
-    return Cotangent(add(a.applied(), b.applied()), OPERATORS["bitwise_or"](a.mask, b.mask), is_applied=True)
+    return Cotangent(add(a.applied(), b.applied()), PRIMITIVES["bitwise_or"](a.mask, b.mask), is_applied=True)
 
 
 def pull_linear(
-    targets: Iterable[tuple[Value, Cotangent]], tangents: Sequence[Value], mark: Mark
+    targets: Iterable[tuple[Value, Cotangent]], tangents: Sequence[Value], tag: TraceTag
 ) -> Cotangents:
     """Transpose: from cotangents of values that depend linearly on `tangents` to cotangents of these.
 
@@ -74,8 +75,8 @@ def pull_linear(
     targets : iterable of (Value, Cotangent)
         Linear values, and what is to be pulled back from each.
     tangents : sequence of Value
-        The linear inputs; they carry `mark`, and so does every value that depends on them.
-    mark : Mark
+        The linear inputs; they carry `tag`, and so does every value that depends on them.
+    tag : TraceTag
         Tells the linear half of the nodes from the rest.
 
     Returns
@@ -88,9 +89,9 @@ def pull_linear(
     for value, cotangent in targets:
         found.add(value, cotangent)
         roots.append(value)
-    nodes, _ = extract(roots, tangents, stop=lambda value: mark not in value.marks, follow=carried)
+    nodes, _ = extract(roots, tangents, stop=lambda value: tag not in value.tags, follow=carried)
     for node in reversed(nodes):
-        pull_node(node, [mark in operand.marks for operand in node.inputs], found)
+        pull_node(node, [tag in operand.tags for operand in node.inputs], found)
     return found
 
 
@@ -162,8 +163,8 @@ def _gathered(node: Node, cotangent: Cotangent, linear: Sequence[bool]) -> list[
     assert part is not None
     mask = cotangent.mask
     if mask is not None and not isinstance(mask, Literal):
-        hits, *_ = node.op.transpose(node, [OPERATORS["convert"](mask, part.dtype)], linear)
-        mask = OPERATORS["not_equal"](hits, 0.0)
+        hits, *_ = node.op.transpose(node, [PRIMITIVES["convert"](mask, part.dtype)], linear)
+        mask = PRIMITIVES["not_equal"](hits, 0.0)
     return [Cotangent(part, mask, is_applied=True), *[None for _ in others]]
 
 
@@ -202,4 +203,4 @@ def _confined(node: Node, argument: int, mask: Value | None) -> Value | None:
     if rule is None:
         return mask
     own = rule(*node.inputs)
-    return own if mask is None else OPERATORS["bitwise_and"](mask, own)
+    return own if mask is None else PRIMITIVES["bitwise_and"](mask, own)

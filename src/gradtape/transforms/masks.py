@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradtape.ir.builder import emit
-from gradtape.ir.graph import OPERATORS, Literal, Node, Value
+from gradtape.ir.graph import Literal, Node, Value
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import FLOAT64, INT64, Shape
 from gradtape.kinds.contract import Contract
 from gradtape.kinds.cotangent import Cotangent
@@ -74,11 +75,11 @@ def _operand_mask(mask: Value, out: Sequence[int], own: Sequence[int], shape: Sh
         letters = [letter for letter in letters if letter in own]
     order = sorted(range(len(letters)), key=lambda axis: own.index(letters[axis]))
     if order != list(range(len(order))):
-        mask = OPERATORS["permute"](mask, tuple(order))
+        mask = PRIMITIVES["permute"](mask, tuple(order))
     if mask.shape == shape:
         return mask
     axes = tuple([own.index(letters[axis]) for axis in order])
-    wide: Value = OPERATORS["expand"](mask, shape, axes)
+    wide: Value = PRIMITIVES["expand"](mask, shape, axes)
     return wide
 
 
@@ -92,16 +93,16 @@ def _of_run(
         return None
     axis, reverse = node.params["axis"], node.params["reverse"]
     if op is gated_recurrence:
-        gates = OPERATORS["not_equal"](node.inputs[0], 0.0)
-        single = node.copy((OPERATORS["convert"](gates, FLOAT64), node.inputs[1]))
-        *_, hits = op.transpose(single, [OPERATORS["convert"](mask, FLOAT64)], linear)
+        gates = PRIMITIVES["not_equal"](node.inputs[0], 0.0)
+        single = node.copy((PRIMITIVES["convert"](gates, FLOAT64), node.inputs[1]))
+        *_, hits = op.transpose(single, [PRIMITIVES["convert"](mask, FLOAT64)], linear)
     else:
-        hits = cumsum(OPERATORS["convert"](mask, INT64), axis=axis, reverse=not reverse)
+        hits = cumsum(PRIMITIVES["convert"](mask, INT64), axis=axis, reverse=not reverse)
     assert hits is not None
-    counts = OPERATORS["greater"](hits, 0)
+    counts = PRIMITIVES["greater"](hits, 0)
     if op is recurrence:
         factors = node.inputs[0]
-        safe = OPERATORS["where"](counts, factors, OPERATORS["zeros_like"](factors))
+        safe = PRIMITIVES["where"](counts, factors, PRIMITIVES["zeros_like"](factors))
         node = node.copy((safe, *node.inputs[1:]))
     *others, part = op.transpose(node, [cotangent.applied()], linear)
     assert part is not None
@@ -111,5 +112,5 @@ def _of_run(
 def _spread(reduced: Value, shape: Shape, axes: Sequence[int]) -> Value:
     """Return what was reduced along some axes, repeated along these."""
     kept = tuple([axis for axis in range(len(shape)) if axis not in axes])
-    wide: Value = OPERATORS["expand"](reduced, shape, kept)
+    wide: Value = PRIMITIVES["expand"](reduced, shape, kept)
     return wide

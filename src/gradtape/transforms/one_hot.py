@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from gradtape.ir.builder import emit
-from gradtape.ir.graph import OPERATORS, Literal, Node, Value, constant, literal, number_of
+from gradtape.ir.graph import Literal, Node, Value, constant, literal, number_of
 from gradtape.ir.op import Op
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import INTP, Shape
 from gradtape.kinds.contract import Contract
 from gradtape.kinds.elementwise import Elementwise
@@ -66,21 +67,21 @@ class OneHot:
         if self._dense is None:
             size = prod(self.shape)
             flat = (self.count, size)
-            positions = OPERATORS["expand"](constant(np.arange(size, dtype=INTP)), flat, (1,))
-            hit = OPERATORS["equal"](OPERATORS["expand"](self.rows, flat, (0,)), positions)
+            positions = PRIMITIVES["expand"](constant(np.arange(size, dtype=INTP)), flat, (1,))
+            hit = PRIMITIVES["equal"](PRIMITIVES["expand"](self.rows, flat, (0,)), positions)
             if self.scale is None:
-                found = OPERATORS["convert"](hit, self.dtype)
+                found = PRIMITIVES["convert"](hit, self.dtype)
             else:
-                scale = OPERATORS["expand"](self.scale, flat, (0,))
-                found = OPERATORS["where"](hit, scale, literal(0, self.dtype))
-            self._dense = OPERATORS["reshape"](found, (self.count, *self.shape))
+                scale = PRIMITIVES["expand"](self.scale, flat, (0,))
+                found = PRIMITIVES["where"](hit, scale, literal(0, self.dtype))
+            self._dense = PRIMITIVES["reshape"](found, (self.count, *self.shape))
         return self._dense
 
     def picked(self, other: Value) -> Value:
         """Return the elements of an array of the same shape at the positions."""
         if isinstance(other, Literal):
             return other
-        flat = OPERATORS["reshape"](other, (prod(self.shape),))
+        flat = PRIMITIVES["reshape"](other, (prod(self.shape),))
         return flat if self.whole else ROWS["gather"](flat, self.rows)  # type: ignore[operator]
 
     def scaled(self, scale: Value | None) -> OneHot:
@@ -101,7 +102,7 @@ class OneHot:
         """Return what stands at the positions."""
         if self.scale is not None:
             return self.scale
-        return OPERATORS["expand"](literal(1, self.dtype), (self.count,), ())
+        return PRIMITIVES["expand"](literal(1, self.dtype), (self.count,), ())
 
 
 Operand = Value | OneHot
@@ -139,7 +140,7 @@ def _elementwise(node: Node, operands: Sequence[Operand]) -> Operand | None:
 
 def _vector(hot: OneHot, number: Value) -> Value:
     """Return one number per element of the mapped axis."""
-    return OPERATORS["expand"](number, (hot.count,), ()) if isinstance(number, Literal) else number
+    return PRIMITIVES["expand"](number, (hot.count,), ()) if isinstance(number, Literal) else number
 
 
 def _selected(node: Node, operands: Sequence[Operand], argument: int, hot: OneHot) -> Operand | None:
@@ -212,18 +213,18 @@ def _contract(node: Node, operands: Sequence[Operand]) -> Operand | None:
         return None
     rest = tuple(letter for letter in theirs if letter not in summed)
     extents = dict(zip(theirs, other.shape, strict=True))
-    turned = OPERATORS["permute"](other, tuple(theirs.index(letter) for letter in (*summed, *rest)))
+    turned = PRIMITIVES["permute"](other, tuple(theirs.index(letter) for letter in (*summed, *rest)))
     count = prod(extents[letter] for letter in summed)
-    table = OPERATORS["reshape"](turned, (count, *[extents[letter] for letter in rest]))
+    table = PRIMITIVES["reshape"](turned, (count, *[extents[letter] for letter in rest]))
     rows = hot
     if kept:
         rows = hot.moved((count,), _coordinates(hot.shape, [own.index(letter) for letter in summed]))
     picked = table if rows.whole else ROWS["gather"](table, rows.rows)  # type: ignore[operator]
     if hot.scale is not None:
-        picked = OPERATORS["multiply"](picked, OPERATORS["expand"](hot.scale, picked.shape, (0,)))
+        picked = PRIMITIVES["multiply"](picked, PRIMITIVES["expand"](hot.scale, picked.shape, (0,)))
     if not kept:
         order = tuple(rest.index(letter) + 1 for letter in out)
-        return OPERATORS["permute"](picked, (0, *order))
+        return PRIMITIVES["permute"](picked, (0, *order))
     shape = tuple(hot.shape[own.index(letter)] for letter in kept)
     places = _coordinates(hot.shape, [own.index(letter) for letter in kept])
     remaining = OneHot(shape, hot.dtype, hot.translated(places), False).dense()

@@ -99,7 +99,7 @@ def _numbered(index: Value, rows: int) -> int:
     while index.node is not None and index.node.op.name == "expand":
         places = [places[axis] for axis in index.node.params["axes"]]
         index = index.node.inputs[0]
-    if index.data is None or index.marks:  # what is marked has other numbers in another call
+    if index.data is None or index.tags:  # what is tagged has other numbers in another call
         return UNKNOWN
     for axis, extent in enumerate(index.shape):
         counted = np.arange(rows).reshape(-1, *[1] * (index.ndim - axis - 1))

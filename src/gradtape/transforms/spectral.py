@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gradtape.ir.graph import OPERATORS, Node, Value, literal
+from gradtape.ir.graph import Node, Value, literal
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.kinds.contract import Contract
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.ops.core.matrices import adjoint, eigh, equal_pairs, rows, svd, weighted
@@ -67,11 +68,11 @@ def equal_part(node: Node, nodes: Sequence[Node], found: Cotangents) -> Value | 
         return None
     total = terms[0]
     for term in terms[1:]:
-        total = OPERATORS["add"](total, term)
+        total = PRIMITIVES["add"](total, term)
     total = (total + adjoint(total)) * 0.5
     first = family.first
     same = equal_pairs(rows(node.out, first, 1))
-    total = OPERATORS["where"](same, weighted(total, 1.0 - np.eye(total.shape[-1])), 0.0)
+    total = PRIMITIVES["where"](same, weighted(total, 1.0 - np.eye(total.shape[-1])), 0.0)
     left = rows(node.out, *((1, node.out.shape[-1]) if node.op is eigh else (0, first)))
     right = left if node.op is eigh else rows(node.out, first + 1, node.inputs[0].shape[-1])
     return matmul(left, matmul(total, adjoint(right)))
@@ -178,14 +179,14 @@ class _Family:
         if x.ndim != z.ndim:
             return None
         stack = tuple(range(2, 2 + lead))
-        pairs: Value = OPERATORS["contract"](x, z, letters_x, letters_z, (*stack, i, j))
+        pairs: Value = PRIMITIVES["contract"](x, z, letters_x, letters_z, (*stack, i, j))
         axes = (*range(lead), lead + 1)
-        return pairs * OPERATORS["expand"](slope, pairs.shape, axes)
+        return pairs * PRIMITIVES["expand"](slope, pairs.shape, axes)
 
     def _slope(self, product: _Product) -> Value | None:
         """Return the derivative of what scales vectors in the values, one number for each."""
         numbers = product.numbers
-        ones = [OPERATORS["expand"](literal(1.0, root.dtype), root.shape, ()) for root in self._roots]
+        ones = [PRIMITIVES["expand"](literal(1.0, root.dtype), root.shape, ()) for root in self._roots]
         (slope,) = jvp([numbers], self._roots, ones, lambda value: value not in self._members)
         if slope is None:
             return None
@@ -195,11 +196,11 @@ class _Family:
         # All other axes repeat the same numbers.
         shape = tuple([extent if axis in member.axes else 1 for axis, extent in enumerate(slope.shape)])
         if shape != slope.shape:
-            slope = OPERATORS["slice"](slope, (0,) * slope.ndim, shape, (1,) * slope.ndim)
+            slope = PRIMITIVES["slice"](slope, (0,) * slope.ndim, shape, (1,) * slope.ndim)
         order = (*member.axes, *[axis for axis in range(slope.ndim) if axis not in member.axes])
         if order != tuple(range(slope.ndim)):
-            slope = OPERATORS["permute"](slope, order)
-        flat: Value = OPERATORS["reshape"](slope, tuple([shape[axis] for axis in member.axes]))
+            slope = PRIMITIVES["permute"](slope, order)
+        flat: Value = PRIMITIVES["reshape"](slope, tuple([shape[axis] for axis in member.axes]))
         return flat
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from gradtape.errors import InternalError
 from gradtape.ir.builder import at
-from gradtape.ir.graph import Mark, Node, Value, extract, number_of
+from gradtape.ir.graph import Node, TraceTag, Value, extract, number_of
 from gradtape.kinds.control import Custom, Structured, followed
 from gradtape.kinds.cotangent import Cotangent
 from gradtape.kinds.elementwise import Elementwise, scaled
@@ -138,9 +138,9 @@ def _pull_back(node: Node, active: set[Value], found: Cotangents) -> None:
                 if chosen and part_ is not None:
                     found.add(operand, part_)
             return
-        mark = Mark()
+        tag = TraceTag()
         tangents: list[Value | None] = [
-            Value(operand.aval, marks=(mark,)) if operand in active else None for operand in node.inputs
+            Value(operand.aval, tags=(tag,)) if operand in active else None for operand in node.inputs
         ]
         outs = op.jvp(node, tangents)
         if len(outs) != len(node.outs):
@@ -154,12 +154,12 @@ def _pull_back(node: Node, active: set[Value], found: Cotangents) -> None:
             if tangent is not None and cotangent is not None:
                 pairs.append((tangent, cotangent))
         starts = [tangent for tangent in tangents if tangent is not None]
-        pulled = pull_linear(pairs, starts, mark)
+        pulled = pull_linear(pairs, starts, tag)
         for operand, tangent in zip(node.inputs, tangents, strict=True):
             part_ = None if tangent is None else pulled.get(tangent)
             if part_ is not None:
                 found.add(operand, part_)
-        mark.recording = False
+        tag.recording = False
 
 
 def _pull_by_rule(node: Node, active: set[Value], found: Cotangents) -> None:

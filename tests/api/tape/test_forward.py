@@ -208,4 +208,4 @@ def test_accumulators_leave_nothing_behind():
         accumulator.jvp(y)
         del accumulator
     gc.collect()
-    assert len(x.value.marks) <= 1
+    assert len(x.value.tags) <= 1

@@ -475,7 +475,7 @@ def test_watched_values_forget_tapes_that_are_gone():
             tape.watch(x)
             y = x * x
         tape.gradient(y, x)
-    assert len(x.value.marks) <= 2
+    assert len(x.value.tags) <= 2
 
 
 # Variables on a tape

@@ -11,7 +11,8 @@ from gradtape.api.control.checks import flag_of, function_of
 from gradtape.api.control.nested import Nest, described, handed_back, result_value, returned_nest, type_of
 from gradtape.errors import ArgumentError, ShapeError
 from gradtape.ir.builder import here
-from gradtape.ir.graph import OPERATORS, Value
+from gradtape.ir.graph import Value
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ops.core.indexing import parse_index
 from gradtape.trace.jit.bodies import beginning
 from gradtape.trace.source.sites import user_site
@@ -159,7 +160,7 @@ class _Prefixes:
         return parse_index(value.shape, key).read(value)
 
     def _joined(self, parts: Sequence[Value]) -> Value:
-        return OPERATORS["concatenate"](parts, axis=self._axis)
+        return PRIMITIVES["concatenate"](parts, axis=self._axis)
 
     def _woven(self, even: Value, odd: Value) -> Value:
         """Return the elements of two arrays by turns; the first may have one more."""
@@ -167,7 +168,7 @@ class _Prefixes:
         count = odd.shape[axis]
         (paired,) = self._cut([even], 0, count)
         shape = (*even.shape[:axis], 2 * count, *even.shape[axis + 1 :])
-        woven = OPERATORS["reshape"](OPERATORS["stack"](paired, odd, axis=axis + 1), shape)
+        woven = PRIMITIVES["reshape"](PRIMITIVES["stack"](paired, odd, axis=axis + 1), shape)
         if even.shape[axis] == count:
             return woven
         return self._joined([woven, *self._cut([even], count, count + 1)])

@@ -270,9 +270,9 @@ class _Branches:
         return min(max(index_of(index), 0), len(self._functions) - 1)
 
     def _trace(self, tracing: Tracing, function: Callable[..., Any], name: str, written: Any) -> Traced:
-        mark = Alternative(f"{name} of gt.{self._caller}")
-        starts = placeholders([value.aval for value in self._operands.values], mark)
-        return tracing.run(function, written, mark, starts, *self._operands.with_arrays(starts))
+        tag = Alternative(f"{name} of gt.{self._caller}")
+        starts = placeholders([value.aval for value in self._operands.values], tag)
+        return tracing.run(function, written, tag, starts, *self._operands.with_arrays(starts))
 
     def _common_spec(self, runs: Sequence[Traced]) -> TreeSpec:
         """Return the containers that all return, with the same leaves that are part of the program."""

@@ -180,6 +180,6 @@ def element_types(stacked: Sequence[Value]) -> list[Aval]:
     return [aval(value.shape[1:], value.dtype) for value in stacked]
 
 
-def placeholders(types: Sequence[Aval], mark: Any) -> list[Value]:
-    """Return values of these types without numbers, which a mark follows."""
-    return [Value(type_, marks=(mark,)) for type_ in types]
+def placeholders(types: Sequence[Aval], tag: Any) -> list[Value]:
+    """Return values of these types without numbers, which a tag follows."""
+    return [Value(type_, tags=(tag,)) for type_ in types]

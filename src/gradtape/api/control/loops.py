@@ -316,15 +316,15 @@ class _While:
         return self._start.filled(handed_back(outs[: len(carries)], self._start.recorded))
 
     def _trace(self, tracing: Tracing, function: Callable[..., Any], role: int, types: list[Aval]) -> Traced:
-        mark = Turn(
+        tag = Turn(
             f"the {ROLES[role]} {self._names[role]} of gt.{self._caller}",
             "make it one of the loop's variables, and return it",
         )
-        number = Value(aval((), INT64, True), marks=(mark,))
-        carries = placeholders(types, mark)
+        number = Value(aval((), INT64, True), tags=(tag,))
+        carries = placeholders(types, tag)
         carry = self._start.with_arrays(carries)
         given = (number, carry) if self._counted else (carry,)
-        return tracing.run(function, self._written[role], mark, [number, *carries], *given)
+        return tracing.run(function, self._written[role], tag, [number, *carries], *given)
 
     def _turns(self, failure: Exception) -> bool:
         """Return whether there is a first turn, for a body that fails while it is traced; in a trace, guarded."""

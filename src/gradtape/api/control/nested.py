@@ -182,7 +182,7 @@ def type_of(value: Value | Aval) -> str:
 
 def handed_back(values: Sequence[Value], recorded: bool) -> list[Any]:
     """Return values as the caller works: Arrays in a recording, else ndarrays."""
-    if recorded or any(mark.recording for value in values for mark in value.marks):
+    if recorded or any(tag.recording for value in values for tag in value.tags):
         return [Array(value) for value in values]
     return [array.copy() if array.ndim else array[()] for array in force(values)]
 

@@ -208,18 +208,18 @@ class Loop:
         return self.start.filled(results[: len(carries)]), left
 
     def _trace(self, tracing: Tracing, types: list[Aval]) -> Traced:
-        mark = Turn(
+        tag = Turn(
             f"the body {self.name} of gt.{self.caller}",
             "return it as the second of the pair: it comes back stacked"
             if self._pair
             else "carry it, and return it",
         )
-        turn = Value(aval((), INT64, True), marks=(mark,))
-        carries = placeholders(types, mark)
-        elements = placeholders(element_types(self.elements.values), mark)
+        turn = Value(aval((), INT64, True), tags=(tag,))
+        carries = placeholders(types, tag)
+        elements = placeholders(element_types(self.elements.values), tag)
         carry = self.start.with_arrays(carries)
         given = (carry, self.elements.with_arrays(elements)) if self._pair else (turn, carry)
-        return tracing.run(self.turn, self._written, mark, [turn, *carries, *elements], *given)
+        return tracing.run(self.turn, self._written, tag, [turn, *carries, *elements], *given)
 
     def _carries(self, traced: Traced) -> list[Value]:
         """Return what a run of the body carries on."""

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from gradtape.ir.body import Body
-from gradtape.ir.graph import OPERATORS, Value, extract
+from gradtape.ir.graph import Value, extract
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import aval
 from gradtape.ops.core.indexing import parse_index
 from gradtape.trace.jit.bodies import applied
@@ -32,7 +33,7 @@ def by_blocks(
     parts: list[list[Value]] = []
     if blocks > 1:
         whole = [_part(array, first, blocks * size) for array in arrays]
-        folded = [OPERATORS["reshape"](array, (blocks, size, *array.shape[1:])) for array in whole]
+        folded = [PRIMITIVES["reshape"](array, (blocks, size, *array.shape[1:])) for array in whole]
         outs = scan(
             _block(body, len(consts), len(carries), size, first, reverse),
             consts,
@@ -43,7 +44,7 @@ def by_blocks(
             policy,
         )
         chain.carries = list(outs[: len(carries)])
-        parts.append([OPERATORS["reshape"](y, (blocks * size, *y.shape[2:])) for y in outs[len(carries) :]])
+        parts.append([PRIMITIVES["reshape"](y, (blocks * size, *y.shape[2:])) for y in outs[len(carries) :]])
         places = range(rest) if reverse else range(length - rest, length)
     else:
         places = range(length)
@@ -52,10 +53,10 @@ def by_blocks(
         left = {
             place: chain.turn(_number(place), [_element(array, place) for array in arrays]) for place in order
         }
-        stacked = [OPERATORS["stack"](*ys) for ys in zip(*[left[place] for place in places], strict=True)]
+        stacked = [PRIMITIVES["stack"](*ys) for ys in zip(*[left[place] for place in places], strict=True)]
         parts.insert(0 if reverse else len(parts), stacked)
     joined = [
-        ys[0] if len(ys) == 1 else OPERATORS["concatenate"](list(ys)) for ys in zip(*parts, strict=True)
+        ys[0] if len(ys) == 1 else PRIMITIVES["concatenate"](list(ys)) for ys in zip(*parts, strict=True)
     ]
     return [*chain.carries, *joined]
 
@@ -81,7 +82,7 @@ def _block(body: Body, consts: int, carries: int, size: int, first: int, reverse
     chain = _Chain(body, fresh[1 : 1 + consts], fresh[1 + consts :])
     order = reversed(range(size)) if reverse else range(size)
     left = {k: chain.turn(fresh[0] * size + (first + k), [_element(x, k) for x in blocks]) for k in order}
-    stacked = [OPERATORS["stack"](*ys) for ys in zip(*[left[k] for k in range(size)], strict=True)]
+    stacked = [PRIMITIVES["stack"](*ys) for ys in zip(*[left[k] for k in range(size)], strict=True)]
     inputs, outputs = [*fresh, *blocks], [*chain.carries, *stacked]
     nodes, _ = extract(outputs, inputs)
     return Body(inputs, nodes, outputs, body.name)

@@ -28,7 +28,7 @@ def contents(variables: Sequence[Variable], caller: str) -> list[Value]:
     values = []
     for variable in variables:
         value = variable.value
-        if any(mark.recording and not isinstance(mark, Trace) for mark in value.marks):
+        if any(tag.recording and not isinstance(tag, Trace) for tag in value.tags):
             name = "" if variable.name is None else f" {variable.name!r}"
             raise ArgumentError(
                 f"{caller}: the body assigns to the variable{name}, which a tape follows",

@@ -13,7 +13,7 @@ import numpy as np
 from gradtape.config import config
 from gradtape.errors import DtypeError, LeakedValueError, NotDifferentiableError, RuleError, ShapeError
 from gradtape.ir.builder import emit, here
-from gradtape.ir.graph import Literal, Mark, Node, Value, extract, literal
+from gradtape.ir.graph import Literal, Node, TraceTag, Value, extract, literal
 from gradtape.ir.types import is_inexact
 from gradtape.kinds.control import Rule, custom_call, followed, pulled_by_value
 from gradtape.kinds.cotangent import Cotangent
@@ -53,13 +53,13 @@ class Operands:
         What these hold: the operands.
     starts : tuple of Value
         What the body gets in their place.
-    mark : Mark
+    tag : TraceTag
         Follows what the body computes from these.
     beginning : Beginning
         What variables held when the body was called.
     """
 
-    __slots__ = ("args", "beginning", "leaves", "mark", "places", "spec", "starts", "values")
+    __slots__ = ("args", "beginning", "leaves", "places", "spec", "starts", "tag", "values")
 
     def __init__(self, args: tuple[Any, ...], *, variables: bool = True) -> None:
         self.args = args
@@ -71,9 +71,9 @@ class Operands:
             if isinstance(leaf, Handle) and not isinstance(leaf, kept)
         ]
         self.values = tuple(unliteral(self.leaves[place].value) for place in self.places)
-        self.mark = Mark()
+        self.tag = TraceTag()
         self.beginning = Beginning()
-        self.starts = tuple(_fresh(value, self.mark) for value in self.values)
+        self.starts = tuple(_fresh(value, self.tag) for value in self.values)
 
     def run(self, function: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
         """Call a function with what stands for the arguments."""
@@ -82,7 +82,7 @@ class Operands:
             with inside(self.beginning):
                 return function(*self.filled(self.starts), **kwargs)
         finally:
-            self.mark.end()
+            self.tag.end()
             here.site = site
 
     def filled(self, values: Sequence[Value]) -> tuple[Any, ...]:
@@ -108,7 +108,7 @@ class Operands:
 
     def read_by(self, outputs: Sequence[Value]) -> list[Value]:
         """Return the values that the body read besides its arguments, in the order of their use."""
-        _, leaves = extract(outputs, self.starts, lambda value: self.mark not in value.marks, followed)
+        _, leaves = extract(outputs, self.starts, lambda value: self.tag not in value.tags, followed)
         return leaves
 
     def by_leaf(self, parts: Sequence[Any]) -> list[Any]:
@@ -148,14 +148,14 @@ class ReverseRule(BothModes):
     ) -> Sequence[Value | None]: ...
 
     def push(self, node: Node, tangents: Sequence[Value | None]) -> Sequence[Value | None]:
-        mark = Mark()
-        starts = [Value(out.aval, marks=(mark,)) for out in node.outs]
+        tag = TraceTag()
+        starts = [Value(out.aval, tags=(tag,)) for out in node.outs]
         given = [start if is_inexact(start.dtype) else None for start in starts]
         what = (
             f"forward mode of {self.name} needs a gradient function that is linear in the upstream gradient"
         )
         parts = abstractly(what, node, lambda: self.pull(node, given, [t is not None for t in tangents]))
-        return _finished(adjoint(parts, starts, tangents, mark, what), mark)
+        return _finished(adjoint(parts, starts, tangents, tag, what), tag)
 
 
 class ForwardRule(BothModes):
@@ -169,9 +169,9 @@ class ForwardRule(BothModes):
     def pull(
         self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
     ) -> Sequence[Value | None]:
-        mark = Mark()
+        tag = TraceTag()
         values = followed(node)
-        starts = [Value(value.aval, marks=(mark,)) for value in values]
+        starts = [Value(value.aval, tags=(tag,)) for value in values]
         count = len(self.operands.values)
         # All arguments move, wanted or not: that a rule is linear is easier to see without zeros in it.
         given = [
@@ -180,11 +180,11 @@ class ForwardRule(BothModes):
         ]
         what = f"reverse mode of {self.name} needs a rule that is linear in the tangents"
         parts = abstractly(what, node, lambda: self.push(node, given))
-        return _finished(adjoint(parts, starts, cotangents, mark, what), mark)
+        return _finished(adjoint(parts, starts, cotangents, tag, what), tag)
 
 
-def _finished(result: list[Value | None], mark: Mark) -> list[Value | None]:
-    mark.recording = False
+def _finished(result: list[Value | None], tag: TraceTag) -> list[Value | None]:
+    tag.recording = False
     return result
 
 
@@ -215,7 +215,7 @@ def attached(result: Any, operands: Operands, captured: Sequence[Value], rule: R
 def captured_by(result: Any, operands: Operands, name: str) -> list[Value]:
     """Return the followed values that a body read besides its arguments to compute a result."""
     read = operands.read_by([result_value(leaf, name) for leaf in flatten(result)[0]])
-    return [value for value in read if any(mark.recording for mark in value.marks)]
+    return [value for value in read if any(tag.recording for tag in value.tags)]
 
 
 def result_value(leaf: Any, name: str) -> Value:
@@ -302,10 +302,10 @@ def name_of(function: Callable[..., Any]) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-def _fresh(value: Value, mark: Mark) -> Value:
+def _fresh(value: Value, tag: TraceTag) -> Value:
     fresh = emit(identity, [value])
     fresh.aval = value.aval
-    fresh.marks = (*fresh.marks, mark)
+    fresh.tags = (*fresh.tags, tag)
     return fresh
 
 

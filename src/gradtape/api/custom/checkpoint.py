@@ -12,7 +12,7 @@ from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.gradient import inner
 from gradtape.errors import TapeError
 from gradtape.ir.builder import emit, here, keep_names
-from gradtape.ir.graph import Mark, Node, Value, extract, merge_marks
+from gradtape.ir.graph import Node, TraceTag, Value, extract, merge_tags
 from gradtape.ir.types import Shape
 from gradtape.kinds.control import Rule, barrier, custom_call, followed
 from gradtape.kinds.cotangent import Cotangent
@@ -73,7 +73,7 @@ def recompute_grad(function: Callable[..., Any]) -> Callable[..., Any]:
         values = [result_value(leaf, name) for leaf in leaves]
         read = operands.read_by(values)
         # Which of these are followed is decided now: a tape may have ended when the gradient is taken.
-        captured = [place for place, value in enumerate(read) if any(m.recording for m in value.marks)]
+        captured = [place for place, value in enumerate(read) if any(m.recording for m in value.tags)]
         inputs = (*operands.values, *[read[place] for place in captured])
         if not any(trace_of(value) for value in (*inputs, *values)):
             # What is known needs no history: the body's intermediate values are let go.
@@ -102,17 +102,15 @@ class _Again(Rule):
         self._captured, self._read = captured, read
 
     def push(self, node: Node, tangents: Sequence[Value | None]) -> Sequence[Value | None]:
-        mark = Mark()
-        starts = [_marked(emit(identity, [value]), value, mark) for value in followed(node)]
-        outs = self._outputs(node, starts, mark)
-        mark.recording = False
+        tag = TraceTag()
+        starts = [_tagged(emit(identity, [value]), value, tag) for value in followed(node)]
+        outs = self._outputs(node, starts, tag)
+        tag.recording = False
         given = [
             (start, tangent) for start, tangent in zip(starts, tangents, strict=True) if tangent is not None
         ]
-        pushed = jvp(
-            outs, [s for s, _ in given], [t for _, t in given], lambda value: mark not in value.marks
-        )
-        mark.end()
+        pushed = jvp(outs, [s for s, _ in given], [t for _, t in given], lambda value: tag not in value.tags)
+        tag.end()
         return pushed
 
     def pull(
@@ -124,32 +122,32 @@ class _Again(Rule):
     def pull_back(
         self, node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
     ) -> Sequence[Cotangent | None]:
-        mark = Mark()
+        tag = TraceTag()
         values = followed(node)
         arrived = [cotangent for cotangent in cotangents if cotangent is not None]
         kept = barrier(values, [cotangent.value for cotangent in arrived])
-        starts = [_marked(start, value, mark) for start, value in zip(kept, values, strict=True)]
-        outs = self._outputs(node, starts, mark)
-        mark.recording = False
+        starts = [_tagged(start, value, tag) for start, value in zip(kept, values, strict=True)]
+        outs = self._outputs(node, starts, tag)
+        tag.recording = False
         sweep = told_sweep(
             [out for out, cotangent in zip(outs, cotangents, strict=True) if cotangent is not None],
             [start for start, flag in zip(starts, wanted, strict=True) if flag],
             [cotangent.value for cotangent in arrived],
-            lambda value: mark not in value.marks,
+            lambda value: tag not in value.tags,
             masks=[cotangent.mask for cotangent in arrived],
         )
         pulled = dict(sweep.arrived())
-        mark.end()
+        tag.end()
         return [pulled.get(start) if flag else None for start, flag in zip(starts, wanted, strict=True)]
 
-    def _outputs(self, node: Node, starts: Sequence[Value], mark: Mark) -> list[Value]:
+    def _outputs(self, node: Node, starts: Sequence[Value], tag: TraceTag) -> list[Value]:
         """Call the function again, on other values: also in place of what it reads from outside."""
         operands = self._operands
         count = len(operands.values)
         with operands.beginning.again():
             result = self._body(*operands.filled(starts[:count]), **self._kwargs)
         outs = [result_value(leaf, self.name) for leaf in flatten(result)[0]]
-        nodes, read = extract(outs, starts, lambda value: mark not in value.marks, followed)
+        nodes, read = extract(outs, starts, lambda value: tag not in value.tags, followed)
         captured = [read[place] for place in self._captured] if len(read) == self._read else None
         if captured is None or _types([*outs, *captured]) != _types([*node.outs, *starts[count:]]):
             raise TapeError(
@@ -166,9 +164,9 @@ def _own(leaf: Any) -> Any:
     return leaf.copy() if issubclass(type(leaf), np.ndarray) else leaf
 
 
-def _marked(start: Value, value: Value, mark: Mark) -> Value:
+def _tagged(start: Value, value: Value, tag: TraceTag) -> Value:
     start.aval = value.aval
-    start.marks = (*start.marks, mark)
+    start.tags = (*start.tags, tag)
     return start
 
 
@@ -177,8 +175,8 @@ def _substituted(outs: Sequence[Value], nodes: Sequence[Node], becomes: dict[Val
     for node in nodes if becomes else ():
         inputs = tuple([becomes.get(value, value) for value in node.inputs])
         copy = Node(node.op, inputs, node.params, node.site)
-        marks = merge_marks(inputs)
-        copy.outs = made = tuple(Value(out.aval, copy, out.index, None, marks) for out in node.outs)
+        tags = merge_tags(inputs)
+        copy.outs = made = tuple(Value(out.aval, copy, out.index, None, tags) for out in node.outs)
         keep_names(node.outs, made)
         becomes.update(zip(node.outs, made, strict=True))
     return [becomes.get(out, out) for out in outs]

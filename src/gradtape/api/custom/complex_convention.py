@@ -15,7 +15,7 @@ import numpy as np
 
 from gradtape.errors import ArgumentError, DtypeError, NonScalarOutputError, NotDifferentiableError
 from gradtape.ir.body import bodies_of
-from gradtape.ir.graph import Literal, Mark, Node, Value, extract, literal
+from gradtape.ir.graph import Literal, Node, TraceTag, Value, extract, literal
 from gradtape.ir.types import is_inexact
 from gradtape.kinds.control import followed
 from gradtape.ops.core.elementwise.complex_parts import conjugate
@@ -67,7 +67,7 @@ def not_of_kind(dtype: np.dtype[Any], kind: str, caller: str) -> NonScalarOutput
     )
 
 
-def check_holomorphic(target: Value, starts: Sequence[Value], mark: Mark, caller: str) -> None:
+def check_holomorphic(target: Value, starts: Sequence[Value], tag: TraceTag, caller: str) -> None:
     """Raise unless arguments are complex and every node between them and the target is holomorphic.
 
     Raises
@@ -85,7 +85,7 @@ def check_holomorphic(target: Value, starts: Sequence[Value], mark: Mark, caller
                 why="a complex derivative is one in a complex argument",
                 remedy="pass z.astype(complex), or name only complex arguments in argnums",
             )
-    nodes, _ = extract([target], starts, stop=lambda value: mark not in value.marks)
+    nodes, _ = extract([target], starts, stop=lambda value: tag not in value.tags)
     needed = {target}
     for node in reversed(nodes):
         if node.op.name != "stop_gradient" and not needed.isdisjoint(node.outs):

@@ -382,7 +382,7 @@ class _CotangentRule(ReverseRule):
 
 def _is_followed(value: Value) -> bool:
     """Return whether somebody differentiates (a trace alone does not)."""
-    return any(mark.recording and not isinstance(mark, Trace) for mark in value.marks)
+    return any(tag.recording and not isinstance(tag, Trace) for tag in value.tags)
 
 
 def _pair(returned: Any, what: str, parts: str) -> tuple[Any, Any]:

@@ -15,7 +15,7 @@ from gradtape.api.tape.naming import described
 from gradtape.api.tape.record import Record
 from gradtape.api.tape.tape import GradientTape, record_of
 from gradtape.errors import DtypeError
-from gradtape.ir.graph import RELEASED, Mark, Value
+from gradtape.ir.graph import RELEASED, TraceTag, Value
 from gradtape.ir.types import is_inexact
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.lazy.pending import left_alone
@@ -71,14 +71,14 @@ def explain_gradient(tape: GradientTape, target: Any, source: Any) -> Explanatio
                 where=user_site(),
                 remedy=f"pass one Array as the {role}",
             )
-    mark = tape.mark
-    if mark is None:
+    tag = tape.mark
+    if tag is None:
         return Explanation(
             "never entered",
             "the tape has recorded nothing",
             remedy="compute inside `with gt.GradientTape() as tape:`",
         )
-    log = log_of(mark)
+    log = log_of(tag)
     if not isinstance(source, Handle):
         return Explanation(
             "never watched",
@@ -97,7 +97,7 @@ def explain_gradient(tape: GradientTape, target: Any, source: Any) -> Explanatio
         (end,) = _values(target, record)[:1] or [target.value]
         if isinstance(source, Variable):
             return _in_variable(end, source, record, log)
-        return _along(end, source.value, mark, log)
+        return _along(end, source.value, tag, log)
 
 
 def _values(handle: Handle, record: Record) -> list[Value]:
@@ -105,15 +105,15 @@ def _values(handle: Handle, record: Record) -> list[Value]:
     if not isinstance(handle, Variable):
         return [handle.value]
     read = [*record.readings(handle), *handle.readings()]
-    return [value for value in dict.fromkeys(read) if record.mark in value.marks] or handle.readings()[:1]
+    return [value for value in dict.fromkeys(read) if record.tag in value.tags] or handle.readings()[:1]
 
 
 def _in_variable(target: Value, variable: Variable, record: Record, log: Log) -> Explanation:
     """Explain by the reading that comes farthest."""
     readings = _values(variable, record)
     called = "the variable" if variable.name is None else f"the variable {variable.name!r}"
-    if readings and record.mark in readings[0].marks:
-        found = [_along(target, reading, record.mark, log) for reading in readings]
+    if readings and record.tag in readings[0].tags:
+        found = [_along(target, reading, record.tag, log) for reading in readings]
         return min(found, key=lambda explanation: explanation.reason in APART)
     if variable.serial in record.variables:
         return Explanation(
@@ -139,14 +139,14 @@ def _in_variable(target: Value, variable: Variable, record: Record, log: Log) ->
     )
 
 
-def _along(target: Value, source: Value, mark: Mark, log: Log) -> Explanation:
+def _along(target: Value, source: Value, tag: TraceTag, log: Log) -> Explanation:
     """Explain what lies between two values that are arrays' own."""
-    end = unfolded(target, mark)
+    end = unfolded(target, tag)
     if depends(end, source):
-        return _connected(end, source, mark, log)
-    gone = any(leaf.index == RELEASED and mark in leaf.marks for leaf in beginnings(end))
+        return _connected(end, source, tag, log)
+    gone = any(leaf.index == RELEASED and tag in leaf.tags for leaf in beginnings(end))
     between = source.node is not None or source.index == RELEASED
-    if mark in source.marks and (gone or (end is not target and between)):
+    if tag in source.tags and (gone or (end is not target and between)):
         return Explanation(
             "record used",
             "the gradient has been taken, and what the numbers that were looked at were computed from was let go"
@@ -154,10 +154,10 @@ def _along(target: Value, source: Value, mark: Mark, log: Log) -> Explanation:
             else "the gradient has been taken, and one call that knows nothing of the source has replaced the record",
             remedy="ask for the explanation before the gradient, or make the tape gt.GradientTape(persistent=True)",
         )
-    return _apart(end, source, mark, log)
+    return _apart(end, source, tag, log)
 
 
-def _connected(target: Value, source: Value, mark: Mark, log: Log) -> Explanation:
+def _connected(target: Value, source: Value, tag: TraceTag, log: Log) -> Explanation:
     """Explain where the target was computed from the source."""
     first = next(uses(source, ancestry(target)), None)
     if not is_inexact(source.dtype):
@@ -167,7 +167,7 @@ def _connected(target: Value, source: Value, mark: Mark, log: Log) -> Explanatio
             log.watched.get(source),
             remedy="watch floats: tape.watch(x.astype(float))",
         )
-    if mark not in source.marks:
+    if tag not in source.tags:
         return Explanation(
             "never watched",
             "the source is not followed by this tape",
@@ -175,10 +175,10 @@ def _connected(target: Value, source: Value, mark: Mark, log: Log) -> Explanatio
             None if first is None else first.op.name,
             "x = tape.watch(x), inside the with block and before it is used",
         )
-    found, cuts = follow([target], [source], ancestry(target), mark)
+    found, cuts = follow([target], [source], ancestry(target), tag)
     if not found or not is_inexact(target.dtype):
         return explain_cut(cuts, log)
-    sweep = swept(target, source, mark)
+    sweep = swept(target, source, tag)
     (gradient,) = sweep.results
     assert gradient is not None
     work_out([gradient], all_of_it=True)
@@ -197,10 +197,10 @@ def _connected(target: Value, source: Value, mark: Mark, log: Log) -> Explanatio
     )
 
 
-def _apart(target: Value, source: Value, mark: Mark, log: Log) -> Explanation:
+def _apart(target: Value, source: Value, tag: TraceTag, log: Log) -> Explanation:
     """Explain where the target was not computed from the source."""
     left = _left(log, source, "the target was not computed from the source")
-    if left is not None and mark in source.marks:
+    if left is not None and tag in source.tags:
         return left
     for value, site in log.watched.items():
         if value is not source and depends(source, value) and depends(target, value):
@@ -212,7 +212,7 @@ def _apart(target: Value, source: Value, mark: Mark, log: Log) -> Explanation:
                 None if source.node is None else source.node.op.name,
                 "ask for the gradient in the array that was used: keep it, y = x + 1 in place of x += 1",
             )
-    if mark not in source.marks:
+    if tag not in source.tags:
         return Explanation(
             "never watched",
             "the source is not followed by this tape, and the target was not computed from it",

@@ -10,7 +10,7 @@ import numpy as np
 from gradtape.api.debug.inside import opened
 from gradtape.api.debug.unrolled import WrittenOut, work_out
 from gradtape.errors import NotDifferentiableError
-from gradtape.ir.graph import Mark, Node, Value, extract, literal
+from gradtape.ir.graph import Node, TraceTag, Value, extract, literal
 from gradtape.ir.types import is_inexact
 from gradtape.kinds.control import Custom, Structured
 from gradtape.kinds.cotangent import Cotangent
@@ -41,7 +41,7 @@ KINDS = ("recording", "stop_gradient", "integer", "no derivative", "position", "
 """By how likely they are what was not meant."""
 
 
-def unfolded(target: Value, mark: Mark) -> Value:
+def unfolded(target: Value, tag: TraceTag) -> Value:
     """Return a target as it was computed op by op, where a call that stands for its whole record computes it now."""
     node = target.node
     if node is None or not isinstance(node.op, Call):
@@ -49,7 +49,7 @@ def unfolded(target: Value, mark: Mark) -> Value:
     copy = inlined(node.op.graph, node.inputs)[target.index]
     for step in extract([copy], node.inputs, stop=lambda value: False)[0]:
         for out in step.outs:
-            out.marks = (mark,)
+            out.tags = (tag,)
     return copy
 
 
@@ -77,7 +77,7 @@ def depends(target: Value, source: Value) -> bool:
 
 
 def follow(
-    targets: Sequence[Value], sources: Iterable[Value], nodes: Sequence[Node], mark: Mark | None
+    targets: Sequence[Value], sources: Iterable[Value], nodes: Sequence[Node], tag: TraceTag | None
 ) -> tuple[bool, list[Cut]]:
     """Return whether a derivative leads from one of the sources to one of the targets, and where other ways end."""
     followed = set(sources)
@@ -87,7 +87,7 @@ def follow(
         for argument, operand in enumerate(node.inputs):
             if operand not in followed:
                 continue
-            kind = _cut(node, argument, mark)
+            kind = _cut(node, argument, tag)
             if kind is None:
                 outs = [out for out in node.outs if is_inexact(out.dtype)]
                 reached = [out for out in outs if _reaches(node, argument, out)]
@@ -101,9 +101,9 @@ def follow(
     return not followed.isdisjoint(targets), cuts
 
 
-def _cut(node: Node, argument: int, mark: Mark | None) -> str | None:
-    """Return how the way through one operand of a node ends, or None where it goes on; in a body no mark tells."""
-    if mark is not None and mark not in node.outs[0].marks:
+def _cut(node: Node, argument: int, tag: TraceTag | None) -> str | None:
+    """Return how the way through one operand of a node ends, or None where it goes on; in a body no tag tells."""
+    if tag is not None and tag not in node.outs[0].tags:
         return "recording"
     if not any(is_inexact(out.dtype) for out in node.outs):
         kinds = {out.dtype.kind for out in node.outs}
@@ -193,10 +193,10 @@ class Loss:
     turns: tuple[tuple[str, int], ...] = ()
 
 
-def swept(target: Value, source: Value, mark: Mark) -> Sweep:
+def swept(target: Value, source: Value, tag: TraceTag) -> Sweep:
     """Return the sweep of a gradient, untold."""
     with inner_sweeps() as inner:
-        sweep = sweep_back([target], [source], [_ones(target)], lambda value: mark not in value.marks)
+        sweep = sweep_back([target], [source], [_ones(target)], lambda value: tag not in value.tags)
     return replace(sweep, inner=inner)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from gradtape.api.control.checks import counted
 from gradtape.api.pictures.svg import backward_nodes, code_at, draw, short_place
 from gradtape.ir.body import Body, bodies_of
-from gradtape.ir.graph import Graph, Literal, Mark, Node, Value, extract
+from gradtape.ir.graph import Graph, Literal, Node, TraceTag, Value, extract
 from gradtape.trace.array.html import LINE, NEGATIVE, POSITIVE, badge, card
 from gradtape.trace.jit.callsite import CallSite, Specialisation
 from gradtape.transforms.call import Call
@@ -22,10 +22,10 @@ SHOWN_TRACES = 4
 STATES = {"recording": NEGATIVE, "recorded": POSITIVE}
 
 
-def tape_card(state: str, persistent: bool, mark: Mark | None) -> str:
+def tape_card(state: str, persistent: bool, tag: TraceTag | None) -> str:
     """Return the picture of a tape: the operations that it has recorded, each with the user's line."""
     badges = badge(state, STATES.get(state, "127,127,127")) + (badge("persistent") if persistent else "")
-    nodes = [] if mark is None else recorded(mark)
+    nodes = [] if tag is None else recorded(tag)
     if not nodes:
         return card(
             "GradientTape", badges, "<i style='opacity:.7'>nothing that is still in use was recorded</i>"
@@ -40,15 +40,15 @@ def tape_card(state: str, persistent: bool, mark: Mark | None) -> str:
     )
 
 
-def recorded(mark: Mark) -> list[Node]:
+def recorded(tag: TraceTag) -> list[Node]:
     """Return the nodes that a tape follows, as far as somebody still holds what they computed.
 
-    A tape keeps no list of them, so that nothing lives longer on its account; the garbage collector knows who refers to its mark.
+    A tape keeps no list of them, so that nothing lives longer on its account; the garbage collector knows who refers to its tag.
     """
-    tuples = [found for found in gc.get_referrers(mark) if type(found) is tuple]
+    tuples = [found for found in gc.get_referrers(tag) if type(found) is tuple]
     values = [found for found in gc.get_referrers(*tuples) if isinstance(found, Value)] if tuples else []
-    followed = [value for value in values if mark in value.marks]
-    nodes, _ = extract(followed, (), stop=lambda value: mark not in value.marks)
+    followed = [value for value in values if tag in value.tags]
+    nodes, _ = extract(followed, (), stop=lambda value: tag not in value.tags)
     return nodes
 
 

@@ -86,7 +86,7 @@ def constant(a: Any, dtype: Any = None) -> Array:
         value = a.value
         if wanted is not None:
             value = cast.convert(value, wanted)
-        followed = value.aval.weak or (contexts.stack and scopes()) or (value.marks and trace_of(value))
+        followed = value.aval.weak or (contexts.stack and scopes()) or (value.tags and trace_of(value))
         data = value.data
         if data is not None and not followed:
             copy: Array = wrapped(Value(value.aval, data=data))

@@ -19,7 +19,7 @@ from gradtape.errors import (
     UnconnectedError,
 )
 from gradtape.ir.builder import here
-from gradtape.ir.graph import Literal, Mark, Value, literal
+from gradtape.ir.graph import Literal, TraceTag, Value, literal
 from gradtape.ir.types import is_inexact
 from gradtape.kinds.operands import as_value, broadcast_to
 from gradtape.ops.core.elementwise.cast import convert
@@ -41,7 +41,7 @@ class _Directions(Watcher):
 
     Attributes
     ----------
-    mark : Mark
+    tag : TraceTag
         Follows what is computed from these.
     stack : list
         Of the thread that entered.
@@ -51,12 +51,12 @@ class _Directions(Watcher):
         The tangents of values.
     """
 
-    __slots__ = ("mark", "stack", "tangents", "variables")
+    __slots__ = ("stack", "tag", "tangents", "variables")
 
     def __init__(self) -> None:
         self.stack: list[Context] = []
-        self.mark = Mark()
-        self.mark.recording = False
+        self.tag = TraceTag()
+        self.tag.recording = False
         self.variables: dict[int, Value] = {}
         self.tangents: weakref.WeakKeyDictionary[Value, Value] = weakref.WeakKeyDictionary()
 
@@ -64,8 +64,8 @@ class _Directions(Watcher):
         """Follow what this thread computes."""
         self.stack = contexts.stack
         try:
-            self.mark.thread = threading.get_ident()
-            self.mark.recording = True
+            self.tag.thread = threading.get_ident()
+            self.tag.recording = True
             self.stack.append(self)
             recorders.enter(self)
         except BaseException:  # Ctrl-C: nobody would leave what was entered by half
@@ -75,7 +75,7 @@ class _Directions(Watcher):
     def leave(self) -> None:
         """Follow nothing more."""
         try:
-            self.mark.recording = False
+            self.tag.recording = False
             leave(self.stack, self, self)
         except BaseException:  # Ctrl-C again
             leave(self.stack, self, self)
@@ -89,7 +89,7 @@ class _Directions(Watcher):
         else:
             known, key = self.tangents, _start(primal)
             speculation.settle(key)
-            key.marks = (*[mark for mark in key.marks if not mark.over], self.mark)
+            key.tags = (*[tag for tag in key.tags if not tag.over], self.tag)
         if key in known:
             raise ArgumentError(
                 "ForwardAccumulator got the same array as two primals",
@@ -99,8 +99,8 @@ class _Directions(Watcher):
             )
         known[key] = tangent
 
-    def mark_for(self, variable: Any) -> Mark | None:
-        return self.mark if self.mark.recording and variable.serial in self.variables else None
+    def tag_for(self, variable: Any) -> TraceTag | None:
+        return self.tag if self.tag.recording and variable.serial in self.variables else None
 
     def note(self, variable: Any, value: Value) -> None:
         self.tangents[value] = self.variables[variable.serial]
@@ -157,7 +157,7 @@ class ForwardAccumulator:
         self._primals = [primal.value for primal in primals_ if not isinstance(primal, Variable)]
 
     def __enter__(self) -> ForwardAccumulator:
-        if self._directions.mark.recording:
+        if self._directions.tag.recording:
             raise ArgumentError(
                 "this accumulator is recording already",
                 where=user_site(),
@@ -173,7 +173,7 @@ class ForwardAccumulator:
         self._directions.leave()
 
     def __repr__(self) -> str:
-        return f"<ForwardAccumulator: {'recording' if self._directions.mark.recording else 'not recording'}>"
+        return f"<ForwardAccumulator: {'recording' if self._directions.tag.recording else 'not recording'}>"
 
     def jvp(
         self, target: Any, unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE
@@ -209,14 +209,14 @@ class ForwardAccumulator:
         leaves, filled = arrays_in(target, none_is_leaf=False)
         values = [_followed(leaf, "target").value for leaf in leaves]
         refuse_across("jvp", values, self._around, "ask for it outside, of what comes out")
-        mark, tangents = self._directions.mark, dict(self._directions.tangents)
-        recording, mark.recording = mark.recording, False
+        tag, tangents = self._directions.tag, dict(self._directions.tangents)
+        recording, tag.recording = tag.recording, False
         try:
             pushed = push_forward(
-                values, list(tangents), list(tangents.values()), lambda value: mark not in value.marks
+                values, list(tangents), list(tangents.values()), lambda value: tag not in value.tags
             )
         finally:
-            mark.recording = recording
+            tag.recording = recording
         pushed = [
             self._directions.variables.get(leaf.serial) if isinstance(leaf, Variable) else tangent
             for leaf, tangent in zip(leaves, pushed, strict=True)
@@ -237,7 +237,7 @@ class ForwardAccumulator:
 
 
 def _end(directions: _Directions) -> None:
-    directions.mark.end()
+    directions.tag.end()
     directions.leave()  # an interruption may have kept it from that
 
 

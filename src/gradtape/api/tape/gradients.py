@@ -21,7 +21,8 @@ from gradtape.api.tape.endpoints import (
 )
 from gradtape.errors import ArgumentError, DtypeError, ShapeError, TapeError, UnconnectedError
 from gradtape.ir.builder import emit, here
-from gradtape.ir.graph import OPERATORS, Value, constant
+from gradtape.ir.graph import Value, constant
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import is_inexact
 from gradtape.ops.core.elementwise.cast import identity, zeros_like
 from gradtape.trace.array.array import Array
@@ -225,7 +226,7 @@ def _jacobian(slope: Value, source: Source) -> Value:
     shape = (*slope.shape, *source.shape)
     if not rows:
         return constant(np.zeros(shape, source.dtype))
-    stacked: Value = OPERATORS["reshape"](OPERATORS["stack"](*rows), shape)
+    stacked: Value = PRIMITIVES["reshape"](PRIMITIVES["stack"](*rows), shape)
     return stacked
 
 
@@ -236,7 +237,7 @@ def _pulled(
     ends = [value for value, _ in chosen]
     begins = [value for source in sources for value in source.values]
     for value in begins:
-        bodies = [mark for mark in value.marks if isinstance(mark, InBody)]
+        bodies = [tag for tag in value.tags if isinstance(tag, InBody)]
         refuse_across(
             "gt.gradients", ends, bodies, "ask for it outside, of what comes out, or use gt.grad inside"
         )

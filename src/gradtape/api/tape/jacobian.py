@@ -25,8 +25,9 @@ from gradtape.api.tape.row_probe import check_rows
 from gradtape.config import config
 from gradtape.errors import ArgumentError, ConcretizationError, DtypeError, ShapeError
 from gradtape.ir.builder import here
-from gradtape.ir.graph import OPERATORS, Graph, Mark, Value, constant
+from gradtape.ir.graph import Graph, TraceTag, Value, constant
 from gradtape.ir.op import NDArray
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import INTP, is_inexact
 from gradtape.progress import progress
 from gradtape.runtime.compile.program import program_for
@@ -49,8 +50,8 @@ class Jacobians(ABC):
     @abstractmethod
     def _differentiated(
         self, caller: str, target: Handle, sources: Sequence[Handle]
-    ) -> AbstractContextManager[tuple[Mark, Value, list[Source], bool]]:
-        """Return a context that uses up the record of a one-shot tape unless it fails, with the tape's mark, what target and
+    ) -> AbstractContextManager[tuple[TraceTag, Value, list[Source], bool]]:
+        """Return a context that uses up the record of a one-shot tape unless it fails, with the tape's tag, what target and
         sources stand for in the record, and whether it is used up."""
 
     def jacobian(
@@ -119,7 +120,7 @@ class Jacobians(ABC):
         )
         y = _one_target(target, "jacobian")
         leaves, nest = array_leaves(sources, "source", "jacobian")
-        with self._differentiated("jacobian", y, leaves) as (mark, value, starts, last):
+        with self._differentiated("jacobian", y, leaves) as (tag, value, starts, last):
             begins = [begin for source in starts for begin in source.values]
 
             def derive(targets: Sequence[Value], sources: Sequence[Value], _: Any, stop: Stop) -> Derivatives:
@@ -127,11 +128,11 @@ class Jacobians(ABC):
                 return [*_applied(_pulled(y, sources, stop, "jacobian"), _all_units(y), request)]
 
             try:
-                parts = _found(derive, "jacobian", request, value, begins, mark, last)
+                parts = _found(derive, "jacobian", request, value, begins, tag, last)
             except ConcretizationError:
                 if not request.sequential:
                     raise
-                parts = _row_by_row(mark, value, starts, _all_units(value))
+                parts = _row_by_row(tag, value, starts, _all_units(value))
             blocks = [Source((*value.shape, *begin.shape), begin.dtype, begin.values) for begin in starts]
             parts = _shaped(parts, blocks)
             found = completed(gathered(blocks, parts), blocks, request.choice, sources)
@@ -194,7 +195,7 @@ class Jacobians(ABC):
         y = _one_target(target, caller)
         x = _one_source(source, caller)
         _check_batches(y, x, caller)
-        with self._differentiated(caller, y, [x]) as (mark, value, (begin,), last):
+        with self._differentiated(caller, y, [x]) as (tag, value, (begin,), last):
 
             def derive(targets: Sequence[Value], sources: Sequence[Value], _: Any, stop: Stop) -> Derivatives:
                 (y,) = targets
@@ -203,13 +204,13 @@ class Jacobians(ABC):
                     if out is not None and row_axis(y, start, stop) == UNKNOWN:
                         if y is not value:  # a copy of the record
                             raise ConcretizationError("whether rows mix depends on numbers")
-                        check_rows(LinearMap(linear.seed, (out,), linear.mark), caller)
+                        check_rows(LinearMap(linear.seed, (out,), linear.tag), caller)
                 return [
-                    None if part is None else OPERATORS["permute"](part, (1, 0, *range(2, part.ndim)))
+                    None if part is None else PRIMITIVES["permute"](part, (1, 0, *range(2, part.ndim)))
                     for part in _applied(linear, _units_of_rows(y), request)
                 ]
 
-            parts = _found(derive, caller, request, value, begin.values, mark, last)
+            parts = _found(derive, caller, request, value, begin.values, tag, last)
             blocks = [Source((*value.shape, *begin.shape[1:]), begin.dtype, begin.values)]
             found = completed(gathered(blocks, _shaped(parts, blocks)), blocks, request.choice, source)
         return shown(found, blocks)[0]
@@ -384,15 +385,21 @@ def one_of_many(caller: str, remedy: str = "") -> Mapped:
 
 
 def _found(
-    derive: Derive, caller: str, request: _Request, y: Value, starts: Sequence[Value], mark: Mark, last: bool
+    derive: Derive,
+    caller: str,
+    request: _Request,
+    y: Value,
+    starts: Sequence[Value],
+    tag: TraceTag,
+    last: bool,
 ) -> list[Any]:
     """Return the rows for every value that stands for a source; only what the tape has followed, and only floats, have a path."""
-    if mark not in y.marks or not is_inexact(y.dtype):
+    if tag not in y.tags or not is_inexact(y.dtype):
         return [None] * len(starts)
     count = prod(y.shape[1:]) if caller == "batch_jacobian" else y.size
     if len(_chunks(request, count)) > 1:
-        return derive([y], starts, None, lambda value: mark not in value.marks)
-    return derivatives(derive, caller, [y], starts, None, mark, last=last)
+        return derive([y], starts, None, lambda value: tag not in value.tags)
+    return derivatives(derive, caller, [y], starts, None, tag, last=last)
 
 
 def _pulled(y: Value, starts: Sequence[Value], stop: Stop, caller: str) -> LinearMap:
@@ -400,18 +407,18 @@ def _pulled(y: Value, starts: Sequence[Value], stop: Stop, caller: str) -> Linea
     return pullback(y, starts, stop, follower)
 
 
-def _row_by_row(mark: Mark, y: Value, sources: Sequence[Source], basis: _Basis) -> list[Value | None]:
+def _row_by_row(tag: TraceTag, y: Value, sources: Sequence[Source], basis: _Basis) -> list[Value | None]:
     """Sweep back anew for each row: for gradient functions that look at the numbers of what they get."""
     starts = [start for source in sources for start in source.values]
     swept: list[list[Value | None]] = []
     for row in progress(range(basis.count), "jacobian", [1] * basis.count, "row"):
         seed = np.zeros(y.shape, y.dtype)
         basis.single(seed, row)
-        parts = vjp([y], starts, [constant(seed)], lambda value: mark not in value.marks)
+        parts = vjp([y], starts, [constant(seed)], lambda value: tag not in value.tags)
         force([part for part in parts if part is not None])
         swept.append(parts)
     return [
-        None if column[0] is None else OPERATORS["stack"](*[part for part in column if part is not None])
+        None if column[0] is None else PRIMITIVES["stack"](*[part for part in column if part is not None])
         for column in zip(*swept, strict=True)
     ]
 
@@ -420,7 +427,7 @@ def _shaped(parts: Sequence[Value | None], blocks: Sequence[Source]) -> list[Val
     """Return the blocks of a Jacobian in their shapes."""
     shapes = [block.shape for block in blocks for _ in block.values]
     return [
-        None if part is None else OPERATORS["reshape"](part, shape)
+        None if part is None else PRIMITIVES["reshape"](part, shape)
         for part, shape in zip(parts, shapes, strict=True)
     ]
 
@@ -436,7 +443,7 @@ def _applied(linear: LinearMap, basis: _Basis, request: _Request) -> list[Value 
             return found
     if len(chunks) <= 1 or not basis.target.size:
         return linear.at(basis.whole())
-    if any(each.recording for out in linear.outs if out is not None for each in out.marks):
+    if any(each.recording for out in linear.outs if out is not None for each in out.tags):
         return in_loop(linear, basis.chosen, basis.count, len(chunks[0]))
     return _one_by_one(linear, basis) if request.sequential else _by_chunks(linear, basis, chunks)
 

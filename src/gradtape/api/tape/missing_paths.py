@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gradtape.errors import GradtapeWarning, warn
-from gradtape.ir.graph import Mark, Node, Value, extract
+from gradtape.ir.graph import Node, TraceTag, Value, extract
 from gradtape.trace.source.log import Exit, log_of, sample_of
 from gradtape.trace.source.sites import Site
 
@@ -21,7 +21,7 @@ class Cuts:
 
     Parameters
     ----------
-    mark : Mark
+    tag : TraceTag
         The tape's.
     targets : sequence of Value
         What is differentiated, as it was recorded.
@@ -31,14 +31,14 @@ class Cuts:
 
     __slots__ = ("_exits", "_reused", "_sources")
 
-    def __init__(self, mark: Mark, targets: Sequence[Value], sources: Sequence[Sequence[Value]]) -> None:
+    def __init__(self, tag: TraceTag, targets: Sequence[Value], sources: Sequence[Sequence[Value]]) -> None:
         self._sources = sources
         values = [value for source in sources for value in source]
         self._exits = [
-            exit_ for exit_ in log_of(mark).exits if exit_.numbers and any(map(exit_.comes_from, values))
+            exit_ for exit_ in log_of(tag).exits if exit_.numbers and any(map(exit_.comes_from, values))
         ]
-        nodes = extract(targets, (), stop=lambda value: mark not in value.marks)[0] if self._exits else []
-        self._reused = list(_reused(self._exits, nodes, mark))
+        nodes = extract(targets, (), stop=lambda value: tag not in value.tags)[0] if self._exits else []
+        self._reused = list(_reused(self._exits, nodes, tag))
 
     def warn(self, lacking: Sequence[bool]) -> None:
         """Warn of the cuts, each once; `lacking` says which sources have no gradient."""
@@ -67,11 +67,11 @@ def _warn(exit_: Exit, why: str, told: set[tuple[object, int]]) -> None:
     )
 
 
-def _reused(exits: Sequence[Exit], nodes: Sequence[Node], mark: Mark) -> Iterator[tuple[Exit, Node]]:
+def _reused(exits: Sequence[Exit], nodes: Sequence[Node], tag: TraceTag) -> Iterator[tuple[Exit, Node]]:
     """Yield what left, with the nodes that take it as a constant."""
     for node in nodes:
         for operand in node.inputs:
-            if mark in operand.marks or operand.data is None or operand.dtype.kind != "f":
+            if tag in operand.tags or operand.data is None or operand.dtype.kind != "f":
                 continue
             numbers = sample_of(operand.data)
             for exit_ in exits:

@@ -11,7 +11,7 @@ from typing import Any
 from gradtape.api.tape.endpoints import Source, gathered, unliteral
 from gradtape.errors import ArgumentError, DtypeError, IntegerWatchWarning, warn
 from gradtape.ir.builder import here
-from gradtape.ir.graph import Literal, Mark, Node, Value
+from gradtape.ir.graph import Literal, Node, TraceTag, Value
 from gradtape.ir.types import is_inexact
 from gradtape.kinds.operands import as_value
 from gradtape.ops.core.elementwise.cast import identity
@@ -29,7 +29,7 @@ from gradtape.trees import place_of_leaf
 
 
 class Record(Watcher):
-    """What a tape has seen: the mark that its values carry, and the variables that were read.
+    """What a tape has seen: the tag that its values carry, and the variables that were read.
 
     Parameters
     ----------
@@ -43,14 +43,14 @@ class Record(Watcher):
         "_made_before",
         "_readings",
         "alone",
-        "mark",
         "rehearsal",
+        "tag",
         "variables",
     )
 
     def __init__(self, accessed: bool) -> None:
-        self.mark = Mark(threading.get_ident())
-        self.alone = (self.mark,)  # one tuple for all that nobody else follows: quick to compare
+        self.tag = TraceTag(threading.get_ident())
+        self.alone = (self.tag,)  # one tuple for all that nobody else follows: quick to compare
         self.rehearsal: Rehearsal | None = None
         self.variables: dict[int, Variable] = {}
         self._accessed = accessed
@@ -58,8 +58,8 @@ class Record(Watcher):
         self._readings: dict[int, weakref.WeakValueDictionary[int, Value]] = {}
         self._made_before: dict[int, list[weakref.ref[Value]]] = {}
 
-    def mark_for(self, variable: Any) -> Mark | None:
-        return self.mark if self.mark.recording and self.wants(variable) else None
+    def tag_for(self, variable: Any) -> TraceTag | None:
+        return self.tag if self.tag.recording and self.wants(variable) else None
 
     def note(self, variable: Any, value: Value) -> None:
         self.variables[variable.serial] = variable
@@ -81,8 +81,8 @@ class Record(Watcher):
     def begin_at(self, value: Value) -> None:
         """Let the record begin at a value that was made of others, also where these are watched, earlier or later."""
         for operand in value._inputs:
-            if self.mark in operand.marks:
-                _detach(value, self.mark)
+            if self.tag in operand.tags:
+                _detach(value, self.tag)
                 return
         for operand in value._inputs:
             self._made_before.setdefault(id(operand), []).append(weakref.ref(value))
@@ -92,7 +92,7 @@ class Record(Watcher):
         for reference in self._made_before.get(id(value), ()):
             made = reference()
             if made is not None and any(operand is value for operand in made._inputs):
-                _detach(made, self.mark)
+                _detach(made, self.tag)
 
     def close(self, *, release: bool = True) -> None:
         """Give up the record; which variables were watched stays known.
@@ -103,14 +103,14 @@ class Record(Watcher):
             Whether values that were computed while it was open let go of what they were computed from. A gradient that is missing may be
             asked about: then they do when the tape goes.
         """
-        mark = self.mark
-        if not mark.over:
-            mark.recording = False
-            mark.over = True
+        tag = self.tag
+        if not tag.over:
+            tag.recording = False
+            tag.over = True
             self.rehearsal = None
             self._readings.clear()
         if release:
-            mark.release()
+            tag.release()
 
 
 def follow(array: Array, record: Record) -> None:
@@ -119,17 +119,17 @@ def follow(array: Array, record: Record) -> None:
     if isinstance(value, Literal):
         array.rebind(unliteral(value))
         value = array.value
-    mark = record.mark
-    if mark not in value.marks:
+    tag = record.tag
+    if tag not in value.tags:
         if speculation.last is not None:
             speculation.settle(value)
-        others = [other for other in value.marks if not other.over] if value.marks else ()
+        others = [other for other in value.tags if not other.over] if value.tags else ()
         if value._op is not None:
             record.begin_at(value)
-        value.marks = (*others, mark) if others else record.alone
+        value.tags = (*others, tag) if others else record.alone
         if record._made_before:
             record.detach_from(value)
-        note_watch(value, mark, here.site)
+        note_watch(value, tag, here.site)
 
 
 def not_recording(caller: str) -> ArgumentError:
@@ -179,12 +179,12 @@ def place_in(tree: Any, position: int) -> str:
     return f" (at {place})" if place else ""
 
 
-def _detach(value: Value, mark: Mark) -> None:
+def _detach(value: Value, tag: TraceTag) -> None:
     """Put a value that a tape does not follow between one that it does and how that came to be."""
     node = value.node
     assert node is not None
-    marks = tuple([other for other in value.marks if other is not mark])
-    before = Value(value.aval, node, value.index, value.data, marks)
+    tags = tuple([other for other in value.tags if other is not tag])
+    before = Value(value.aval, node, value.index, value.data, tags)
     node.take_as_out(before, value.index)
     copy = Node(identity, (before,), {}, here.site)
     copy.adopt(value, (value.aval,))
@@ -199,7 +199,7 @@ def followed_alone(leaves: Sequence[Any], record: Record) -> list[Value] | None:
         if type(leaf) is not Array or leaf._base is not None:
             return None
         value = leaf._current
-        if value.marks is not alone or value.aval.dtype.kind != "f":
+        if value.tags is not alone or value.aval.dtype.kind != "f":
             return None
         values.append(value)
     return values
@@ -228,33 +228,33 @@ def target_value(leaf: Any, record: Record) -> Value:
     known = record.readings(leaf)
     if known or not record.wants(leaf):
         return known[0] if known else leaf.value
-    reading = leaf.reading_for(record.mark)
+    reading = leaf.reading_for(record.tag)
     record.note(leaf, reading)
     return reading
 
 
 def source_of(leaf: Any, record: Record) -> Source:
-    mark = record.mark
+    tag = record.tag
     if isinstance(leaf, Variable):
         values = record.readings(leaf)
         followed = is_inexact(leaf.dtype)
         return Source(
-            leaf.shape, leaf.dtype, tuple([value for value in values if followed and mark in value.marks])
+            leaf.shape, leaf.dtype, tuple([value for value in values if followed and tag in value.tags])
         )
     value: Value = leaf.value
     type_ = value.aval
-    followed = mark in value.marks and is_inexact(type_.dtype)
+    followed = tag in value.tags and is_inexact(type_.dtype)
     return Source(type_.shape, type_.dtype, (value,) if followed else ())
 
 
 def pulled(
-    mark: Mark, targets: list[Value], seeds: list[Value] | None, sources: list[Source], *, last: bool
+    tag: TraceTag, targets: list[Value], seeds: list[Value] | None, sources: list[Source], *, last: bool
 ) -> list[Value | Rows | None]:
-    """Return the gradient of the targets in each source, along values that carry `mark`."""
-    chosen = [mark in value.marks and is_inexact(value.aval.dtype) for value in targets]
+    """Return the gradient of the targets in each source, along values that carry `tag`."""
+    chosen = [tag in value.tags and is_inexact(value.aval.dtype) for value in targets]
     if not all(chosen):
         targets = list(compress(targets, chosen))
         seeds = None if seeds is None else list(compress(seeds, chosen))
     starts = [value for source in sources for value in source.values]
-    parts = derivatives(gradients, "gradient", targets, starts, seeds, mark, last=last)
+    parts = derivatives(gradients, "gradient", targets, starts, seeds, tag, last=last)
     return gathered(sources, parts)

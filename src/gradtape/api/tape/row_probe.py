@@ -8,8 +8,9 @@ import numpy as np
 
 from gradtape.errors import ArgumentError
 from gradtape.ir.builder import here
-from gradtape.ir.graph import OPERATORS, Graph, Value, constant, extract
+from gradtape.ir.graph import Graph, Value, constant, extract
 from gradtape.ir.op import NDArray
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import is_inexact
 from gradtape.ops.core.reductions import reduce_any
 from gradtape.runtime.interpret import interpret
@@ -61,8 +62,8 @@ def _mixing(linear: LinearMap, choices: NDArray) -> Value:
     (found,) = linear.at(constant(seeds))
     assert found is not None
     others = constant(np.broadcast_to(~choices.reshape(*choices.shape, *[1] * (found.ndim - 2)), found.shape))
-    equal, both = OPERATORS["equal"], OPERATORS["bitwise_and"]
-    known = both(equal(found, found), OPERATORS["not_equal"](found, 0))
+    equal, both = PRIMITIVES["equal"], PRIMITIVES["bitwise_and"]
+    known = both(equal(found, found), PRIMITIVES["not_equal"](found, 0))
     mixing: Value = reduce_any(both(known, others), axes=tuple(range(found.ndim)))
     return mixing
 

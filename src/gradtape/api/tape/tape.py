@@ -39,7 +39,7 @@ from gradtape.errors import ArgumentError, DtypeError, TapeError, note_recursion
 from gradtape.habits import TAPE as TAPE_HABITS
 from gradtape.habits import Missing
 from gradtape.ir.builder import here
-from gradtape.ir.graph import Mark, Value
+from gradtape.ir.graph import TraceTag, Value
 from gradtape.ir.types import is_inexact
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.indexed_slices import arrays_in
@@ -128,10 +128,10 @@ class GradientTape(Jacobians):
                 record = self._record = Record(self._accessed)
                 self._used = False
                 if not self._persistent:
-                    record.rehearsal = rehearsed(_frame(1), record.mark, record.alone, Array)
+                    record.rehearsal = rehearsed(_frame(1), record.tag, record.alone, Array)
             else:
-                record.mark.thread = threading.get_ident()
-                record.mark.recording = True
+                record.tag.thread = threading.get_ident()
+                record.tag.recording = True
             self._active = True
             self._stack.append(record)
             recorders.enter(self)
@@ -155,7 +155,7 @@ class GradientTape(Jacobians):
         try:  # as _leave does, without the price of calls
             speculation.attendant = None
             if record is not None:
-                record.mark.recording = False
+                record.tag.recording = False
                 if record in self._stack:
                     self._stack.remove(record)
             recorders.leave(self)
@@ -174,7 +174,7 @@ class GradientTape(Jacobians):
         speculation.attendant = None
         record = self._record
         if record is not None:
-            record.mark.recording = False
+            record.tag.recording = False
             leave(self._stack, record, self)
         self._active = False
 
@@ -205,15 +205,15 @@ class GradientTape(Jacobians):
             else "used"
             if self._used
             else "recording"
-            if self._record.mark.recording
+            if self._record.tag.recording
             else "recorded"
         )
 
     @property
-    def mark(self) -> Mark | None:
+    def mark(self) -> TraceTag | None:
         """What the values that this tape follows carry; None while it was never entered."""
         speculation.settle()
-        return None if self._record is None else self._record.mark
+        return None if self._record is None else self._record.tag
 
     def watch(self, tensor: Any) -> Any:
         """Follow arrays and variables from here on.
@@ -240,7 +240,7 @@ class GradientTape(Jacobians):
         record = self._live("watch")
         here.site = user_site()
         x = tensor
-        if type(x) is Array and x._base is None and not x._current.marks and is_inexact(x.dtype):
+        if type(x) is Array and x._base is None and not x._current.tags and is_inexact(x.dtype):
             follow(x, record)
             return x
         leaves, filled = arrays_in(x)
@@ -290,7 +290,7 @@ class GradientTape(Jacobians):
         0.3333
         """
         record = self._live("stop_recording")
-        if not record.mark.recording:
+        if not record.tag.recording:
             raise not_recording("stop_recording")
         for body in bodies_around():
             if body not in self._around:
@@ -306,11 +306,11 @@ class GradientTape(Jacobians):
     def _stopped(self, record: Record) -> Iterator[None]:
         speculation.settle()
         try:
-            record.mark.recording = False
+            record.tag.recording = False
             yield
         finally:
             if self._active and not self._used and self._record is record:
-                record.mark.recording = True
+                record.tag.recording = True
 
     def reset(self) -> None:
         """Forget what was recorded and watched, and go on recording.
@@ -331,7 +331,7 @@ class GradientTape(Jacobians):
         True
         """
         old = self._record
-        if old is None or not old.mark.recording:
+        if old is None or not old.tag.recording:
             raise not_recording("reset")
         speculation.settle()
         fresh = self._record = Record(self._accessed)
@@ -401,12 +401,12 @@ class GradientTape(Jacobians):
         starts = single_values(leaves, record)
         if starts is None or record.rehearsal is None:
             return None
-        mark = record.mark
-        before, mark.recorded_by = mark.recorded_by, None
+        tag = record.tag
+        before, tag.recorded_by = tag.recorded_by, None
         try:
-            parts = record.rehearsal.gradients(ends, starts, mark)
+            parts = record.rehearsal.gradients(ends, starts, tag)
         finally:
-            mark.recorded_by = before
+            tag.recorded_by = before
         if parts is not None:
             self._used = True
             record.close()
@@ -433,15 +433,15 @@ class GradientTape(Jacobians):
                 seeds = seeds_for(output_gradients, targets, "gradient")
         last = not self._persistent
         cuts = None
-        if record.mark.log is not None and record.mark.log.exits:
+        if record.tag.log is not None and record.tag.log.exits:
             begins = [point.values for point in points] if starts is None else [(start,) for start in starts]
-            cuts = Cuts(record.mark, targets, begins)
+            cuts = Cuts(record.tag, targets, begins)
         asked = _Asked(self, record)
         try:
             parts = (
-                pulled(record.mark, targets, seeds, points, last=last)
+                pulled(record.tag, targets, seeds, points, last=last)
                 if starts is None
-                else derivatives(gradients, "gradient", targets, starts, None, record.mark, last=last)
+                else derivatives(gradients, "gradient", targets, starts, None, record.tag, last=last)
             )
             if cuts is not None:
                 cuts.warn([part is None for part in parts])
@@ -455,15 +455,15 @@ class GradientTape(Jacobians):
     @contextmanager
     def _differentiated(
         self, caller: str, target: Any, sources: Sequence[Any]
-    ) -> Iterator[tuple[Mark, Value, list[Source], bool]]:
+    ) -> Iterator[tuple[TraceTag, Value, list[Source], bool]]:
         record = self._live(caller)
         self._refuse_across(caller, [target.value])
         ends = target_value(target, record), [source_of(leaf, record) for leaf in sources]
-        if record.mark.log is not None and record.mark.log.exits:
-            Cuts(record.mark, [ends[0]], [point.values for point in ends[1]]).warn([False] * len(sources))
+        if record.tag.log is not None and record.tag.log.exits:
+            Cuts(record.tag, [ends[0]], [point.values for point in ends[1]]).warn([False] * len(sources))
         asked = _Asked(self, record)
         try:
-            yield record.mark, *ends, not self._persistent
+            yield record.tag, *ends, not self._persistent
         except BaseException:
             asked.fail()
             raise
@@ -512,13 +512,13 @@ class _Asked:
     def __init__(self, tape: GradientTape, record: Record) -> None:
         self._tape = tape
         self._record = record
-        self._recording = record.mark.recording
+        self._recording = record.tag.recording
         if not tape._persistent:
-            record.mark.recording = False
+            record.tag.recording = False
 
     def fail(self) -> None:
         if not self._tape._persistent:
-            self._record.mark.recording = self._recording
+            self._record.tag.recording = self._recording
 
     def succeed(self, *, release: bool = True) -> None:
         if not self._tape._persistent:

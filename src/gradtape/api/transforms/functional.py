@@ -24,7 +24,8 @@ from gradtape.api.transforms.gradient import (
 from gradtape.api.transforms.jit import Jitted, jit_of
 from gradtape.errors import ArgumentError, DtypeError, StructureError
 from gradtape.ir.builder import emit, here
-from gradtape.ir.graph import OPERATORS, Mark, Value, literal
+from gradtape.ir.graph import TraceTag, Value, literal
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import Shape, is_inexact
 from gradtape.kinds.batching import from_front
 from gradtape.kinds.contract import Contract
@@ -337,9 +338,9 @@ def _jacobian(
         here.site = user_site()
         places = selection.places(args, kwargs)
         chosen = selection.chosen(args, kwargs, places)
-        mark = Mark()
+        tag = TraceTag()
         leaves, spec = flatten(chosen)
-        starts = [start(leaf, mark, f"{caller}: an argument in {selection.described}") for leaf in leaves]
+        starts = [start(leaf, tag, f"{caller}: an argument in {selection.described}") for leaf in leaves]
         moment = moment_now()
         followed = unflatten(spec, list(map(standing_for, starts, leaves)))
         arguments, keywords = selection.replaced(args, kwargs, places, followed)
@@ -347,15 +348,15 @@ def _jacobian(
         result, aux = split_aux(result, caller) if has_aux else (result, None)
         results, result_spec = flatten(result)
         targets = [_target(leaf, caller) for leaf in results]
-        mark.recording = False
+        tag.recording = False
         targets, aux = with_loops(moment, targets, aux, starts)
         if holomorphic:
             for target in targets:
-                check_holomorphic(target, starts, mark, caller)
+                check_holomorphic(target, starts, tag, caller)
         chosen_mode = _mode(mode, targets, starts, holomorphic, caller)
         turned = _as_it_is if holomorphic or convention == "jax" else flipped
-        blocks = _blocks(targets, starts, mark, chosen_mode, caller, turned, bound)
-        mark.end()
+        blocks = _blocks(targets, starts, tag, chosen_mode, caller, turned, bound)
+        tag.end()
         nested = []
         for row in blocks:
             by_argument = unflatten(spec, [Array(block) for block in row])
@@ -406,7 +407,7 @@ def _as_it_is(value: Value) -> Value:
 def _blocks(
     targets: Sequence[Value],
     starts: Sequence[Value],
-    mark: Mark,
+    tag: TraceTag,
     mode: Mode,
     caller: str,
     turned: Callable[[Value], Value],
@@ -415,7 +416,7 @@ def _blocks(
     """Return the Jacobian of each target in each start, what reverse mode computes in another convention."""
 
     def outside(value: Value) -> bool:
-        return mark not in value.marks
+        return tag not in value.tags
 
     if mode == "rev":
         return [
@@ -441,7 +442,7 @@ def _block(part: Value | None, shape: Shape, like: Value, turned: Callable[[Valu
     """Return a part of the Jacobian in its shape; zeros where there is no influence."""
     if part is None:
         return broadcast_to(literal(0, like.dtype), shape)
-    block: Value = OPERATORS["reshape"](turned(part), shape)
+    block: Value = PRIMITIVES["reshape"](turned(part), shape)
     return block
 
 

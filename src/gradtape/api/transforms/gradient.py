@@ -21,7 +21,7 @@ from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.jit import Jitted, jit_of
 from gradtape.errors import DtypeError, IntegerInputError, NonScalarOutputError, ShapeError, StructureError
 from gradtape.ir.builder import emit, here
-from gradtape.ir.graph import Literal, Mark, Value, literal
+from gradtape.ir.graph import Literal, TraceTag, Value, literal
 from gradtape.ir.types import is_inexact
 from gradtape.kinds.operands import as_value, broadcast_to
 from gradtape.ops.core.elementwise.cast import convert, identity
@@ -156,21 +156,21 @@ def value_and_gradient(
         here.site = user_site()
         places = selection.places(args, kwargs)
         chosen = selection.chosen(args, kwargs, places)
-        mark = Mark()
+        tag = TraceTag()
         leaves, filled = arrays_in(chosen, none_is_leaf=False)
-        starts = [start(leaf, mark, f"{caller}: an argument in {selection.described}") for leaf in leaves]
+        starts = [start(leaf, tag, f"{caller}: an argument in {selection.described}") for leaf in leaves]
         moment = moment_now()
         followed = filled(list(map(standing_for, starts, leaves)))
         arguments, keywords = selection.replaced(args, kwargs, places, followed)
         result = inner(function)(*arguments, **keywords)
         value, aux = split_aux(result, caller) if has_aux else (result, None)
-        mark.recording = False
+        tag.recording = False
         target = _scalar(value, caller, "c" if holomorphic else "f")
         (target,), aux = with_loops(moment, [target], aux, starts)
         if holomorphic:
-            check_holomorphic(target, starts, mark, caller)
-        cotangents = pull_back([target], starts, [_one(target)], lambda v: mark not in v.marks)
-        mark.end()
+            check_holomorphic(target, starts, tag, caller)
+        cotangents = pull_back([target], starts, [_one(target)], lambda v: tag not in v.tags)
+        tag.end()
         gradients = [
             Array(
                 zeros_like_start(begin)
@@ -205,8 +205,8 @@ def inner(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def start(leaf: Any, mark: Mark, argument: str) -> Value:
-    """Return a fresh value equal to an argument, from which `mark` follows."""
+def start(leaf: Any, tag: TraceTag, argument: str) -> Value:
+    """Return a fresh value equal to an argument, from which `tag` follows."""
     value = leaf.value if isinstance(leaf, Handle) else as_value(leaf, argument)
     if not is_inexact(value.dtype):
         if not value.aval.weak or value.dtype.kind == "b":
@@ -221,7 +221,7 @@ def start(leaf: Any, mark: Mark, argument: str) -> Value:
         value = Value(value.aval, data=value.data)
     fresh = emit(identity, [value])
     fresh.aval = value.aval
-    fresh.marks = (*fresh.marks, mark)
+    fresh.tags = (*fresh.tags, tag)
     return fresh
 
 
@@ -324,17 +324,17 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> A
     """
     check_callable(function, "vjp")
     here.site = user_site()
-    mark = Mark()
+    tag = TraceTag()
     leaves, spec = flatten(primals)
     recorded = any(isinstance(leaf, Handle) for leaf in leaves)
-    starts = [start(leaf, mark, "vjp: a primal") for leaf in leaves]
+    starts = [start(leaf, tag, "vjp: a primal") for leaf in leaves]
     moment = moment_now()
     result = inner(function)(*unflatten(spec, list(map(standing_for, starts, leaves))))
     result, aux = split_aux(result, "vjp") if has_aux else (result, None)
-    mark.recording = False
+    tag.recording = False
     results, result_spec = flatten(result)
     targets = rolled_since(moment, [result_value(leaf) for leaf in results], starts)
-    asking = Asking(mark)
+    asking = Asking(tag)
 
     def pullback(cotangent: Any) -> tuple[Any, ...]:
         here.site = user_site()
@@ -343,7 +343,7 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> A
             flipped(fitting(part, target, "a cotangent", "the result"))
             for part, target in zip(parts, targets, strict=True)
         ]
-        pulled = pull_back(targets, starts, seeds, lambda v: asking.mark not in v.marks)
+        pulled = pull_back(targets, starts, seeds, lambda v: asking.tag not in v.tags)
         values = [
             zeros_like_start(begin) if part is None else flipped(part)
             for begin, part in zip(starts, pulled, strict=True)
@@ -352,8 +352,8 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> A
         returned: tuple[Any, ...] = unflatten(spec, results_of(values, traced))
         return returned
 
-    if not recorded and not any(each.recording for target in targets for each in target.marks):
-        force([*targets, *dearest(targets, starts, lambda v: mark not in v.marks)])
+    if not recorded and not any(each.recording for target in targets for each in target.tags):
+        force([*targets, *dearest(targets, starts, lambda v: tag not in v.tags)])
     y = unflatten(result_spec, results_of(targets, recorded))
     return (y, pullback, aux_of(aux, recorded)) if has_aux else (y, pullback)
 
@@ -367,15 +367,15 @@ def aux_of(aux: Any, recorded: bool) -> Any:
 
 
 class Asking:
-    """Ends a mark when nobody holds this any more: a pullback may ask about the record for as long as it lives."""
+    """Ends a tag when nobody holds this any more: a pullback may ask about the record for as long as it lives."""
 
-    __slots__ = ("mark",)
+    __slots__ = ("tag",)
 
-    def __init__(self, mark: Mark) -> None:
-        self.mark = mark
+    def __init__(self, tag: TraceTag) -> None:
+        self.tag = tag
 
     def __del__(self) -> None:
-        self.mark.end()
+        self.tag.end()
 
 
 def jvp(
@@ -424,23 +424,23 @@ def jvp(
                 where=here.site,
                 remedy="gt.jvp(f, (x,), (dx,))",
             )
-    mark = Mark()
+    tag = TraceTag()
     primals = tuple(primals)
     leaves, spec = flatten(primals)
     directions = flatten_up_to(spec, tuple(tangents), "tangents", "primals", here.site)
     recorded = any(isinstance(leaf, Handle) for leaf in (*leaves, *directions))
-    starts = [start(leaf, mark, "jvp: a primal") for leaf in leaves]
+    starts = [start(leaf, tag, "jvp: a primal") for leaf in leaves]
     seeds = [
         fitting(d, begin, "a tangent", "its primal") for d, begin in zip(directions, starts, strict=True)
     ]
     moment = moment_now()
     result = inner(function)(*unflatten(spec, list(map(standing_for, starts, leaves))))
     result, aux = split_aux(result, "jvp") if has_aux else (result, None)
-    mark.recording = False
+    tag.recording = False
     results, result_spec = flatten(result)
     targets = rolled_since(moment, [result_value(leaf) for leaf in results], starts)
-    pushed = push_forward(targets, starts, seeds, lambda v: mark not in v.marks)
-    mark.end()
+    pushed = push_forward(targets, starts, seeds, lambda v: tag not in v.tags)
+    tag.end()
     outgoing = [
         zeros_like_start(target) if tangent is None else tangent
         for target, tangent in zip(targets, pushed, strict=True)
@@ -483,6 +483,6 @@ def results_of(values: Sequence[Value], recorded: bool) -> list[Any]:
         broadcast_to(value, ()) if isinstance(value, Literal) and not value.ndim else value
         for value in values
     ]
-    if recorded or any(mark.recording for value in values for mark in value.marks):
+    if recorded or any(tag.recording for value in values for tag in value.tags):
         return [Array(value) for value in values]
     return [array.copy() if array.ndim else array[()] for array in force(values)]

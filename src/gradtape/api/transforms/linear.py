@@ -21,7 +21,7 @@ from gradtape.api.transforms.gradient import (
 )
 from gradtape.errors import NotDifferentiableError, StructureError
 from gradtape.ir.builder import here
-from gradtape.ir.graph import Mark, Value, constant
+from gradtape.ir.graph import TraceTag, Value, constant
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import Shape, is_inexact
 from gradtape.trace.array.array import Array
@@ -81,21 +81,21 @@ def linearize(
     """
     check_callable(function, "linearize")
     here.site = user_site()
-    mark = Mark()
+    tag = TraceTag()
     leaves, spec = flatten(primals)
     recorded = any(isinstance(leaf, Handle) for leaf in leaves)
-    starts = [start(leaf, mark, "linearize: a primal") for leaf in leaves]
+    starts = [start(leaf, tag, "linearize: a primal") for leaf in leaves]
     moment = moment_now()
     result = inner(function)(*unflatten(spec, [Array(value) for value in starts]))
     result, aux = split_aux(result, "linearize") if has_aux else (result, None)
-    mark.recording = False
+    tag.recording = False
     results, result_spec = flatten(result)
     targets = rolled_since(moment, [result_value(leaf) for leaf in results], starts)
 
-    asking = Asking(mark)
+    asking = Asking(tag)
 
     def outside(value: Value) -> bool:
-        return asking.mark not in value.marks
+        return asking.tag not in value.tags
 
     def push(*tangents: Any) -> Any:
         here.site = user_site()
@@ -118,7 +118,7 @@ def linearize(
         traced = recorded or any(isinstance(direction, Handle) for direction in directions)
         return unflatten(result_spec, results_of(values, traced))
 
-    if not recorded and not any(each.recording for target in targets for each in target.marks):
+    if not recorded and not any(each.recording for target in targets for each in target.tags):
         force([*targets, *dearest(targets, starts, outside)])
     y = unflatten(result_spec, results_of(targets, recorded))
     return (y, push, aux_of(aux, recorded)) if has_aux else (y, push)
@@ -163,22 +163,22 @@ def linear_transpose(function: Callable[..., Any], *primals: Any) -> Callable[[A
     """
     check_callable(function, "linear_transpose")
     here.site = user_site()
-    mark = Mark()
+    tag = TraceTag()
     leaves, spec = flatten(primals)
     recorded = any(isinstance(leaf, Handle) for leaf in leaves)
-    given = [start(leaf, mark, "linear_transpose: a primal").aval for leaf in leaves]
+    given = [start(leaf, tag, "linear_transpose: a primal").aval for leaf in leaves]
     point = [_numbers(type_.shape, type_.dtype) for type_ in given]
-    starts = [start(array, mark, "a primal") for array in point]
+    starts = [start(array, tag, "a primal") for array in point]
     moment = moment_now()
     result = inner(function)(*unflatten(spec, [Array(value) for value in starts]))
-    mark.recording = False
+    tag.recording = False
     results, result_spec = flatten(result)
     targets = rolled_since(moment, [result_value(leaf) for leaf in results], starts)
 
-    asking = Asking(mark)
+    asking = Asking(tag)
 
     def transposed(seeds: list[Value]) -> list[Value]:
-        pulled = pull_back(targets, starts, seeds, lambda value: asking.mark not in value.marks)
+        pulled = pull_back(targets, starts, seeds, lambda value: asking.tag not in value.tags)
         return [
             zeros_like_start(begin) if part is None else part
             for begin, part in zip(starts, pulled, strict=True)
@@ -196,7 +196,7 @@ def linear_transpose(function: Callable[..., Any], *primals: Any) -> Callable[[A
         return returned
 
     seeds = [constant(_numbers(target.shape, target.dtype)) for target in targets]
-    _check_linear(targets, mark, seeds, transposed(seeds), point)
+    _check_linear(targets, tag, seeds, transposed(seeds), point)
     return transpose
 
 
@@ -209,12 +209,12 @@ def _numbers(shape: Shape, dtype: np.dtype[Any]) -> NDArray:
 
 def _check_linear(
     targets: Sequence[Value],
-    mark: Mark,
+    tag: TraceTag,
     seeds: Sequence[Value],
     transposed: Sequence[Value],
     point: Sequence[NDArray],
 ) -> None:
-    """Raise NotDifferentiableError unless targets are linear in what `mark` follows.
+    """Raise NotDifferentiableError unless targets are linear in what `tag` follows.
 
     The transpose A' of a linear map does not depend on the point x, and y . A x = A' y . x: what is constant in the targets, or is lost by
     the derivative (a floor), shows there. What depends on a trace around has no numbers, and is not tried.
@@ -225,7 +225,7 @@ def _check_linear(
     while left:
         node = left.pop().node
         for operand in () if node is None else node.inputs:
-            if mark in operand.marks:
+            if tag in operand.tags:
                 assert node is not None
                 raise NotDifferentiableError(
                     "linear_transpose: the function is not linear: its derivative depends on its arguments",

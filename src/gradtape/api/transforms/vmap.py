@@ -153,8 +153,8 @@ class _Mapping:
         wholes = self._wholes(leaves, axes, args, kwargs)
         size = self._size(wholes, args, kwargs)
         name = getattr(self._function, "__name__", "a function")
-        mark = Mapped(f"the function {name!r} that {self._caller} maps")
-        singles = {k: Value(aval(w.shape[1:], w.dtype), marks=(mark,)) for k, w in wholes.items()}
+        tag = Mapped(f"the function {name!r} that {self._caller} maps")
+        singles = {k: Value(aval(w.shape[1:], w.dtype), tags=(tag,)) for k, w in wholes.items()}
         given = [Array(singles[k]) if k in singles else leaf for k, leaf in enumerate(leaves)]
         for k in singles:
             if given[k].ndim != 1 and not (axes[k] == 0 and is_plain(leaves[k])):
@@ -169,13 +169,13 @@ class _Mapping:
             rolled = iter(rolled_since(moment, known, list(singles.values())))
             values = [None if value is None else next(rolled) for value in values]
         finally:
-            mark.finish()
+            tag.finish()
         substituted = {single: wholes[k] for k, single in singles.items()}
         batched = batch(
             [value for value in values if value is not None],
             substituted,
             size,
-            lambda value: mark not in value.marks,
+            lambda value: tag not in value.tags,
         )
         out_axes = spread_prefix(
             self._out_axes, results, f"{self._caller}: out_axes", "the results", here.site

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from gradtape.ir.builder import at, emit_all
-from gradtape.ir.graph import OPERATORS, Graph, Node, Value, literal
+from gradtape.ir.graph import Graph, Node, Value, literal
 from gradtape.ir.op import NDArray
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import INT64, Aval
 from gradtape.passes.rewrite import rewrite
 from gradtape.transforms.call import inlined
@@ -51,5 +52,5 @@ def tested_after(node: Node) -> list[Value]:
     consts, carries = node.params["consts"], node.params["carries"]
     index, *inputs = body.inputs
     with at(None):
-        following = OPERATORS["add"](index, literal(1, INT64))
+        following = PRIMITIVES["add"](index, literal(1, INT64))
         return inlined(condition, [following, *inputs[:consts], *body.outputs[:carries]])

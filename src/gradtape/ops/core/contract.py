@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gradtape.ir.graph import OPERATORS, Value
+from gradtape.ir.graph import Value
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import Shape
 from gradtape.kinds.contract import Contract, Letters
 from gradtape.kinds.registry import register
@@ -48,4 +49,4 @@ def permuted_sum(a: Value, letters: Letters, out: Letters) -> Value:
     return permute(a, tuple(letters.index(letter) for letter in out))
 
 
-OPERATORS["contract"] = contract
+PRIMITIVES["contract"] = contract

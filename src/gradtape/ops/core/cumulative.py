@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.ir.graph import OPERATORS, Node, Value, literal
+from gradtape.ir.graph import Node, Value, literal
 from gradtape.ir.op import NDArray
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.kinds.cumulative import Cumulative, cumulative
 from gradtape.kinds.operands import broadcast_to
 from gradtape.ops.core.elementwise.cast import convert
@@ -103,7 +104,7 @@ def _gated_transpose(ct: Value, node: Node) -> tuple[Value | None, ...]:
 
 gated_recurrence: Cumulative = cumulative(
     "gated_recurrence",
-    step=lambda previous, a, b: where(OPERATORS["equal"](a, 0.0), b, a * previous + b),
+    step=lambda previous, a, b: where(PRIMITIVES["equal"](a, 0.0), b, a * previous + b),
     first=lambda a, b: b,
     evaluate=_gated,
     tangent=functools.partial(_recurrence_tangent, gated=True),
@@ -155,15 +156,15 @@ def _by_selection(compare: str, start: float) -> Callable[..., Push]:
     def tangent(z: Value, inputs: Sequence[Value], params: dict[str, Any]) -> Push:
         (x,) = inputs
         before = shifted(z, params["axis"], params["reverse"], start)
-        tie = OPERATORS["equal"](before, x)
-        kept = where(tie, 0.5, convert(OPERATORS[compare](before, x), z.dtype))
+        tie = PRIMITIVES["equal"](before, x)
+        kept = where(tie, 0.5, convert(PRIMITIVES[compare](before, x), z.dtype))
         taken = 1.0 - kept
 
         def push(tangents: Tangents) -> Value | None:
             (dx,) = tangents
             if dx is None:
                 return None
-            own = where(OPERATORS["equal"](taken, 0.0), OPERATORS["zeros_like"](dx), taken * dx)
+            own = where(PRIMITIVES["equal"](taken, 0.0), PRIMITIVES["zeros_like"](dx), taken * dx)
             return gated_recurrence(kept, own, **params)
 
         return push

@@ -13,8 +13,9 @@ import numpy as np
 
 from gradtape.errors import DtypeError, InPlaceError, ShapeError
 from gradtape.ir.builder import here
-from gradtape.ir.graph import OPERATORS, Node, Value, constant
+from gradtape.ir.graph import Node, Value, constant
 from gradtape.ir.op import NDArray
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import INTP, Shape
 from gradtape.kinds.accumulate import Accumulate, accumulate
 from gradtape.kinds.index_map import Index, IndexMap, index_map
@@ -87,7 +88,7 @@ def distinct(indices: Sequence[Value], extents: Sequence[int]) -> bool:
 def known_array(index: Value) -> NDArray | None:
     """Return the numbers of an index array that is a constant, or one moved or repeated."""
     if index.data is not None:
-        return None if index.marks else index.data  # What is followed has the numbers of one call only.
+        return None if index.tags else index.data  # What is followed has the numbers of one call only.
     node = index.node
     if node is None or not isinstance(node.op, IndexMap) or len(node.inputs) > 1:
         return None
@@ -106,7 +107,7 @@ def _winners(node: Node) -> Value | None:
     order = constant(np.arange(count, dtype=INTP).reshape(lead))
     blank = constant(np.full(extents, -1, INTP))
     last = gather(put_row(blank, order, *indices), *indices)
-    won = OPERATORS["equal"](last, order)
+    won = PRIMITIVES["equal"](last, order)
     return expand(won, shape, tuple(range(len(lead))))
 
 
@@ -421,4 +422,4 @@ def _set_masked(x: Value, mask: Value, v: Any) -> Value:
     return where(wide, broadcast_to(reshape(value, ()), x.shape), x)
 
 
-OPERATORS["getitem"] = getitem
+PRIMITIVES["getitem"] = getitem

@@ -9,7 +9,8 @@ import numpy as np
 
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.ir.builder import here
-from gradtape.ir.graph import OPERATORS, Value
+from gradtape.ir.graph import Value
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.kinds.arguments import as_array, one_axis, promoted
 from gradtape.kinds.join import Join
 from gradtape.kinds.operands import as_value, broadcast_to
@@ -82,4 +83,4 @@ def full(shape: tuple[int, ...], fill: Any, dtype: np.dtype[Any]) -> Value:
     return broadcast_to(number, shape)
 
 
-OPERATORS["stack"] = stack
+PRIMITIVES["stack"] = stack

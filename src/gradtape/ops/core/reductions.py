@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gradtape.ir.graph import OPERATORS, Value
+from gradtape.ir.graph import Value
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.kinds.reduction import reduction
 from gradtape.ops.core.cumulative import exclusive_product
 from gradtape.ops.core.elementwise.cast import convert
@@ -47,7 +48,7 @@ reduce_prod = reduction(
 
 def _extremum_tangent(z: Value, x: Value, axes: tuple[int, ...]) -> Linear:
     """Elements that tie share equally."""
-    hit = OPERATORS["equal"](x, spread(z, x.shape, axes))
+    hit = PRIMITIVES["equal"](x, spread(z, x.shape, axes))
     ties = reduce_sum(convert(hit, x.dtype), axes=axes)
     return lambda dx: reduce_sum(where(hit, dx, 0.0), axes=axes) / ties
 
@@ -91,4 +92,4 @@ argmin = reduction(
     samples=_SINGLE,
 )
 
-OPERATORS["reduce_sum"] = reduce_sum
+PRIMITIVES["reduce_sum"] = reduce_sum

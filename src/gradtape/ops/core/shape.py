@@ -9,8 +9,9 @@ import numpy as np
 
 from gradtape.errors import ShapeError
 from gradtape.ir.builder import here
-from gradtape.ir.graph import OPERATORS, Literal, Value
+from gradtape.ir.graph import Literal, Value
 from gradtape.ir.op import NDArray
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import Shape
 from gradtape.kinds.index_map import Index, IndexMap, index_map
 
@@ -33,7 +34,7 @@ expand_row = index_map(
     lead=lambda size, *, shape, axes: {"shape": (size, *shape), "axes": _shifted(axes)},
     evaluate=_expand,
     source=lambda i, x, *, shape, axes: tuple(i[axis] for axis in axes),
-    transpose=lambda ct, node: OPERATORS["reduce_sum"](
+    transpose=lambda ct, node: PRIMITIVES["reduce_sum"](
         ct, axes=tuple(axis for axis in range(ct.ndim) if axis not in node.params["axes"])
     ),
     samples=(
@@ -141,7 +142,7 @@ def reshape(x: Value, shape: Shape) -> Value:
             where=here.site,
             remedy=f"choose a shape with {x.size} elements (-1 stands for one extent that follows from the others)",
         )
-    if x.node is not None and x.node.op is reshape_row and not x.marks:
+    if x.node is not None and x.node.op is reshape_row and not x.tags:
         return reshape(x.node.inputs[0], shape)
     return reshape_row(x, shape=shape)
 
@@ -257,7 +258,7 @@ def diagonal_of(x: Value, first: int, second: int, offset: int = 0) -> Value:
     return slice_(flat, (*zeros, start if length else 0), (*lead, length), (*ones, columns + 1))
 
 
-OPERATORS["expand"] = expand
-OPERATORS["permute"] = permute
-OPERATORS["reshape"] = reshape
-OPERATORS["slice"] = slice_
+PRIMITIVES["expand"] = expand
+PRIMITIVES["permute"] = permute
+PRIMITIVES["reshape"] = reshape
+PRIMITIVES["slice"] = slice_

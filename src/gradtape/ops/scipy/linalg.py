@@ -8,7 +8,8 @@ import numpy as np
 
 from gradtape.errors import UnsupportedFunctionError
 from gradtape.ir.builder import here
-from gradtape.ir.graph import OPERATORS, Value
+from gradtape.ir.graph import Value
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import INT64
 from gradtape.kinds.arguments import concrete
 from gradtape.kinds.registry import borrows
@@ -190,8 +191,8 @@ def scipy_eigh(
         vectors = _triangular(back, inside, True, True)
     if subset_by_index is not None:
         first, last = subset_by_index
-        numbers = OPERATORS["getitem"](numbers, (..., slice(first, last + 1)))
-        vectors = OPERATORS["getitem"](vectors, (..., slice(first, last + 1)))
+        numbers = PRIMITIVES["getitem"](numbers, (..., slice(first, last + 1)))
+        vectors = PRIMITIVES["getitem"](vectors, (..., slice(first, last + 1)))
     return numbers if eigvals_only else (numbers, vectors)
 
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from gradtape.errors import UnsupportedFunctionError
 from gradtape.ir.builder import here
-from gradtape.ir.graph import OPERATORS, Value
+from gradtape.ir.graph import Value
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import is_inexact
 from gradtape.kinds.arguments import NO_VALUE, as_array, kept_shape, reduced_axes
 from gradtape.kinds.elementwise import Elementwise, elementwise, resolve
@@ -28,7 +29,7 @@ from gradtape.ops.numpy.statistics.reductions import initial_value, masked
 below = elementwise(
     "below",
     lambda x, m: np.where(x == m, 0, np.subtract(x, m)).astype(x.dtype),
-    body=lambda x, m: select(OPERATORS["equal"](x, m), 0, x - m),
+    body=lambda x, m: select(PRIMITIVES["equal"](x, m), 0, x - m),
     tangents=(lambda d, z, x, m: d, lambda d, z, x, m: -d),
     transpose=(lambda ct, x, m: ct, lambda ct, x, m: -ct),
     dtypes=lambda *types: resolve(subtract, types),
@@ -119,8 +120,8 @@ def logsumexp(
     if b is not None:
         factor = convert(as_array(b), x.dtype)
         shape = np.broadcast_shapes(x.shape, factor.shape)
-        factor = OPERATORS["add"](factor, full(shape, 0, x.dtype))
-        x = select(OPERATORS["equal"](factor, 0), convert(as_array(-np.inf), x.dtype), x)
+        factor = PRIMITIVES["add"](factor, full(shape, 0, x.dtype))
+        x = select(PRIMITIVES["equal"](factor, 0), convert(as_array(-np.inf), x.dtype), x)
     axes = reduced_axes(axis, x.ndim)
     result = log_sum(x, axes, exp, log, factor)
     return reshape(result, kept_shape(x.shape, axes)) if keepdims else result

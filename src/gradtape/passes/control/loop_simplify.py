@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradtape.ir.graph import OPERATORS, Graph, Node, Value, literal, number_of
+from gradtape.ir.graph import Graph, Node, Value, literal, number_of
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import INT64
 from gradtape.kinds.operands import broadcast_to
 from gradtape.passes.rewrite import rewrite
@@ -44,15 +45,15 @@ def _few_turns(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value]:
     if params["length"] == 0:
         empty = [_empty(out) for out in node.outs[params["carries"] :]]
         return [*inputs[first:second], *empty]
-    elements = [OPERATORS["reshape"](array, array.shape[1:]) for array in inputs[second:]]
+    elements = [PRIMITIVES["reshape"](array, array.shape[1:]) for array in inputs[second:]]
     results = inlined(params["body"], [literal(0, INT64), *inputs[:second], *elements])
     carries, left = results[: params["carries"]], results[params["carries"] :]
     stacks = [
-        OPERATORS["expand"](out, whole.shape, tuple(range(1, out.ndim + 1)))
+        PRIMITIVES["expand"](out, whole.shape, tuple(range(1, out.ndim + 1)))
         for out, whole in zip(left, node.outs[params["carries"] :], strict=True)
     ]
     return [*carries, *stacks]
 
 
 def _empty(stack: Value) -> Value:
-    return OPERATORS["expand"](literal(0, stack.dtype), stack.shape, ())
+    return PRIMITIVES["expand"](literal(0, stack.dtype), stack.shape, ())

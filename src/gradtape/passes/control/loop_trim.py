@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from gradtape.ir.graph import OPERATORS, Graph, Literal, Node, Value, extract
+from gradtape.ir.graph import Graph, Literal, Node, Value, extract
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.passes.control.equal_carries import Classes, United, source_key
 from gradtape.passes.rewrite import rewrite
 from gradtape.passes.simplify.fold import repeated_number
@@ -119,7 +120,7 @@ class _Trim:
                     inside = outside if isinstance(outside, Literal) else stand_in(outside)
                     if inside is not outside:
                         draft.consts.append(Given(outside, inside))
-                    becomes[given.inside] = OPERATORS["expand"](inside, shape, axes)
+                    becomes[given.inside] = PRIMITIVES["expand"](inside, shape, axes)
         self._substitute(becomes)  # before the next, which may know the numbers of what was put in
         becomes = {}
         consts = draft.consts
@@ -129,7 +130,7 @@ class _Trim:
             if number is None:
                 draft.consts.append(given)
             else:
-                becomes[given.inside] = OPERATORS["expand"](number, given.inside.shape, ())
+                becomes[given.inside] = PRIMITIVES["expand"](number, given.inside.shape, ())
         self._substitute(becomes)
 
     def _settle_carries(self) -> dict[int, Value]:
@@ -159,7 +160,7 @@ class _Trim:
                 if number is None:
                     draft.consts.append(Given(carry.start, carry.inside))
                 else:
-                    becomes[carry.inside] = OPERATORS["expand"](number, carry.inside.shape, ())
+                    becomes[carry.inside] = PRIMITIVES["expand"](number, carry.inside.shape, ())
             self._substitute(becomes)
 
     def _drop_dead(self, lasting: Collection[int]) -> list[int]:
@@ -197,10 +198,10 @@ class _Trim:
             if value in arrays:
                 found[place] = arrays[value]
             elif number is not None:
-                found[place] = OPERATORS["expand"](number, (length, *value.shape), ())
+                found[place] = PRIMITIVES["expand"](number, (length, *value.shape), ())
             elif value in consts:
                 axes = tuple(range(1, value.ndim + 1))
-                found[place] = OPERATORS["expand"](consts[value], (length, *value.shape), axes)
+                found[place] = PRIMITIVES["expand"](consts[value], (length, *value.shape), axes)
             else:
                 left.append(value)
         draft.left = left
@@ -242,7 +243,7 @@ def _trimmed_switch(node: Node, inputs: tuple[Value, ...], flags: Sequence[bool]
     outputs = []
     for branch in branches:
         becomes = {
-            inside: OPERATORS["expand"](number, inside.shape, ())
+            inside: PRIMITIVES["expand"](number, inside.shape, ())
             for inside, number in zip(branch.inputs, numbers, strict=True)
             if number is not None
         }

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import Final
 
-from gradtape.ir.graph import OPERATORS, Graph, Literal, Node, Value
+from gradtape.ir.graph import Graph, Literal, Node, Value
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.kinds.contract import Contract
 from gradtape.kinds.elementwise import Elementwise, Instruction
 from gradtape.passes.layout.axes import letter_extents, narrowest
@@ -141,7 +142,7 @@ class _Copy:
             placed = node.params["axes"]
             kept = tuple(k for k, axis in enumerate(axes) if axis in placed)
             source = self.turned(node.inputs[0], tuple(placed.index(axes[k]) for k in kept))
-            expanded: Value = OPERATORS["expand"](source, tuple(value.shape[k] for k in axes), kept)
+            expanded: Value = PRIMITIVES["expand"](source, tuple(value.shape[k] for k in axes), kept)
             return expanded
-        turned: Value = OPERATORS["permute"](value, axes)
+        turned: Value = PRIMITIVES["permute"](value, axes)
         return turned

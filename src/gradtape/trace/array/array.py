@@ -407,7 +407,7 @@ def _seen(value: Value) -> NDArray | None:
     try:
         return force([value])[0]
     except LeakedValueError:
-        if any(mark.recording for mark in value.marks):
+        if any(tag.recording for tag in value.tags):
             return None
         raise
 

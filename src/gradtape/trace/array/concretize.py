@@ -53,7 +53,7 @@ PREDICATES = frozenset(
 
 def array_of(value: Value, what: str, *, meant: bool = True) -> NDArray:
     """Return the array of a value that does not depend on a running trace."""
-    trace = unknown_in(value) if value.marks else None
+    trace = unknown_in(value) if value.tags else None
     if trace is not None:
         abstract = abstract_of(value)
         raise ConcretizationError(
@@ -64,7 +64,7 @@ def array_of(value: Value, what: str, *, meant: bool = True) -> NDArray:
             f"the value and convert it outside{trace.remedy}",
         )
     (data,) = force([value])
-    if value.marks:
+    if value.tags:
         note_exit(value, what, data, meant=meant)
     return data
 
@@ -81,7 +81,7 @@ def scalar_of(value: Value, what: str) -> Any:
         if value.size == 1:
             raise TypeError("only 0-dimensional arrays can be converted to Python scalars")
         raise TypeError(f"only length-1 arrays can be converted to Python scalars; got shape {value.shape}")
-    if not value.marks:
+    if not value.tags:
         return force([value])[0].item()
     frame = user_frame(3)
     trace = unknown_in(value)
@@ -147,7 +147,7 @@ def as_ndarray(value: Value, dtype: Any) -> NDArray:
 
 def _loses_derivative(value: Value) -> bool:
     """Return whether a tape follows a value whose numbers leave it; integers, such as places, have no derivative to lose."""
-    return is_inexact(value.dtype) and any(mark.recording for mark in value.marks)
+    return is_inexact(value.dtype) and any(tag.recording for tag in value.tags)
 
 
 def _instead_of(function: Any) -> str:
@@ -210,7 +210,7 @@ def integer_of(value: Value) -> int:
     if value.ndim:
         raise TypeError("only 0-dimensional arrays can be converted to Python scalars")
     trace = trace_of(value)
-    if value.marks and trace is None:
+    if value.tags and trace is None:
         note_exit(value, "int(x)")
     (data,) = force([value])
     seen = int(data.item())

@@ -11,7 +11,7 @@ import numpy as np
 from gradtape.config import config
 from gradtape.errors import InPlaceError, ShapeError
 from gradtape.ir.builder import emit, here
-from gradtape.ir.graph import Mark, Value
+from gradtape.ir.graph import TraceTag, Value
 from gradtape.ir.types import Shape
 from gradtape.ops.core.elementwise.cast import identity
 from gradtape.ops.core.indexing import fit_for_write
@@ -144,17 +144,17 @@ class Handle:
 
 def _read_again(view: Any, content: Value) -> Value:
     """Return what a view shows of a base that was written to. It was so from the write on, whoever has ended recording since."""
-    ended = [mark for mark in content.marks if type(mark) is Mark and not mark.recording]
+    ended = [tag for tag in content.tags if type(tag) is TraceTag and not tag.recording]
     if not ended:
         return view.read(content)  # type: ignore[no-any-return]
-    before = [mark.recorded_by for mark in ended]
+    before = [tag.recorded_by for tag in ended]
     try:
-        for mark in ended:
-            mark.recorded_by = threading.get_ident()
+        for tag in ended:
+            tag.recorded_by = threading.get_ident()
         return view.read(content)  # type: ignore[no-any-return]
     finally:
-        for mark, recorded_by in zip(ended, before, strict=True):
-            mark.recorded_by = recorded_by
+        for tag, recorded_by in zip(ended, before, strict=True):
+            tag.recorded_by = recorded_by
 
 
 def check_fits(result: Value, dtype: np.dtype[Any], shape: Shape, what: str) -> None:
@@ -194,7 +194,7 @@ def apart(value: Value) -> Value:
     if not isinstance(value, Reading) and (value.owner is None or value.owner() is None):
         return value
     data = value.data  # once: another thread may take it over
-    if data is not None and not value.marks and not scopes():
+    if data is not None and not value.tags and not scopes():
         return Value(value.aval, data=data)
     fresh = emit(identity, [value])
     fresh.aval = value.aval
@@ -203,7 +203,7 @@ def apart(value: Value) -> Value:
 
 def is_recording(leaf: Any) -> bool:
     """Return whether somebody follows what a handle holds."""
-    return isinstance(leaf, Handle) and any(mark.recording for mark in leaf.value.marks)
+    return isinstance(leaf, Handle) and any(tag.recording for tag in leaf.value.tags)
 
 
 def plain(operand: Any) -> Any:

@@ -40,9 +40,9 @@ def card(title: str, badges: str, body: str) -> str:
 
 def array_card(value: Value, title: str) -> str:
     """Return the picture of an array or a variable: what it is, and its numbers (computed now, if they are pending)."""
-    tapes = sum(not isinstance(mark, Trace) and mark.recording for mark in value.marks)
+    tapes = sum(not isinstance(tag, Trace) and tag.recording for tag in value.tags)
     trace = trace_of(value)
-    kept = sum(not isinstance(mark, Trace) for mark in value.marks)
+    kept = sum(not isinstance(tag, Trace) for tag in value.tags)
     badges = badge(repr(value.aval))
     if value.name:
         badges += badge(value.name, "20,163,139")

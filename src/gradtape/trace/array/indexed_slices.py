@@ -459,7 +459,7 @@ def _updates(ufunc: Any, inputs: Sequence[Any], kwargs: dict[str, Any]) -> bool:
         type(target) is np.ndarray
         and isinstance(slices, IndexedSlices)
         and target.shape == slices.dense_shape
-        and not any(mark.recording for value in slices.parts() for mark in value.marks)
+        and not any(tag.recording for value in slices.parts() for tag in value.tags)
     )
 
 

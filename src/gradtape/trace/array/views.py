@@ -10,7 +10,7 @@ import numpy as np
 
 from gradtape.errors import InPlaceError
 from gradtape.ir.builder import here
-from gradtape.ir.graph import Mark, Value, constant
+from gradtape.ir.graph import TraceTag, Value, constant
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import INTP
 from gradtape.kinds.cotangent import Cotangent
@@ -55,9 +55,9 @@ class Rearranged:
 
     def write(self, base: Value, v: Value) -> Value:
         """A rearrangement is a permutation of the elements: its transpose is its inverse."""
-        mark = Mark()
-        start = Value(base.aval, marks=(mark,))
-        pulled = pull_linear([(self.rearrange(start), Cotangent(v))], [start], mark).get(start)
+        tag = TraceTag()
+        start = Value(base.aval, tags=(tag,))
+        pulled = pull_linear([(self.rearrange(start), Cotangent(v))], [start], tag).get(start)
         assert pulled is not None
         return pulled.value
 

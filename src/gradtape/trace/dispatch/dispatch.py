@@ -155,7 +155,7 @@ def _deliver(result: Any, inputs: Sequence[Any], out: Any, what: str) -> Any:
 
 
 def _is_followed(value: Value) -> bool:
-    return any(mark.recording for mark in value.marks)
+    return any(tag.recording for tag in value.tags)
 
 
 def _store(

@@ -41,7 +41,7 @@ class Tracing:
         self,
         function: Callable[..., Any],
         written: Callable[..., Any],
-        mark: Abstract,
+        tag: Abstract,
         starts: Sequence[Value],
         *args: Any,
     ) -> Traced:
@@ -53,7 +53,7 @@ class Tracing:
             What to call.
         written : callable
             What the user wrote of it, for errors.
-        mark : Abstract
+        tag : Abstract
             Follows what depends on `starts`.
         starts : sequence of Value
             What stands for the numbers in the arguments.
@@ -67,7 +67,7 @@ class Tracing:
         InPlaceError
             If it writes to an array from outside.
         """
-        traced = Traced(function, beginning(written), mark, starts)
+        traced = Traced(function, beginning(written), tag, starts)
         self._runs.append(traced)
         outside = [(name, array, array.value) for name, array in _arrays_named_in(written)]
         traced.run(*args)
@@ -75,9 +75,9 @@ class Tracing:
             if array.value is not before:
                 array.rebind(before)
                 raise InPlaceError(
-                    f"{mark.described} writes to {name!r}, an array from outside",
+                    f"{tag.described} writes to {name!r}, an array from outside",
                     where=traced.site,
-                    why=mark.why,
+                    why=tag.why,
                     remedy="let the array be one of its arguments, write to that, and return it",
                 )
         return traced
@@ -99,14 +99,14 @@ class Traced:
     """
 
     def __init__(
-        self, function: Callable[..., Any], site: Any, mark: Abstract, starts: Sequence[Value]
+        self, function: Callable[..., Any], site: Any, tag: Abstract, starts: Sequence[Value]
     ) -> None:
         self.site = site
         self.starts = tuple(starts)
         self.nodes: list[Node] = []
         self.result: Any = None
         self._function = function
-        self._mark = mark
+        self._tag = tag
         self._first_serial = 0
         self._captured: list[Value] = []
         self._begins: dict[Variable, Value] = {}
@@ -116,7 +116,7 @@ class Traced:
         """Call the function."""
         before = here.site
         self._first_serial = next_serial()
-        with inside(self._mark, Scope()):
+        with inside(self._tag, Scope()):
             try:
                 self.result = tree_map(_as_read, self._function(*args))
             except ValueError as error:
@@ -129,22 +129,22 @@ class Traced:
                     raise
                 # NumPy asked for an integer and hides why there is none.
                 raise ConcretizationError(
-                    f"a function needs a number, and gets an array in {self._mark.described}: {error}",
+                    f"a function needs a number, and gets an array in {self._tag.described}: {error}",
                     where=_line_in(error),
-                    why=self._mark.why,
+                    why=self._tag.why,
                     remedy="shapes and other arguments that are part of the program must not depend on a turn: make what is largest, "
                     "and choose by np.where",
                 ) from error
             finally:
                 here.site = before
-        if any_alive(made_in(self._mark)):
+        if any_alive(made_in(self._tag)):
             raise ArgumentError(
-                f"{self._mark.described} makes variables and keeps them",
+                f"{self._tag.described} makes variables and keeps them",
                 where=self.site,
                 why="it runs once in Python, however often the program runs it",
                 remedy="make them outside of it",
             )
-        for content in self._mark.contents.values():
+        for content in self._tag.contents.values():
             variable = content.variable()
             if content.input is not None and variable is not None:
                 self._begins[variable] = content.input
@@ -153,7 +153,7 @@ class Traced:
 
     def finish(self) -> None:
         """Let what leaked out of the function be found out."""
-        self._mark.finish()
+        self._tag.finish()
 
     def ending(self, outputs: Sequence[Value]) -> None:
         """Find out what computes these values and those that were assigned to variables."""
@@ -167,7 +167,7 @@ class Traced:
         What the function computes belongs to its body, also where it depends on captured values alone: a branch that is not taken, and
         a loop that makes no iteration, compute none of it. What depends on numbers alone costs less inside than to pass it.
         """
-        if self._mark in value.marks:
+        if self._tag in value.tags:
             return False
         node = value.node
         if node is not None and node.serial > self._first_serial:
@@ -175,13 +175,13 @@ class Traced:
         return bool(
             node is None
             or value.data is not None
-            or value.marks
+            or value.tags
             or not all(isinstance(v, Literal) for v in node.inputs)
         )
 
     def line_of(self, value: Value) -> Any:
         """Return the line of the function that computes a value, or where the function begins."""
-        if value.node is not None and self._mark in value.marks:
+        if value.node is not None and self._tag in value.tags:
             return value.node.site
         return self.site
 
@@ -295,10 +295,10 @@ def refuse_across(caller: str, values: Iterable[Value], around: Sequence[InBody]
         The bodies in which the question is a matter of the body alone.
     """
     for value in values:
-        for mark in value.marks:
-            if isinstance(mark, InBody) and mark.recording and mark not in around:
+        for tag in value.tags:
+            if isinstance(tag, InBody) and tag.recording and tag not in around:
                 raise TapeError(
-                    f"{caller} reaches out of {mark.described}",
+                    f"{caller} reaches out of {tag.described}",
                     where=here.site,
                     why="what depends on its arguments has no history before them: the derivative would be of this part alone",
                     remedy=remedy,

@@ -230,9 +230,7 @@ class Specialisation:
         """Return whether the captured arrays are still what was traced, nobody watches them, and the variables live."""
         for handle, value in self.captured:
             owner = handle()
-            if owner is not None and (
-                owner.value is not value or any(mark.recording for mark in value.marks)
-            ):
+            if owner is not None and (owner.value is not value or any(tag.recording for tag in value.tags)):
                 return False
         return self.state.alive()
 
@@ -691,7 +689,7 @@ class CallSite:
         traced: list[Value] = []
         outputs: list[Any] = []
         for leaf in results:
-            if isinstance(leaf, Handle) and trace in leaf.value.marks:
+            if isinstance(leaf, Handle) and trace in leaf.value.tags:
                 outputs.append(len(traced))
                 traced.append(leaf.value)
             else:
@@ -700,9 +698,7 @@ class CallSite:
         computed = [*traced, *stored]
         wanted = [*computed, *[guard.value for guard in trace.guards]]
         nodes, captured = extract(wanted, trace.inputs, stop=lambda value: _is_captured(value, trace))
-        if any(
-            mark.recording for value in (*captured, *computed) for mark in value.marks if mark is not trace
-        ):
+        if any(tag.recording for value in (*captured, *computed) for tag in value.tags if tag is not trace):
             return None
         force(captured)
         owners = [
@@ -837,7 +833,7 @@ def _is_traced(leaves: list[Any]) -> bool:
 def _is_followed(leaves: list[Any]) -> bool:
     """Return whether somebody around follows one of these."""
     return any(
-        leaf.followed if isinstance(leaf, Variable) else any(mark.recording for mark in leaf.value.marks)
+        leaf.followed if isinstance(leaf, Variable) else any(tag.recording for tag in leaf.value.tags)
         for leaf in leaves
         if isinstance(leaf, Handle)
     )
@@ -869,7 +865,7 @@ def _is_contiguous(leaf: Any) -> bool:
 
 def _is_captured(value: Value, trace: Trace) -> bool:
     """Return whether a value came from outside; what depends on numbers alone is computed in the kernel."""
-    if trace in value.marks:
+    if trace in value.tags:
         return False
     return value.data is not None or (value.owner is not None and value.owner() is not None)
 

@@ -278,10 +278,10 @@ class Walk:
         step = self._step(*at, Check.INPUT, form, name)
         if isinstance(thing, Handle):
             known = thing.value
-            value = Value(known.aval, marks=(self.trace,))
+            value = Value(known.aval, tags=(self.trace,))
         else:
             array = as_input(thing)
-            value = Value(aval(array.shape, array.dtype, weak), marks=(self.trace,))
+            value = Value(aval(array.shape, array.dtype, weak), tags=(self.trace,))
         copy = Array(value)
         copy._contiguous = layout_of_input(thing)
         self.inputs.append(step)
@@ -1094,7 +1094,7 @@ def _write(holder: Any, key: Any, content: Any) -> None:
 def _is_traced(thing: Any, trace: Trace) -> bool:
     """Return whether something is an array of a trace, or a container with one."""
     if isinstance(thing, Handle):
-        return trace in thing.value.marks
+        return trace in thing.value.tags
     if isinstance(thing, dict):
         return any(_is_traced(item, trace) for item in thing.values())
     return isinstance(thing, list | tuple) and any(_is_traced(item, trace) for item in thing)
@@ -1129,7 +1129,7 @@ def _holds_variable(thing: Any) -> bool:
 def _leaks(thing: Any) -> bool:
     """Return whether something is an array of a trace that has ended, or a container with one: the next use of it is an error."""
     if isinstance(thing, Handle):
-        return any(isinstance(mark, Trace) and mark.over for mark in thing.value.marks)
+        return any(isinstance(tag, Trace) and tag.over for tag in thing.value.tags)
     if isinstance(thing, dict):
         return any(map(_leaks, thing.values()))
     return isinstance(thing, list | tuple) and any(map(_leaks, thing))

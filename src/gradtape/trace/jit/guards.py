@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradtape.ir.graph import Mark, Value
+from gradtape.ir.graph import TraceTag, Value
 from gradtape.trace.variables.content import Content
 from gradtape.transforms.reroll.carries import Summary
 from gradtape.transforms.reroll.roll import Declined
@@ -21,7 +21,7 @@ class Guard:
         self.site = site
 
 
-class Trace(Mark):
+class Trace(TraceTag):
     """Follows everything that depends on the arguments of the call that is being traced.
 
     Parameters
@@ -87,14 +87,14 @@ class Trace(Mark):
         used, seen, pending = set(), set(), [value]
         while pending:
             one = pending.pop()
-            if id(one) in seen or self not in one.marks:
+            if id(one) in seen or self not in one.tags:
                 continue
             seen.add(id(one))
             if id(one) in numbers:
                 used.add(numbers[id(one)])
                 continue
             node = one.node
-            if node is None or len(one.marks) != 1:
+            if node is None or len(one.tags) != 1:
                 return False
             pending.extend(node.inputs)
         self.pinned |= used
@@ -114,7 +114,7 @@ class Trace(Mark):
         while ahead:  # what was computed so that Python could look at it
             value = ahead.pop()
             made = value.maker()
-            if made is not None and value not in met and self in value.marks:
+            if made is not None and value not in met and self in value.tags:
                 met.add(value)
                 value.data = None
                 ahead += made[1]
@@ -195,24 +195,24 @@ class Alternative(InBody):
 
 def mapped_by(value: Value) -> Mapped | None:
     """Return who maps the axis of which a value is one element, if anybody."""
-    for mark in value.marks:
-        if isinstance(mark, Mapped) and mark.recording:
-            return mark
+    for tag in value.tags:
+        if isinstance(tag, Mapped) and tag.recording:
+            return tag
     return None
 
 
 def abstract_of(value: Value) -> Abstract | None:
     """Return on what without numbers a value depends, if on anything: the innermost."""
     found: Abstract | None = None
-    for mark in value.marks:
-        if isinstance(mark, Abstract) and mark.recording:
-            found = mark
+    for tag in value.tags:
+        if isinstance(tag, Abstract) and tag.recording:
+            found = tag
     return found
 
 
 def trace_of(value: Value) -> Trace | None:
     """Return the running trace that a value depends on, if any."""
-    for mark in value.marks:
-        if isinstance(mark, Trace) and mark.recording:
-            return mark
+    for tag in value.tags:
+        if isinstance(tag, Trace) and tag.recording:
+            return tag
     return None

@@ -12,7 +12,7 @@ import numpy as np
 from gradtape.config import config
 from gradtape.errors import DtypeError, StaticArgumentError
 from gradtape.ir.builder import here
-from gradtape.ir.graph import Mark, Value
+from gradtape.ir.graph import TraceTag, Value
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import PYTHON_DTYPES, aval
 from gradtape.kinds.operands import check_dtype, check_plain
@@ -111,7 +111,7 @@ class Call:
         args, kwargs = arguments
         return args, kwargs
 
-    def placeholders(self, mark: Mark, objects: Sequence[Any]) -> tuple[list[Any], list[Value]]:
+    def placeholders(self, tag: TraceTag, objects: Sequence[Any]) -> tuple[list[Any], list[Value]]:
         """Return the leaves with a traced Array for each dynamic one and what stands for each object, and the values of the Arrays."""
         leaves: list[Any] = []
         inputs: list[Value] = []
@@ -119,7 +119,7 @@ class Call:
             if is_dynamic(leaf):
                 array = as_input(leaf).copy()
                 weak = is_weak(leaf)
-                value = Value(aval(array.shape, array.dtype, weak), data=array, marks=(mark,))
+                value = Value(aval(array.shape, array.dtype, weak), data=array, tags=(tag,))
                 inputs.append(value)
                 placeholder = Array(value)
                 placeholder._contiguous = layout_of_input(leaf)

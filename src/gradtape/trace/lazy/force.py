@@ -157,13 +157,13 @@ def _without_number(leaf: Value) -> ConcretizationError | LeakedValueError:
             why=abstract.why,
             remedy=f"{abstract.instead}{abstract.remedy}",
         )
-    for mark in leaf.marks:
-        if isinstance(mark, Abstract):
+    for tag in leaf.tags:
+        if isinstance(tag, Abstract):
             return LeakedValueError(
-                f"an array of {mark.described} was used after it had returned",
+                f"an array of {tag.described} was used after it had returned",
                 where=user_site(),
-                why=mark.leak_why,
-                remedy=mark.leak_remedy,
+                why=tag.leak_why,
+                remedy=tag.leak_remedy,
             )
     return LeakedValueError(
         "a traced array was used after the jitted function that made it had returned",
@@ -214,7 +214,7 @@ def _release(values: Iterable[Value]) -> None:
 def _release_again(values: Iterable[Value]) -> None:
     """Do the same for values that were computed before, and are looked at again: whoever may ask knows of them already."""
     for value in values:
-        if value._op is not None and not CHECKS and all(mark.over for mark in value.marks) and not scopes():
+        if value._op is not None and not CHECKS and all(tag.over for tag in value.tags) and not scopes():
             value.release_history()
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from gradtape.config import config
 from gradtape.ir.builder import here
 from gradtape.ir.fingerprint import structure
-from gradtape.ir.graph import Graph, Literal, Mark, Node, Value, constant, extract, literal, merge_marks
+from gradtape.ir.graph import Graph, Literal, Node, TraceTag, Value, constant, extract, literal, merge_tags
 from gradtape.ir.op import NDArray
 from gradtape.kinds.operands import broadcast_to
 from gradtape.runtime.compile.program import Program, tape_program
@@ -115,11 +115,11 @@ def derivatives(
     targets: Sequence[Value],
     sources: Sequence[Value],
     seeds: Sequence[Value] | None,
-    mark: Mark,
+    tag: TraceTag,
     *,
     last: bool,
 ) -> Derivatives:
-    """Return what `derive` does of marked targets, at the cost of a look-up for known structures.
+    """Return what `derive` does of tagged targets, at the cost of a look-up for known structures.
 
     Parameters
     ----------
@@ -129,15 +129,15 @@ def derivatives(
         Its name.
     targets, sources, seeds : sequence of Value
         As for `derive`.
-    mark : Mark
+    tag : TraceTag
         The tape.
     last : bool
         Whether the tape's record is not needed again: then the targets are computed along with the derivatives.
     """
-    found = template_for(derive, what, targets, sources, seeds, mark)
+    found = template_for(derive, what, targets, sources, seeds, tag)
     if found is None:
-        return derive(targets, sources, seeds, lambda value: mark not in value.marks)
-    return applied(*found, targets, seeds, mark, last=last)
+        return derive(targets, sources, seeds, lambda value: tag not in value.tags)
+    return applied(*found, targets, seeds, tag, last=last)
 
 
 def template_for(
@@ -146,22 +146,22 @@ def template_for(
     targets: Sequence[Value],
     sources: Sequence[Value],
     seeds: Sequence[Value] | None,
-    mark: Mark,
+    tag: TraceTag,
 ) -> tuple[Template, Sequence[Value]] | None:
     """Return what computes derivatives (see `derivatives`) of records like this one, and the leaves of this one; None if it is new."""
-    if not config.jit or not targets or OBSERVERS or merge_marks(targets):
+    if not config.jit or not targets or OBSERVERS or merge_tags(targets):
         return None
     site = here.site
     line = id(site.code), site.instruction, what, seeds is None, config.reroll, config.reroll_checkpoint
     for expected in _expected.get(line, ()):
-        values = expected.pattern.match(targets, mark)
+        values = expected.pattern.match(targets, tag)
         if (
             values is not None
             and _are_at(sources, values, expected.sources)
             and (seeds is None or _types(seeds) == expected.seeds)
         ):
             return expected.template, expected.pattern.leaves_of(values)
-    nodes, leaves = extract(targets, (), lambda value: begins(value, mark))
+    nodes, leaves = extract(targets, (), lambda value: begins(value, tag))
     key: Any = structure([*leaves, *_arrays(seeds)], nodes, (*targets, *(seeds or ()), *sources))
     if key is None:
         return None
@@ -170,7 +170,7 @@ def template_for(
     seen = key in _templates
     long = config.reroll and len(nodes) >= LONG
     if template is None and (seen or long) and key not in _numerical:
-        template = _template(derive, nodes, leaves, targets, sources, seeds, mark, only_loops=not seen)
+        template = _template(derive, nodes, leaves, targets, sources, seeds, tag, only_loops=not seen)
         if seen and template is None:
             _numerical.add(key)
     _templates[key] = template
@@ -179,7 +179,7 @@ def template_for(
         _numerical.discard(_templates.popitem(last=False)[0])
     if template is None:
         return None
-    _expect(line, Pattern(targets, nodes, leaves, mark), targets, sources, seeds, mark, template)
+    _expect(line, Pattern(targets, nodes, leaves, tag), targets, sources, seeds, tag, template)
     return template, leaves
 
 
@@ -198,11 +198,11 @@ def _expect(
     targets: Sequence[Value],
     sources: Sequence[Value],
     seeds: Sequence[Value] | None,
-    mark: Mark,
+    tag: TraceTag,
     template: Template,
 ) -> None:
     """Remember what a line has asked for: most recent first."""
-    values = pattern.match(targets, mark)
+    values = pattern.match(targets, tag)
     types = [] if seeds is None else _types(seeds)
     if values is None or None in types:
         return
@@ -231,7 +231,7 @@ def _template(
     targets: Sequence[Value],
     sources: Sequence[Value],
     seeds: Sequence[Value] | None,
-    mark: Mark,
+    tag: TraceTag,
     *,
     only_loops: bool,
 ) -> Template | None:
@@ -245,7 +245,7 @@ def _template(
     if config.reroll and len(nodes) >= LEAST_SAVED:
         nodes = in_recorded_order(nodes)
     copies = []
-    followed = {becomes[leaf] for leaf in leaves if mark in leaf.marks}
+    followed = {becomes[leaf] for leaf in leaves if tag in leaf.tags}
     for node in nodes:
         copy = node.copy(tuple([becomes.get(value, value) for value in node.inputs]))
         for old, new in zip(node.outs, copy.outs, strict=True):
@@ -322,7 +322,7 @@ def applied(
     leaves: Sequence[Value],
     targets: Sequence[Value],
     seeds: Sequence[Value] | None,
-    mark: Mark,
+    tag: TraceTag,
     *,
     last: bool,
 ) -> Derivatives:
@@ -335,7 +335,7 @@ def applied(
     node, outs = call.appended([*given, *constants], here.site)
     # Nobody needs the record again (unless a gradient is missing and its absence is to be explained): from now on
     # the call computes the targets, and the old nodes can go.
-    if last and 0 not in counts and _can_be_taken_over(targets, given, mark):
+    if last and 0 not in counts and _can_be_taken_over(targets, given, tag):
         for index, target in enumerate(targets):
             if target.data is None and targets.index(target) == index:
                 node.take_as_out(target, index)
@@ -352,14 +352,14 @@ def parted(counts: Sequence[int], outs: Sequence[Value]) -> Derivatives:
     return found
 
 
-def _can_be_taken_over(targets: Sequence[Value], leaves: Sequence[Value], mark: Mark) -> bool:
+def _can_be_taken_over(targets: Sequence[Value], leaves: Sequence[Value], tag: TraceTag) -> bool:
     """Return whether nobody else may ask how targets came to be, and all leaves of the record can be computed before them.
 
     A target may be a leaf itself, and so is what was computed of a target while recording was stopped.
     """
     for target in targets:
-        marks = target.marks
-        if len(marks) > 1 and any(other is not mark and not other.over for other in marks):
+        tags = target.tags
+        if len(tags) > 1 and any(other is not tag and not other.over for other in tags):
             return False
     for leaf in leaves:
         if leaf.data is None:

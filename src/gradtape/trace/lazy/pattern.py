@@ -7,7 +7,7 @@ from itertools import compress
 from operator import attrgetter, itemgetter
 from typing import Any, Final, NamedTuple
 
-from gradtape.ir.graph import Literal, Mark, Node, Value
+from gradtape.ir.graph import Literal, Node, TraceTag, Value
 from gradtape.ir.types import Aval
 
 _index: Final = attrgetter("index")
@@ -18,7 +18,7 @@ class _Leaf(NamedTuple):
 
     place: int
     type: Aval
-    marked: bool
+    tagged: bool
 
 
 class Pattern:
@@ -36,7 +36,7 @@ class Pattern:
         What lies between.
     leaves : sequence of Value
         Where it begins; literals are not among them.
-    mark : Mark or None
+    tag : TraceTag or None
         Whose record it is; None for work that waits, which begins at values that are known.
     """
 
@@ -55,7 +55,7 @@ class Pattern:
     )
 
     def __init__(
-        self, ends: Sequence[Value], nodes: Sequence[Node], leaves: Sequence[Value], mark: Mark | None
+        self, ends: Sequence[Value], nodes: Sequence[Node], leaves: Sequence[Value], tag: TraceTag | None
     ) -> None:
         self._count = len(ends)
         between = set(nodes)
@@ -85,7 +85,7 @@ class Pattern:
         self._indices = [value.index for value in made] if several else None
         numbered = {value: number for number, value in enumerate(firsts)}
         self._leaves = [
-            _Leaf(numbered[leaf], leaf.aval, mark in leaf.marks) for leaf in leaves if leaf in numbered
+            _Leaf(numbered[leaf], leaf.aval, tag in leaf.tags) for leaf in leaves if leaf in numbered
         ]
         self._leaves_of = _picker([leaf.place for leaf in self._leaves])
 
@@ -93,15 +93,15 @@ class Pattern:
         """Return the leaves among the values of a record like this one."""
         return self._leaves_of(values)
 
-    def match(self, ends: Sequence[Value], mark: Mark | None) -> tuple[Value, ...] | None:
+    def match(self, ends: Sequence[Value], tag: TraceTag | None) -> tuple[Value, ...] | None:
         """Return the values of the record behind `ends`, without literals and each once, if it is like this one: in the order met."""
         if len(ends) != self._count or not ends:
             return None
         expands = self._expands
         met = [*ends]
-        marks = ends[0].marks
-        waits = mark is None
-        if not waits and mark not in marks:
+        tags = ends[0].tags
+        waits = tag is None
+        if not waits and tag not in tags:
             return None
         for value, (op, params, arity) in zip(compress(met, expands), self._steps):  # noqa: B905 - met grows meanwhile
             # With other arities the same inputs would be met in the same order.
@@ -109,7 +109,7 @@ class Pattern:
                 return None
             if value._params is not params and _differ(value._params, params):
                 return None
-            if value.data is not None if waits else value.marks is not marks and mark not in value.marks:
+            if value.data is not None if waits else value.tags is not tags and tag not in value.tags:
                 return None
             met += value._inputs
         if self._indices is not None and self._indices != list(map(_index, compress(met, expands))):
@@ -123,11 +123,11 @@ class Pattern:
         # One value in two places is another record: gradients add up there.
         if len(set(values)) != len(values):
             return None
-        for place, type_, marked in self._leaves:
+        for place, type_, tagged in self._leaves:
             value = values[place]
-            if value.aval is not type_ or isinstance(value, Literal) or (mark in value.marks) is not marked:
+            if value.aval is not type_ or isinstance(value, Literal) or (tag in value.tags) is not tagged:
                 return None
-            if value.data is None if waits else marked and value.is_made and not begins(value, mark):  # type: ignore[arg-type]
+            if value.data is None if waits else tagged and value.is_made and not begins(value, tag):  # type: ignore[arg-type]
                 return None
         return values
 
@@ -142,12 +142,12 @@ def _picker(places: Sequence[int]) -> Callable[[Sequence[Value]], tuple[Value, .
     return lambda values: (values[only],)
 
 
-def begins(value: Value, mark: Mark) -> bool:
+def begins(value: Value, tag: TraceTag) -> bool:
     """Return whether a record goes back to a value but not beyond: it is not followed, or was watched and made of nothing that is."""
-    if mark not in value.marks:
+    if tag not in value.tags:
         return True
     node = value.node
-    return node is None or all(mark not in operand.marks for operand in node.inputs)
+    return node is None or all(tag not in operand.tags for operand in node.inputs)
 
 
 def _differ(found: dict[str, Any], expected: dict[str, Any]) -> bool:

@@ -145,7 +145,7 @@ class Leaf(NamedTuple):
     """A value at which a record begins: its type, and whether the tape follows it."""
 
     type: Aval
-    marked: bool
+    tagged: bool
 
 
 class Script(NamedTuple):

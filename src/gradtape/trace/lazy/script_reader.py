@@ -8,7 +8,7 @@ from operator import call
 from types import FrameType
 from typing import Any, Final
 
-from gradtape.ir.graph import Literal, Mark, Value
+from gradtape.ir.graph import Literal, TraceTag, Value
 from gradtape.kinds.operands import as_value
 from gradtape.locks import renewed_in_child
 from gradtape.trace.array.handle import Handle
@@ -36,21 +36,21 @@ class Reader(Attendant, Promised):
     ----------
     script : Script
         What is expected.
-    mark : Mark
+    tag : TraceTag
         The tape's.
-    alone : tuple of Mark
-        The marks of what nobody else follows.
+    alone : tuple of TraceTag
+        The tags of what nobody else follows.
     """
 
-    __slots__ = ("_alone", "_arrays", "_kind", "_leaves", "_made", "_mark", "_script", "_steps")
+    __slots__ = ("_alone", "_arrays", "_kind", "_leaves", "_made", "_script", "_steps", "_tag")
 
-    def __init__(self, script: Script, mark: Mark, alone: tuple[Mark, ...]) -> None:
+    def __init__(self, script: Script, tag: TraceTag, alone: tuple[TraceTag, ...]) -> None:
         self._script = script
         self._steps, kinds, self._kind = script
         self._leaves: list[Value | None] = [None] * len(kinds)
         self._arrays: list[weakref.ref[Any]] = []
         self._made: list[Any] | None = None
-        self._mark = mark
+        self._tag = tag
         self._alone = alone
 
     def take(
@@ -103,23 +103,23 @@ class Reader(Attendant, Promised):
         if speculation.attendant is self:
             speculation.attendant = None
         with _keeping:
-            mark = self._mark
-            before, mark.recorded_by = mark.recorded_by, threading.get_ident()
+            tag = self._tag
+            before, tag.recorded_by = tag.recorded_by, threading.get_ident()
             try:
                 leaves = [None if leaf is None else holding(self._kind, leaf) for leaf in self._leaves]
                 if self._made is None:
                     self._made = []
                 perform(self._steps[: len(self._arrays)], leaves, self._made, self._settled)
             finally:
-                mark.recorded_by = before
+                tag.recorded_by = before
 
     def leaves(self) -> list[Value | None]:
         """Return the leaves that were met: leaf k at -1 - k."""
         return self._leaves
 
-    def reads(self, script: Script, mark: Mark) -> bool:
+    def reads(self, script: Script, tag: TraceTag) -> bool:
         """Return whether it is this script that is expected of a tape."""
-        return self._script is script and self._mark is mark
+        return self._script is script and self._tag is tag
 
     def place_of(self, array: Any) -> int | None:
         """Return which call returned an array; None if none did."""
@@ -133,7 +133,7 @@ class Reader(Attendant, Promised):
         """Give the array at a place its value."""
         array = self._arrays[place]()
         if array is not None and array._base is self:
-            value.marks = self._alone
+            value.tags = self._alone
             self._take_up(array, value)
 
     def _left(self, operands: tuple[Any, ...], named: dict[str, Any]) -> None:
@@ -143,7 +143,7 @@ class Reader(Attendant, Promised):
 
     def _concerns(self, operand: Any) -> bool:
         if isinstance(operand, Handle):
-            return operand._base is self or self._mark in operand.value.marks
+            return operand._base is self or self._tag in operand.value.tags
         return isinstance(operand, list | tuple) and any(map(self._concerns, operand))
 
     def _is_at(self, operand: Any, place: Any) -> bool:
@@ -166,13 +166,13 @@ class Reader(Attendant, Promised):
         known = self._leaves[place]
         if known is not None:
             return known is value
-        type_, marked = self._script.leaves[place]
+        type_, tagged = self._script.leaves[place]
         if value.aval is not type_ or isinstance(value, Literal) or self.has_met(value):
             return False
-        if marked:
-            fits = value.marks == self._alone and (not value.is_made or begins(value, self._mark))
+        if tagged:
+            fits = value.tags == self._alone and (not value.is_made or begins(value, self._tag))
         else:
-            fits = self._mark not in value.marks
+            fits = self._tag not in value.tags
         if fits:
             self._leaves[place] = value
         return fits

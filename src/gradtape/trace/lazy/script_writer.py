@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Any
 
 from gradtape.ir.builder import here
-from gradtape.ir.graph import Literal, Mark, Value
+from gradtape.ir.graph import Literal, TraceTag, Value
 from gradtape.ir.templates import stand_in
 from gradtape.kinds.operands import as_value
 from gradtape.trace.array.handle import Handle
@@ -23,16 +23,16 @@ class Writer(Attendant):
 
     Parameters
     ----------
-    mark : Mark
+    tag : TraceTag
         The tape's.
-    alone : tuple of Mark
-        The marks of what nobody else follows.
+    alone : tuple of TraceTag
+        The tags of what nobody else follows.
     kind : type
         Of the user's arrays.
     """
 
-    def __init__(self, mark: Mark, alone: tuple[Mark, ...], kind: type[Handle]) -> None:
-        self._mark = mark
+    def __init__(self, tag: TraceTag, alone: tuple[TraceTag, ...], kind: type[Handle]) -> None:
+        self._tag = tag
         self._alone = alone
         self._kind = kind
         self._steps: list[Step] = []
@@ -65,7 +65,7 @@ class Writer(Attendant):
 
     def script(self) -> Script:
         """Return what was written."""
-        leaves = [Leaf(leaf.aval, self._mark in leaf.marks) for leaf in self._leaves]
+        leaves = [Leaf(leaf.aval, self._tag in leaf.tags) for leaf in self._leaves]
         return Script((*self._steps, END), tuple(leaves[::-1]), self._kind)
 
     def place_of(self, value: Value) -> int | None:
@@ -89,7 +89,7 @@ class Writer(Attendant):
         """Let the array at a place have another value."""
         array = self._array_at(place)
         if array is not None:
-            value.marks = self._alone
+            value.tags = self._alone
             if array._base is not None:
                 array._derived = array._base.value
             array._hold(value)
@@ -102,7 +102,7 @@ class Writer(Attendant):
     def _concerns(self, operand: Any) -> bool:
         """Return whether an operand is followed."""
         if isinstance(operand, Handle):
-            return self._mark in operand.value.marks
+            return self._tag in operand.value.tags
         return isinstance(operand, list | tuple) and any(map(self._concerns, operand))
 
     def _as_array(self, operand: Any) -> Any:
@@ -133,8 +133,8 @@ class Writer(Attendant):
     def _place_of_value(self, value: Value) -> int | None:
         place = self._places.get(value)
         if place is None and not isinstance(value, Literal) and not value.aval.weak:
-            followed = self._mark in value.marks
-            if followed and (value.marks != self._alone or not begins(value, self._mark)):
+            followed = self._tag in value.tags
+            if followed and (value.tags != self._alone or not begins(value, self._tag)):
                 return None
             self._leaves.append(value)
             place = self._places[value] = -len(self._leaves)
@@ -155,7 +155,7 @@ class Writer(Attendant):
             return None
         value = result._current
         base = result._base
-        if value.marks != self._alone or value.aval.weak:
+        if value.tags != self._alone or value.aval.weak:
             return None
         if base is None and (value in self._places or not value.is_made):
             return None

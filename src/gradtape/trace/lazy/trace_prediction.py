@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from gradtape.config import config
 from gradtape.ir.builder import here
-from gradtape.ir.graph import Graph, Mark, Value, extract
+from gradtape.ir.graph import Graph, TraceTag, Value, extract
 from gradtape.kinds.control import Structured
 from gradtape.runtime.compile.program import ACTIVE
 from gradtape.trace.array.handle import Handle
@@ -80,7 +80,7 @@ class Rehearsal(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def gradients(self, ends: Sequence[Any], starts: Sequence[Value], mark: Mark) -> Derivatives | None:
+    def gradients(self, ends: Sequence[Any], starts: Sequence[Value], tag: TraceTag) -> Derivatives | None:
         """Return the gradients of arrays in sources, if they are what is asked for at this line each time."""
 
 
@@ -113,11 +113,11 @@ class _Line(Rehearsal):
         self.written = 0
         self.misses = 0
 
-    def gradients(self, ends: Sequence[Any], starts: Sequence[Value], mark: Mark) -> Derivatives | None:
+    def gradients(self, ends: Sequence[Any], starts: Sequence[Value], tag: TraceTag) -> Derivatives | None:
         plan = self.plan
         self.asked = True
         reader = ends[0]._base if ends else None
-        if plan is None or type(reader) is not Reader or not reader.reads(plan.script, mark) or _is_watched():
+        if plan is None or type(reader) is not Reader or not reader.reads(plan.script, tag) or _is_watched():
             return None
         leaves = reader.leaves()
         if plan.targets != tuple(map(reader.place_of, ends)) or len(plan.sources) != len(starts):
@@ -150,7 +150,7 @@ class _Writing(Rehearsal):
         self._line = line
         self._writer = writer
 
-    def gradients(self, ends: Sequence[Any], starts: Sequence[Value], mark: Mark) -> Derivatives | None:
+    def gradients(self, ends: Sequence[Any], starts: Sequence[Value], tag: TraceTag) -> Derivatives | None:
         """Return what is always returned, and remember how it came to be."""
         writer = self._writer
         if _is_watched():
@@ -160,7 +160,7 @@ class _Writing(Rehearsal):
         sources = _all_known(map(writer.place_of, starts))
         if target_places is None or sources is None or len(set(targets)) < len(targets):
             return None
-        found = template_for(gradients, "gradient", targets, starts, None, mark)
+        found = template_for(gradients, "gradient", targets, starts, None, tag)
         if found is None:
             return None
         template, leaves = found
@@ -192,17 +192,17 @@ def _is_watched() -> bool:
 _lines: Final[OrderedDict[Any, _Line]] = OrderedDict()
 
 
-def rehearsed(frame: FrameType, mark: Mark, alone: tuple[Mark, ...], kind: type[Handle]) -> Rehearsal:
+def rehearsed(frame: FrameType, tag: TraceTag, alone: tuple[TraceTag, ...], kind: type[Handle]) -> Rehearsal:
     """Attend to a tape that is entered by a line, if it is known what for.
 
     Parameters
     ----------
     frame : frame
         What enters the tape.
-    mark : Mark
+    tag : TraceTag
         The tape's.
-    alone : tuple of Mark
-        The marks of what nobody else follows.
+    alone : tuple of TraceTag
+        The tags of what nobody else follows.
     kind : type
         Of the user's arrays.
     """
@@ -219,13 +219,13 @@ def rehearsed(frame: FrameType, mark: Mark, alone: tuple[Mark, ...], kind: type[
     plan = line.plan
     if plan is not None and line.misses <= MOST_MISSES:
         line.misses += 1
-        reader = Reader(plan.script, mark, alone)
+        reader = Reader(plan.script, tag, alone)
         # Its arrays keep it, and nobody else once the tape has been left.
         speculation.attendant, speculation.last = reader, weakref.ref(reader)
     elif line.written < MOST_SCRIPTS:
         line.plan, line.misses = None, 0
         line.written += 1
-        writer = speculation.attendant = Writer(mark, alone, kind)
+        writer = speculation.attendant = Writer(tag, alone, kind)
         return _Writing(line, writer)
     return line
 

@@ -49,7 +49,7 @@ def ask(item: Any) -> bool:
 def is_recorded(array: Handle) -> bool:
     """Return whether somebody who records now follows an array."""
     promised = array._base is not None and array._base is speculation.attendant
-    return promised or any(mark.recording for mark in array.value.marks)
+    return promised or any(tag.recording for tag in array.value.tags)
 
 
 def _convert(function: Any, *args: Any, **kwargs: Any) -> Any:

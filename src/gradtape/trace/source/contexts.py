@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gradtape.ir.graph import Mark, Value
+from gradtape.ir.graph import TraceTag, Value
 from gradtape.trace.jit.guards import InBody, Trace, trace_of
 from gradtape.trace.patching import recorders
 from gradtape.trace.variables.content import Content
@@ -21,12 +21,12 @@ class Watcher(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def mark_for(self, variable: Any) -> Mark | None:
-        """Return the mark that what is read now is to carry; None where it is not followed."""
+    def tag_for(self, variable: Any) -> TraceTag | None:
+        """Return the tag that what is read now is to carry; None where it is not followed."""
 
     @abstractmethod
     def note(self, variable: Any, value: Value) -> None:
-        """Take notice of what was read under that mark."""
+        """Take notice of what was read under that tag."""
 
 
 class Scope:

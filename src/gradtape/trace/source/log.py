@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradtape.ir.graph import Mark, Value
+from gradtape.ir.graph import TraceTag, Value
 from gradtape.ir.op import NDArray
 from gradtape.trace.source.sites import CLOCK, Site, user_site
 
@@ -84,17 +84,17 @@ class Log:
         self._watched.append((weakref.ref(value), site))
 
 
-def log_of(mark: Mark) -> Log:
-    """Return the log of a tape's mark."""
-    log: Log | None = mark.log
+def log_of(tag: TraceTag) -> Log:
+    """Return the log of a tape's tag."""
+    log: Log | None = tag.log
     if log is None:
-        log = mark.log = Log()
+        log = tag.log = Log()
     return log
 
 
-def note_watch(value: Value, mark: Mark, site: Site) -> None:
+def note_watch(value: Value, tag: TraceTag, site: Site) -> None:
     """Remember where a tape began to follow a value; what happens from now on happens afterwards."""
-    log_of(mark).note(value, site)
+    log_of(tag).note(value, site)
     CLOCK.ticks += 1
 
 
@@ -115,7 +115,7 @@ def _roots_of(value: Value) -> tuple[weakref.ref[Value], ...] | None:
         if not inputs:
             roots.append(current)
         for operand in inputs:
-            if operand.marks and operand not in seen:
+            if operand.tags and operand not in seen:
                 seen.add(operand)
                 pending.append(operand)
         if len(seen) > WALK:
@@ -125,12 +125,12 @@ def _roots_of(value: Value) -> tuple[weakref.ref[Value], ...] | None:
 
 def note_exit(value: Value, what: str, data: Any = None, *, meant: bool = True) -> None:
     """Remember that a value is leaving the tapes that follow it, with the numbers that leave if they are floats."""
-    recording = [mark for mark in value.marks if mark.recording]
+    recording = [tag for tag in value.tags if tag.recording]
     if recording:
         numbers = () if data is None else sample_of(np.asarray(data))
         roots = _roots_of(value) if numbers else ()
         exit_ = Exit(weakref.ref(value), what, user_site(), numbers, value.shape, meant, roots)
-        for mark in recording:
-            exits = log_of(mark).exits
+        for tag in recording:
+            exits = log_of(tag).exits
             exits.append(exit_)
             del exits[:-REMEMBERED]

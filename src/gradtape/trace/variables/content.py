@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import Any, NamedTuple
 
-from gradtape.ir.graph import ARRAYS, Mark, Value
+from gradtape.ir.graph import ARRAYS, TraceTag, Value
 from gradtape.trace.variables.locks import turns
 
 
@@ -23,7 +23,7 @@ class _Given(NamedTuple):
 
     of: Value
     value: Value
-    marks: tuple[Mark, ...]
+    tags: tuple[TraceTag, ...]
 
 
 class Content:
@@ -68,16 +68,16 @@ class Content:
         if self.value is pending:
             self.value = known
 
-    def reading(self, marks: tuple[Mark, ...]) -> Value | None:
+    def reading(self, tags: tuple[TraceTag, ...]) -> Value | None:
         """Return what was given out to the same followers since the last assignment, if anything."""
-        if not marks:
+        if not tags:
             return self.value
         last = self._last
-        return last.value if last is not None and last.of is self.value and last.marks == marks else None
+        return last.value if last is not None and last.of is self.value and last.tags == tags else None
 
-    def give_out(self, of: Value, value: Value, marks: tuple[Mark, ...]) -> Value:
+    def give_out(self, of: Value, value: Value, tags: tuple[TraceTag, ...]) -> Value:
         """Remember what was given out to these followers, of what the content was a moment ago."""
-        self._last = _Given(of, value, marks)
+        self._last = _Given(of, value, tags)
         with turns.noting:
             self._given.add(value)
         return value

@@ -46,7 +46,7 @@ def scatter(handle: Handle, slices: Any, how: How, caller: str) -> None:
     value = handle.value
     rows, places = fitting(value.aval, slices, caller)
     involved = (value, rows, places)
-    if handle._base is not None or any(mark.recording for each in involved for mark in each.marks):
+    if handle._base is not None or any(tag.recording for each in involved for tag in each.tags):
         handle.rebind(scattered(value, rows, places, how))
     else:
         force([value])

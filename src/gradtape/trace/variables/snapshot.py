@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gradtape.ir.graph import Mark, Value
+from gradtape.ir.graph import TraceTag, Value
 from gradtape.trace.jit.guards import Trace
 from gradtape.trace.source.contexts import Watcher, replayed
 
@@ -20,16 +20,16 @@ class Beginning(Watcher):
         What was read first of each variable.
     """
 
-    __slots__ = ("_mark", "readings")
+    __slots__ = ("_tag", "readings")
 
     def __init__(self) -> None:
         self.readings: dict[Any, Value] = {}
-        self._mark = Mark()
-        self._mark.recording = False
-        self._mark.over = True
+        self._tag = TraceTag()
+        self._tag.recording = False
+        self._tag.over = True
 
-    def mark_for(self, variable: Any) -> Mark | None:
-        return self._mark
+    def tag_for(self, variable: Any) -> TraceTag | None:
+        return self._tag
 
     def note(self, variable: Any, value: Value) -> None:
         self.readings.setdefault(variable, value)
@@ -42,6 +42,6 @@ class Beginning(Watcher):
         """
         with replayed():
             for variable, value in self.readings.items():
-                if all(mark.recording for mark in value.marks if isinstance(mark, Trace)):
+                if all(tag.recording for tag in value.tags if isinstance(tag, Trace)):
                     variable.hold(value)
             yield

@@ -11,7 +11,7 @@ import numpy as np
 from gradtape.config import config
 from gradtape.errors import ArgumentError, DtypeError, ShapeError
 from gradtape.ir.builder import here
-from gradtape.ir.graph import Literal, Mark, Value, constant
+from gradtape.ir.graph import Literal, TraceTag, Value, constant
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import Shape, aval
 from gradtape.kinds.operands import as_value, number_dtype
@@ -147,20 +147,20 @@ class Variable(Array):
         """What it holds now; tapes and traces around take notice. ``v.value()`` is an `Array` of it."""
         stack = contexts.stack
         told: list[Watcher | Scope] = []
-        marks: tuple[Mark, ...] = ()
+        tags: tuple[TraceTag, ...] = ()
         for context in reversed(stack):
             if isinstance(context, Trace):
                 break
-            mark = context.mark_for(self) if isinstance(context, Watcher) else None
-            if mark is not None and mark not in marks:
-                marks = (*marks, mark)
-            if mark is not None or isinstance(context, Scope):
+            tag = context.tag_for(self) if isinstance(context, Watcher) else None
+            if tag is not None and tag not in tags:
+                tags = (*tags, tag)
+            if tag is not None or isinstance(context, Scope):
                 told.append(context)
         content = self._content_within(len(stack))
-        found = content.reading(marks)
+        found = content.reading(tags)
         if found is None:
             of = content.value
-            found = content.give_out(of, followed_by(of, marks, self._name), marks)
+            found = content.give_out(of, followed_by(of, tags, self._name), tags)
         for context in told:
             context.note(self, found)
         return found
@@ -170,9 +170,9 @@ class Variable(Array):
         here.site = user_site()
         return Array(apart(self.value))
 
-    def reading_for(self, mark: Mark) -> Value:
-        """Return a reading that only `mark` follows."""
-        return followed_by(self._content_within(len(contexts.stack)).value, (mark,), self._name)
+    def reading_for(self, tag: TraceTag) -> Value:
+        """Return a reading that only `tag` follows."""
+        return followed_by(self._content_within(len(contexts.stack)).value, (tag,), self._name)
 
     def readings(self) -> list[Value]:
         """Return the content, and what was read since it was assigned and is still in use; no tape and no trace takes notice."""
@@ -184,7 +184,7 @@ class Variable(Array):
     def followed(self) -> bool:
         """Whether somebody around would take notice of a reading: a tape that follows it, a trace, or a function that may ask."""
         return any(
-            not isinstance(context, Watcher) or context.mark_for(self) is not None
+            not isinstance(context, Watcher) or context.tag_for(self) is not None
             for context in contexts.stack
         )
 
@@ -212,7 +212,7 @@ class Variable(Array):
     def _begin(self, trace: Trace, around: int) -> Reading:
         """Return what stands for the content before `trace`, which `around` contexts are around."""
         if isinstance(trace, Abstract):
-            begin = CallableReading(aval(self.shape, self.dtype), marks=(trace,))
+            begin = CallableReading(aval(self.shape, self.dtype), tags=(trace,))
             begin.name = self._name
             return begin
         (example,) = force([self._content_within(around).value])
@@ -375,7 +375,7 @@ class Variable(Array):
                 remedy="return what is to be assigned, and assign it outside",
             )
         trace, _ = running_trace()
-        if trace is None and value.marks:
+        if trace is None and value.tags:
             note_exit(value, f"an assignment to the variable {self._described()}".rstrip())
         if trace is not None:
             self._content_within(len(contexts.stack)).assign(cut(value, self._name, trace))

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from gradtape.ir.graph import OPERATORS, Node, Value, extract, literal
+from gradtape.ir.graph import Node, Value, extract, literal
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import BOOL, INT64, INTP, aval
 from gradtape.kinds.batching import Shared, in_front
 from gradtape.kinds.contract import Contract
@@ -168,10 +169,10 @@ class _Lanes:
         goes_on = active & self._for_all(then, {**self._inside, **carried})
         loop = self._empty(draft.index)
         loop.test = ROWS["reduce_any"](active, axes=(0,))  # type: ignore[operator]
-        zeros = OPERATORS["expand"](literal(0, INT64), (self._size,), ())
+        zeros = PRIMITIVES["expand"](literal(0, INT64), (self._size,), ())
         loop.carries = [
             Carry(self._first_test(), active, goes_on),
-            Carry(zeros, turns, turns + OPERATORS["convert"](active, INT64)),
+            Carry(zeros, turns, turns + PRIMITIVES["convert"](active, INT64)),
             *[
                 Carry(start, self._inside[carry.inside], after)
                 for start, carry, after in zip(self._starts(), draft.carries, next_, strict=True)
@@ -204,7 +205,7 @@ class _Lanes:
         draft = self._draft
         self._mapped_apart()
         limits = Value(counts.aval)
-        active = OPERATORS["less"](OPERATORS["expand"](draft.index, (self._size,), ()), limits)
+        active = PRIMITIVES["less"](PRIMITIVES["expand"](draft.index, (self._size,), ()), limits)
         next_, left = self._turn(active)
         loop = self._empty(draft.index)
         longest = ROWS["reduce_max"](counts, axes=(0,)) if self._size else literal(0, INT64)  # type: ignore[operator]
@@ -279,7 +280,7 @@ def _by_element(
     for place in reversed(range(len(results))):
         wide = [out if isinstance(out, Value) else in_front(out.value, size) for out in results[place]]
         compare = "less_equal" if place == 0 else "greater_equal" if place == last else "equal"
-        taken = OPERATORS[compare](index, literal(place, INT64))
+        taken = PRIMITIVES[compare](index, literal(place, INT64))
         found = _taken(node.op, taken, operands[1:], mapped[1:], inputs[place], wide)
         total = found if place == last else [chosen(taken, *pair) for pair in zip(found, total, strict=True)]
     return tuple(total)
@@ -301,24 +302,24 @@ def _taken(
         among(taken, operand) if flag and not tame else operand
         for operand, flag in zip(operands, mapped, strict=True)
     ]
-    nothing = [OPERATORS["zeros_like"](out) for out in outputs]
-    some = OPERATORS["convert"](ROWS["reduce_any"](taken, axes=(0,)), INT64)  # type: ignore[operator]
+    nothing = [PRIMITIVES["zeros_like"](out) for out in outputs]
+    some = PRIMITIVES["convert"](ROWS["reduce_any"](taken, axes=(0,)), INT64)  # type: ignore[operator]
     return list(select(op, some, given, [stands, stands], [nothing, outputs]))
 
 
 def chosen(mask: Value, x: Value, y: Value) -> Value:
     """Return, for each element of the mapped axis, `x` or `y`."""
-    wide = mask if x.ndim == 1 else OPERATORS["expand"](mask, x.shape, (0,))
-    return OPERATORS["where"](wide, x, y)
+    wide = mask if x.ndim == 1 else PRIMITIVES["expand"](mask, x.shape, (0,))
+    return PRIMITIVES["where"](wide, x, y)
 
 
 def among(active: Value, x: Value) -> Value:
     """Return `x` in which elements of the mapped axis that are not active equal the first one that is."""
     if not x.shape[0]:
         return x
-    first = ROWS["argmax"](OPERATORS["convert"](active, INTP), axes=(0,))  # type: ignore[operator]
-    row = ROWS["gather"](x, OPERATORS["reshape"](first, (1,)))  # type: ignore[operator]
-    return chosen(active, x, in_front(OPERATORS["reshape"](row, x.shape[1:]), x.shape[0]))
+    first = ROWS["argmax"](PRIMITIVES["convert"](active, INTP), axes=(0,))  # type: ignore[operator]
+    row = ROWS["gather"](x, PRIMITIVES["reshape"](first, (1,)))  # type: ignore[operator]
+    return chosen(active, x, in_front(PRIMITIVES["reshape"](row, x.shape[1:]), x.shape[0]))
 
 
 def _is_tame(outputs: Sequence[Value], inputs: Sequence[Value]) -> bool:
@@ -332,4 +333,4 @@ def _value(result: Value | Shared) -> Value:
 
 def _swapped(x: Value) -> Value:
     """Return an array with the mapped axis and the loop's in the other order."""
-    return OPERATORS["permute"](x, (1, 0, *range(2, x.ndim)))
+    return PRIMITIVES["permute"](x, (1, 0, *range(2, x.ndim)))

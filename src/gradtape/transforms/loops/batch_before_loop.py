@@ -7,7 +7,8 @@ from math import prod
 from typing import Final
 
 from gradtape.ir.builder import at, emit
-from gradtape.ir.graph import OPERATORS, Literal, Node, Value, literal
+from gradtape.ir.graph import Literal, Node, Value, literal
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import INT64
 from gradtape.kinds.batching import Shared, batch_node
 from gradtape.kinds.contract import Contract
@@ -66,7 +67,7 @@ def lifted(draft: Draft, staying: Collection[Value] = ()) -> Draft | None:
 
 def _numbers(length: int) -> Value:
     """Return the numbers of all turns, computed: no pass may add a constant, whose data no caller would pass."""
-    ones = OPERATORS["expand"](literal(1, INT64), (length,), ())
+    ones = PRIMITIVES["expand"](literal(1, INT64), (length,), ())
     return cumsum(ones, axis=0, reverse=False) - literal(1, INT64)
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradtape.ir.body import Body
-from gradtape.ir.graph import OPERATORS, Node, Value, extract, literal
+from gradtape.ir.graph import Node, Value, extract, literal
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import BOOL, aval, carries_derivatives
 from gradtape.kinds.cotangent import Cotangent
 from gradtape.transforms.jvp import jvp
@@ -73,9 +74,9 @@ def pull_switch(
 def _unreached(start: Value, end: Cotangent | None) -> Value | None:
     """Return where nothing arrives in a branch but zeros by selection; None where that is nowhere."""
     if end is None:
-        everywhere: Value = OPERATORS["expand"](literal(True), start.shape, ())
+        everywhere: Value = PRIMITIVES["expand"](literal(True), start.shape, ())
         return everywhere
-    return None if end.mask is None else OPERATORS["expand"](~end.mask, start.shape, _axes(end.mask))
+    return None if end.mask is None else PRIMITIVES["expand"](~end.mask, start.shape, _axes(end.mask))
 
 
 def _axes(value: Value) -> tuple[int, ...]:
@@ -140,5 +141,5 @@ def select(
 
 def _typed(value: Value | None, like: Value) -> Value:
     if value is None:
-        return OPERATORS["zeros_like"](like)
-    return value if value.dtype == like.dtype else OPERATORS["convert"](value, like.dtype)
+        return PRIMITIVES["zeros_like"](like)
+    return value if value.dtype == like.dtype else PRIMITIVES["convert"](value, like.dtype)

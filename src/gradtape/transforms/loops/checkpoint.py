@@ -5,7 +5,8 @@ from __future__ import annotations
 from math import isqrt
 from typing import Any, Final
 
-from gradtape.ir.graph import OPERATORS, Value, literal
+from gradtape.ir.graph import Value, literal
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import INT64
 from gradtape.kinds.registry import ROWS
 from gradtape.transforms.loops.draft import Carry, Draft, Given, Outcome, stand_in, substituted
@@ -80,7 +81,7 @@ def until_in_chunks(draft: Draft) -> Outcome:
     known.update({carry.inside: entry for carry, entry in zip(draft.carries, entries, strict=True)})
     assert draft.test is not None
     (begins,) = substituted([draft.test], {**known, draft.index: first})
-    outer.test = begins if limit is None else begins & OPERATORS["less"](first, literal(limit, INT64))
+    outer.test = begins if limit is None else begins & PRIMITIVES["less"](first, literal(limit, INT64))
 
     index, length, base = (stand_in(draft.index) for _ in range(3))
     inner = Draft(draft.op, {"limit": None, "policy": None}, index)
@@ -90,9 +91,9 @@ def until_in_chunks(draft: Draft) -> Outcome:
         Given(first, base),
     ]
     *afters, goes_on = substituted(draft.ends, {draft.index: base + index})
-    inner.test = goes_on & OPERATORS["less"](index, length)
+    inner.test = goes_on & PRIMITIVES["less"](index, length)
     if limit is not None:
-        inner.test = inner.test & OPERATORS["less"](base + index, literal(limit, INT64))
+        inner.test = inner.test & PRIMITIVES["less"](base + index, literal(limit, INT64))
     inner.carries = [
         Carry(entry, carry.inside, after)
         for entry, carry, after in zip(entries, draft.carries, afters, strict=True)
@@ -178,9 +179,11 @@ def _cut(array: Value, first: int, length: int) -> Value:
         return array
     rank = array.ndim - 1
     starts, strides = (first, *(0,) * rank), (1,) * array.ndim
-    cut: Value = OPERATORS["slice"](array, starts, (length, *array.shape[1:]), strides)
+    cut: Value = PRIMITIVES["slice"](array, starts, (length, *array.shape[1:]), strides)
     return cut
 
 
 def _stacked(element: Value, length: int) -> Value:
-    return stand_in(OPERATORS["expand"](element, (length, *element.shape), tuple(range(1, element.ndim + 1))))
+    return stand_in(
+        PRIMITIVES["expand"](element, (length, *element.shape), tuple(range(1, element.ndim + 1)))
+    )

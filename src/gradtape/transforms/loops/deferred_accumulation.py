@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from gradtape.ir.graph import OPERATORS, Literal, Node, Value
+from gradtape.ir.graph import Literal, Node, Value
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.kinds.accumulate import Accumulate
 from gradtape.kinds.contract import Contract
 from gradtape.transforms.loops.draft import Draft, Given
@@ -47,7 +48,7 @@ class LateSums:
                 return (
                     part
                     if kept[0] is node.inputs[0] and kept[1] is node.inputs[1]
-                    else OPERATORS["add"](*kept)
+                    else PRIMITIVES["add"](*kept)
                 )
             return kept[0] if kept else None
         if node is None or not self._pays(node, part):
@@ -85,7 +86,7 @@ class LateSums:
         for const, node, stacks in self._terms:
             arrays = [left[stack] if isinstance(stack, int) else stack for stack in stacks]
             total = _total(node, arrays, const)
-            found[const] = total if const not in found else OPERATORS["add"](found[const], total)
+            found[const] = total if const not in found else PRIMITIVES["add"](found[const], total)
         return found
 
 
@@ -94,9 +95,9 @@ def _total(node: Node, arrays: Sequence[Value], const: Value) -> Value:
     if isinstance(op, Contract):
         x, y, out = (node.params[name] for name in ("x", "y", "out"))
         turn = max((*x, *y), default=-1) + 1
-        total: Value = OPERATORS["contract"](*arrays, (turn, *x), (turn, *y), out)
+        total: Value = PRIMITIVES["contract"](*arrays, (turn, *x), (turn, *y), out)
         return total
-    total = op(OPERATORS["zeros_like"](const), *arrays)
+    total = op(PRIMITIVES["zeros_like"](const), *arrays)
     return total
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradtape.ir.graph import OPERATORS, Node, Value
+from gradtape.ir.graph import Node, Value
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.transforms.jvp import jvp
 from gradtape.transforms.loops.draft import Carry, Given, Loop, nothing, stand_in
 
@@ -65,4 +66,4 @@ def _insides(carries: Sequence[Carry]) -> list[Value]:
 
 
 def _or_zeros(value: Value | None, like: Value) -> Value:
-    return OPERATORS["zeros_like"](like) if value is None else value
+    return PRIMITIVES["zeros_like"](like) if value is None else value

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from gradtape.ir.graph import OPERATORS, Literal, Node, Value, extract, literal
+from gradtape.ir.graph import Literal, Node, Value, extract, literal
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import INT64
 from gradtape.kinds.control import Barrier, Structured
 from gradtape.kinds.elementwise import Elementwise
@@ -153,11 +154,11 @@ def _computed_if_turned(draft: Draft, wanted: Sequence[Value], known: Mapping[Va
     """Append a branch that computes invariants if the loop makes a turn, and else fills in zeros that nobody reads."""
     if draft.test is None:
         assert draft.count is not None
-        turned = OPERATORS["greater"](draft.count, literal(0, INT64))
+        turned = PRIMITIVES["greater"](draft.count, literal(0, INT64))
     else:
         starts = {carry.inside: carry.start for carry in draft.carries}
         (turned,) = emitted([draft.test], {**known, **starts, draft.index: literal(0, INT64)})
-    zeros = [OPERATORS["zeros_like"](value) for value in wanted]
+    zeros = [PRIMITIVES["zeros_like"](value) for value in wanted]
     stands = list(known)
-    index = OPERATORS["convert"](turned, INT64)
+    index = PRIMITIVES["convert"](turned, INT64)
     return list(select(draft.op.switch(), index, list(known.values()), [stands, stands], [zeros, wanted]))

@@ -15,8 +15,9 @@ from gradtape.errors import ShapeError
 from gradtape.ir.body import Body
 from gradtape.ir.builder import emit_all
 from gradtape.ir.evaluate import compute_outputs
-from gradtape.ir.graph import OPERATORS, Node, Value
+from gradtape.ir.graph import Node, Value
 from gradtape.ir.op import NDArray
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import INT64, Aval, aval
 from gradtape.kinds.control import Structured
 from gradtape.kinds.cotangent import Cotangent
@@ -378,4 +379,4 @@ while_loop = While("while_loop")
 repeat = Repeat("repeat")
 switch = Switch("switch")
 
-OPERATORS["add_stacks"] = _added
+PRIMITIVES["add_stacks"] = _added

@@ -14,7 +14,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from gradtape.ir.graph import OPERATORS, Value, constant, literal
+from gradtape.ir.graph import Value, constant, literal
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import INT64, aval
 from gradtape.kinds.registry import ROWS
 from gradtape.transforms.loops.draft import Carry, Draft, Given, Loop, stand_in, substituted
@@ -75,7 +76,7 @@ class Treeverse:
         now = self._run(scope, [_pick(state, top) for state in states], first, turn - first)
         self.entries = {carry.inside: state for carry, state in zip(draft.carries, now, strict=True)}
         # The turn itself is behind us now; the first one stays, whatever happens.
-        last = ROWS["maximum"](top - OPERATORS["convert"](OPERATORS["equal"](first, turn), INT64), 0)  # type: ignore[operator]
+        last = ROWS["maximum"](top - PRIMITIVES["convert"](PRIMITIVES["equal"](first, turn), INT64), 0)  # type: ignore[operator]
         self.carries = [
             Carry(start, inside, after)
             for start, inside, after in zip(starts, kept, (*states, places, last), strict=True)
@@ -88,12 +89,12 @@ class Treeverse:
     def _starts(self) -> list[Value]:
         """Return what is known before anything has run: the first turn."""
         many = [
-            OPERATORS["expand"](
+            PRIMITIVES["expand"](
                 carry.start, (self._count, *carry.inside.shape), tuple(range(1, carry.inside.ndim + 1))
             )
             for carry in self._draft.carries
         ]
-        return [*many, OPERATORS["expand"](literal(0, INT64), (self._count,), ()), literal(0, INT64)]
+        return [*many, PRIMITIVES["expand"](literal(0, INT64), (self._count,), ()), literal(0, INT64)]
 
     def _keep_more(self, until: Loop, scope: _Scope, kept: list[Value], turn: Value) -> Sequence[Value]:
         """Return what is known after all that can be kept on the way to a turn is."""
@@ -102,7 +103,7 @@ class Treeverse:
         goal = _const(loop, turn)
         *states, places, top = insides = [stand_in(x) for x in kept]
         first = _pick(places, top)
-        loop.test = OPERATORS["less"](first, goal) & OPERATORS["less"](top, literal(self._count - 1, INT64))
+        loop.test = PRIMITIVES["less"](first, goal) & PRIMITIVES["less"](top, literal(self._count - 1, INT64))
         ahead = self._distance(goal + literal(1, INT64) - first, literal(self._count, INT64) - top)
         there = self._run(inner, [_pick(state, top) for state in states], first, ahead)
         next_ = top + literal(1, INT64)
@@ -117,8 +118,8 @@ class Treeverse:
     def _distance(self, turns: Value, free: Value) -> Value:
         """Return how far ahead the next turn to keep is, of those that are left, with so many that may be kept."""
         ours, fewer = _pick(self._table, free), _pick(self._table, free - literal(1, INT64))
-        small = OPERATORS["less"](ours, OPERATORS["expand"](turns, ours.shape, ()))
-        runs = ROWS["reduce_sum"](OPERATORS["convert"](small, INT64), axes=(0,)) - literal(1, INT64)  # type: ignore[operator]
+        small = PRIMITIVES["less"](ours, PRIMITIVES["expand"](turns, ours.shape, ()))
+        runs = ROWS["reduce_sum"](PRIMITIVES["convert"](small, INT64), axes=(0,)) - literal(1, INT64)  # type: ignore[operator]
         distance: Value = ROWS["minimum"](_pick(ours, runs), turns - _pick(fewer, runs))  # type: ignore[operator]
         return distance
 
@@ -162,12 +163,12 @@ def _reaches(count: int, length: int) -> np.ndarray[Any, Any]:
 
 def _pick(x: Value, place: Value) -> Value:
     """Return the element of an array at a place that is computed."""
-    row: Value = ROWS["gather"](x, OPERATORS["reshape"](place, (1,)))  # type: ignore[operator]
-    return OPERATORS["reshape"](row, x.shape[1:])
+    row: Value = ROWS["gather"](x, PRIMITIVES["reshape"](place, (1,)))  # type: ignore[operator]
+    return PRIMITIVES["reshape"](row, x.shape[1:])
 
 
 def _put(x: Value, element: Value, place: Value) -> Value:
     """Return an array with another element at a place that is computed."""
-    row = OPERATORS["reshape"](element, (1, *element.shape))
-    changed: Value = ROWS["put"](x, row, OPERATORS["reshape"](place, (1,)))  # type: ignore[operator]
+    row = PRIMITIVES["reshape"](element, (1, *element.shape))
+    changed: Value = ROWS["put"](x, row, PRIMITIVES["reshape"](place, (1,)))  # type: ignore[operator]
     return changed

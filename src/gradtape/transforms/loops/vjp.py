@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradtape.ir.builder import at
-from gradtape.ir.graph import OPERATORS, Literal, Node, Value, extract, literal
+from gradtape.ir.graph import Literal, Node, Value, extract, literal
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import BOOL, aval, carries_derivatives
 from gradtape.kinds.cotangent import Cotangent
 from gradtape.transforms.loops.batch_before_loop import lifted
@@ -128,9 +129,11 @@ def _emitted_back(
     for carry, cotangent in zip(draft.carries, carries, strict=True):
         seed = turn.carries.get(carry.inside)
         if seed is not None:
-            start = OPERATORS["zeros_like"](carry.start) if cotangent is None else cotangent.value
+            start = PRIMITIVES["zeros_like"](carry.start) if cotangent is None else cotangent.value
             after = turn.pulled.get(carry.inside)
-            back.carries.append(Carry(start, seed, OPERATORS["zeros_like"](seed) if after is None else after))
+            back.carries.append(
+                Carry(start, seed, PRIMITIVES["zeros_like"](seed) if after is None else after)
+            )
             starts.append(carry.inside)
     singles = [element.inside for element in draft.elements if element.inside in turn.pulled]
     cut = [inside for inside in singles if inside in turn.told]
@@ -158,7 +161,7 @@ def _emitted_back(
     )
     if late is not None:
         for const, total in late.totals(outcome.left).items():
-            found[const] = OPERATORS["add"](found[const], total) if const in found else total
+            found[const] = PRIMITIVES["add"](found[const], total) if const in found else total
     insides = draft.insides[1:]
     lead: list[Cotangent | None] = [None] * (len(wanted) - len(insides))
     flags = wanted[len(lead) :]
@@ -176,8 +179,8 @@ def _emitted_back(
 def _gathered_mask(const: Given, turn: _Turn) -> Carry:
     """Return the carry that says where one of the turns adds something to the cotangent of a const."""
     so_far = Value(aval(const.inside.shape, BOOL))
-    never = OPERATORS["expand"](literal(False), const.inside.shape, ())
-    return Carry(never, so_far, OPERATORS["bitwise_or"](so_far, turn.told[const.inside]))
+    never = PRIMITIVES["expand"](literal(False), const.inside.shape, ())
+    return Carry(never, so_far, PRIMITIVES["bitwise_or"](so_far, turn.told[const.inside]))
 
 
 def _sum_consts(draft: Draft, turn: _Turn, back: Draft, starts: list[Value]) -> LateSums | None:
@@ -192,7 +195,7 @@ def _sum_consts(draft: Draft, turn: _Turn, back: Draft, starts: list[Value]) -> 
         if part is not None:
             parts[const] = part
     sums = [stand_in(const.inside) for const in parts]
-    totals = [OPERATORS["add"](so_far, part) for so_far, part in zip(sums, parts.values(), strict=True)]
+    totals = [PRIMITIVES["add"](so_far, part) for so_far, part in zip(sums, parts.values(), strict=True)]
     afters = [carry.after for carry in back.carries]
     changed = [value for value in continued([*totals, *afters, *back.left]) if value is not None]
     count = len(totals)
@@ -201,7 +204,7 @@ def _sum_consts(draft: Draft, turn: _Turn, back: Draft, starts: list[Value]) -> 
     ]
     back.left = changed[count + len(afters) :]
     for const, so_far, total in zip(parts, sums, changed, strict=False):
-        back.carries.append(Carry(OPERATORS["zeros_like"](const.outside), so_far, total))
+        back.carries.append(Carry(PRIMITIVES["zeros_like"](const.outside), so_far, total))
         starts.append(const.inside)
     return late
 
@@ -290,9 +293,9 @@ def _turn_back(draft: Draft, carries: Some, left: Some, wanted: Sequence[bool]) 
     carried: dict[Value, Carry] = {}
     for inside, cotangent in zip(insides, carries, strict=True):
         if inside in masks and cotangent is None:  # nothing arrives at the last turn
-            begins[inside] = OPERATORS["expand"](literal(False), inside.shape, ())
+            begins[inside] = PRIMITIVES["expand"](literal(False), inside.shape, ())
     for inside, mask in masks.items():
-        everywhere = OPERATORS["expand"](literal(True), inside.shape, ())
+        everywhere = PRIMITIVES["expand"](literal(True), inside.shape, ())
         end = arrived.get(inside)
         if end is not None:
             pulled[inside] = _typed(end.value, inside)
@@ -385,4 +388,4 @@ def _read_back(draft: Draft, turn: _Turn) -> tuple[dict[Value, None], list[Node]
 
 
 def _typed(part: Value, like: Value) -> Value:
-    return part if part.dtype == like.dtype else OPERATORS["convert"](part, like.dtype)
+    return part if part.dtype == like.dtype else PRIMITIVES["convert"](part, like.dtype)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradtape.ir.graph import Mark, Node, Value
+from gradtape.ir.graph import Node, TraceTag, Value
 from gradtape.ops.core.indexing import update_row
 from gradtape.ops.core.shape import slice_row
 from gradtape.transforms.reroll.periods import Tokens, enough
@@ -70,7 +70,7 @@ class Recording:
             operands += inputs
             counts.append(len(inputs))
             types = node.types
-            marks = node.marks
+            tags = node.tags
             key: Any
             if len(types) == 1:
                 key = node.op, id(types[0]), _skeleton(node) if node.params else len(inputs)
@@ -78,8 +78,8 @@ class Recording:
                 key = node.op, types, _skeleton(node), len(inputs)
                 several.add(k)
             for value in inputs:
-                own = value.marks
-                if own and own != marks and not _includes(marks, own):
+                own = value.tags
+                if own and own != tags and not _includes(tags, own):
                     key = node
             if pinned and node in pinned:
                 key = node
@@ -185,9 +185,9 @@ def _two(period: int, trips: int) -> bool:
     return trips >= 2
 
 
-def _includes(marks: tuple[Mark, ...], own: tuple[Mark, ...]) -> bool:
+def _includes(tags: tuple[TraceTag, ...], own: tuple[TraceTag, ...]) -> bool:
     """Return whether everybody who follows an input follows the outputs: not so where a tape had stopped."""
-    return all(mark in marks or mark.over for mark in own)
+    return all(tag in tags or tag.over for tag in own)
 
 
 def _skeleton(node: Node) -> Any:

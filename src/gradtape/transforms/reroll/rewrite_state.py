@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from gradtape.ir.builder import at
-from gradtape.ir.graph import Literal, Mark, Node, Value, constant, extract
+from gradtape.ir.graph import Literal, Node, TraceTag, Value, constant, extract
 from gradtape.ir.types import aval
 from gradtape.kinds.index_map import IndexMap
 from gradtape.kinds.join import Join
@@ -82,7 +82,7 @@ class World:
 
     def becomes_element(self, old: Value, rows: Value, turn: int) -> None:
         """Let a row of an array stand for a value."""
-        sign = Value(old.aval, marks=old.marks)
+        sign = Value(old.aval, tags=old.tags)
         self._elements[sign] = Element(rows, turn)
         self._becomes[old] = sign
 
@@ -131,10 +131,10 @@ class World:
     def _copy(self, node: Node, inputs: tuple[Value, ...]) -> Node:
         copy = node.copy(inputs)
         for old, new in zip(node.outs, copy.outs, strict=True):
-            new.marks = old.marks
+            new.tags = old.tags
             new.aval = old.aval
             self._becomes[old] = new
-        copy.set_marks(node.marks)
+        copy.set_tags(node.tags)
         return copy
 
     def _append(self, node: Node) -> None:
@@ -142,16 +142,16 @@ class World:
         self._listed.add(node)
 
     def place(self, values: Iterable[Value]) -> None:
-        """Append what computes new values, marked as what they are made of."""
+        """Append what computes new values, tagged as what they are made of."""
         listed = self._listed
         nodes, _ = extract(values, (), lambda value: value.node is None or value.node in listed)
         for node in nodes:
-            marks: tuple[Mark, ...] = ()
+            tags: tuple[TraceTag, ...] = ()
             for value in node.inputs:
-                marks = (*marks, *[mark for mark in value.marks if not mark.over and mark not in marks])
+                tags = (*tags, *[tag for tag in value.tags if not tag.over and tag not in tags])
             for out in node.outs:
-                out.marks = marks
-            node.set_marks(marks)
+                out.tags = tags
+            node.set_tags(tags)
             self._append(node)
 
     def spelt_out(self, ends: Sequence[Value]) -> list[Value]:
@@ -316,6 +316,6 @@ def spread_number(value: Literal, like: Value) -> Value:
 
 
 def _is_number(value: Value) -> bool:
-    if value.data is None or value.node is not None or value.marks:
+    if value.data is None or value.node is not None or value.tags:
         return False
     return isinstance(value, Literal) or value.owner is None or value.owner() is None

@@ -39,9 +39,9 @@ def forwarded(nodes: Sequence[Node], ends: Sequence[Value]) -> tuple[Sequence[No
         if inputs is not node.inputs:
             copy = node.copy(inputs)
             for old, new in zip(node.outs, copy.outs, strict=True):
-                new.marks = old.marks
+                new.tags = old.tags
                 becomes[old] = new
-            copy.set_marks(node.marks)
+            copy.set_tags(node.tags)
             node = copy
         kept.append(node)
     return kept, [becomes.get(value, value) for value in ends]
@@ -77,9 +77,9 @@ def _read(node: Node, x: Value) -> Value | None:
 def _slice(node: Node, x: Value, starts: Shape) -> Value:
     with at(node.site):
         read = slice_row(x, starts=starts, shape=node.params["shape"], strides=node.params["strides"])
-    read.marks = node.marks
+    read.tags = node.tags
     assert read.node is not None
-    read.node.set_marks(node.marks)
+    read.node.set_tags(node.tags)
     return read
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gradtape.ir.graph import OPERATORS, Value, number_of
+from gradtape.ir.graph import Value, number_of
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.kinds.elementwise import Instruction, elementwise
 
 inf = np.inf
@@ -82,4 +83,4 @@ positive = elementwise(
 )
 
 for _row in (add, subtract, multiply, divide, negative):
-    OPERATORS[_row.name] = _row
+    PRIMITIVES[_row.name] = _row

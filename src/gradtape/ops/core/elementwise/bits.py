@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gradtape.ir.graph import OPERATORS
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.kinds.elementwise import Instruction, elementwise
 
 INTEGERS = "bilqBLQ"
@@ -12,7 +12,7 @@ PAIR = ((-50.0, 50.0), (-50.0, 50.0))
 
 
 def _bitwise(name: str, instruction: str) -> None:
-    OPERATORS[name] = elementwise(
+    PRIMITIVES[name] = elementwise(
         name,
         getattr(np, name),
         body=Instruction(signed=instruction, unsigned=instruction, boolean=instruction),
@@ -25,7 +25,7 @@ _bitwise("bitwise_and", "and")
 _bitwise("bitwise_or", "or")
 _bitwise("bitwise_xor", "xor")
 
-OPERATORS["invert"] = elementwise(
+PRIMITIVES["invert"] = elementwise(
     "invert",
     np.invert,
     body=Instruction(signed="not", unsigned="not", boolean="not"),

@@ -9,8 +9,9 @@ import numpy as np
 
 from gradtape.errors import user_level
 from gradtape.ir.builder import emit
-from gradtape.ir.graph import OPERATORS, Literal, Value, literal
+from gradtape.ir.graph import Literal, Value, literal
 from gradtape.ir.op import NDArray
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.kinds.elementwise import Instruction, elementwise
 from gradtape.kinds.operands import broadcast_to
 
@@ -34,7 +35,7 @@ def _cast_tangent(d: Value, z: Value, x: Value, *, dtype: np.dtype[Any]) -> Valu
 def _cast_back(ct: Value, x: Value, *, dtype: np.dtype[Any]) -> Value:
     back = x.dtype
     if ct.dtype.kind == "c" and back.kind == "f":
-        ct = OPERATORS["real"](ct)
+        ct = PRIMITIVES["real"](ct)
     return convert_row(ct, dtype=back)
 
 
@@ -113,5 +114,5 @@ def zeros_like(x: Value) -> Value:
     return zero if isinstance(x, Literal) else broadcast_to(zero, x.shape)
 
 
-OPERATORS["convert"] = convert
-OPERATORS["zeros_like"] = zeros_like
+PRIMITIVES["convert"] = convert
+PRIMITIVES["zeros_like"] = zeros_like

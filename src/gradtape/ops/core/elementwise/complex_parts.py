@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import LoweringError
-from gradtape.ir.graph import OPERATORS, Value, literal
+from gradtape.ir.graph import Value, literal
 from gradtape.ir.op import NDArray
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.kinds.elementwise import Elementwise, elementwise, result_dtype
 from gradtape.ops.core.elementwise.cast import convert
 
@@ -49,7 +50,7 @@ def _imag_tangent(d: Value, z: Value, x: Value) -> Value:
 
 def _imag_back(ct: Value, x: Value) -> Value:
     """The cotangent g of a complex x stands for the map dx -> Re(g dx); the imaginary part is Re(-i dx)."""
-    return convert(ct, x.dtype) * -1j if x.dtype.kind == "c" else OPERATORS["zeros_like"](ct)
+    return convert(ct, x.dtype) * -1j if x.dtype.kind == "c" else PRIMITIVES["zeros_like"](ct)
 
 
 real: Elementwise = elementwise(
@@ -108,4 +109,4 @@ from_parts = elementwise(
     dtype_samples="df",
 )
 
-OPERATORS["real"] = real
+PRIMITIVES["real"] = real

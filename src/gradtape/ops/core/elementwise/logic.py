@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gradtape.ir.graph import OPERATORS, Value
+from gradtape.ir.graph import Value
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.kinds.elementwise import Elementwise, Instruction, elementwise
 
 PAIR = ((-2.0, 2.0), (-2.0, 2.0))
@@ -13,7 +14,7 @@ ORDERED = "bilqBLQfd"
 
 
 def _comparison(name: str, real: str, signed: str, unsigned: str) -> Elementwise:
-    OPERATORS[name] = row = elementwise(
+    PRIMITIVES[name] = row = elementwise(
         name,
         getattr(np, name),
         body=Instruction(
@@ -39,13 +40,13 @@ not_equal = _comparison("not_equal", "une", "ne", "ne")
 
 def truth(x: Value) -> Value:
     """Return whether each element is not zero."""
-    return x if x.dtype.kind == "b" else OPERATORS["not_equal"](x, 0)
+    return x if x.dtype.kind == "b" else PRIMITIVES["not_equal"](x, 0)
 
 
 logical_not = elementwise(
     "logical_not",
     np.logical_not,
-    body=lambda x: OPERATORS["invert"](truth(x)),
+    body=lambda x: PRIMITIVES["invert"](truth(x)),
     edges=((0.0,), (-0.0,), (np.nan,), (np.inf,)),
     dtype_samples=ORDERED + "?",
 )
@@ -68,7 +69,7 @@ logical_or = elementwise(
 logical_xor = elementwise(
     "logical_xor",
     np.logical_xor,
-    body=lambda x, y: OPERATORS["not_equal"](truth(x), truth(y)),
+    body=lambda x, y: PRIMITIVES["not_equal"](truth(x), truth(y)),
     domain=PAIR,
     edges=((0.0, 1.0), (np.nan, 0.0), (0.0, 0.0)),
     dtype_samples=ORDERED + "?",

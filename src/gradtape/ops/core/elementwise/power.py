@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import LoweringError
-from gradtape.ir.graph import OPERATORS, Value, literal, number_of
+from gradtape.ir.graph import Value, literal, number_of
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.kinds.elementwise import Intrinsic, Libm, elementwise
 from gradtape.ops.core.elementwise.exp_log import log
 from gradtape.ops.core.elementwise.floats import isfinite
@@ -240,4 +241,4 @@ hypot = elementwise(
     dtype_samples="dfl",
 )
 
-OPERATORS["power"] = power
+PRIMITIVES["power"] = power

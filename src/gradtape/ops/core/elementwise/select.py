@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.ir.graph import OPERATORS
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import BOOL
 from gradtape.kinds.elementwise import Elementwise, Instruction, elementwise, result_dtype
 from gradtape.ops.core.elementwise.logic import logical_not
@@ -23,8 +23,8 @@ where: Elementwise = elementwise(
     body=Instruction(real="select", signed="select", unsigned="select", boolean="select"),
     tangents=(
         None,
-        lambda d, z, c, a, b: where(c, d, OPERATORS["zeros_like"](d)),
-        lambda d, z, c, a, b: where(c, OPERATORS["zeros_like"](d), d),
+        lambda d, z, c, a, b: where(c, d, PRIMITIVES["zeros_like"](d)),
+        lambda d, z, c, a, b: where(c, PRIMITIVES["zeros_like"](d), d),
     ),
     transpose=(None, lambda ct, c, a, b: ct, lambda ct, c, a, b: ct),
     confine=(None, lambda c, a, b: c, lambda c, a, b: logical_not(c)),
@@ -34,4 +34,4 @@ where: Elementwise = elementwise(
     kinks="the branch not taken never touches the result",
 )
 
-OPERATORS["where"] = where
+PRIMITIVES["where"] = where

@@ -6,7 +6,8 @@ import numpy as np
 
 from gradtape.errors import NotDifferentiableError
 from gradtape.ir.builder import here
-from gradtape.ir.graph import OPERATORS, Value
+from gradtape.ir.graph import Value
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.kinds.elementwise import Elementwise, Intrinsic, elementwise, flat
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.complex_parts import conjugate, real
@@ -113,4 +114,4 @@ heaviside = elementwise(
     dtype_samples="df",
 )
 
-OPERATORS["absolute"] = absolute
+PRIMITIVES["absolute"] = absolute

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.ir.graph import OPERATORS, Value
+from gradtape.ir.graph import Value
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.kinds.arguments import as_array, as_int, as_shape, concrete, lookup, one_axis, promoted
 from gradtape.kinds.operands import broadcast_to
 from gradtape.kinds.registry import implements, sample
@@ -334,4 +335,4 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
     return tuple(broadcast_to(grid, shape) for grid in grids)
 
 
-OPERATORS["concatenate"] = concatenate
+PRIMITIVES["concatenate"] = concatenate

@@ -11,7 +11,8 @@ import numpy as np
 
 from gradtape.errors import DtypeError
 from gradtape.ir.builder import here
-from gradtape.ir.graph import OPERATORS, Literal, Value
+from gradtape.ir.graph import Literal, Value
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import FLOAT64, INTP, is_inexact
 from gradtape.kinds.arguments import as_array, kept_shape, some_axes
 from gradtape.kinds.operands import as_value
@@ -50,18 +51,18 @@ def _next_unless(stays: Callable[[Value], Value]) -> Callable[[Value], Value]:
 
     def step(position: Value) -> Value:
         below = floor(position)
-        exact = OPERATORS["equal"](position, below)
+        exact = PRIMITIVES["equal"](position, below)
         return maximum(where(exact & stays(below), below, below + 1), 0)
 
     return step
 
 
 def _always(below: Value) -> Value:
-    return OPERATORS["equal"](below, below)
+    return PRIMITIVES["equal"](below, below)
 
 
 def _odd(below: Value) -> Value:
-    return OPERATORS["not_equal"](below - 2 * floor(below / 2), 0)
+    return PRIMITIVES["not_equal"](below - 2 * floor(below / 2), 0)
 
 
 STEPS: dict[str, Positions] = {
@@ -109,7 +110,7 @@ def _between(low: Value, high: Value, weight: Value) -> Value:
     """Interpolate from the nearer end, as NumPy does."""
     difference = high - low
     return where(
-        OPERATORS["greater_equal"](weight, 0.5), high - difference * (1 - weight), low + difference * weight
+        PRIMITIVES["greater_equal"](weight, 0.5), high - difference * (1 - weight), low + difference * weight
     )
 
 
@@ -122,9 +123,9 @@ def _one_quantile(ordered: Value, n: Any, q: Value, method: str) -> Value:
             below = floor(position)
             weight = position - below
             if method == "midpoint":
-                weight = where(OPERATORS["equal"](weight, 0), 0.0, 0.5)
+                weight = where(PRIMITIVES["equal"](weight, 0), 0.0, 0.5)
             if method == "averaged_inverted_cdf":
-                weight = where(OPERATORS["equal"](weight, 0), 0.5, 1.0)
+                weight = where(PRIMITIVES["equal"](weight, 0), 0.5, 1.0)
             if q.aval.weak and is_inexact(ordered.dtype):
                 weight = convert(weight, ordered.dtype)
             ends = [pick(ordered, maximum(minimum(k, n - 1), 0)) for k in (below, below + 1)]
@@ -217,10 +218,10 @@ def _weighted(rows: Value, each: list[Value], method: str, weights: Value, witho
     ordered = along(rows, order, last)
     runs = cumsum(along(convert(weights, FLOAT64), order, last), axis=last)
     share = runs / getitem(runs, (Ellipsis, slice(-1, None)))
-    share = where(OPERATORS["equal"](share, 0), -1.0, share)
+    share = where(PRIMITIVES["equal"](share, 0), -1.0, share)
     found = []
     for q in each:
-        place = reduce_sum(convert(OPERATORS["less"](share, q), INTP), axes=(last,))
+        place = reduce_sum(convert(PRIMITIVES["less"](share, q), INTP), axes=(last,))
         picked = pick(ordered, minimum(place, rows.shape[-1] - 1))
         if is_inexact(rows.dtype) and not without_nan:
             end = getitem(ordered, (Ellipsis, -1))

@@ -10,7 +10,8 @@ import numpy as np
 
 from gradtape.errors import ArgumentError
 from gradtape.ir.builder import here
-from gradtape.ir.graph import OPERATORS, Value
+from gradtape.ir.graph import Value
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import BOOL, INTP
 from gradtape.kinds.arguments import NO_VALUE, as_array, kept_shape, one_axis, reduced_axes
 from gradtape.kinds.elementwise import Elementwise
@@ -323,7 +324,7 @@ def _logical_reduce(row: Any, combine: Elementwise, neutral: bool) -> Callable[.
 
 def parity(x: Value, *, axes: tuple[int, ...]) -> Value:
     """Return whether an odd number of elements is true."""
-    return OPERATORS["not_equal"](reduce_sum(convert(x, INTP), axes=axes) & 1, 0)
+    return PRIMITIVES["not_equal"](reduce_sum(convert(x, INTP), axes=axes) & 1, 0)
 
 
 implements_method("logical_and", "reduce", samples=METHOD)(_logical_reduce(reduce_all, logical_and, True))

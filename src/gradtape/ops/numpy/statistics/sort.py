@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.ir.graph import OPERATORS, Value
+from gradtape.ir.graph import Value
+from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import BOOL, INTP
 from gradtape.kinds.arguments import as_array, concrete, one_axis, promoted
 from gradtape.kinds.registry import implements, sample
@@ -31,7 +32,7 @@ def along(x: Value, positions: Value, axis: int) -> Value:
             indices.append(positions)
         else:
             counter = as_array(np.arange(shape[k], dtype=INTP))
-            indices.append(OPERATORS["expand"](counter, shape, (k,)))
+            indices.append(PRIMITIVES["expand"](counter, shape, (k,)))
     return gather(x, *indices)
 
 
@@ -212,5 +213,5 @@ def isin(
         return full(x.shape, invert, BOOL)
     haystack = sorted_along(among, 0)
     place = clip(searchsorted(haystack, x, side="left"), 0, among.size - 1)
-    met = OPERATORS["equal"](gather(haystack, place), x)
+    met = PRIMITIVES["equal"](gather(haystack, place), x)
     return ~met if invert else met
