@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from gradtape import locks
+from tests.support.processes import run_python
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 
@@ -92,10 +91,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
 )
 def test_a_child_of_a_busy_process_compiles(stage: str) -> None:
     """The process forks while another thread is in the middle of an import, of loading a library, of LLVM, of a trace."""
-    environment = {**os.environ, "GRADTAPE_DISABLE_DISK_CACHE": "1"}
-    run = subprocess.run(
-        [sys.executable, "-c", PROGRAM, stage], capture_output=True, text=True, env=environment, timeout=300
-    )
+    run = run_python(PROGRAM, stage, GRADTAPE_DISABLE_DISK_CACHE="1")
     assert run.stdout.strip() == "0", run.stdout + run.stderr
 
 

@@ -1,7 +1,7 @@
 """Mutation run over the rows of `ops/`: is there a test that fails for each small change of a row?
 
     python tests/fuzz/mutation.py --mutants 500 --seed 1 --report survivors.md
-    python tests/fuzz/mutation.py --files np_sort.py,power.py --mutants 0
+    python tests/fuzz/mutation.py --files numpy/statistics/sort.py,core/elementwise/power.py --mutants 0
 
 A mutant is a function of `gradtape.ops` with one operator, comparison, constant, condition or argument changed. The tests are
 collected once. Each mutant runs in a fork of that process, in which the code object of the function is exchanged; it is *killed* when
@@ -81,6 +81,16 @@ class Mutant:
     line: int
     change: str
     number: int
+
+    @property
+    def name(self) -> str:
+        """The file's path below `ops/`."""
+        return name_of(self.file)
+
+
+def name_of(file: Path) -> str:
+    """Return a file's path below `ops/`."""
+    return file.relative_to(OPS).as_posix()
 
 
 OPERATORS: Final[dict[type, tuple[type, ...]]] = {
@@ -301,7 +311,7 @@ class Session:
         data = recorder.get_data()
         for file in data.measured_files():
             for line, contexts in data.contexts_by_lineno(file).items():
-                key = f"{Path(file).name}:{line}"
+                key = f"{name_of(Path(file))}:{line}"
                 known["lines"][key] = sorted({*known["lines"].get(key, ()), *contexts} - {""})
 
 
@@ -321,14 +331,14 @@ def run(options: argparse.Namespace, known: dict[str, Any], items: dict[str, Any
     if options.only:
         # by what stands there: lines move
         again = set(re.findall(r"`(\S+):\d+` (.*?): `(.*)` \(", Path(options.only).read_text()))
-        mutants = [m for m in mutants if (m.file.name, m.change, source_of(m)) in again]
+        mutants = [m for m in mutants if (m.name, m.change, source_of(m)) in again]
     elif options.mutants:
         mutants = rng.sample(mutants, min(options.mutants, len(mutants)))
     outcomes: Counter[str] = Counter()
     lines = []
     on_import = run_on_import()
     for count, mutant in enumerate(mutants, 1):
-        covering = known["lines"].get(f"{mutant.file.name}:{mutant.line}")
+        covering = known["lines"].get(f"{mutant.name}:{mutant.line}")
         tests = [
             items[name]
             for name in chosen(covering or [], known["seconds"], options.tests, rng)
@@ -339,12 +349,12 @@ def run(options: argparse.Namespace, known: dict[str, Any], items: dict[str, Any
                 mutant, tests, 20 + 10 * sum(known["seconds"].get(test.nodeid, 1.0) for test in tests)
             )
         else:
-            outcome = "on import" if f"{mutant.file.name}:{mutant.line}" in on_import else "not covered"
+            outcome = "on import" if f"{mutant.name}:{mutant.line}" in on_import else "not covered"
         outcomes[outcome] += 1
         if outcome in ("survived", "not covered"):
             source = source_of(mutant)
             lines.append(
-                f"- {outcome}: `{mutant.file.name}:{mutant.line}` {mutant.change}: `{source}` ({len(tests)} of {len(covering or [])} tests)"
+                f"- {outcome}: `{mutant.name}:{mutant.line}` {mutant.change}: `{source}` ({len(tests)} of {len(covering or [])} tests)"
             )
             sys.__stdout__.write(lines[-1] + "\n")
         if count % 25 == 0 or count == len(mutants):
@@ -374,7 +384,7 @@ sys.settrace(trace)
 import gradtape.ops
 sys.settrace(None)
 for file, line in lines:
-    print(file.rpartition("/")[2] + ":" + str(line))
+    print(file.removeprefix({str(OPS) + os.sep!r}) + ":" + str(line))
 """
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return set(out.stdout.split())

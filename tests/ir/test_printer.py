@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -16,9 +14,10 @@ from gradtape.ir.printer import print_graph
 from gradtape.kinds.registry import ROWS
 from gradtape.loops.printer import print_loops
 from gradtape.lower.pipeline import schedule_of
-from tests.lower.test_programs import black_scholes, log_sum_exp, rosenbrock
+from tests.support.graph_programs import black_scholes, log_sum_exp, rosenbrock
 from tests.support.graphs import calls
 from tests.support.lowering import array_input, graph_of, with_gradient
+from tests.support.processes import words_printed
 
 ROW: dict[str, Any] = dict(ROWS)
 Golden = Callable[[str, str], None]
@@ -113,8 +112,7 @@ def test_fingerprints_do_not_see_the_data_of_constants() -> None:
 
 def test_fingerprints_are_the_same_in_every_process() -> None:
     code = "from tests.ir.test_printer import variants, fingerprint; print(*map(fingerprint, variants()))"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.split() == [fingerprint(graph) for graph in variants()]
+    assert words_printed(code) == [fingerprint(graph) for graph in variants()]
 
 
 def test_fingerprints_cost_the_same_for_every_node() -> None:

@@ -6,8 +6,8 @@ import pytest
 from gradtape.ir.graph import Value
 from gradtape.ir.types import aval
 from tests.support.control_cases import all_cases, graph_of
+from tests.support.loop_derivatives import pulled, pushed
 from tests.support.lowering import check
-from tests.transforms.test_loop_derivatives import pulled, pushed
 
 CASES = all_cases()
 

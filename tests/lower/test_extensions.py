@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 import importlib
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-import gradtape
 from gradtape.lower.target import extensions
-
-
-def in_a_process(text):
-    """Run a program that starts with nothing imported, and return what it prints."""
-    begin = f"import sys; sys.path.insert(0, {str(Path(gradtape.__file__).parents[1])!r})\n"
-    done = subprocess.run(
-        [sys.executable, "-c", begin + text], capture_output=True, text=True, check=False, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
-
+from tests.support.processes import words_printed
 
 PRODUCT = """
-import numpy as np, gradtape as gt
+import sys, numpy as np, gradtape as gt
 x = np.ones((50, 60))
 product = gt.jit(lambda x: x @ x.T + 1.0)
 assert (product(x) == 61.0).all()
@@ -33,12 +20,8 @@ assert "gemm" in gt.inspect.llvm(product, x)
 
 
 def test_a_product_does_not_import_the_package():
-    assert in_a_process(
-        PRODUCT + "print('scipy.linalg' in sys.modules, 'scipy.linalg.cython_blas' in sys.modules)"
-    ) == [
-        "False",
-        "False",
-    ]
+    text = PRODUCT + "print('scipy.linalg' in sys.modules, 'scipy.linalg.cython_blas' in sys.modules)"
+    assert words_printed(text) == ["False", "False"]
 
 
 def test_the_package_finds_the_same_module_later():
@@ -58,7 +41,7 @@ assert (product(x) == 61.0).all()
 print("fine")
 """
     )
-    assert in_a_process(text) == ["fine"]
+    assert words_printed(text) == ["fine"]
 
 
 def test_a_package_that_is_there_already_is_used():
@@ -68,7 +51,7 @@ def test_a_package_that_is_there_already_is_used():
         + "from gradtape.lower.target.extensions import compiled_module\n"
         + "print(compiled_module('scipy.linalg.cython_blas') is theirs)"
     )
-    assert in_a_process(text) == ["True"]
+    assert words_printed(text) == ["True"]
 
 
 @pytest.mark.parametrize("trouble", ["no file", "not loadable"])

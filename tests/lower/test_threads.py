@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
-import sys
 import threading
 from typing import Any
 
@@ -15,6 +13,8 @@ import gradtape as gt
 from gradtape.loops.ir import For
 from gradtape.lower.building.parallelise import ALIGNED, MOST_BLOCKS
 from gradtape.lower.pipeline import build_loops
+from tests.support.compiled import mixture
+from tests.support.processes import run_python
 
 N = 300_001
 
@@ -26,13 +26,6 @@ def curved(x):
 def soft(x):
     top = np.max(x)
     return top + np.log(np.sum(np.exp(x - top))) + np.sum(np.tanh(x) * np.arctan(x))
-
-
-def mixture(mu, q, x):
-    scaled = q @ (x.T - mu[:, :, None])
-    energy = -0.5 * np.sum(scaled**2, axis=1)
-    top = np.max(energy, axis=0)
-    return np.sum(top + np.log(np.sum(np.exp(energy - top), axis=0)))
 
 
 def mixture_data():
@@ -179,9 +172,7 @@ print("child", os.waitstatus_to_exitcode(status))
 
 
 def test_a_forked_process_has_threads_of_its_own():
-    done = subprocess.run(
-        [sys.executable, "-c", FORK], capture_output=True, text=True, timeout=100, check=False
-    )
+    done = run_python(FORK)
     assert done.stdout == "child 0\n", done.stderr
 
 

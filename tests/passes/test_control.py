@@ -37,7 +37,7 @@ from tests.support.control_cases import (
     tanh,
     value,
 )
-from tests.transforms.test_loop_derivatives import pulled, pushed
+from tests.support.loop_derivatives import pulled, pushed
 
 CASES = all_cases()
 expand = PRIMITIVES["expand"]

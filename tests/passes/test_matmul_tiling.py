@@ -13,6 +13,7 @@ from gradtape.lower.schedule.workspace import plan_memory
 from gradtape.passes.layout.matmul_tiling import slab_by_slab, slab_notes
 from gradtape.passes.layout.operand_privatisation import own_operands
 from gradtape.passes.pipeline import optimise
+from tests.support.compiled import graph_of, mixture
 
 SIDE = 64
 
@@ -21,13 +22,6 @@ def network(weights, x):
     for w in weights[:-1]:
         x = np.tanh(x @ w)
     return np.sum((x @ weights[-1]) ** 2)
-
-
-def mixture(mu, q, x):
-    scaled = q @ (x.T - mu[:, :, None])
-    energy = -0.5 * np.sum(scaled**2, axis=1)
-    top = np.max(energy, axis=0)
-    return np.sum(top + np.log(np.sum(np.exp(energy - top), axis=0)))
 
 
 def normalised(w, v, x):
@@ -43,12 +37,6 @@ def rng():
 
 def weights(count=3, side=SIDE):
     return [rng().normal(size=(side, side)) / side**0.5 for _ in range(count)]
-
-
-def graph_of(function, *args):
-    function(*args)
-    (branches,) = function.site.branches.values()
-    return branches.all()[0].graph
 
 
 def loops_of(function, *args):

@@ -7,14 +7,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.passes.layout.row_major import rows_first
-
-
-def mixture(mu, q, x):
-    """Points along the last axis of every intermediate."""
-    scaled = q @ (x.T - mu[:, :, None])
-    energy = -0.5 * np.sum(scaled**2, axis=1)
-    top = np.max(energy, axis=0)
-    return np.sum(top + np.log(np.sum(np.exp(energy - top), axis=0)))
+from tests.support.compiled import graph_of, mixture
 
 
 def turned(mu, q, x):
@@ -28,13 +21,6 @@ def turned(mu, q, x):
 def data():
     rng = np.random.default_rng(0)
     return rng.normal(size=(3, 4)), rng.normal(size=(3, 4, 4)), rng.normal(size=(2000, 4))
-
-
-def graph_of(function, *args):
-    jitted = gt.jit(function)
-    jitted(*args)
-    (branches,) = jitted.site.branches.values()
-    return branches.all()[0].graph
 
 
 def test_a_program_over_many_points_is_rebuilt_and_stays_right(data):
@@ -60,5 +46,5 @@ def test_outputs_keep_their_layout(data):
 
 def test_few_points_stay_as_they_are(data):
     mu, q, x = data
-    graph = graph_of(mixture, mu, q, x[:50])
+    graph = graph_of(gt.jit(mixture), mu, q, x[:50])
     assert rows_first(graph) is graph

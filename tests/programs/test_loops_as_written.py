@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
+from tests.support.differences import gradients_by_differences
 
 Array = Any
 
@@ -68,23 +69,10 @@ CASES = {
 }
 
 
-def differences(f: Callable[..., Array], args: tuple[Array, ...]) -> list[Array]:
-    slopes = []
-    for place, arg in enumerate(args):
-        slope = np.zeros(np.shape(arg))
-        for index in np.ndindex(slope.shape):
-            step = np.zeros(slope.shape)
-            step[index] = 1e-6
-            up, down = [f(*args[:place], arg + d, *args[place + 1 :]) for d in (step, -step)]
-            slope[index] = (up - down) / 2e-6
-        slopes.append(slope)
-    return slopes
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_value_and_gradient_are_those_of_numpy(name: str) -> None:
     f, args = CASES[name]
-    expected, slopes = f(*args), differences(f, args)
+    expected, slopes = f(*args), gradients_by_differences(f, args)
     both = gt.value_and_grad(f, argnums=(0, 1))
     for factor in (1.0, 1.001, 1.0):
         value, found = both(*[arg * factor for arg in args])
@@ -97,7 +85,7 @@ def test_value_and_gradient_are_those_of_numpy(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_tapes_record_it_again_and_again(name: str) -> None:
     f, args = CASES[name]
-    expected, slopes = f(*args), differences(f, args)
+    expected, slopes = f(*args), gradients_by_differences(f, args)
     gt.value_and_grad(f, argnums=(0, 1))(*args)
     for _ in range(4):
         with gt.GradientTape() as tape:

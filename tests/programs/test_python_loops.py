@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
+from tests.support.differences import gradient_by_differences
 
 Function = Callable[..., Any]
 RNG = np.random.default_rng(0)
@@ -292,17 +293,6 @@ def matched(x: Any) -> Any:
 functions = pytest.mark.parametrize(("function", "x"), FUNCTIONS.values(), ids=list(FUNCTIONS))
 
 
-def differences(function: Function, x: Any) -> Any:
-    step = 1e-6
-    found = np.empty_like(x)
-    for place in np.ndindex(x.shape):
-        up, down = x.copy(), x.copy()
-        up[place] += step
-        down[place] -= step
-        found[place] = (function(up) - function(down)) / (2 * step)
-    return found
-
-
 @functions
 def test_values(function: Function, x: Any) -> None:
     wanted = function(x.copy())
@@ -314,7 +304,7 @@ def test_values(function: Function, x: Any) -> None:
 
 @functions
 def test_gradients(function: Function, x: Any) -> None:
-    wanted = differences(function, x)
+    wanted = gradient_by_differences(function, x)
     with gt.GradientTape() as tape:
         watched = tape.watch(x)
         y = function(watched)

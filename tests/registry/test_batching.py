@@ -9,12 +9,7 @@ import numpy as np
 import pytest
 
 from gradtape.ir.graph import Value, literal
-from gradtape.kinds.accumulate import Accumulate
 from gradtape.kinds.batching import batch_node
-from gradtape.kinds.contract import Contract
-from gradtape.kinds.cumulative import Cumulative
-from gradtape.kinds.elementwise import Elementwise
-from gradtape.kinds.join import Join
 from gradtape.kinds.matrix import Matrix
 from gradtape.kinds.reduction import Reduction
 from gradtape.kinds.registry import ROWS
@@ -23,31 +18,11 @@ from gradtape.lower.llvm.matrix import RECTANGULAR
 from gradtape.transforms.batch import batch
 from gradtape.transforms.vjp import vjp
 from tests.support.graphs import input_like, run
-from tests.support.registry_cases import cases
+from tests.support.registry_cases import cases, structural_samples
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(3)
 SIZE = 3
-
-
-def samples_of(row: Any) -> list[tuple[list[tuple[int, ...]], list[Array], dict[str, Any]]]:
-    """Return (shapes, index arrays, parameters) for each of a row's samples."""
-    if isinstance(row, Cumulative | Join):
-        return [(list(shapes), [], params) for shapes, params in row.samples]
-    if isinstance(row, Contract | Matrix | Sort):
-        return [(list(sample[:-1]), [], sample[-1]) for sample in row.samples]
-    if isinstance(row, Accumulate):
-        return [([base, v], indices, params) for base, v, indices, params in row.samples]
-    return [([sample[0]], sample[1] if len(sample) == 3 else [], sample[-1]) for sample in row.samples]
-
-
-def structural() -> list[Any]:
-    return [
-        pytest.param(row, sample, id=f"{name}-{k}")
-        for name, row in ROWS.items()
-        if not isinstance(row, Elementwise)
-        for k, sample in enumerate(samples_of(row))
-    ]
 
 
 def draw(row: Any, position: int, shape: tuple[int, ...]) -> Array:
@@ -104,7 +79,7 @@ def test_elementwise_row(name: str) -> None:
                 compare(case.row, [list(map(np.asarray, array)) for array in drawn], flags, case.params)
 
 
-@pytest.mark.parametrize("row, sample", structural())
+@pytest.mark.parametrize("row, sample", structural_samples())
 def test_structural_row(row: Any, sample: Any) -> None:
     shapes, indices, params = sample
     arrays = [[draw(row, p, shape) for _ in range(SIZE)] for p, shape in enumerate(shapes)]
@@ -114,7 +89,7 @@ def test_structural_row(row: Any, sample: Any) -> None:
         compare(row, arrays, flags, params)
 
 
-@pytest.mark.parametrize("row, sample", structural())
+@pytest.mark.parametrize("row, sample", structural_samples())
 def test_derivative_of_a_batched_row(row: Any, sample: Any) -> None:
     """The gradient of a batched row is the batched gradient of the row."""
     shapes, indices, params = sample
@@ -147,7 +122,7 @@ def test_derivative_of_a_batched_row(row: Any, sample: Any) -> None:
 
 
 @pytest.mark.parametrize("size", (0, 1, 3))
-@pytest.mark.parametrize("row, sample", structural())
+@pytest.mark.parametrize("row, sample", structural_samples())
 def test_without_a_rule(row: Any, sample: Any, size: int) -> None:
     """The way of kinds without a rule, one element after another, is right for every row."""
     shapes, indices, params = sample

@@ -14,9 +14,9 @@ from gradtape.ir.graph import constant
 from gradtape.kinds.registry import TRIALS
 from gradtape.transforms.jvp import jvp
 from gradtape.transforms.vjp import vjp
-from tests.registry.test_elementwise import difference
-from tests.registry.test_numpy_functions import Call, compare, title
+from tests.support.differences import difference
 from tests.support.graphs import check_derivatives
+from tests.support.numpy_calls import Call, compare, title
 from tests.support.registry_cases import Case, elementwise_rows, evaluate, inputs_like, or_zeros
 
 Z = 1.0 + 2.0j

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from gradtape.passes.simplify.expand_composites import expand_bodies
 from gradtape.runtime.interpret import interpret
 from gradtape.transforms.jvp import jvp
 from gradtape.transforms.vjp import vjp
+from tests.support.differences import difference
 from tests.support.registry_cases import (
     SHAPES,
     Case,
@@ -152,20 +153,6 @@ def float_positions(case: Case) -> list[int]:
 def gradient(case: Case, inputs: Sequence[Value], seed: Value) -> list[Value]:
     sources = [inputs[position] for position in float_positions(case)]
     return or_zeros(vjp([case.apply(*inputs)], sources, [seed], nowhere), sources)
-
-
-def difference(
-    function: Callable[[Sequence[Any]], Any], arrays: Sequence[Any], directions: Sequence[Any]
-) -> Any:
-    """Return the derivative along a direction by Richardson's extrapolation of central differences."""
-
-    def moved(h: float) -> list[Any]:
-        return [x + h * t if x.dtype.kind in "fc" else x for x, t in zip(arrays, directions, strict=True)]
-
-    def central(h: float) -> Any:
-        return (function(moved(h)) - function(moved(-h))) / (2 * h)
-
-    return (4 * central(5e-4) - central(1e-3)) / 3
 
 
 def directions_for(case: Case, arrays: Sequence[Any], seed: int) -> list[Any]:

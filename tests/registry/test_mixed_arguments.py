@@ -13,9 +13,8 @@ import gradtape.ops  # noqa: F401 - the rows and functions enter themselves
 from gradtape.errors import ConcretizationError
 from gradtape.ir.graph import Value
 from gradtape.kinds.registry import TRIALS, WRITERS, Sample
-from tests.registry.test_numpy_functions import CASES, Call, compare, flatten, ours, title
-from tests.registry.test_parameters import CLEAR
 from tests.support.graphs import check_derivatives, input_like, run
+from tests.support.numpy_calls import CASES, CLEAR, Call, compare, flatten, ours, title
 
 pytestmark = pytest.mark.usefixtures("no_trace")
 

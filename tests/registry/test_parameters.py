@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 import gradtape.ops  # noqa: F401 - the rows and functions enter themselves
-from gradtape.errors import GradtapeError
 from gradtape.kinds.registry import TRIALS, Sample
-from tests.registry.test_numpy_functions import Call, compare, is_shape, title
+from tests.support.numpy_calls import CLEAR, Call, compare, is_shape, title
 
 pytestmark = pytest.mark.usefixtures("no_trace")
 
@@ -185,9 +184,6 @@ TAKEN: dict[str, str] = {
     },
 }
 """What we take and NumPy refuses."""
-
-CLEAR = (TypeError, ValueError, IndexError, np.linalg.LinAlgError, RuntimeError, GradtapeError)
-"""What may be raised for an argument that NumPy refuses as well: which of two mistakes is named first is left open."""
 
 
 @pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")

@@ -5,9 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
-import subprocess
 import sys
-import textwrap
 import threading
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from gradtape.lower.target import host
 from gradtape.runtime.compile import engine
 from gradtape.runtime.compile.engine import LoadedModule, assembly, call_flat, compile_object, optimised_llvm
 from tests.support.kernels import SUM, TWICE, elementwise
+from tests.support.processes import run_python
 
 X86 = host.cpu_features().count("sse2") > 0
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -26,16 +25,6 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def resident_kilobytes() -> int:
     pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") // 1024
-
-
-def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
 
 
 def test_a_kernel_computes() -> None:

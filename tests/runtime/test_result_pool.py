@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ import pytest
 import gradtape as gt
 from gradtape.runtime.call.entry import trim
 from gradtape.runtime.memory import result_pool
+from tests.support.processes import run_python
 
 SIZE = result_pool.LARGE // 8
 BLOCK = 2 * result_pool.LARGE
@@ -165,7 +165,7 @@ def test_results_may_outlive_the_interpreters_end() -> None:
         f"atexit.register(lambda: f(np.ones({SIZE})))\n"
         "np.kept_by_another_module = f(np.ones(100_000))\nprint('done')"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = run_python(code)
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 

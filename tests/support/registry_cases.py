@@ -8,12 +8,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 
 import gradtape.ops  # noqa: F401 - the rows enter themselves
 from gradtape.ir.graph import Graph, Value, constant, extract
 from gradtape.ir.types import aval
+from gradtape.kinds.accumulate import Accumulate
+from gradtape.kinds.contract import Contract
+from gradtape.kinds.cumulative import Cumulative
 from gradtape.kinds.elementwise import Elementwise
+from gradtape.kinds.join import Join
+from gradtape.kinds.matrix import Matrix
 from gradtape.kinds.registry import ROWS
+from gradtape.kinds.sort import Sort
 from gradtape.runtime.interpret import interpret
 
 SHAPES = ((), (3,), (2, 3), (0,))
@@ -131,4 +138,25 @@ def or_zeros(values: Sequence[Value | None], like: Sequence[Value]) -> list[Valu
     return [
         constant(np.zeros(source.shape, source.dtype)) if value is None else value
         for value, source in zip(values, like, strict=True)
+    ]
+
+
+def samples_of(row: Any) -> list[tuple[list[tuple[int, ...]], list[np.ndarray[Any, Any]], dict[str, Any]]]:
+    """Return (shapes, index arrays, parameters) for each of a row's samples."""
+    if isinstance(row, Cumulative | Join):
+        return [(list(shapes), [], params) for shapes, params in row.samples]
+    if isinstance(row, Contract | Matrix | Sort):
+        return [(list(sample[:-1]), [], sample[-1]) for sample in row.samples]
+    if isinstance(row, Accumulate):
+        return [([base, v], indices, params) for base, v, indices, params in row.samples]
+    return [([sample[0]], sample[1] if len(sample) == 3 else [], sample[-1]) for sample in row.samples]
+
+
+def structural_samples() -> list[Any]:
+    """Return each sample of each row that is not elementwise, as parameters of a test."""
+    return [
+        pytest.param(row, sample, id=f"{name}-{k}")
+        for name, row in ROWS.items()
+        if not isinstance(row, Elementwise)
+        for k, sample in enumerate(samples_of(row))
     ]

@@ -64,3 +64,10 @@ def at_a_line_of(function: Callable[..., Any], error: Any) -> bool:
     return error.where.filename == inspect.getsourcefile(
         function
     ) and first <= error.where.line < first + len(lines)
+
+
+def line_of(function: Function, text: str) -> str:
+    """Return where a line of a function stands, as an error writes it."""
+    lines, first = inspect.getsourcelines(function)
+    (place,) = [first + k for k, line in enumerate(lines) if text in line]
+    return f"{inspect.getsourcefile(function)}:{place} in {function.__name__}"

@@ -19,7 +19,8 @@ from scipy import special
 
 import gradtape as gt
 from gradtape.kinds.registry import TRIALS, WRITERS
-from tests.registry.test_numpy_functions import Call, theirs, title
+from tests.support.differences import gradient_by_differences
+from tests.support.numpy_calls import Call, theirs, title
 
 X = np.array([0.6, 1.7, 2.3, 0.9])
 Function = Callable[..., Any]
@@ -84,11 +85,6 @@ def test_nested_lists_wherever_numpy_takes_an_array(key: Any) -> None:
             if isinstance(got, gt.Array):
                 assert (got.shape, got.dtype) == (np.shape(wanted), np.asarray(wanted).dtype)
                 np.testing.assert_allclose(got.numpy(), wanted, rtol=1e-8, atol=1e-8)
-
-
-def differences(function: Function, x: np.ndarray[Any, Any]) -> Any:
-    step = 1e-6
-    return np.array([(function(x + step * e) - function(x - step * e)) / (2 * step) for e in np.eye(len(x))])
 
 
 def recursive_fft(x: Any) -> Any:
@@ -175,7 +171,7 @@ PROGRAMS: dict[str, Function] = {
 @pytest.mark.filterwarnings("error::gradtape.errors.GradtapeWarning")
 @pytest.mark.parametrize("function", PROGRAMS.values(), ids=PROGRAMS)
 def test_programs(function: Function) -> None:
-    expected, slope = function(X), differences(function, X)
+    expected, slope = function(X), gradient_by_differences(function, X)
     np.testing.assert_allclose(gt.jit(function)(X), expected, rtol=1e-12)
     np.testing.assert_allclose(gt.grad(function)(X), slope, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(gt.vmap(function)(np.stack([X, X])), [expected, expected], rtol=1e-12)
@@ -293,5 +289,5 @@ def test_classes_that_are_written_in_python(function: Function) -> None:
     with gt.GradientTape() as tape:
         x = tape.watch(X)
         y = weighed(x)
-    np.testing.assert_allclose(tape.gradient(y, x).numpy(), differences(weighed, X), atol=1e-5)
+    np.testing.assert_allclose(tape.gradient(y, x).numpy(), gradient_by_differences(weighed, X), atol=1e-5)
     assert np.r_[1:3, 4].tolist() == [1, 2, 4]

@@ -5,10 +5,8 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
-import sys
 import warnings
 import weakref
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,48 +15,14 @@ import gradtape as gt
 from gradtape.ir.graph import Graph, Value, extract
 from gradtape.ir.templates import recipe_of, stand_in
 from gradtape.ir.types import FLOAT64, aval
-from gradtape.kinds.registry import TRIALS, WRITERS
+from gradtape.kinds.registry import TRIALS
 from gradtape.runtime.compile.program import Program, tape_program
 from gradtape.runtime.memory import scratch
-from gradtape.trace.array.array import Array
 from gradtape.trace.lazy.pending import waiting
-from tests.registry.test_numpy_functions import TOLERANCE, Call, flatten, title
-
-FUNCTIONS = [key for key in TRIALS if not isinstance(key, tuple) and key not in WRITERS]
-
-
-def calls_of(function, *args, clear=True):
-    """Return how many Python functions run while `function` does, and nothing of other tests waits to be computed."""
-    if clear:
-        waiting.handles.clear()
-    count = 0
-
-    def see(frame, event, argument):
-        nonlocal count
-        count += event == "call"
-
-    sys.setprofile(see)
-    try:
-        function(*args)
-    finally:
-        sys.setprofile(None)
-    return count - 1
-
-
-def shown(result: Any) -> list[Any]:
-    """Return the arrays in a result."""
-    if isinstance(result, tuple | list):
-        return [leaf for item in result for leaf in shown(item)]
-    return [result.numpy()] if isinstance(result, Array) else []
-
+from tests.support.numpy_calls import TOLERANCE, Call, flatten, title
+from tests.support.recording import FUNCTIONS, arrays_for, calls_of, shown
 
 # What is recalled
-
-
-def arrays_for(argument: Any) -> Any:
-    if isinstance(argument, list):
-        return [arrays_for(item) for item in argument]
-    return gt.constant(argument) if isinstance(argument, np.ndarray) else argument
 
 
 @pytest.mark.parametrize("key", FUNCTIONS, ids=title)

@@ -10,6 +10,7 @@ import pytest
 from scipy import linalg
 
 import gradtape as gt
+from tests.support.differences import gradient_by_differences
 
 GOOD = np.array([[2.0, 0.3], [0.3, 1.0]])
 BAD = np.array([[1.0, 2.0], [2.0, 1.0]])
@@ -65,16 +66,6 @@ def of_a_list(k: Any) -> Any:
 PROGRAMS = (jittered, in_a_caller, pseudo, by_scipy, of_a_list)
 
 
-def numeric(function: Function, k: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    step = 1e-6
-    slope = np.zeros_like(k)
-    for place in np.ndindex(*k.shape):
-        moved = np.zeros_like(k)
-        moved[place] = step
-        slope[place] = (function(k + moved) - function(k - moved)) / (2 * step)
-    return slope
-
-
 @pytest.mark.parametrize("function", PROGRAMS, ids=lambda function: function.__name__)
 def test_the_fallback_runs_where_it_must(function: Function) -> None:
     cases = (GOOD, FLAT if function in (pseudo, of_a_list) else BAD, GOOD)
@@ -96,7 +87,7 @@ def test_the_fallback_runs_where_it_must(function: Function) -> None:
 def test_the_derivative_is_that_of_the_fallback() -> None:
     np.testing.assert_allclose(gt.grad(in_a_caller)(BAD), 2 * BAD)
     np.testing.assert_allclose(gt.grad(of_a_list)(FLAT), [[3.0, 0.0], [0.0, 0.0]])
-    symmetric = numeric(lambda k: jittered((k + k.T) / 2), BAD)
+    symmetric = gradient_by_differences(lambda k: jittered((k + k.T) / 2), BAD)
     np.testing.assert_allclose(gt.grad(lambda k: jittered((k + k.T) / 2))(BAD), symmetric, atol=1e-5)
 
 

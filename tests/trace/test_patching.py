@@ -5,8 +5,6 @@ import importlib.util
 import inspect
 import os
 import pickle
-import subprocess
-import sys
 import threading
 import types
 import weakref
@@ -24,6 +22,7 @@ from gradtape.errors import SideEffectWarning
 from gradtape.trace.patching import interpose, recorders
 from gradtape.trace.patching.interpose import original
 from gradtape.trace.patching.recorders import RECORDERS
+from tests.support.processes import words_printed
 
 X = np.array([1.0, 2.0])
 HOOKED = [
@@ -415,15 +414,6 @@ def test_a_name_leaves_no_reference_to_locals():
 # Processes
 
 
-def run(code, *arguments):
-    """Run a program in a process of its own, and return what it prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
-
-
 NUMBA = """
 import numpy as np, numba, gradtape as gt
 
@@ -448,7 +438,7 @@ print(compiled())
     "first", ["gt.jit(gt.grad(traced))(1.0)", "with gt.GradientTape(): print(compiled())"]
 )
 def test_numba_compiles_for_the_first_time_while_somebody_records(first):
-    assert run(NUMBA.format(first=first)) == ["12.0", "12.0"]
+    assert words_printed(NUMBA.format(first=first)) == ["12.0", "12.0"]
 
 
 LATE = """
@@ -480,7 +470,7 @@ for module in (scipy.special, scipy.stats, scipy.linalg, scipy.fft):
 
 @pytest.mark.parametrize("way", ["jit", "tape"])
 def test_scipy_is_imported_for_the_first_time_while_somebody_records(way):
-    assert run(LATE, way) == ["-0.5", "0.5"]
+    assert words_printed(LATE, way) == ["-0.5", "0.5"]
 
 
 END = """
@@ -503,7 +493,7 @@ next(builtins.generator)
 
 
 def test_finalisers_call_numpy_while_python_ends():
-    assert run(END) == ["4.0"] * 3
+    assert words_printed(END) == ["4.0"] * 3
 
 
 FORK = """
@@ -539,7 +529,7 @@ print(*[os.waitpid(child, 0)[1] for child in children])
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_forks_before_while_and_after_hooks_are_installed():
-    assert run(FORK) == ["0"] * 5
+    assert words_printed(FORK) == ["0"] * 5
 
 
 INTERRUPTED = """
@@ -585,7 +575,7 @@ print(k > 10)
 
 
 def test_an_interruption_from_the_first_recording_on_leaves_numpy_as_it_was():
-    assert run(INTERRUPTED) == ["True"]
+    assert words_printed(INTERRUPTED) == ["True"]
 
 
 def test_threads_that_record_nothing_get_ndarrays_while_others_record():
@@ -646,7 +636,7 @@ print("fine")
 
 
 def test_where_no_machine_code_can_be_loaded():
-    assert run(REFUSED) == ["fine"]
+    assert words_printed(REFUSED) == ["fine"]
 
 
 @pytest.mark.parametrize("function", [np.fromiter, np.frombuffer])

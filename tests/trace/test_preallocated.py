@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import pickle
 import threading
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from scipy import interpolate, optimize
 
 import gradtape as gt
 from gradtape import errors
+from tests.support.differences import gradient_by_differences
 from tests.support.preallocated_programs import PROGRAMS, Function, masks
 
 X = np.array([0.7, 1.9, 2.4, 3.1])
@@ -26,11 +26,6 @@ def loss(function: Function) -> Function:
         return np.sum(np.sin(y) * np.arange(1.0, y.size + 1).reshape(y.shape))
 
     return weighed
-
-
-def differences(function: Function) -> Any:
-    step = 1e-6
-    return np.array([(function(X + step * e) - function(X - step * e)) / (2 * step) for e in np.eye(len(X))])
 
 
 @programs
@@ -51,7 +46,7 @@ def test_values(function: Function) -> None:
 @programs
 def test_gradients(function: Function) -> None:
     target = loss(function)
-    wanted = differences(target)
+    wanted = gradient_by_differences(target, X)
     np.testing.assert_allclose(gt.grad(target)(X), wanted, atol=1e-6)
     np.testing.assert_allclose(gt.jit(gt.grad(target))(X), wanted, atol=1e-6)
     np.testing.assert_allclose(gt.grad(gt.jit(target))(X), wanted, atol=1e-6)
@@ -66,7 +61,7 @@ def test_gradients(function: Function) -> None:
 def test_jacobians(function: Function) -> None:
     rows = gt.jacrev(function)(X)
     np.testing.assert_allclose(gt.jacfwd(function)(X), rows, atol=1e-12)
-    wanted = np.moveaxis(differences(function), 0, -1)
+    wanted = np.moveaxis(gradient_by_differences(function, X), 0, -1)
     np.testing.assert_allclose(rows, wanted, atol=1e-6)
 
 

@@ -18,8 +18,8 @@ from gradtape.trace.lazy import trace_prediction
 from gradtape.trace.lazy.call_observer import speculation
 from gradtape.trace.lazy.script_reader import Reader
 from gradtape.trace.lazy.script_writer import Writer
-from tests.registry.test_numpy_functions import Call, title
-from tests.trace.test_op_cache import FUNCTIONS, arrays_for, calls_of, shown
+from tests.support.numpy_calls import Call, title
+from tests.support.recording import FUNCTIONS, arrays_for, calls_of, shown
 
 
 @pytest.fixture(autouse=True)

@@ -20,8 +20,8 @@ from tests.support.control_cases import (
     tanh,
     value,
 )
-from tests.transforms.test_loop_derivatives import derived, pulled
-from tests.transforms.test_loop_fuzz import drawn, whole_graph
+from tests.support.loop_derivatives import derived, pulled
+from tests.support.random_loops import drawn, whole_graph
 
 CASES = [case for case in all_cases() if case.name.endswith("-5")]
 

@@ -8,7 +8,6 @@ from gradtape.ir.graph import Value
 from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import aval
 from gradtape.ir.verifier import verify
-from gradtape.kinds.batching import in_front
 from gradtape.transforms.batch import batch
 from gradtape.transforms.loops.ops import repeat, scan, switch, while_loop
 from tests.support.control_cases import (
@@ -16,7 +15,6 @@ from tests.support.control_cases import (
     all_cases,
     body_of,
     convert,
-    element,
     graph_of,
     matvec,
     sin,
@@ -26,48 +24,10 @@ from tests.support.control_cases import (
     value,
     where,
 )
-from tests.transforms.test_loop_derivatives import derived, never, pulled, pushed
+from tests.support.loop_derivatives import SIZE, batched, never, pulled, pushed, repeated, varied
 
 CASES = [case for case in all_cases() if not case.name.endswith("-1")]
 cases = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-SIZE = 3
-
-
-def batched(function, arrays, mapped, orders=""):
-    """Return what a function of values comes to, mapped over some of its arguments, and derivatives of that."""
-
-    def whole(*inputs):
-        single = [value(x.shape[1:], x.dtype) if flag else x for x, flag in zip(inputs, mapped, strict=True)]
-        outs = list(function(*single))
-        moved = {one: x for one, x, flag in zip(single, inputs, mapped, strict=True) if flag}
-        found = batch(outs, moved, SIZE, never)
-        return [in_front(out, SIZE) if x is None else x for x, out in zip(found, outs, strict=True)]
-
-    return derived(whole, arrays, orders)
-
-
-def repeated(function, arrays, mapped, orders=""):
-    """Do the same element by element."""
-
-    def whole(*inputs):
-        rows = [
-            function(*[element(x, k) if flag else x for x, flag in zip(inputs, mapped, strict=True)])
-            for k in range(SIZE)
-        ]
-        return [PRIMITIVES["stack"](*column) for column in zip(*rows, strict=True)]
-
-    return derived(whole, arrays, orders)
-
-
-def varied(array, seed):
-    rng = np.random.default_rng(seed)
-    copies = [array]
-    for _ in range(SIZE - 1):
-        if array.dtype.kind in "fc":
-            copies.append((array * rng.uniform(0.5, 1.4, array.shape)).astype(array.dtype))
-        else:
-            copies.append(array)
-    return np.stack(copies)
 
 
 def masks(arrays):

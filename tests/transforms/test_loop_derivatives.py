@@ -9,7 +9,6 @@ from gradtape.ir.evaluate import compute_outputs
 from gradtape.ir.graph import Value, constant
 from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import aval
-from gradtape.ir.verifier import verify
 from gradtape.transforms.jvp import jvp
 from gradtape.transforms.loops import deferred_accumulation
 from gradtape.transforms.loops.ops import scan
@@ -24,53 +23,11 @@ from tests.support.control_cases import (
     scanned,
     total,
 )
+from tests.support.loop_derivatives import derived, is_real, never, numbers, pulled
 
 CASES = all_cases()
 cases = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 ways = pytest.mark.parametrize("orders", ["f", "r", "ff", "fr", "rf", "rr", "frr", "rrf"])
-
-
-def never(value):
-    return False
-
-
-def numbers(like, seed):
-    rng = np.random.default_rng(seed)
-    drawn = rng.normal(size=like.shape)
-    if like.dtype.kind == "c":
-        drawn = drawn + 1j * rng.normal(size=like.shape)
-    return np.asarray(drawn).astype(like.dtype)
-
-
-def is_real(value):
-    return value.dtype.kind in "fc"
-
-
-def pushed(outs, inputs):
-    """Return directional derivatives, and the direction."""
-    sources = [x for x in inputs if is_real(x)]
-    tangents = [constant(numbers(x, 10 + k)) for k, x in enumerate(sources)]
-    targets = [out for out in outs if is_real(out)]
-    found = jvp(targets, sources, tangents, never)
-    return [PRIMITIVES["zeros_like"](x) if t is None else t for t, x in zip(found, targets, strict=True)]
-
-
-def pulled(outs, inputs):
-    sources = [x for x in inputs if is_real(x)]
-    targets = [out for out in outs if is_real(out)]
-    seeds = [constant(numbers(out, 20 + k)) for k, out in enumerate(targets)]
-    found = vjp(targets, sources, seeds, never)
-    return [PRIMITIVES["zeros_like"](x) if g is None else g for g, x in zip(found, sources, strict=True)]
-
-
-def derived(function, arrays, orders):
-    inputs = [Value(aval(x.shape, x.dtype)) for x in arrays]
-    outs = list(function(*inputs))
-    for order in orders:
-        outs = pushed(outs, inputs) if order == "f" else pulled(outs, inputs)
-    graph = graph_of(outs, inputs)
-    verify(graph)
-    return compute_outputs(graph, arrays)
 
 
 @cases

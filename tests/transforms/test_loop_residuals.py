@@ -26,7 +26,7 @@ from tests.support.control_cases import (
     row,
     scanned,
 )
-from tests.transforms.test_loop_derivatives import pulled, pushed
+from tests.support.loop_derivatives import pulled, pushed
 
 POLICIES = [
     "all",

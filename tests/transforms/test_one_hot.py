@@ -9,14 +9,12 @@ import pytest
 
 from gradtape.ir.graph import Value, constant
 from gradtape.ir.types import INTP
-from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.matrix import Matrix
 from gradtape.kinds.registry import ROWS
 from gradtape.transforms.batch import batch
 from gradtape.transforms.one_hot import OneHot
-from tests.registry.test_batching import samples_of
 from tests.support.graphs import input_like, run
-from tests.support.registry_cases import cases
+from tests.support.registry_cases import cases, structural_samples
 
 RNG = np.random.default_rng(5)
 
@@ -48,15 +46,7 @@ def compare(row: Any, inputs: list[Value], arrays: list[Any], params: dict[str, 
     return compared
 
 
-@pytest.mark.parametrize(
-    "row, sample",
-    [
-        pytest.param(row, sample, id=f"{name}-{k}")
-        for name, row in ROWS.items()
-        if not isinstance(row, Elementwise)
-        for k, sample in enumerate(samples_of(row))
-    ],
-)
+@pytest.mark.parametrize("row, sample", structural_samples())
 def test_structural_row(row: Any, sample: Any) -> None:
     shapes, indices, params = sample
     if row.name in ("reduce_any", "reduce_all"):

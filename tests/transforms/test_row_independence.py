@@ -11,12 +11,11 @@ import pytest
 import gradtape as gt
 from gradtape.errors import ArgumentError
 from gradtape.ir.graph import Value
-from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.matrix import Matrix
 from gradtape.kinds.registry import ROWS
 from gradtape.transforms.row_independence import UNKNOWN, row_axis
-from tests.registry.test_batching import samples_of
 from tests.support.graphs import input_like, run
+from tests.support.registry_cases import structural_samples
 
 RNG = np.random.default_rng(2)
 X = RNG.normal(size=(4, 3))
@@ -26,15 +25,7 @@ def never(value: Value) -> bool:
     return False
 
 
-@pytest.mark.parametrize(
-    "row, sample",
-    [
-        pytest.param(row, sample, id=f"{name}-{k}")
-        for name, row in ROWS.items()
-        if not isinstance(row, Elementwise)
-        for k, sample in enumerate(samples_of(row))
-    ],
-)
+@pytest.mark.parametrize("row, sample", structural_samples())
 def test_what_the_structure_says_is_true(row: Any, sample: Any) -> None:
     """A change of one row of an operand changes the element of that number only, along the axis that is told."""
     shapes, indices, params = sample

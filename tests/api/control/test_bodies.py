@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +19,7 @@ from gradtape.errors import (
     ShapeError,
     UnsupportedFunctionError,
 )
-from tests.support.ways import expect
+from tests.support.ways import expect, line_of
 
 zeros = functools.partial(np.zeros)
 """NumPy's own, whoever records: known by no name of NumPy's."""
@@ -31,13 +30,6 @@ XS = np.arange(4.0)
 
 def same(c: Any, x: Any) -> Any:
     return c, None
-
-
-def line_of(function: Function, text: str) -> str:
-    """Return where a line of a function stands, as an error writes it."""
-    lines, first = inspect.getsourcelines(function)
-    (place,) = [first + k for k, line in enumerate(lines) if text in line]
-    return f"{__file__}:{place} in {function.__name__}"
 
 
 # Numbers that nobody knows

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +15,7 @@ from gradtape.errors import (
     ShapeError,
     StructureError,
 )
-from tests.support.ways import expect
+from tests.support.ways import expect, line_of
 
 Function = Callable[..., Any]
 XS = np.arange(4.0)
@@ -24,13 +23,6 @@ XS = np.arange(4.0)
 
 def same(c: Any, x: Any) -> Any:
     return c, None
-
-
-def line_of(function: Function, text: str) -> str:
-    """Return where a line of a function stands, as an error writes it."""
-    lines, first = inspect.getsourcelines(function)
-    (place,) = [first + k for k, line in enumerate(lines) if text in line]
-    return f"{__file__}:{place} in {function.__name__}"
 
 
 def test_a_carry_that_changes_its_dtype() -> None:

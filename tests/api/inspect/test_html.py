@@ -12,6 +12,7 @@ import pytest
 import gradtape as gt
 from gradtape.api.pictures.layout import layered
 from gradtape.api.pictures.svg import draw
+from tests.support.compiled import graph_of
 
 PAIR = np.array([0.5, 2.0])
 SVG = "{http://www.w3.org/2000/svg}"
@@ -177,12 +178,6 @@ def test_names_are_escaped() -> None:
     odd(X)
     assert "a<b>&'c'" in text(odd._repr_html_())
     assert "&lt;lambda&gt;" in gt.jit(lambda x: x)._repr_html_()
-
-
-def graph_of(function: Any, *args: Any) -> Any:
-    function(*args)
-    (branches,) = function.site.branches.values()
-    return branches.all()[-1].graph
 
 
 def test_a_drawing_is_complete_and_nothing_overlaps() -> None:

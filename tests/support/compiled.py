@@ -1,0 +1,25 @@
+"""Compiled functions: their graphs, and a program that many passes change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradtape.ir.graph import Graph
+
+
+def graph_of(jitted: Any, *args: Any) -> Graph:
+    """Return the graph that a compiled function has recorded for some arguments."""
+    jitted(*args)
+    (branches,) = jitted.site.branches.values()
+    graph: Graph = branches.all()[-1].graph
+    return graph
+
+
+def mixture(mu: Any, q: Any, x: Any) -> Any:
+    """The log-likelihood of points `x` (n, d) under K Gaussians; the points lie along the last axis of every intermediate."""
+    scaled = q @ (x.T - mu[:, :, None])
+    energy = -0.5 * np.sum(scaled**2, axis=1)
+    top = np.max(energy, axis=0)
+    return np.sum(top + np.log(np.sum(np.exp(energy - top), axis=0)))

@@ -1,0 +1,46 @@
+"""Functions whose calls are recorded, and how many Python functions run for that."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+import gradtape as gt
+from gradtape.kinds.registry import TRIALS, WRITERS
+from gradtape.trace.array.array import Array
+from gradtape.trace.lazy.pending import waiting
+
+FUNCTIONS = [key for key in TRIALS if not isinstance(key, tuple) and key not in WRITERS]
+
+
+def calls_of(function, *args, clear=True):
+    """Return how many Python functions run while `function` does, and nothing of other tests waits to be computed."""
+    if clear:
+        waiting.handles.clear()
+    count = 0
+
+    def see(frame, event, argument):
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(see)
+    try:
+        function(*args)
+    finally:
+        sys.setprofile(None)
+    return count - 1
+
+
+def shown(result: Any) -> list[Any]:
+    """Return the arrays in a result."""
+    if isinstance(result, tuple | list):
+        return [leaf for item in result for leaf in shown(item)]
+    return [result.numpy()] if isinstance(result, Array) else []
+
+
+def arrays_for(argument: Any) -> Any:
+    if isinstance(argument, list):
+        return [arrays_for(item) for item in argument]
+    return gt.constant(argument) if isinstance(argument, np.ndarray) else argument
