@@ -1,0 +1,101 @@
+"""The structure of the project: no import circles, and folders that one listing shows."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+import gradtape
+
+ROOT = Path(gradtape.__file__).parent
+PROJECT = Path(__file__).parents[1]
+
+ONE_THING = "gradtape.ir."
+"""The package whose modules may name each other: values refer to their ops, and to the tags that follow them."""
+
+REMAINING: set[str] = {
+    "gradtape.api",
+    "gradtape.lower.building",
+    "gradtape.lower.llvm",
+    "gradtape.lower.resident",
+    "gradtape.lower.schedule",
+    "gradtape.lower.target",
+}
+"""Packages with circles that are still to be opened. The set only shrinks; empty, it goes."""
+
+MOST_MODULES = 16
+"""Python files in a folder, besides its ``__init__``."""
+
+CROWDED = {"src/gradtape/lower/llvm", "tests/support"}
+"""Folders with more. The set only shrinks; empty, it goes."""
+
+
+def module_name(path: Path) -> str:
+    parts = ("gradtape", *path.relative_to(ROOT).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def import_graph() -> dict[str, set[str]]:
+    """Return which modules each module names in an import anywhere: late and type-only ones count."""
+    paths = {module_name(path): path for path in sorted(ROOT.rglob("*.py"))}
+    graph: dict[str, set[str]] = {name: set() for name in paths}
+    for name, path in paths.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                graph[name].update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                inner = [f"{node.module}.{alias.name}" for alias in node.names]
+                graph[name].update(full if full in paths else node.module for full in inner)
+        graph[name] &= paths.keys()
+    return graph
+
+
+def strongly_connected(graph: dict[str, set[str]]) -> list[frozenset[str]]:
+    """Return the components with more than one member: who reaches each other (Tarjan's algorithm)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[frozenset[str]] = []
+
+    def visit(name: str) -> None:
+        index[name] = low[name] = len(index)
+        stack.append(name)
+        for other in sorted(graph[name]):
+            if other not in index:
+                visit(other)
+                low[name] = min(low[name], low[other])
+            elif other in stack:
+                low[name] = min(low[name], index[other])
+        if low[name] == index[name]:
+            first = stack.index(name)
+            component = frozenset(stack[first:])
+            del stack[first:]
+            if len(component) > 1:
+                found.append(component)
+
+    for name in graph:
+        if name not in index:
+            visit(name)
+    return found
+
+
+def test_circles_are_found() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set[str](), "e": {"a"}}
+    assert strongly_connected(graph) == [frozenset({"b", "c"})]
+
+
+def test_no_import_circles() -> None:
+    graph = import_graph()
+    assert graph["gradtape.ir.op"] >= {"gradtape.ir.graph"}
+    for circle in strongly_connected(graph):
+        known = all(name.startswith((ONE_THING, *REMAINING)) for name in circle)
+        assert known, "a circle of imports: " + ", ".join(sorted(circle))
+
+
+def test_folders_are_small() -> None:
+    files = [path for folder in ("src", "tests") for path in (PROJECT / folder).rglob("*.py")]
+    counts = Counter(path.parent for path in files if path.name != "__init__.py")
+    for folder, count in counts.items():
+        name = folder.relative_to(PROJECT).as_posix()
+        assert count <= MOST_MODULES or name in CROWDED, f"{name} has {count} Python files"
