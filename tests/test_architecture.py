@@ -1,6 +1,7 @@
 """The floors: imports go down, heavy packages are imported late and nowhere else."""
 
 import ast
+import re
 import sys
 from pathlib import Path
 
@@ -123,3 +124,61 @@ def test_a_misspelt_name_is_corrected():
 def test_importing_leaves_the_cycle_collector_on():
     code = "import gc, gradtape; print(gc.isenabled())"
     assert words_printed(code) == ["True"]
+
+
+GLOSSARY = Path(__file__).parents[1] / "docs" / "glossary.md"
+PLAIN = """
+and check config content context convention copy core cost counter create creation custom debug debugger disk
+edit equal error evaluate explain explanation finding formula habit init inside inspect key list loader lock main
+method mixed more naming nested number object operator order origin out part per picture plan product progress
+read reader reason recording report result routine select set sign special split statement step table text
+thread type unsupported use user write writer
+
+api argument building callable caller compile function functional html import interpret log logic memory module
+line svg
+
+arithmetic array axes axis bit calculus comparison complex exp extrema fft flip float grad histogram hyperbolic
+indexing integer inverse linalg math moment nan norm numeric numpy pad polynomial power quantile rounding scipy
+shape softmax solve sort sorting stat statistic trig
+"""
+"""Words of module names that need no explanation: plain English, Python's, and families of functions by NumPy's names."""
+
+
+def glossary():
+    """Return the rows of the glossary: term, meaning, origin."""
+    lines = [line for line in GLOSSARY.read_text().splitlines() if line.startswith("| ")][1:]
+    return [tuple(cell.strip() for cell in line.strip("|").split(" | ")) for line in lines]
+
+
+def forms(word):
+    """Return a word and its singular, if it is a regular plural."""
+    if word.endswith("ies"):
+        return {word, word[:-3] + "y"}
+    if word.endswith(("sses", "ches", "shes")):
+        return {word, word[:-2]}
+    return {word, word.removesuffix("s")}
+
+
+def test_the_glossary_is_an_alphabetical_table():
+    rows = glossary()
+    assert all(len(row) == 3 and all(row) for row in rows)
+    terms = [re.sub(r"[^a-z0-9 ]", "", term.lower().replace("-", " ")) for term, _, _ in rows]
+    assert terms == sorted(set(terms)), "docs/glossary.md has one line per term, in alphabetical order"
+
+
+def test_module_names_are_terms_of_the_glossary():
+    terms = [term.lower() for term, _, _ in glossary()]
+    known = {form for word in [*re.findall(r"\w+", " ".join(terms)), *PLAIN.split()] for form in forms(word)}
+    unknown = {
+        f"{path.relative_to(ROOT)}: {word}"
+        for path in FILES
+        for name in path.relative_to(ROOT).with_suffix("").parts
+        for word in name.split("_")
+        if word and not forms(word) & known
+    }
+    assert not unknown, (
+        f"Words of module names that docs/glossary.md does not explain: {sorted(unknown)}.\n"
+        "Name the module by a word of NumPy's, of JAX's, TensorFlow's or PyTorch's, or of a compiler text book. If the\n"
+        "word is a term, add a line `| term | meaning | origin |` to docs/glossary.md, in alphabetical order. If it is\n"
+        "plain English or the name of a family of NumPy functions, add it to PLAIN in this file."
+    )
