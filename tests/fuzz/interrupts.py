@@ -35,6 +35,7 @@ from numpy import sum as total
 from numpy import zeros
 
 import gradtape as gt
+from gradtape.runtime.compile import program
 from gradtape.trace.lazy import call_observer, instruments, pending
 from gradtape.trace.source import contexts
 
@@ -477,7 +478,7 @@ def state() -> dict[str, Any]:
         "left alone": pending.waiting.left_alone,
         "tools": instruments.RECORDING.tools,
         "checks": list(instruments.CHECKS),
-        "profiler": gt.runtime.program.ACTIVE.profiler,
+        "profiler": program.ACTIVE.profiler,
         "observers": list(gt.transforms.observers.OBSERVERS),
         "collector": gc.isenabled(),
         "stopped by": list(gt.runtime.collector._stopped_by),
