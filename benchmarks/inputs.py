@@ -134,7 +134,7 @@ def newton(name: str, size: str) -> Inputs:
 
 
 def layers(rng: np.random.Generator, *widths: int) -> Arrays:
-    """Weights and biases in turn."""
+    """Weights and biases, alternating."""
     result: list[np.ndarray] = []
     for fan_in, fan_out in pairwise(widths):
         result += [rng.normal(size=(fan_in, fan_out)) / np.sqrt(fan_in), 0.1 * rng.normal(size=fan_out)]

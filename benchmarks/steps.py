@@ -7,8 +7,8 @@
 elements, and their gradient. One process for each tool, one thread, medians; prints a Markdown table.
 
 With `--operations`: what one operation on a tape takes until the next line of Python runs, the first time and again under later tapes of
-the same line, beside the same operation of PyTorch, which computes it, and a call of an empty Python function. All in one process, in
-turns, minima.
+the same line, beside the same operation of PyTorch, which computes it, and a call of an empty Python function. All in one process,
+alternately, minima.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ def many(expression: str, **names: Any) -> Callable[[int], Any]:
 
 
 def best_of(functions: dict[str, Callable[[int], Any]], rounds: int = 60, n: int = 100) -> dict[str, float]:
-    """Return the least microseconds that each takes for one evaluation; they take turns."""
+    """Return the least microseconds that each takes for one evaluation, measured alternately."""
     best = dict.fromkeys(functions, float("inf"))
     for _ in range(rounds):
         for name, function in functions.items():
@@ -271,7 +271,7 @@ def main() -> None:
     )
     parser.add_argument("--seconds", type=float, default=2.0, help="for each tool and work (2)")
     parser.add_argument("--operations", action="store_true", help="single operations instead of steps")
-    parser.add_argument("--rounds", type=int, default=60, help="turns for each operation (60)")
+    parser.add_argument("--rounds", type=int, default=60, help="rounds for each operation (60)")
     parser.add_argument("--one", nargs=2, metavar=("TOOL", "WORK"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
