@@ -78,6 +78,11 @@ def _again(kind: type[GradtapeError], what: str, where: str | None, why: str, re
     return kind(what, where=where, why=why, remedy=remedy)
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def warn(
     category: type[GradtapeWarning], what: str, *, where: Any = None, why: str = "", remedy: str = ""
 ) -> None:

@@ -747,7 +747,7 @@ def test_seeds_are_matched_by_position():
         ([np.ones(2), np.ones(2)], ValueError, "2 entries for 1 target"),
         ([10.0, 1.0], ValueError, r"2 entries for 1 target(.|\n)*np.array"),
         ([None], ValueError, "None for target 0"),
-        (np.ones(3), ValueError, r"shape \(3,\) for a target of shape \(2,\)"),
+        (np.ones(3), ValueError, r"shape \(3,\), but its target has shape \(2,\)"),
         (1.0, ValueError, r"shape \(\)"),
         (np.ones(2) * 1j, TypeError, "complex128"),
         ("text", TypeError, "str"),

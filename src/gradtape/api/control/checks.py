@@ -15,7 +15,7 @@ import numpy as np
 from gradtape.api.control.nested import kind_of, type_of
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.gradient import inner
-from gradtape.errors import ArgumentError, DtypeError, StructureError
+from gradtape.errors import ArgumentError, DtypeError, StructureError, counted
 from gradtape.ir.builder import here
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.jit.captures import is_filled
@@ -109,11 +109,6 @@ def captures_data(function: Any, seen: set[int] | None = None) -> bool:
     else:
         return not isinstance(function, CODE)
     return any(captures_data(thing, seen) for thing in captured)
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a number with its noun."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def integer_of(given: Any, caller: str, argument: str, least: int, remedy: str) -> int:

@@ -10,15 +10,16 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from gradtape.api.operands import fitted, traceable, traceable_operand
 from gradtape.config import config
-from gradtape.errors import DtypeError, LeakedValueError, NotDifferentiableError, RuleError, ShapeError
+from gradtape.errors import LeakedValueError, NotDifferentiableError, RuleError
 from gradtape.ir.builder import emit, here
-from gradtape.ir.graph import Literal, Node, TraceTag, Value, extract, literal
+from gradtape.ir.graph import Node, TraceTag, Value, extract, literal
 from gradtape.ir.types import is_inexact
 from gradtape.kinds.control import Rule, custom_call, followed, pulled_by_value
 from gradtape.kinds.cotangent import Cotangent
-from gradtape.kinds.operands import as_value, broadcast_to
-from gradtape.ops.core.elementwise.cast import convert, identity
+from gradtape.kinds.operands import broadcast_to
+from gradtape.ops.core.elementwise.cast import identity
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.indexed_slices import IndexedSlices, whole
@@ -70,7 +71,7 @@ class Operands:
             for place, leaf in enumerate(self.leaves)
             if isinstance(leaf, Handle) and not isinstance(leaf, kept)
         ]
-        self.values = tuple(unliteral(self.leaves[place].value) for place in self.places)
+        self.values = tuple(traceable(self.leaves[place].value) for place in self.places)
         self.tag = TraceTag()
         self.beginning = Beginning()
         self.starts = tuple(_fresh(value, self.tag) for value in self.values)
@@ -207,25 +208,15 @@ def attached(result: Any, operands: Operands, captured: Sequence[Value], rule: R
     leaves, spec = flatten(result)
     if not operands.values and not any(isinstance(leaf, Handle) for leaf in leaves):
         return result
-    values = [result_value(leaf, rule.name) for leaf in leaves]
+    values = [traceable_operand(leaf, f"a result of {rule.name}") for leaf in leaves]
     outs = custom_call(values, (*operands.values, *captured), rule)
     return unflatten(spec, [Array(out) for out in outs])
 
 
 def captured_by(result: Any, operands: Operands, name: str) -> list[Value]:
     """Return the followed values that a body read besides its arguments to compute a result."""
-    read = operands.read_by([result_value(leaf, name) for leaf in flatten(result)[0]])
+    read = operands.read_by([traceable_operand(leaf, f"a result of {name}") for leaf in flatten(result)[0]])
     return [value for value in read if any(tag.recording for tag in value.tags)]
-
-
-def result_value(leaf: Any, name: str) -> Value:
-    """Return a result of a body as a value."""
-    return unliteral(leaf.value if isinstance(leaf, Handle) else as_value(leaf, f"a result of {name}"))
-
-
-def unliteral(value: Value) -> Value:
-    """Return a number as an array of rank 0, which can be followed."""
-    return Value(value.aval, data=value.data) if isinstance(value, Literal) else value
 
 
 def zeros_for(value: Value) -> Value:
@@ -263,30 +254,10 @@ def dense_for(returned: Any, args: Sequence[Any]) -> Any:
     return unflatten(spec, [whole(part) for part in parts])
 
 
-def fitted(part: Any, like: Value, what: str, of: str) -> Value | None:
-    """Return what a rule returned as a value of the shape and dtype of `like`; None stays None.
-
-    Raises
-    ------
-    ShapeError, DtypeError
-        Where it does not fit.
-    """
-    if part is None:
-        return None
-    value = part.value if isinstance(part, Handle) else as_value(part, what)
-    if value.shape != like.shape:
-        raise ShapeError(
-            f"{what} has shape {value.shape}, but {of} has shape {like.shape}",
-            where=here.site,
-            remedy=f"return an array of shape {like.shape} (np.broadcast_to, np.sum)",
-        )
-    if not np.can_cast(value.dtype, like.dtype, "same_kind"):
-        raise DtypeError(
-            f"{what} has dtype {value.dtype}, but {of} has dtype {like.dtype}",
-            where=here.site,
-            remedy="convert it first (np.real for the real part)",
-        )
-    return convert(value, like.dtype)
+def rule_result(part: Any, like: Value, what: str, of: str) -> Value | None:
+    """Return what a rule returned as a value of the shape and dtype of `like`; None stays None."""
+    dtype_remedy = "convert it first (np.real for the real part)"
+    return None if part is None else fitted(part, like, what, of, "return", dtype_remedy)
 
 
 def named(wrapper: F, function: Callable[..., Any]) -> F:

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.api.custom.call import Operands, name_of, named, result_value
+from gradtape.api.custom.call import Operands, name_of, named
+from gradtape.api.operands import traceable_operand
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.gradient import inner
 from gradtape.errors import TapeError
@@ -70,7 +71,7 @@ def recompute_grad(function: Callable[..., Any]) -> Callable[..., Any]:
         leaves, spec = flatten(result)
         if not operands.values and not any(isinstance(leaf, Handle) for leaf in leaves):
             return result
-        values = [result_value(leaf, name) for leaf in leaves]
+        values = [traceable_operand(leaf, f"a result of {name}") for leaf in leaves]
         read = operands.read_by(values)
         # Which of these are followed is decided now: a tape may have ended when the gradient is taken.
         captured = [place for place, value in enumerate(read) if any(m.recording for m in value.tags)]
@@ -146,7 +147,7 @@ class _Again(Rule):
         count = len(operands.values)
         with operands.beginning.again():
             result = self._body(*operands.filled(starts[:count]), **self._kwargs)
-        outs = [result_value(leaf, self.name) for leaf in flatten(result)[0]]
+        outs = [traceable_operand(leaf, f"a result of {self.name}") for leaf in flatten(result)[0]]
         nodes, read = extract(outs, starts, lambda value: tag not in value.tags, followed)
         captured = [read[place] for place in self._captured] if len(read) == self._read else None
         if captured is None or _types([*outs, *captured]) != _types([*node.outs, *starts[count:]]):

@@ -13,16 +13,16 @@ from gradtape.api.custom.call import (
     ReverseRule,
     attached,
     dense_for,
-    fitted,
     matched,
     name_of,
     named,
+    rule_result,
     zeros_for,
 )
 from gradtape.api.custom.complex_convention import flipped
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.gradient import inner
-from gradtape.errors import RuleError, ShapeError
+from gradtape.errors import RuleError, ShapeError, counted
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Node, Value
 from gradtape.ir.types import Shape
@@ -154,7 +154,7 @@ class GradientRule(ReverseRule):
         parts = self._of_operands(gradients, told)
         what = f"a gradient of {self.name}"
         fitting = [
-            fitted(part, value, what, "its argument") if flag else None
+            rule_result(part, value, what, "its argument") if flag else None
             for part, value, flag in zip(parts, operands, wanted, strict=True)
         ]
         return [None if part is None else flipped(part) for part in fitting]
@@ -195,8 +195,8 @@ class GradientRule(ReverseRule):
         if not isinstance(entries, tuple | list) or len(entries) != len(args):
             more = len(parts) > len(numbers)
             raise RuleError(
-                f"the gradient function of {self.name} returned {_counted(len(parts), 'gradient')} "
-                f"for {_counted(len(numbers), 'argument')}",
+                f"the gradient function of {self.name} returned {counted(len(parts), 'gradient')} "
+                f"for {counted(len(numbers), 'argument')}",
                 where=here.site,
                 why="each entry of a list or tuple is a gradient; what is left out or passed by keyword has none"
                 if more
@@ -208,10 +208,6 @@ class GradientRule(ReverseRule):
             for entry, arg in zip(entries, args, strict=True)
             for part in matched(entry, arg, f"a gradient of {self.name}", "its argument")
         ]
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def _is_numeric(leaf: Any) -> bool:

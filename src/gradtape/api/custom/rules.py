@@ -16,10 +16,10 @@ from gradtape.api.custom.call import (
     attached,
     captured_by,
     dense_for,
-    fitted,
     matched,
     name_of,
     named,
+    rule_result,
     zeros_for,
 )
 from gradtape.api.custom.complex_convention import flipped
@@ -317,7 +317,7 @@ class _TangentRule(ForwardRule):
         whole = unflatten(self._spec, node.outs)
         outs, _ = flatten_with_none(whole)
         return [
-            fitted(part, out, what, "the output") if is_inexact(out.dtype) else None
+            rule_result(part, out, what, "the output") if is_inexact(out.dtype) else None
             for part, out in zip(matched(tangent, whole, what, "the output"), outs, strict=True)
             if out is not None
         ]
@@ -373,7 +373,7 @@ class _CotangentRule(ReverseRule):
             for leaf in matched(entry, arg, what, "its argument")
         ]
         fitting = [
-            fitted(part, value, what, "its argument") if flag else None
+            rule_result(part, value, what, "its argument") if flag else None
             for part, value, flag in zip(operands.by_leaf(parts), values, wanted[:count], strict=True)
         ]
         pulled = [None if part is None else flipped(part) for part in fitting]

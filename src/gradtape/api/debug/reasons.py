@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gradtape.api.control.checks import counted
 from gradtape.api.debug.explanation import Explanation
 from gradtape.api.debug.findings import headline, number, reason, remedy
 from gradtape.api.debug.origin import Finding
 from gradtape.api.debug.paths import Cut, Loss, is_flat
+from gradtape.errors import counted
 from gradtape.kinds.control import Custom, Structured
 from gradtape.trace.source.log import Log
 from gradtape.trace.source.sites import Site

@@ -6,9 +6,9 @@ import html
 from collections.abc import Sequence
 from typing import Final
 
-from gradtape.api.control.checks import counted
 from gradtape.api.inspect.report import BETWEEN, FunctionFigures, KernelFigures, LineFigures, NestFigures
 from gradtape.api.inspect.text import code, duration, headline, kernel_title, nest_title, percent, place, size
+from gradtape.errors import counted
 from gradtape.trace.array.html import LINE, NEGATIVE, POSITIVE, badge, card
 
 _OPEN: Final = 0.1

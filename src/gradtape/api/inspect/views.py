@@ -6,10 +6,9 @@ from collections import Counter
 from types import MethodType
 from typing import Any
 
-from gradtape.api.control.checks import counted
 from gradtape.api.control.nested import kind_of
 from gradtape.api.transforms.jit import Jitted
-from gradtape.errors import ArgumentError
+from gradtape.errors import ArgumentError, counted
 from gradtape.ir.printer import print_graph
 from gradtape.loops.printer import print_loops
 from gradtape.lower.pipeline import lower, schedule_of

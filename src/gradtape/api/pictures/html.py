@@ -7,8 +7,8 @@ import html
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gradtape.api.control.checks import counted
 from gradtape.api.pictures.svg import backward_nodes, code_at, draw, short_place
+from gradtape.errors import counted
 from gradtape.ir.body import Body, bodies_of
 from gradtape.ir.graph import Graph, Literal, Node, TraceTag, Value, extract
 from gradtape.trace.array.html import LINE, NEGATIVE, POSITIVE, badge, card

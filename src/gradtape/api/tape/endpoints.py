@@ -9,12 +9,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from gradtape.api.custom.complex_convention import flipped
+from gradtape.api.operands import fitted
 from gradtape.errors import ArgumentError, DtypeError, ShapeError, UnconnectedError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Literal, Value, literal
 from gradtape.ir.types import Shape
-from gradtape.kinds.operands import as_value, broadcast_to
-from gradtape.ops.core.elementwise.cast import convert
+from gradtape.kinds.operands import broadcast_to
 from gradtape.trace.array.array import Array, wrapped
 from gradtape.trace.array.handle import Handle, apart
 from gradtape.trace.array.indexed_slices import IndexedSlices, arrays_in
@@ -175,20 +175,7 @@ def seeds_for(
 
 def seed_for(given: Any, target: Value, caller: str, argument: str) -> Value:
     """Return the weight of one target, checked."""
-    value = given.value if isinstance(given, Handle) else as_value(given, argument)
-    if value.shape != target.shape:
-        raise ShapeError(
-            f"{caller}: {argument} has an entry of shape {value.shape} for a target of shape {target.shape}",
-            where=here.site,
-            remedy=f"give an array of shape {target.shape}",
-        )
-    if not np.can_cast(value.dtype, target.dtype, "same_kind"):
-        raise DtypeError(
-            f"{caller}: {argument} has an entry of dtype {value.dtype} for a target of dtype {target.dtype}",
-            where=here.site,
-            remedy="convert it first",
-        )
-    return flipped(convert(value, target.dtype))
+    return flipped(fitted(given, target, f"{caller}: an entry of {argument}", "its target"))
 
 
 def gathered(sources: Sequence[Source], parts: Sequence[Value | Rows | None]) -> list[Value | Rows | None]:
@@ -250,13 +237,13 @@ def shown(gradients: Sequence[Value | Rows | None], sources: Sequence[Source | H
         if type(part) is Value
         else None
         if part is None
-        else IndexedSlices(Array(unliteral(part.values)), Array(part.positions), source.shape)
+        else IndexedSlices(Array(followable(part.values)), Array(part.positions), source.shape)
         if isinstance(part, Rows)
-        else wrapped(unliteral(part))
+        else wrapped(followable(part))
         for part, source in zip(gradients, sources, strict=True)
     ]
 
 
-def unliteral(value: Value) -> Value:
+def followable(value: Value) -> Value:
     """Return a literal as an array of rank 0, and any value apart from those of other arrays: it can be followed and computed."""
     return Value(value.aval, data=value.data) if isinstance(value, Literal) else apart(value)

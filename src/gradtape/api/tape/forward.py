@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.api.tape.endpoints import UnconnectedGradients, unconnected_choice, unliteral
+from gradtape.api.tape.endpoints import UnconnectedGradients, followable, unconnected_choice
 from gradtape.errors import (
     ArgumentError,
     DtypeError,
@@ -233,7 +233,7 @@ class ForwardAccumulator:
                 broadcast_to(literal(0, value.dtype), value.shape) if tangent is None else tangent
                 for tangent, value in zip(pushed, values, strict=True)
             ]
-        return filled([None if tangent is None else Array(unliteral(tangent)) for tangent in pushed])
+        return filled([None if tangent is None else Array(followable(tangent)) for tangent in pushed])
 
 
 def _end(directions: _Directions) -> None:
@@ -273,7 +273,7 @@ def _primal(leaf: Any) -> Handle:
 def _start(array: Handle) -> Value:
     value = array.value
     if isinstance(value, Literal):
-        array.rebind(unliteral(value))
+        array.rebind(followable(value))
     return array.value
 
 
@@ -299,4 +299,4 @@ def _tangent(given: Any, start: Handle) -> Value:
             where=here.site,
             remedy=f"convert it: t.astype(np.{start.dtype})",
         )
-    return unliteral(convert(value, start.dtype))
+    return followable(convert(value, start.dtype))

@@ -13,11 +13,11 @@ from gradtape.api.tape.endpoints import (
     Source,
     UnconnectedGradients,
     completed,
+    followable,
     gathered,
     seed_for,
     shown,
     unconnected_choice,
-    unliteral,
 )
 from gradtape.errors import ArgumentError, DtypeError, ShapeError, TapeError, UnconnectedError
 from gradtape.ir.builder import emit, here
@@ -194,7 +194,7 @@ def hessians(
             remedy="leave this entry of xs away",
         )
     blocks = [
-        Array(_jacobian(unliteral(whole(slope, source.shape)), source))
+        Array(_jacobian(followable(whole(slope, source.shape)), source))
         for slope, source in zip(slopes, sources, strict=True)
         if slope is not None
     ]

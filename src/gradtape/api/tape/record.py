@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import compress
 from typing import Any
 
-from gradtape.api.tape.endpoints import Source, gathered, unliteral
+from gradtape.api.tape.endpoints import Source, followable, gathered
 from gradtape.errors import ArgumentError, DtypeError, IntegerWatchWarning, warn
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Literal, Node, TraceTag, Value
@@ -117,7 +117,7 @@ def follow(array: Array, record: Record) -> None:
     """Let a tape follow an array from here on."""
     value = array.value
     if isinstance(value, Literal):
-        array.rebind(unliteral(value))
+        array.rebind(followable(value))
         value = array.value
     tag = record.tag
     if tag not in value.tags:
@@ -150,7 +150,7 @@ def watchable(leaf: Any, tree: Any, position: int) -> Array:
             remedy="pass an array, a variable, a number, or a nest of these",
         )
     try:
-        array = Array(unliteral(as_value(leaf, "x")))
+        array = Array(followable(as_value(leaf, "x")))
         array._contiguous = layout_of_copy(leaf)
         return array
     except DtypeError:

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 
 from gradtape.api.custom.complex_convention import Convention, check_convention, check_holomorphic, flipped
+from gradtape.api.operands import traceable_operand
 from gradtape.api.tape.jacobian import bound_of, one_of_many
 from gradtape.api.transforms.argnums import Names, Positions, selection_of
 from gradtape.api.transforms.callables import check_callable
@@ -16,7 +17,6 @@ from gradtape.api.transforms.gradient import (
     inner,
     jvp,
     named,
-    result_value,
     split_aux,
     start,
     value_and_gradient,
@@ -464,7 +464,7 @@ def _target(leaf: Any, caller: str) -> Value:
             where=here.site,
             remedy="return arrays or nests of them; has_aux=True for a pair of them and something else",
         )
-    value = result_value(leaf)
+    value = traceable_operand(leaf, "the result")
     if not is_inexact(value.dtype):
         raise DtypeError(
             f"{caller} needs a function that returns floats; this one returned {value.dtype}",

@@ -16,10 +16,11 @@ from gradtape.api.custom.complex_convention import (
     flipped,
     not_of_kind,
 )
+from gradtape.api.operands import fitted, traceable_operand
 from gradtape.api.transforms.argnums import Names, Positions, selection_of
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.jit import Jitted, jit_of
-from gradtape.errors import DtypeError, IntegerInputError, NonScalarOutputError, ShapeError, StructureError
+from gradtape.errors import IntegerInputError, NonScalarOutputError, StructureError
 from gradtape.ir.builder import emit, here
 from gradtape.ir.graph import Literal, TraceTag, Value, literal
 from gradtape.ir.types import is_inexact
@@ -333,14 +334,14 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> A
     result, aux = split_aux(result, "vjp") if has_aux else (result, None)
     tag.recording = False
     results, result_spec = flatten(result)
-    targets = rolled_since(moment, [result_value(leaf) for leaf in results], starts)
+    targets = rolled_since(moment, [traceable_operand(leaf, "the result") for leaf in results], starts)
     asking = Asking(tag)
 
     def pullback(cotangent: Any) -> tuple[Any, ...]:
         here.site = user_site()
         parts = flatten_up_to(result_spec, cotangent, "the cotangent", "the function's result", here.site)
         seeds = [
-            flipped(fitting(part, target, "a cotangent", "the result"))
+            flipped(fitted(part, target, "a cotangent", "the result"))
             for part, target in zip(parts, targets, strict=True)
         ]
         pulled = pull_back(targets, starts, seeds, lambda v: asking.tag not in v.tags)
@@ -430,15 +431,13 @@ def jvp(
     directions = flatten_up_to(spec, tuple(tangents), "tangents", "primals", here.site)
     recorded = any(isinstance(leaf, Handle) for leaf in (*leaves, *directions))
     starts = [start(leaf, tag, "jvp: a primal") for leaf in leaves]
-    seeds = [
-        fitting(d, begin, "a tangent", "its primal") for d, begin in zip(directions, starts, strict=True)
-    ]
+    seeds = [fitted(d, begin, "a tangent", "its primal") for d, begin in zip(directions, starts, strict=True)]
     moment = moment_now()
     result = inner(function)(*unflatten(spec, list(map(standing_for, starts, leaves))))
     result, aux = split_aux(result, "jvp") if has_aux else (result, None)
     tag.recording = False
     results, result_spec = flatten(result)
-    targets = rolled_since(moment, [result_value(leaf) for leaf in results], starts)
+    targets = rolled_since(moment, [traceable_operand(leaf, "the result") for leaf in results], starts)
     pushed = push_forward(targets, starts, seeds, lambda v: tag not in v.tags)
     tag.end()
     outgoing = [
@@ -450,31 +449,6 @@ def jvp(
     moved, _ = arrays_in(unflatten(result_spec, computed[len(targets) :]), none_is_leaf=False)
     tangent = arrays_in(y, none_is_leaf=False)[1](moved)
     return (y, tangent, aux_of(aux, recorded)) if has_aux else (y, tangent)
-
-
-def result_value(leaf: Any) -> Value:
-    value = leaf.value if isinstance(leaf, Handle) else as_value(leaf, "the result")
-    return Value(value.aval, data=value.data) if isinstance(value, Literal) else value
-
-
-def fitting(given: Any, like: Value, what: str, of: str) -> Value:
-    """Return a seed of the shape and dtype of the value that it belongs to."""
-    value = given.value if isinstance(given, Handle) else as_value(given, what)
-    if value.shape != like.shape:
-        raise ShapeError(
-            f"{what} has shape {value.shape}, but {of} has shape {like.shape}",
-            where=here.site,
-            remedy=f"give {what} of shape {like.shape}",
-        )
-    if not np.can_cast(value.dtype, like.dtype, "same_kind"):
-        raise DtypeError(
-            f"{what} has dtype {value.dtype}, but {of} has dtype {like.dtype}",
-            where=here.site,
-            remedy="convert it first",
-        )
-    if isinstance(value, Literal):
-        return literal(value.data, like.dtype)
-    return convert(value, like.dtype)
 
 
 def results_of(values: Sequence[Value], recorded: bool) -> list[Any]:

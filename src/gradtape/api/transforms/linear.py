@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.api.operands import fitted, traceable_operand
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.gradient import (
     Asking,
     aux_of,
-    fitting,
     inner,
-    result_value,
     results_of,
     split_aux,
     start,
@@ -90,7 +89,7 @@ def linearize(
     result, aux = split_aux(result, "linearize") if has_aux else (result, None)
     tag.recording = False
     results, result_spec = flatten(result)
-    targets = rolled_since(moment, [result_value(leaf) for leaf in results], starts)
+    targets = rolled_since(moment, [traceable_operand(leaf, "the result") for leaf in results], starts)
 
     asking = Asking(tag)
 
@@ -107,7 +106,7 @@ def linearize(
             )
         directions = flatten_up_to(spec, tangents, "tangents", "primals", here.site)
         seeds = [
-            fitting(direction, begin, "a tangent", "its primal")
+            fitted(direction, begin, "a tangent", "its primal")
             for direction, begin in zip(directions, starts, strict=True)
         ]
         pushed = push_forward(targets, starts, seeds, outside)
@@ -173,7 +172,7 @@ def linear_transpose(function: Callable[..., Any], *primals: Any) -> Callable[[A
     result = inner(function)(*unflatten(spec, [Array(value) for value in starts]))
     tag.recording = False
     results, result_spec = flatten(result)
-    targets = rolled_since(moment, [result_value(leaf) for leaf in results], starts)
+    targets = rolled_since(moment, [traceable_operand(leaf, "the result") for leaf in results], starts)
 
     asking = Asking(tag)
 
@@ -188,7 +187,7 @@ def linear_transpose(function: Callable[..., Any], *primals: Any) -> Callable[[A
         here.site = user_site()
         parts = flatten_up_to(result_spec, cotangent, "the cotangent", "the function's result", here.site)
         seeds = [
-            fitting(part, target, "a cotangent", "the result")
+            fitted(part, target, "a cotangent", "the result")
             for part, target in zip(parts, targets, strict=True)
         ]
         traced = recorded or any(isinstance(part, Handle) for part in parts)
