@@ -63,7 +63,7 @@ _SETTINGS: Final[Mapping[str, _Setting]] = {
     "precise_math": _Setting(False, "use the scalar C library instead of vector functions of 4 ULP"),
     "trace_limit": _Setting(8, "traces that one call site may have before it is interpreted", minimum=1),
     "reroll": _Setting(
-        True, "turn what Python's loops repeat into loops again; when False it stays unrolled"
+        True, "roll repeated iterations of Python loops up into native loops; when False they stay unrolled"
     ),
     "reroll_checkpoint": _Setting(
         None,

@@ -231,7 +231,7 @@ def test_what_was_found_is_explained() -> None:
 
     run = gt.jit(CASES[0].make(50))
     run(0.3, 0.3)
-    assert "50 turns of 34 nodes, 2 carried, 0 by row" in gt.inspect.explain(run)
+    assert "50 iterations of 34 nodes, 2 carried, 0 by row" in gt.inspect.explain(run)
     other = gt.jit(irregular)
     other(np.ones(3))
     assert "no loop at" in gt.inspect.explain(other)

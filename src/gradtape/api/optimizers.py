@@ -1,4 +1,4 @@
-"""Gradient descent and its kin: on variables, in place, and on nests of arrays, as functions.
+"""Optimisers: in place on variables, and as pure functions on nested arrays.
 
 Each optimiser works in two ways. With variables it keeps its state itself: `minimize` and `apply_gradients`, as TensorFlow's. With nests of
 arrays the state is an argument and a result: `init` makes it, and `update` returns new parameters and a new state.

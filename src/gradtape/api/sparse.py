@@ -1,4 +1,4 @@
-"""Rows of tables: looking them up, and updating them."""
+"""Rows of tables: gather and scatter."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from gradtape.api.control.nested import kind_of, type_of
 from gradtape.api.transforms.callables import check_callable
-from gradtape.api.transforms.gradient import inner
+from gradtape.api.transforms.gradient import recordable_body
 from gradtape.errors import ArgumentError, DtypeError, StructureError, counted
 from gradtape.ir.builder import here
 from gradtape.trace.array.handle import Handle
@@ -73,7 +73,7 @@ def function_of(
             where=here.site,
             remedy=remedy or f"write {argument} as a function of {counted(count, 'argument')}",
         )
-    return inner(given)
+    return recordable_body(given)
 
 
 def _takes(function: Callable[..., Any], count: int) -> bool:

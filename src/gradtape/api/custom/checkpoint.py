@@ -1,4 +1,4 @@
-"""Trading time for memory: functions that are computed again when their gradient is taken."""
+"""Rematerialisation of whole functions: `checkpoint` and `recompute_grad`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from gradtape.api.custom.call import Operands, name_of, named
 from gradtape.api.operands import traceable_operand
 from gradtape.api.transforms.callables import check_callable
-from gradtape.api.transforms.gradient import inner
+from gradtape.api.transforms.gradient import recordable_body
 from gradtape.errors import TapeError
 from gradtape.ir.builder import emit, here, keep_names
 from gradtape.ir.graph import Node, TraceTag, Value, extract, merge_tags
@@ -62,7 +62,7 @@ def recompute_grad(function: Callable[..., Any]) -> Callable[..., Any]:
     [[1.0, 1.0], [1.0, 1.0]]
     """
     check_callable(function, "recompute_grad")
-    body, name = inner(function), name_of(function)
+    body, name = recordable_body(function), name_of(function)
 
     def recomputed(*args: Any, **kwargs: Any) -> Any:
         here.site = user_site()

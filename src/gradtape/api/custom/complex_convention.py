@@ -25,7 +25,7 @@ Convention: TypeAlias = typing.Literal["tensorflow", "jax"]
 CONVENTIONS: Final = typing.get_args(Convention)
 
 
-def flipped(value: Value) -> Value:
+def conjugated(value: Value) -> Value:
     """Return a cotangent of one convention in the other."""
     if value.dtype.kind != "c":
         return value

@@ -1,4 +1,4 @@
-"""Functions with gradients of their own, as TensorFlow writes them."""
+"""Custom gradients in TensorFlow's form: `custom_gradient` and `grad_pass_through`."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from gradtape.api.custom.call import (
     rule_result,
     zeros_for,
 )
-from gradtape.api.custom.complex_convention import flipped
+from gradtape.api.custom.complex_convention import conjugated
 from gradtape.api.transforms.callables import check_callable
-from gradtape.api.transforms.gradient import inner
+from gradtape.api.transforms.gradient import recordable_body
 from gradtape.errors import RuleError, ShapeError, counted
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Node, Value
@@ -85,7 +85,7 @@ def custom_gradient(function: Callable[..., Any] | None = None) -> Callable[...,
     if function is None:
         return custom_gradient
     check_callable(function, "custom_gradient")
-    body, name = inner(function), name_of(function)
+    body, name = recordable_body(function), name_of(function)
 
     def decorated(*args: Any, **kwargs: Any) -> Any:
         here.site = user_site()
@@ -142,7 +142,7 @@ class GradientRule(ReverseRule):
         self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
     ) -> Sequence[Value | None]:
         upstream = [
-            Array(zeros_for(out) if cotangent is None else flipped(cotangent))
+            Array(zeros_for(out) if cotangent is None else conjugated(cotangent))
             for out, cotangent in zip(node.outs, cotangents, strict=True)
         ]
         operands = followed(node)
@@ -157,7 +157,7 @@ class GradientRule(ReverseRule):
             rule_result(part, value, what, "its argument") if flag else None
             for part, value, flag in zip(parts, operands, wanted, strict=True)
         ]
-        return [None if part is None else flipped(part) for part in fitting]
+        return [None if part is None else conjugated(part) for part in fitting]
 
     def _of_operands(self, gradients: Any, told: bool) -> list[Any]:
         """Return one gradient per operand: those of the arguments, then those of the variables, of which `grad_fn` may have been told."""
@@ -272,7 +272,7 @@ def grad_pass_through(function: Callable[..., Any]) -> Callable[..., Any]:
     array([3., 3.])
     """
     check_callable(function, "grad_pass_through")
-    body, name = inner(function), name_of(function)
+    body, name = recordable_body(function), name_of(function)
 
     def with_identity(*args: Any, **kwargs: Any) -> Any:
         leaves, _ = flatten_with_none(args)

@@ -1,4 +1,4 @@
-"""Functions with derivative rules of their own, as JAX writes them."""
+"""Custom derivative rules in JAX's form: `custom_jvp` and `custom_vjp`."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from gradtape.api.custom.call import (
     rule_result,
     zeros_for,
 )
-from gradtape.api.custom.complex_convention import flipped
+from gradtape.api.custom.complex_convention import conjugated
 from gradtape.api.transforms.callables import check_callable
-from gradtape.api.transforms.gradient import inner
+from gradtape.api.transforms.gradient import recordable_body
 from gradtape.errors import ArgumentError, RuleError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Node, Value
@@ -52,7 +52,7 @@ class _WithRule(ABC):
                     where=user_site(),
                     remedy="nondiff_argnums=(0,)",
                 )
-        self._function = inner(function)
+        self._function = recordable_body(function)
         self._given = function
         self._nondiff = positions
         self._positions = _positional(function)
@@ -167,7 +167,7 @@ class custom_jvp(_WithRule):
             structure and shapes of the primals (zeros where there is none).
         """
         check_callable(rule, "defjvp")
-        self._rule = inner(rule)
+        self._rule = recordable_body(rule)
         return rule
 
     def defjvps(self, *rules: Callable[..., Any] | None) -> None:
@@ -260,7 +260,7 @@ class custom_vjp(_WithRule):
         """
         check_callable(fwd, "defvjp")
         check_callable(bwd, "defvjp")
-        self._rules = inner(fwd), inner(bwd)
+        self._rules = recordable_body(fwd), recordable_body(bwd)
 
     def _call(self, operands: Operands, fixed: tuple[Any, ...], whole: Callable[..., tuple[Any, ...]]) -> Any:
         if self._rules is None:
@@ -353,7 +353,7 @@ class _CotangentRule(ReverseRule):
         with operands.beginning.again():
             known = known or [self._forward(*operands.filled(values))[1]]
         upstream = [
-            Array(zeros_for(out) if cotangent is None else flipped(cotangent))
+            Array(zeros_for(out) if cotangent is None else conjugated(cotangent))
             for out, cotangent in zip(node.outs, cotangents, strict=True)
         ]
         returned = self._bwd(*self._fixed, known[0], unflatten(self._spec, upstream))
@@ -376,7 +376,7 @@ class _CotangentRule(ReverseRule):
             rule_result(part, value, what, "its argument") if flag else None
             for part, value, flag in zip(operands.by_leaf(parts), values, wanted[:count], strict=True)
         ]
-        pulled = [None if part is None else flipped(part) for part in fitting]
+        pulled = [None if part is None else conjugated(part) for part in fitting]
         return [*pulled, *[None] * (len(wanted) - count)]
 
 

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from gradtape.api.custom.complex_convention import flipped
+from gradtape.api.custom.complex_convention import conjugated
 from gradtape.api.debug.inside import arrivals
 from gradtape.api.debug.unrolled import work_out
 from gradtape.api.tape.naming import as_handle, checked_name, described
@@ -458,7 +458,7 @@ def _spellings(name: str) -> tuple[str, str]:
 
 def _kept(value: Value, cotangent: Cotangent) -> Array:
     with at(None if value.node is None else value.node.site):
-        return Array(flipped(cotangent.applied()))
+        return Array(conjugated(cotangent.applied()))
 
 
 def debuggers() -> Iterator[GradientsDebugger]:

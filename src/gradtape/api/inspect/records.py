@@ -1,4 +1,4 @@
-"""What a profiler notes while it looks on: times and counts by function, on each thread."""
+"""Records of the profiler: times and counts by function, per thread."""
 
 from __future__ import annotations
 

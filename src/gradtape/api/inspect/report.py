@@ -55,8 +55,8 @@ class NestFigures:
         ``loop``, the name of a routine (``gemm``, ``argsort``, ``searchsorted``), ``interpreter``, or ``between``: what a kernel does
         before, between and after its nests.
     extents : tuple of tuple of int
-        The turns of the loops, outermost first, for each innermost loop; 0 where only the run knows, and where `operations`, `moved`
-        and `footprint` count one turn.
+        The trip counts of the loops, outermost first, for each innermost loop; 0 where only the run knows, and where `operations`, `moved`
+        and `footprint` count one iteration.
     blocks : int
         Into how many blocks for threads the loop is cut.
     seconds, share : float

@@ -126,7 +126,7 @@ def nest_title(nest: NestFigures, runs: int) -> str:
         return f"{duration(each)}  outside of loops: {count(nest.operations)} numbers"
     if nest.kind == INTERPRETER:
         return f"{duration(each)}  op by op"
-    what = " + ".join(" x ".join(str(turns or "?") for turns in chain) for chain in nest.extents[:3])
+    what = " + ".join(" x ".join(str(trips or "?") for trips in chain) for chain in nest.extents[:3])
     if len(nest.extents) > 3:
         what += f" + {len(nest.extents) - 3} more"
     if nest.kind != "loop":

@@ -153,9 +153,9 @@ def _explain_loops(specialisation: Specialisation) -> list[str]:
         if loop.nodes
     )
     for (site, trips, nodes, carries, rows), count in found.items():
-        turns = "as many turns as it takes" if trips is None else f"{trips} turns"
+        iterations = "iterations while a condition holds" if trips is None else counted(trips, "iteration")
         lines.append(
-            f"loop at {site}: {turns} of {nodes} nodes, {carries} carried, {rows} by row{times(count)}"
+            f"loop at {site}: {iterations} of {nodes} nodes, {carries} carried, {rows} by row{times(count)}"
         )
     rolled = {str(loop.site) for loop in specialisation.loops}
     for site, reason in dict.fromkeys((str(one.site), one.reason) for one in specialisation.declined):

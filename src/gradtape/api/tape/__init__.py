@@ -1,1 +1,1 @@
-"""Tapes, accumulators, and what they are asked."""
+"""Tapes and forward accumulators: gradients, Jacobians and directional derivatives of recorded code."""

@@ -1,4 +1,4 @@
-"""Making arrays, and cutting them off."""
+"""Creation of Arrays, and `stop_gradient`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ends of a derivative: targets, sources, the weights of targets, and what stands for a source without a path."""
+"""Targets and sources of a derivative: weights of targets, and gradients of unconnected sources."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from gradtape.api.custom.complex_convention import flipped
+from gradtape.api.custom.complex_convention import conjugated
 from gradtape.api.operands import fitted
 from gradtape.errors import ArgumentError, DtypeError, ShapeError, UnconnectedError
 from gradtape.ir.builder import here
@@ -175,10 +175,10 @@ def seeds_for(
 
 def seed_for(given: Any, target: Value, caller: str, argument: str) -> Value:
     """Return the weight of one target, checked."""
-    return flipped(fitted(given, target, f"{caller}: an entry of {argument}", "its target"))
+    return conjugated(fitted(given, target, f"{caller}: an entry of {argument}", "its target"))
 
 
-def gathered(sources: Sequence[Source], parts: Sequence[Value | Rows | None]) -> list[Value | Rows | None]:
+def per_source(sources: Sequence[Source], parts: Sequence[Value | Rows | None]) -> list[Value | Rows | None]:
     """Return one gradient per source from one cotangent per value that stands for a source: they add up."""
     found: list[Value | Rows | None] = []
     place = 0
@@ -198,7 +198,7 @@ def _gathered(source: Source, parts: Sequence[Value | Rows | None]) -> Value | R
     if not arrived:
         return None
     whole = total(arrived, source.shape) if len(arrived) > 1 else arrived[0]
-    return Rows(flipped(whole.values), whole.positions) if isinstance(whole, Rows) else flipped(whole)
+    return Rows(conjugated(whole.values), whole.positions) if isinstance(whole, Rows) else conjugated(whole)
 
 
 def completed(
@@ -230,7 +230,7 @@ def completed(
     return gradients
 
 
-def shown(gradients: Sequence[Value | Rows | None], sources: Sequence[Source | Handle]) -> list[Any]:
+def as_results(gradients: Sequence[Value | Rows | None], sources: Sequence[Source | Handle]) -> list[Any]:
     """Return gradients as the user sees them: Arrays, IndexedSlices, and None."""
     return [
         wrapped(part)

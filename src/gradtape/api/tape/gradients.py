@@ -1,4 +1,4 @@
-"""Gradients by name of the ends, inside of traced functions: TensorFlow's ``tf.gradients`` and ``tf.hessians``."""
+"""Gradients of recorded values inside of traced functions: TensorFlow's ``tf.gradients`` and ``tf.hessians``."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from gradtape.api.tape.endpoints import (
     NUMBERS,
     Source,
     UnconnectedGradients,
+    as_results,
     completed,
     followable,
-    gathered,
+    per_source,
     seed_for,
-    shown,
     unconnected_choice,
 )
 from gradtape.errors import ArgumentError, DtypeError, ShapeError, TapeError, UnconnectedError
@@ -140,7 +140,7 @@ def gradients(
     seeds = _weights(grad_ys, targets)
     barriers = {value for leaf in stopped for value in _source(leaf).values}
     found = completed(_pulled(targets, seeds, sources, barriers), sources, choice, list(range(len(sources))))
-    return _named(shown(found, sources), entries, name)
+    return _named(as_results(found, sources), entries, name)
 
 
 def hessians(
@@ -246,7 +246,7 @@ def _pulled(
         return False
 
     parts = vjp(ends, begins, [seed for _, seed in chosen], stop, barriers)
-    return gathered(sources, with_rows(parts, begins, ends, stop))
+    return per_source(sources, with_rows(parts, begins, ends, stop))
 
 
 def _source(leaf: Handle) -> Source:

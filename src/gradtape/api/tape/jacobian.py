@@ -16,9 +16,9 @@ from gradtape.api.tape.endpoints import (
     Source,
     UnconnectedGradients,
     array_leaves,
+    as_results,
     completed,
-    gathered,
-    shown,
+    per_source,
     unconnected_choice,
 )
 from gradtape.api.tape.row_probe import check_rows
@@ -135,8 +135,8 @@ class Jacobians(ABC):
                 parts = _row_by_row(tag, value, starts, _all_units(value))
             blocks = [Source((*value.shape, *begin.shape), begin.dtype, begin.values) for begin in starts]
             parts = _shaped(parts, blocks)
-            found = completed(gathered(blocks, parts), blocks, request.choice, sources)
-        return nest(shown(found, blocks))
+            found = completed(per_source(blocks, parts), blocks, request.choice, sources)
+        return nest(as_results(found, blocks))
 
     def batch_jacobian(
         self,
@@ -212,8 +212,8 @@ class Jacobians(ABC):
 
             parts = _found(derive, caller, request, value, begin.values, tag, last)
             blocks = [Source((*value.shape, *begin.shape[1:]), begin.dtype, begin.values)]
-            found = completed(gathered(blocks, _shaped(parts, blocks)), blocks, request.choice, source)
-        return shown(found, blocks)[0]
+            found = completed(per_source(blocks, _shaped(parts, blocks)), blocks, request.choice, source)
+        return as_results(found, blocks)[0]
 
 
 class _Request:
@@ -232,7 +232,7 @@ class _Request:
     ) -> None:
         self.choice = unconnected_choice(unconnected, caller)
         self.sequential = not use_pfor
-        bound = bound_of(chunk_size, memory, caller)
+        bound = chunk_limit(chunk_size, memory, caller)
         self.memory = bound.memory
         if bound.chunk_size is not None:
             if parallel_iterations is not None:
@@ -259,7 +259,7 @@ class _Request:
             )
 
 
-def bound_of(chunk_size: Any, memory: Any, caller: str) -> Bound:
+def chunk_limit(chunk_size: Any, memory: Any, caller: str) -> Bound:
     """Return how many rows or columns are computed at once, as a user asks for it."""
     meanings = {
         "chunk_size": "how many rows or columns are computed at once",
@@ -379,7 +379,7 @@ def _unit_in_each_row(zeros: NDArray, position: int) -> None:
     zeros.reshape(len(zeros), -1)[:, position] = 1
 
 
-def one_of_many(caller: str, remedy: str = "") -> Mapped:
+def mapped_tag(caller: str, remedy: str = "") -> Mapped:
     """Return who follows the row or column that stands for all."""
     return Mapped(f"a derivative that {caller} computes for all rows or columns at once", remedy)
 
@@ -403,7 +403,7 @@ def _found(
 
 
 def _pulled(y: Value, starts: Sequence[Value], stop: Stop, caller: str) -> LinearMap:
-    follower = one_of_many(caller, "; experimental_use_pfor=False computes row after row")
+    follower = mapped_tag(caller, "; experimental_use_pfor=False computes row after row")
     return pullback(y, starts, stop, follower)
 
 

@@ -1,4 +1,4 @@
-"""Gradients that lack a path because numbers left the tape: who asks for such a gradient is told where."""
+"""Warnings for missing gradient paths: conversions to numbers that left the tape, with their places."""
 
 from __future__ import annotations
 

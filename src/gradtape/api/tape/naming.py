@@ -1,4 +1,4 @@
-"""Names for values, by which they are found again."""
+"""Names of values: graphs, errors and debuggers show them."""
 
 from __future__ import annotations
 

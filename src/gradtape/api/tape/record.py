@@ -1,4 +1,4 @@
-"""What a tape has seen, and what it makes of a question about it."""
+"""The record of a tape: the tag that its values carry, the variables that were read, and the sweeps over it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import compress
 from typing import Any
 
-from gradtape.api.tape.endpoints import Source, followable, gathered
+from gradtape.api.tape.endpoints import Source, followable, per_source
 from gradtape.errors import ArgumentError, DtypeError, IntegerWatchWarning, warn
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Literal, Node, TraceTag, Value
@@ -29,7 +29,7 @@ from gradtape.trees import place_of_leaf
 
 
 class Record(Watcher):
-    """What a tape has seen: the tag that its values carry, and the variables that were read.
+    """The record of a tape: the tag that its values carry, and the variables that were read.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class Record(Watcher):
         """Return whether readings of a variable are followed while the tape records."""
         return (self._accessed and variable.trainable) or variable.serial in self._asked_for
 
-    def ask_for(self, variable: Variable) -> None:
+    def watch_variable(self, variable: Variable) -> None:
         """Follow a variable from here on, trainable or not."""
         self.variables[variable.serial] = variable
         self._asked_for.add(variable.serial)
@@ -82,7 +82,7 @@ class Record(Watcher):
         """Let the record begin at a value that was made of others, also where these are watched, earlier or later."""
         for operand in value._inputs:
             if self.tag in operand.tags:
-                _detach(value, self.tag)
+                _hide_history(value, self.tag)
                 return
         for operand in value._inputs:
             self._made_before.setdefault(id(operand), []).append(weakref.ref(value))
@@ -92,7 +92,7 @@ class Record(Watcher):
         for reference in self._made_before.get(id(value), ()):
             made = reference()
             if made is not None and any(operand is value for operand in made._inputs):
-                _detach(made, self.tag)
+                _hide_history(made, self.tag)
 
     def close(self, *, release: bool = True) -> None:
         """Give up the record; which variables were watched stays known.
@@ -179,7 +179,7 @@ def place_in(tree: Any, position: int) -> str:
     return f" (at {place})" if place else ""
 
 
-def _detach(value: Value, tag: TraceTag) -> None:
+def _hide_history(value: Value, tag: TraceTag) -> None:
     """Put a value that a tape does not follow between one that it does and how that came to be."""
     node = value.node
     assert node is not None
@@ -191,7 +191,7 @@ def _detach(value: Value, tag: TraceTag) -> None:
     value.node, value.index = copy, 0
 
 
-def followed_alone(leaves: Sequence[Any], record: Record) -> list[Value] | None:
+def values_followed_alone(leaves: Sequence[Any], record: Record) -> list[Value] | None:
     """Return the values of real arrays that a tape follows and nobody else does: nothing is to be checked or converted. None for others."""
     values = []
     alone = record.alone
@@ -257,4 +257,4 @@ def pulled(
         seeds = None if seeds is None else list(compress(seeds, chosen))
     starts = [value for source in sources for value in source.values]
     parts = derivatives(gradients, "gradient", targets, starts, seeds, tag, last=last)
-    return gathered(sources, parts)
+    return per_source(sources, parts)

@@ -1,4 +1,4 @@
-"""Finding out which rows depend on which, with random numbers, where the structure of a graph does not tell."""
+"""Row independence tested with random cotangents, where the structure of a graph does not decide it."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def check_rows(linear: LinearMap, caller: str) -> None:
     for draw in range(DRAWS if abstract_of(out) else 1):
         probe = _Probe(linear, draw)
         if any((probe.reached(chosen) & ~chosen).any() for chosen in choices):
-            raise _mixed(probe, caller)
+            raise _dependent_rows(probe, caller)
     trace = trace_of(out)
     if trace is not None and choices and not abstract_of(out):
-        trace.guard(_mixing(linear, np.stack(choices)), 0, here.site)
+        trace.guard(_row_dependence(linear, np.stack(choices)), 0, here.site)
 
 
-def _mixing(linear: LinearMap, choices: NDArray) -> Value:
+def _row_dependence(linear: LinearMap, choices: NDArray) -> Value:
     """Return whether the cotangent of a row that was not chosen is another number than zero, as a value."""
     shape = (*choices.shape, *[1] * (linear.seed.ndim - 1))
     drawn = np.random.default_rng(0).uniform(0.5, 1.5, (1, *linear.seed.shape))
@@ -107,7 +107,7 @@ class _Probe:
         return np.asarray(touched.reshape(self.rows, -1).any(axis=1))
 
 
-def _mixed(probe: _Probe, caller: str) -> ArgumentError:
+def _dependent_rows(probe: _Probe, caller: str) -> ArgumentError:
     listed: list[str] = []
     for row in range(probe.rows):
         chosen = np.arange(probe.rows) == row
@@ -125,6 +125,6 @@ def _mixed(probe: _Probe, caller: str) -> ArgumentError:
 
 
 def _counted(rows: Sequence[int]) -> str:
-    shown = ", ".join(map(str, rows[:SHOWN]))
+    as_results = ", ".join(map(str, rows[:SHOWN]))
     more = f" and {len(rows) - SHOWN} more" if len(rows) > SHOWN else ""
-    return f"row{'s' if len(rows) > 1 else ''} {shown}{more}"
+    return f"row{'s' if len(rows) > 1 else ''} {as_results}{more}"

@@ -15,9 +15,9 @@ from gradtape.api.tape.endpoints import (
     Source,
     UnconnectedGradients,
     array_leaves,
+    as_results,
     completed,
     seeds_for,
-    shown,
     unconnected_choice,
     with_values,
 )
@@ -26,12 +26,12 @@ from gradtape.api.tape.missing_paths import Cuts
 from gradtape.api.tape.record import (
     Record,
     follow,
-    followed_alone,
     not_recording,
     pulled,
     single_values,
     source_of,
     target_value,
+    values_followed_alone,
     warn_of_integers,
     watchable,
 )
@@ -253,7 +253,7 @@ class GradientTape(Jacobians):
         warn_of_integers(watched, x)
         for array in watched:
             if isinstance(array, Variable):
-                record.ask_for(array)
+                record.watch_variable(array)
             else:
                 follow(array, record)
         return filled(watched)
@@ -394,7 +394,7 @@ class GradientTape(Jacobians):
         parts: Sequence[Value | Rows | None] | None = self._expected(record, ends, leaves) if known else None
         if parts is None:
             parts = self._derived(record, ends, leaves, output_gradients, choice, sources)
-        return nest(shown(parts, leaves))
+        return nest(as_results(parts, leaves))
 
     def _expected(self, record: Record, ends: list[Any], leaves: list[Any]) -> Derivatives | None:
         """Return gradients without a look at the record, if it is known what it is."""
@@ -422,8 +422,10 @@ class GradientTape(Jacobians):
         sources: Any,
     ) -> Sequence[Value | Rows | None]:
         """Return gradients from the record, and what stands for missing ones."""
-        targets = followed_alone(ends, record)
-        starts = None if targets is None or output_gradients is not None else followed_alone(leaves, record)
+        targets = values_followed_alone(ends, record)
+        starts = (
+            None if targets is None or output_gradients is not None else values_followed_alone(leaves, record)
+        )
         seeds = None
         if targets is None or starts is None:
             targets = [target_value(leaf, record) for leaf in ends]
@@ -436,7 +438,7 @@ class GradientTape(Jacobians):
         if record.tag.log is not None and record.tag.log.exits:
             begins = [point.values for point in points] if starts is None else [(start,) for start in starts]
             cuts = Cuts(record.tag, targets, begins)
-        asked = _Asked(self, record)
+        asked = _OneShotQuery(self, record)
         try:
             parts = (
                 pulled(record.tag, targets, seeds, points, last=last)
@@ -461,7 +463,7 @@ class GradientTape(Jacobians):
         ends = target_value(target, record), [source_of(leaf, record) for leaf in sources]
         if record.tag.log is not None and record.tag.log.exits:
             Cuts(record.tag, [ends[0]], [point.values for point in ends[1]]).warn([False] * len(sources))
-        asked = _Asked(self, record)
+        asked = _OneShotQuery(self, record)
         try:
             yield record.tag, *ends, not self._persistent
         except BaseException:
@@ -504,7 +506,7 @@ def record_of(tape: GradientTape) -> Record | None:
     return tape._record
 
 
-class _Asked:
+class _OneShotQuery:
     """Lets a one-shot tape give up its record, unless the asking fails."""
 
     __slots__ = ("_record", "_recording", "_tape")

@@ -1,4 +1,4 @@
-"""Comparing derivatives with differences."""
+"""`check_grads`: derivatives compared with finite differences."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from gradtape.api.control.nested import kind_of
 from gradtape.api.transforms.callables import check_callable
-from gradtape.api.transforms.gradient import inner, jvp, vjp
+from gradtape.api.transforms.gradient import jvp, recordable_body, vjp
 from gradtape.errors import ArgumentError, DtypeError, GradientCheckError, IntegerInputError
 from gradtape.trace.source.sites import user_site
 from gradtape.trees import flatten, unflatten
@@ -36,7 +36,7 @@ def check_grads(
     args : sequence of array_like or nests of them
         Where to differentiate; floats.
     order : int, default 2
-        Up to which order: the derivatives themselves are functions and are checked in turn.
+        Up to which order: the derivatives themselves are functions, and are checked as well.
     modes : {"fwd", "rev"} or sequence of them
         Forward mode is compared with differences, and reverse mode with forward mode, or with differences where it is asked for
         alone.
@@ -97,7 +97,7 @@ def check_grads(
     precision = _precision(args)
     rtol = precision.rtol if rtol is None else rtol
     atol = precision.atol if atol is None else atol
-    body = inner(function)
+    body = recordable_body(function)
     for level in range(1, order + 1):
         _check_level(body, tuple(args), level, chosen, precision.step, rtol, atol, rng)
         body = _directional(body, tuple(args), rng)

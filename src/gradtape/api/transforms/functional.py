@@ -1,4 +1,4 @@
-"""Function transforms with more than a gradient: Jacobians, Hessians, and their products with vectors."""
+"""Function transforms of higher rank or order: Jacobians, Hessians, and Hessian-vector products."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from gradtape.api.custom.complex_convention import Convention, check_convention, check_holomorphic, flipped
+from gradtape.api.custom.complex_convention import Convention, check_convention, check_holomorphic, conjugated
 from gradtape.api.operands import traceable_operand
-from gradtape.api.tape.jacobian import bound_of, one_of_many
+from gradtape.api.tape.jacobian import chunk_limit, mapped_tag
 from gradtape.api.transforms.argnums import Names, Positions, selection_of
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.gradient import (
-    inner,
     jvp,
     named,
+    recordable_body,
     split_aux,
     start,
     value_and_gradient,
@@ -217,7 +217,7 @@ def hessian(
     second = _jacobian(
         first, argnums, argnames, has_aux, "fwd", "hessian", holomorphic, "tensorflow", chunk_size, memory
     )
-    return jit_of(inner(second), named("hessian", function), EVERYTHING_TRACED)
+    return jit_of(recordable_body(second), named("hessian", function), EVERYTHING_TRACED)
 
 
 def hvp(
@@ -327,7 +327,7 @@ def _jacobian(
     check_callable(function, caller)
     check_convention(convention, caller)
     here.site = user_site()
-    bound = bound_of(chunk_size, memory, caller)
+    bound = chunk_limit(chunk_size, memory, caller)
     selection = selection_of(function, argnums, argnames, caller)
     if mode not in MODES:
         raise ArgumentError(
@@ -344,7 +344,7 @@ def _jacobian(
         moment = moment_now()
         followed = unflatten(spec, list(map(standing_for, starts, leaves)))
         arguments, keywords = selection.replaced(args, kwargs, places, followed)
-        result = inner(function)(*arguments, **keywords)
+        result = recordable_body(function)(*arguments, **keywords)
         result, aux = split_aux(result, caller) if has_aux else (result, None)
         results, result_spec = flatten(result)
         targets = [_target(leaf, caller) for leaf in results]
@@ -354,8 +354,8 @@ def _jacobian(
             for target in targets:
                 check_holomorphic(target, starts, tag, caller)
         chosen_mode = _mode(mode, targets, starts, holomorphic, caller)
-        turned = _as_it_is if holomorphic or convention == "jax" else flipped
-        blocks = _blocks(targets, starts, tag, chosen_mode, caller, turned, bound)
+        convert_convention = _unchanged if holomorphic or convention == "jax" else conjugated
+        blocks = _blocks(targets, starts, tag, chosen_mode, caller, convert_convention, bound)
         tag.end()
         nested = []
         for row in blocks:
@@ -400,7 +400,7 @@ def _mode(
     return "rev" if complex_in else "fwd"
 
 
-def _as_it_is(value: Value) -> Value:
+def _unchanged(value: Value) -> Value:
     return value
 
 
@@ -410,7 +410,7 @@ def _blocks(
     tag: TraceTag,
     mode: Mode,
     caller: str,
-    turned: Callable[[Value], Value],
+    convert_convention: Callable[[Value], Value],
     bound: Bound,
 ) -> list[list[Value]]:
     """Return the Jacobian of each target in each start, what reverse mode computes in another convention."""
@@ -421,14 +421,14 @@ def _blocks(
     if mode == "rev":
         return [
             [
-                _block(part, (*target.shape, *begin.shape), begin, turned)
+                _block(part, (*target.shape, *begin.shape), begin, convert_convention)
                 for part, begin in zip(
-                    rows(target, starts, outside, one_of_many(caller), bound), starts, strict=True
+                    rows(target, starts, outside, mapped_tag(caller), bound), starts, strict=True
                 )
             ]
             for target in targets
         ]
-    columns_of = [columns(targets, begin, outside, one_of_many(caller), bound) for begin in starts]
+    columns_of = [columns(targets, begin, outside, mapped_tag(caller), bound) for begin in starts]
     return [
         [
             _block(parts[k], (*target.shape, *begin.shape), target, _last)
@@ -438,11 +438,13 @@ def _blocks(
     ]
 
 
-def _block(part: Value | None, shape: Shape, like: Value, turned: Callable[[Value], Value]) -> Value:
+def _block(
+    part: Value | None, shape: Shape, like: Value, convert_convention: Callable[[Value], Value]
+) -> Value:
     """Return a part of the Jacobian in its shape; zeros where there is no influence."""
     if part is None:
         return broadcast_to(literal(0, like.dtype), shape)
-    block: Value = PRIMITIVES["reshape"](turned(part), shape)
+    block: Value = PRIMITIVES["reshape"](convert_convention(part), shape)
     return block
 
 
@@ -450,7 +452,7 @@ def _last(part: Value) -> Value:
     """Return the columns of a Jacobian, which stand along the first axis, along the last."""
     node = part.node
     if node is not None and isinstance(node.op, Contract):
-        # A product comes out in any order at no cost; turned afterwards it would be copied.
+        # A product comes out in any order at no cost; transposed afterwards it would be copied.
         first, *others = node.params["out"]
         return emit(node.op, node.inputs, **{**node.params, "out": (*others, first)})
     return from_front(part, part.ndim - 1)

@@ -13,7 +13,7 @@ from gradtape.api.custom.complex_convention import (
     Convention,
     check_convention,
     check_holomorphic,
-    flipped,
+    conjugated,
     not_of_kind,
 )
 from gradtape.api.operands import fitted, traceable_operand
@@ -163,7 +163,7 @@ def value_and_gradient(
         moment = moment_now()
         followed = filled(list(map(standing_for, starts, leaves)))
         arguments, keywords = selection.replaced(args, kwargs, places, followed)
-        result = inner(function)(*arguments, **keywords)
+        result = recordable_body(function)(*arguments, **keywords)
         value, aux = split_aux(result, caller) if has_aux else (result, None)
         tag.recording = False
         target = _scalar(value, caller, "c" if holomorphic else "f")
@@ -178,7 +178,7 @@ def value_and_gradient(
                 if cotangent is None
                 else cotangent
                 if bilinear
-                else flipped(cotangent)
+                else conjugated(cotangent)
             )
             for begin, cotangent in zip(starts, cotangents, strict=True)
         ]
@@ -189,7 +189,7 @@ def value_and_gradient(
     return both
 
 
-def inner(function: Callable[..., Any]) -> Callable[..., Any]:
+def recordable_body(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return what to call inside of a recording: the body of a jitted function rather than its native entry, in a scope of its own."""
     body = function.site.function if isinstance(function, Jitted) else function
 
@@ -330,23 +330,23 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> A
     recorded = any(isinstance(leaf, Handle) for leaf in leaves)
     starts = [start(leaf, tag, "vjp: a primal") for leaf in leaves]
     moment = moment_now()
-    result = inner(function)(*unflatten(spec, list(map(standing_for, starts, leaves))))
+    result = recordable_body(function)(*unflatten(spec, list(map(standing_for, starts, leaves))))
     result, aux = split_aux(result, "vjp") if has_aux else (result, None)
     tag.recording = False
     results, result_spec = flatten(result)
     targets = rolled_since(moment, [traceable_operand(leaf, "the result") for leaf in results], starts)
-    asking = Asking(tag)
+    asking = TagLifetime(tag)
 
     def pullback(cotangent: Any) -> tuple[Any, ...]:
         here.site = user_site()
         parts = flatten_up_to(result_spec, cotangent, "the cotangent", "the function's result", here.site)
         seeds = [
-            flipped(fitted(part, target, "a cotangent", "the result"))
+            conjugated(fitted(part, target, "a cotangent", "the result"))
             for part, target in zip(parts, targets, strict=True)
         ]
         pulled = pull_back(targets, starts, seeds, lambda v: asking.tag not in v.tags)
         values = [
-            zeros_like_start(begin) if part is None else flipped(part)
+            zeros_like_start(begin) if part is None else conjugated(part)
             for begin, part in zip(starts, pulled, strict=True)
         ]
         traced = recorded or any(isinstance(part, Handle) for part in parts)
@@ -367,7 +367,7 @@ def aux_of(aux: Any, recorded: bool) -> Any:
     return unflatten(spec, [next(arrays) if isinstance(leaf, Handle) else leaf for leaf in leaves])
 
 
-class Asking:
+class TagLifetime:
     """Ends a tag when nobody holds this any more: a pullback may ask about the record for as long as it lives."""
 
     __slots__ = ("tag",)
@@ -433,7 +433,7 @@ def jvp(
     starts = [start(leaf, tag, "jvp: a primal") for leaf in leaves]
     seeds = [fitted(d, begin, "a tangent", "its primal") for d, begin in zip(directions, starts, strict=True)]
     moment = moment_now()
-    result = inner(function)(*unflatten(spec, list(map(standing_for, starts, leaves))))
+    result = recordable_body(function)(*unflatten(spec, list(map(standing_for, starts, leaves))))
     result, aux = split_aux(result, "jvp") if has_aux else (result, None)
     tag.recording = False
     results, result_spec = flatten(result)

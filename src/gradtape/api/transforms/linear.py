@@ -10,9 +10,9 @@ import numpy as np
 from gradtape.api.operands import fitted, traceable_operand
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.gradient import (
-    Asking,
+    TagLifetime,
     aux_of,
-    inner,
+    recordable_body,
     results_of,
     split_aux,
     start,
@@ -85,13 +85,13 @@ def linearize(
     recorded = any(isinstance(leaf, Handle) for leaf in leaves)
     starts = [start(leaf, tag, "linearize: a primal") for leaf in leaves]
     moment = moment_now()
-    result = inner(function)(*unflatten(spec, [Array(value) for value in starts]))
+    result = recordable_body(function)(*unflatten(spec, [Array(value) for value in starts]))
     result, aux = split_aux(result, "linearize") if has_aux else (result, None)
     tag.recording = False
     results, result_spec = flatten(result)
     targets = rolled_since(moment, [traceable_operand(leaf, "the result") for leaf in results], starts)
 
-    asking = Asking(tag)
+    asking = TagLifetime(tag)
 
     def outside(value: Value) -> bool:
         return asking.tag not in value.tags
@@ -169,12 +169,12 @@ def linear_transpose(function: Callable[..., Any], *primals: Any) -> Callable[[A
     point = [_numbers(type_.shape, type_.dtype) for type_ in given]
     starts = [start(array, tag, "a primal") for array in point]
     moment = moment_now()
-    result = inner(function)(*unflatten(spec, [Array(value) for value in starts]))
+    result = recordable_body(function)(*unflatten(spec, [Array(value) for value in starts]))
     tag.recording = False
     results, result_spec = flatten(result)
     targets = rolled_since(moment, [traceable_operand(leaf, "the result") for leaf in results], starts)
 
-    asking = Asking(tag)
+    asking = TagLifetime(tag)
 
     def transposed(seeds: list[Value]) -> list[Value]:
         pulled = pull_back(targets, starts, seeds, lambda value: asking.tag not in value.tags)

@@ -1,4 +1,4 @@
-"""Mapping a function over an axis: written for one element, run on all of them at once."""
+"""`vmap` and `vectorized_map`: a function of one element, batched over an axis."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from gradtape.api.transforms.argnums import integer
 from gradtape.api.transforms.callables import check_callable
-from gradtape.api.transforms.gradient import inner, named
+from gradtape.api.transforms.gradient import named, recordable_body
 from gradtape.api.transforms.jit import Jitted, jit_of
 from gradtape.errors import ArgumentError, DtypeError, ShapeError
 from gradtape.ir.builder import here
@@ -162,7 +162,7 @@ class _Mapping:
         arguments, keywords = unflatten(spec, given)
         moment = moment_now()
         try:
-            results = inner(self._function)(*arguments, **keywords)
+            results = recordable_body(self._function)(*arguments, **keywords)
             outs, out_spec = flatten_with_none(results)
             values = [None if leaf is None else _result(leaf, self._caller) for leaf in outs]
             known = [value for value in values if value is not None]
