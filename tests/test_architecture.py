@@ -129,7 +129,7 @@ def test_importing_leaves_the_cycle_collector_on():
 GLOSSARY = Path(__file__).parents[1] / "docs" / "glossary.md"
 PLAIN = """
 and check config content context convention copy core cost counter create creation custom debug debugger disk
-edit equal error evaluate explain explanation finding formula habit init inside inspect key list loader lock main
+edit equal error evaluate explain explanation finding habit init inside inspect key list loader lock main
 method mixed more naming nested number object operator order origin out part per picture plan product progress
 read reader reason recording report result routine select set sign special split statement step table text
 thread type unsupported use user write writer
@@ -137,8 +137,8 @@ thread type unsupported use user write writer
 api argument building callable caller compile function functional html import interpret log logic memory module
 line svg
 
-arithmetic array axes axis bit calculus comparison complex exp extrema fft flip float grad histogram hyperbolic
-indexing integer inverse linalg math moment nan norm numeric numpy pad polynomial power quantile rounding scipy
+arithmetic array axes axis calculus comparison complex exponential extrema fft flip float grad histogram
+indexing integer inverse linalg logistic math moment nan norm numeric numpy pad polynomial power quantile root scipy
 shape softmax solve sort sorting stat statistic trig
 """
 """Words of module names that need no explanation: plain English, Python's, and families of functions by NumPy's names."""

@@ -89,6 +89,16 @@ PYTHON_DTYPES: Final[dict[type, np.dtype[Any]]] = {
 }
 
 
+def part_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype of the parts of a complex dtype."""
+    return np.dtype(f"f{dtype.itemsize // 2}")
+
+
+def whole_dtype(part: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the complex dtype whose parts have this dtype."""
+    return np.dtype(f"c{2 * part.itemsize}")
+
+
 @lru_cache(maxsize=256)
 def is_inexact(dtype: np.dtype[Any]) -> bool:
     """Return whether values of this dtype carry derivatives."""

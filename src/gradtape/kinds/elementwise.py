@@ -56,6 +56,9 @@ class SciPy(NamedTuple):
 
 Body = Instruction | Intrinsic | Libm | SciPy | Callable[..., Value]
 
+Parts = tuple[Value, Value]
+"""Real and imaginary part of complex numbers."""
+
 
 class Elementwise(Op):
     """A row of the elementwise kind.
@@ -68,6 +71,10 @@ class Elementwise(Op):
         What computes it with NumPy; ``"scipy.special:erf"`` is imported when first needed. A ufunc also decides the dtypes.
     body : Instruction, Intrinsic, Libm, SciPy or callable
         What the kernel computes: a primitive, or a formula over other rows.
+    complex_body : callable or None
+        The formula for complex numbers: it takes complex operands as pairs of real and imaginary part, and returns such a pair, or a
+        value. It agrees with NumPy to rounding, including where a plain formula would overflow. None for rows that only the interpreter
+        applies to complex numbers.
     partials : tuple of callables or None
         Per argument, the partial derivative as a formula of ``(z, *args)``, z the result; `flat` where it is
         zero, None where there is no path at all.
@@ -99,6 +106,7 @@ class Elementwise(Op):
         function: Any,
         *,
         body: Body,
+        complex_body: Callable[..., Value | Parts] | None = None,
         partials: Rules | None = None,
         tangents: Rules | None = None,
         transpose: Rules | None = None,
@@ -114,6 +122,7 @@ class Elementwise(Op):
         super().__init__(name)
         self._function = function
         self.body = body
+        self.complex_body = complex_body
         self.partials = partials
         self.tangents = tangents
         self.linear_rules = transpose

@@ -14,8 +14,9 @@ from gradtape.ir.primitives import PRIMITIVES
 from gradtape.kinds.cumulative import Cumulative, cumulative
 from gradtape.kinds.operands import broadcast_to
 from gradtape.ops.core.elementwise.cast import convert
-from gradtape.ops.core.elementwise.exp_log import exp, logaddexp
+from gradtape.ops.core.elementwise.exponential import exp
 from gradtape.ops.core.elementwise.extrema import maximum, minimum
+from gradtape.ops.core.elementwise.logistic import logaddexp
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.shape import pad_row, slice_
 

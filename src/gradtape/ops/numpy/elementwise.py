@@ -18,15 +18,14 @@ from gradtape.kinds.registry import implements, sample
 from gradtape.ops.core.elementwise.arithmetic import divide, multiply, positive
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.complex_parts import from_parts, imag, real
+from gradtape.ops.core.elementwise.exponential import sinc as sinc_row
 from gradtape.ops.core.elementwise.extrema import clip as clip_row
 from gradtape.ops.core.elementwise.extrema import maximum, minimum
-from gradtape.ops.core.elementwise.floats import isfinite, isinf, isnan
+from gradtape.ops.core.elementwise.floats import isfinite, isinf, isnan, rint, trunc
+from gradtape.ops.core.elementwise.inverse import arctan2
 from gradtape.ops.core.elementwise.logic import equal, less_equal
-from gradtape.ops.core.elementwise.rounding import rint, trunc
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import absolute, signbit
-from gradtape.ops.core.elementwise.trig import arctan2
-from gradtape.ops.core.elementwise.trig import sinc as sinc_row
 from gradtape.ops.scipy.special import i0 as i0_row
 
 inf, nan = np.inf, np.nan

@@ -15,9 +15,9 @@ from gradtape.kinds.arguments import concrete
 from gradtape.kinds.registry import borrows
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.complex_parts import conjugate
-from gradtape.ops.core.elementwise.exp_log import log2
 from gradtape.ops.core.elementwise.extrema import maximum
-from gradtape.ops.core.elementwise.rounding import ceil
+from gradtape.ops.core.elementwise.floats import ceil
+from gradtape.ops.core.elementwise.inverse import log2
 from gradtape.ops.core.elementwise.signs import absolute
 from gradtape.ops.core.matrices import adjoint, cholesky, triangular_solve, weighted
 from gradtape.ops.core.reductions import reduce_sum

@@ -19,7 +19,9 @@ from gradtape.kinds.registry import borrows, implements_method, sample
 from gradtape.ops.core.elementwise.arithmetic import subtract
 from gradtape.ops.core.elementwise.cast import convert, stop_gradient
 from gradtape.ops.core.elementwise.complex_parts import real
-from gradtape.ops.core.elementwise.exp_log import exp, exp2, log, log2, logaddexp, logaddexp2
+from gradtape.ops.core.elementwise.exponential import exp, exp2
+from gradtape.ops.core.elementwise.inverse import log, log2
+from gradtape.ops.core.elementwise.logistic import logaddexp, logaddexp2
 from gradtape.ops.core.elementwise.select import where as select
 from gradtape.ops.core.join import full
 from gradtape.ops.core.reductions import reduce_max, reduce_sum

@@ -11,12 +11,11 @@ from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
 from gradtape.ir.op import NDArray
 from gradtape.kinds.elementwise import Elementwise, Libm, SciPy, elementwise, resolve_ufunc
-from gradtape.ops.core.elementwise.exp_log import exp, log, log1p
-from gradtape.ops.core.elementwise.floats import isnan
+from gradtape.ops.core.elementwise.exponential import cos, exp, sin
+from gradtape.ops.core.elementwise.floats import floor, isnan
+from gradtape.ops.core.elementwise.inverse import log, log1p
 from gradtape.ops.core.elementwise.logic import equal, greater, greater_equal, less, less_equal
-from gradtape.ops.core.elementwise.rounding import floor
 from gradtape.ops.core.elementwise.select import where
-from gradtape.ops.core.elementwise.trig import cos, sin
 
 inf, nan = np.inf, np.nan
 SQRT_HALF = math.sqrt(0.5)

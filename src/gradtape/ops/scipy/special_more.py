@@ -8,7 +8,7 @@ import numpy as np
 
 from gradtape.ir.graph import Value
 from gradtape.kinds.elementwise import Elementwise, SciPy, elementwise
-from gradtape.ops.core.elementwise.exp_log import exp
+from gradtape.ops.core.elementwise.exponential import exp
 from gradtape.ops.core.elementwise.logic import equal
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.scipy.special import psi

@@ -9,7 +9,8 @@ from typing import Any
 from gradtape.ir.graph import Value
 from gradtape.kinds.arguments import as_array
 from gradtape.kinds.registry import borrows
-from gradtape.ops.core.elementwise.exp_log import exp, log
+from gradtape.ops.core.elementwise.exponential import exp
+from gradtape.ops.core.elementwise.inverse import log
 from gradtape.ops.scipy.special import log_ndtr, ndtr, ndtri
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)

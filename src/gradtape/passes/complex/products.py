@@ -10,9 +10,9 @@ from gradtape.ir.builder import emit
 from gradtape.ir.graph import Node, Value
 from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import Shape
+from gradtape.kinds.elementwise import Parts
 from gradtape.ops.core.join import join
 from gradtape.ops.core.shape import reshape, slice_
-from gradtape.passes.complex.formulas import Parts
 from gradtape.passes.layout.contract_transposes import LARGE
 
 Letters: TypeAlias = tuple[int, ...]

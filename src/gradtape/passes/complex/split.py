@@ -11,26 +11,21 @@ from gradtape.errors import LoweringError
 from gradtape.ir.body import Body, bodies_of
 from gradtape.ir.builder import at, emit, emit_all
 from gradtape.ir.graph import Graph, Literal, Node, Value, extract, literal
-from gradtape.ir.types import aval
+from gradtape.ir.types import aval, part_dtype
 from gradtape.kinds.accumulate import Accumulate
 from gradtape.kinds.contract import Contract
 from gradtape.kinds.control import Barrier, barrier
-from gradtape.kinds.elementwise import Elementwise
+from gradtape.kinds.elementwise import Elementwise, Parts
 from gradtape.kinds.index_map import IndexMap
 from gradtape.kinds.join import Join
 from gradtape.kinds.operands import broadcast_to
 from gradtape.ops.core.join import join
 from gradtape.ops.core.shape import reshape, slice_
-from gradtape.passes.complex.formulas import FORMULAS, Parts, part_dtype
-from gradtape.passes.complex.inverses import INVERSES
 from gradtape.passes.complex.products import contracted
 from gradtape.passes.simplify.annotations import open_custom_calls
 from gradtape.passes.simplify.inline_calls import inline_calls
 from gradtape.transforms.loops.draft import close
 from gradtape.transforms.loops.ops import Switch, While
-
-BY_ROW: Final = {**FORMULAS, **INVERSES}
-"""What complex rows are in parts."""
 
 LINEAR: Final = ("reduce_sum", "cumsum")
 """Reductions and runs that do to each part what they do to the whole."""
@@ -193,11 +188,11 @@ class _Split:
 
     def _result(self, node: Node) -> Value | Parts:
         op = node.op
-        if isinstance(op, Elementwise) and op.name in BY_ROW:
+        if isinstance(op, Elementwise) and op.complex_body is not None:
             operands = [
                 self.parts(value) if is_complex(value) else self.value(value) for value in node.inputs
             ]
-            return BY_ROW[op.name](*operands, **node.params)
+            return op.complex_body(*operands, **node.params)
         if isinstance(op, Contract):
             x, y = map(self.parts, node.inputs)
             return contracted(node, x, y)

@@ -6,16 +6,52 @@ import numpy as np
 
 from gradtape.ir.graph import Value, number_of
 from gradtape.ir.primitives import PRIMITIVES
-from gradtape.kinds.elementwise import Instruction, elementwise
+from gradtape.kinds.elementwise import Instruction, Parts, elementwise
+from gradtape.ops.core.elementwise.logic import equal, greater_equal
+from gradtape.ops.core.elementwise.select import where
+from gradtape.ops.core.elementwise.signs import fabs
 
 inf = np.inf
 PAIR = ((-3.0, 3.0), (-3.0, 3.0))
 NUMBERS = "bilqBLQfd"
 
+
+def complex_square(x: Parts) -> Parts:
+    a, b = x
+    half = a * b
+    return a * a - b * b, half + half
+
+
+def complex_multiply(x: Parts, y: Parts) -> Parts:
+    if x is y:
+        return complex_square(x)
+    (a, b), (c, d) = x, y
+    return a * c - b * d, a * d + b * c
+
+
+def complex_divide(x: Parts, y: Parts) -> Parts:
+    """Divide by the larger part first, so that no square can overflow (R. L. Smith 1962; NumPy does the same)."""
+    (a, b), (c, d) = x, y
+    wide = greater_equal(fabs(c), fabs(d))
+    zero = equal(c, 0.0) & equal(d, 0.0)
+    large, small = where(wide, c, d), where(wide, d, c)
+    ratio = where(zero, 0.0, small / large)
+    scale = 1.0 / where(zero, fabs(c), large + small * ratio)
+    first, second = where(wide, a, b), where(wide, b, a)
+    real = where(zero, a, first + second * ratio)
+    across = second - first * ratio
+    return real * scale, where(zero, b, where(wide, across, -across)) * scale
+
+
+def complex_scaled(x: Parts, factor: float) -> Parts:
+    return x[0] * factor, x[1] * factor
+
+
 add = elementwise(
     "add",
     np.add,
     body=Instruction(real="fadd", signed="add", unsigned="add", boolean="or"),
+    complex_body=lambda x, y: (x[0] + y[0], x[1] + y[1]),
     tangents=(lambda d, z, x, y: d, lambda d, z, x, y: d),
     transpose=(lambda ct, x, y: ct, lambda ct, x, y: ct),
     domain=PAIR,
@@ -26,6 +62,7 @@ subtract = elementwise(
     "subtract",
     np.subtract,
     body=Instruction(real="fsub", signed="sub", unsigned="sub"),
+    complex_body=lambda x, y: (x[0] - y[0], x[1] - y[1]),
     tangents=(lambda d, z, x, y: d, lambda d, z, x, y: -d),
     transpose=(lambda ct, x, y: ct, lambda ct, x, y: -ct),
     domain=PAIR,
@@ -36,6 +73,7 @@ multiply = elementwise(
     "multiply",
     np.multiply,
     body=Instruction(real="fmul", signed="mul", unsigned="mul", boolean="and"),
+    complex_body=complex_multiply,
     partials=(lambda z, x, y: y, lambda z, x, y: x),
     transpose=(lambda ct, x, y: ct * y, lambda ct, x, y: x * ct),
     domain=PAIR,
@@ -53,6 +91,7 @@ divide = elementwise(
     "divide",
     np.divide,
     body=Instruction(real="fdiv"),
+    complex_body=complex_divide,
     tangents=(lambda d, z, x, y: d / y, lambda d, z, x, y: _by_divisor(z, x, y) * d),
     transpose=(lambda ct, x, y: ct / y, None),
     domain=((-3.0, 3.0), (0.5, 3.0)),
@@ -63,21 +102,17 @@ negative = elementwise(
     "negative",
     np.negative,
     body=Instruction(real="fneg", signed="neg", unsigned="neg"),
+    complex_body=lambda x: (-x[0], -x[1]),
     tangents=(lambda d, z, x: -d,),
     transpose=(lambda ct, x: -ct,),
     edges=((0.0,), (inf,)),
     dtype_samples=NUMBERS,
 )
-
-
-def _plus(x: Value) -> Value:
-    return x
-
-
 positive = elementwise(
     "positive",
     np.positive,
-    body=_plus,
+    body=lambda x: x,
+    complex_body=lambda x: x,
     tangents=(lambda d, z, x: d,),
     dtype_samples=NUMBERS,
 )

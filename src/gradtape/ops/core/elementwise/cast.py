@@ -12,8 +12,10 @@ from gradtape.ir.builder import emit
 from gradtape.ir.graph import Literal, Value, literal
 from gradtape.ir.op import NDArray
 from gradtape.ir.primitives import PRIMITIVES
-from gradtape.kinds.elementwise import Instruction, elementwise
+from gradtape.ir.types import part_dtype
+from gradtape.kinds.elementwise import Instruction, Parts, elementwise
 from gradtape.kinds.operands import broadcast_to
+from gradtape.ops.core.elementwise.logic import truth
 
 DROPPED: Final = "Casting complex values to real discards the imaginary part"
 """What NumPy says."""
@@ -48,10 +50,22 @@ def drops_imaginary(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
     return source.kind == "c" and target.kind in "iuf"
 
 
+def _complex_cast(x: Value | Parts, *, dtype: np.dtype[Any]) -> Value | Parts:
+    """Return another dtype: from complex numbers to real ones the imaginary part is dropped, but for their truth."""
+    if dtype.kind == "c":
+        part = part_dtype(dtype)
+        if isinstance(x, Value):
+            return convert(x, part), literal(0, part)
+        return convert(x[0], part), convert(x[1], part)
+    assert not isinstance(x, Value)
+    return truth(x) if dtype.kind == "b" else convert(x[0], dtype)
+
+
 convert_row = elementwise(
     "convert",
     _cast,
     body=Instruction(real="convert", signed="convert", unsigned="convert", boolean="convert"),
+    complex_body=_complex_cast,
     tangents=(_cast_tangent,),
     transpose=(_cast_back,),
     dtypes=_to,
@@ -63,6 +77,7 @@ identity = elementwise(
     "identity",
     lambda x: x,
     body=lambda x: x,
+    complex_body=lambda x: x,
     tangents=(lambda d, z, x: d,),
     transpose=(lambda ct, x: ct,),
     dtypes=_same,
@@ -72,6 +87,7 @@ stop_gradient = elementwise(
     "stop_gradient",
     lambda x: x,
     body=lambda x: x,
+    complex_body=lambda x: x,
     partials=(None,),
     dtypes=_same,
     kinks="0 everywhere: the value counts as a constant",

@@ -10,15 +10,16 @@ from gradtape.errors import LoweringError
 from gradtape.ir.graph import Value, literal
 from gradtape.ir.op import NDArray
 from gradtape.ir.primitives import PRIMITIVES
+from gradtape.ir.types import part_dtype, whole_dtype
 from gradtape.kinds.elementwise import Elementwise, elementwise, result_dtype
-from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.elementwise.cast import convert, zeros_like
 
 NUMBERS = "dflB"
 
 
 def _part_dtypes(type_: Any) -> tuple[tuple[np.dtype[Any], ...], np.dtype[Any]]:
     own = np.dtype(type_)
-    return (own,), np.dtype(f"f{own.itemsize // 2}") if own.kind == "c" else own
+    return (own,), part_dtype(own) if own.kind == "c" else own
 
 
 def refuse_complex(x: Value, name: str) -> None:
@@ -50,13 +51,14 @@ def _imag_tangent(d: Value, z: Value, x: Value) -> Value:
 
 def _imag_back(ct: Value, x: Value) -> Value:
     """The cotangent g of a complex x stands for the map dx -> Re(g dx); the imaginary part is Re(-i dx)."""
-    return convert(ct, x.dtype) * -1j if x.dtype.kind == "c" else PRIMITIVES["zeros_like"](ct)
+    return convert(ct, x.dtype) * -1j if x.dtype.kind == "c" else zeros_like(ct)
 
 
 real: Elementwise = elementwise(
     "real",
     np.real,
     body=_real_body,
+    complex_body=lambda x: x[0],
     tangents=(lambda d, z, x: real(d),),
     transpose=(lambda ct, x: convert(ct, x.dtype),),
     dtypes=_part_dtypes,
@@ -66,6 +68,7 @@ imag = elementwise(
     "imag",
     np.imag,
     body=_imag_body,
+    complex_body=lambda x: x[1],
     tangents=(_imag_tangent,),
     transpose=(_imag_back,),
     dtypes=_part_dtypes,
@@ -76,6 +79,7 @@ conjugate: Elementwise = elementwise(
     "conjugate",
     np.conjugate,
     body=_conjugate_body,
+    complex_body=lambda x: (x[0], -x[1]),
     tangents=(lambda d, z, x: conjugate(d),),
     transpose=(lambda ct, x: conjugate(ct),),
     dtype_samples=NUMBERS + "D",
@@ -94,15 +98,11 @@ def _whole_dtypes(x: Any, y: Any) -> tuple[tuple[np.dtype[Any], ...], np.dtype[A
     return (part, part), whole_dtype(part)
 
 
-def whole_dtype(part: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the complex dtype whose parts have this dtype."""
-    return np.dtype(f"c{2 * part.itemsize}")
-
-
 from_parts = elementwise(
     "from_parts",
     _from_parts,
     body=lambda x, y: convert(x, whole_dtype(x.dtype)) + convert(y, whole_dtype(x.dtype)) * 1j,
+    complex_body=lambda x, y: (x, y),
     tangents=(lambda d, z, x, y: convert(d, z.dtype), lambda d, z, x, y: convert(d, z.dtype) * 1j),
     dtypes=_whole_dtypes,
     domain=((-3.0, 3.0), (-3.0, 3.0)),

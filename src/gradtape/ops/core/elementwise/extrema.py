@@ -7,10 +7,17 @@ from typing import Any
 import numpy as np
 
 from gradtape.ir.graph import Literal, Value, literal, number_of
-from gradtape.kinds.elementwise import elementwise, result_dtype
-from gradtape.ops.core.elementwise.floats import isnan
-from gradtape.ops.core.elementwise.logic import equal, greater, greater_equal, less, less_equal
-from gradtape.ops.core.elementwise.select import where
+from gradtape.kinds.elementwise import Parts, elementwise, result_dtype
+from gradtape.ops.core.elementwise.floats import complex_isnan, isnan
+from gradtape.ops.core.elementwise.logic import (
+    complex_greater_equal,
+    equal,
+    greater,
+    greater_equal,
+    less,
+    less_equal,
+)
+from gradtape.ops.core.elementwise.select import complex_where, where
 
 inf, nan = np.inf, np.nan
 PAIR = ((-3.0, 3.0), (-3.0, 3.0))
@@ -43,10 +50,19 @@ def _minimum_body(x: Value, y: Value) -> Value:
     return where(isnan(y), y, smaller) if _may_be_nan(y) else smaller
 
 
+def _complex_maximum(x: Parts, y: Parts) -> Parts:
+    return complex_where(complex_isnan(x) | complex_greater_equal(x, y), x, y)
+
+
+def _complex_minimum(x: Parts, y: Parts) -> Parts:
+    return complex_where(complex_isnan(x) | complex_greater_equal(y, x), x, y)
+
+
 maximum = elementwise(
     "maximum",
     np.maximum,
     body=_maximum_body,
+    complex_body=_complex_maximum,
     tangents=(
         lambda d, z, x, y: where(less(x, y), 0.0, _shared(d, x, y)),
         lambda d, z, x, y: where(less(y, x), 0.0, _shared(d, x, y)),
@@ -66,6 +82,7 @@ minimum = elementwise(
     "minimum",
     np.minimum,
     body=_minimum_body,
+    complex_body=_complex_minimum,
     tangents=(
         lambda d, z, x, y: where(less(y, x), 0.0, _shared(d, x, y)),
         lambda d, z, x, y: where(less(x, y), 0.0, _shared(d, x, y)),
@@ -85,6 +102,7 @@ fmax = elementwise(
     "fmax",
     np.fmax,
     body=lambda x, y: where(greater_equal(x, y) | isnan(y), x, y),
+    complex_body=lambda x, y: complex_where(complex_isnan(y) | complex_greater_equal(x, y), x, y),
     tangents=(
         lambda d, z, x, y: where(greater_equal(x, y) | isnan(y), _shared(d, x, y), 0.0),
         lambda d, z, x, y: where(greater_equal(y, x) | isnan(x), _shared(d, x, y), 0.0),
@@ -104,6 +122,7 @@ fmin = elementwise(
     "fmin",
     np.fmin,
     body=lambda x, y: where(greater_equal(y, x) | isnan(y), x, y),
+    complex_body=lambda x, y: complex_where(complex_isnan(y) | complex_greater_equal(y, x), x, y),
     tangents=(
         lambda d, z, x, y: where(greater_equal(y, x) | isnan(y), _shared(d, x, y), 0.0),
         lambda d, z, x, y: where(greater_equal(x, y) | isnan(x), _shared(d, x, y), 0.0),
@@ -135,6 +154,7 @@ clip = elementwise(
     "clip",
     np.clip,
     body=_clip_body,
+    complex_body=lambda x, low, high: _complex_minimum(_complex_maximum(x, low), high),
     tangents=(
         lambda d, z, x, low, high: where(less(x, low) | greater(x, high), 0.0, d),
         lambda d, z, x, low, high: where(less(x, low) & less_equal(low, high), d, 0.0),

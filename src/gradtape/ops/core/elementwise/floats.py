@@ -1,4 +1,4 @@
-"""What floating-point numbers are made of: classes, neighbours, exponents and fractions."""
+"""Floating-point numbers: rounding, classes, neighbours, exponents and fractions."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ import numpy as np
 
 from gradtape.ir.graph import Value, literal
 from gradtape.ir.op import NDArray
-from gradtape.kinds.elementwise import Elementwise, Libm, elementwise, flat, resolve_ufunc
+from gradtape.kinds.elementwise import Elementwise, Intrinsic, Libm, Parts, elementwise, flat, resolve_ufunc
 from gradtape.kinds.operands import as_value
 from gradtape.kinds.registry import UFUNCS
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.logic import equal, less, not_equal
-from gradtape.ops.core.elementwise.rounding import trunc
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import copysign, fabs
 
@@ -22,21 +21,66 @@ PAIR = ((-3.0, 3.0), (-3.0, 3.0))
 TINY = 5e-324
 SPECIAL = ((0.0,), (-0.0,), (inf,), (-inf,), (nan,), (TINY,), (-1.7976931348623157e308,))
 CLASSES = "dfblBQ?"
+HALVES = ((0.5,), (-0.5,), (1.5,), (2.5,), (-0.0,), (4503599627370497.5,), (inf,), (-inf,), (nan,))
+ROUNDING: dict[str, Any] = {
+    "partials": (flat,),
+    "domain": ((-9.0, 9.0),),
+    "edges": HALVES,
+    "slopes": (((0.5,), (0.0,)), ((2.0,), (0.0,))),
+}
 
-isnan = elementwise(
-    "isnan", np.isnan, body=lambda x: not_equal(x, x), edges=SPECIAL, dtype_samples=CLASSES + "D"
+
+def _kept_for_integers(name: str) -> Elementwise:
+    """Enter a rounding that leaves integers as they are (NumPy gives them no floating result)."""
+    primitive = elementwise(f"{name}_real", getattr(np, name), body=Intrinsic(f"llvm.{name}"), **ROUNDING)
+
+    def body(x: Value) -> Value:
+        return primitive(x) if x.dtype.kind == "f" else x
+
+    return elementwise(
+        name, getattr(np, name), body=body, kinks="0 everywhere", dtype_samples="dfblBQ?", **ROUNDING
+    )
+
+
+floor = _kept_for_integers("floor")
+ceil = _kept_for_integers("ceil")
+trunc = _kept_for_integers("trunc")
+rint: Elementwise = elementwise(
+    "rint",
+    np.rint,
+    body=Intrinsic("llvm.rint"),
+    complex_body=lambda x: (rint(x[0]), rint(x[1])),
+    kinks="0 everywhere",
+    dtype_samples="dfl",
+    **ROUNDING,
 )
-isfinite = elementwise(
+
+
+def complex_isnan(x: Parts) -> Value:
+    return isnan(x[0]) | isnan(x[1])
+
+
+isnan: Elementwise = elementwise(
+    "isnan",
+    np.isnan,
+    body=lambda x: not_equal(x, x),
+    complex_body=complex_isnan,
+    edges=SPECIAL,
+    dtype_samples=CLASSES + "D",
+)
+isfinite: Elementwise = elementwise(
     "isfinite",
     np.isfinite,
     body=lambda x: less(fabs(x), inf) if x.dtype.kind == "f" else equal(x, x),
+    complex_body=lambda x: isfinite(x[0]) & isfinite(x[1]),
     edges=SPECIAL,
     dtype_samples=CLASSES,
 )
-isinf = elementwise(
+isinf: Elementwise = elementwise(
     "isinf",
     np.isinf,
     body=lambda x: equal(fabs(x), inf) if x.dtype.kind == "f" else not_equal(x, x),
+    complex_body=lambda x: isinf(x[0]) | isinf(x[1]),
     edges=SPECIAL,
     dtype_samples=CLASSES,
 )

@@ -11,8 +11,8 @@ from gradtape.ir.graph import Value, literal
 from gradtape.kinds.elementwise import Instruction, Intrinsic, elementwise, flat, result_dtype
 from gradtape.kinds.registry import UFUNCS
 from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.elementwise.floats import floor, rint
 from gradtape.ops.core.elementwise.logic import equal, greater, less, not_equal
-from gradtape.ops.core.elementwise.rounding import floor, rint
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import absolute, copysign
 

@@ -1,78 +1,28 @@
-"""Powers, roots and lengths."""
+"""Powers."""
 
 from __future__ import annotations
 
 import math
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from gradtape.errors import LoweringError
-from gradtape.ir.graph import Value, literal, number_of
+from gradtape.ir.graph import Literal, Value, literal, number_of
 from gradtape.ir.primitives import PRIMITIVES
-from gradtape.kinds.elementwise import Intrinsic, Libm, elementwise
-from gradtape.ops.core.elementwise.exp_log import log
+from gradtape.kinds.elementwise import Libm, Parts, elementwise
+from gradtape.ops.core.elementwise.arithmetic import complex_multiply
+from gradtape.ops.core.elementwise.exponential import complex_exp
 from gradtape.ops.core.elementwise.floats import isfinite
-from gradtape.ops.core.elementwise.logic import equal, not_equal
+from gradtape.ops.core.elementwise.inverse import complex_log, log
+from gradtape.ops.core.elementwise.logic import equal, greater, not_equal
+from gradtape.ops.core.elementwise.roots import complex_reciprocal, sqrt
 from gradtape.ops.core.elementwise.select import where
 
 inf, nan = np.inf, np.nan
-SPECIAL = ((0.0,), (-0.0,), (inf,), (-inf,), (nan,), (1e200,), (1e-200,))
-FLOATS = "dfbl"
-
-square = elementwise(
-    "square",
-    np.square,
-    body=lambda x: x * x,
-    partials=(lambda z, x: 2.0 * x,),
-    edges=SPECIAL,
-    slopes=(((0.0,), (0.0,)), ((3.0,), (6.0,))),
-    dtype_samples="dfblBQ?D",
-)
-sqrt = elementwise(
-    "sqrt",
-    np.sqrt,
-    body=Intrinsic("llvm.sqrt"),
-    partials=(lambda z, x: 0.5 / z,),
-    domain=((0.2, 4.0),),
-    edges=(*SPECIAL, (-1.0,)),
-    slopes=(((0.0,), (inf,)), ((inf,), (0.0,)), ((4.0,), (0.25,))),
-    kinks="inf at 0",
-    dtype_samples=FLOATS + "D",
-)
-cbrt = elementwise(
-    "cbrt",
-    np.cbrt,
-    body=Libm("cbrt"),
-    partials=(lambda z, x: (1.0 / 3.0) / (z * z),),
-    domain=((0.2, 4.0),),
-    edges=(*SPECIAL, (-8.0,)),
-    slopes=(((0.0,), (inf,)), ((-8.0,), (1.0 / 12.0,)), ((-inf,), (0.0,))),
-    kinks="inf at 0",
-    dtype_samples=FLOATS,
-)
-
-
-def _reciprocal_body(x: Value) -> Value:
-    """Of integers only 1 and -1 have a reciprocal but 0; that of 0 is what the machine makes of inf."""
-    if x.dtype.kind == "f":
-        return literal(1, x.dtype) / x
-    zero = np.iinfo(x.dtype).min if x.dtype.kind == "i" and x.dtype.itemsize >= 4 else 0
-    units = equal(x, 1) | equal(x, -1) if x.dtype.kind == "i" else equal(x, 1)
-    return where(equal(x, 0), literal(zero, x.dtype), where(units, x, literal(0, x.dtype)))
-
-
-reciprocal = elementwise(
-    "reciprocal",
-    np.reciprocal,
-    body=_reciprocal_body,
-    partials=(lambda z, x: -(z * z),),
-    domain=((0.4, 3.0),),
-    edges=SPECIAL,
-    slopes=(((0.0,), (-inf,)), ((inf,), (0.0,)), ((-2.0,), (-0.25,))),
-    kinks="-inf at 0",
-    dtype_samples="dfbhlBHD",
-)
+WHOLE = 100
+"""Exponents of complex numbers below which NumPy multiplies instead of taking a logarithm."""
 
 
 def _whole_power(x: Value, exponent: int) -> Value:
@@ -166,6 +116,37 @@ def _slope_in_exponent(z: Value, x: Value, y: Value) -> Value:
     return where(equal(x, 0.0) | equal(z, 0.0), 0.0, z * log(x))
 
 
+def _complex_power(x: Parts, y: Parts) -> Parts:
+    """Multiply for small whole exponents; otherwise exp(y log x), and at 0 what NumPy says."""
+    if isinstance(y[0], Literal) and isinstance(y[1], Literal):
+        exponent, imaginary = float(y[0].data), float(y[1].data)  # type: ignore[arg-type]
+        if imaginary == 0 and exponent == int(exponent) and abs(exponent) < WHOLE:
+            return _complex_whole_power(x, int(exponent))
+    real, imag = complex_exp(complex_multiply(y, complex_log(x)))
+    zero = equal(x[0], 0.0) & equal(x[1], 0.0)
+    rises = greater(y[0], 0.0)
+    constant = equal(y[0], 0.0) & equal(y[1], 0.0)
+    at_zero = where(rises, 0.0, literal(nan, real.dtype))
+    return (
+        where(constant, 1.0, where(zero, at_zero, real)),
+        where(constant, 0.0, where(zero, at_zero, imag)),
+    )
+
+
+def _complex_whole_power(x: Parts, exponent: int) -> Parts:
+    if exponent == 0:
+        return literal(1, x[0].dtype), literal(0, x[0].dtype)
+    factors = []
+    factor, left = x, abs(exponent)
+    while left:
+        if left & 1:
+            factors.append(factor)
+        left >>= 1
+        factor = complex_multiply(factor, factor) if left else factor
+    product = reduce(complex_multiply, factors)
+    return product if exponent > 0 else complex_reciprocal(product)
+
+
 POWER: dict[str, Any] = {
     "partials": (_slope_in_base, _slope_in_exponent),
     "domain": ((0.3, 3.0), (-3.0, 3.0)),
@@ -200,45 +181,23 @@ POWER: dict[str, Any] = {
 KINKS = "x**0 gives 0 in x; 0**y gives 0 in y; x**y for x < 0 gives NaN in y"
 
 pow_real = elementwise("pow_real", np.power, body=Libm("pow"), **POWER)
-power = elementwise("power", np.power, body=_power_body, dtype_samples="dfBHQD", kinks=KINKS, **POWER)
+power = elementwise(
+    "power",
+    np.power,
+    body=_power_body,
+    complex_body=_complex_power,
+    dtype_samples="dfBHQD",
+    kinks=KINKS,
+    **POWER,
+)
 float_power = elementwise(
     "float_power",
     np.float_power,
     body=_float_power_body,
+    complex_body=_complex_power,
     dtype_samples=("d", "f", "l", "fd", "ld"),
     kinks=KINKS,
     **POWER,
-)
-
-
-def _slope_of_length(z: Value, x: Value) -> Value:
-    return where(equal(z, 0.0), 0.0, x / z)
-
-
-hypot = elementwise(
-    "hypot",
-    np.hypot,
-    body=Libm("hypot"),
-    partials=(lambda z, x, y: _slope_of_length(z, x), lambda z, x, y: _slope_of_length(z, y)),
-    domain=((-3.0, 3.0), (0.5, 3.0)),
-    edges=(
-        (0.0, 0.0),
-        (0.0, -2.0),
-        (1e200, 1e200),
-        (1e-200, 1e-200),
-        (5e-324, 0.0),
-        (inf, nan),
-        (-inf, 1.0),
-        (nan, 1.0),
-    ),
-    slopes=(
-        ((0.0, 0.0), (0.0, 0.0)),
-        ((3e200, 4e200), (0.6, 0.8)),
-        ((3e-200, -4e-200), (0.6, -0.8)),
-        ((-5e-324, 0.0), (-1.0, 0.0)),
-    ),
-    kinks="0 in both where both are 0",
-    dtype_samples="dfl",
 )
 
 PRIMITIVES["power"] = power

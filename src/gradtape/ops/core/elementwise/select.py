@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.ir.graph import Value
 from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import BOOL
-from gradtape.kinds.elementwise import Elementwise, Instruction, elementwise, result_dtype
+from gradtape.kinds.elementwise import Elementwise, Instruction, Parts, elementwise, result_dtype
+from gradtape.ops.core.elementwise.cast import zeros_like
 from gradtape.ops.core.elementwise.logic import logical_not
 
 
@@ -17,14 +19,19 @@ def _where_dtypes(c: Any, a: Any, b: Any) -> tuple[tuple[np.dtype[Any], ...], np
     return (BOOL, out, out), out
 
 
+def complex_where(c: Value, x: Parts, y: Parts) -> Parts:
+    return where(c, x[0], y[0]), where(c, x[1], y[1])
+
+
 where: Elementwise = elementwise(
     "where",
     np.where,
     body=Instruction(real="select", signed="select", unsigned="select", boolean="select"),
+    complex_body=complex_where,
     tangents=(
         None,
-        lambda d, z, c, a, b: where(c, d, PRIMITIVES["zeros_like"](d)),
-        lambda d, z, c, a, b: where(c, PRIMITIVES["zeros_like"](d), d),
+        lambda d, z, c, a, b: where(c, d, zeros_like(d)),
+        lambda d, z, c, a, b: where(c, zeros_like(d), d),
     ),
     transpose=(None, lambda ct, c, a, b: ct, lambda ct, c, a, b: ct),
     confine=(None, lambda c, a, b: c, lambda c, a, b: logical_not(c)),

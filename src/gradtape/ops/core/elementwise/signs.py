@@ -8,7 +8,7 @@ from gradtape.errors import NotDifferentiableError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
 from gradtape.ir.primitives import PRIMITIVES
-from gradtape.kinds.elementwise import Elementwise, Intrinsic, elementwise, flat
+from gradtape.kinds.elementwise import Elementwise, Intrinsic, Libm, Parts, elementwise, flat
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.complex_parts import conjugate, real
 from gradtape.ops.core.elementwise.logic import equal, less
@@ -21,7 +21,7 @@ NUMBERS = "dfblBQ"
 
 
 def signed_by(d: Value, x: Value) -> Value:
-    """Return the tangent d of x turned into that of abs(x)."""
+    """Return the tangent of abs(x), where d is that of x."""
     return where(equal(x, 0.0), 0.0, copysign(1.0, x) * d)
 
 
@@ -37,6 +37,35 @@ def _absolute_tangent(d: Value, z: Value, x: Value) -> Value:
     return where(equal(z, 0.0), 0.0, real(conjugate(x) * d) / z)
 
 
+def _slope_of_length(z: Value, x: Value) -> Value:
+    return where(equal(z, 0.0), 0.0, x / z)
+
+
+hypot = elementwise(
+    "hypot",
+    np.hypot,
+    body=Libm("hypot"),
+    partials=(lambda z, x, y: _slope_of_length(z, x), lambda z, x, y: _slope_of_length(z, y)),
+    domain=((-3.0, 3.0), (0.5, 3.0)),
+    edges=(
+        (0.0, 0.0),
+        (0.0, -2.0),
+        (1e200, 1e200),
+        (1e-200, 1e-200),
+        (5e-324, 0.0),
+        (inf, nan),
+        (-inf, 1.0),
+        (nan, 1.0),
+    ),
+    slopes=(
+        ((0.0, 0.0), (0.0, 0.0)),
+        ((3e200, 4e200), (0.6, 0.8)),
+        ((3e-200, -4e-200), (0.6, -0.8)),
+        ((-5e-324, 0.0), (-1.0, 0.0)),
+    ),
+    kinks="0 in both where both are 0",
+    dtype_samples="dfl",
+)
 copysign: Elementwise = elementwise(
     "copysign",
     np.copysign,
@@ -69,6 +98,7 @@ absolute = elementwise(
     "absolute",
     np.absolute,
     body=_absolute_body,
+    complex_body=lambda x: hypot(x[0], x[1]),
     tangents=(_absolute_tangent,),
     edges=SPECIAL,
     slopes=(((0.0,), (0.0,)), ((-0.0,), (0.0,)), ((inf,), (1.0,))),
@@ -92,10 +122,17 @@ def _sign_slope(z: Value, x: Value) -> Value:
     return flat(z, x)
 
 
+def _complex_sign(x: Parts) -> Parts:
+    length = hypot(x[0], x[1])
+    zero = equal(length, 0.0)
+    return where(zero, 0.0, x[0] / length), where(zero, 0.0, x[1] / length)
+
+
 sign = elementwise(
     "sign",
     np.sign,
     body=_sign_body,
+    complex_body=_complex_sign,
     partials=(_sign_slope,),
     edges=SPECIAL,
     slopes=(((0.0,), (0.0,)), ((2.0,), (0.0,))),

@@ -16,9 +16,9 @@ from gradtape.kinds.elementwise import promotion_type, result_dtype
 from gradtape.kinds.operands import as_value, broadcast_to, number_dtype
 from gradtape.kinds.registry import implements, sample
 from gradtape.ops.core.elementwise.cast import convert
-from gradtape.ops.core.elementwise.exp_log import log10
+from gradtape.ops.core.elementwise.floats import floor
+from gradtape.ops.core.elementwise.inverse import log10
 from gradtape.ops.core.elementwise.power import power
-from gradtape.ops.core.elementwise.rounding import floor
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.join import full
 from gradtape.ops.core.shape import reshape

@@ -14,7 +14,7 @@ from gradtape.kinds.arguments import as_array, concrete
 from gradtape.kinds.operands import broadcast_to
 from gradtape.kinds.registry import implements, sample
 from gradtape.ops.core.elementwise.cast import convert
-from gradtape.ops.core.elementwise.rounding import rint
+from gradtape.ops.core.elementwise.floats import rint
 from gradtape.ops.core.indexing import getitem
 from gradtape.ops.core.join import full, join
 from gradtape.ops.core.shape import pad

@@ -17,10 +17,9 @@ from gradtape.kinds.operands import broadcast_shapes, broadcast_to
 from gradtape.kinds.registry import FUNCTIONS, implements, sample
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.complex_parts import imag, real
-from gradtape.ops.core.elementwise.exp_log import exp
+from gradtape.ops.core.elementwise.exponential import cos, exp, sin
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import absolute, sign
-from gradtape.ops.core.elementwise.trig import cos, sin
 from gradtape.ops.core.indexing import getitem
 from gradtape.ops.core.join import join
 from gradtape.ops.core.matrices import (

@@ -20,10 +20,9 @@ from gradtape.kinds.registry import implements, sample
 from gradtape.ops.core.cumulative import cumsum
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.extrema import maximum, minimum
-from gradtape.ops.core.elementwise.floats import isnan
+from gradtape.ops.core.elementwise.floats import floor, isnan, rint
 from gradtape.ops.core.elementwise.integer import floor_divide
 from gradtape.ops.core.elementwise.logic import logical_not
-from gradtape.ops.core.elementwise.rounding import floor, rint
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.indexing import getitem
 from gradtape.ops.core.join import stack

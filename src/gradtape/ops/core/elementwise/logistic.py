@@ -1,4 +1,4 @@
-"""Exponentials, logarithms and the logistic function."""
+"""The logistic function, its kin, and sums of exponentials by their logarithms."""
 
 from __future__ import annotations
 
@@ -7,98 +7,17 @@ import math
 import numpy as np
 
 from gradtape.ir.graph import Value
-from gradtape.kinds.elementwise import Elementwise, Libm, elementwise
+from gradtape.kinds.elementwise import Elementwise, elementwise
+from gradtape.ops.core.elementwise.exponential import LN2, exp, exp2
 from gradtape.ops.core.elementwise.extrema import maximum, minimum
+from gradtape.ops.core.elementwise.inverse import LOG2E, log, log1p
 from gradtape.ops.core.elementwise.logic import equal, greater_equal
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import fabs
 
 inf, nan = np.inf, np.nan
-LN2 = math.log(2.0)
-LOG2E = 1.0 / LN2
-LOG10E = 1.0 / math.log(10.0)
-REAL = ((-5.0, 5.0),)
-POSITIVE = ((0.2, 5.0),)
+RANGE = ((-5.0, 5.0),)
 PAIR = ((-5.0, 5.0), (-5.0, 5.0))
-EXP_EDGES = ((0.0,), (-0.0,), (inf,), (-inf,), (nan,), (709.7,), (710.0,), (-745.0,), (1e-20,), (-40.0,))
-LOG_EDGES = ((0.0,), (-0.0,), (inf,), (-1.0,), (nan,), (5e-324,), (1.0,), (1e-20,), (1e300,))
-FLOATS = "dfbl"
-COMPLEX = FLOATS + "D"
-
-exp = elementwise(
-    "exp",
-    np.exp,
-    body=Libm("exp"),
-    partials=(lambda z, x: z,),
-    domain=REAL,
-    edges=EXP_EDGES,
-    slopes=(((-inf,), (0.0,)), ((0.0,), (1.0,))),
-    dtype_samples=COMPLEX,
-)
-exp2 = elementwise(
-    "exp2",
-    np.exp2,
-    body=Libm("exp2"),
-    partials=(lambda z, x: LN2 * z,),
-    domain=REAL,
-    edges=EXP_EDGES,
-    slopes=(((0.0,), (LN2,)),),
-    dtype_samples=COMPLEX,
-)
-expm1 = elementwise(
-    "expm1",
-    np.expm1,
-    body=Libm("expm1"),
-    partials=(lambda z, x: exp(x),),
-    domain=REAL,
-    edges=EXP_EDGES,
-    slopes=(((-40.0,), (math.exp(-40.0),)), ((0.0,), (1.0,))),
-    dtype_samples=COMPLEX,
-)
-log = elementwise(
-    "log",
-    np.log,
-    body=Libm("log"),
-    partials=(lambda z, x: 1.0 / x,),
-    domain=POSITIVE,
-    edges=LOG_EDGES,
-    slopes=(((0.0,), (inf,)), ((inf,), (0.0,))),
-    kinks="inf at 0",
-    dtype_samples=COMPLEX,
-)
-log2 = elementwise(
-    "log2",
-    np.log2,
-    body=Libm("log2"),
-    partials=(lambda z, x: LOG2E / x,),
-    domain=POSITIVE,
-    edges=(*LOG_EDGES, (8.0,)),
-    slopes=(((0.0,), (inf,)), ((1.0,), (LOG2E,))),
-    kinks="inf at 0",
-    dtype_samples=COMPLEX,
-)
-log10 = elementwise(
-    "log10",
-    np.log10,
-    body=Libm("log10"),
-    partials=(lambda z, x: LOG10E / x,),
-    domain=POSITIVE,
-    edges=(*LOG_EDGES, (1000.0,)),
-    slopes=(((0.0,), (inf,)), ((1.0,), (LOG10E,))),
-    kinks="inf at 0",
-    dtype_samples=COMPLEX,
-)
-log1p = elementwise(
-    "log1p",
-    np.log1p,
-    body=Libm("log1p"),
-    partials=(lambda z, x: 1.0 / (1.0 + x),),
-    domain=((-0.8, 5.0),),
-    edges=(*LOG_EDGES, (-1e-20,), (-2.0,)),
-    slopes=(((-1.0,), (inf,)), ((1e-20,), (1.0,))),
-    kinks="inf at -1",
-    dtype_samples=COMPLEX,
-)
 
 
 def _expit_body(x: Value) -> Value:
@@ -112,7 +31,7 @@ expit: Elementwise = elementwise(
     "scipy.special:expit",
     body=_expit_body,
     partials=(lambda z, x: z * expit(-x),),
-    domain=REAL,
+    domain=RANGE,
     edges=((0.0,), (inf,), (-inf,), (nan,), (800.0,), (-800.0,), (40.0,), (-40.0,)),
     slopes=(
         ((0.0,), (0.25,)),
@@ -206,7 +125,7 @@ log_expit = elementwise(
     "scipy.special:log_expit",
     body=lambda x: minimum(x, 0.0) - log1p(exp(-fabs(x))),
     partials=(lambda z, x: expit(-x),),
-    domain=REAL,
+    domain=RANGE,
     edges=((0.0,), (inf,), (-inf,), (nan,), (800.0,), (-800.0,), (40.0,)),
     slopes=(
         ((0.0,), (0.5,)),
