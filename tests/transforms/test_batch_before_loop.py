@@ -29,8 +29,8 @@ CASES = [case for case in all_cases() if case.name.endswith("-5")]
 @pytest.fixture
 def always(monkeypatch):
     """Let it pay from the first turn."""
-    monkeypatch.setattr(batch_before_loop, "TURNS", 1)
-    monkeypatch.setattr(batch_before_loop, "MANY", 0)
+    monkeypatch.setattr(batch_before_loop, "MIN_LENGTH", 1)
+    monkeypatch.setattr(batch_before_loop, "MANY_PRODUCTS", 0)
 
 
 @pytest.mark.parametrize("orders", ["r", "f", "rr", "fr"])

@@ -76,7 +76,7 @@ def _inner(xs, ys):
 @cases
 @pytest.mark.parametrize("orders", ["r", "rr", "fr"])
 def test_sums_over_turns_after_the_loop(case, orders, monkeypatch):
-    monkeypatch.setattr(deferred_accumulation, "MATRIX", 1)
+    monkeypatch.setattr(deferred_accumulation, "LARGE_MATRIX", 1)
     test_derivatives_are_those_without_loops(case, orders)
 
 

@@ -12,8 +12,8 @@ from gradtape.ir.graph import Graph
 from gradtape.ir.verifier import verify
 from gradtape.kinds.control import Structured
 from gradtape.passes.control.bodies import holds_bodies, in_bodies
-from gradtape.passes.control.loop_fusion import merge_loops
-from gradtape.passes.control.loop_simplify import reform_loops
+from gradtape.passes.control.loop_fusion import fuse_loops
+from gradtape.passes.control.loop_simplify import simplify_loops
 from gradtape.passes.control.loop_trim import hoist_invariants, trim_loops
 from gradtape.passes.layout.contract_transposes import absorb_transposes, pack_operands
 from gradtape.passes.layout.matmul_tiling import slab_by_slab, slab_notes
@@ -37,9 +37,9 @@ PASSES: Final[tuple[Pass, ...]] = (
     open_custom_calls,
     drop_unused,
     hoist_invariants,
-    reform_loops,
+    simplify_loops,
     merge_equal,
-    merge_loops,
+    fuse_loops,
     trim_loops,
     expand_bodies,
     fold_numbers,

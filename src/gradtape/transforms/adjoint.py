@@ -22,7 +22,7 @@ from gradtape.kinds.matrix import Matrix
 from gradtape.kinds.reduction import Reduction
 from gradtape.kinds.sort import Sort
 from gradtape.transforms.linear import pull_linear
-from gradtape.transforms.loops.draft import Loop
+from gradtape.transforms.loops.draft import LoopOp
 
 ADDITIVE: Final = {"add": (0, 1), "subtract": (0, 1), "where": (1, 2)}
 """Elementwise rows that are linear in several operands together, and which these are."""
@@ -133,32 +133,33 @@ def _is_linear(node: Node, flags: Sequence[bool]) -> bool:
 
 
 def _are_linear(node: Node, flags: Sequence[bool]) -> bool:
-    """Return whether what depends on the flagged inputs of a loop or a branch does so linearly: in each turn."""
+    """Return whether the outputs of a loop or branch are linear in the flagged inputs, in each iteration."""
     moving = [
         flag and carries_derivatives(operand.dtype) for flag, operand in zip(flags, node.inputs, strict=True)
     ]
-    if not isinstance(node.op, Loop):
+    if not isinstance(node.op, LoopOp):
         return all(
             _linear_in(branch.nodes, _flagged(branch.inputs, moving[1:])) is not None
             for branch in bodies_of(node)
         )
-    draft = node.op.opened(node)
-    insides = draft.insides[1:]
-    started = _flagged(insides, moving[len(moving) - len(insides) :])
+    draft = node.op.open_draft(node)
+    body_inputs = draft.body_inputs[1:]
+    started = _flagged(body_inputs, moving[len(moving) - len(body_inputs) :])
     linear = set(started)
-    while True:  # ends: each round but the last finds a carry more that is linear
+    while True:  # terminates: each round but the last finds another linear carry
         found = _linear_in(draft.nodes(), linear)
         if found is None or draft.test in found:
             return False
-        woken = {carry.inside for carry in draft.carries if carry.after in found} - linear
-        if not woken:
+        newly_linear = {carry.inner for carry in draft.carries if carry.next_carry in found} - linear
+        if not newly_linear:
             break
-        linear |= woken
+        linear |= newly_linear
     # A carry that begins or goes on with something else than zero is affine.
     return all(
-        (carry.inside in started or _is_zero(carry.start)) and (carry.after in found or _is_zero(carry.after))
+        (carry.inner in started or _is_zero(carry.init))
+        and (carry.next_carry in found or _is_zero(carry.next_carry))
         for carry in draft.carries
-        if carry.inside in linear
+        if carry.inner in linear
     )
 
 

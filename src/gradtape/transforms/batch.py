@@ -13,7 +13,7 @@ from gradtape.kinds.cotangent import Cotangent
 from gradtape.transforms import one_hot
 from gradtape.transforms.call import Call, inlined
 from gradtape.transforms.loops.batch import batch_loop, batch_switch
-from gradtape.transforms.loops.draft import Loop
+from gradtape.transforms.loops.draft import LoopOp
 from gradtape.transforms.loops.ops import Switch
 from gradtape.transforms.one_hot import OneHot
 
@@ -109,7 +109,7 @@ def _inside(outputs: Sequence[Value], mapped: Mapping[Value, Value], size: int) 
 
 @batch_node.register
 def _loop(
-    op: Loop, node: Node, operands: Sequence[Value], mapped: Sequence[bool], size: int
+    op: LoopOp, node: Node, operands: Sequence[Value], mapped: Sequence[bool], size: int
 ) -> tuple[Value | Shared, ...]:
     return batch_loop(op, node, operands, mapped, size, _inside)
 

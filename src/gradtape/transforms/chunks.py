@@ -27,7 +27,7 @@ from gradtape.transforms.basis import (
 )
 from gradtape.transforms.call import without_data
 from gradtape.transforms.jvp import jvp
-from gradtape.transforms.loops.checkpoint import ENTRIES
+from gradtape.transforms.loops.checkpoint import CARRIES_ONLY
 from gradtape.transforms.loops.ops import scan
 from gradtape.transforms.one_hot import OneHot
 from gradtape.transforms.vjp import vjp
@@ -147,8 +147,8 @@ def in_loop(linear: LinearMap, chosen: Chosen, count: int, size: int) -> list[Va
     """Append a loop over chunks of `size` rows; the last chunk is filled up with its last row."""
     length = -(-count // size)
     chunk = chunk_of_rows(linear, chosen, size)
-    turn = Value(aval((), INT64, True))
-    body = without_data(Graph([turn, *chunk.shared, chunk.rows], chunk.nodes, chunk.outs, "jacobian"))
+    index = Value(aval((), INT64, True))
+    body = without_data(Graph([index, *chunk.shared, chunk.rows], chunk.nodes, chunk.outs, "jacobian"))
     positions = np.minimum(np.arange(length * size, dtype=INTP), count - 1).reshape(-1, size)
     stacks = scan(
         Body(body.inputs, body.nodes, body.outputs, body.name),
@@ -156,7 +156,7 @@ def in_loop(linear: LinearMap, chosen: Chosen, count: int, size: int) -> list[Va
         [],
         [constant(positions)],
         length,
-        policy=ENTRIES,
+        policy=CARRIES_ONLY,
     )
     pieces = iter(stacks)
     return [None if out is None else _joined(next(pieces), count) for out in linear.outs]

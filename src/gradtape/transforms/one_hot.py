@@ -213,9 +213,9 @@ def _contract(node: Node, operands: Sequence[Operand]) -> Operand | None:
         return None
     rest = tuple(letter for letter in theirs if letter not in summed)
     extents = dict(zip(theirs, other.shape, strict=True))
-    turned = PRIMITIVES["permute"](other, tuple(theirs.index(letter) for letter in (*summed, *rest)))
+    permuted = PRIMITIVES["permute"](other, tuple(theirs.index(letter) for letter in (*summed, *rest)))
     count = prod(extents[letter] for letter in summed)
-    table = PRIMITIVES["reshape"](turned, (count, *[extents[letter] for letter in rest]))
+    table = PRIMITIVES["reshape"](permuted, (count, *[extents[letter] for letter in rest]))
     rows = hot
     if kept:
         rows = hot.moved((count,), _coordinates(hot.shape, [own.index(letter) for letter in summed]))

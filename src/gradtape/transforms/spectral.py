@@ -3,7 +3,7 @@
 Of F = V f(w) V.T the derivative is V (D * (V.T dA V)) V.T with the divided differences D[i, j] = (f(w[j]) - f(w[i])) / (w[j] - w[i]),
 and f'(w) where two eigenvalues are equal (Y. L. Daleckii and S. G. Krein, 1965). The rows of `eigh` and `svd` give the part of different
 values. For equal ones the vectors are not determined, and the part is found where a function of the values scales vectors: it is f' times
-what turns these into one another there.
+the rotation between these there.
 """
 
 from __future__ import annotations

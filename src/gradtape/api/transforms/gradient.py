@@ -36,7 +36,7 @@ from gradtape.trace.lazy.reroll import moment_now, rolled_since, with_loops
 from gradtape.trace.source.contexts import Scope, inside
 from gradtape.trace.source.sites import user_site
 from gradtape.transforms.jvp import jvp as push_forward
-from gradtape.transforms.loops.residuals import dearest
+from gradtape.transforms.loops.residuals import expensive_values
 from gradtape.transforms.vjp import vjp as pull_back
 from gradtape.trees import flatten, flatten_up_to, unflatten
 
@@ -354,7 +354,7 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> A
         return returned
 
     if not recorded and not any(each.recording for target in targets for each in target.tags):
-        force([*targets, *dearest(targets, starts, lambda v: tag not in v.tags)])
+        force([*targets, *expensive_values(targets, starts, lambda v: tag not in v.tags)])
     y = unflatten(result_spec, results_of(targets, recorded))
     return (y, pullback, aux_of(aux, recorded)) if has_aux else (y, pullback)
 

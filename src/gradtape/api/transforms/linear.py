@@ -30,7 +30,7 @@ from gradtape.trace.lazy.force import force
 from gradtape.trace.lazy.reroll import moment_now, rolled_since
 from gradtape.trace.source.sites import user_site
 from gradtape.transforms.jvp import jvp as push_forward
-from gradtape.transforms.loops.residuals import dearest
+from gradtape.transforms.loops.residuals import expensive_values
 from gradtape.transforms.vjp import vjp as pull_back
 from gradtape.trees import flatten, flatten_up_to, unflatten
 
@@ -118,7 +118,7 @@ def linearize(
         return unflatten(result_spec, results_of(values, traced))
 
     if not recorded and not any(each.recording for target in targets for each in target.tags):
-        force([*targets, *dearest(targets, starts, outside)])
+        force([*targets, *expensive_values(targets, starts, outside)])
     y = unflatten(result_spec, results_of(targets, recorded))
     return (y, push, aux_of(aux, recorded)) if has_aux else (y, push)
 

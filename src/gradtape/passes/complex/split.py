@@ -24,7 +24,7 @@ from gradtape.ops.core.shape import reshape, slice_
 from gradtape.passes.complex.products import contracted
 from gradtape.passes.simplify.annotations import open_custom_calls
 from gradtape.passes.simplify.inline_calls import inline_calls
-from gradtape.transforms.loops.draft import close
+from gradtape.transforms.loops.draft import make_body
 from gradtape.transforms.loops.ops import Switch, While
 
 LINEAR: Final = ("reduce_sum", "cumsum")
@@ -172,7 +172,7 @@ class _Split:
         for value in whole.outputs:
             parts_ = self.parts(value) if is_complex(value) else (self.value(value),)
             outputs += [_shaped(part, value) for part in parts_]
-        return close(inputs, outputs)
+        return make_body(inputs, outputs)
 
     def _barrier(self, node: Node) -> None:
         kept: int = node.params["kept"]

@@ -1,4 +1,4 @@
-"""The bodies of loops and branches go through the same passes as the graph around them."""
+"""Passes on the bodies of loops and branches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gradtape.passes.rewrite import rewrite
 
 
 def in_bodies(graph: Graph, change: Callable[[Body], Body]) -> Graph:
-    """Return the graph whose loops and branches hold changed bodies, of the same inputs and outputs."""
+    """Return the graph with `change` applied to the bodies of its loops and branches; inputs and outputs keep their types."""
 
     def rule(node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...] | None:
         if not isinstance(node.op, Structured):

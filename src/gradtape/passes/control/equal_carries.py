@@ -1,4 +1,4 @@
-"""Which carries of a loop are equal in every turn, by induction."""
+"""Equal carries: loop-carried values that are equal in every iteration, found by induction."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from typing import Any
 
 from gradtape.ir.budget import spend
 from gradtape.ir.graph import Literal, Node, Value, extract
-from gradtape.transforms.loops.draft import Carry, Draft, Given, substituted
+from gradtape.transforms.loops.draft import Carry, Draft, LoopOperand, substitute
 
 
-class Classes:
-    """The values of a turn by number: equal numbers, equal values.
+class EqualCarries:
+    """A value numbering of a loop's body: equal numbers, equal values.
 
-    Carries that start equal are taken to be equal until a turn tells them apart, as states of an automaton are (E. F. Moore, 1956).
+    Carries with equal initial values are assumed to be equal until the body makes them differ, as in the minimisation of an automaton
+    (E. F. Moore, 1956).
 
     Parameters
     ----------
     draft : Draft
         A loop.
     further : sequence of Value
-        What else of a turn is asked for.
+        Further values of the body that are numbered.
 
     Attributes
     ----------
@@ -31,14 +32,12 @@ class Classes:
     def __init__(self, draft: Draft, further: Sequence[Value] = ()) -> None:
         self._draft = draft
         self._known: dict[Any, int] = {}
-        self._nodes, _ = extract([*draft.ends, *further], draft.insides)
-        self.carries = [self._number((source_key(carry.start), carry.inside.aval)) for carry in draft.carries]
-        while (
-            True
-        ):  # ends: each round but the last tells more classes apart, and there are no more than carries
+        self._nodes, _ = extract([*draft.body_outputs, *further], draft.body_inputs)
+        self.carries = [self._number((source_key(carry.init), carry.inner.aval)) for carry in draft.carries]
+        while True:  # terminates: each round but the last splits a class, and there are no more than carries
             self._values = self._numbered()
             finer = [
-                self._number(("carry", class_, self.of(carry.after)))
+                self._number(("carry", class_, self.of(carry.next_carry)))
                 for class_, carry in zip(self.carries, draft.carries, strict=True)
             ]
             if len(set(finer)) == len(set(self.carries)):
@@ -46,7 +45,7 @@ class Classes:
             self.carries = finer
 
     def of(self, value: Value) -> int:
-        """Return the number of a value of a turn."""
+        """Return the number of a value of the body."""
         found = self._values.get(value)
         return self._number(source_key(value)) if found is None else found
 
@@ -58,11 +57,11 @@ class Classes:
         spend(len(self._nodes))
         values = {draft.index: number("index")}
         for given in draft.consts:
-            values[given.inside] = number(("const", source_key(given.outside)))
+            values[given.inner] = number(("const", source_key(given.outer)))
         for given in draft.elements:
-            values[given.inside] = number(("element", source_key(given.outside)))
+            values[given.inner] = number(("element", source_key(given.outer)))
         for class_, carry in zip(self.carries, draft.carries, strict=True):
-            values[carry.inside] = number(("before", class_))
+            values[carry.inner] = number(("before", class_))
         self._values = values
         for node in self._nodes:
             key = (node.op, tuple([self.of(value) for value in node.inputs]), _params_key(node))
@@ -72,7 +71,7 @@ class Classes:
 
 
 def source_key(value: Value) -> Any:
-    """Return what two values share that are the same number, or the same value."""
+    """Return a key that is equal for equal literals, and for the same value."""
     if isinstance(value, Literal) and value.data is not None:
         return value.data.dtype, value.data.tobytes()
     return value
@@ -87,52 +86,55 @@ def _params_key(node: Node) -> Any:
     return key
 
 
-class United:
-    """A loop in which what is equal is there once.
+class MergedLoop:
+    """A loop in which equal operands, carries and stacked outputs are merged.
 
     Attributes
     ----------
     draft : Draft
         The loop.
-    carries, left : list of int
-        For each carry and each thing left behind of the loop as it was, which it is now.
+    carries, ys : list of int
+        For each carry and each stacked output of the original loop, its position in the new one.
     """
 
-    def __init__(self, old: Draft, classes: Classes) -> None:
+    def __init__(self, old: Draft, classes: EqualCarries) -> None:
         becomes: dict[Value, Value] = {}
         self.draft = Draft(old.op, old.params, old.index, count=old.count)
-        self.draft.consts = _once(old.consts, becomes)
-        self.draft.elements = _once(old.elements, becomes)
+        self.draft.consts = _without_duplicates(old.consts, becomes)
+        self.draft.elements = _without_duplicates(old.elements, becomes)
         first: dict[int, int] = {}
         kept: list[Carry] = []
         self.carries: list[int] = []
         for class_, carry in zip(classes.carries, old.carries, strict=True):
             if class_ in first:
-                becomes[carry.inside] = kept[first[class_]].inside
+                becomes[carry.inner] = kept[first[class_]].inner
             else:
                 first[class_] = len(kept)
                 kept.append(carry)
             self.carries.append(first[class_])
         places: dict[int, int] = {}
-        left: list[Value] = []
-        self.left: list[int] = []
-        for value in old.left:
-            place = places.setdefault(classes.of(value), len(left))
-            if place == len(left):
-                left.append(value)
-            self.left.append(place)
-        afters = substituted([carry.after for carry in kept], becomes)
-        self.draft.carries = [carry._replace(after=after) for carry, after in zip(kept, afters, strict=True)]
-        self.draft.left = substituted(left, becomes)
+        ys: list[Value] = []
+        self.ys: list[int] = []
+        for value in old.ys:
+            place = places.setdefault(classes.of(value), len(ys))
+            if place == len(ys):
+                ys.append(value)
+            self.ys.append(place)
+        next_carries = substitute([carry.next_carry for carry in kept], becomes)
+        self.draft.carries = [
+            carry._replace(next_carry=next_carry)
+            for carry, next_carry in zip(kept, next_carries, strict=True)
+        ]
+        self.draft.ys = substitute(ys, becomes)
         if old.test is not None:
-            (self.draft.test,) = substituted([old.test], becomes)
+            (self.draft.test,) = substitute([old.test], becomes)
 
 
-def _once(givens: list[Given], becomes: dict[Value, Value]) -> list[Given]:
-    """Return what is given without repetitions; says what the repeated ones become."""
-    first: dict[Any, Given] = {}
+def _without_duplicates(givens: list[LoopOperand], becomes: dict[Value, Value]) -> list[LoopOperand]:
+    """Return operands without duplicates, and enter in `becomes` what the inner values of duplicates become."""
+    first: dict[Any, LoopOperand] = {}
     for given in givens:
-        earlier = first.setdefault(source_key(given.outside), given)
+        earlier = first.setdefault(source_key(given.outer), given)
         if earlier is not given:
-            becomes[given.inside] = earlier.inside
+            becomes[given.inner] = earlier.inner
     return list(first.values())

@@ -1,4 +1,4 @@
-"""Loops that make the same turns become one: what a gradient asks of a loop beside its results, say."""
+"""Loop fusion: loops with the same iterations become one, for example a loop and the one that stores its residuals."""
 
 from __future__ import annotations
 
@@ -8,46 +8,46 @@ from typing import Any
 from gradtape.ir.builder import at
 from gradtape.ir.graph import Graph, Node, Value
 from gradtape.kinds.control import Structured
-from gradtape.passes.control.equal_carries import Classes, United, source_key
+from gradtape.passes.control.equal_carries import EqualCarries, MergedLoop, source_key
 from gradtape.passes.rewrite import with_outputs
 from gradtape.transforms.loops.branches import select
-from gradtape.transforms.loops.draft import Carry, Draft, Given, Loop, stand_in, substituted
+from gradtape.transforms.loops.draft import Carry, Draft, LoopOp, LoopOperand, placeholder, substitute
 from gradtape.transforms.loops.ops import Repeat, Switch
 
 
-def merge_loops(graph: Graph) -> Graph:
+def fuse_loops(graph: Graph) -> Graph:
     """Return the graph in which loops with equal carries are one loop, and branches with equal indices one branch."""
     refused: set[tuple[Node, Node]] = set()
-    while True:  # ends: each round but the last leaves one loop or branch less
-        merged = _merged_once(graph, refused)
+    while True:  # terminates: each round but the last removes a loop or branch
+        merged = _fuse_one_pair(graph, refused)
         if merged is None:
             return graph
         graph = merged
 
 
-def _merged_once(graph: Graph, refused: set[tuple[Node, Node]]) -> Graph | None:
-    above = _loops_above(graph)
+def _fuse_one_pair(graph: Graph, refused: set[tuple[Node, Node]]) -> Graph | None:
+    dependencies = _loop_dependencies(graph)
     groups: dict[Any, list[Node]] = {}
-    for node in above:
-        groups.setdefault(_turns_key(node), []).append(node)
-    bits = {node: 1 << place for place, node in enumerate(above)}
+    for node in dependencies:
+        groups.setdefault(_iteration_space(node), []).append(node)
+    bits = {node: 1 << place for place, node in enumerate(dependencies)}
     for nodes in groups.values():
-        begins = {node: _begins(node) for node in nodes}
+        operands_of = {node: _common_operands(node) for node in nodes}
         for place, second in enumerate(nodes):
             for first in nodes[:place]:
-                if above[second] & bits[first] or begins[first].isdisjoint(begins[second]):
+                if dependencies[second] & bits[first] or operands_of[first].isdisjoint(operands_of[second]):
                     continue
                 if (first, second) in refused:
                     continue
-                outs = _joined(first, second)
+                outs = _fuse(first, second)
                 if outs is not None:
-                    return _replaced(graph, first, second, outs)
+                    return _replace_outputs(graph, first, second, outs)
                 refused.add((first, second))
     return None
 
 
-def _loops_above(graph: Graph) -> dict[Node, int]:
-    """Return for each loop and branch which others it depends on, as bits in the order of the result."""
+def _loop_dependencies(graph: Graph) -> dict[Node, int]:
+    """Return for each loop and branch the set of those it depends on, as bits in the order of the result."""
     found: dict[Node, int] = {}
     reached: dict[Value, int] = {}
     for node in graph.nodes:
@@ -62,8 +62,8 @@ def _loops_above(graph: Graph) -> dict[Node, int]:
     return found
 
 
-def _begins(node: Node) -> set[Any]:
-    """Return what loops that can be one have in common: something that carries begin with, or something that is read."""
+def _common_operands(node: Node) -> set[Any]:
+    """Return the operands of which loops that can be fused share one: initial carries, or operands if nothing is carried."""
     inputs = node.inputs
     if isinstance(node.op, Switch):
         return {inputs[0]}
@@ -73,8 +73,8 @@ def _begins(node: Node) -> set[Any]:
     return set(map(source_key, inputs))
 
 
-def _turns_key(node: Node) -> Any:
-    """Return what loops share that make the same turns, as far as that can be told from outside."""
+def _iteration_space(node: Node) -> Any:
+    """Return a key that is equal for loops with the same iterations, as far as their nodes show."""
     params = node.params
     if isinstance(node.op, Switch):
         return node.op, node.inputs[0], len(params["branches"])
@@ -83,88 +83,98 @@ def _turns_key(node: Node) -> Any:
     return node.op, params.get("length"), params.get("reverse"), params.get("limit"), params.get("policy")
 
 
-def _joined(first: Node, second: Node) -> list[Value] | None:
-    """Return the outputs of both nodes from one; None where they cannot be one, or gain nothing."""
+def _fuse(first: Node, second: Node) -> list[Value] | None:
+    """Return the outputs of both nodes from one node; None where they cannot be fused, or nothing is saved."""
     if isinstance(first.op, Switch):
-        return _joined_branches(first, second)
+        return _fuse_branches(first, second)
     op = first.op
-    assert isinstance(op, Loop)
-    a, b = op.opened(first), renamed(op.opened(second))
-    both = _beside(a, b)
-    classes = Classes(both, [] if b.test is None else [b.test])
+    assert isinstance(op, LoopOp)
+    a, b = op.open_draft(first), renamed(op.open_draft(second))
+    both = _side_by_side(a, b)
+    classes = EqualCarries(both, [] if b.test is None else [b.test])
     count = len(a.carries)
     if a.test is not None and (b.test is None or classes.of(a.test) != classes.of(b.test)):
         return None
     common = set(classes.carries[:count]) & set(classes.carries[count:])
-    if not common and (a.carries or b.carries or not _share_work(a, b, classes)):
+    if not common and (a.carries or b.carries or not _have_common_subexpressions(a, b, classes)):
         return None
-    united = United(both, classes)
+    merged = MergedLoop(both, classes)
     with at(first.site):
-        outcome = united.draft.emit()
-    ends = [outcome.carries[place] for place in united.carries]
-    stacks = [outcome.left[place] for place in united.left]
-    turns = [] if outcome.turns is None else [outcome.turns]
-    lefts = len(a.left)
-    return [*ends[:count], *turns, *stacks[:lefts], *ends[count:], *turns, *stacks[lefts:]]
+        outcome = merged.draft.emit()
+    finals = [outcome.carries[place] for place in merged.carries]
+    stacks = [outcome.ys[place] for place in merged.ys]
+    trip_count = [] if outcome.trip_count is None else [outcome.trip_count]
+    ys_count = len(a.ys)
+    return [
+        *finals[:count],
+        *trip_count,
+        *stacks[:ys_count],
+        *finals[count:],
+        *trip_count,
+        *stacks[ys_count:],
+    ]
 
 
-def _share_work(a: Draft, b: Draft, classes: Classes) -> bool:
+def _have_common_subexpressions(a: Draft, b: Draft, classes: EqualCarries) -> bool:
     mine = {classes.of(out) for node in a.nodes() for out in node.outs}
     return any(classes.of(out) in mine for node in b.nodes() for out in node.outs)
 
 
 def renamed(draft: Draft) -> Draft:
-    """Return the same loop with other values inside."""
-    becomes = {value: stand_in(value) for value in draft.insides}
+    """Return the same loop with new inner values."""
+    becomes = {value: placeholder(value) for value in draft.body_inputs}
     new = Draft(draft.op, draft.params, becomes[draft.index], count=draft.count)
-    new.consts = [Given(given.outside, becomes[given.inside]) for given in draft.consts]
-    new.elements = [Given(given.outside, becomes[given.inside]) for given in draft.elements]
-    ends = substituted(draft.ends, becomes)
+    new.consts = [LoopOperand(given.outer, becomes[given.inner]) for given in draft.consts]
+    new.elements = [LoopOperand(given.outer, becomes[given.inner]) for given in draft.elements]
+    finals = substitute(draft.body_outputs, becomes)
     count = len(draft.carries)
     new.carries = [
-        Carry(carry.start, becomes[carry.inside], after)
-        for carry, after in zip(draft.carries, ends, strict=False)
+        Carry(carry.init, becomes[carry.inner], next_carry)
+        for carry, next_carry in zip(draft.carries, finals, strict=False)
     ]
-    new.left = ends[count : count + len(draft.left)]
-    new.test = None if draft.test is None else ends[-1]
+    new.ys = finals[count : count + len(draft.ys)]
+    new.test = None if draft.test is None else finals[-1]
     return new
 
 
-def _beside(a: Draft, b: Draft) -> Draft:
-    """Return one loop that does what both do."""
+def _side_by_side(a: Draft, b: Draft) -> Draft:
+    """Return one loop with the operands, carries and outputs of both."""
     index = {b.index: a.index}
     both = Draft(a.op, a.params, a.index, test=a.test, count=a.count)
     both.consts = [*a.consts, *b.consts]
     both.elements = [*a.elements, *b.elements]
-    ends = substituted(b.ends, index)
+    finals = substitute(b.body_outputs, index)
     count = len(b.carries)
     both.carries = [
         *a.carries,
-        *[carry._replace(after=after) for carry, after in zip(b.carries, ends, strict=False)],
+        *[
+            carry._replace(next_carry=next_carry)
+            for carry, next_carry in zip(b.carries, finals, strict=False)
+        ],
     ]
-    both.left = [*a.left, *ends[count : count + len(b.left)]]
-    b.test = None if b.test is None else ends[-1]
+    both.ys = [*a.ys, *finals[count : count + len(b.ys)]]
+    b.test = None if b.test is None else finals[-1]
     return both
 
 
-def _joined_branches(first: Node, second: Node) -> list[Value] | None:
-    """Return the outputs of two switches from one."""
+def _fuse_branches(first: Node, second: Node) -> list[Value] | None:
+    """Return the outputs of two switches from one switch."""
     inputs, outputs = [], []
     operands = list(dict.fromkeys([*first.inputs[1:], *second.inputs[1:]]))
     for one, other in zip(first.params["branches"], second.params["branches"], strict=True):
-        stands = {operand: stand_in(operand) for operand in operands}
-        ends: list[Value] = []
+        placeholders = {operand: placeholder(operand) for operand in operands}
+        finals: list[Value] = []
         for body, node in ((one, first), (other, second)):
-            given = [stands[operand] for operand in node.inputs[1:]]
-            ends += substituted(body.outputs, dict(zip(body.inputs, given, strict=True)))
-        inputs.append(list(stands.values()))
-        outputs.append(ends)
+            given = [placeholders[operand] for operand in node.inputs[1:]]
+            finals += substitute(body.outputs, dict(zip(body.inputs, given, strict=True)))
+        inputs.append(list(placeholders.values()))
+        outputs.append(finals)
     with at(first.site):
         return list(select(first.op, first.inputs[0], operands, inputs, outputs))
 
 
-def _replaced(graph: Graph, first: Node, second: Node, outs: Sequence[Value]) -> Graph:
-    """Return the graph in which the outputs of two nodes are others."""
+def _replace_outputs(graph: Graph, first: Node, second: Node, outs: Sequence[Value]) -> Graph:
+    """Return the graph in which the outputs of two nodes are replaced."""
     becomes = dict(zip((*first.outs, *second.outs), outs, strict=True))
     for node in graph.nodes:
         if node in (first, second):

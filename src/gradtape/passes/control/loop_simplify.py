@@ -1,4 +1,4 @@
-"""Loops that make no turn or one, and branches that are known, without a loop or a branch; and what is kept of a loop by a policy."""
+"""Loop simplification: loops of no or one iteration and branches with a known index are inlined; loops with a policy get their chunks."""
 
 from __future__ import annotations
 
@@ -10,25 +10,30 @@ from gradtape.ir.types import INT64
 from gradtape.kinds.operands import broadcast_to
 from gradtape.passes.rewrite import rewrite
 from gradtape.transforms.call import inlined
-from gradtape.transforms.loops.checkpoint import chunk_of, goes_in_chunks, in_chunks, until_in_chunks
+from gradtape.transforms.loops.checkpoint import (
+    chunk_length,
+    has_chunk_policy,
+    scan_in_chunks,
+    while_in_chunks,
+)
 from gradtape.transforms.loops.ops import Scan, Switch, While
 
 
-def reform_loops(graph: Graph) -> Graph:
-    """Return the graph without loops of no turn or one, and without branches that are known."""
-    return rewrite(graph, _reformed)
+def simplify_loops(graph: Graph) -> Graph:
+    """Return the graph without scans of no or one iteration, and without branches whose index is known."""
+    return rewrite(graph, _simplified)
 
 
-def _reformed(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
+def _simplified(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
     if isinstance(node.op, Scan):
         length, policy = node.params["length"], node.params["policy"]
-        chunk = chunk_of(length, policy)
+        chunk = chunk_length(length, policy)
         if chunk is not None:
-            return node.op.outs(in_chunks(node.op.opened(node.copy(inputs)), chunk))
-        return _few_turns(node, inputs) if length == 0 or (length == 1 and policy is None) else None
+            return node.op.outs(scan_in_chunks(node.op.open_draft(node.copy(inputs)), chunk))
+        return _unrolled(node, inputs) if length == 0 or (length == 1 and policy is None) else None
     if isinstance(node.op, While):
-        draft = node.op.opened(node.copy(inputs))
-        return node.op.outs(until_in_chunks(draft)) if goes_in_chunks(draft) else None
+        draft = node.op.open_draft(node.copy(inputs))
+        return node.op.outs(while_in_chunks(draft)) if has_chunk_policy(draft) else None
     if isinstance(node.op, Switch):
         number = number_of(inputs[0])
         if number is not None:
@@ -39,7 +44,7 @@ def _reformed(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
     return None
 
 
-def _few_turns(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value]:
+def _unrolled(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value]:
     params = node.params
     first, second = params["consts"], params["consts"] + params["carries"]
     if params["length"] == 0:
@@ -47,10 +52,10 @@ def _few_turns(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value]:
         return [*inputs[first:second], *empty]
     elements = [PRIMITIVES["reshape"](array, array.shape[1:]) for array in inputs[second:]]
     results = inlined(params["body"], [literal(0, INT64), *inputs[:second], *elements])
-    carries, left = results[: params["carries"]], results[params["carries"] :]
+    carries, ys = results[: params["carries"]], results[params["carries"] :]
     stacks = [
         PRIMITIVES["expand"](out, whole.shape, tuple(range(1, out.ndim + 1)))
-        for out, whole in zip(left, node.outs[params["carries"] :], strict=True)
+        for out, whole in zip(ys, node.outs[params["carries"] :], strict=True)
     ]
     return [*carries, *stacks]
 

@@ -1,8 +1,9 @@
 """Batches of loops and branches: one loop for all elements of a mapped axis.
 
-Where elements take different numbers of turns, the loop turns as long as one of them does, and the others keep what they have. What a
-turn computes for those that are done is thrown away, and may be anything; so that no derivative of it is infinite (a factor of
-zero would make it NaN), they take the numbers of one that is not done, unless no formula in the turn has infinite derivatives.
+Where trip counts differ between elements, the loop runs as long as one element needs, and the others keep their carries. The results of an
+iteration for elements that are done are discarded, and may be anything. Their derivatives must not be infinite (a factor of zero would
+make them NaN): so these elements compute with the numbers of one that is not done, unless no formula in the body has infinite
+derivatives.
 """
 
 from __future__ import annotations
@@ -17,7 +18,15 @@ from gradtape.kinds.batching import Shared, in_front
 from gradtape.kinds.contract import Contract
 from gradtape.kinds.registry import ROWS
 from gradtape.transforms.loops.branches import select
-from gradtape.transforms.loops.draft import Carry, Draft, Given, Loop, Outcome, emitted, substituted
+from gradtape.transforms.loops.draft import (
+    Carry,
+    Draft,
+    LoopOp,
+    LoopOperand,
+    LoopOutputs,
+    emit_substituted,
+    substitute,
+)
 from gradtape.transforms.loops.licm import TAME
 from gradtape.transforms.loops.ops import Repeat, Scan, Switch, While
 
@@ -28,23 +37,23 @@ Result: TypeAlias = tuple[Value | Shared, ...]
 
 
 def batch_loop(
-    op: Loop, node: Node, operands: Sequence[Value], mapped: Sequence[bool], size: int, batch: Batch
+    op: LoopOp, node: Node, operands: Sequence[Value], mapped: Sequence[bool], size: int, batch: Batch
 ) -> Result:
     """Return the outputs of a loop for every element of the mapped axis."""
     lanes = _Lanes(op, node, operands, mapped, size, batch)
-    if isinstance(op, While) and lanes.exits_apart():
-        return lanes.turned_until_all_are_done()
+    if isinstance(op, While) and lanes.has_divergent_exit():
+        return lanes.until_all_done()
     if isinstance(op, Repeat) and mapped[0]:
-        return lanes.turned_as_often_as_the_longest(operands[0])
-    return lanes.together()
+        return lanes.up_to_longest(operands[0])
+    return lanes.in_lockstep()
 
 
 class _Lanes:
-    """A loop for one element, and what it is for all of them."""
+    """A loop for one element of the mapped axis, and its batched form: each element is a lane."""
 
     def __init__(
         self,
-        op: Loop,
+        op: LoopOp,
         node: Node,
         operands: Sequence[Value],
         mapped: Sequence[bool],
@@ -54,188 +63,188 @@ class _Lanes:
         self._op = op
         self._size = size
         self._batch = batch
-        self._draft = draft = op.opened(node)
+        self._draft = draft = op.open_draft(node)
         self._count = None if draft.count is None else operands[0]
-        consts, starts, elements = draft.split(mapped)
-        self._outside = draft.split(operands)
-        self._flags = (consts, starts, elements)
-        self._inside = {
-            given.inside: self._many(given.inside)
-            for given, flag in zip(draft.operands, (*consts, *starts, *elements), strict=True)
+        consts, inits, elements = draft.split(mapped)
+        self._outer = draft.split(operands)
+        self._flags = (consts, inits, elements)
+        self._inner = {
+            given.inner: self._batched_placeholder(given.inner)
+            for given, flag in zip(draft.operands, (*consts, *inits, *elements), strict=True)
             if flag
         }
-        self._spread()
+        self._find_mapped_carries()
 
-    def _many(self, value: Value) -> Value:
+    def _batched_placeholder(self, value: Value) -> Value:
         return Value(aval((self._size, *value.shape), value.dtype))
 
-    def _spread(self) -> None:
-        """Find the carries that differ between elements sooner or later."""
+    def _find_mapped_carries(self) -> None:
+        """Find the carries that differ between lanes in some iteration, by a fixed point."""
         carries = self._draft.carries
-        while True:  # ends: each round but the last finds a carry more that differs
-            afters = self._batch([carry.after for carry in carries], self._inside, self._size)
-            woken = [
-                carry.inside
-                for carry, after in zip(carries, afters, strict=True)
-                if isinstance(after, Value) and carry.inside not in self._inside
+        while True:  # terminates: each round but the last finds another carry that differs
+            next_carries = self._batch([carry.next_carry for carry in carries], self._inner, self._size)
+            newly_active = [
+                carry.inner
+                for carry, next_carry in zip(carries, next_carries, strict=True)
+                if isinstance(next_carry, Value) and carry.inner not in self._inner
             ]
-            if not woken:
+            if not newly_active:
                 return
-            self._inside.update({inside: self._many(inside) for inside in woken})
+            self._inner.update({inner: self._batched_placeholder(inner) for inner in newly_active})
 
     def _for_all(self, value: Value, known: Mapping[Value, Value]) -> Value:
         (result,) = self._batch([value], known, self._size)
         return result if isinstance(result, Value) else in_front(result.value, self._size)
 
-    def exits_apart(self) -> bool:
-        """Return whether the condition differs between elements."""
+    def has_divergent_exit(self) -> bool:
+        """Return whether the condition differs between lanes."""
         assert self._draft.test is not None
-        (test,) = self._batch([self._draft.test], self._inside, self._size)
+        (test,) = self._batch([self._draft.test], self._inner, self._size)
         return isinstance(test, Value)
 
-    def together(self) -> Result:
-        """Return the results where each element takes as many turns."""
+    def in_lockstep(self) -> Result:
+        """Return the results of a loop whose trip count is the same in all lanes."""
         draft = self._draft
-        results = self._batch(draft.ends, self._inside, self._size)
-        loop = self._empty(draft.index)
+        results = self._batch(draft.body_outputs, self._inner, self._size)
+        loop = self._draft_of_operands(draft.index)
         loop.count = self._count
-        for carry, start, after, flag in zip(
-            draft.carries, self._outside[1], results, self._flags[1], strict=False
+        for carry, start, next_carry, flag in zip(
+            draft.carries, self._outer[1], results, self._flags[1], strict=False
         ):
-            if carry.inside in self._inside:
+            if carry.inner in self._inner:
                 first = start if flag else in_front(start, self._size)
-                then = after if isinstance(after, Value) else in_front(after.value, self._size)
-                loop.carries.append(Carry(first, self._inside[carry.inside], then))
+                then = next_carry if isinstance(next_carry, Value) else in_front(next_carry.value, self._size)
+                loop.carries.append(Carry(first, self._inner[carry.inner], then))
             else:
-                assert isinstance(after, Shared)
-                loop.carries.append(Carry(start, carry.inside, after.value))
+                assert isinstance(next_carry, Shared)
+                loop.carries.append(Carry(start, carry.inner, next_carry.value))
         count = len(draft.carries)
-        left = results[count : count + len(draft.left)]
-        loop.left = [_value(each) for each in left]
+        ys = results[count : count + len(draft.ys)]
+        loop.ys = [_value(each) for each in ys]
         if draft.test is not None:
             loop.test = _value(results[-1])
         outcome = loop.emit()
         ends = [
-            end if carry.inside in self._inside else Shared(end)
+            end if carry.inner in self._inner else Shared(end)
             for end, carry in zip(outcome.carries, draft.carries, strict=True)
         ]
-        return self._arranged(ends, left, outcome)
+        return self._arrange(ends, ys, outcome)
 
-    def _arranged(
-        self, ends: Sequence[Value | Shared], left: Sequence[Value | Shared], outcome: Outcome
+    def _arrange(
+        self, ends: Sequence[Value | Shared], ys: Sequence[Value | Shared], outcome: LoopOutputs
     ) -> Result:
         """Return the results in the order of the node's outputs."""
         stacks: list[Any] = []
-        for stack, inside in zip(outcome.left, left, strict=False):
-            if isinstance(inside, Shared):
+        for stack, inner in zip(outcome.ys, ys, strict=False):
+            if isinstance(inner, Shared):
                 stacks.append(Shared(stack))
             else:
-                stacks.append(_swapped(stack) if isinstance(self._op, Scan) else stack)
-        count = [] if outcome.turns is None else [Shared(outcome.turns)]
+                stacks.append(_swap_leading_axes(stack) if isinstance(self._op, Scan) else stack)
+        count = [] if outcome.trip_count is None else [Shared(outcome.trip_count)]
         return (*ends, *count, *stacks)
 
-    def _empty(self, index: Value) -> Draft:
-        """Return the loop with what it reads, but for the carries."""
+    def _draft_of_operands(self, index: Value) -> Draft:
+        """Return the loop with its consts and elements, without carries."""
         draft = self._draft
         loop = Draft(self._op, draft.params, index)
-        for given, outside in zip(draft.consts, self._outside[0], strict=True):
-            loop.consts.append(Given(outside, self._inside.get(given.inside, given.inside)))
-        for given, outside, flag in zip(draft.elements, self._outside[2], self._flags[2], strict=True):
-            turned = _swapped(outside) if flag and isinstance(self._op, Scan) else outside
-            loop.elements.append(Given(turned, self._inside.get(given.inside, given.inside)))
+        for given, outer in zip(draft.consts, self._outer[0], strict=True):
+            loop.consts.append(LoopOperand(outer, self._inner.get(given.inner, given.inner)))
+        for given, outer, flag in zip(draft.elements, self._outer[2], self._flags[2], strict=True):
+            swapped = _swap_leading_axes(outer) if flag and isinstance(self._op, Scan) else outer
+            loop.elements.append(LoopOperand(swapped, self._inner.get(given.inner, given.inner)))
         return loop
 
-    def _mapped_apart(self) -> None:
-        """Let all carries differ between elements: they stop at different turns."""
+    def _map_all_carries(self) -> None:
+        """Map all carries: lanes stop after different iterations."""
         for carry in self._draft.carries:
-            self._inside.setdefault(carry.inside, self._many(carry.inside))
+            self._inner.setdefault(carry.inner, self._batched_placeholder(carry.inner))
 
-    def _starts(self) -> list[Value]:
+    def _batched_inits(self) -> list[Value]:
         return [
             start if flag else in_front(start, self._size)
-            for start, flag in zip(self._outside[1], self._flags[1], strict=True)
+            for start, flag in zip(self._outer[1], self._flags[1], strict=True)
         ]
 
-    def turned_until_all_are_done(self) -> Result:
-        """Return the results of a `while_loop` of which the elements take different numbers of turns."""
+    def until_all_done(self) -> Result:
+        """Return the results of a `while_loop` whose trip count differs between lanes."""
         draft = self._draft
-        self._mapped_apart()
+        self._map_all_carries()
         assert draft.test is not None
         lanes = aval((self._size,), BOOL)
-        active, turns = Value(lanes), Value(aval((self._size,), INT64))
-        next_, left = self._turn(active)
-        (then,) = substituted([draft.test], {draft.index: draft.index + 1})
-        carried = {carry.inside: after for carry, after in zip(draft.carries, next_, strict=True)}
-        goes_on = active & self._for_all(then, {**self._inside, **carried})
-        loop = self._empty(draft.index)
+        active, trip_counts = Value(lanes), Value(aval((self._size,), INT64))
+        next_, ys = self._masked_iteration(active)
+        (then,) = substitute([draft.test], {draft.index: draft.index + 1})
+        carried = {carry.inner: next_carry for carry, next_carry in zip(draft.carries, next_, strict=True)}
+        goes_on = active & self._for_all(then, {**self._inner, **carried})
+        loop = self._draft_of_operands(draft.index)
         loop.test = ROWS["reduce_any"](active, axes=(0,))  # type: ignore[operator]
         zeros = PRIMITIVES["expand"](literal(0, INT64), (self._size,), ())
         loop.carries = [
             Carry(self._first_test(), active, goes_on),
-            Carry(zeros, turns, turns + PRIMITIVES["convert"](active, INT64)),
+            Carry(zeros, trip_counts, trip_counts + PRIMITIVES["convert"](active, INT64)),
             *[
-                Carry(start, self._inside[carry.inside], after)
-                for start, carry, after in zip(self._starts(), draft.carries, next_, strict=True)
+                Carry(start, self._inner[carry.inner], next_carry)
+                for start, carry, next_carry in zip(self._batched_inits(), draft.carries, next_, strict=True)
             ],
         ]
-        loop.left = [_value(each) for each in left]
+        loop.ys = [_value(each) for each in ys]
         outcome = loop.emit()
         _, count, *ends = outcome.carries
         stacks = [
-            Shared(stack) if isinstance(inside, Shared) else stack
-            for stack, inside in zip(outcome.left, left, strict=True)
+            Shared(stack) if isinstance(inner, Shared) else stack
+            for stack, inner in zip(outcome.ys, ys, strict=True)
         ]
         return (*ends, count, *stacks)
 
     def _first_test(self) -> Value:
-        """Return which elements take a turn at all."""
+        """Return which lanes have a first iteration, bool of shape (size,)."""
         draft = self._draft
         assert draft.test is not None
-        consts, starts = zip(draft.consts, self._outside[0], strict=True), self._starts()
-        outside: dict[Value, Value] = {draft.index: literal(0, INT64)}
+        consts, inits = zip(draft.consts, self._outer[0], strict=True), self._batched_inits()
+        outer: dict[Value, Value] = {draft.index: literal(0, INT64)}
         known: dict[Value, Value] = {}
         for given, operand in consts:
-            (known if given.inside in self._inside else outside)[given.inside] = operand
-        known.update({carry.inside: start for carry, start in zip(draft.carries, starts, strict=True)})
-        (test,) = substituted([draft.test], outside)
+            (known if given.inner in self._inner else outer)[given.inner] = operand
+        known.update({carry.inner: start for carry, start in zip(draft.carries, inits, strict=True)})
+        (test,) = substitute([draft.test], outer)
         return self._for_all(test, known)
 
-    def turned_as_often_as_the_longest(self, counts: Value) -> Result:
-        """Return the results of a `repeat` of which the elements take different numbers of turns."""
+    def up_to_longest(self, counts: Value) -> Result:
+        """Return the results of a `repeat` whose trip count (`counts`, int64 of shape (size,)) differs between lanes."""
         draft = self._draft
-        self._mapped_apart()
+        self._map_all_carries()
         limits = Value(counts.aval)
         active = PRIMITIVES["less"](PRIMITIVES["expand"](draft.index, (self._size,), ()), limits)
-        next_, left = self._turn(active)
-        loop = self._empty(draft.index)
+        next_, ys = self._masked_iteration(active)
+        loop = self._draft_of_operands(draft.index)
         longest = ROWS["reduce_max"](counts, axes=(0,)) if self._size else literal(0, INT64)  # type: ignore[operator]
         loop.count = longest
-        loop.consts.append(Given(counts, limits))
+        loop.consts.append(LoopOperand(counts, limits))
         loop.carries = [
-            Carry(start, self._inside[carry.inside], after)
-            for start, carry, after in zip(self._starts(), draft.carries, next_, strict=True)
+            Carry(start, self._inner[carry.inner], next_carry)
+            for start, carry, next_carry in zip(self._batched_inits(), draft.carries, next_, strict=True)
         ]
-        loop.left = [_value(each) for each in left]
+        loop.ys = [_value(each) for each in ys]
         outcome = loop.emit()
         stacks = [
-            Shared(stack) if isinstance(inside, Shared) else stack
-            for stack, inside in zip(outcome.left, left, strict=True)
+            Shared(stack) if isinstance(inner, Shared) else stack
+            for stack, inner in zip(outcome.ys, ys, strict=True)
         ]
         return (*outcome.carries, *stacks)
 
-    def _turn(self, active: Value) -> tuple[list[Value], list[Value | Shared]]:
-        """Return the carries after a turn that only active elements take, and what the turn leaves behind."""
+    def _masked_iteration(self, active: Value) -> tuple[list[Value], list[Value | Shared]]:
+        """Return the next carries of an iteration of the `active` lanes only, and the elements of the stacked outputs."""
         draft = self._draft
-        work = [*[carry.after for carry in draft.carries], *draft.left]
-        known = self._inside
-        if not _is_tame(work, draft.insides):
-            known = {single: among(active, many) for single, many in known.items()}
+        work = [*[carry.next_carry for carry in draft.carries], *draft.ys]
+        known = self._inner
+        if not _has_finite_derivatives(work, draft.body_inputs):
+            known = {single: fill_inactive_lanes(active, many) for single, many in known.items()}
         results = self._batch(work, known, self._size)
-        nexts = []
+        next_carries = []
         for carry, result in zip(draft.carries, results, strict=False):
-            after = result if isinstance(result, Value) else in_front(result.value, self._size)
-            nexts.append(chosen(active, after, self._inside[carry.inside]))
-        return nexts, results[len(nexts) :]
+            next_carry = result if isinstance(result, Value) else in_front(result.value, self._size)
+            next_carries.append(select_lanes(active, next_carry, self._inner[carry.inner]))
+        return next_carries, results[len(next_carries) :]
 
 
 def batch_switch(
@@ -274,55 +283,59 @@ def _by_element(
     inputs: Sequence[Sequence[Value]],
     results: Sequence[Sequence[Value | Shared]],
 ) -> Result:
-    """Compute each branch that some element takes, and select."""
+    """Compute each branch that some lane takes, and select."""
     index, last = operands[0], len(results) - 1
     total: list[Value] = []
     for place in reversed(range(len(results))):
         wide = [out if isinstance(out, Value) else in_front(out.value, size) for out in results[place]]
         compare = "less_equal" if place == 0 else "greater_equal" if place == last else "equal"
         taken = PRIMITIVES[compare](index, literal(place, INT64))
-        found = _taken(node.op, taken, operands[1:], mapped[1:], inputs[place], wide)
-        total = found if place == last else [chosen(taken, *pair) for pair in zip(found, total, strict=True)]
+        found = _branch_outputs(node.op, taken, operands[1:], mapped[1:], inputs[place], wide)
+        total = (
+            found
+            if place == last
+            else [select_lanes(taken, *pair) for pair in zip(found, total, strict=True)]
+        )
     return tuple(total)
 
 
-def _taken(
+def _branch_outputs(
     op: Any,
     taken: Value,
     operands: Sequence[Value],
     mapped: Sequence[bool],
-    stands: Sequence[Value],
+    placeholders: Sequence[Value],
     outputs: Sequence[Value],
 ) -> list[Value]:
-    """Return what a branch comes to for those elements that take it, and anything for the others."""
-    tame = _is_tame(outputs, stands)
-    if tame and not any(isinstance(node.op, Contract) for node in extract(outputs, stands)[0]):
-        return emitted(outputs, dict(zip(stands, operands, strict=True)))
+    """Return the outputs of a branch for the lanes that take it, and arbitrary numbers for the others."""
+    is_finite = _has_finite_derivatives(outputs, placeholders)
+    if is_finite and not any(isinstance(node.op, Contract) for node in extract(outputs, placeholders)[0]):
+        return emit_substituted(outputs, dict(zip(placeholders, operands, strict=True)))
     given = [
-        among(taken, operand) if flag and not tame else operand
+        fill_inactive_lanes(taken, operand) if flag and not is_finite else operand
         for operand, flag in zip(operands, mapped, strict=True)
     ]
-    nothing = [PRIMITIVES["zeros_like"](out) for out in outputs]
+    zeros = [PRIMITIVES["zeros_like"](out) for out in outputs]
     some = PRIMITIVES["convert"](ROWS["reduce_any"](taken, axes=(0,)), INT64)  # type: ignore[operator]
-    return list(select(op, some, given, [stands, stands], [nothing, outputs]))
+    return list(select(op, some, given, [placeholders, placeholders], [zeros, outputs]))
 
 
-def chosen(mask: Value, x: Value, y: Value) -> Value:
-    """Return, for each element of the mapped axis, `x` or `y`."""
+def select_lanes(mask: Value, x: Value, y: Value) -> Value:
+    """Return, for each lane, `x` or `y`."""
     wide = mask if x.ndim == 1 else PRIMITIVES["expand"](mask, x.shape, (0,))
     return PRIMITIVES["where"](wide, x, y)
 
 
-def among(active: Value, x: Value) -> Value:
-    """Return `x` in which elements of the mapped axis that are not active equal the first one that is."""
+def fill_inactive_lanes(active: Value, x: Value) -> Value:
+    """Return `x` in which lanes that are not active have the numbers of the first one that is."""
     if not x.shape[0]:
         return x
     first = ROWS["argmax"](PRIMITIVES["convert"](active, INTP), axes=(0,))  # type: ignore[operator]
-    row = ROWS["gather"](x, PRIMITIVES["reshape"](first, (1,)))  # type: ignore[operator]
-    return chosen(active, x, in_front(PRIMITIVES["reshape"](row, x.shape[1:]), x.shape[0]))
+    first_element = ROWS["gather"](x, PRIMITIVES["reshape"](first, (1,)))  # type: ignore[operator]
+    return select_lanes(active, x, in_front(PRIMITIVES["reshape"](first_element, x.shape[1:]), x.shape[0]))
 
 
-def _is_tame(outputs: Sequence[Value], inputs: Sequence[Value]) -> bool:
+def _has_finite_derivatives(outputs: Sequence[Value], inputs: Sequence[Value]) -> bool:
     """Return whether no derivative of the outputs of any order is infinite where the inputs are finite."""
     return all(node.op.name in TAME for node in extract(outputs, inputs)[0])
 
@@ -331,6 +344,6 @@ def _value(result: Value | Shared) -> Value:
     return result.value if isinstance(result, Shared) else result
 
 
-def _swapped(x: Value) -> Value:
+def _swap_leading_axes(x: Value) -> Value:
     """Return an array with the mapped axis and the loop's in the other order."""
     return PRIMITIVES["permute"](x, (1, 0, *range(2, x.ndim)))

@@ -1,4 +1,5 @@
-"""What turns compute of their elements alone, for all turns at once before the loop: one product of matrices for many with vectors."""
+"""Batching before a loop: code that depends on elements only is computed for all iterations at once, as one matrix product for many
+products with vectors."""
 
 from __future__ import annotations
 
@@ -15,64 +16,64 @@ from gradtape.kinds.contract import Contract
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.index_map import IndexMap
 from gradtape.ops.core.cumulative import cumsum
-from gradtape.transforms.loops.draft import Draft, Given
-from gradtape.transforms.loops.residuals import is_dear
+from gradtape.transforms.loops.draft import Draft, LoopOperand
+from gradtape.transforms.loops.residuals import is_expensive
 
-FEW: Final = 8
-"""Elements of an array up to which a turn does not fill a vector, as all turns together do."""
+FEW_ELEMENTS: Final = 8
+"""Elements of an array up to which one iteration does not fill a vector register, and all iterations together do."""
 
-MANY: Final = 256
-"""Multiplications of a product from which one for all turns is worth its result's memory: a matrix of 16 by 16 and a vector."""
+MANY_PRODUCTS: Final = 256
+"""Multiplications of a product from which one for all iterations is worth the memory of its result: a matrix of 16 by 16 and a vector."""
 
-TURNS: Final = 16
-"""Turns from which it pays."""
+MIN_LENGTH: Final = 16
+"""Iterations from which it pays."""
 
-MEMORY: Final = 2**26
-"""Bytes that such a result may take."""
+MAX_BYTES: Final = 2**26
+"""Bytes of such a result at most."""
 
 
-def lifted(draft: Draft, staying: Collection[Value] = ()) -> Draft | None:
-    """Return the scan that is given what its turns would compute of elements alone, but for elementwise values that are `staying`.
+def batched_before_loop(draft: Draft, excluded: Collection[Value] = ()) -> Draft | None:
+    """Return the scan that reads what its body would compute of elements alone as further elements; None where there is nothing.
 
-    None where that is nothing.
+    Elementwise values in `excluded` stay in the body.
     """
     length = draft.params.get("length", 0)
-    if length < TURNS or draft.params["policy"] is not None:
+    if length < MIN_LENGTH or draft.params["policy"] is not None:
         return None
-    outside: dict[Value, Value | Shared] = {given.inside: given.outside for given in draft.elements}
-    outside.update({given.inside: Shared(given.outside) for given in draft.consts})
-    outside[draft.index] = _numbers(length)
+    outer: dict[Value, Value | Shared] = {given.inner: given.outer for given in draft.elements}
+    outer.update({given.inner: Shared(given.outer) for given in draft.consts})
+    outer[draft.index] = _iteration_numbers(length)
     cone: list[Node] = []
-    known = set(outside)
+    known = set(outer)
     for node in draft.nodes():
-        if _is_plain(node) and all(isinstance(v, Literal) or v in known for v in node.inputs):
+        if _is_batchable(node) and all(isinstance(v, Literal) or v in known for v in node.inputs):
             cone.append(node)
             known.update(node.outs)
-    varying = {given.inside for given in draft.elements} | {draft.index}
+    varying = {given.inner for given in draft.elements} | {draft.index}
     chosen: list[Value] = []
     for node in cone:
         if any(value in varying for value in node.inputs):
             varying.update(node.outs)
-            stays = isinstance(node.op, Elementwise) and node.out in staying
+            stays = isinstance(node.op, Elementwise) and node.out in excluded
             if not stays and _pays(node, length):
                 chosen.append(node.outs[0])
     if not chosen:
         return None
-    _compute(cone, outside, length)
-    changed = draft.with_left(draft.left)
-    arrays = [Given(array, inside) for inside in chosen if isinstance(array := outside[inside], Value)]
+    _compute(cone, outer, length)
+    changed = draft.with_ys(draft.ys)
+    arrays = [LoopOperand(array, inner) for inner in chosen if isinstance(array := outer[inner], Value)]
     changed.elements = [*draft.elements, *arrays]
     return changed
 
 
-def _numbers(length: int) -> Value:
-    """Return the numbers of all turns, computed: no pass may add a constant, whose data no caller would pass."""
+def _iteration_numbers(length: int) -> Value:
+    """Return the numbers of all iterations, int64 of shape (length,), computed: a pass may not add a constant, which no caller passes."""
     ones = PRIMITIVES["expand"](literal(1, INT64), (length,), ())
     return cumsum(ones, axis=0, reverse=False) - literal(1, INT64)
 
 
-def _is_plain(node: Node) -> bool:
-    """Return whether what a node does for one turn can be done for many at once, and is never an error."""
+def _is_batchable(node: Node) -> bool:
+    """Return whether a node can be batched and raises no error."""
     if isinstance(node.op, IndexMap):
         return len(node.inputs) == 1
     return isinstance(node.op, Elementwise | Contract)
@@ -80,11 +81,11 @@ def _is_plain(node: Node) -> bool:
 
 def _pays(node: Node, length: int) -> bool:
     out = node.outs[0]
-    if length * out.size * out.dtype.itemsize > MEMORY:
+    if length * out.size * out.dtype.itemsize > MAX_BYTES:
         return False
     if isinstance(node.op, Contract):
-        return is_dear(node) and _multiplications(node) >= MANY
-    return isinstance(node.op, Elementwise) and out.size <= FEW and is_dear(node)
+        return is_expensive(node) and _multiplications(node) >= MANY_PRODUCTS
+    return isinstance(node.op, Elementwise) and out.size <= FEW_ELEMENTS and is_expensive(node)
 
 
 def _multiplications(node: Node) -> int:
@@ -93,19 +94,19 @@ def _multiplications(node: Node) -> int:
     return prod(extents.values())
 
 
-def _compute(cone: list[Node], outside: dict[Value, Value | Shared], length: int) -> None:
-    """Enter what the nodes come to for all turns; what does not vary comes to one value."""
+def _compute(cone: list[Node], outer: dict[Value, Value | Shared], length: int) -> None:
+    """Append the nodes for all iterations and enter their values in `outer`; values that do not vary are shared."""
     for node in cone:
-        given = [_outside(value, outside) for value in node.inputs]
+        given = [_outer_value(value, outer) for value in node.inputs]
         flags = [isinstance(value, Value) for value in given]
         operands = [value.value if isinstance(value, Shared) else value for value in given]
         with at(node.site):
             if any(flags):
                 (out,) = batch_node(node.op, node, operands, flags, length)
-                outside[node.outs[0]] = out
+                outer[node.outs[0]] = out
             else:
-                outside[node.outs[0]] = Shared(emit(node.op, operands, **node.params))
+                outer[node.outs[0]] = Shared(emit(node.op, operands, **node.params))
 
 
-def _outside(value: Value, outside: Mapping[Value, Value | Shared]) -> Value | Shared:
-    return Shared(value) if isinstance(value, Literal) else outside[value]
+def _outer_value(value: Value, outer: Mapping[Value, Value | Shared]) -> Value | Shared:
+    return Shared(value) if isinstance(value, Literal) else outer[value]

@@ -1,4 +1,4 @@
-"""Derivatives of branches: branches of derivatives."""
+"""Derivatives of branches, which are branches of derivatives."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import BOOL, aval, carries_derivatives
 from gradtape.kinds.cotangent import Cotangent
 from gradtape.transforms.jvp import jvp
-from gradtape.transforms.loops.draft import close, nothing, stand_in
+from gradtape.transforms.loops.draft import make_body, never_stop, placeholder
 from gradtape.transforms.vjp import sweep_back
 
 Some = Sequence[Value | None]
 Derivative = Callable[[Body, list[Value]], list[Value | None]]
-"""``(branch, what stands for the further operands) -> results``."""
+"""``(branch, placeholders for the further operands) -> results``."""
 
 
 def push_switch(node: Node, tangents: Some) -> tuple[Value | None, ...]:
@@ -24,7 +24,7 @@ def push_switch(node: Node, tangents: Some) -> tuple[Value | None, ...]:
     places = [place for place, tangent in enumerate(tangents[1:]) if tangent is not None]
 
     def push(branch: Body, moving: list[Value]) -> list[Value | None]:
-        return jvp(branch.outputs, [branch.inputs[place] for place in places], moving, nothing)
+        return jvp(branch.outputs, [branch.inputs[place] for place in places], moving, never_stop)
 
     moved = [tangent for tangent in tangents[1:] if tangent is not None]
     return tuple(_derived(node, moved, push, node.outs))
@@ -35,7 +35,7 @@ def pull_switch(
 ) -> list[Cotangent | None]:
     """Return the cotangents of the operands of a branch.
 
-    Masks go in and come out as further operands and results; what no branch is told, or nobody asks for, is dropped.
+    Masks are further operands and results of the branches. Those that no branch reads, or that are not used, are dropped.
     """
     targets = [place for place, cotangent in enumerate(cotangents) if cotangent is not None]
     operands = node.inputs[1:]
@@ -44,35 +44,35 @@ def pull_switch(
         for place, (operand, flag) in enumerate(zip(operands, wanted[1:], strict=True))
         if flag and carries_derivatives(operand.dtype)
     ]
-    given = [cotangent for cotangent in cotangents if cotangent is not None]
-    masks = [cotangent.mask for cotangent in given]
+    present = [cotangent for cotangent in cotangents if cotangent is not None]
+    masks = [cotangent.mask for cotangent in present]
     likes = [operands[place] for place in sources]
 
-    def pull(branch: Body, stands: list[Value]) -> list[Value | None]:
-        told = iter(stands[len(given) :])
+    def pull(branch: Body, placeholders: list[Value]) -> list[Value | None]:
+        masks_inside = iter(placeholders[len(present) :])
         starts = [branch.inputs[place] for place in sources]
         sweep = sweep_back(
             [branch.outputs[place] for place in targets],
             starts,
-            stands[: len(given)],
-            nothing,
-            masks=[None if mask is None else next(told) for mask in masks],
+            placeholders[: len(present)],
+            never_stop,
+            masks=[None if mask is None else next(masks_inside) for mask in masks],
         )
         arrived = dict(sweep.arrived())
-        return [*sweep.results, *[_unreached(start, arrived.get(start)) for start in starts]]
+        return [*sweep.results, *[_zero_by_selection(start, arrived.get(start)) for start in starts]]
 
-    seeds = [*[cotangent.value for cotangent in given], *[mask for mask in masks if mask is not None]]
+    seeds = [*[cotangent.value for cotangent in present], *[mask for mask in masks if mask is not None]]
     pulled = _derived(node, seeds, pull, [*likes, *[Value(aval(like.shape, BOOL)) for like in likes]])
     found = {
-        place: Cotangent(part, None if unreached is None else ~unreached, is_applied=True)
-        for place, part, unreached in zip(sources, pulled, pulled[len(sources) :], strict=False)
+        place: Cotangent(part, None if zero_mask is None else ~zero_mask, is_applied=True)
+        for place, part, zero_mask in zip(sources, pulled, pulled[len(sources) :], strict=False)
         if part is not None
     }
     return [None, *[found.get(place) for place in range(len(operands))]]
 
 
-def _unreached(start: Value, end: Cotangent | None) -> Value | None:
-    """Return where nothing arrives in a branch but zeros by selection; None where that is nowhere."""
+def _zero_by_selection(start: Value, end: Cotangent | None) -> Value | None:
+    """Return the mask of elements whose cotangent in a branch is zero by selection; None where there are none."""
     if end is None:
         everywhere: Value = PRIMITIVES["expand"](literal(True), start.shape, ())
         return everywhere
@@ -86,16 +86,20 @@ def _axes(value: Value) -> tuple[int, ...]:
 def _derived(
     node: Node, more: Sequence[Value], derive: Derivative, likes: Sequence[Value]
 ) -> list[Value | None]:
-    """Return what the derivatives of the branches come to; a result that no branch has is None."""
+    """Append the switch of the branches' derivatives; return its results, None for one that no branch has."""
     branches: Sequence[Body] = node.params["branches"]
     inputs, results = [], []
     for branch in branches:
-        stands = [stand_in(value) for value in more]
-        inputs.append([*branch.inputs, *stands])
-        results.append(derive(branch, stands))
+        placeholders = [placeholder(value) for value in more]
+        inputs.append([*branch.inputs, *placeholders])
+        results.append(derive(branch, placeholders))
     found = [any(result[place] is not None for result in results) for place in range(len(likes))]
     outputs = [
-        [_typed(value, like) for value, like, flag in zip(result, likes, found, strict=True) if flag]
+        [
+            _convert_or_zeros(value, like)
+            for value, like, flag in zip(result, likes, found, strict=True)
+            if flag
+        ]
         for result in results
     ]
     if not any(found):
@@ -118,28 +122,30 @@ def select(
     op : Switch
         The op.
     index : Value
-        Decides.
+        The index of the branch, int64 scalar.
     operands : sequence of Value
-        What the branches read.
+        The operands of the branches.
     inputs, outputs : sequence of sequences of Value
-        For each branch, what stands for the operands, and its results.
+        For each branch, the placeholders for the operands, and the results.
     """
     read: set[Value] = set()
     captured: dict[Value, None] = {}
-    for stands, results in zip(inputs, outputs, strict=True):
-        nodes, leaves = extract(results, stands)
+    for placeholders, results in zip(inputs, outputs, strict=True):
+        nodes, leaves = extract(results, placeholders)
         read.update(*[each.inputs for each in nodes], results)
         captured.update(dict.fromkeys(leaves))
-    used = [place for place in range(len(operands)) if any(stands[place] in read for stands in inputs)]
+    used = [
+        place for place in range(len(operands)) if any(placeholders[place] in read for placeholders in inputs)
+    ]
     bodies = [
-        close([*[stands[place] for place in used], *captured], results)
-        for stands, results in zip(inputs, outputs, strict=True)
+        make_body([*[placeholders[place] for place in used], *captured], results)
+        for placeholders, results in zip(inputs, outputs, strict=True)
     ]
     outs: tuple[Value, ...] = op(bodies, index, [*[operands[place] for place in used], *captured])
     return outs
 
 
-def _typed(value: Value | None, like: Value) -> Value:
+def _convert_or_zeros(value: Value | None, like: Value) -> Value:
     if value is None:
         return PRIMITIVES["zeros_like"](like)
     return value if value.dtype == like.dtype else PRIMITIVES["convert"](value, like.dtype)

@@ -1,4 +1,4 @@
-"""Cotangents of matrices and tables that all turns read: what the turns contribute, put together after the loop."""
+"""Deferred accumulation: the cotangent of a matrix or table that all iterations read, as one product or scatter after the loop."""
 
 from __future__ import annotations
 
@@ -9,82 +9,82 @@ from gradtape.ir.graph import Literal, Node, Value
 from gradtape.ir.primitives import PRIMITIVES
 from gradtape.kinds.accumulate import Accumulate
 from gradtape.kinds.contract import Contract
-from gradtape.transforms.loops.draft import Draft, Given
+from gradtape.transforms.loops.draft import Draft, LoopOperand
 
-MATRIX: Final = 1024
-"""Elements of a matrix from which one product of all turns' vectors beats an outer product in each turn."""
+LARGE_MATRIX: Final = 1024
+"""Elements of a matrix from which one product of all iterations' vectors beats an outer product in each iteration."""
 
-MEMORY: Final = 2**28
-"""Bytes that the vectors may take."""
+MAX_BYTES: Final = 2**28
+"""Bytes of the stacked vectors at most."""
 
-SPARSE: Final = 4
-"""How many times larger a table must be than what a turn adds to it."""
+SPARSE_RATIO: Final = 4
+"""How many times larger a table must be than the contribution of one iteration."""
 
 
-class LateSums:
-    """Contributions of turns to a sum, taken out of the loop backward.
+class DeferredAccumulation:
+    """Contributions of iterations to a sum, moved out of the backward loop.
 
     Parameters
     ----------
     back : Draft
-        The loop backward, a scan; it is given more to leave behind.
+        The backward loop, a scan; factors of the contributions are added to its stacked outputs.
     """
 
     def __init__(self, back: Draft) -> None:
         self._back = back
         self._length: int = back.params["length"]
-        self._stacks = {given.inside: given.outside for given in back.elements}
-        self._fixed = {given.inside for given in back.consts}
-        self._first = len(back.left)
+        self._stacks = {given.inner: given.outer for given in back.elements}
+        self._fixed = {given.inner for given in back.consts}
+        self._first = len(back.ys)
         self._terms: list[tuple[Value, Node, list[Value | int]]] = []
 
-    def take(self, const: Given, part: Value) -> Value | None:
-        """Take terms out of a contribution; return what is left of it."""
+    def defer(self, const: LoopOperand, part: Value) -> Value | None:
+        """Defer the terms of a contribution for which that pays; return the remaining terms."""
         node = part.node
         if node is not None and node.op.name == "add":
-            rest = [self.take(const, term) for term in node.inputs]
-            kept = [term for term in rest if term is not None]
-            if len(kept) == 2:
+            parts = [self.defer(const, term) for term in node.inputs]
+            remaining = [term for term in parts if term is not None]
+            if len(remaining) == 2:
                 return (
                     part
-                    if kept[0] is node.inputs[0] and kept[1] is node.inputs[1]
-                    else PRIMITIVES["add"](*kept)
+                    if remaining[0] is node.inputs[0] and remaining[1] is node.inputs[1]
+                    else PRIMITIVES["add"](*remaining)
                 )
-            return kept[0] if kept else None
+            return remaining[0] if remaining else None
         if node is None or not self._pays(node, part):
             return part
         operands = node.inputs if isinstance(node.op, Contract) else node.inputs[1:]
-        self._terms.append((const.inside, node, [self._stack(value) for value in operands]))
+        self._terms.append((const.inner, node, [self._stack(value) for value in operands]))
         return None
 
     def _pays(self, node: Node, part: Value) -> bool:
         if isinstance(node.op, Contract):
             size = sum(value.size for value in node.inputs)
-            enough = part.size >= MATRIX and size <= part.size
+            pays = part.size >= LARGE_MATRIX and size <= part.size
             operands: Sequence[Value] = node.inputs
         elif isinstance(node.op, Accumulate) and node.op.name == "put_add" and _is_zero(node.inputs[0]):
             operands = node.inputs[1:]
             size = sum(value.size for value in operands)
-            enough = part.size >= SPARSE * size
+            pays = part.size >= SPARSE_RATIO * size
         else:
             return False
-        moving = all(not isinstance(value, Literal) and value not in self._fixed for value in operands)
-        return enough and moving and size * self._length * part.dtype.itemsize <= MEMORY
+        varies = all(not isinstance(value, Literal) and value not in self._fixed for value in operands)
+        return pays and varies and size * self._length * part.dtype.itemsize <= MAX_BYTES
 
     def _stack(self, value: Value) -> Value | int:
-        """Return all turns' values: an array that is there, or the place among what the loop leaves behind."""
+        """Return the stack of a value over all iterations: an operand of the loop, or the position of a stacked output."""
         if value in self._stacks:
             return self._stacks[value]
-        left = self._back.left
-        if value not in left[self._first :]:
-            left.append(value)
-        return left.index(value, self._first)
+        ys = self._back.ys
+        if value not in ys[self._first :]:
+            ys.append(value)
+        return ys.index(value, self._first)
 
-    def totals(self, left: Sequence[Value]) -> dict[Value, Value]:
-        """Return the sums over all turns by const; `left` is what the loop has left behind."""
+    def totals(self, ys: Sequence[Value]) -> dict[Value, Value]:
+        """Return the sums over all iterations by inner const; `ys` are the stacked outputs of the loop."""
         found: dict[Value, Value] = {}
         for const, node, stacks in self._terms:
-            arrays = [left[stack] if isinstance(stack, int) else stack for stack in stacks]
+            arrays = [ys[stack] if isinstance(stack, int) else stack for stack in stacks]
             total = _total(node, arrays, const)
             found[const] = total if const not in found else PRIMITIVES["add"](found[const], total)
         return found
@@ -94,8 +94,8 @@ def _total(node: Node, arrays: Sequence[Value], const: Value) -> Value:
     op: Any = node.op
     if isinstance(op, Contract):
         x, y, out = (node.params[name] for name in ("x", "y", "out"))
-        turn = max((*x, *y), default=-1) + 1
-        total: Value = PRIMITIVES["contract"](*arrays, (turn, *x), (turn, *y), out)
+        iteration = max((*x, *y), default=-1) + 1
+        total: Value = PRIMITIVES["contract"](*arrays, (iteration, *x), (iteration, *y), out)
         return total
     total = op(PRIMITIVES["zeros_like"](const), *arrays)
     return total

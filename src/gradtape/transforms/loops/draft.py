@@ -1,4 +1,4 @@
-"""Loops taken apart: what goes in, what is carried, what is left behind, each with what stands for it in the body."""
+"""Drafts: loops as mutable records of operands, loop-carried values and stacked outputs, each with its value in the body."""
 
 from __future__ import annotations
 
@@ -17,92 +17,92 @@ from gradtape.kinds.control import Structured
 T = TypeVar("T")
 
 
-class Given(NamedTuple):
-    """Something that a body reads: outside of the loop, and what stands for it inside."""
+class LoopOperand(NamedTuple):
+    """An operand of a loop: the value outside, and the body's input for it."""
 
-    outside: Value
-    inside: Value
+    outer: Value
+    inner: Value
 
 
 class Carry(NamedTuple):
-    """Something that is carried: its start outside of the loop, what stands for it in a turn, and what it is after the turn."""
+    """A loop-carried value: its initial value, the body's input for it, and the body's output that the next iteration gets."""
 
-    start: Value
-    inside: Value
-    after: Value
+    init: Value
+    inner: Value
+    next_carry: Value
 
 
-class Outcome(NamedTuple):
+class LoopOutputs(NamedTuple):
     """The outputs of a loop."""
 
     carries: Sequence[Value]
-    left: Sequence[Value]
-    turns: Value | None
+    ys: Sequence[Value]
+    trip_count: Value | None
 
 
 @dataclass(slots=True)
 class Draft:
-    """A loop that is open to changes.
+    """A loop that can be changed before it is emitted as a node.
 
     Attributes
     ----------
-    op : Loop
-        What runs it.
+    op : LoopOp
+        Its op.
     params : dict
-        Its parameters other than bodies and numbers of operands.
+        Its parameters without bodies and numbers of operands.
     index : Value
-        The turn's number.
-    consts, elements : list of Given
-        What is the same in each turn, and what each turn takes one element of.
+        The number of the iteration, int64.
+    consts, elements : list of LoopOperand
+        Operands that are the same in each iteration, and those of which an iteration reads one element.
     carries : list of Carry
-        From turn to turn.
-    left : list of Value
-        What each turn leaves behind.
+        The loop-carried values.
+    ys : list of Value
+        Outputs of the body that are stacked, one element per iteration.
     test : Value or None
-        Whether the loop goes on, of the same values in the body.
+        Whether there is another iteration, computed from the body's inputs.
     count : Value or None
-        The number of turns where it is an operand.
+        The trip count where it is an operand.
     """
 
-    op: Loop
+    op: LoopOp
     params: dict[str, Any]
     index: Value
-    consts: list[Given] = field(default_factory=list)
+    consts: list[LoopOperand] = field(default_factory=list)
     carries: list[Carry] = field(default_factory=list)
-    elements: list[Given] = field(default_factory=list)
-    left: list[Value] = field(default_factory=list)
+    elements: list[LoopOperand] = field(default_factory=list)
+    ys: list[Value] = field(default_factory=list)
     test: Value | None = None
     count: Value | None = None
 
     @property
-    def ends(self) -> list[Value]:
-        """What a turn computes: the next carries, what it leaves, and whether there is another turn."""
+    def body_outputs(self) -> list[Value]:
+        """The next carries, the elements of `ys`, and the test."""
         test = [] if self.test is None else [self.test]
-        return [*[carry.after for carry in self.carries], *self.left, *test]
+        return [*[carry.next_carry for carry in self.carries], *self.ys, *test]
 
     @property
-    def operands(self) -> list[Given]:
-        """What the loop reads: consts, carries, elements."""
-        starts = [Given(carry.start, carry.inside) for carry in self.carries]
-        return [*self.consts, *starts, *self.elements]
+    def operands(self) -> list[LoopOperand]:
+        """The operands of the node: consts, initial carries, elements."""
+        carries = [LoopOperand(carry.init, carry.inner) for carry in self.carries]
+        return [*self.consts, *carries, *self.elements]
 
     @property
-    def insides(self) -> list[Value]:
-        """What a turn starts from."""
-        return [self.index, *[given.inside for given in self.operands]]
+    def body_inputs(self) -> list[Value]:
+        """The inputs of the body: index, consts, carries, elements."""
+        return [self.index, *[given.inner for given in self.operands]]
 
     def split(self, facts: Sequence[T]) -> tuple[Sequence[T], Sequence[T], Sequence[T]]:
-        """Return one thing per input of the node as those of consts, carries and elements."""
+        """Split a sequence with one item per input of the node into those of consts, carries and elements."""
         given = facts[len(facts) - len(self.consts) - len(self.carries) - len(self.elements) :]
         first, second = len(self.consts), len(self.consts) + len(self.carries)
         return given[:first], given[first:second], given[second:]
 
     def nodes(self) -> list[Node]:
-        """Return what a turn computes with, in order."""
-        return extract(self.ends, self.insides)[0]
+        """Return the nodes of the body, in topological order."""
+        return extract(self.body_outputs, self.body_inputs)[0]
 
-    def with_left(self, left: Sequence[Value]) -> Draft:
-        """Return the same loop that leaves something else behind."""
+    def with_ys(self, ys: Sequence[Value]) -> Draft:
+        """Return the same loop with other stacked outputs."""
         return Draft(
             self.op,
             self.params,
@@ -110,110 +110,110 @@ class Draft:
             self.consts,
             self.carries,
             self.elements,
-            list(left),
+            list(ys),
             self.test,
             self.count,
         )
 
-    def emit(self) -> Outcome:
-        """Append the loop to the graph; what no turn reads is not passed to it."""
-        ends = self.ends
-        nodes, captured = extract(ends, self.insides)
-        read = {value for node in nodes for value in node.inputs}.union(ends)
-        consts = [given for given in self.consts if given.inside in read]
-        elements = [given for given in self.elements if given.inside in read]
+    def emit(self) -> LoopOutputs:
+        """Append the loop to the graph. Operands that the body does not read are dropped."""
+        outputs = self.body_outputs
+        nodes, captured = extract(outputs, self.body_inputs)
+        read = {value for node in nodes for value in node.inputs}.union(outputs)
+        consts = [given for given in self.consts if given.inner in read]
+        elements = [given for given in self.elements if given.inner in read]
         for value in captured:
             if value.data is None:
                 raise InternalError(f"{value!r} is neither an input of a loop's body nor known")
         inputs = [
             self.index,
-            *[given.inside for given in consts],
+            *[given.inner for given in consts],
             *captured,
-            *[carry.inside for carry in self.carries],
-            *[given.inside for given in elements],
+            *[carry.inner for carry in self.carries],
+            *[given.inner for given in elements],
         ]
-        count = len(self.carries) + len(self.left)
-        parts = Parts(
-            close(inputs, ends[:count]),
-            None if self.test is None else close(inputs, ends[count:]),
-            [*[given.outside for given in consts], *captured],
-            [carry.start for carry in self.carries],
-            [given.outside for given in elements],
+        count = len(self.carries) + len(self.ys)
+        parts = LoopParts(
+            make_body(inputs, outputs[:count]),
+            None if self.test is None else make_body(inputs, outputs[count:]),
+            [*[given.outer for given in consts], *captured],
+            [carry.init for carry in self.carries],
+            [given.outer for given in elements],
         )
-        return self.op.assembled(self, parts)
+        return self.op.emit_draft(self, parts)
 
 
-class Parts(NamedTuple):
-    """What a loop is emitted with."""
+class LoopParts(NamedTuple):
+    """Bodies and operands of the node of a loop."""
 
     body: Body
     condition: Body | None
     consts: list[Value]
-    starts: list[Value]
+    inits: list[Value]
     elements: list[Value]
 
 
-class Loop(Structured):
+class LoopOp(Structured):
     """An op that repeats a body."""
 
     @abstractmethod
-    def opened(self, node: Node) -> Draft:
-        """Return a loop's draft; the values inside are those of its body."""
+    def open_draft(self, node: Node) -> Draft:
+        """Return the draft of a node; its inner values are those of the node's body."""
 
     @abstractmethod
-    def assembled(self, draft: Draft, parts: Parts) -> Outcome:
-        """Append a node and return its outputs."""
+    def emit_draft(self, draft: Draft, parts: LoopParts) -> LoopOutputs:
+        """Append the node of a draft and return its outputs."""
 
     @abstractmethod
-    def turned(self, draft: Draft, count: Value | None) -> Draft:
-        """Return the draft of an empty loop that makes the same turns in the opposite order; `count` is their number if it is a result."""
+    def reversed_draft(self, draft: Draft, count: Value | None) -> Draft:
+        """Return the draft of an empty loop with the same iterations in reverse order; `count` is the trip count if that is a result."""
 
     @abstractmethod
-    def helpers(self) -> tuple[Loop, Loop]:
-        """Return the ops of a loop of unknown length, and of one whose length is an operand."""
+    def while_and_repeat(self) -> tuple[LoopOp, LoopOp]:
+        """Return the ops of loops with unknown trip count, and with a trip count that is an operand."""
 
     @abstractmethod
-    def switch(self) -> Structured:
-        """Return the op that chooses between bodies."""
+    def switch_op(self) -> Structured:
+        """Return the op of a branch."""
 
-    def outs(self, outcome: Outcome) -> list[Value]:
-        """Return the outputs in the order of a node's."""
-        arranged = self.arranged(outcome.carries, outcome.left, outcome.turns)
+    def outs(self, outcome: LoopOutputs) -> list[Value]:
+        """Return the outputs in the order of the node."""
+        arranged = self.arrange_outputs(outcome.carries, outcome.ys, outcome.trip_count)
         return [value for value in arranged if value is not None]
 
     @abstractmethod
-    def parted(self, outs: Sequence[T], carries: int) -> tuple[Sequence[T], Sequence[T], T | None]:
-        """Return one thing per output as those of the carries, of what is left behind, and of the number of turns."""
+    def split_outputs(self, outs: Sequence[T], carries: int) -> tuple[Sequence[T], Sequence[T], T | None]:
+        """Split a sequence with one item per output of the node into those of the carries, of `ys`, and of the trip count."""
 
     @abstractmethod
-    def arranged(
-        self, carries: Sequence[Value | None], left: Sequence[Value | None], count: Value | None = None
+    def arrange_outputs(
+        self, carries: Sequence[Value | None], ys: Sequence[Value | None], count: Value | None = None
     ) -> tuple[Value | None, ...]:
-        """Return one thing per output of a node, from those of the carries, of what is left behind, and of the number of turns."""
+        """Return one item per output of the node, from those of the carries, of `ys`, and of the trip count."""
 
 
-def close(inputs: Sequence[Value], outputs: Sequence[Value]) -> Body:
-    """Return the body that computes `outputs` from `inputs`, with inputs of its own."""
+def make_body(inputs: Sequence[Value], outputs: Sequence[Value]) -> Body:
+    """Return a closed body: copies of the nodes between `inputs` and `outputs`, with inputs of its own."""
     nodes, _ = extract(outputs, inputs)
-    becomes: dict[Value, Value] = {value: stand_in(value) for value in inputs}
-    kept = []
+    becomes: dict[Value, Value] = {value: placeholder(value) for value in inputs}
+    copies = []
     for node in nodes:
         copy = node.copy(tuple([becomes.get(value, value) for value in node.inputs]))
         before, after = node.outs, copy.outs
         keep_names(before, after)
         for out, copied in zip(before, after, strict=True):
             becomes.setdefault(out, copied)
-        kept.append(copy)
-    return Body([becomes[v] for v in inputs], kept, [becomes.get(v, v) for v in outputs])
+        copies.append(copy)
+    return Body([becomes[v] for v in inputs], copies, [becomes.get(v, v) for v in outputs])
 
 
-def stand_in(value: Value) -> Value:
-    """Return an unknown value of the same type."""
+def placeholder(value: Value) -> Value:
+    """Return a value of the same type without a node."""
     return Value(aval(value.shape, value.dtype))
 
 
-def substituted(outputs: Sequence[Value], becomes: dict[Value, Value]) -> list[Value]:
-    """Return what `outputs` are when some values are replaced; what does not depend on these is shared."""
+def substitute(outputs: Sequence[Value], becomes: dict[Value, Value]) -> list[Value]:
+    """Return copies of `outputs` in which some values are replaced; nodes that do not depend on these are shared."""
     nodes, _ = extract(outputs, becomes)
     known = dict(becomes)
     for node in nodes:
@@ -227,8 +227,8 @@ def substituted(outputs: Sequence[Value], becomes: dict[Value, Value]) -> list[V
     return [known.get(output, output) for output in outputs]
 
 
-def emitted(outputs: Sequence[Value], becomes: dict[Value, Value]) -> list[Value]:
-    """Do what `substituted` does with nodes that are followed like any others."""
+def emit_substituted(outputs: Sequence[Value], becomes: dict[Value, Value]) -> list[Value]:
+    """Do what `substitute` does, and append the new nodes to the graph that is recorded: tags and types are inferred anew."""
     nodes, _ = extract(outputs, becomes)
     known = dict(becomes)
     for node in nodes:
@@ -241,6 +241,6 @@ def emitted(outputs: Sequence[Value], becomes: dict[Value, Value]) -> list[Value
     return [known.get(output, output) for output in outputs]
 
 
-def nothing(value: Value) -> bool:
-    """The predicate on values that holds for none: a body has no history to stop at."""
+def never_stop(value: Value) -> bool:
+    """The stop predicate of sweeps through bodies: it holds for no value."""
     return False

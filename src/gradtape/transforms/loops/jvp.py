@@ -1,4 +1,4 @@
-"""Forward mode through loops: the same loop with tangents carried along."""
+"""Forward mode through loops: the same loop with tangents as further operands, carries and outputs."""
 
 from __future__ import annotations
 
@@ -7,62 +7,68 @@ from collections.abc import Sequence
 from gradtape.ir.graph import Node, Value
 from gradtape.ir.primitives import PRIMITIVES
 from gradtape.transforms.jvp import jvp
-from gradtape.transforms.loops.draft import Carry, Given, Loop, nothing, stand_in
+from gradtape.transforms.loops.draft import Carry, LoopOp, LoopOperand, never_stop, placeholder
 
 
-def push_loop(op: Loop, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
-    """Return the tangents of a loop's outputs."""
-    draft = op.opened(node)
-    consts, starts, elements = draft.split(tangents)
-    moved_consts, moved_elements = _moved(draft.consts, consts), _moved(draft.elements, elements)
-    fixed = {single: moved.inside for single, moved in (*moved_consts.items(), *moved_elements.items())}
-    moving = {
-        carry.inside: stand_in(carry.inside)
-        for carry, tangent in zip(draft.carries, starts, strict=True)
+def push_loop(op: LoopOp, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
+    """Return the tangents of a loop's outputs; None where a tangent is zero.
+
+    A carry has a tangent if its initial value has one, or if the body gives it one in some iteration: that is found by a fixed point.
+    """
+    draft = op.open_draft(node)
+    consts, inits, elements = draft.split(tangents)
+    tangent_consts = _tangent_operands(draft.consts, consts)
+    tangent_elements = _tangent_operands(draft.elements, elements)
+    operands = {
+        primal: tangent.inner for primal, tangent in (*tangent_consts.items(), *tangent_elements.items())
+    }
+    active = {
+        carry.inner: placeholder(carry.inner)
+        for carry, tangent in zip(draft.carries, inits, strict=True)
         if tangent is not None
     }
-    while True:  # ends: each round but the last finds a carry more that moves
-        known = {**fixed, **moving}
-        pushed = jvp([*_afters(draft.carries), *draft.left], list(known), list(known.values()), nothing)
-        woken = [
+    while True:  # terminates: each round but the last finds another carry with a tangent
+        known = {**operands, **active}
+        pushed = jvp(
+            [*[carry.next_carry for carry in draft.carries], *draft.ys],
+            list(known),
+            list(known.values()),
+            never_stop,
+        )
+        newly_active = [
             carry
             for carry, tangent in zip(draft.carries, pushed, strict=False)
-            if tangent is not None and carry.inside not in moving
+            if tangent is not None and carry.inner not in active
         ]
-        if not woken:
+        if not newly_active:
             break
-        moving.update({carry.inside: stand_in(carry.inside) for carry in woken})
-    draft.consts += moved_consts.values()
-    draft.elements += moved_elements.values()
+        active.update({carry.inner: placeholder(carry.inner) for carry in newly_active})
+    draft.consts += tangent_consts.values()
+    draft.elements += tangent_elements.values()
     carries = len(draft.carries)
-    for carry, start, after in zip(tuple(draft.carries), starts, pushed, strict=False):
-        if carry.inside in moving:
-            first, then = _or_zeros(start, carry.start), _or_zeros(after, carry.inside)
-            draft.carries.append(Carry(first, moving[carry.inside], then))
-    left = len(draft.left)
-    draft.left += [tangent for tangent in pushed[carries:] if tangent is not None]
-    outcome = draft.emit()
-    ends, more = iter(outcome.carries[carries:]), iter(outcome.left[left:])
-    return op.arranged(
-        [next(ends) if inside in moving else None for inside in _insides(draft.carries[:carries])],
-        [None if tangent is None else next(more) for tangent in pushed[carries:]],
+    for carry, init, next_carry in zip(tuple(draft.carries), inits, pushed, strict=False):
+        if carry.inner in active:
+            draft.carries.append(
+                Carry(_or_zeros(init, carry.init), active[carry.inner], _or_zeros(next_carry, carry.inner))
+            )
+    count = len(draft.ys)
+    draft.ys += [tangent for tangent in pushed[carries:] if tangent is not None]
+    outputs = draft.emit()
+    final_tangents, y_tangents = iter(outputs.carries[carries:]), iter(outputs.ys[count:])
+    return op.arrange_outputs(
+        [next(final_tangents) if carry.inner in active else None for carry in draft.carries[:carries]],
+        [None if tangent is None else next(y_tangents) for tangent in pushed[carries:]],
     )
 
 
-def _moved(givens: Sequence[Given], tangents: Sequence[Value | None]) -> dict[Value, Given]:
+def _tangent_operands(
+    operands: Sequence[LoopOperand], tangents: Sequence[Value | None]
+) -> dict[Value, LoopOperand]:
     return {
-        given.inside: Given(tangent, stand_in(given.inside))
-        for given, tangent in zip(givens, tangents, strict=True)
+        operand.inner: LoopOperand(tangent, placeholder(operand.inner))
+        for operand, tangent in zip(operands, tangents, strict=True)
         if tangent is not None
     }
-
-
-def _afters(carries: Sequence[Carry]) -> list[Value]:
-    return [carry.after for carry in carries]
-
-
-def _insides(carries: Sequence[Carry]) -> list[Value]:
-    return [carry.inside for carry in carries]
 
 
 def _or_zeros(value: Value | None, like: Value) -> Value:

@@ -1,4 +1,4 @@
-"""What a loop computes anew in each turn although it is the same each time, taken out of it."""
+"""Loop-invariant code motion."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from gradtape.ir.types import INT64
 from gradtape.kinds.control import Barrier, Structured
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.transforms.loops.branches import select
-from gradtape.transforms.loops.draft import Draft, Given, emitted
+from gradtape.transforms.loops.draft import Draft, LoopOperand, emit_substituted
 
-FREE: Final = ("expand", "permute")
-"""Rows that only say how another value is read: outside they would fill memory."""
+VIEWS: Final = ("expand", "permute")
+"""Index maps that only change how a value is read: outside the loop they would allocate memory."""
 
-SLIGHT: Final = 16
-"""Elements up to which an array of such rows as `TAME` has is computed whether or not it is needed."""
+SMALL_INVARIANT: Final = 16
+"""Elements up to which an invariant of rows in `TAME` is computed even if the loop has no iteration."""
 
 TAME: Final = frozenset(
     {"add", "subtract", "multiply", "negative", "sin", "cos", "tanh", "arctan", "where", "convert", "expand"}
@@ -27,15 +27,15 @@ TAME: Final = frozenset(
 """Rows whose derivatives are finite, other than by overflow."""
 
 
-def selected(draft: Draft, cut: Collection[Value]) -> set[Value]:
-    """Return what goes into a selection, or into what is `cut` by one, by elementwise nodes alone, in its turn or in a later one.
+def selection_operands(draft: Draft, masked: Collection[Value]) -> set[Value]:
+    """Return the values of the body from which a selection, or a value that is `masked` by one, is computed by elementwise nodes alone.
 
-    The mask of the selection reaches its cotangent in the turns: computed outside of the loop, it would get a plain zero, and an infinite
-    slope would make NaN of it.
+    Paths through loop-carried values count. Inside of the loop the mask of the selection reaches the cotangents of these values. Outside,
+    they would get a plain zero, and an infinite slope would make NaN of it.
     """
-    found = set(cut)
+    found = set(masked)
     nodes = draft.nodes()
-    while True:  # ends: each round but the last finds a value more
+    while True:  # terminates: each round but the last finds another value
         for node in reversed(nodes):
             if isinstance(node.op, Elementwise):
                 rules = node.op.confine or (None,) * len(node.inputs)
@@ -45,69 +45,70 @@ def selected(draft: Draft, cut: Collection[Value]) -> set[Value]:
                     for value, rule in zip(node.inputs, rules, strict=True)
                     if reached or rule is not None
                 )
-        later = {carry.after for carry in draft.carries if carry.inside in found} - found
+        later = {carry.next_carry for carry in draft.carries if carry.inner in found} - found
         if not later:
             return found
         found |= later
 
 
-def selects(node: Node) -> bool:
-    """Return whether a node selects some of its operands' elements."""
+def is_selection(node: Node) -> bool:
+    """Return whether a node selects elements of its operands by a mask."""
     return isinstance(node.op, Elementwise) and any(rule is not None for rule in node.op.confine or ())
 
 
-def hoisted(draft: Draft, staying: Collection[Value] = (), *, deriving: bool = False) -> Draft | None:
-    """Return the loop that is given what is the same in each turn, but for elementwise values that are `staying`; None where nothing is.
+def hoisted(draft: Draft, excluded: Collection[Value] = (), *, deriving: bool = False) -> Draft | None:
+    """Return the loop with its invariants computed before it and passed as consts; None where there are none.
 
-    A small sum of cotangents is left of a large one: the derivative of a slice of a const is put into place once, after the loop.
+    Elementwise values in `excluded` stay in the loop. A sum of cotangents becomes smaller as well: the derivative of a slice of a const is
+    padded once, after the loop.
 
-    A loop that may make no turn computes before it only what its condition reads, and what is small and always finite; the rest is
-    computed in a branch, which is taken if there is a first turn. With `deriving`, what both the condition and the turns read stays:
-    its derivative would be taken also if there is no turn.
+    If the loop may have no iteration, only invariants that its condition reads, and small ones that are always finite, are computed
+    unconditionally; others are computed in a branch that is taken if there is a first iteration. With `deriving`, invariants that both
+    the condition and the body read stay in the loop: their derivative would be taken even if there is no iteration.
     """
-    moved = _invariants(draft, staying)
+    moved = _invariants(draft, excluded)
     if not moved:
         return None
-    consts = {const.inside: const.outside for const in draft.consts}
+    consts = {const.inner: const.outer for const in draft.consts}
     if draft.params.get("length", 0) > 0:
-        outside = emitted(moved, consts)
+        outer = emit_substituted(moved, consts)
     else:
-        safe, guarded = _sorted_out(draft, moved, deriving)
+        safe, guarded = _partition(draft, moved, deriving)
         if not safe and not guarded:
             return None
-        known = {**consts, **dict(zip(safe, emitted(safe, consts), strict=True))}
-        outside = [known[value] for value in safe]
+        known = {**consts, **dict(zip(safe, emit_substituted(safe, consts), strict=True))}
+        outer = [known[value] for value in safe]
         if guarded:
-            outside += _computed_if_turned(draft, guarded, known)
+            outer += _emit_guarded(draft, guarded, known)
         moved = [*safe, *guarded]
-    changed = draft.with_left(draft.left)
-    changed.consts = [*draft.consts, *map(Given, outside, moved)]
+    changed = draft.with_ys(draft.ys)
+    changed.consts = [*draft.consts, *map(LoopOperand, outer, moved)]
     return changed
 
 
-def _invariants(draft: Draft, staying: Collection[Value]) -> list[Value]:
-    """Return what is the same in each turn and worth a place in memory."""
-    same: set[Value] = {given.inside for given in draft.consts}
+def _invariants(draft: Draft, excluded: Collection[Value]) -> list[Value]:
+    """Return the values that are the same in each iteration and worth storing."""
+    invariant: set[Value] = {given.inner for given in draft.consts}
     wanted: dict[Value, None] = {}
     for node in draft.nodes():
-        stays = isinstance(node.op, Elementwise) and node.out in staying
+        stays = isinstance(node.op, Elementwise) and node.out in excluded
         if (
             not stays
             and _may_move(node)
-            and all(value in same or isinstance(value, Literal) for value in node.inputs)
+            and all(value in invariant or isinstance(value, Literal) for value in node.inputs)
         ):
-            same.update(node.outs)
+            invariant.update(node.outs)
         else:
             wanted.update(dict.fromkeys(node.inputs))
-    wanted.update(dict.fromkeys(draft.ends))
-    given = {const.inside for const in draft.consts}
+    wanted.update(dict.fromkeys(draft.body_outputs))
+    given = {const.inner for const in draft.consts}
     moved: dict[Value, None] = {}
-    pending = [value for value in wanted if value in same]
+    pending = [value for value in wanted if value in invariant]
     while pending:
         value = pending.pop(0)
         if value in given or value.node is None or isinstance(value, Literal):
             continue
-        if value.node.op.name in FREE or all(isinstance(each, Literal) for each in value.node.inputs):
+        if value.node.op.name in VIEWS or all(isinstance(each, Literal) for each in value.node.inputs):
             pending.extend(value.node.inputs)
         else:
             moved[value] = None
@@ -115,50 +116,54 @@ def _invariants(draft: Draft, staying: Collection[Value]) -> list[Value]:
 
 
 def _may_move(node: Node) -> bool:
-    """Return whether a node may be computed before a loop that makes a turn."""
+    """Return whether a node may be computed before a loop with at least one iteration."""
     if isinstance(node.op, Structured):
         return all(out.dtype.kind != "O" for out in node.outs)
     return not isinstance(node.op, Barrier)
 
 
-def _sorted_out(draft: Draft, moved: Sequence[Value], deriving: bool) -> tuple[list[Value], list[Value]]:
-    """Return which invariants of a loop that may make no turn are computed in any case, and which only if there is a first turn."""
+def _partition(draft: Draft, moved: Sequence[Value], deriving: bool) -> tuple[list[Value], list[Value]]:
+    """Split the invariants of a loop that may have no iteration: computed unconditionally, and only if there is one."""
     if draft.params.get("limit") == 0 or (draft.test is None and draft.count is None):
         return [], []
-    insides = draft.insides
-    asked = _cone([] if draft.test is None else [draft.test], insides)
-    worked = _cone([end for end in draft.ends if end is not draft.test], insides)
+    body_inputs = draft.body_inputs
+    tested = _dependencies([] if draft.test is None else [draft.test], body_inputs)
+    computed = _dependencies([end for end in draft.body_outputs if end is not draft.test], body_inputs)
     safe: list[Value] = []
     guarded: list[Value] = []
     for value in moved:
-        if value in asked and value in worked and deriving and not _is_slight(value, insides):
+        if value in tested and value in computed and deriving and not _is_cheap(value, body_inputs):
             continue
-        (safe if value in asked or _is_slight(value, insides) else guarded).append(value)
+        (safe if value in tested or _is_cheap(value, body_inputs) else guarded).append(value)
     return safe, guarded
 
 
-def _cone(ends: Sequence[Value], insides: Sequence[Value]) -> set[Value]:
-    """Return all that is computed for some results of a turn."""
-    return {*ends, *[out for node in extract(ends, insides)[0] for out in node.outs]}
+def _dependencies(ends: Sequence[Value], body_inputs: Sequence[Value]) -> set[Value]:
+    """Return all values that some outputs of the body depend on."""
+    return {*ends, *[out for node in extract(ends, body_inputs)[0] for out in node.outs]}
 
 
-def _is_slight(value: Value, insides: Sequence[Value]) -> bool:
-    """Return whether a value costs next to nothing, cannot fail, and has finite derivatives."""
+def _is_cheap(value: Value, body_inputs: Sequence[Value]) -> bool:
+    """Return whether a value is cheap, cannot fail, and has finite derivatives."""
     return all(
-        node.op.name in TAME and max(out.size for out in node.outs) <= SLIGHT
-        for node in extract([value], insides)[0]
+        node.op.name in TAME and max(out.size for out in node.outs) <= SMALL_INVARIANT
+        for node in extract([value], body_inputs)[0]
     )
 
 
-def _computed_if_turned(draft: Draft, wanted: Sequence[Value], known: Mapping[Value, Value]) -> list[Value]:
-    """Append a branch that computes invariants if the loop makes a turn, and else fills in zeros that nobody reads."""
+def _emit_guarded(draft: Draft, wanted: Sequence[Value], known: Mapping[Value, Value]) -> list[Value]:
+    """Append a branch that computes invariants if the loop has an iteration; else they are zeros, which nothing reads."""
     if draft.test is None:
         assert draft.count is not None
-        turned = PRIMITIVES["greater"](draft.count, literal(0, INT64))
+        has_iteration = PRIMITIVES["greater"](draft.count, literal(0, INT64))
     else:
-        starts = {carry.inside: carry.start for carry in draft.carries}
-        (turned,) = emitted([draft.test], {**known, **starts, draft.index: literal(0, INT64)})
+        inits = {carry.inner: carry.init for carry in draft.carries}
+        (has_iteration,) = emit_substituted([draft.test], {**known, **inits, draft.index: literal(0, INT64)})
     zeros = [PRIMITIVES["zeros_like"](value) for value in wanted]
-    stands = list(known)
-    index = PRIMITIVES["convert"](turned, INT64)
-    return list(select(draft.op.switch(), index, list(known.values()), [stands, stands], [zeros, wanted]))
+    placeholders = list(known)
+    index = PRIMITIVES["convert"](has_iteration, INT64)
+    return list(
+        select(
+            draft.op.switch_op(), index, list(known.values()), [placeholders, placeholders], [zeros, wanted]
+        )
+    )

@@ -1,7 +1,7 @@
 """Loops and branches as nodes: `scan`, `while_loop`, `repeat` and `switch`, which hold their bodies as graphs.
 
-The first input of a loop's body is the turn's number, an int64; then come what is the same in each turn (`consts`), what is carried from
-turn to turn (`carries`), and this turn's elements. The body returns the next carries and what it leaves behind.
+The inputs of a loop's body are the number of the iteration (an int64 scalar), values that are the same in each iteration (`consts`), the
+loop-carried values (`carries`), and this iteration's elements. Its outputs are the next carries and one element of each stacked output.
 """
 
 from __future__ import annotations
@@ -22,25 +22,34 @@ from gradtape.ir.types import INT64, Aval, aval
 from gradtape.kinds.control import Structured
 from gradtape.kinds.cotangent import Cotangent
 from gradtape.transforms.loops.branches import pull_switch, push_switch
-from gradtape.transforms.loops.draft import Carry, Draft, Given, Loop, Outcome, Parts, stand_in, substituted
+from gradtape.transforms.loops.draft import (
+    Carry,
+    Draft,
+    LoopOp,
+    LoopOperand,
+    LoopOutputs,
+    LoopParts,
+    placeholder,
+    substitute,
+)
 from gradtape.transforms.loops.jvp import push_loop
 from gradtape.transforms.loops.vjp import pull_loop
 
 T = TypeVar("T")
 
 Policy: TypeAlias = str | int | tuple[str, int] | None
-"""Which of a loop's carries are kept for its gradient: all (None), every k-th, about the square root of their number ("sqrt"), or n at
+"""Which carries of a loop are stored for its gradient: all (None), every k-th, about the square root of their number ("sqrt"), or n at
 a time (("treeverse", n))."""
 
 STACK: Final = aval((), np.dtype(object))
-"""What a loop of unknown length leaves behind, or takes up: one element per turn, however many there are.
+"""The type of a stacked output or operand of a loop with unknown trip count: one element per iteration.
 
 The interpreter holds a list; a kernel holds memory that grows. Only `repeat` reads it, and no result of a program is one.
 """
 
 
 def check_operands(name: str, body: Body, given: Sequence[Aval]) -> None:
-    """Raise ShapeError unless a body takes these."""
+    """Raise ShapeError unless these are the types of a body's inputs."""
     wanted = [value.aval for value in body.inputs]
     if len(wanted) != len(given):
         raise ShapeError(f"the body of {name} takes {len(wanted)} values and was given {len(given)}")
@@ -54,8 +63,8 @@ def element_of(stacked: Aval) -> Aval:
     return aval(stacked.shape[1:], stacked.dtype)
 
 
-class _Derived(Loop):
-    """What all loops share: their derivatives are loops."""
+class _DifferentiableLoop(LoopOp):
+    """A loop with derivatives, which are loops."""
 
     def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
         return push_loop(self, node, tangents)
@@ -65,31 +74,31 @@ class _Derived(Loop):
     ) -> Sequence[Cotangent | None]:
         return pull_loop(self, node, cotangents, wanted)
 
-    def helpers(self) -> tuple[Loop, Loop]:
+    def while_and_repeat(self) -> tuple[LoopOp, LoopOp]:
         return while_loop, repeat
 
-    def switch(self) -> Structured:
+    def switch_op(self) -> Structured:
         return switch
 
 
-class _Told(_Derived):
-    """A loop that is told how often to turn: its outputs are the carries and what is left behind."""
+class _CountedLoop(_DifferentiableLoop):
+    """A loop whose trip count is a parameter or an operand: its outputs are the carries and the stacked outputs."""
 
-    def arranged(
-        self, carries: Sequence[Value | None], left: Sequence[Value | None], count: Value | None = None
+    def arrange_outputs(
+        self, carries: Sequence[Value | None], ys: Sequence[Value | None], count: Value | None = None
     ) -> tuple[Value | None, ...]:
-        return (*carries, *left)
+        return (*carries, *ys)
 
-    def parted(self, outs: Sequence[T], carries: int) -> tuple[Sequence[T], Sequence[T], T | None]:
+    def split_outputs(self, outs: Sequence[T], carries: int) -> tuple[Sequence[T], Sequence[T], T | None]:
         return outs[:carries], outs[carries:], None
 
 
-class Scan(_Told):
-    """A loop of known length over the elements of arrays.
+class Scan(_CountedLoop):
+    """A loop with known trip count over the elements of arrays.
 
-    Inputs: consts, initial carries, arrays with the loop's axis in front. Outputs: final carries, and what the turns left
-    behind, stacked along a leading axis. With `reverse` the turns go from the last element to the first, and what each
-    leaves stands at its element's place.
+    Inputs: consts, initial carries, arrays of shape (length, ...). Outputs: final carries, stacked outputs of shape
+    (length, ...). With `reverse` the iterations go from the last element to the first, and each writes its outputs at the
+    position of its element.
     """
 
     def __call__(
@@ -118,8 +127,8 @@ class Scan(_Told):
         given = [aval((), INT64), *avals[:whole], *map(element_of, avals[whole:])]
         check_operands(self.name, body, given)
         types = [value.aval for value in body.outputs]
-        carries, left = types[: params["carries"]], types[params["carries"] :]
-        return (*carries, *[aval((params["length"], *type_.shape), type_.dtype) for type_ in left])
+        carries, ys = types[: params["carries"]], types[params["carries"] :]
+        return (*carries, *[aval((params["length"], *type_.shape), type_.dtype) for type_ in ys])
 
     def evaluate(self, arrays: Sequence[NDArray], params: dict[str, Any]) -> tuple[NDArray, ...]:
         body, consts, carries, length = (params[key] for key in ("body", "consts", "carries", "length"))
@@ -128,41 +137,41 @@ class Scan(_Told):
             list(arrays[consts : consts + carries]),
             arrays[consts + carries :],
         )
-        left = [np.empty((length, *value.shape), value.dtype) for value in body.outputs[carries:]]
-        for turn in reversed(range(length)) if params["reverse"] else range(length):
-            elements = [np.asarray(array[turn]) for array in stacked]
-            results = compute_outputs(body, [np.asarray(turn), *shared, *carried, *elements])
+        ys = [np.empty((length, *value.shape), value.dtype) for value in body.outputs[carries:]]
+        for iteration in reversed(range(length)) if params["reverse"] else range(length):
+            elements = [np.asarray(array[iteration]) for array in stacked]
+            results = compute_outputs(body, [np.asarray(iteration), *shared, *carried, *elements])
             carried = results[:carries]
-            for whole, result in zip(left, results[carries:], strict=True):
-                whole[turn] = result
-        return (*carried, *left)
+            for whole, result in zip(ys, results[carries:], strict=True):
+                whole[iteration] = result
+        return (*carried, *ys)
 
-    def opened(self, node: Node) -> Draft:
+    def open_draft(self, node: Node) -> Draft:
         params = {key: node.params[key] for key in ("length", "reverse", "policy")}
-        return _opened(self, node, params, node.inputs)
+        return _open_draft(self, node, params, node.inputs)
 
-    def assembled(self, draft: Draft, parts: Parts) -> Outcome:
+    def emit_draft(self, draft: Draft, parts: LoopParts) -> LoopOutputs:
         params = draft.params
         outs = self(
             parts.body,
             parts.consts,
-            parts.starts,
+            parts.inits,
             parts.elements,
             params["length"],
             params["reverse"],
             params["policy"],
         )
-        return Outcome(*self.parted(outs, len(parts.starts)))
+        return LoopOutputs(*self.split_outputs(outs, len(parts.inits)))
 
-    def turned(self, draft: Draft, count: Value | None) -> Draft:
+    def reversed_draft(self, draft: Draft, count: Value | None) -> Draft:
         params = {**draft.params, "reverse": not draft.params["reverse"]}
         return Draft(self, params, draft.index)
 
 
-class While(_Derived):
-    """A loop that turns as long as a condition on its consts and carries holds, at most `limit` times where that is a number.
+class While(_DifferentiableLoop):
+    """A loop with a condition on its consts and carries, of at most `limit` iterations where that is a number.
 
-    Inputs: consts, initial carries. Outputs: final carries, the number of turns, and a stack for each thing that the turns left behind.
+    Inputs: consts, initial carries. Outputs: final carries, the trip count (int64 scalar), and one stack per stacked output.
     The condition's inputs are those of the body.
     """
 
@@ -192,8 +201,8 @@ class While(_Derived):
         check_operands(self.name, body, given)
         check_operands(self.name, params["condition"], given)
         types = [value.aval for value in body.outputs]
-        left = len(types) - params["carries"]
-        return (*types[: params["carries"]], aval((), INT64), *[STACK] * left)
+        ys = len(types) - params["carries"]
+        return (*types[: params["carries"]], aval((), INT64), *[STACK] * ys)
 
     def evaluate(self, arrays: Sequence[NDArray], params: dict[str, Any]) -> tuple[NDArray, ...]:
         condition, body, consts, carries, limit = (
@@ -201,9 +210,9 @@ class While(_Derived):
         )
         shared, carried = arrays[:consts], list(arrays[consts:])
         stacks: list[list[NDArray]] = [[] for _ in body.outputs[carries:]]
-        turn = 0
-        while limit is None or turn < limit:
-            given = [np.asarray(turn), *shared, *carried]
+        iteration = 0
+        while limit is None or iteration < limit:
+            given = [np.asarray(iteration), *shared, *carried]
             (goes_on,) = compute_outputs(condition, given)
             if not goes_on:
                 break
@@ -211,41 +220,41 @@ class While(_Derived):
             carried = results[:carries]
             for stack, result in zip(stacks, results[carries:], strict=True):
                 stack.append(np.array(result))
-            turn += 1
-        return (*carried, np.asarray(turn), *map(_boxed, stacks))
+            iteration += 1
+        return (*carried, np.asarray(iteration), *map(_object_array, stacks))
 
-    def opened(self, node: Node) -> Draft:
+    def open_draft(self, node: Node) -> Draft:
         params = {key: node.params[key] for key in ("limit", "policy")}
-        draft = _opened(self, node, params, node.inputs)
+        draft = _open_draft(self, node, params, node.inputs)
         condition: Body = node.params["condition"]
         becomes = dict(zip(condition.inputs, node.params["body"].inputs, strict=True))
-        (draft.test,) = substituted(condition.outputs, becomes)
+        (draft.test,) = substitute(condition.outputs, becomes)
         return draft
 
-    def assembled(self, draft: Draft, parts: Parts) -> Outcome:
+    def emit_draft(self, draft: Draft, parts: LoopParts) -> LoopOutputs:
         assert parts.condition is not None
         limit, policy = draft.params["limit"], draft.params["policy"]
-        outs = self(parts.condition, parts.body, parts.consts, parts.starts, limit, policy)
-        return Outcome(*self.parted(outs, len(parts.starts)))
+        outs = self(parts.condition, parts.body, parts.consts, parts.inits, limit, policy)
+        return LoopOutputs(*self.split_outputs(outs, len(parts.inits)))
 
-    def turned(self, draft: Draft, count: Value | None) -> Draft:
+    def reversed_draft(self, draft: Draft, count: Value | None) -> Draft:
         return Draft(repeat, {"reverse": True}, draft.index, count=count)
 
-    def arranged(
-        self, carries: Sequence[Value | None], left: Sequence[Value | None], count: Value | None = None
+    def arrange_outputs(
+        self, carries: Sequence[Value | None], ys: Sequence[Value | None], count: Value | None = None
     ) -> tuple[Value | None, ...]:
-        return (*carries, count, *left)
+        return (*carries, count, *ys)
 
-    def parted(self, outs: Sequence[T], carries: int) -> tuple[Sequence[T], Sequence[T], T | None]:
+    def split_outputs(self, outs: Sequence[T], carries: int) -> tuple[Sequence[T], Sequence[T], T | None]:
         return outs[:carries], outs[carries + 1 :], outs[carries]
 
 
-class Repeat(_Told):
-    """A loop that turns a number of times known only when it runs, over the elements of stacks.
+class Repeat(_CountedLoop):
+    """A loop whose trip count is an operand, over the elements of stacks.
 
-    Inputs: the number of turns, consts, initial carries, stacks. Outputs: final carries, and a stack for each thing that
-    the turns left behind.
-    With `reverse` the turns go from the last element to the first, and what each leaves stands at its element's place.
+    Inputs: the trip count (int64 scalar), consts, initial carries, stacks. Outputs: final carries, and one stack per stacked
+    output. With `reverse` the iterations go from the last element to the first, and each writes its outputs at the position
+    of its element.
     """
 
     def __call__(
@@ -272,43 +281,43 @@ class Repeat(_Told):
         elements = [value.aval for value in body.inputs[first:]]
         check_operands(self.name, body, [aval((), INT64), *avals[1:first], *elements])
         types = [value.aval for value in body.outputs]
-        left = len(types) - params["carries"]
-        return (*types[: params["carries"]], *[STACK] * left)
+        ys = len(types) - params["carries"]
+        return (*types[: params["carries"]], *[STACK] * ys)
 
     def evaluate(self, arrays: Sequence[NDArray], params: dict[str, Any]) -> tuple[NDArray, ...]:
         body, consts, carries = (params[key] for key in ("body", "consts", "carries"))
         count, shared = int(arrays[0]), arrays[1 : 1 + consts]
         carried = list(arrays[1 + consts : 1 + consts + carries])
         stacks = [array.item() for array in arrays[1 + consts + carries :]]
-        left: list[list[Any]] = [[None] * count for _ in body.outputs[carries:]]
-        for turn in reversed(range(count)) if params["reverse"] else range(count):
-            elements = [stack[turn] for stack in stacks]
-            results = compute_outputs(body, [np.asarray(turn), *shared, *carried, *elements])
+        ys: list[list[Any]] = [[None] * count for _ in body.outputs[carries:]]
+        for iteration in reversed(range(count)) if params["reverse"] else range(count):
+            elements = [stack[iteration] for stack in stacks]
+            results = compute_outputs(body, [np.asarray(iteration), *shared, *carried, *elements])
             carried = results[:carries]
-            for stack, result in zip(left, results[carries:], strict=True):
-                stack[turn] = np.array(result)
-        return (*carried, *map(_boxed, left))
+            for stack, result in zip(ys, results[carries:], strict=True):
+                stack[iteration] = np.array(result)
+        return (*carried, *map(_object_array, ys))
 
-    def opened(self, node: Node) -> Draft:
-        draft = _opened(self, node, {"reverse": node.params["reverse"]}, node.inputs[1:])
+    def open_draft(self, node: Node) -> Draft:
+        draft = _open_draft(self, node, {"reverse": node.params["reverse"]}, node.inputs[1:])
         draft.count = node.inputs[0]
         return draft
 
-    def assembled(self, draft: Draft, parts: Parts) -> Outcome:
+    def emit_draft(self, draft: Draft, parts: LoopParts) -> LoopOutputs:
         assert draft.count is not None
         outs = self(
-            parts.body, draft.count, parts.consts, parts.starts, parts.elements, draft.params["reverse"]
+            parts.body, draft.count, parts.consts, parts.inits, parts.elements, draft.params["reverse"]
         )
-        return Outcome(*self.parted(outs, len(parts.starts)))
+        return LoopOutputs(*self.split_outputs(outs, len(parts.inits)))
 
-    def turned(self, draft: Draft, count: Value | None) -> Draft:
+    def reversed_draft(self, draft: Draft, count: Value | None) -> Draft:
         return Draft(self, {"reverse": not draft.params["reverse"]}, draft.index, count=draft.count)
 
 
 class Switch(Structured):
     """One of several graphs on the same operands.
 
-    Inputs: the number of the branch, an int64 that is clamped to those there are; operands. Outputs: the branch's.
+    Inputs: the index of the branch (int64 scalar, clamped to the existing branches), operands. Outputs: those of the branch.
     """
 
     def __call__(
@@ -335,14 +344,14 @@ class Switch(Structured):
         return pull_switch(node, cotangents, wanted)
 
 
-def _opened(op: Loop, node: Node, params: dict[str, Any], operands: Sequence[Value]) -> Draft:
-    """Return the draft of a loop with the operands that its body reads."""
+def _open_draft(op: LoopOp, node: Node, params: dict[str, Any], operands: Sequence[Value]) -> Draft:
+    """Return the draft of a node from its operands; `operands` does not include a trip count."""
     body: Body = node.params["body"]
     consts, carries = node.params["consts"], node.params["carries"]
-    given = [Given(*pair) for pair in zip(operands, body.inputs[1:], strict=True)]
+    given = [LoopOperand(*pair) for pair in zip(operands, body.inputs[1:], strict=True)]
     carried = [
-        Carry(*start, after)
-        for start, after in zip(given[consts : consts + carries], body.outputs, strict=False)
+        Carry(*start, next_carry)
+        for start, next_carry in zip(given[consts : consts + carries], body.outputs, strict=False)
     ]
     return Draft(
         op,
@@ -355,20 +364,20 @@ def _opened(op: Loop, node: Node, params: dict[str, Any], operands: Sequence[Val
     )
 
 
-def _added(a: Value, b: Value) -> Value:
-    """Return the sums of the elements of two stacks, the second of which a `repeat` left behind."""
+def _add_stacks(a: Value, b: Value) -> Value:
+    """Return the elementwise sum of two stacks, the second of which is an output of a `repeat`."""
     assert b.node is not None and isinstance(b.node.op, Repeat)
     element = b.node.params["body"].outputs[b.index]
-    x, y = stand_in(element), stand_in(element)
+    x, y = placeholder(element), placeholder(element)
     draft = Draft(repeat, {"reverse": False}, Value(aval((), INT64)), count=b.node.inputs[0])
-    draft.elements = [Given(a, x), Given(b, y)]
-    draft.left = [x + y]
-    (total,) = draft.emit().left
+    draft.elements = [LoopOperand(a, x), LoopOperand(b, y)]
+    draft.ys = [x + y]
+    (total,) = draft.emit().ys
     return total
 
 
-def _boxed(elements: list[Any]) -> NDArray:
-    """Return a list as a 0-d array."""
+def _object_array(elements: list[Any]) -> NDArray:
+    """Return a list as a 0-d object array."""
     box = np.empty((), object)
     box[()] = elements
     return box
@@ -379,4 +388,4 @@ while_loop = While("while_loop")
 repeat = Repeat("repeat")
 switch = Switch("switch")
 
-PRIMITIVES["add_stacks"] = _added
+PRIMITIVES["add_stacks"] = _add_stacks

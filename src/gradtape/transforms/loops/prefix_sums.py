@@ -1,4 +1,4 @@
-"""Sums over the turns of one loop that go on in another: added in the order in which one loop over all turns would add."""
+"""Prefix sums: a sum over the iterations of one loop that another continues, added in the order of one loop over all iterations."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from collections.abc import Sequence
 from gradtape.ir.body import Body
 from gradtape.ir.builder import at, emit_all
 from gradtape.ir.graph import Node, Value, extract, number_of
-from gradtape.transforms.loops.draft import Loop, emitted
+from gradtape.transforms.loops.draft import LoopOp, emit_substituted
 
 
-def continued(totals: Sequence[Value | None]) -> list[Value | None]:
-    """Return the totals where what a loop sums up is not added to something, but the sum begins with that.
+def with_continued_sums(totals: Sequence[Value | None]) -> list[Value | None]:
+    """Return equal totals in which ``x + sum of a loop`` is the sum of a loop with the initial value x.
 
-    A loop then costs no addition more, nor memory for its own part of the sum; and it does not matter for a result by how many loops it
-    was summed up.
+    This saves an addition, and the memory of the loop's own sum. The result does not depend on the number of loops that compute the sum.
     """
     found = list(totals)
-    while True:  # ends: each round but the last moves an addition from outside of a loop into its start
+    while True:  # terminates: each round but the last moves an addition into the initial value of a loop
         there = [total for total in found if total is not None]
         uses = Counter(value for node in extract(there)[0] for value in node.inputs)
         uses.update(there)
@@ -26,33 +25,35 @@ def continued(totals: Sequence[Value | None]) -> list[Value | None]:
             place: parts
             for place, total in enumerate(found)
             if total is not None
-            and (parts := _parts(total)) is not None
+            and (parts := _split_sum(total)) is not None
             and uses[parts[0]] == uses[total] == 1
         }
         if not sums:
             return found
         node = next(iter(sums.values()))[0].node
-        assert node is not None and isinstance(node.op, Loop)
-        first = len(node.inputs) - len(node.op.opened(node).operands) + node.params["consts"]
+        assert node is not None and isinstance(node.op, LoopOp)
+        first = len(node.inputs) - len(node.op.open_draft(node).operands) + node.params["consts"]
         inputs = list(node.inputs)
-        chosen = {place: parts for place, parts in sums.items() if parts[0].node is node}
-        taken: dict[int, int] = {}
-        for place, (ours, other) in chosen.items():
-            if ours.index not in taken:
-                taken[ours.index] = place
+        of_node = {place: parts for place, parts in sums.items() if parts[0].node is node}
+        claimed: dict[int, int] = {}
+        for place, (ours, other) in of_node.items():
+            if ours.index not in claimed:
+                claimed[ours.index] = place
                 inputs[first + ours.index] = other
         with at(node.site):
             outs = emit_all(node.op, inputs, **node.params)
         becomes = dict(zip(node.outs, outs, strict=True))
-        mine = {place: outs[index] for index, place in taken.items()}
-        rest = [place for place, total in enumerate(found) if total is not None and place not in mine]
-        moved = emitted([value for value in (found[place] for place in rest) if value is not None], becomes)
-        for place, value in (*mine.items(), *zip(rest, moved, strict=True)):
+        moved_sums = {place: outs[index] for index, place in claimed.items()}
+        rest = [place for place, total in enumerate(found) if total is not None and place not in moved_sums]
+        rebuilt = emit_substituted(
+            [value for value in (found[place] for place in rest) if value is not None], becomes
+        )
+        for place, value in (*moved_sums.items(), *zip(rest, rebuilt, strict=True)):
             found[place] = value
 
 
-def _parts(total: Value) -> tuple[Value, Value] | None:
-    """Return what a loop sums up, and what that is added to."""
+def _split_sum(total: Value) -> tuple[Value, Value] | None:
+    """Return the operands of an addition: the sum of a loop, and the other one."""
     if total.node is None or total.node.op.name != "add":
         return None
     a, b = total.node.inputs
@@ -64,29 +65,29 @@ def _parts(total: Value) -> tuple[Value, Value] | None:
 
 
 def _is_sum(value: Value, node: Node) -> bool:
-    """Return whether a result of a loop is a sum over its turns that begins with zero."""
+    """Return whether an output of a loop is a sum over its iterations with initial value zero."""
     return _adds_to_start(value, node) and _is_zero(_start(value, node))
 
 
 def _start(value: Value, node: Node) -> Value:
-    assert isinstance(node.op, Loop)
-    return node.op.opened(node).carries[value.index].start
+    assert isinstance(node.op, LoopOp)
+    return node.op.open_draft(node).carries[value.index].init
 
 
 def _adds_to_start(value: Value, node: Node) -> bool:
-    """Return whether a result of a loop is what it began with, plus something in each turn."""
-    if not isinstance(node.op, Loop) or value.index >= node.params["carries"]:
+    """Return whether an output of a loop is its initial value plus a term per iteration."""
+    if not isinstance(node.op, LoopOp) or value.index >= node.params["carries"]:
         return False
     body: Body = node.params["body"]
-    carry = node.op.opened(node).carries[value.index]
-    reads = [each for each in body.nodes for operand in each.inputs if operand is carry.inside]
-    inner = carry.after.node
-    if reads != [inner] or carry.inside in body.outputs or body.outputs.count(carry.after) > 1:
+    carry = node.op.open_draft(node).carries[value.index]
+    reads = [each for each in body.nodes for operand in each.inputs if operand is carry.inner]
+    inner = carry.next_carry.node
+    if reads != [inner] or carry.inner in body.outputs or body.outputs.count(carry.next_carry) > 1:
         return False
     assert inner is not None
     if inner.op.name == "add":
         return True
-    return _adds_to_start(carry.after, inner) and _start(carry.after, inner) is carry.inside
+    return _adds_to_start(carry.next_carry, inner) and _start(carry.next_carry, inner) is carry.inner
 
 
 def _is_zero(value: Value) -> bool:

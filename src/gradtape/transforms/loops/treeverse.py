@@ -1,9 +1,9 @@
-"""Going backward through many turns with a fixed number of them in memory.
+"""Treeverse: the backward loop of a scan with a fixed number of checkpoints.
 
-Of the turns that are left, the way back knows a few, by number and with their carries. To go one turn back it runs forward from the
-last that it knows, and keeps some turns on the way, at distances which make all running the least: A. Griewank and A. Walther,
-"Algorithm 799: Revolve", ACM Transactions on Mathematical Software 26, 2000. With `count` kept turns, each turn run at most r times,
-it reaches over ``(count + r)! / count! r!`` turns.
+The backward loop carries checkpoints: the carries of some iterations, and the numbers of these. For one step back it runs forward from
+the last checkpoint, and stores new ones on the way, at distances with the minimum number of recomputed iterations: A. Griewank and
+A. Walther, "Algorithm 799: Revolve", ACM Transactions on Mathematical Software 26, 2000. With `count` checkpoints, and each iteration run
+at most r times, it covers ``(count + r)! / count! r!`` iterations.
 """
 
 from __future__ import annotations
@@ -18,157 +18,164 @@ from gradtape.ir.graph import Value, constant, literal
 from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import INT64, aval
 from gradtape.kinds.registry import ROWS
-from gradtape.transforms.loops.draft import Carry, Draft, Given, Loop, stand_in, substituted
+from gradtape.transforms.loops.draft import Carry, Draft, LoopOp, LoopOperand, placeholder, substitute
 
-UNKNOWN: Final = 2**31
+UNKNOWN_LENGTH: Final = 2**31
 """Iterations that are planned for where the trip count is known only when the loop has run."""
 
-MOST_RUNS: Final = 1024
-"""Runs of one iteration that are planned for then. A loop that needs more, with two or three carries kept, runs more than the least."""
+MAX_RUNS: Final = 1024
+"""Runs of one iteration that are planned for then. A longer loop, with two or three checkpoints, runs more often than the minimum."""
 
 
 class _Scope(NamedTuple):
-    """What a turn needs besides the carries, as it is known somewhere."""
+    """The values of the forward loop's consts and element arrays in some body."""
 
     consts: list[Value]
     arrays: list[Value]
 
 
 class Treeverse:
-    """What a scan backward carries to know the carries of each turn.
+    """The carries of a backward loop that recompute the carries of the forward loop.
 
     Parameters
     ----------
     draft : Draft
-        The scan forward.
+        The forward loop.
     back : Draft
-        The scan backward; it is given whole arrays to read.
+        The backward loop; the arrays of the forward loop's elements are added to its consts.
     count : int
-        Turns that are kept.
-    until, times : Loop
+        The number of checkpoints.
+    until, times : LoopOp
         The ops `while_loop` and `repeat`.
 
     Attributes
     ----------
     carries : list of Carry
-        What the scan backward is to carry.
+        Further carries of the backward loop: arrays of shape (count, ...) with a checkpoint per row, the numbers of their
+        iterations (int64, shape (count,)), and the position of the last one (int64 scalar).
     entries : dict of Value to Value
-        What the carries are when a turn begins.
+        By inner carry of the forward loop: its value at the beginning of the iteration.
     """
 
-    def __init__(self, draft: Draft, back: Draft, count: int, until: Loop, times: Loop) -> None:
+    def __init__(self, draft: Draft, back: Draft, count: int, until: LoopOp, times: LoopOp) -> None:
         self._draft = draft
         self._count = count
         self._times = times
-        self._length: int = draft.params.get("length", UNKNOWN)
-        self._table = constant(_reaches(count, self._length))
-        arrays = [stand_in(given.outside) for given in draft.elements]
+        self._length: int = draft.params.get("length", UNKNOWN_LENGTH)
+        self._table = constant(_reach_table(count, self._length))
+        arrays = [placeholder(given.outer) for given in draft.elements]
         back.consts += [
-            Given(given.outside, inside) for given, inside in zip(draft.elements, arrays, strict=True)
+            LoopOperand(given.outer, inner) for given, inner in zip(draft.elements, arrays, strict=True)
         ]
-        scope = _Scope([given.inside for given in draft.consts], arrays)
-        turn = self._place(draft.index)
-        starts = self._starts()
-        kept = [stand_in(start) for start in starts]
-        more = self._keep_more(until, scope, kept, turn)
-        *states, places, top = more
-        first = _pick(places, top)
-        now = self._run(scope, [_pick(state, top) for state in states], first, turn - first)
-        self.entries = {carry.inside: state for carry, state in zip(draft.carries, now, strict=True)}
-        # The turn itself is behind us now; the first one stays, whatever happens.
-        last = ROWS["maximum"](top - PRIMITIVES["convert"](PRIMITIVES["equal"](first, turn), INT64), 0)  # type: ignore[operator]
+        scope = _Scope([given.inner for given in draft.consts], arrays)
+        iteration = self._iteration_at(draft.index)
+        inits = self._init_checkpoints()
+        checkpoints = [placeholder(init) for init in inits]
+        more = self._store_checkpoints(until, scope, checkpoints, iteration)
+        *states, iterations, top = more
+        first = _gather_at(iterations, top)
+        now = self._advance(scope, [_gather_at(state, top) for state in states], first, iteration - first)
+        self.entries = {carry.inner: state for carry, state in zip(draft.carries, now, strict=True)}
+        # The checkpoint of this iteration is not needed any more; the first one always stays.
+        last = ROWS["maximum"](top - PRIMITIVES["convert"](PRIMITIVES["equal"](first, iteration), INT64), 0)  # type: ignore[operator]
         self.carries = [
-            Carry(start, inside, after)
-            for start, inside, after in zip(starts, kept, (*states, places, last), strict=True)
+            Carry(init, inner, next_carry)
+            for init, inner, next_carry in zip(inits, checkpoints, (*states, iterations, last), strict=True)
         ]
 
-    def _place(self, index: Value) -> Value:
-        """Return the how-manieth turn has a number, or the number of the turn at a place."""
+    def _iteration_at(self, index: Value) -> Value:
+        """Convert between the number of an iteration and its position in the order of execution."""
         return literal(self._length - 1, INT64) - index if self._draft.params.get("reverse") else index
 
-    def _starts(self) -> list[Value]:
-        """Return what is known before anything has run: the first turn."""
+    def _init_checkpoints(self) -> list[Value]:
+        """Return the initial checkpoints: those of the first iteration."""
         many = [
             PRIMITIVES["expand"](
-                carry.start, (self._count, *carry.inside.shape), tuple(range(1, carry.inside.ndim + 1))
+                carry.init, (self._count, *carry.inner.shape), tuple(range(1, carry.inner.ndim + 1))
             )
             for carry in self._draft.carries
         ]
         return [*many, PRIMITIVES["expand"](literal(0, INT64), (self._count,), ()), literal(0, INT64)]
 
-    def _keep_more(self, until: Loop, scope: _Scope, kept: list[Value], turn: Value) -> Sequence[Value]:
-        """Return what is known after all that can be kept on the way to a turn is."""
+    def _store_checkpoints(
+        self, until: LoopOp, scope: _Scope, checkpoints: list[Value], iteration: Value
+    ) -> Sequence[Value]:
+        """Append the loop that runs towards an iteration and stores checkpoints; return the new checkpoints."""
         loop = Draft(until, {"limit": None, "policy": None}, Value(aval((), INT64)))
         inner = _Scope([_const(loop, x) for x in scope.consts], [_const(loop, x) for x in scope.arrays])
-        goal = _const(loop, turn)
-        *states, places, top = insides = [stand_in(x) for x in kept]
-        first = _pick(places, top)
+        goal = _const(loop, iteration)
+        *states, iterations, top = inners = [placeholder(x) for x in checkpoints]
+        first = _gather_at(iterations, top)
         loop.test = PRIMITIVES["less"](first, goal) & PRIMITIVES["less"](top, literal(self._count - 1, INT64))
         ahead = self._distance(goal + literal(1, INT64) - first, literal(self._count, INT64) - top)
-        there = self._run(inner, [_pick(state, top) for state in states], first, ahead)
+        reached = self._advance(inner, [_gather_at(state, top) for state in states], first, ahead)
         next_ = top + literal(1, INT64)
-        afters = [
-            *[_put(state, now, next_) for state, now in zip(states, there, strict=True)],
-            _put(places, first + ahead, next_),
+        next_carries = [
+            *[_scatter_at(state, carry, next_) for state, carry in zip(states, reached, strict=True)],
+            _scatter_at(iterations, first + ahead, next_),
             next_,
         ]
-        loop.carries = [Carry(*each) for each in zip(kept, insides, afters, strict=True)]
+        loop.carries = [Carry(*each) for each in zip(checkpoints, inners, next_carries, strict=True)]
         return loop.emit().carries
 
-    def _distance(self, turns: Value, free: Value) -> Value:
-        """Return how far ahead the next turn to keep is, of those that are left, with so many that may be kept."""
-        ours, fewer = _pick(self._table, free), _pick(self._table, free - literal(1, INT64))
-        small = PRIMITIVES["less"](ours, PRIMITIVES["expand"](turns, ours.shape, ()))
+    def _distance(self, remaining: Value, slots: Value) -> Value:
+        """Return the distance to the next checkpoint, with `remaining` iterations to cover and `slots` free checkpoints."""
+        ours, fewer = _gather_at(self._table, slots), _gather_at(self._table, slots - literal(1, INT64))
+        small = PRIMITIVES["less"](ours, PRIMITIVES["expand"](remaining, ours.shape, ()))
         runs = ROWS["reduce_sum"](PRIMITIVES["convert"](small, INT64), axes=(0,)) - literal(1, INT64)  # type: ignore[operator]
-        distance: Value = ROWS["minimum"](_pick(ours, runs), turns - _pick(fewer, runs))  # type: ignore[operator]
+        distance: Value = ROWS["minimum"](_gather_at(ours, runs), remaining - _gather_at(fewer, runs))  # type: ignore[operator]
         return distance
 
-    def _run(self, scope: _Scope, states: Sequence[Value], first: Value, count: Value) -> Sequence[Value]:
-        """Return the carries some turns later."""
+    def _advance(self, scope: _Scope, states: Sequence[Value], first: Value, count: Value) -> Sequence[Value]:
+        """Append the loop that runs `count` iterations from number `first`; return the carries after it."""
         draft = self._draft
         loop = Draft(self._times, {"reverse": False}, Value(aval((), INT64)), count=count)
-        number = self._place(_const(loop, first) + loop.index)
+        number = self._iteration_at(_const(loop, first) + loop.index)
         becomes = {draft.index: number}
-        for given, outside in zip(draft.consts, scope.consts, strict=True):
-            becomes[given.inside] = _const(loop, outside)
-        for given, outside in zip(draft.elements, scope.arrays, strict=True):
-            becomes[given.inside] = _pick(_const(loop, outside), number)
-        insides = [stand_in(carry.inside) for carry in draft.carries]
-        becomes.update({carry.inside: inside for carry, inside in zip(draft.carries, insides, strict=True)})
-        afters = substituted([carry.after for carry in draft.carries], becomes)
-        loop.carries = [Carry(*each) for each in zip(states, insides, afters, strict=True)]
+        for given, outer in zip(draft.consts, scope.consts, strict=True):
+            becomes[given.inner] = _const(loop, outer)
+        for given, outer in zip(draft.elements, scope.arrays, strict=True):
+            becomes[given.inner] = _gather_at(_const(loop, outer), number)
+        inners = [placeholder(carry.inner) for carry in draft.carries]
+        becomes.update({carry.inner: inner for carry, inner in zip(draft.carries, inners, strict=True)})
+        next_carries = substitute([carry.next_carry for carry in draft.carries], becomes)
+        loop.carries = [Carry(*each) for each in zip(states, inners, next_carries, strict=True)]
         return loop.emit().carries
 
 
-def _const(loop: Draft, outside: Value) -> Value:
-    """Let a loop read a value; return what stands for it inside."""
-    inside = stand_in(outside)
-    loop.consts.append(Given(outside, inside))
-    return inside
+def _const(loop: Draft, outer: Value) -> Value:
+    """Add a const to a loop; return its inner value."""
+    inner = placeholder(outer)
+    loop.consts.append(LoopOperand(outer, inner))
+    return inner
 
 
-def _reaches(count: int, length: int) -> np.ndarray[Any, Any]:
-    """Return over how many turns so many kept ones reach, by the number of runs."""
+def _reach_table(count: int, length: int) -> np.ndarray[Any, Any]:
+    """Return a table (checkpoints by runs per iteration) of the number of iterations that can be covered, int64."""
     runs = 1
-    if length == UNKNOWN:
-        while comb(count + runs, count) < length and runs < MOST_RUNS:
+    if length == UNKNOWN_LENGTH:
+        while comb(count + runs, count) < length and runs < MAX_RUNS:
             runs += 1
     else:
         while comb(2 + runs, 2) < length:
             runs += 1
     return np.array(
-        [[min(comb(kept + r, kept), length) for r in range(runs + 1)] for kept in range(count + 1)], np.int64
+        [
+            [min(comb(checkpoints + r, checkpoints), length) for r in range(runs + 1)]
+            for checkpoints in range(count + 1)
+        ],
+        np.int64,
     )
 
 
-def _pick(x: Value, place: Value) -> Value:
-    """Return the element of an array at a place that is computed."""
-    row: Value = ROWS["gather"](x, PRIMITIVES["reshape"](place, (1,)))  # type: ignore[operator]
-    return PRIMITIVES["reshape"](row, x.shape[1:])
+def _gather_at(x: Value, place: Value) -> Value:
+    """Return the element of an array at a computed position."""
+    element_row: Value = ROWS["gather"](x, PRIMITIVES["reshape"](place, (1,)))  # type: ignore[operator]
+    return PRIMITIVES["reshape"](element_row, x.shape[1:])
 
 
-def _put(x: Value, element: Value, place: Value) -> Value:
-    """Return an array with another element at a place that is computed."""
-    row = PRIMITIVES["reshape"](element, (1, *element.shape))
-    changed: Value = ROWS["put"](x, row, PRIMITIVES["reshape"](place, (1,)))  # type: ignore[operator]
+def _scatter_at(x: Value, element: Value, place: Value) -> Value:
+    """Return an array with another element at a computed position."""
+    element_row = PRIMITIVES["reshape"](element, (1, *element.shape))
+    changed: Value = ROWS["put"](x, element_row, PRIMITIVES["reshape"](place, (1,)))  # type: ignore[operator]
     return changed

@@ -1,4 +1,4 @@
-"""Reverse mode through loops: a loop forward that leaves what is needed of each turn, and one backward over that."""
+"""Reverse mode through loops: a forward loop that stores residuals, and a backward loop that reads them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,27 @@ from gradtape.ir.graph import Literal, Node, Value, extract, literal
 from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import BOOL, aval, carries_derivatives
 from gradtape.kinds.cotangent import Cotangent
-from gradtape.transforms.loops.batch_before_loop import lifted
-from gradtape.transforms.loops.checkpoint import ENTRIES, chunk_of, goes_in_chunks, in_chunks, until_in_chunks
-from gradtape.transforms.loops.deferred_accumulation import LateSums
-from gradtape.transforms.loops.draft import Carry, Draft, Given, Loop, nothing, stand_in, substituted
-from gradtape.transforms.loops.licm import hoisted, selected
-from gradtape.transforms.loops.prefix_sums import continued
-from gradtape.transforms.loops.residuals import kept
+from gradtape.transforms.loops.batch_before_loop import batched_before_loop
+from gradtape.transforms.loops.checkpoint import (
+    CARRIES_ONLY,
+    chunk_length,
+    has_chunk_policy,
+    scan_in_chunks,
+    while_in_chunks,
+)
+from gradtape.transforms.loops.deferred_accumulation import DeferredAccumulation
+from gradtape.transforms.loops.draft import (
+    Carry,
+    Draft,
+    LoopOp,
+    LoopOperand,
+    never_stop,
+    placeholder,
+    substitute,
+)
+from gradtape.transforms.loops.licm import hoisted, selection_operands
+from gradtape.transforms.loops.prefix_sums import with_continued_sums
+from gradtape.transforms.loops.residuals import residuals
 from gradtape.transforms.loops.treeverse import Treeverse
 from gradtape.transforms.shift_invariance import depending_on
 from gradtape.transforms.vjp import sweep_back
@@ -25,194 +39,215 @@ Some = Sequence[Cotangent | None]
 
 
 @dataclass(slots=True)
-class _Turn:
-    """One turn in reverse.
+class _BodyVjp:
+    """The pullback of a loop's body: placeholders for the cotangents of its outputs, and the cotangents of its inputs.
 
     Attributes
     ----------
-    carries, left : dict of Value to Value
-        What stands for the cotangent of a carry after the turn, by what stands for the carry before it; for that of something
-        left behind, by its place.
-    cut : dict of int to Value
-        What stands for the masks of those of what is left behind.
-    pulled : dict of Value to Value
-        The cotangents of what the turn starts from.
-    masks : dict of Value to Carry
-        By what stands for a carry: where its cotangent is not zero by selection, which the next turn backward is told. Without it
-        an infinite slope there would make NaN of a zero.
-    told : dict of Value to Value
-        By what stands for a const or an element: where what the turn adds to its cotangent is not zero by selection.
+    carries : dict of Value to Value
+        By inner carry: the placeholder for the cotangent of the next carry.
+    ys : dict of int to Value
+        By position in `Draft.ys`: the placeholder for the cotangent of that element.
+    y_masks : dict of int to Value
+        By position in `Draft.ys`: the placeholder for the mask of that cotangent.
+    cotangents : dict of Value to Value
+        The cotangents of the body's inputs.
+    carry_masks : dict of Value to Carry
+        By inner carry: the mask outside of which its cotangent is zero by selection, carried from iteration to iteration. Without it an
+        infinite slope would make NaN of such a zero.
+    contribution_masks : dict of Value to Value
+        By inner const or element: the mask outside of which the iteration's contribution to its cotangent is zero by selection.
     """
 
     carries: dict[Value, Value]
-    left: dict[int, Value]
-    cut: dict[int, Value]
-    pulled: dict[Value, Value]
-    masks: dict[Value, Carry]
-    told: dict[Value, Value]
+    ys: dict[int, Value]
+    y_masks: dict[int, Value]
+    cotangents: dict[Value, Value]
+    carry_masks: dict[Value, Carry]
+    contribution_masks: dict[Value, Value]
 
     def results(self) -> list[Value]:
-        """Return all that the turn computes."""
-        masks = [mask.after for mask in self.masks.values()]
-        return [*self.pulled.values(), *masks, *self.told.values()]
+        """Return all outputs of the backward body."""
+        masks = [mask.next_carry for mask in self.carry_masks.values()]
+        return [*self.cotangents.values(), *masks, *self.contribution_masks.values()]
 
     def substitute(self, becomes: dict[Value, Value]) -> None:
-        """Let the turn compute with other values in the place of some."""
-        changed = iter(substituted(self.results(), becomes))
-        self.pulled = dict(zip(self.pulled, changed, strict=False))
-        self.masks = {
-            inside: mask._replace(after=after)
-            for (inside, mask), after in zip(self.masks.items(), changed, strict=False)
+        """Replace values that the backward body reads."""
+        changed = iter(substitute(self.results(), becomes))
+        self.cotangents = dict(zip(self.cotangents, changed, strict=False))
+        self.carry_masks = {
+            inner: mask._replace(next_carry=next_carry)
+            for (inner, mask), next_carry in zip(self.carry_masks.items(), changed, strict=False)
         }
-        self.told = dict(zip(self.told, changed, strict=True))
+        self.contribution_masks = dict(zip(self.contribution_masks, changed, strict=True))
 
 
-def pull_loop(op: Loop, node: Node, cotangents: Some, wanted: Sequence[bool]) -> list[Cotangent | None]:
-    """Return the cotangents of a loop's operands."""
-    draft = op.opened(node)
-    carries, left, _ = op.parted(cotangents, len(draft.carries))
-    ends = zip((*[carry.after for carry in draft.carries], *draft.left), (*carries, *left), strict=True)
-    staying = selected(draft, [end for end, each in ends if each is not None and each.mask is not None])
-    better = hoisted(draft, staying, deriving=True) or lifted(draft, staying)
+def pull_loop(op: LoopOp, node: Node, cotangents: Some, wanted: Sequence[bool]) -> list[Cotangent | None]:
+    """Return the cotangents of a loop's operands; None for an operand that is not wanted, or that no cotangent reaches.
+
+    If the loop has invariants, code that can be batched before it, or a policy with chunks, the equivalent loop is differentiated instead.
+    """
+    draft = op.open_draft(node)
+    carries, ys, _ = op.split_outputs(cotangents, len(draft.carries))
+    outputs = zip((*[carry.next_carry for carry in draft.carries], *draft.ys), (*carries, *ys), strict=True)
+    excluded = selection_operands(
+        draft, [output for output, each in outputs if each is not None and each.mask is not None]
+    )
+    better = hoisted(draft, excluded, deriving=True) or batched_before_loop(draft, excluded)
     if better is not None:
-        return _pulled_through(op.outs(better.emit()), node, cotangents, wanted)
-    chunk = chunk_of(draft.params.get("length", 0), draft.params.get("policy"))
+        return _vjp_through(op.outs(better.emit()), node, cotangents, wanted)
+    chunk = chunk_length(draft.params.get("length", 0), draft.params.get("policy"))
     if chunk is not None:
-        return _pulled_through(op.outs(in_chunks(draft, chunk)), node, cotangents, wanted)
-    if goes_in_chunks(draft):
-        return _pulled_through(op.outs(until_in_chunks(draft)), node, cotangents, wanted)
-    turn = _turn_back(draft, carries, left, wanted)
+        return _vjp_through(op.outs(scan_in_chunks(draft, chunk)), node, cotangents, wanted)
+    if has_chunk_policy(draft):
+        return _vjp_through(op.outs(while_in_chunks(draft)), node, cotangents, wanted)
+    body = _body_vjp(draft, carries, ys, wanted)
     more: list[Carry] = []
     if isinstance(draft.params.get("policy"), tuple):
-        back, more = _run_again(op, node, draft, turn)
+        back, more = _recompute_carries(op, node, draft, body)
     else:
-        stacks, more, count = _kept_forward(op, node, draft, turn)
-        back = op.turned(draft, count)
+        stacks, more, count = _store_residuals(op, node, draft, body)
+        back = op.reversed_draft(draft, count)
         back.consts = list(draft.consts)
         back.elements = [*draft.elements, *stacks]
-    for place, seed in turn.left.items():
-        cotangent = left[place]
+    for place, seed in body.ys.items():
+        cotangent = ys[place]
         assert cotangent is not None
-        back.elements.append(Given(cotangent.value, seed))
+        back.elements.append(LoopOperand(cotangent.value, seed))
         if cotangent.mask is not None:
-            back.elements.append(Given(cotangent.mask, turn.cut[place]))
-    return _emitted_back(draft, turn, back, more, carries, wanted)
+            back.elements.append(LoopOperand(cotangent.mask, body.y_masks[place]))
+    return _emit_backward(draft, body, back, more, carries, wanted)
 
 
-def _run_again(op: Loop, node: Node, draft: Draft, turn: _Turn) -> tuple[Draft, list[Carry]]:
-    """Return the loop backward of which each turn knows what it begins with by running forward, and what it carries for that."""
-    _, _, trips = op.parted(node.outs, len(draft.carries))
-    back = op.turned(draft, trips)
+def _recompute_carries(op: LoopOp, node: Node, draft: Draft, body: _BodyVjp) -> tuple[Draft, list[Carry]]:
+    """Return the backward loop whose iterations recompute the carries from checkpoints, and its further carries for that."""
+    _, _, trips = op.split_outputs(node.outs, len(draft.carries))
+    back = op.reversed_draft(draft, trips)
     back.consts = list(draft.consts)
     _, count = draft.params["policy"]
-    # Bounds of a few turns are as good as none.
+    # More checkpoints than iterations are useless.
     count = min(max(count, 1), max(draft.params.get("length", count), 1))
-    runs = Treeverse(draft, back, count, *op.helpers())
+    treeverse = Treeverse(draft, back, count, *op.while_and_repeat())
     back.elements = list(draft.elements)
-    turn.substitute(runs.entries)
-    return back, runs.carries
+    body.substitute(treeverse.entries)
+    return back, treeverse.carries
 
 
-def _emitted_back(
+def _emit_backward(
     draft: Draft,
-    turn: _Turn,
+    body: _BodyVjp,
     back: Draft,
     more: Sequence[Carry],
     carries: Some,
     wanted: Sequence[bool],
 ) -> list[Cotangent | None]:
-    """Append the loop backward, which reads all that it needs, and return what it comes to for each operand of the node.
+    """Append the backward loop `back`, and return the cotangent of each operand of the node.
 
-    It carries `more` as well.
+    The loop has its operands already. It is given the carries `more`, the cotangents of carries (of the shapes of these), sums of the
+    cotangents of consts, and the cotangents of elements as stacked outputs.
     """
-    starts: list[Value] = []
+    by_carry: list[Value] = []
     for carry, cotangent in zip(draft.carries, carries, strict=True):
-        seed = turn.carries.get(carry.inside)
+        seed = body.carries.get(carry.inner)
         if seed is not None:
-            start = PRIMITIVES["zeros_like"](carry.start) if cotangent is None else cotangent.value
-            after = turn.pulled.get(carry.inside)
+            init = PRIMITIVES["zeros_like"](carry.init) if cotangent is None else cotangent.value
+            next_carry = body.cotangents.get(carry.inner)
             back.carries.append(
-                Carry(start, seed, PRIMITIVES["zeros_like"](seed) if after is None else after)
+                Carry(init, seed, PRIMITIVES["zeros_like"](seed) if next_carry is None else next_carry)
             )
-            starts.append(carry.inside)
-    singles = [element.inside for element in draft.elements if element.inside in turn.pulled]
-    cut = [inside for inside in singles if inside in turn.told]
-    back.left = [*[turn.pulled[inside] for inside in singles], *[turn.told[inside] for inside in cut]]
-    count = len(back.left)
-    late = _sum_consts(draft, turn, back, starts)
-    if not back.carries and not back.left:
+            by_carry.append(carry.inner)
+    elements = [element.inner for element in draft.elements if element.inner in body.cotangents]
+    masked = [inner for inner in elements if inner in body.contribution_masks]
+    back.ys = [
+        *[body.cotangents[inner] for inner in elements],
+        *[body.contribution_masks[inner] for inner in masked],
+    ]
+    count = len(back.ys)
+    deferred = _accumulate_consts(draft, body, back, by_carry)
+    if not back.carries and not back.ys:
         return [None] * len(wanted)
-    shared = [const for const in draft.consts if const.inside in turn.told and const.inside in turn.pulled]
-    back.carries += [*more, *turn.masks.values(), *[_gathered_mask(const, turn) for const in shared]]
-    outcome = back.emit()
+    shared = [
+        const
+        for const in draft.consts
+        if const.inner in body.contribution_masks and const.inner in body.cotangents
+    ]
+    back.carries += [*more, *body.carry_masks.values(), *[_const_mask_carry(const, body) for const in shared]]
+    outputs = back.emit()
     found = dict(
         zip(
-            (*starts, *singles),
-            (*outcome.carries[: len(starts)], *outcome.left[: len(singles)]),
+            (*by_carry, *elements),
+            (*outputs.carries[: len(by_carry)], *outputs.ys[: len(elements)]),
             strict=True,
         )
     )
     masks = dict(
         zip(
-            (*turn.masks, *[const.inside for const in shared], *cut),
-            (*outcome.carries[len(starts) + len(more) :], *outcome.left[len(singles) : count]),
+            (*body.carry_masks, *[const.inner for const in shared], *masked),
+            (*outputs.carries[len(by_carry) + len(more) :], *outputs.ys[len(elements) : count]),
             strict=True,
         )
     )
-    if late is not None:
-        for const, total in late.totals(outcome.left).items():
+    if deferred is not None:
+        for const, total in deferred.totals(outputs.ys).items():
             found[const] = PRIMITIVES["add"](found[const], total) if const in found else total
-    insides = draft.insides[1:]
-    lead: list[Cotangent | None] = [None] * (len(wanted) - len(insides))
+    inners = draft.body_inputs[1:]
+    lead: list[Cotangent | None] = [None] * (len(wanted) - len(inners))
     flags = wanted[len(lead) :]
     return [
         *lead,
         *[
-            Cotangent(found[inside], masks.get(inside), inside in turn.told)
-            if flag and inside in found
+            Cotangent(found[inner], masks.get(inner), inner in body.contribution_masks)
+            if flag and inner in found
             else None
-            for inside, flag in zip(insides, flags, strict=True)
+            for inner, flag in zip(inners, flags, strict=True)
         ],
     ]
 
 
-def _gathered_mask(const: Given, turn: _Turn) -> Carry:
-    """Return the carry that says where one of the turns adds something to the cotangent of a const."""
-    so_far = Value(aval(const.inside.shape, BOOL))
-    never = PRIMITIVES["expand"](literal(False), const.inside.shape, ())
-    return Carry(never, so_far, PRIMITIVES["bitwise_or"](so_far, turn.told[const.inside]))
+def _const_mask_carry(const: LoopOperand, body: _BodyVjp) -> Carry:
+    """Return the carry that gathers the masks of all contributions to the cotangent of a const."""
+    running = Value(aval(const.inner.shape, BOOL))
+    never = PRIMITIVES["expand"](literal(False), const.inner.shape, ())
+    return Carry(never, running, PRIMITIVES["bitwise_or"](running, body.contribution_masks[const.inner]))
 
 
-def _sum_consts(draft: Draft, turn: _Turn, back: Draft, starts: list[Value]) -> LateSums | None:
-    """Let the turns backward sum up the cotangents of what is the same in each, or leave them behind to be summed up."""
-    # With a policy memory counts, and a result must not depend on which it is.
-    late = LateSums(back) if "length" in back.params and back.params["policy"] is None else None
-    parts: dict[Given, Value] = {}
+def _accumulate_consts(
+    draft: Draft, body: _BodyVjp, back: Draft, by_carry: list[Value]
+) -> DeferredAccumulation | None:
+    """Make the backward loop accumulate the cotangents of consts, or stack what is accumulated after it."""
+    # A policy bounds memory, and results must not depend on the policy.
+    deferred = (
+        DeferredAccumulation(back) if "length" in back.params and back.params["policy"] is None else None
+    )
+    parts: dict[LoopOperand, Value] = {}
     for const in draft.consts:
-        part = turn.pulled.get(const.inside)
-        if part is not None and late is not None:
-            part = late.take(const, part)
+        part = body.cotangents.get(const.inner)
+        if part is not None and deferred is not None:
+            part = deferred.defer(const, part)
         if part is not None:
             parts[const] = part
-    sums = [stand_in(const.inside) for const in parts]
-    totals = [PRIMITIVES["add"](so_far, part) for so_far, part in zip(sums, parts.values(), strict=True)]
-    afters = [carry.after for carry in back.carries]
-    changed = [value for value in continued([*totals, *afters, *back.left]) if value is not None]
+    sums = [placeholder(const.inner) for const in parts]
+    totals = [PRIMITIVES["add"](running, part) for running, part in zip(sums, parts.values(), strict=True)]
+    next_carries = [carry.next_carry for carry in back.carries]
+    changed = [
+        value for value in with_continued_sums([*totals, *next_carries, *back.ys]) if value is not None
+    ]
     count = len(totals)
     back.carries = [
-        carry._replace(after=after) for carry, after in zip(back.carries, changed[count:], strict=False)
+        carry._replace(next_carry=next_carry)
+        for carry, next_carry in zip(back.carries, changed[count:], strict=False)
     ]
-    back.left = changed[count + len(afters) :]
-    for const, so_far, total in zip(parts, sums, changed, strict=False):
-        back.carries.append(Carry(PRIMITIVES["zeros_like"](const.outside), so_far, total))
-        starts.append(const.inside)
-    return late
+    back.ys = changed[count + len(next_carries) :]
+    for const, running, total in zip(parts, sums, changed, strict=False):
+        back.carries.append(Carry(PRIMITIVES["zeros_like"](const.outer), running, total))
+        by_carry.append(const.inner)
+    return deferred
 
 
-def _pulled_through(
+def _vjp_through(
     outs: Sequence[Value], node: Node, cotangents: Some, wanted: Sequence[bool]
 ) -> list[Cotangent | None]:
-    """Return the cotangents of a node's operands by way of other nodes that compute the same from these."""
+    """Return the cotangents of a node's operands by differentiating `outs`, which are equal to the node's outputs."""
     sources = dict.fromkeys(value for value, flag in zip(node.inputs, wanted, strict=True) if flag)
     pairs = [
         (out, cotangent) for out, cotangent in zip(outs, cotangents, strict=True) if cotangent is not None
@@ -226,166 +261,179 @@ def _pulled_through(
         [cotangent.mask for _, cotangent in pairs],
     )
     arrived = dict(sweep.arrived())
-    ends = [arrived.get(source) for source in sources]
-    values = continued(
+    parts = [arrived.get(source) for source in sources]
+    values = with_continued_sums(
         [
-            *[None if end is None else end.value for end in ends],
-            *[None if end is None else end.mask for end in ends],
+            *[None if part is None else part.value for part in parts],
+            *[None if part is None else part.mask for part in parts],
         ]
     )
     found = {
-        source: Cotangent(value, mask, end.is_applied)
-        for source, value, mask, end in zip(sources, values, values[len(ends) :], ends, strict=False)
-        if value is not None and end is not None
+        source: Cotangent(value, mask, part.is_applied)
+        for source, value, mask, part in zip(sources, values, values[len(parts) :], parts, strict=False)
+        if value is not None and part is not None
     }
     # An operand that is passed twice has its cotangent once.
     return [found.pop(value, None) if flag else None for value, flag in zip(node.inputs, wanted, strict=True)]
 
 
-def _turn_back(draft: Draft, carries: Some, left: Some, wanted: Sequence[bool]) -> _Turn:
-    """Pull back through a turn, as often as it takes to know which carries have cotangents."""
-    sources = _reached(draft, wanted)
+def _body_vjp(draft: Draft, carries: Some, ys: Some, wanted: Sequence[bool]) -> _BodyVjp:
+    """Return the pullback of the body.
+
+    Which carries have cotangents, and which of these have masks, is found by a fixed point: the body is differentiated until no further
+    carry has one.
+    """
+    sources = _differentiable_inputs(draft, wanted)
     active = depending_on(draft.nodes(), sources)
-    seeds = {
-        carry.inside: stand_in(carry.inside)
+    carry_seeds = {
+        carry.inner: placeholder(carry.inner)
         for carry, cotangent in zip(draft.carries, carries, strict=True)
-        if cotangent is not None and carry.inside in sources
+        if cotangent is not None and carry.inner in sources
     }
-    seeded = {
-        place: stand_in(value)
-        for place, (value, cotangent) in enumerate(zip(draft.left, left, strict=True))
+    y_seeds = {
+        place: placeholder(value)
+        for place, (value, cotangent) in enumerate(zip(draft.ys, ys, strict=True))
         if cotangent is not None and value in active
     }
-    insides = [carry.inside for carry in draft.carries]
-    begins = {
-        inside: cotangent.mask
-        for inside, cotangent in zip(insides, carries, strict=True)
-        if inside in seeds and cotangent is not None and cotangent.mask is not None
+    inners = [carry.inner for carry in draft.carries]
+    init_masks = {
+        inner: cotangent.mask
+        for inner, cotangent in zip(inners, carries, strict=True)
+        if inner in carry_seeds and cotangent is not None and cotangent.mask is not None
     }
-    masks = {inside: Value(aval(inside.shape, BOOL)) for inside in begins}
-    cut = {
+    masks = {inner: Value(aval(inner.shape, BOOL)) for inner in init_masks}
+    y_masks = {
         place: Value(aval(stand.shape, BOOL))
-        for place, stand in seeded.items()
-        if (cotangent := left[place]) is not None and cotangent.mask is not None
+        for place, stand in y_seeds.items()
+        if (cotangent := ys[place]) is not None and cotangent.mask is not None
     }
-    while True:  # ends: each round but the last finds a carry more with a cotangent, or with a mask
-        targets = [carry for carry in draft.carries if carry.inside in seeds]
+    while True:  # terminates: each round but the last finds another carry with a cotangent or a mask
+        targets = [carry for carry in draft.carries if carry.inner in carry_seeds]
         sweep = sweep_back(
-            [*[carry.after for carry in targets], *[draft.left[place] for place in seeded]],
+            [*[carry.next_carry for carry in targets], *[draft.ys[place] for place in y_seeds]],
             list(sources),
-            [*[seeds[carry.inside] for carry in targets], *seeded.values()],
-            nothing,
-            masks=[*[masks.get(carry.inside) for carry in targets], *map(cut.get, seeded)],
+            [*[carry_seeds[carry.inner] for carry in targets], *y_seeds.values()],
+            never_stop,
+            masks=[*[masks.get(carry.inner) for carry in targets], *map(y_masks.get, y_seeds)],
         )
         pulled = {
-            source: _typed(result, source)
+            source: _convert_like(result, source)
             for source, result in zip(sources, sweep.results, strict=True)
             if result is not None
         }
         arrived = dict(sweep.arrived())
-        masked = [inside for inside in insides if inside in pulled and arrived[inside].mask is not None]
-        woken = [inside for inside in insides if inside in pulled and inside not in seeds]
-        told = [inside for inside in masked if inside not in masks]
-        if not woken and not told:
+        masked = [inner for inner in inners if inner in pulled and arrived[inner].mask is not None]
+        newly_active = [inner for inner in inners if inner in pulled and inner not in carry_seeds]
+        newly_masked = [inner for inner in masked if inner not in masks]
+        if not newly_active and not newly_masked:
             break
-        seeds.update({inside: stand_in(inside) for inside in woken})
-        masks.update({inside: Value(aval(inside.shape, BOOL)) for inside in told})
+        carry_seeds.update({inner: placeholder(inner) for inner in newly_active})
+        masks.update({inner: Value(aval(inner.shape, BOOL)) for inner in newly_masked})
     carried: dict[Value, Carry] = {}
-    for inside, cotangent in zip(insides, carries, strict=True):
-        if inside in masks and cotangent is None:  # nothing arrives at the last turn
-            begins[inside] = PRIMITIVES["expand"](literal(False), inside.shape, ())
-    for inside, mask in masks.items():
-        everywhere = PRIMITIVES["expand"](literal(True), inside.shape, ())
-        end = arrived.get(inside)
+    for inner, cotangent in zip(inners, carries, strict=True):
+        if inner in masks and cotangent is None:  # the last iteration has no cotangent
+            init_masks[inner] = PRIMITIVES["expand"](literal(False), inner.shape, ())
+    for inner, mask in masks.items():
+        everywhere = PRIMITIVES["expand"](literal(True), inner.shape, ())
+        end = arrived.get(inner)
         if end is not None:
-            pulled[inside] = _typed(end.value, inside)
-        after = everywhere if end is None or end.mask is None else end.mask
-        carried[inside] = Carry(begins.get(inside, everywhere), mask, after)
-    shares = {
-        given.inside: end.mask
+            pulled[inner] = _convert_like(end.value, inner)
+        next_carry = everywhere if end is None or end.mask is None else end.mask
+        carried[inner] = Carry(init_masks.get(inner, everywhere), mask, next_carry)
+    contribution_masks = {
+        given.inner: end.mask
         for given in (*draft.consts, *draft.elements)
-        if given.outside.dtype.kind != "O"
-        and (end := arrived.get(given.inside)) is not None
+        if given.outer.dtype.kind != "O"
+        and (end := arrived.get(given.inner)) is not None
         and end.mask is not None
-        and given.inside in pulled
+        and given.inner in pulled
     }
-    return _Turn(seeds, seeded, cut, pulled, carried, shares)
+    return _BodyVjp(carry_seeds, y_seeds, y_masks, pulled, carried, contribution_masks)
 
 
-def _reached(draft: Draft, wanted: Sequence[bool]) -> dict[Value, None]:
-    """Return what derivatives follow of what a turn starts from: a carry as well where an earlier turn makes it so."""
+def _differentiable_inputs(draft: Draft, wanted: Sequence[bool]) -> dict[Value, None]:
+    """Return the inputs of the body that depend on wanted operands, carries through earlier iterations included."""
     flags = [flag for group in draft.split(wanted) for flag in group]
     found: dict[Value, None] = {
-        inside: None
-        for inside, flag in zip(draft.insides[1:], flags, strict=True)
-        if flag and carries_derivatives(inside.dtype)
+        inner: None
+        for inner, flag in zip(draft.body_inputs[1:], flags, strict=True)
+        if flag and carries_derivatives(inner.dtype)
     }
     nodes = draft.nodes()
-    while True:  # ends: each round but the last finds a carry more
+    while True:  # terminates: each round but the last finds another carry
         active = depending_on(nodes, found)
-        woken = [
-            carry.inside
+        newly_active = [
+            carry.inner
             for carry in draft.carries
-            if carry.after in active and carry.inside not in found and carries_derivatives(carry.inside.dtype)
+            if carry.next_carry in active
+            and carry.inner not in found
+            and carries_derivatives(carry.inner.dtype)
         ]
-        if not woken:
+        if not newly_active:
             return found
-        found.update(dict.fromkeys(woken))
+        found.update(dict.fromkeys(newly_active))
 
 
-def _kept_forward(
-    op: Loop, node: Node, draft: Draft, turn: _Turn
-) -> tuple[list[Given], list[Carry], Value | None]:
-    """Return what is kept of the turns, stacked; what the way back carries besides; and the number of turns where the loop tells it."""
-    reads, early = _read_back(draft, turn)
-    entries = [carry.inside for carry in draft.carries]
-    if draft.params.get("policy") == ENTRIES:
-        needed = set(reads).union(*[each.inputs for each in early])
-        stored = [carry.inside for carry in draft.carries if carry.inside in needed]
+def _store_residuals(
+    op: LoopOp, node: Node, draft: Draft, body: _BodyVjp
+) -> tuple[list[LoopOperand], list[Carry], Value | None]:
+    """Return the stacked residuals, further carries of the backward loop, and the trip count where it is an output of the loop."""
+    reads, primal_nodes = _read_by_backward(draft, body)
+    inners = [carry.inner for carry in draft.carries]
+    if draft.params.get("policy") == CARRIES_ONLY:
+        needed = set(reads).union(*[each.inputs for each in primal_nodes])
+        stored = [carry.inner for carry in draft.carries if carry.inner in needed]
     else:
-        stored = kept(entries, reads, early, set(draft.nodes()), draft.left)
-    handed = _handed_back(draft, stored)
-    stored = [value for value in stored if value not in handed]
-    ends, left, count = op.parted(node.outs, len(draft.carries))
-    stacks = {value: stack for value, stack in zip(draft.left, left, strict=True) if value in stored}
+        stored = residuals(inners, reads, primal_nodes, set(draft.nodes()), draft.ys)
+    carried_backward = _carried_backward(draft, stored)
+    stored = [value for value in stored if value not in carried_backward]
+    finals, ys, count = op.split_outputs(node.outs, len(draft.carries))
+    stacks = {value: stack for value, stack in zip(draft.ys, ys, strict=True) if value in stored}
     more = [value for value in stored if value not in stacks]
     if more:
-        with at(node.site):  # it runs forward
-            outcome = draft.with_left(more).emit()
-        ends, count = outcome.carries, outcome.turns
-        stacks.update(zip(more, outcome.left, strict=True))
-    carries = [Carry(ends[place], after, draft.carries[place].inside) for after, place in handed.items()]
-    return [Given(stacks[value], value) for value in stored], carries, count
+        with at(node.site):  # a forward loop
+            outputs = draft.with_ys(more).emit()
+        finals, count = outputs.carries, outputs.trip_count
+        stacks.update(zip(more, outputs.ys, strict=True))
+    carries = [
+        Carry(finals[place], next_carry, draft.carries[place].inner)
+        for next_carry, place in carried_backward.items()
+    ]
+    return [LoopOperand(stacks[value], value) for value in stored], carries, count
 
 
-def _handed_back(draft: Draft, stored: Sequence[Value]) -> dict[Value, int]:
-    """Return the carries after a turn that need not be kept, with their places: they are those before the next turn, which are."""
+def _carried_backward(draft: Draft, stored: Sequence[Value]) -> dict[Value, int]:
+    """Return next carries that need not be stored, with their positions: the backward loop has them as the next iteration's carries."""
     chosen = set(stored)
     found: dict[Value, int] = {}
     for place, carry in enumerate(draft.carries):
-        computed = carry.after in chosen and carry.after.node is not None and carry.after not in draft.left
-        if computed and carry.inside in chosen:
-            found.setdefault(carry.after, place)
+        computed = (
+            carry.next_carry in chosen
+            and carry.next_carry.node is not None
+            and carry.next_carry not in draft.ys
+        )
+        if computed and carry.inner in chosen:
+            found.setdefault(carry.next_carry, place)
     return found
 
 
-def _read_back(draft: Draft, turn: _Turn) -> tuple[dict[Value, None], list[Node]]:
-    """Return what the way back reads of the way forward, and the nodes that no cotangent reaches."""
-    moving = {*turn.carries.values(), *turn.left.values(), *turn.cut.values()}
-    moving.update([mask.inside for mask in turn.masks.values()])
-    results = turn.results()
-    nodes, _ = extract(results, [*draft.insides, *moving])
-    early: list[Node] = []
-    late: list[Value] = []
+def _read_by_backward(draft: Draft, body: _BodyVjp) -> tuple[dict[Value, None], list[Node]]:
+    """Return the primal values that the backward body reads, and the primal nodes: those that depend on no cotangent."""
+    derived = {*body.carries.values(), *body.ys.values(), *body.y_masks.values()}
+    derived.update([mask.inner for mask in body.carry_masks.values()])
+    results = body.results()
+    nodes, _ = extract(results, [*draft.body_inputs, *derived])
+    primal_nodes: list[Node] = []
+    read: list[Value] = []
     for node in nodes:
-        if any(value in moving for value in node.inputs):
-            moving.update(node.outs)
-            late.extend(node.inputs)
+        if any(value in derived for value in node.inputs):
+            derived.update(node.outs)
+            read.extend(node.inputs)
         else:
-            early.append(node)
-    known = (value for value in (*late, *results) if value not in moving)
-    return {v: None for v in known if not isinstance(v, Literal) and v.data is None}, early
+            primal_nodes.append(node)
+    known = (value for value in (*read, *results) if value not in derived)
+    return {v: None for v in known if not isinstance(v, Literal) and v.data is None}, primal_nodes
 
 
-def _typed(part: Value, like: Value) -> Value:
+def _convert_like(part: Value, like: Value) -> Value:
     return part if part.dtype == like.dtype else PRIMITIVES["convert"](part, like.dtype)

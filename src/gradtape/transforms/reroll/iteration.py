@@ -15,7 +15,7 @@ from gradtape.kinds.operands import broadcast_to
 from gradtape.kinds.registry import UFUNCS
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.indexing import gather_row, update_row
-from gradtape.transforms.loops.licm import selects
+from gradtape.transforms.loops.licm import is_selection
 from gradtape.transforms.reroll.per_iteration import (
     MOST_ELEMENTS,
     Starts,
@@ -128,7 +128,7 @@ class Turn:
         self._output = recording.output[self._edge : stop].reshape(trips, step)
         self._last = self._source[-1] - (start + (trips - 1) * period)
         self.template = recording.nodes[start + period : start + 2 * period]
-        self._selects = any(map(selects, self.template))
+        self._selects = any(map(is_selection, self.template))
         for slot in range(period):
             self._slot(slot)
 
