@@ -9,10 +9,10 @@ import pytest
 
 import gradtape as gt
 from gradtape.kinds.elementwise import Libm
-from gradtape.loops.ir import Call, Compute, For, Store
-from gradtape.loops.passes.row_blocking import walk
+from gradtape.loops.ir import Compute, For, RoutineCall, Store
+from gradtape.loops.traversal import walk
+from gradtape.loops.workspace import plan_memory
 from gradtape.lower.pipeline import build_loops
-from gradtape.lower.schedule.workspace import plan_memory
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def spent(name):
         nests=sum(isinstance(s, For) for s in program.body),
         stores=sum(isinstance(s, Store) for s in inside),
         functions=sum(isinstance(s, Compute) and isinstance(s.body, Libm) for s in inside),
-        calls=sum(isinstance(s, Call) for s in inside),
+        calls=sum(isinstance(s, RoutineCall) for s in inside),
         workspace=plan_memory(program)[1],
     )
 

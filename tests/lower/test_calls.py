@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gradtape.kinds.registry import ROWS
-from gradtape.loops.ir import Call, For, Statement
+from gradtape.loops.ir import For, RoutineCall, Statement
 from gradtape.lower.pipeline import schedule_of
 from tests.support.lowering import array_input, check, graph_of, inputs_like
 
@@ -44,7 +44,7 @@ def called(statements: list[Statement]) -> list[str]:
     """Return the routines that loops call."""
     names = []
     for statement in statements:
-        if isinstance(statement, Call):
+        if isinstance(statement, RoutineCall):
             names.append(statement.function)
         elif isinstance(statement, For):
             names += called(statement.body)

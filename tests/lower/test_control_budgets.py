@@ -10,10 +10,9 @@ from gradtape.ir.graph import literal
 from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import INT64
 from gradtape.kinds.registry import ROWS
-from gradtape.loops.control import Turns, While
-from gradtape.loops.ir import For, Load, Store
-from gradtape.loops.passes.row_blocking import walk
+from gradtape.loops.ir import For, Load, SequentialFor, Store, WhileLoop
 from gradtape.loops.printer import print_loops
+from gradtape.loops.traversal import walk
 from gradtape.lower.llvm.math import can_inline
 from gradtape.lower.llvm.trig import can_inline_single
 from gradtape.lower.pipeline import lower, schedule_of
@@ -27,7 +26,7 @@ tanh, exp, sin = (ROWS[name] for name in ("tanh", "exp", "sin"))
 
 def loops_of(graph):
     program = schedule_of(graph)
-    return [s for s in walk(program.body) if isinstance(s, Turns | While)], program
+    return [s for s in walk(program.body) if isinstance(s, SequentialFor | WhileLoop)], program
 
 
 def stores_in(loop):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.loops.ir import Call
-from gradtape.loops.passes.row_blocking import walk
+from gradtape.loops.ir import RoutineCall
+from gradtape.loops.traversal import walk
 from gradtape.lower.llvm.symmetric import is_symmetric
 from gradtape.lower.pipeline import build_loops
 
@@ -20,7 +20,7 @@ def calls(compiled, *args):
     compiled(*args)
     (branches,) = compiled.site.branches.values()
     program, _ = build_loops(branches.all()[0].graph)
-    return [statement for statement in walk(program.body) if isinstance(statement, Call)]
+    return [statement for statement in walk(program.body) if isinstance(statement, RoutineCall)]
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

@@ -11,7 +11,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.loops.ir import For
-from gradtape.lower.building.parallelise import ALIGNED, MOST_BLOCKS
+from gradtape.loops.passes.parallelise import ALIGNED, MOST_BLOCKS
 from gradtape.lower.pipeline import build_loops
 from tests.support.compiled import mixture
 from tests.support.processes import run_python

@@ -8,7 +8,7 @@ import pytest
 import gradtape as gt
 from gradtape.kinds.elementwise import Libm
 from gradtape.loops.ir import Compute, For
-from gradtape.loops.passes.row_blocking import walk
+from gradtape.loops.traversal import walk
 from gradtape.lower.pipeline import build_loops
 from gradtape.lower.schedule import costs
 

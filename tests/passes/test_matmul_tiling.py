@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.loops.ir import Call, For
-from gradtape.loops.passes.row_blocking import walk
+from gradtape.loops.ir import For, RoutineCall
+from gradtape.loops.traversal import walk
+from gradtape.loops.workspace import plan_memory
 from gradtape.lower.pipeline import build_loops
-from gradtape.lower.schedule.workspace import plan_memory
 from gradtape.passes.layout.matmul_tiling import slab_by_slab, slab_notes
 from gradtape.passes.layout.operand_privatisation import own_operands
 from gradtape.passes.pipeline import optimise
@@ -49,7 +49,7 @@ def around(statements, loops=()):
     for statement in statements:
         if isinstance(statement, For):
             yield from around(statement.body, (*loops, statement))
-        elif isinstance(statement, Call):
+        elif isinstance(statement, RoutineCall):
             yield statement, loops
 
 

@@ -13,7 +13,7 @@ from gradtape.ir.graph import Graph, Value, extract, literal
 from gradtape.ir.types import aval
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.registry import ROWS
-from gradtape.loops.ir import Program
+from gradtape.loops.ir import LoopProgram
 from gradtape.loops.printer import print_loops
 from gradtape.lower.pipeline import LoweredProgram, lower, schedule_of
 from gradtape.lower.target.symbols import addresses_of
@@ -114,7 +114,7 @@ def flat_parts(array: Any) -> Array:
     return flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat
 
 
-def run_printed(program: Program, graph: Graph, arrays: Sequence[Array]) -> list[Array]:
+def run_printed(program: LoopProgram, graph: Graph, arrays: Sequence[Array]) -> list[Array]:
     """Run the printed form of a program under plain Python."""
     names: dict[str, Any] = {name: row.function for name, row in ROWS.items() if isinstance(row, Elementwise)}
     names.update(np=np, wrap=wrap, gemm=gemm, argsort=argsort, searchsorted=searchsorted)

@@ -227,7 +227,7 @@ def interval(position: Position) -> tuple[int, int]:
 
 def substitute(position: Position, values: dict[Atom, Position]) -> Position:
     """Return a position with atoms replaced."""
-    return position if isinstance(position, int) else position.substitute(values)
+    return position if isinstance(position, int) or not values else position.substitute(values)
 
 
 def _made(terms: dict[Atom, int], offset: int) -> Position:

@@ -1,12 +1,15 @@
-"""The loop IR: structured loops over flat buffers and named numbers, each assigned once except
-accumulators."""
+"""The loop IR: structured loops over flat buffers and named numbers.
+
+A register is assigned once, but for accumulators: what `Declare` makes, `Assign` changes. What a block defines is known in that block and
+in those inside of it, from its definition on. `gradtape.loops.verifier` checks these rules.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import field
-from typing import Any, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -15,10 +18,26 @@ from gradtape.records import record, value_record
 
 Dtype: TypeAlias = np.dtype[Any]
 
+UNBOUNDED: Final = 2**62
+"""The trip count of a loop of which only the run knows when it ends: more iterations than there can be."""
+
 
 @value_record
 class Buffer:
-    """A flat array: an input, a captured constant, an output, or scratch in the workspace."""
+    """A flat array.
+
+    Attributes
+    ----------
+    name : str
+        Unique in a program.
+    dtype : numpy.dtype
+        Of the elements.
+    size : int
+        How many elements there are; of a stack, in one of its entries.
+    role : str
+        ``input``, ``constant`` (captured), ``output``, ``scratch`` (in the workspace), ``pair`` (either one of a `DoubleBuffer`) or
+        ``stack`` (memory that grows while the program runs).
+    """
 
     name: str
     dtype: Dtype
@@ -28,6 +47,10 @@ class Buffer:
     @property
     def nbytes(self) -> int:
         return self.size * self.dtype.itemsize
+
+
+Place: TypeAlias = tuple[Buffer, Position]
+"""A buffer, and the element at which something begins in it."""
 
 
 @record
@@ -67,6 +90,9 @@ Number: TypeAlias = Register | Const | Index
 def const(value: Any, dtype: Dtype) -> Const:
     """Return a number as a constant."""
     return Const(np.asarray(value, dtype).tobytes(), dtype)
+
+
+# Statements in a straight line
 
 
 @record
@@ -116,8 +142,7 @@ class Assign:
 
 @record
 class Wrap:
-    """``target`` is an index read from memory: negatives count from the end, others outside of the extent
-    are errors."""
+    """``target`` is an index read from memory: negatives count from the end, others outside of the extent are errors."""
 
     target: Register
     value: Number
@@ -134,12 +159,47 @@ class Guard:
 
 
 @record
-class For:
-    """``for var in range(var.low, var.high + 1)``; `lanes` says that its turns are the lanes of vectors,
-    all at once.
+class RoutineCall:
+    """A routine on whole buffers.
 
-    Where `private` is not None, threads may share out the turns; it is the scratch of which each thread needs its own. A `minor` loop
-    is over in no time beside the others, so that short code is better than fast code.
+    Attributes
+    ----------
+    function : str
+        ``gemm``, a routine of linear algebra, ``argsort``, ``searchsorted``, or ``loop``: the kernel of an outlined loop.
+    operands : tuple of (Buffer, Position)
+        The buffers, each with the element at which its operand starts.
+    numbers : tuple
+        Extents and options.
+    library : str
+        ``blas`` (products of matrices), ``lapack`` (linear algebra, which may fail) or ``gradtape`` (its own routines).
+    multiplications : int
+        In about the time of how many multiplications of matrix elements it is done.
+    """
+
+    function: str
+    operands: tuple[Place, ...]
+    numbers: tuple[Any, ...]
+    library: Literal["blas", "lapack", "gradtape"] = "gradtape"
+    multiplications: int = 0
+
+
+# Loops and branches
+
+
+@record
+class For:
+    """``for var in range(var.low, var.high + 1)`` whose iterations are independent but for accumulators and reductions.
+
+    Attributes
+    ----------
+    lanes : bool
+        Whether the iterations are the lanes of vectors, all at once.
+    private : tuple of Buffer or None
+        Where it is not None, threads may share out the iterations; it is the scratch of which each thread needs its own.
+    minor : bool
+        Whether the loop takes no time beside the others, so that short code is better than fast code.
+    initial : bool
+        Whether the loop does no more than give a carry of the next sequential loop its first elements.
     """
 
     var: Var
@@ -147,48 +207,179 @@ class For:
     lanes: bool = False
     private: tuple[Buffer, ...] | None = None
     minor: bool = False
+    initial: bool = False
+
+    @property
+    def trip_count(self) -> int:
+        return self.var.high - self.var.low + 1
 
 
-@record
-class Call:
-    """A routine on whole buffers; each operand is a buffer and the position at which it starts."""
-
-    function: str
-    operands: tuple[tuple[Buffer, Position], ...]
-    numbers: tuple[Any, ...]
-
-
-class Control(ABC):
-    """A statement that holds blocks and whose turns or branches stay in their order; see `loops.control`."""
+class ControlFlow(ABC):
+    """A statement whose iterations or branches stay in their order, and what is done to stacks, which grow with such loops."""
 
     __slots__ = ()
 
-    @abstractmethod
     def blocks(self) -> tuple[list[Statement], ...]:
         """Return the blocks that it holds, in the order in which they run."""
+        return ()
 
-    @abstractmethod
     def numbers(self) -> tuple[Number, ...]:
         """Return the numbers that it uses itself."""
+        return ()
 
-    @abstractmethod
     def variables(self) -> tuple[Var, ...]:
         """Return the loop variables that it defines."""
+        return ()
 
-    @abstractmethod
-    def places(self) -> tuple[tuple[Buffer, Position], ...]:
+    def places(self) -> tuple[Place, ...]:
         """Return the buffers that it touches itself, and where."""
+        return ()
 
     @abstractmethod
     def aliases(self) -> tuple[Buffer, ...]:
         """Return the names that it gives to buffers, for its blocks."""
 
 
-Statement: TypeAlias = Compute | Load | Store | Declare | Assign | Wrap | Guard | For | Call | Control
+Statement: TypeAlias = (
+    Compute | Load | Store | Declare | Assign | Wrap | Guard | For | RoutineCall | ControlFlow
+)
+
+
+@value_record
+class DoubleBuffer:
+    """A carry in two buffers that are exchanged after each iteration, which reads `current` and writes `following`.
+
+    Attributes
+    ----------
+    current, following : Buffer
+        The names that the iteration knows; in the first one they are `first` and `second`.
+    landing : (Buffer, Position) or None
+        Where what `current` holds after the last iteration is copied to, if only the run knows which of the two it is.
+    """
+
+    current: Buffer
+    following: Buffer
+    first: Place
+    second: Place
+    landing: Place | None = None
+
+
+class _SequentialLoop(ControlFlow):
+    """A loop that carries arrays in buffers which are exchanged."""
+
+    __slots__ = ()
+
+    pairs: tuple[DoubleBuffer, ...]
+    var: Var
+
+    def variables(self) -> tuple[Var, ...]:
+        return (self.var,)
+
+    def places(self) -> tuple[Place, ...]:
+        ends = [(pair.first, pair.second, pair.landing) for pair in self.pairs]
+        return tuple([place for places in ends for place in places if place is not None])
+
+    def aliases(self) -> tuple[Buffer, ...]:
+        return tuple([buffer for pair in self.pairs for buffer in (pair.current, pair.following)])
 
 
 @record
-class Program:
+class SequentialFor(_SequentialLoop):
+    """``for var in range(count)``, one iteration after the other; without `count` over the variable's whole range.
+
+    Attributes
+    ----------
+    count : Number or None
+        The trip count, where only the run knows it: an int64, which may be 0 or less.
+    poll : int
+        After so many iterations, a power of 2, the loop asks whether it shall go on; 0 for one that is soon over.
+    """
+
+    var: Var
+    body: list[Statement] = field(default_factory=list)
+    count: Number | None = None
+    pairs: tuple[DoubleBuffer, ...] = ()
+    poll: int = 0
+
+    def blocks(self) -> tuple[list[Statement], ...]:
+        return (self.body,)
+
+    def numbers(self) -> tuple[Number, ...]:
+        return () if self.count is None else (self.count,)
+
+
+@record
+class WhileLoop(_SequentialLoop):
+    """``while condition: body``; `test` computes the condition before each iteration, and the variable counts the iterations.
+
+    The variable's range says how many iterations there are at most.
+    """
+
+    var: Var
+    test: list[Statement]
+    condition: Number
+    body: list[Statement]
+    pairs: tuple[DoubleBuffer, ...] = ()
+    poll: int = 0
+
+    def blocks(self) -> tuple[list[Statement], ...]:
+        return (self.test, self.body)
+
+
+@record
+class IndexSwitch(ControlFlow):
+    """The branch whose number is `index`; the first for less than 0, the last for more than there are."""
+
+    index: Number
+    branches: tuple[list[Statement], ...]
+
+    def blocks(self) -> tuple[list[Statement], ...]:
+        return self.branches
+
+    def numbers(self) -> tuple[Number, ...]:
+        return (self.index,)
+
+    def aliases(self) -> tuple[Buffer, ...]:
+        return ()
+
+
+@record
+class _OfStack(ControlFlow):
+    """What is done to a stack: memory that grows by entries of one size."""
+
+    stack: Buffer
+
+    def aliases(self) -> tuple[Buffer, ...]:
+        return (self.stack,)
+
+
+@record
+class ReserveStack(_OfStack):
+    """A stack begins, with room for `count` entries."""
+
+    count: Number
+
+    def numbers(self) -> tuple[Number, ...]:
+        return (self.count,)
+
+
+@record
+class GrowStack(_OfStack):
+    """A stack of `length` entries has room for one more."""
+
+    length: Number
+
+    def numbers(self) -> tuple[Number, ...]:
+        return (self.length,)
+
+
+@record
+class OpenStack(_OfStack):
+    """What follows reads a stack."""
+
+
+@record
+class LoopProgram:
     """Loops with their buffers."""
 
     name: str

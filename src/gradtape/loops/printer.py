@@ -10,22 +10,30 @@ import numpy as np
 
 from gradtape.ir.printer import identifier
 from gradtape.loops.affine import Position
-from gradtape.loops.control import FOREVER, Choose, Grow, Open, Pair, Place, Reserve, Turns, While
 from gradtape.loops.ir import (
+    UNBOUNDED,
     Assign,
     Buffer,
-    Call,
     Compute,
     Const,
     Declare,
+    DoubleBuffer,
     For,
+    GrowStack,
     Guard,
     Index,
+    IndexSwitch,
     Load,
+    LoopProgram,
     Number,
-    Program,
+    OpenStack,
+    Place,
+    ReserveStack,
+    RoutineCall,
+    SequentialFor,
     Statement,
     Store,
+    WhileLoop,
     Wrap,
 )
 
@@ -51,7 +59,7 @@ PREFIX: Final = {"negative": "-", "invert": "~"}
 _PLAIN: Final = (np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_))
 
 
-def print_loops(program: Program) -> str:
+def print_loops(program: LoopProgram) -> str:
     """Return a program as a Python function of its buffers.
 
     The functions that it calls are rows, by name, ``wrap`` and routines of the same names as in the loops;
@@ -73,59 +81,59 @@ def _block(statements: Sequence[Statement], indent: str) -> Iterator[str]:
             bounds = f"{var.high + 1}" if var.low == 0 else f"{var.low}, {var.high + 1}"
             yield f"{indent}for {var.name} in range({bounds}):"
             yield from _block(statement.body, indent + "    ")
-        elif isinstance(statement, Turns):
+        elif isinstance(statement, SequentialFor):
             yield from _pairs_before(statement.pairs, indent)
             yield f"{indent}for {statement.var.name} in range({_turns(statement)}):"
             yield from _turn(statement.body, statement.pairs, indent + "    ")
             yield from _pairs_after(statement.pairs, indent)
-        elif isinstance(statement, While):
+        elif isinstance(statement, WhileLoop):
             yield from _while(statement, indent)
-        elif isinstance(statement, Choose):
+        elif isinstance(statement, IndexSwitch):
             yield from _choose(statement, indent)
-        elif isinstance(statement, Reserve):
+        elif isinstance(statement, ReserveStack):
             none = isinstance(statement.count, Const) and statement.count.value == 0
             turns = f"[{_room(statement.stack)} for _ in range({_number(statement.count)})]"
             yield f"{indent}{statement.stack.name} = {'[]' if none else turns}"
-        elif isinstance(statement, Grow):
+        elif isinstance(statement, GrowStack):
             yield f"{indent}{statement.stack.name}.append({_room(statement.stack)})"
-        elif isinstance(statement, Open):
+        elif isinstance(statement, OpenStack):
             continue
         else:
             yield indent + _line(statement)
 
 
-def _turns(statement: Turns) -> str:
+def _turns(statement: SequentialFor) -> str:
     if statement.count is not None:
         return _number(statement.count)
     return str(statement.var.high + 1)
 
 
-def _turn(body: Sequence[Statement], pairs: Sequence[Pair], indent: str) -> Iterator[str]:
+def _turn(body: Sequence[Statement], pairs: Sequence[DoubleBuffer], indent: str) -> Iterator[str]:
     lines = list(_block(body, indent))
     lines.extend(
-        f"{indent}{pair.now.name}, {pair.following.name} = {pair.following.name}, {pair.now.name}"
+        f"{indent}{pair.current.name}, {pair.following.name} = {pair.following.name}, {pair.current.name}"
         for pair in pairs
     )
     yield from lines or [f"{indent}pass"]
 
 
-def _pairs_before(pairs: Sequence[Pair], indent: str) -> Iterator[str]:
+def _pairs_before(pairs: Sequence[DoubleBuffer], indent: str) -> Iterator[str]:
     for pair in pairs:
-        yield f"{indent}{pair.now.name}, {pair.following.name} = {_part(pair.first)}, {_part(pair.second)}"
+        yield f"{indent}{pair.current.name}, {pair.following.name} = {_part(pair.first)}, {_part(pair.second)}"
 
 
-def _pairs_after(pairs: Sequence[Pair], indent: str) -> Iterator[str]:
+def _pairs_after(pairs: Sequence[DoubleBuffer], indent: str) -> Iterator[str]:
     for pair in pairs:
         if pair.landing is not None:
-            yield f"{indent}{_part(pair.landing, pair.now.size)}[:] = {pair.now.name}[:{pair.now.size}]"
+            yield f"{indent}{_part(pair.landing, pair.current.size)}[:] = {pair.current.name}[:{pair.current.size}]"
 
 
-def _while(statement: While, indent: str) -> Iterator[str]:
+def _while(statement: WhileLoop, indent: str) -> Iterator[str]:
     name, inner = statement.var.name, indent + "    "
     yield from _pairs_before(statement.pairs, indent)
     most = statement.var.high + 1
     yield f"{indent}{name} = 0"
-    yield f"{indent}while {'True' if most > FOREVER else f'{name} < {most}'}:"
+    yield f"{indent}while {'True' if most > UNBOUNDED else f'{name} < {most}'}:"
     yield from _block(statement.test, inner)
     yield f"{inner}if not {_number(statement.condition)}:"
     yield f"{inner}    break"
@@ -134,7 +142,7 @@ def _while(statement: While, indent: str) -> Iterator[str]:
     yield from _pairs_after(statement.pairs, indent)
 
 
-def _choose(statement: Choose, indent: str) -> Iterator[str]:
+def _choose(statement: IndexSwitch, indent: str) -> Iterator[str]:
     last = len(statement.branches) - 1
     for number, branch in enumerate(statement.branches):
         index = _number(statement.index)
@@ -168,7 +176,7 @@ def _line(statement: Statement) -> str:
         return f"{statement.target.name} = wrap({_number(statement.value)}, {statement.extent})"
     if isinstance(statement, Guard):
         return f"if {_number(statement.value)} != {statement.expected}: return {statement.number}"
-    assert isinstance(statement, Call)
+    assert isinstance(statement, RoutineCall)
     operands = [_part(place) for place in statement.operands]
     return f"{statement.function}({', '.join([*operands, *map(repr, statement.numbers)])})"
 

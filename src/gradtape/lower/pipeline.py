@@ -9,22 +9,19 @@ from gradtape.ir.body import bodies_of
 from gradtape.ir.budget import budget
 from gradtape.ir.graph import Graph
 from gradtape.ir.types import Aval
-from gradtape.loops.ir import Buffer, Program
-from gradtape.loops.passes.collapse import collapse
-from gradtape.loops.passes.row_blocking import batch_rows
+from gradtape.loops.ir import Buffer, LoopProgram
+from gradtape.loops.passes.pipeline import optimise_loops
+from gradtape.loops.workspace import plan_memory
+from gradtape.lower.attribution import Nest, describe_nests
 from gradtape.lower.building.builder import Builder
 from gradtape.lower.building.outlined import COUNT, LoopKernels
-from gradtape.lower.building.parallelise import split_rows
-from gradtape.lower.building.poll import set_polls
 from gradtape.lower.building.rotate import test_ahead
 from gradtape.lower.llvm.counters import counted
 from gradtape.lower.llvm.module import KERNEL, emit_module
 from gradtape.lower.llvm.timed import Clock
 from gradtape.lower.resident.interrupts import RAISE
 from gradtape.lower.resident.stacks import DRAIN
-from gradtape.lower.schedule.attribution import Nest, describe_nests
 from gradtape.lower.schedule.order import Schedule, schedule
-from gradtape.lower.schedule.workspace import plan_memory
 from gradtape.passes.complex.split import split_complex
 from gradtape.passes.pipeline import optimise
 from gradtape.passes.rewrite import closed
@@ -107,7 +104,7 @@ def lower_loop(graph: Graph) -> LoweredProgram:
         return _lowered(graph, program, plan)
 
 
-def _lowered(graph: Graph, program: Program, plan: Schedule) -> LoweredProgram:
+def _lowered(graph: Graph, program: LoopProgram, plan: Schedule) -> LoweredProgram:
     offsets, workspace = plan_memory(program)
     module = emit_module(program, offsets)
     cost = _seconds(graph)
@@ -158,18 +155,18 @@ def lower_clocked(graph: Graph) -> ClockedProgram:
     return ClockedProgram(counted(module.text(), KERNEL), tuple(module.symbols), drain, nests)
 
 
-def schedule_of(graph: Graph) -> Program:
+def schedule_of(graph: Graph) -> LoopProgram:
     """Return the loops that compute a graph."""
     return build_loops(graph)[0]
 
 
-def build_loops(graph: Graph) -> tuple[Program, list[str]]:
+def build_loops(graph: Graph) -> tuple[LoopProgram, list[str]]:
     """Return the loops that compute a graph, and the reasons for their form."""
     program, plan, _ = _built(graph)
     return program, plan.explain
 
 
-def _built(graph: Graph, kernels: LoopKernels | None = None) -> tuple[Program, Schedule, Builder]:
+def _built(graph: Graph, kernels: LoopKernels | None = None) -> tuple[LoopProgram, Schedule, Builder]:
     graph = split_complex(closed(graph))
     notes: list[str] = []
     program, plan, builder = _finished(
@@ -181,16 +178,13 @@ def _built(graph: Graph, kernels: LoopKernels | None = None) -> tuple[Program, S
 
 def _finished(
     graph: Graph, traced: Graph, kernels: LoopKernels | None, count: Buffer | None
-) -> tuple[Program, Schedule, Builder]:
+) -> tuple[LoopProgram, Schedule, Builder]:
     plan = schedule(test_ahead(graph), traced, apart=kernels is not None)
     builder = Builder(plan.by_value, plan.sources)
     builder.kernels, builder.count = kernels, count
     builder.block(plan.top)
-    collapse(builder.body)
     scratch = [*plan.scratch, *builder.scratch]
     inputs = plan.inputs if count is None else [*plan.inputs, count]
-    program = Program(graph.name, inputs, plan.outputs, scratch, builder.body)
-    program = split_rows(batch_rows(program))
-    set_polls(program.body)
+    program = optimise_loops(LoopProgram(graph.name, inputs, plan.outputs, scratch, builder.body))
     plan.explain.extend(builder.notes)
     return program, plan, builder

@@ -11,8 +11,8 @@ import numpy as np
 
 from gradtape.api.inspect.records import Metered, Record
 from gradtape.ir.graph import Graph
+from gradtape.lower.attribution import Nest
 from gradtape.lower.llvm.counters import ENTRIES, ENTRY_TICKS, FIRST_NEST, KERNEL_TICKS, MISSES, RUNS
-from gradtape.lower.schedule.attribution import Nest
 
 INTERPRETER: Final = "interpreter"
 BETWEEN: Final = "between"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
-from typing import Any, Final
+from typing import Final
 
 from gradtape.loops.affine import Var, affine
 from gradtape.loops.ir import (
@@ -18,7 +18,6 @@ from gradtape.loops.ir import (
     Declare,
     For,
     Load,
-    Number,
     Register,
     Statement,
     Store,
@@ -103,28 +102,3 @@ def _joined(buffer: Buffer, wide: Buffer, step: Compute) -> For:
             Store(buffer, affine(element), after),
         ],
     )
-
-
-def renamed(statements: Sequence[Statement], suffix: str, names: dict[str, Register]) -> list[Statement]:
-    """Return straight-line statements with their results under other names; `names` receives these."""
-
-    def number(old: Number) -> Any:
-        return names.get(old.name, old) if isinstance(old, Register) else old
-
-    made: list[Statement] = []
-    for statement in statements:
-        if isinstance(statement, Load):
-            fresh = Register(statement.target.name + suffix, statement.target.dtype)
-            made.append(Load(fresh, statement.buffer, statement.index))
-            names[statement.target.name] = fresh
-        elif isinstance(statement, Compute):
-            fresh = Register(statement.target.name + suffix, statement.target.dtype)
-            args = tuple([number(arg) for arg in statement.args])
-            made.append(Compute(fresh, statement.function, statement.body, args, statement.reassociate))
-            names[statement.target.name] = fresh
-        elif isinstance(statement, Store):
-            made.append(Store(statement.buffer, statement.index, number(statement.value)))
-        else:
-            assert isinstance(statement, Declare | Assign)
-            made.append(type(statement)(statement.target, number(statement.value)))
-    return made

@@ -8,7 +8,7 @@ the block, and a sum over rows becomes a sum over the block.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import field
 from typing import Final
 
@@ -17,21 +17,20 @@ from gradtape.loops.copies import Copier
 from gradtape.loops.ir import (
     Assign,
     Buffer,
-    Call,
     Compute,
-    Control,
     Declare,
     For,
     Index,
     Load,
+    LoopProgram,
     Number,
-    Program,
     Register,
     Statement,
     Store,
 )
 from gradtape.loops.passes.gathers import copied_in
-from gradtape.loops.passes.lanes import LANES, LaneSums, find_lane_sums, renamed
+from gradtape.loops.passes.lanes import LANES, LaneSums, find_lane_sums
+from gradtape.loops.traversal import numbers_of, positions_of, touched, walk
 from gradtape.records import record
 
 BLOCKS: Final = (32, 16, 8)
@@ -39,7 +38,7 @@ BLOCKS: Final = (32, 16, 8)
 addition takes."""
 
 SHORT: Final = 64
-"""Turns of an inner loop above which it fills vectors by itself."""
+"""SequentialFor of an inner loop above which it fills vectors by itself."""
 
 DENSE: Final = 24
 """Operations per gathered element from which blocks pay: a softmax of rows of 16 has 4 and loses a third,
@@ -52,7 +51,7 @@ MANY: Final = 8
 """Blocks from which sums with a place for each lane pay for being brought together."""
 
 
-def batch_rows(program: Program) -> Program:
+def block_rows(program: LoopProgram) -> LoopProgram:
     """Return the program with blocks of rows where that is possible and pays."""
     scratch = list(program.scratch)
     body: list[Statement] = []
@@ -68,7 +67,7 @@ def batch_rows(program: Program) -> Program:
         }
         body.extend(_Rewriter(plan, wide, scratch).result())
         scratch = [wide.get(buffer, buffer) for buffer in scratch]
-    return Program(program.name, program.inputs, program.outputs, scratch, body)
+    return LoopProgram(program.name, program.inputs, program.outputs, scratch, body)
 
 
 @record
@@ -85,22 +84,14 @@ class _Plan:
     sums: LaneSums = field(default_factory=LaneSums)
 
 
-def walk(statements: Sequence[Statement]) -> Iterator[Statement]:
-    """Return all statements, those inside of loops included."""
-    for statement in statements:
-        yield statement
-        if isinstance(statement, For):
-            yield from walk(statement.body)
-        elif isinstance(statement, Control):
-            for block in statement.blocks():
-                yield from walk(block)
-
-
-def _plan(loop: For, program: Program) -> _Plan | None:
+def _plan(loop: For, program: LoopProgram) -> _Plan | None:
     inside = list(walk(loop.body))
-    turns = loop.var.high - loop.var.low + 1
     inner = [statement for statement in inside if isinstance(statement, For)]
-    if turns < 2 * BLOCKS[-1] or not inner or any(_turns(statement) > SHORT for statement in inner):
+    if (
+        loop.trip_count < 2 * BLOCKS[-1]
+        or not inner
+        or any(statement.trip_count > SHORT for statement in inner)
+    ):
         return None
     if not all(isinstance(s, For | Load | Store | Compute | Declare | Assign) for s in inside):
         return None
@@ -110,12 +101,12 @@ def _plan(loop: For, program: Program) -> _Plan | None:
     if not _separate_rows(plan, inside, program) or not _only_sums(plan, inside):
         return None
     room = sum(buffer.nbytes for buffer in plan.rows)
-    plan.block = next((block for block in BLOCKS if room * block <= ROOM and turns >= 2 * block), 0)
+    plan.block = next((block for block in BLOCKS if room * block <= ROOM and loop.trip_count >= 2 * block), 0)
     if not plan.block:
         return None
     _find_varying(plan, inside)
     _find_lane_wise(plan, loop.body)
-    if turns >= MANY * plan.block:
+    if loop.trip_count >= MANY * plan.block:
         plan.sums = find_lane_sums(inside, plan.shared, loop.var)
     return plan
 
@@ -129,7 +120,7 @@ def _pays(loop: For) -> bool:
         nonlocal computed, gathered
         for statement in statements:
             if isinstance(statement, For):
-                visit(statement.body, turns * _turns(statement))
+                visit(statement.body, turns * statement.trip_count)
             elif isinstance(statement, Compute):
                 computed += turns
             elif isinstance(statement, Load | Store) and isinstance(statement.index, Affine):
@@ -139,11 +130,7 @@ def _pays(loop: For) -> bool:
     return computed >= DENSE * gathered
 
 
-def _turns(loop: For) -> int:
-    return loop.var.high - loop.var.low + 1
-
-
-def _separate_rows(plan: _Plan, inside: Sequence[Statement], program: Program) -> bool:
+def _separate_rows(plan: _Plan, inside: Sequence[Statement], program: LoopProgram) -> bool:
     """Find the scratch of single rows; return whether no row reads what another one writes."""
     row = plan.loop.var
     places: dict[Buffer, set[Position]] = {}
@@ -158,28 +145,13 @@ def _separate_rows(plan: _Plan, inside: Sequence[Statement], program: Program) -
                 not isinstance(atom, Var) and row in atom.whole.variables() for atom in position.terms
             ):
                 return False
-    elsewhere = {
-        statement.buffer
-        for top in program.body
-        if top is not plan.loop
-        for statement in walk([top])
-        if isinstance(statement, Load | Store)
-    }
-    called = {
-        buffer
-        for statement in walk(program.body)
-        if isinstance(statement, Call)
-        for buffer, _ in statement.operands
-    }
-    for statement in walk(program.body):
-        if isinstance(statement, Control):
-            called.update(buffer for buffer, _ in statement.places())
+    elsewhere = touched([statement for statement in program.body if statement is not plan.loop])
     for buffer in written:
         follows = [row in _variables(position) for position in places[buffer]]
         if any(follows):
             if not all(follows) or len({_without_others(position, row) for position in places[buffer]}) > 1:
                 return False
-        elif buffer.role == "scratch" and buffer not in elsewhere and buffer not in called:
+        elif buffer.role == "scratch" and buffer not in elsewhere:
             plan.rows.add(buffer)
     plan.shared = written - plan.rows
     return True
@@ -194,24 +166,6 @@ def _without_others(position: Position, row: Var) -> tuple[int, int]:
     assert isinstance(position, Affine)
     factor = position.terms[row]
     return factor, position.offset // factor
-
-
-def positions_of(statement: Statement) -> Iterator[Position]:
-    """Return the positions that a statement names itself."""
-    if isinstance(statement, Load | Store):
-        yield statement.index
-    for number in numbers_of(statement):
-        if isinstance(number, Index):
-            yield number.position
-
-
-def numbers_of(statement: Statement) -> tuple[Number, ...]:
-    """Return the numbers that a statement uses."""
-    if isinstance(statement, Compute):
-        return statement.args
-    if isinstance(statement, Store | Declare | Assign):
-        return (statement.value,)
-    return ()
 
 
 def _only_sums(plan: _Plan, inside: Sequence[Statement]) -> bool:
@@ -305,7 +259,7 @@ class _Rewriter:
 
     def result(self) -> list[Statement]:
         row = self.plan.loop.var
-        blocks = _turns(self.plan.loop) // self.plan.block
+        blocks = self.plan.loop.trip_count // self.plan.block
         block = Var(f"{self.prefix}_block", 0, blocks - 1)
         first = row.low + affine(block) * self.plan.block
         sums = self.plan.sums
@@ -385,15 +339,17 @@ class _Rewriter:
         for vector in range(self.plan.block // LANES):
             place = affine(lane) + vector * LANES
             part: list[Statement] = []
-            names: dict[str, Register] = {}
             for statement in run:
                 if not (isinstance(statement, Load | Store) and statement.buffer in wide):
                     self._lane_statement(statement, place, first + place, totals, part)
-            body.extend(renamed(part, f"_{vector}", names))
+            copier = Copier({}, {}, suffix=f"_{vector}")
+            body.extend(copier.block(part))
             for statement in run:
                 if isinstance(statement, Store) and statement.buffer in wide:
                     assert isinstance(statement.value, Register)
-                    ends[statement.value.name] = names[statement.value.name]
+                    end = copier.numbers[statement.value.name]
+                    assert isinstance(end, Register)
+                    ends[statement.value.name] = end
             for statement in run:
                 if isinstance(statement, Compute) and statement.target.name in ends:
                     (total, *_) = statement.args

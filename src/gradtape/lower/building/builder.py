@@ -26,11 +26,11 @@ from gradtape.loops.ir import (
     Store,
     const,
 )
+from gradtape.loops.passes.monoids import COMBINE, identity, monoid_of
 from gradtape.lower.building.calls import emit_call
 from gradtape.lower.building.control import emit_control
 from gradtape.lower.building.elements import ElementBuilder, Scope
 from gradtape.lower.building.outlined import LoopKernels
-from gradtape.lower.llvm.monoids import COMBINE, identity, monoid
 from gradtape.lower.schedule.element_interpreter import Where
 from gradtape.lower.schedule.fusion import Block, Loop
 from gradtape.lower.schedule.nests import Root, flat
@@ -203,7 +203,8 @@ class Builder(ElementBuilder):
         self.emit(Store(root.storage, address, self._combined(root, before, element)))
 
     def _combined(self, root: Root, before: Number, element: Number) -> Number:
-        name, body = COMBINE[monoid(root)]
+        assert root.node is not None
+        name, body = COMBINE[monoid_of(root.node)]
         return self._computed(name, body, (before, element), root.value.dtype, here=True, reassociate=True)
 
     def _argreduce(self, root: Root, values: Where) -> None:
@@ -311,10 +312,11 @@ class Builder(ElementBuilder):
         elif root.kind == "blas":
             self._clear(root, level)
         elif root.kind in ("reduce", "contract"):
-            start = identity(monoid(root), root.value.dtype)
+            assert root.node is not None
+            start = identity(monoid_of(root.node), root.value.dtype)
             if (
                 start.dtype.kind == "f"
-                and monoid(root) == "add"
+                and monoid_of(root.node) == "add"
                 and any(not axis.extent for axis in root.axes)
             ):
                 start = const(0, root.value.dtype)
@@ -356,7 +358,8 @@ class Builder(ElementBuilder):
         before, self.current = self.current, root
         register = Register(self.fresh("a"), root.value.dtype)
         self.current = before
-        self.emit(Declare(register, identity(monoid(root), root.value.dtype)))
+        assert root.node is not None
+        self.emit(Declare(register, identity(monoid_of(root.node), root.value.dtype)))
         self.accumulators[root] = (register,)
 
     def _combine(self, root: Root) -> None:

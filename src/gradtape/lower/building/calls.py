@@ -14,8 +14,8 @@ from gradtape.kinds.join import Join
 from gradtape.kinds.matrix import Matrix
 from gradtape.kinds.sort import Sort
 from gradtape.loops.affine import Affine, Atom, Position, Var, affine, substitute
-from gradtape.loops.ir import Buffer, Call, For
-from gradtape.lower.llvm.matrix import RECTANGULAR
+from gradtape.loops.ir import Buffer, For, RoutineCall
+from gradtape.lower.llvm.matrix import RECTANGULAR, multiplications_of
 from gradtape.lower.schedule.nests import Axis, Root, flat
 from gradtape.passes.layout.contract_transposes import LARGE, REUSED
 from gradtape.passes.layout.matmul_tiling import LEAST_ROWS, PRODUCT
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 THIN: Final = 8
 """An extent below this keeps OpenBLAS from its fast path; batches of thin products are better fused."""
+
+COMPARISONS: Final = 40
+"""Multiplications in the time of what it takes to sort or to look up an element."""
 
 Letters = tuple[int, ...]
 
@@ -280,7 +283,7 @@ def _stored(builder: Builder, operand: Operand, at: dict[int, Position]) -> _Mat
     return _Matrix(builder.memory_of(base), substitute(address, values), strides)
 
 
-def _gemm(product: Product, x: _Matrix, y: _Matrix, z: _Matrix) -> Call:
+def _gemm(product: Product, x: _Matrix, y: _Matrix, z: _Matrix) -> RoutineCall:
     """BLAS stores matrices by columns: a result stored by rows is its transpose, the product of the
     transposes."""
     m, n, k = product.m[-1], product.n[-1], product.k[-1]
@@ -294,7 +297,7 @@ def _gemm(product: Product, x: _Matrix, y: _Matrix, z: _Matrix) -> Call:
         rows, columns = product.n, product.m
         leading = z.strides[n]
     wide, high, deep = product.extent(columns), product.extent(rows), product.extent(product.k)
-    return Call(
+    return RoutineCall(
         "gemm",
         tuple((matrix.buffer, matrix.start) for matrix in (*matrices, z)),
         (
@@ -308,6 +311,8 @@ def _gemm(product: Product, x: _Matrix, y: _Matrix, z: _Matrix) -> Call:
             1.0 if product.accumulates else 0.0,
             max(leading, 1),
         ),
+        "blas",
+        wide * high * deep,
     )
 
 
@@ -320,7 +325,10 @@ def emit_sort(builder: Builder, root: Root) -> None:
         return
     if node.op.name == "searchsorted":
         operands = ((buffers[0], 0), (buffers[1], 0), (root.storage, 0))
-        builder.emit(Call("searchsorted", operands, (buffers[0].size, buffers[1].size, node.params["side"])))
+        numbers = (buffers[0].size, buffers[1].size, node.params["side"])
+        builder.emit(
+            RoutineCall("searchsorted", operands, numbers, "gradtape", COMPARISONS * buffers[0].size)
+        )
         return
     row = node.inputs[0].shape[-1]
     rows = node.inputs[0].size // row
@@ -331,7 +339,8 @@ def emit_sort(builder: Builder, root: Root) -> None:
         loop = For(Var(builder.fresh("i_"), 0, rows - 1))
         body.append(loop)
         body, start = loop.body, affine(loop.var) * row
-    body.append(Call("argsort", ((buffers[0], start), (root.storage, start), (root.spare, 0)), (row,)))
+    places = ((buffers[0], start), (root.storage, start), (root.spare, 0))
+    body.append(RoutineCall("argsort", places, (row,), "gradtape", COMPARISONS * buffers[0].size))
 
 
 def emit_matrices(builder: Builder, root: Root) -> None:
@@ -356,4 +365,5 @@ def emit_matrices(builder: Builder, root: Root) -> None:
     else:
         extents = (operands[0].shape[-1], *[value.shape[-1] for value in operands[1:]])
     sizes = (*extents, *[node.params[name] for name in sorted(node.params)])
-    body.append(Call(node.op.name, (*starts, (root.spare, 0)), sizes))
+    multiplications = multiplications_of(node.op.name, sizes)
+    body.append(RoutineCall(node.op.name, (*starts, (root.spare, 0)), sizes, "lapack", multiplications))

@@ -7,21 +7,22 @@ from typing import TYPE_CHECKING, Final
 
 from gradtape.ir.graph import Value
 from gradtape.loops.affine import Position, Var, affine
-from gradtape.loops.control import Pair, Place
+from gradtape.loops.copies import Splicer
 from gradtape.loops.ir import (
     Assign,
     Buffer,
     Compute,
     Declare,
+    DoubleBuffer,
     For,
     Index,
     Load,
     Number,
+    Place,
     Register,
     Statement,
     Store,
 )
-from gradtape.loops.splice import Splicer
 from gradtape.lower.schedule.nests import Root, flat
 from gradtape.records import record
 
@@ -51,7 +52,7 @@ class Carry:
     following: Place | None = None
     home: Place | None = None
     spare: Place | None = None
-    pair: Pair | None = None
+    pair: DoubleBuffer | None = None
     copied: bool = False
 
 
@@ -117,7 +118,7 @@ def begin_carry(builder: Builder, result: Root, initial: Value, in_place: bool, 
                 first, second = second, first
             target = first
             landing = carry.home if odd is None and result.storage is not None else None
-            carry.pair = Pair(now, following, first, second, landing)
+            carry.pair = DoubleBuffer(now, following, first, second, landing)
             carry.now, carry.following = (now, 0), (following, 0)
     if result.in_place_of is None or target is not carry.home:
         _copy(builder, target[0], initial)
@@ -132,10 +133,15 @@ def new_scratch(builder: Builder, prefix: str, value: Value) -> Buffer:
 
 def _copy(builder: Builder, buffer: Buffer, value: Value) -> None:
     """Emit the loops that put the elements of a value into a buffer."""
+    statements = builder.scopes[-1].statements
+    before = len(statements)
     builder.over(
         value.shape,
         lambda index: builder.emit(Store(buffer, flat(index, value.shape), builder.element(value, index))),
     )
+    for statement in statements[before:]:
+        if isinstance(statement, For):
+            statement.initial = True
 
 
 def head_of_turn(builder: Builder, carries: Sequence[Carry]) -> list[Statement]:

@@ -10,24 +10,30 @@ from gradtape.ir.graph import Graph, Value, extract
 from gradtape.ir.op import Op
 from gradtape.ir.types import BOOL, INT64
 from gradtape.loops.affine import Position, Var, affine
-from gradtape.loops.control import FOREVER, Choose, Grow, Open, Pair, Reserve, Turns, While
 from gradtape.loops.ir import (
+    UNBOUNDED,
     Assign,
     Buffer,
     Compute,
     Declare,
+    DoubleBuffer,
     For,
+    GrowStack,
     Index,
+    IndexSwitch,
     Load,
+    LoopProgram,
     Number,
-    Program,
+    OpenStack,
     Register,
+    ReserveStack,
+    SequentialFor,
     Statement,
     Store,
+    WhileLoop,
     const,
 )
-from gradtape.loops.passes.collapse import collapse
-from gradtape.loops.passes.row_blocking import batch_rows
+from gradtape.loops.passes.pipeline import optimise_body
 from gradtape.lower.building.carries import (
     Carry,
     Frame,
@@ -40,9 +46,7 @@ from gradtape.lower.building.carries import (
     tail_of_turn,
 )
 from gradtape.lower.building.outlined import emit_apart, stands_apart
-from gradtape.lower.building.parallelise import split_rows
 from gradtape.lower.building.rotate import TestedWhile, test_ahead, tested_after
-from gradtape.lower.building.strip_mine import by_strips
 from gradtape.lower.schedule.nests import Root
 from gradtape.lower.schedule.order import replaces, schedule
 from gradtape.lower.schedule.storage import source_of
@@ -88,9 +92,8 @@ def lower_body(builder: Builder, graph: Graph, carried: dict[int, int]) -> _Body
     plan = schedule(test_ahead(traced), traced, carried, prefix)
     inner = builder.within(plan.by_value, plan.sources)
     inner.block(plan.top)
-    collapse(inner.body)
     scratch = [*plan.scratch, *inner.scratch]
-    program = split_rows(batch_rows(Program(graph.name, plan.inputs, plan.outputs, scratch, inner.body)))
+    program = optimise_body(LoopProgram(graph.name, plan.inputs, plan.outputs, scratch, inner.body))
     builder.scratch.extend(program.scratch)
     builder.notes.extend(f"in a turn: {note}" for note in (*plan.explain, *inner.notes))
     in_place = {
@@ -111,7 +114,6 @@ class _Loop:
     after: list[Carry]
     elements: Sequence[Value]
     left: Sequence[Root]
-    fills: Sequence[Statement]
 
     def frame(self, builder: Builder, turn: Position, buffers: Sequence[Buffer]) -> Frame:
         """Return what a body reads in a turn."""
@@ -144,7 +146,7 @@ class _Loop:
         """Return the stacks that the loop leaves."""
         return [root.storage for root in self.left if root.storage is not None]
 
-    def pairs(self) -> tuple[Pair, ...]:
+    def pairs(self) -> tuple[DoubleBuffer, ...]:
         return tuple([carry.pair for carry in self.carries if carry.pair is not None])
 
 
@@ -175,7 +177,6 @@ def _loop(
     carried = {1 + consts + k: place for place, k in enumerate(live) if body.outputs[place].shape != ()}
     lowered = lower_body(builder, body, carried)
     initial = inputs[consts : consts + count]
-    before = len(builder.scopes[-1].statements)
     carries = [
         begin_carry(builder, result, value, 1 + consts + k in lowered.in_place, odd)
         if k in live
@@ -183,8 +184,7 @@ def _loop(
         for k, (result, value) in enumerate(zip(root.results, initial, strict=False))
     ]
     after = [carries[k] for k in live]
-    fills = builder.scopes[-1].statements[before:]
-    return _Loop(lowered, inputs[:consts], carries, after, inputs[consts + count :], read, fills)
+    return _Loop(lowered, inputs[:consts], carries, after, inputs[consts + count :], read)
 
 
 def _idle_carries(body: Graph, root: Root, consts: int, count: int) -> set[int]:
@@ -233,8 +233,7 @@ def _scan(builder: Builder, root: Root) -> None:
         var = Var(builder.fresh("i_"), 0, length - 1)
         turn = length - 1 - affine(var) if root.node.params["reverse"] else affine(var)
         statements = [*head_of_turn(builder, loop.carries), *loop.turn(builder, turn)[0]]
-        for statement in by_strips(builder, Turns(var, statements, None, loop.pairs()), loop.fills):
-            builder.emit(statement)
+        builder.emit(SequentialFor(var, statements, None, loop.pairs()))
     _describe(builder, root, f"{length} turns", loop)
     finish_carries(builder, loop.carries)
 
@@ -253,13 +252,12 @@ def _counted_scan(builder: Builder, root: Root, turns: Buffer) -> None:
 
 def _emit_turns(builder: Builder, loop: _Loop, count: Register, reverse: bool) -> None:
     """Emit as many turns as a register says."""
-    var = Var(builder.fresh("i_"), 0, FOREVER)
+    var = Var(builder.fresh("i_"), 0, UNBOUNDED)
     turn: Position = affine(var)
     if reverse:
-        turn = affine(Var(count.name, 0, FOREVER)) - 1 - turn
+        turn = affine(Var(count.name, 0, UNBOUNDED)) - 1 - turn
     statements = [*head_of_turn(builder, loop.carries), *loop.turn(builder, turn)[0]]
-    for statement in by_strips(builder, Turns(var, statements, count, loop.pairs()), loop.fills):
-        builder.emit(statement)
+    builder.emit(SequentialFor(var, statements, count, loop.pairs()))
     finish_carries(builder, loop.carries)
 
 
@@ -269,9 +267,9 @@ def _repeat(builder: Builder, root: Root) -> None:
     count = _counted(builder, root.node.inputs[0])
     loop = _loop(builder, root, root.node.inputs[1:], root.results[carries:], None)
     for stack in loop.stacks():
-        builder.emit(Reserve(stack, count))
+        builder.emit(ReserveStack(stack, count))
     for value in loop.elements:
-        builder.emit(Open(builder.memory_of(value)))
+        builder.emit(OpenStack(builder.memory_of(value)))
     _describe(builder, root, "as many turns as it is told", loop)
     _emit_turns(builder, loop, count, root.node.params["reverse"])
 
@@ -292,13 +290,13 @@ def _while(builder: Builder, root: Root) -> None:
     ahead = tested_after(root.node) if isinstance(root.node.op, TestedWhile) else []
     inputs = root.node.inputs[: params["consts"] + carries]
     loop = _loop(builder, root, inputs, root.results[carries + 1 :], None, ahead)
-    var = Var(builder.fresh("i_"), 0, FOREVER if limit is None else max(limit, 0) - 1)
+    var = Var(builder.fresh("i_"), 0, UNBOUNDED if limit is None else max(limit, 0) - 1)
     turn = affine(var)
     turns, goes_on = Register(builder.fresh("r"), INT64), Register(builder.fresh("t"), BOOL)
     builder.emit(Declare(turns, const(0, INT64)))
     for stack in loop.stacks():
-        builder.emit(Reserve(stack, const(0, INT64)))
-    body: list[Statement] = [Grow(stack, Index(turn)) for stack in loop.stacks()]
+        builder.emit(ReserveStack(stack, const(0, INT64)))
+    body: list[Statement] = [GrowStack(stack, Index(turn)) for stack in loop.stacks()]
     statements, besides = loop.turn(builder, turn)
     if ahead:
         tested = Register(builder.fresh("r"), BOOL)
@@ -311,7 +309,7 @@ def _while(builder: Builder, root: Root) -> None:
         test = [*head_of_turn(builder, loop.carries), *inside, Compute(goes_on, "identity", None, (now,))]
         body += statements
     body.append(Assign(turns, Index(turn + 1)))
-    builder.emit(While(var, test, goes_on, body, loop.pairs()))
+    builder.emit(WhileLoop(var, test, goes_on, body, loop.pairs()))
     _describe(builder, root, "as many turns as its condition wants", loop)
     finish_carries(builder, loop.carries)
     final = Register(builder.fresh("t"), INT64)
@@ -363,7 +361,7 @@ def _switch(builder: Builder, root: Root) -> None:
             if result in registers
         )
         branches.append([*statements, *after])
-    builder.emit(Choose(builder.element(index, ()), tuple(branches)))
+    builder.emit(IndexSwitch(builder.element(index, ()), tuple(branches)))
     for result, register in registers.items():
         final = Register(builder.fresh("t"), register.dtype)
         builder.emit(Compute(final, "identity", None, (register,)))

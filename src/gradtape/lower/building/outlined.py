@@ -14,7 +14,8 @@ import numpy as np
 from gradtape.ir.builder import at, emit_all
 from gradtape.ir.graph import Graph, Literal, Node, Value, extract
 from gradtape.ir.types import INT64, aval
-from gradtape.loops.ir import Buffer, Call, Dtype, Load, Register, Store
+from gradtape.loops.ir import Buffer, Dtype, Load, Register, RoutineCall, Store
+from gradtape.lower.building.calls import COMPARISONS
 from gradtape.lower.schedule.nests import Root
 from gradtape.transforms.loops.ops import Scan
 
@@ -28,7 +29,7 @@ COUNT = Buffer("turns", INT64, 1, "input")
 """The last input of a loop's kernel: how many turns it makes."""
 
 FEWEST = 2
-"""Turns from which a loop is a kernel of its own."""
+"""SequentialFor from which a loop is a kernel of its own."""
 
 
 def stands_apart(node: Node) -> bool:
@@ -106,7 +107,8 @@ def emit_apart(builder: Builder, root: Root, kernels: LoopKernels) -> None:
     builder.notes.append(
         f"loop over {node.params['length']} turns: a kernel of its own, for any number of turns"
     )
-    builder.emit(Call("loop", tuple(operands), (symbol, len(values), node.params["length"])))
+    told = (symbol, len(values), node.params["length"])
+    builder.emit(RoutineCall("loop", tuple(operands), told, "gradtape", COMPARISONS * operands[0][0].size))
     for result, buffer in numbers:
         number_ = Register(builder.fresh("t"), buffer.dtype)
         builder.emit(Load(number_, buffer, 0))

@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from gradtape.loops.control import Choose, Grow, Open, Place, Reserve, Turns, While
-from gradtape.loops.ir import Control, For, Statement
+from gradtape.loops.ir import (
+    ControlFlow,
+    For,
+    GrowStack,
+    IndexSwitch,
+    OpenStack,
+    Place,
+    ReserveStack,
+    SequentialFor,
+    Statement,
+    WhileLoop,
+)
 from gradtape.lower.resident.interrupts import POLL, RAISE
 from gradtape.lower.resident.stacks import emit_stack
 
@@ -17,30 +27,30 @@ if TYPE_CHECKING:
 RARELY: Final = '!prof !{!"branch_weights", i32 1, i32 2000}'
 
 
-def emit_control(emitter: FunctionEmitter, statement: Control) -> None:
+def emit_control(emitter: FunctionEmitter, statement: ControlFlow) -> None:
     """Append a loop whose turns stay in their order, or a branch."""
-    if isinstance(statement, Turns):
+    if isinstance(statement, SequentialFor):
         _turns(emitter, statement)
-    elif isinstance(statement, While):
+    elif isinstance(statement, WhileLoop):
         _while(emitter, statement)
-    elif isinstance(statement, Choose):
+    elif isinstance(statement, IndexSwitch):
         _choose(emitter, statement)
     else:
-        assert isinstance(statement, Reserve | Grow | Open)
+        assert isinstance(statement, ReserveStack | GrowStack | OpenStack)
         emit_stack(emitter, statement)
 
 
 class _Turning:
     """The head of a loop: its variable, and the pointers that change places from turn to turn."""
 
-    def __init__(self, emitter: FunctionEmitter, statement: Turns | While) -> None:
+    def __init__(self, emitter: FunctionEmitter, statement: SequentialFor | WhileLoop) -> None:
         self.emitter = emitter
         self.name = f"%{statement.var.name}"
         self.pairs = statement.pairs
         self.starts = [(_address(emitter, pair.first), _address(emitter, pair.second)) for pair in self.pairs]
         self.entered = emitter.label
         for pair in self.pairs:
-            emitter.pointers[pair.now] = f"%{pair.now.name}"
+            emitter.pointers[pair.current] = f"%{pair.current.name}"
             emitter.pointers[pair.following] = f"%{pair.following.name}"
         self.at = 0
 
@@ -55,7 +65,7 @@ class _Turning:
         latch = emitter.label
         phis = [f"  {self.name} = phi i64 [ 0, %{self.entered} ], [ {following}, %{latch} ]"]
         for pair, (first, second) in zip(self.pairs, self.starts, strict=True):
-            now, then = f"%{pair.now.name}", f"%{pair.following.name}"
+            now, then = f"%{pair.current.name}", f"%{pair.following.name}"
             phis.append(f"  {now} = phi ptr [ {first}, %{self.entered} ], [ {then}, %{latch} ]")
             phis.append(f"  {then} = phi ptr [ {second}, %{self.entered} ], [ {now}, %{latch} ]")
         emitter.lines[self.at : self.at] = phis
@@ -67,7 +77,7 @@ class _Turning:
         landing = [
             (pair, first) for pair, (first, _) in zip(self.pairs, self.starts, strict=True) if pair.landing
         ]
-        lasts = [f"%{pair.now.name}" for pair, _ in landing]
+        lasts = [f"%{pair.current.name}" for pair, _ in landing]
         if latch is not None:  # phi nodes stand at the top of their block, before any address or copy
             lasts = [
                 emitter.bind(f"phi ptr [ {first}, %{self.entered} ], [ %{pair.following.name}, %{latch} ]")
@@ -78,11 +88,11 @@ class _Turning:
             target = _address(emitter, pair.landing)
             declaration = "declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)"
             emitter.module.declarations[declaration] = None
-            size = pair.now.nbytes
+            size = pair.current.nbytes
             emitter.line(f"call void @llvm.memmove.p0.p0.i64(ptr {target}, ptr {last}, i64 {size}, i1 false)")
 
 
-def _turns(emitter: FunctionEmitter, statement: Turns) -> None:
+def _turns(emitter: FunctionEmitter, statement: SequentialFor) -> None:
     var = statement.var
     head, end = f"{var.name}.head", f"{var.name}.exit"
     bound = str(var.high + 1) if statement.count is None else emitter.number(statement.count)
@@ -103,7 +113,7 @@ def _turns(emitter: FunctionEmitter, statement: Turns) -> None:
     turning.land(latch)
 
 
-def _while(emitter: FunctionEmitter, statement: While) -> None:
+def _while(emitter: FunctionEmitter, statement: WhileLoop) -> None:
     var = statement.var
     head, test, body, end = (f"{var.name}.{part}" for part in ("head", "test", "body", "exit"))
     turning = _Turning(emitter, statement)
@@ -130,7 +140,7 @@ def _while(emitter: FunctionEmitter, statement: While) -> None:
     turning.land(None)
 
 
-def _poll(emitter: FunctionEmitter, statement: Turns | While) -> None:
+def _poll(emitter: FunctionEmitter, statement: SequentialFor | WhileLoop) -> None:
     """Ask now and then whether the loop shall go on; leave the function if not."""
     if not statement.poll:
         return
@@ -149,7 +159,7 @@ def _poll(emitter: FunctionEmitter, statement: Turns | While) -> None:
     emitter.start_block(f"{name}.goes")
 
 
-def _choose(emitter: FunctionEmitter, statement: Choose) -> None:
+def _choose(emitter: FunctionEmitter, statement: IndexSwitch) -> None:
     index = emitter.number(statement.index)
     last = len(statement.branches) - 1
     name = emitter.fresh()[1:]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from gradtape.loops.ir import Call, Dtype
+from gradtape.loops.ir import Dtype, RoutineCall
 from gradtape.lower.llvm.instructions import memory_type
 from gradtape.lower.llvm.matrix_texts import (
     BY_ADDRESS,
@@ -52,11 +52,10 @@ def room(name: str, m: int, n: int) -> int:
     return 1
 
 
-def multiplications_of(call: Call) -> int:
-    """Return about how many products a routine takes."""
-    n, *others = call.numbers
-    columns = next((number for number in others if type(number) is int), n)
-    return int(n * n * columns * WEIGHTS[call.function])
+def multiplications_of(name: str, numbers: Sequence[object]) -> int:
+    """Return about how many multiplications a routine takes that is told these numbers, the extents first."""
+    n, *others = [number for number in numbers if type(number) is int]
+    return int(n * n * next(iter(others), n) * WEIGHTS[name])
 
 
 WEIGHTS: Final = {
@@ -233,7 +232,7 @@ _TWO_SIZES: Final = RECTANGULAR | {"lu_solve", "triangular_solve"}
 """These, and those that are told how many columns to solve for."""
 
 
-def emit_matrix_routine(emitter: FunctionEmitter, call: Call) -> None:
+def emit_matrix_routine(emitter: FunctionEmitter, call: RoutineCall) -> None:
     """Append the call of a routine, and take note of it if it fails: the interpreter will say why."""
     pointers = [f"ptr {emitter.pointer(buffer, position)}" for buffer, position in call.operands]
     sizes = 2 if call.function in _TWO_SIZES else 1

@@ -8,21 +8,31 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Final, TypeAlias
 
 from gradtape.loops.affine import Position, affine, interval
-from gradtape.loops.control import Choose, Turns, While
-from gradtape.loops.ir import Buffer, Call, Control, For, Load, Program, Statement, Store
-from gradtape.loops.passes.row_blocking import walk
-from gradtape.lower.building.live_ins import Free, free_names
-from gradtape.lower.building.parallelise import work
+from gradtape.loops.ir import (
+    Buffer,
+    ControlFlow,
+    For,
+    IndexSwitch,
+    Load,
+    LoopProgram,
+    RoutineCall,
+    SequentialFor,
+    Statement,
+    Store,
+    WhileLoop,
+)
+from gradtape.loops.live_ins import LiveIns, live_ins
+from gradtape.loops.passes.parallelise import work
+from gradtape.loops.traversal import walk
 from gradtape.lower.llvm.blocks import emit_blocks
 from gradtape.lower.llvm.instructions import memory_type, register_type
-from gradtape.lower.llvm.matrix import MATRIX_ROUTINES
 from gradtape.lower.llvm.statements import FunctionEmitter, Module
 from gradtape.lower.llvm.vector_plans import are_vectors, find_slots
 from gradtape.lower.llvm.vectors import VectorWriter
 from gradtape.lower.resident.blas_threads import one_thread_each, with_threads
 from gradtape.lower.resident.stacks import with_stacks
 
-NEST: Final = For | Turns | While | Choose
+NEST: Final = For | SequentialFor | WhileLoop | IndexSwitch
 """What is a function of its own."""
 
 LARGE: Final = 4000.0
@@ -43,12 +53,14 @@ def _nothing(kernel: FunctionEmitter, statement: Statement) -> AbstractContextMa
     return nullcontext()
 
 
-def emit_module(program: Program, offsets: dict[Buffer, int], accompany: Accompaniment = _nothing) -> Module:
+def emit_module(
+    program: LoopProgram, offsets: dict[Buffer, int], accompany: Accompaniment = _nothing
+) -> Module:
     """Return the module whose function `kernel` runs the program.
 
     Parameters
     ----------
-    program : Program
+    program : LoopProgram
         The loops.
     offsets : dict of Buffer to int
         Where the scratch buffers stand in the workspace.
@@ -58,10 +70,10 @@ def emit_module(program: Program, offsets: dict[Buffer, int], accompany: Accompa
     module = Module(_outlined)
     pointers = {buffer: f"%{buffer.name}" for buffer in (*program.inputs, *program.outputs, *program.scratch)}
     kernel = FunctionEmitter(module, pointers)
-    nests = {statement: free_names([statement]) for statement in program.body if isinstance(statement, NEST)}
-    around = free_names([statement for statement in program.body if not isinstance(statement, NEST)])
+    nests = {statement: live_ins([statement]) for statement in program.body if isinstance(statement, NEST)}
+    around = live_ins([statement for statement in program.body if not isinstance(statement, NEST)])
     free = [around, *nests.values()]
-    wraps = any(names.wraps for names in free)
+    wraps = any(names.may_fail for names in free)
     if wraps:
         kernel.entry.append("  %bad.slot = alloca i1")
         kernel.entry.append("  store i1 false, ptr %bad.slot")
@@ -103,17 +115,14 @@ def emit_module(program: Program, offsets: dict[Buffer, int], accompany: Accompa
 
 
 def _multiplies(statements: Sequence[Statement]) -> bool:
-    return any(
-        isinstance(inner, Call) and (inner.function == "gemm" or inner.function in MATRIX_ROUTINES)
-        for inner in walk(statements)
-    )
+    return any(isinstance(inner, RoutineCall) and inner.library != "gradtape" for inner in walk(statements))
 
 
 def _outlined(kernel: FunctionEmitter, statement: For) -> bool:
     """Call a nest inside of a loop over time as a function of its own, if it is worth that."""
     if not _is_large(statement):
         return False
-    _nest(kernel, statement, free_names([statement]))
+    _nest(kernel, statement, live_ins([statement]))
     return True
 
 
@@ -126,7 +135,7 @@ def _is_large(nest: For) -> bool:
     return not all(are_vectors(loop) for loop in innermost)
 
 
-def _nest(kernel: FunctionEmitter, statement: For | Control, names: Free) -> None:
+def _nest(kernel: FunctionEmitter, statement: For | ControlFlow, names: LiveIns) -> None:
     """Call a nest as a function of its own: one that is there already where only names and places differ."""
     module = kernel.module
     module.count += 1
@@ -145,18 +154,18 @@ def _nest(kernel: FunctionEmitter, statement: For | Control, names: Free) -> Non
         facts = f"noalias nocapture{read_only} align {align} dereferenceable({size})"
         parameters.append(f"ptr {facts} %{buffer.name}")
         arguments.append(f"ptr {kernel.pointer(buffer, first)}")
-    for register in names.read:
+    for register in names.registers:
         if register.name in kernel.mutable and register in names.assigned:
             continue
         type_ = register_type(register.dtype)
         parameters.append(f"{type_} %{register.name}")
         arguments.append(f"{type_} {kernel.number(register)}")
-    read = {register.name for register in names.read}
-    for position_name in [name for name in names.positions if name not in read]:
+    read = {register.name for register in names.registers}
+    for position_name in [name for name in names.variables if name not in read]:
         parameters.append(f"i64 %{position_name}")
         arguments.append(f"i64 {kernel.names.get(position_name, f'%{position_name}')}")
     restore = _carry(function, kernel, names, parameters, arguments)
-    if names.stacks:
+    if names.uses_stacks:
         parameters.append("ptr noalias nocapture %stacks")
         arguments.append("ptr %stacks")
     if isinstance(statement, For) and shared_out:
@@ -165,7 +174,7 @@ def _nest(kernel: FunctionEmitter, statement: For | Control, names: Free) -> Non
         for inner in statement.body:
             function.statement(inner)
     else:
-        if isinstance(statement, Control):
+        if isinstance(statement, ControlFlow):
             function.wide = True
             restore = [*_keep_in_registers(function, statement, names), *restore]
         function.statement(statement)
@@ -177,19 +186,19 @@ def _nest(kernel: FunctionEmitter, statement: For | Control, names: Free) -> Non
             *function.entry,
             *function.lines,
             *restore,
-            "  ret i32 0" if names.stops else "  ret void",
+            "  ret i32 0" if names.may_stop else "  ret void",
             "}",
         ]
     )
     known = module.nests.setdefault(_without_names(body, module), name)
     if known == name:
-        result = "i32" if names.stops else "void"
+        result = "i32" if names.may_stop else "void"
         module.functions.append(f"define internal {result} @{name}{body}")
     if isinstance(statement, For) and shared_out:
         firsts = {buffer: spans.get(buffer, (0, 0))[0] for buffer in buffers}
         with one_thread_each(kernel) if _multiplies([statement]) else nullcontext():
             emit_blocks(kernel, statement, known, parameters, arguments, firsts)
-    elif names.stops:
+    elif names.may_stop:
         status = kernel.bind(f"call i32 @{known}({', '.join(arguments)})")
         fine = kernel.bind(f"icmp eq i32 {status}, 0")
         kernel.line(f"br i1 {fine}, label %{name}.over, label %{name}.stopped")
@@ -200,7 +209,7 @@ def _nest(kernel: FunctionEmitter, statement: For | Control, names: Free) -> Non
         kernel.line(f"call void @{known}({', '.join(arguments)})")
 
 
-def _keep_in_registers(function: FunctionEmitter, statement: Control, names: Free) -> list[str]:
+def _keep_in_registers(function: FunctionEmitter, statement: ControlFlow, names: LiveIns) -> list[str]:
     """Let small arrays be in registers while a loop over time turns; return what puts them back at its end."""
     function.slots = find_slots([statement], _is_large)
     ahead = len(function.lines)
@@ -235,7 +244,7 @@ def _move_to_block(function: FunctionEmitter, loop: For) -> None:
         touched: list[tuple[Buffer, Position]] = []
         if isinstance(statement, Load | Store):
             touched.append((statement.buffer, statement.index))
-        elif isinstance(statement, Call):
+        elif isinstance(statement, RoutineCall):
             touched.extend(statement.operands)
         for buffer, position in touched:
             factor = 0 if isinstance(position, int) else position.terms.get(loop.var, 0)
@@ -256,7 +265,7 @@ def _move_to_block(function: FunctionEmitter, loop: For) -> None:
 def _carry(
     function: FunctionEmitter,
     kernel: FunctionEmitter,
-    names: Free,
+    names: LiveIns,
     parameters: list[str],
     arguments: list[str],
 ) -> list[str]:
@@ -267,7 +276,7 @@ def _carry(
         for register in names.assigned
         if register.name in kernel.mutable
     ]
-    if names.wraps:
+    if names.may_fail:
         carried.append(("bad", "i1"))
     for name, type_ in carried:
         parameters.append(f"ptr noalias nocapture %{name}.outer")
@@ -283,12 +292,12 @@ def _carry(
     return restore
 
 
-def _spans(nest: For | Control) -> dict[Buffer, tuple[int, int]]:
+def _spans(nest: For | ControlFlow) -> dict[Buffer, tuple[int, int]]:
     """Return the first and the last element of each buffer that a nest can touch; none where it calls
     routines."""
     spans: dict[Buffer, tuple[int, int]] = {}
     for statement in walk([nest]):
-        if isinstance(statement, Call) or (isinstance(statement, Control) and statement.places()):
+        if isinstance(statement, RoutineCall) or (isinstance(statement, ControlFlow) and statement.places()):
             return {}
         if isinstance(statement, Load | Store):
             low, high = interval(statement.index)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from gradtape.loops.ir import Call
+from gradtape.loops.ir import RoutineCall
 from gradtape.lower.llvm.matrix import MATRIX_ROUTINES, emit_matrix_routine
 from gradtape.lower.llvm.sort import argsort_function, less_function, search_function
 from gradtape.lower.llvm.symmetric import is_symmetric, mirror_function
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from gradtape.lower.llvm.statements import FunctionEmitter
 
 
-def emit_routine(emitter: FunctionEmitter, call: Call) -> None:
+def emit_routine(emitter: FunctionEmitter, call: RoutineCall) -> None:
     """Append a call of a routine."""
     ROUTINES[call.function](emitter, call)
 
 
-def _argsort(emitter: FunctionEmitter, call: Call) -> None:
+def _argsort(emitter: FunctionEmitter, call: RoutineCall) -> None:
     keys, out, temp = [emitter.pointer(buffer, position) for buffer, position in call.operands]
     dtype = call.operands[0][0].dtype
     helpers = emitter.module.helpers
@@ -31,7 +31,7 @@ def _argsort(emitter: FunctionEmitter, call: Call) -> None:
     emitter.line(f"call void @argsort.{dtype.name}(ptr {keys}, ptr {out}, ptr {temp}, i64 {call.numbers[0]})")
 
 
-def _searchsorted(emitter: FunctionEmitter, call: Call) -> None:
+def _searchsorted(emitter: FunctionEmitter, call: RoutineCall) -> None:
     (a, a_at), (v, v_at), (out, out_at) = call.operands
     count, wanted, side = call.numbers
     helpers = emitter.module.helpers
@@ -42,7 +42,7 @@ def _searchsorted(emitter: FunctionEmitter, call: Call) -> None:
     emitter.line(f"call void @searchsorted.{side}.{a.dtype.name}({arguments})")
 
 
-def _gemm(emitter: FunctionEmitter, call: Call) -> None:
+def _gemm(emitter: FunctionEmitter, call: RoutineCall) -> None:
     """BLAS takes every argument by its address."""
     if is_symmetric(call):
         _syrk(emitter, call)
@@ -71,7 +71,7 @@ def _gemm(emitter: FunctionEmitter, call: Call) -> None:
     _call_blas(emitter, "sgemm" if single else "dgemm", arguments)
 
 
-def _syrk(emitter: FunctionEmitter, call: Call) -> None:
+def _syrk(emitter: FunctionEmitter, call: RoutineCall) -> None:
     """Compute the half above the diagonal, and copy it below."""
     dtype = call.operands[0][0].dtype
     single = dtype.itemsize == 4
@@ -104,7 +104,7 @@ def _call_blas(emitter: FunctionEmitter, name: str, arguments: Sequence[str]) ->
     emitter.line(f'call void @"{symbol}"({", ".join(f"ptr {argument}" for argument in arguments)})')
 
 
-def _loop(emitter: FunctionEmitter, call: Call) -> None:
+def _loop(emitter: FunctionEmitter, call: RoutineCall) -> None:
     """Run the kernel of a loop: its inputs, the number of turns, its outputs, its workspace."""
     symbol, inputs, turns = call.numbers
     module = emitter.module
@@ -145,7 +145,7 @@ def _character(emitter: FunctionEmitter, value: str) -> str:
     return f"@char.{value}"
 
 
-ROUTINES: Final[dict[str, Callable[[FunctionEmitter, Call], None]]] = {
+ROUTINES: Final[dict[str, Callable[[FunctionEmitter, RoutineCall], None]]] = {
     "gemm": _gemm,
     "loop": _loop,
     "argsort": _argsort,

@@ -13,7 +13,7 @@ from gradtape.loops.ir import (
     Buffer,
     Compute,
     Const,
-    Control,
+    ControlFlow,
     Declare,
     Dtype,
     For,
@@ -42,7 +42,7 @@ from gradtape.lower.target.vecmath import c_name, vector_attribute, vector_lanes
 from gradtape.records import record
 
 ONE_VECTOR: Final = 8
-"""Turns that fill a vector register."""
+"""SequentialFor that fill a vector register."""
 
 
 @record
@@ -230,7 +230,7 @@ class FunctionEmitter:
             self._wrap(statement)
         elif isinstance(statement, Guard):
             self._guard(statement)
-        elif isinstance(statement, Control):
+        elif isinstance(statement, ControlFlow):
             emit_control(self, statement)
         else:
             emit_routine(self, statement)

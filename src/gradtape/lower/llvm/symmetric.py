@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gradtape.loops.ir import Call, Dtype
+from gradtape.loops.ir import Dtype, RoutineCall
 from gradtape.lower.llvm.instructions import memory_type
 
 LEAST: Final = 64
@@ -59,7 +59,7 @@ done:
 }}"""
 
 
-def is_symmetric(call: Call) -> bool:
+def is_symmetric(call: RoutineCall) -> bool:
     """Return whether a product is that of a matrix and its transpose, and large enough to be computed by halves."""
     first, second, wide, high, deep, ld_first, ld_second, beta, _ = call.numbers
     return (

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from gradtape.loops.ir import Call, Program, Statement
+from gradtape.loops.ir import LoopProgram, RoutineCall, Statement
 from gradtape.lower.llvm.counters import FIRST_NEST, add
 from gradtape.lower.llvm.module import NEST
 from gradtape.lower.llvm.statements import FunctionEmitter
 
 
-def clocked(program: Program) -> list[Statement]:
+def clocked(program: LoopProgram) -> list[Statement]:
     """Return the statements of a program that are timed, in the order of their words."""
-    return [statement for statement in program.body if isinstance(statement, NEST | Call)]
+    return [statement for statement in program.body if isinstance(statement, NEST | RoutineCall)]
 
 
 class Clock:
     """Writes the reading of the clock around the nests of a kernel."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: LoopProgram) -> None:
         self._words = {id(statement): FIRST_NEST + k for k, statement in enumerate(clocked(program))}
 
     @contextmanager

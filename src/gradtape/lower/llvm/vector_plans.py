@@ -12,18 +12,18 @@ from gradtape.loops.affine import Affine, Position, Var, substitute
 from gradtape.loops.ir import (
     Assign,
     Buffer,
-    Call,
     Compute,
-    Control,
+    ControlFlow,
     For,
     Index,
     Load,
     Number,
     Register,
+    RoutineCall,
     Statement,
     Store,
 )
-from gradtape.loops.passes.row_blocking import walk
+from gradtape.loops.traversal import walk
 from gradtape.lower.target.host import vector_bytes
 from gradtape.lower.target.vecmath import c_name, vector_attribute
 
@@ -227,7 +227,7 @@ def find_slots(
             for inner in statement.body:
                 if isinstance(inner, Load | Store):
                     enter(inner, plan)
-        elif isinstance(statement, Control):
+        elif isinstance(statement, ControlFlow):
             refused.update(buffer for buffer, _ in statement.places())
             refused.update(statement.aliases())
             for block in statement.blocks():
@@ -235,13 +235,15 @@ def find_slots(
                     visit(inner)
         elif isinstance(statement, Load | Store):
             refused.add(statement.buffer)
-        elif isinstance(statement, Call):
+        elif isinstance(statement, RoutineCall):
             refused.update(buffer for buffer, _ in statement.operands)
 
     def refuse_or_visit(loop: For) -> None:
         if outlined(loop):
             refused.update(s.buffer for s in walk([loop]) if isinstance(s, Load | Store))
-            refused.update(buffer for s in walk([loop]) if isinstance(s, Call) for buffer, _ in s.operands)
+            refused.update(
+                buffer for s in walk([loop]) if isinstance(s, RoutineCall) for buffer, _ in s.operands
+            )
             return
         for inner in loop.body:
             visit(inner)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 from gradtape.kinds.elementwise import Instruction, Libm
 from gradtape.loops.affine import Position, substitute
 from gradtape.loops.ir import Assign, Buffer, Compute, Const, Dtype, For, Load, Number, Register, Store
+from gradtape.loops.passes.monoids import identity
 from gradtape.lower.llvm.instructions import constant_text, conversion, memory_type, operation, register_type
 from gradtape.lower.llvm.math import can_inline, inline_function, intrinsics
-from gradtape.lower.llvm.monoids import identity
 from gradtape.lower.llvm.vector_plans import (
     REDUCTIONS,
     Slot,

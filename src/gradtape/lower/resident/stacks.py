@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gradtape.loops.control import Grow, Open, Reserve
+from gradtape.loops.ir import GrowStack, OpenStack, ReserveStack
 
 if TYPE_CHECKING:
     from gradtape.lower.llvm.statements import FunctionEmitter, Module
@@ -50,15 +50,15 @@ end:
 }}"""
 
 
-def emit_stack(emitter: FunctionEmitter, statement: Reserve | Grow | Open) -> None:
+def emit_stack(emitter: FunctionEmitter, statement: ReserveStack | GrowStack | OpenStack) -> None:
     """Append what makes room, and let the emitter know where the elements are from now on."""
     module, stack = emitter.module, statement.stack
     number = module.stacks.setdefault(stack.name, len(module.stacks))
     entry = emitter.bind(f"getelementptr inbounds ptr, ptr %stacks, i64 {number}")
-    if isinstance(statement, Reserve):
+    if isinstance(statement, ReserveStack):
         _make_room(emitter, entry, emitter.number(statement.count), stack.nbytes, first=True)
-    elif isinstance(statement, Grow):
-        turn = emitter.bind(f"add nsw i64 {emitter.number(statement.turn)}, 1")
+    elif isinstance(statement, GrowStack):
+        turn = emitter.bind(f"add nsw i64 {emitter.number(statement.length)}, 1")
         _make_room(emitter, entry, turn, stack.nbytes, first=False)
     block = emitter.bind(f"load ptr, ptr {entry}")
     emitter.pointers[stack] = emitter.bind(f"getelementptr inbounds i8, ptr {block}, i64 {HEAD}")

@@ -14,11 +14,11 @@ from gradtape.config import config
 from gradtape.ir.fingerprint import fingerprint
 from gradtape.ir.graph import Graph
 from gradtape.ir.op import NDArray
+from gradtape.lower.attribution import Nest
 from gradtape.lower.llvm.counters import COUNTERS, FIRST_NEST, clock_text
 from gradtape.lower.llvm.module import KERNEL
 from gradtape.lower.pipeline import lower_clocked
 from gradtape.lower.resident.interrupts import RAISE
-from gradtape.lower.schedule.attribution import Nest
 from gradtape.lower.target.symbols import addresses_of
 from gradtape.runtime.call.entry import add_entry, load
 from gradtape.runtime.compile.cache import CachedObject, MemoryCache, cached_object

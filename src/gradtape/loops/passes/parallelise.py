@@ -7,7 +7,7 @@ their order, so that a result has the same bits for any number of threads, one i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import field
 from typing import Any, Final
 
@@ -17,21 +17,20 @@ from gradtape.loops.copies import Copier
 from gradtape.loops.ir import (
     Assign,
     Buffer,
-    Call,
     Compute,
-    Control,
     Declare,
     For,
     Load,
+    LoopProgram,
     Number,
-    Program,
     Register,
+    RoutineCall,
     Statement,
     Store,
 )
-from gradtape.loops.passes.row_blocking import numbers_of, positions_of, walk
-from gradtape.lower.building.products import Products, is_small, multiplications
-from gradtape.lower.llvm.monoids import COMBINE, identity
+from gradtape.loops.passes.monoids import COMBINE, identity
+from gradtape.loops.traversal import numbers_of, positions_of, touched, walk
+from gradtape.passes.layout.matmul_tiling import PRODUCT
 from gradtape.records import record
 
 WORTHWHILE: Final = 10_000_000
@@ -57,14 +56,14 @@ _FUNCTION: Final = 15.0
 _SLOW: Final = {"fdiv": 4.0, "llvm.sqrt": 5.0}
 
 
-def split_rows(program: Program) -> Program:
+def parallelise(program: LoopProgram) -> LoopProgram:
     """Return the program with its large loops over independent rows in blocks."""
     scratch = list(program.scratch)
     body: list[Statement] = []
     for statement in program.body:
         plan = _plan(statement, program) if isinstance(statement, For) else None
         body.extend([statement] if plan is None else _split(plan, scratch))
-    return Program(program.name, program.inputs, program.outputs, scratch, body)
+    return LoopProgram(program.name, program.inputs, program.outputs, scratch, body)
 
 
 @record
@@ -78,9 +77,11 @@ class _Plan:
     totals: dict[str, Compute] = field(default_factory=dict)
 
 
-def _plan(loop: For, program: Program) -> _Plan | None:
+def _plan(loop: For, program: LoopProgram) -> _Plan | None:
     inside = list(walk(loop.body))
-    if not all(isinstance(s, For | Load | Store | Compute | Declare | Assign) or is_small(s) for s in inside):
+    if not all(
+        isinstance(s, For | Load | Store | Compute | Declare | Assign) or _is_small(s) for s in inside
+    ):
         return None
     additions = work([loop])
     if additions < WORTHWHILE:
@@ -97,11 +98,20 @@ def _plan(loop: For, program: Program) -> _Plan | None:
         int(additions / LEAST_BLOCK),
         int(additions / (OVERHEAD * max(elements, 1))),
         PARTS // max(parts, 1),
-        _turns(loop) // unit,
+        loop.trip_count // unit,
     )
     if unit == 1:
-        plan.blocks = _even(_turns(loop), plan.blocks)
+        plan.blocks = _even(loop.trip_count, plan.blocks)
     return plan if plan.blocks > 1 else None
+
+
+def _is_small(statement: Statement) -> bool:
+    """Whether a statement is a product that BLAS computes in the thread that calls it."""
+    return (
+        isinstance(statement, RoutineCall)
+        and statement.function == "gemm"
+        and statement.multiplications <= PRODUCT
+    )
 
 
 def _even(turns: int, blocks: int) -> int:
@@ -114,11 +124,11 @@ def work(statements: Sequence[Statement]) -> float:
     total = 0.0
     for statement in statements:
         if isinstance(statement, For):
-            total += _turns(statement) * work(statement.body)
+            total += statement.trip_count * work(statement.body)
         elif isinstance(statement, Compute):
             total += _cost(statement.body)
-        elif isinstance(statement, Call):
-            total += multiplications(statement)
+        elif isinstance(statement, RoutineCall):
+            total += statement.multiplications
         else:
             total += 1.0
     return total
@@ -132,13 +142,53 @@ def _cost(body: Any) -> float:
     return 1.0
 
 
-def _turns(loop: For) -> int:
-    return loop.var.high - loop.var.low + 1
-
-
 def _unit(loop: For) -> int:
     """Return of how many turns the blocks are multiples."""
     return 1 if any(isinstance(statement, For) for statement in loop.body) else ALIGNED
+
+
+class _Products:
+    """The buffers that the products among statements touch.
+
+    Attributes
+    ----------
+    places : dict of Buffer to list of Position
+        The first and the last element of each matrix.
+    written : set of Buffer
+        Of results.
+    sums : set of Buffer
+        Of results that products are only added to.
+    """
+
+    def __init__(self, inside: Iterable[Statement]) -> None:
+        self.places: dict[Buffer, list[Position]] = {}
+        self.written: set[Buffer] = set()
+        self.sums: set[Buffer] = set()
+        read: set[Buffer] = set()
+        replaced: set[Buffer] = set()
+        for call in inside:
+            if isinstance(call, RoutineCall):
+                *operands, (result, _) = call.operands
+                for (buffer, start), length in zip(call.operands, _lengths(call.numbers), strict=True):
+                    self.places.setdefault(buffer, []).extend((start, start + (length - 1)))
+                read.update(buffer for buffer, _ in operands)
+                self.written.add(result)
+                if not call.numbers[7]:
+                    replaced.add(result)
+        self.sums = self.written - replaced - read
+
+
+def _lengths(numbers: Sequence[object]) -> tuple[int, int, int]:
+    """Return how many elements of memory each matrix spans; BLAS stores them by columns."""
+    first, second, wide, high, deep, ld_first, ld_second, _, ld_out = numbers
+    a = _length(wide, deep, ld_first) if first == "N" else _length(deep, wide, ld_first)
+    b = _length(deep, high, ld_second) if second == "N" else _length(high, deep, ld_second)
+    return a, b, _length(wide, high, ld_out)
+
+
+def _length(rows: object, columns: object, leading: object) -> int:
+    assert isinstance(rows, int) and isinstance(columns, int) and isinstance(leading, int)
+    return (columns - 1) * leading + rows
 
 
 class _Steps:
@@ -217,11 +267,11 @@ def _find_sums(plan: _Plan, inside: Sequence[Statement], steps: _Steps) -> bool:
     return True
 
 
-def _find_buffers(plan: _Plan, inside: Sequence[Statement], steps: _Steps, program: Program) -> bool:
+def _find_buffers(plan: _Plan, inside: Sequence[Statement], steps: _Steps, program: LoopProgram) -> bool:
     """Find the scratch of single rows and the sums in memory; return whether rows share nothing else."""
     row = plan.loop.var
     named = [position for statement in inside for position in positions_of(statement)]
-    for position in (*named, *[place for ends in Products(inside).places.values() for place in ends]):
+    for position in (*named, *[place for ends in _Products(inside).places.values() for place in ends]):
         if isinstance(position, Affine) and any(
             not isinstance(atom, Var) and row in atom.whole.variables() for atom in position.terms
         ):
@@ -229,7 +279,7 @@ def _find_buffers(plan: _Plan, inside: Sequence[Statement], steps: _Steps, progr
     places: dict[Buffer, list[Position]] = {}
     stores: dict[Buffer, list[Store]] = {}
     loads: dict[Buffer, list[Load]] = {}
-    products = Products(inside)
+    products = _Products(inside)
     for buffer, ends in products.places.items():
         places.setdefault(buffer, []).extend(ends)
     for statement in inside:
@@ -239,7 +289,7 @@ def _find_buffers(plan: _Plan, inside: Sequence[Statement], steps: _Steps, progr
             stores.setdefault(statement.buffer, []).append(statement)
         elif isinstance(statement, Load):
             loads.setdefault(statement.buffer, []).append(statement)
-    elsewhere = _touched([statement for statement in program.body if statement is not plan.loop])
+    elsewhere = touched([statement for statement in program.body if statement is not plan.loop])
     for buffer in dict.fromkeys((*stores, *products.written)):
         rows = {_row_of(position, row) for position in places[buffer]}
         if None not in rows:
@@ -259,18 +309,6 @@ def _find_buffers(plan: _Plan, inside: Sequence[Statement], steps: _Steps, progr
     return True
 
 
-def _touched(statements: Sequence[Statement]) -> set[Buffer]:
-    touched: set[Buffer] = set()
-    for statement in walk(statements):
-        if isinstance(statement, Load | Store):
-            touched.add(statement.buffer)
-        elif isinstance(statement, Call):
-            touched.update(buffer for buffer, _ in statement.operands)
-        elif isinstance(statement, Control):
-            touched.update(buffer for buffer, _ in statement.places())
-    return touched
-
-
 def _row_of(position: Position, row: Var) -> tuple[int, int] | None:
     """Return the elements of a row and how many rows off a position lies, if it stays within one row's
     elements."""
@@ -286,7 +324,7 @@ def _split(plan: _Plan, scratch: list[Buffer]) -> list[Statement]:
     left."""
     row = plan.loop.var
     unit = _unit(plan.loop)
-    size = _turns(plan.loop) // (plan.blocks * unit) * unit
+    size = plan.loop.trip_count // (plan.blocks * unit) * unit
     block = Var(f"{row.name}_part", 0, plan.blocks - 1)
     inner = Var(row.name, 0, size - 1)
     first = row.low + affine(block) * size

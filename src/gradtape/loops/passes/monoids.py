@@ -1,4 +1,4 @@
-"""What reductions combine with: per monoid an instruction and an identity."""
+"""Monoids of reductions: the instruction that combines, and its identity."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Final
 
 import numpy as np
 
+from gradtape.ir.graph import Node
 from gradtape.kinds.elementwise import Instruction
 from gradtape.kinds.reduction import Reduction
 from gradtape.loops.ir import Const, Dtype, const
-from gradtape.lower.schedule.nests import Root
 
 COMBINE: Final = {
     "add": ("add", Instruction(real="fadd", signed="add", unsigned="add", boolean="or")),
@@ -22,16 +22,11 @@ COMBINE: Final = {
 """By monoid: the row and the instruction that combine; extrema hand NaN on, as NumPy's do."""
 
 
-def monoid(root: Root) -> str:
+def monoid_of(node: Node) -> str:
     """Return the name of the monoid of a reduction or contraction."""
-    assert root.node is not None
-    return (
-        root.node.op.monoid
-        if isinstance(root.node.op, Reduction)
-        else "add"
-        if root.value.dtype.kind != "b"
-        else "or"
-    )
+    if isinstance(node.op, Reduction):
+        return node.op.monoid
+    return "or" if node.out.dtype.kind == "b" else "add"
 
 
 def identity(name: str, dtype: Dtype) -> Const:

@@ -7,8 +7,8 @@ from typing import Final, TypeVar
 import numpy as np
 
 from gradtape.ir.op import NDArray
-from gradtape.loops.ir import Buffer, Call, Control, For, Load, Program, Store
-from gradtape.lower.building.live_ins import free_names
+from gradtape.loops.ir import Buffer, ControlFlow, For, Load, LoopProgram, RoutineCall, Store
+from gradtape.loops.live_ins import live_ins
 
 T = TypeVar("T", int, NDArray)
 
@@ -17,15 +17,15 @@ RESERVED: Final = 64
 """Bytes at the start in which a missed guard leaves its number."""
 
 
-def plan_memory(program: Program) -> tuple[dict[Buffer, int], int]:
+def plan_memory(program: LoopProgram) -> tuple[dict[Buffer, int], int]:
     """Return the offset of each scratch buffer and the size of the workspace."""
     lives: dict[Buffer, tuple[int, int]] = {}
     scratch = set(program.scratch)
     for turn, statement in enumerate(program.body):
         if isinstance(statement, Load | Store):
             touched = {statement.buffer} & scratch
-        elif isinstance(statement, For | Call | Control):
-            touched = scratch.intersection(free_names([statement]).buffers)
+        elif isinstance(statement, For | RoutineCall | ControlFlow):
+            touched = scratch.intersection(live_ins([statement]).buffers)
         else:
             continue
         for buffer in touched:

@@ -8,24 +8,23 @@ from typing import Any, Final, TypeAlias
 
 from gradtape.ir.graph import Node
 from gradtape.loops.affine import interval
-from gradtape.loops.control import Turns, While
 from gradtape.loops.ir import (
     Assign,
     Buffer,
-    Call,
     Compute,
-    Control,
+    ControlFlow,
     Declare,
     For,
     Load,
-    Program,
+    LoopProgram,
     Register,
+    RoutineCall,
+    SequentialFor,
     Statement,
     Store,
+    WhileLoop,
     Wrap,
 )
-from gradtape.lower.building.products import multiplications
-from gradtape.lower.llvm.matrix import MATRIX_ROUTINES
 from gradtape.lower.llvm.timed import clocked
 from gradtape.lower.schedule.costs import cost_of
 from gradtape.lower.schedule.nests import Root
@@ -69,12 +68,12 @@ class Nest:
     lines: tuple[tuple[Site, tuple[str, ...], float], ...]
 
 
-def describe_nests(program: Program, makers: Mapping[str, Node], roots: Sequence[Root]) -> list[Nest]:
+def describe_nests(program: LoopProgram, makers: Mapping[str, Node], roots: Sequence[Root]) -> list[Nest]:
     """Return the nests of a program, in order, and last what is outside of them all.
 
     Parameters
     ----------
-    program : Program
+    program : LoopProgram
         The loops.
     makers : mapping of str to Node
         By the names that the builder gave, the node for which something is computed. What later stages make of a loop has names that
@@ -109,11 +108,11 @@ def _described(statements: Sequence[Statement], makers: Mapping[str, Node]) -> N
             spans[step.buffer] = (min(first, low), max(last, high))
         elif isinstance(step, Compute):
             operations += turns
-        elif isinstance(step, Call):
+        elif isinstance(step, RoutineCall):
             operations += turns * _routine_operations(step)
             moved += sum(buffer.nbytes for buffer, _ in step.operands)
             spans.update((buffer, (0, buffer.size - 1)) for buffer, _ in step.operands)
-    routine = next((step.function for step, _ in steps if isinstance(step, Call)), "")
+    routine = next((step.function for step, _ in steps if isinstance(step, RoutineCall)), "")
     blocks = max((_turns(s) for s in statements if isinstance(s, For) and s.private is not None), default=0)
     footprint = sum(
         (min(last, buffer.size - 1) - max(first, 0) + 1) * buffer.dtype.itemsize
@@ -127,7 +126,7 @@ def _names(step: Statement) -> list[str]:
     """Return the names that tell for whom a step is done, the best first."""
     if isinstance(step, Store):
         return [step.value.name, step.buffer.name] if isinstance(step.value, Register) else [step.buffer.name]
-    if isinstance(step, Call):
+    if isinstance(step, RoutineCall):
         return [buffer.name for buffer, _ in reversed(step.operands)]
     return [step.target.name] if isinstance(step, Compute | Load | Declare | Assign | Wrap) else []
 
@@ -136,7 +135,7 @@ def _cost(step: Statement, maker: Node) -> float:
     """Return what a step costs, in additions."""
     if isinstance(step, Compute):
         return max(cost_of(maker), 1.0)
-    if isinstance(step, Call):
+    if isinstance(step, RoutineCall):
         return _routine_operations(step)
     return _PASSING if isinstance(step, Load | Store) else 0.0
 
@@ -146,7 +145,7 @@ def _steps(statements: Sequence[Statement], turns: int) -> Iterator[tuple[Statem
     for statement in statements:
         if isinstance(statement, For):
             yield from _steps(statement.body, turns * _turns(statement))
-        elif isinstance(statement, Control):
+        elif isinstance(statement, ControlFlow):
             for block in statement.blocks():
                 yield from _steps(block, turns * (_turns(statement) or 1))
         else:
@@ -155,26 +154,26 @@ def _steps(statements: Sequence[Statement], turns: int) -> Iterator[tuple[Statem
 
 def _extents(statements: Sequence[Statement], around: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     for statement in statements:
-        if isinstance(statement, For | Turns | While):
+        if isinstance(statement, For | SequentialFor | WhileLoop):
             inside = (*around, _turns(statement))
             blocks = (statement.body,) if isinstance(statement, For) else statement.blocks()
             deeper = [chain for block in blocks for chain in _extents(block, inside)]
             yield from deeper or [inside]
-        elif isinstance(statement, Control):
+        elif isinstance(statement, ControlFlow):
             for block in statement.blocks():
                 yield from _extents(block, around)
 
 
 def _turns(loop: Statement) -> int:
     """Return how often a loop turns; 0 where only the run knows, and for branches."""
-    if isinstance(loop, For) or (isinstance(loop, Turns) and loop.count is None):
+    if isinstance(loop, For) or (isinstance(loop, SequentialFor) and loop.count is None):
         return loop.var.high - loop.var.low + 1
     return 0
 
 
-def _routine_operations(call: Call) -> float:
-    if call.function == "gemm" or call.function in MATRIX_ROUTINES:
-        return 2.0 * multiplications(call)
+def _routine_operations(call: RoutineCall) -> float:
+    if call.library != "gradtape":
+        return 2.0 * call.multiplications
     ordered = int(call.numbers[0])
     looked_up = int(call.numbers[1]) if call.function == "searchsorted" else ordered
     return float(looked_up * ordered.bit_length())

@@ -6,10 +6,17 @@ from collections.abc import Sequence
 from typing import Final
 
 from gradtape.kinds.elementwise import Instruction, Intrinsic
-from gradtape.loops.control import FOREVER, Choose, Turns, While
-from gradtape.loops.ir import Call, Compute, For, Statement
-from gradtape.lower.building.products import multiplications
-from gradtape.lower.llvm.matrix import MATRIX_ROUTINES
+from gradtape.loops.ir import (
+    UNBOUNDED,
+    Compute,
+    For,
+    IndexSwitch,
+    LoopProgram,
+    RoutineCall,
+    SequentialFor,
+    Statement,
+    WhileLoop,
+)
 
 UNIT: Final = 0.3e-9
 """Seconds that an addition takes at most, about."""
@@ -21,33 +28,39 @@ BETWEEN: Final = 5e-5
 """Seconds between two questions: each costs 30 nanoseconds, and the loop its registers."""
 
 UNKNOWN: Final = 16
-"""Turns of a loop of unknown length, for the time that the one around it takes."""
+"""SequentialFor of a loop of unknown length, for the time that the one around it takes."""
 
 _FUNCTION: Final = 40.0
 _SLOW: Final = {"fdiv": 4.0, "llvm.sqrt": 5.0}
 
 
-def set_polls(statements: Sequence[Statement]) -> float:
+def insert_polls(program: LoopProgram) -> LoopProgram:
+    """Return the program, whose long loops ask."""
+    _insert(program.body)
+    return program
+
+
+def _insert(statements: Sequence[Statement]) -> float:
     """Let the loops among statements ask; return the seconds that all take."""
     return sum(map(_seconds, statements))
 
 
 def _seconds(statement: Statement) -> float:
     if isinstance(statement, For):
-        return (statement.var.high - statement.var.low + 1) * set_polls(statement.body)
+        return statement.trip_count * _insert(statement.body)
     if isinstance(statement, Compute):
         return _cost(statement.body) * UNIT
-    if isinstance(statement, Call):
+    if isinstance(statement, RoutineCall):
         return _call_cost(statement) * UNIT
-    if isinstance(statement, Choose):
-        return max(map(set_polls, statement.branches))
-    if not isinstance(statement, Turns | While):
+    if isinstance(statement, IndexSwitch):
+        return max(map(_insert, statement.branches))
+    if not isinstance(statement, SequentialFor | WhileLoop):
         return UNIT
-    turn = sum(map(set_polls, statement.blocks())) + 3 * UNIT
+    turn = sum(map(_insert, statement.blocks())) + 3 * UNIT
     turns = statement.var.high + 1
     if turns * turn > LONG:
         statement.poll = 1 << max(int(BETWEEN / turn).bit_length() - 1, 0)
-    return turn * (UNKNOWN if turns > FOREVER else turns)
+    return turn * (UNKNOWN if turns > UNBOUNDED else turns)
 
 
 def _cost(body: object) -> float:
@@ -56,7 +69,5 @@ def _cost(body: object) -> float:
     return 0.0 if body is None else _FUNCTION
 
 
-def _call_cost(call: Call) -> float:
-    if call.function == "gemm" or call.function in MATRIX_ROUTINES:
-        return 0.2 * multiplications(call)
-    return 40.0 * call.operands[0][0].size
+def _call_cost(call: RoutineCall) -> float:
+    return (1.0 if call.library == "gradtape" else 0.2) * call.multiplications

@@ -1,0 +1,127 @@
+"""Live-ins: what statements use that is defined outside of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import field
+
+from gradtape.loops.affine import Position, Var
+from gradtape.loops.ir import (
+    Assign,
+    Buffer,
+    Compute,
+    ControlFlow,
+    Declare,
+    For,
+    GrowStack,
+    Index,
+    Load,
+    OpenStack,
+    Register,
+    ReserveStack,
+    RoutineCall,
+    SequentialFor,
+    Statement,
+    Store,
+    WhileLoop,
+    Wrap,
+)
+from gradtape.loops.traversal import numbers_of
+from gradtape.records import record
+
+
+@record
+class LiveIns:
+    """What statements use and do not define, each in the order of its first use.
+
+    Attributes
+    ----------
+    buffers : dict of Buffer to None
+        All that are touched.
+    written : set of Buffer
+        Those that may be written.
+    registers : dict of Register to None
+        Numbers that are read.
+    assigned : dict of Register to None
+        Accumulators that are changed.
+    variables : dict of str to None
+        Names of loop variables, and of integers that positions are made of.
+    may_fail : bool
+        Whether an index may be out of bounds, or a routine may fail.
+    uses_stacks : bool
+        Whether memory grows.
+    may_stop : bool
+        Whether the program may end early: memory is used up, or somebody wants to stop it.
+    """
+
+    buffers: dict[Buffer, None] = field(default_factory=dict)
+    written: set[Buffer] = field(default_factory=set)
+    registers: dict[Register, None] = field(default_factory=dict)
+    assigned: dict[Register, None] = field(default_factory=dict)
+    variables: dict[str, None] = field(default_factory=dict)
+    may_fail: bool = False
+    uses_stacks: bool = False
+    may_stop: bool = False
+    _defined: set[str] = field(default_factory=set)
+    _aliases: set[Buffer] = field(default_factory=set)
+
+    def visit(self, statements: Iterable[Statement]) -> None:
+        """Add what statements use."""
+        for statement in statements:
+            if isinstance(statement, Load | Store):
+                self._touch(statement.buffer, statement.index)
+            for number in numbers_of(statement):
+                if isinstance(number, Register):
+                    if number.name not in self._defined:
+                        self.registers[number] = None
+                elif isinstance(number, Index):
+                    self._position(number.position)
+            if isinstance(statement, For):
+                self._defined.add(statement.var.name)
+                self.visit(statement.body)
+            elif isinstance(statement, Load | Compute | Declare | Wrap):
+                self._defined.add(statement.target.name)
+                self.may_fail = self.may_fail or isinstance(statement, Wrap)
+            elif isinstance(statement, Store):
+                self.written.add(statement.buffer)
+            elif isinstance(statement, Assign):
+                if statement.target.name not in self._defined:
+                    self.assigned[statement.target] = None
+            elif isinstance(statement, ControlFlow):
+                self._control_flow(statement)
+            elif isinstance(statement, RoutineCall):
+                self.may_fail = self.may_fail or statement.library == "lapack"
+                for buffer, position in statement.operands:
+                    self._touch(buffer, position)
+                    self.written.add(buffer)
+
+    def _control_flow(self, statement: ControlFlow) -> None:
+        self._defined.update(var.name for var in statement.variables())
+        for buffer, position in statement.places():
+            self._touch(buffer, position)
+            self.written.add(buffer)
+        self._aliases.update(statement.aliases())
+        self.uses_stacks = self.uses_stacks or isinstance(statement, ReserveStack | GrowStack | OpenStack)
+        polls = isinstance(statement, SequentialFor | WhileLoop) and bool(statement.poll)
+        self.may_stop = self.may_stop or self.uses_stacks or polls
+        for block in statement.blocks():
+            self.visit(block)
+
+    def _touch(self, buffer: Buffer, position: Position) -> None:
+        if buffer not in self._aliases:
+            self.buffers[buffer] = None
+        self._position(position)
+
+    def _position(self, position: Position) -> None:
+        for atom in () if isinstance(position, int) else position.terms:
+            if not isinstance(atom, Var):
+                self._position(atom.whole)
+            elif atom.name not in self._defined:
+                self.variables[atom.name] = None
+
+
+def live_ins(statements: Iterable[Statement]) -> LiveIns:
+    """Return what statements use from outside."""
+    found = LiveIns()
+    found.visit(statements)
+    return found
