@@ -19,6 +19,7 @@ FLOORS = {
     "trees": 0,
     "progress": 0,
     "records": 0,
+    "reference_counts": 0,
     "ir": 1,
     "loops": 1,
     "loops.passes": 4,

@@ -99,3 +99,14 @@ def test_folders_are_small() -> None:
     for folder, count in counts.items():
         name = folder.relative_to(PROJECT).as_posix()
         assert count <= MOST_MODULES or name in CROWDED, f"{name} has {count} Python files"
+
+
+REFERENCE_COUNTS = {"getrefcount", "Py_IncRef", "Py_DecRef", "py_incref", "py_decref"}
+
+
+def test_reference_counts_are_read_and_changed_in_one_module() -> None:
+    for path in sorted(ROOT.rglob("*.py")):
+        used = {
+            node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)
+        }
+        assert not used & REFERENCE_COUNTS or path == ROOT / "reference_counts.py", path.name

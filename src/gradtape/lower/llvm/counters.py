@@ -11,6 +11,8 @@ import platform
 import time
 from typing import Final
 
+from gradtape.lower.llvm.writer import read_ll
+
 COUNTERS: Final = "gt.profile"
 """The symbol of the block of counters, int64 each."""
 
@@ -23,30 +25,14 @@ FIRST_NEST: Final = 5
 """Words of the block: time in the kernel, its runs, guards missed, time in the native entry, calls that the entry
 answered, and time in each nest."""
 
-_CYCLES: Final = """declare i64 @llvm.readcyclecounter()
-define internal i64 @now() alwaysinline nounwind {
-  %ticks = call i64 @llvm.readcyclecounter()
-  ret i64 %ticks
-}"""
-
-_CLOCK: Final = f"""declare i32 @clock_gettime(i32, ptr)
-define internal i64 @now() nounwind {{
-  %time = alloca [2 x i64]
-  call i32 @clock_gettime(i32 {getattr(time, "CLOCK_MONOTONIC", 1)}, ptr %time)
-  %seconds = load i64, ptr %time
-  %at = getelementptr i64, ptr %time, i64 1
-  %rest = load i64, ptr %at
-  %scaled = mul i64 %seconds, 1000000000
-  %ticks = add i64 %scaled, %rest
-  ret i64 %ticks
-}}"""
-
 
 @functools.cache
 def clock_text() -> str:
     """Return the definition of ``i64 @now()``, the clock: a counter of steady rate that is read in 10 ns where a user program may
     do so, and else the system's clock."""
-    return _CYCLES if platform.machine().lower() in ("x86_64", "amd64") else _CLOCK
+    if platform.machine().lower() in ("x86_64", "amd64"):
+        return read_ll("gradtape.lower.resident", "clock_cycles.ll")
+    return read_ll("gradtape.lower.resident", "clock_posix.ll", clock=getattr(time, "CLOCK_MONOTONIC", 1))
 
 
 def add(word: int, amount: str, unique: str) -> list[str]:

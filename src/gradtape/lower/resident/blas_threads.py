@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from gradtape.config import config, on_change
+from gradtape.lower.llvm.writer import read_ll
 from gradtape.lower.resident.routine import load_resident
 
 if TYPE_CHECKING:
@@ -23,15 +24,6 @@ SET: Final = "gradtape.blas_set"
 WANTED: Final = "gradtape.blas_threads"
 
 _NAMES: Final = ("scipy_openblas_{}_num_threads", "openblas_{}_num_threads")
-
-_NOTHING: Final = """
-define i32 @get() nounwind {
-  ret i32 1
-}
-define void @set(i32 %threads) nounwind {
-  ret void
-}
-"""
 
 
 def with_threads(module: Module, name: str, body: str, head: str) -> str:
@@ -122,7 +114,9 @@ def blas_addresses(library: str) -> dict[str, int]:
     on_change("num_threads", set_threads)
     found = _openblas(ctypes.CDLL(library))
     if not found:
-        nothing = load_resident(_NOTHING, "gradtape.no_openblas", ("get", "set"))
+        nothing = load_resident(
+            read_ll(__package__, "no_openblas.ll"), "gradtape.no_openblas", ("get", "set")
+        )
         found = {GET: nothing["get"], SET: nothing["set"]}
     return {**found, WANTED: ctypes.addressof(threads)}
 

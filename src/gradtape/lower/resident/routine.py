@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-from gradtape.lower.target.host import cpu_features, cpu_name, load_libraries
+from gradtape.lower.target.host import parse_module, python_function, target_machine
+from gradtape.reference_counts import keep_for_ever
+
+_PYTHON: Final = re.compile(r"^declare [^@]*@(_?Py\w+)\(", re.MULTILINE)
+
+
+def python_functions(text: str) -> dict[str, int]:
+    """Return the addresses of the functions of Python's C API that a module declares; 0 for what this Python does not export.
+
+    Examples
+    --------
+    >>> list(python_functions("declare void @Py_IncRef(ptr)"))
+    ['Py_IncRef']
+    """
+    return {name: python_function(name) for name in _PYTHON.findall(text)}
 
 
 def load_resident(
     text: str, name: str, exports: Sequence[str], imports: Mapping[str, int] | None = None, *, effort: int = 2
-) -> Mapping[str, int]:
+) -> dict[str, int]:
     """Compile and load routines that are never unmapped: threads may sleep in them.
 
     Parameters
     ----------
     text : str
-        A module of LLVM IR.
+        A module of LLVM IR. The functions of Python's C API that it declares are bound.
     name : str
         What the linker calls it.
     exports : sequence of str
         The symbols whose addresses are wanted.
     imports : mapping of str to int, optional
-        Addresses of what the module names and the process's libraries do not export.
+        Addresses of what else the module names and the process's libraries do not export.
     effort : int, optional
         How hard LLVM optimises, 0 to 3.
 
@@ -35,24 +49,15 @@ def load_resident(
     """
     import llvmlite.binding as llvm
 
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    load_libraries()
-    target = llvm.Target.from_triple(llvm.get_process_triple())
-    machine = target.create_target_machine(
-        cpu=cpu_name(), features=cpu_features(), opt=effort, reloc="pic", jit=True
-    )
-    module = llvm.parse_assembly(text)
-    module.triple = llvm.get_process_triple()
-    module.data_layout = str(machine.target_data)
-    module.verify()
+    machine = target_machine(opt=effort, reloc="pic", jit=True)
+    module = parse_module(text, machine)
     builder = llvm.JITLibraryBuilder().add_object_img(machine.emit_object(module)).add_current_process()
     for symbol in exports:
         builder.export_symbol(symbol)
-    for symbol, address in (imports or {}).items():
+    for symbol, address in {**python_functions(text), **(imports or {})}.items():
         builder.import_symbol(symbol, address)
     linker = llvm.create_lljit_compiler(machine, use_jit_link=os.name != "nt")
     tracker: Any = builder.link(linker, name)
-    for kept in (linker, tracker):
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+    keep_for_ever(linker)
+    keep_for_ever(tracker)
     return {symbol: tracker[symbol] for symbol in exports}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
-from typing import Final
+from typing import Any, Final
 
 __all__ = [
     "cpu_features",
@@ -12,6 +13,9 @@ __all__ = [
     "cpu_name",
     "has_symbol",
     "load_libraries",
+    "parse_module",
+    "python_function",
+    "target_machine",
     "vector_bytes",
     "vector_functions",
 ]
@@ -73,6 +77,40 @@ def _c_library() -> str:
         return os.confstr("CS_GNU_LIBC_VERSION") or ""
     except (AttributeError, ValueError, OSError):
         return "no glibc"
+
+
+def target_machine(**options: Any) -> Any:
+    """Return LLVM's description of the host, with its CPU and instruction sets; the options are those of `create_target_machine`."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    load_libraries()
+    target = llvm.Target.from_triple(llvm.get_process_triple())
+    return target.create_target_machine(cpu=cpu_name(), features=cpu_features(), **options)
+
+
+def parse_module(text: str, machine: Any, context: Any = None) -> Any:
+    """Return a module of LLVM IR for the host, verified."""
+    import llvmlite.binding as llvm
+
+    module = llvm.parse_assembly(text, context)
+    module.triple = llvm.get_process_triple()
+    module.data_layout = str(machine.target_data)
+    module.verify()
+    return module
+
+
+def python_function(name: str) -> int:
+    """Return the address of a function of Python's C API; 0 where this Python does not export it.
+
+    Examples
+    --------
+    >>> python_function("Py_IncRef") != 0, python_function("Py_NoSuchFunction")
+    (True, 0)
+    """
+    function = getattr(ctypes.pythonapi, name, None)
+    return 0 if function is None else ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 @functools.cache

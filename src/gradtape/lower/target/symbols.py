@@ -14,6 +14,7 @@ from gradtape.lower.resident.interrupts import POLL, RAISE, poll_address, raise_
 from gradtape.lower.resident.stacks import RELEASE, RESIZE
 from gradtape.lower.resident.threads import RUN_BLOCKS, run_blocks_address
 from gradtape.lower.target.extensions import compiled_module
+from gradtape.lower.target.host import python_function
 
 _PYTHON: Final = {RESIZE: "PyMem_RawRealloc", RELEASE: "PyMem_RawFree"}
 """Routines of Python, which need no interpreter lock."""
@@ -42,7 +43,7 @@ def address_of(symbol: str) -> int:
     if symbol in (GET, SET, WANTED):
         return blas_addresses(compiled_module("scipy.linalg.cython_blas").__file__ or "")[symbol]
     if symbol in _PYTHON:
-        return ctypes.cast(getattr(ctypes.pythonapi, _PYTHON[symbol]), ctypes.c_void_p).value or 0
+        return python_function(_PYTHON[symbol])
     module, _, name = symbol.rpartition(".")
     library: Any = compiled_module(module)
     table: dict[str, Any] = library.__pyx_capi__

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
 from gradtape.locks import held_at_fork
-from gradtape.lower.target.host import cpu_features, cpu_identity, cpu_name, has_symbol, vector_bytes
+from gradtape.lower.target.host import cpu_identity, has_symbol, parse_module, target_machine, vector_bytes
 from gradtape.runtime.compile.loader import LoadedModule, call_flat
 
 __all__ = [
@@ -129,11 +129,8 @@ def _emit(ir_text: str, name: str, opt: int, product: Callable[[Any, Any], T]) -
         import llvmlite.binding as llvm
 
         machine = _target_machine()
-        with llvm.create_context() as context, llvm.parse_assembly(ir_text, context) as module:
+        with llvm.create_context() as context, parse_module(ir_text, machine, context) as module:
             module.name = name
-            module.triple = llvm.get_process_triple()
-            module.data_layout = str(machine.target_data)
-            module.verify()
             _optimise(machine, module, _choose_pipeline(ir_text, opt))
             return product(machine, module)
 
@@ -158,14 +155,7 @@ def _optimise(machine: Any, module: Any, pipeline: _Pipeline) -> None:
 
 @functools.cache
 def _target_machine() -> Any:
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    target = llvm.Target.from_triple(llvm.get_process_triple())
-    return target.create_target_machine(
-        cpu=cpu_name(), features=cpu_features(), opt=3, reloc="pic", codemodel="default"
-    )
+    return target_machine(opt=3, reloc="pic", codemodel="default")
 
 
 held_at_fork(6, lambda: _lock)

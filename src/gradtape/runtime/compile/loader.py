@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gradtape.locks import held_at_fork
-from gradtape.lower.target.host import cpu_features, cpu_name, load_libraries
+from gradtape.lower.target.host import target_machine
 
 __all__ = ["LoadedModule", "call_flat"]
 
@@ -35,13 +35,7 @@ One linker per module would take 150 KB for each module that is alive, one for a
 
 @functools.cache
 def _target_machine() -> Any:
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    load_libraries()
-    target = llvm.Target.from_triple(llvm.get_process_triple())
-    return target.create_target_machine(cpu=cpu_name(), features=cpu_features(), jit=True)
+    return target_machine(jit=True)
 
 
 class _Linkers:

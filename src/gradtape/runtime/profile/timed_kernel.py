@@ -17,6 +17,7 @@ from gradtape.ir.op import NDArray
 from gradtape.lower.attribution import Nest
 from gradtape.lower.llvm.counters import COUNTERS, FIRST_NEST, clock_text
 from gradtape.lower.llvm.module import KERNEL
+from gradtape.lower.llvm.writer import read_ll
 from gradtape.lower.pipeline import lower_clocked
 from gradtape.lower.resident.interrupts import RAISE
 from gradtape.lower.target.symbols import addresses_of
@@ -92,30 +93,6 @@ class Moment(NamedTuple):
 SETTLING: Final = 0.01
 """Seconds that two moments must be apart, so that the rate of the kernels' clock follows from them to 0.01 per cent."""
 
-_FUNCTIONS: Final = """
-define i64 @ticks() {
-  %now = call i64 @now()
-  ret i64 %now
-}
-define i64 @cost() {
-entry:
-  br label %turn
-turn:
-  %count = phi i64 [ 0, %entry ], [ %next, %turn ]
-  %sum = phi i64 [ 0, %entry ], [ %longer, %turn ]
-  %begin = call i64 @now()
-  %end = call i64 @now()
-  %took = sub i64 %end, %begin
-  %longer = add i64 %sum, %took
-  %next = add i64 %count, 1
-  %more = icmp slt i64 %next, 1000
-  br i1 %more, label %turn, label %done
-done:
-  %mean = sdiv i64 %longer, 1000
-  ret i64 %mean
-}
-"""
-
 
 class Clock:
     """The clock that kernels read.
@@ -128,7 +105,9 @@ class Clock:
 
     def __init__(self) -> None:
         self._loaded = LoadedModule(
-            compile_object(clock_text() + _FUNCTIONS, "clock"), "ticks", exports=("cost",)
+            compile_object(clock_text() + read_ll("gradtape.runtime", "native/clock.ll"), "clock"),
+            "ticks",
+            exports=("cost",),
         )
         function: Callable[[int], Any] = ctypes.CFUNCTYPE(ctypes.c_int64)
         self._ticks = function(self._loaded.address("ticks"))

@@ -23,6 +23,7 @@ from gradtape.ir.types import aval
 from gradtape.kinds.operands import COMPACT
 from gradtape.kinds.registry import out_place
 from gradtape.ops.core.join import full
+from gradtape.reference_counts import reference_count
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.layout import layout_of
@@ -108,7 +109,7 @@ class Memory:
 
     def holders(self) -> int:
         """Return how many objects hold the numbers, this and the call itself among them."""
-        return sys.getrefcount(self.numbers)
+        return reference_count(self.numbers)
 
     # What a handle asks of its base
 

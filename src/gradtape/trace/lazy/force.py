@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
@@ -18,6 +17,7 @@ from gradtape.ir.op import NDArray
 from gradtape.ir.types import FLOAT64, aval
 from gradtape.kinds.control import Structured
 from gradtape.kinds.registry import ROWS
+from gradtape.reference_counts import reference_count
 from gradtape.runtime.compile.program import ACTIVE, repeated_program, tape_program
 from gradtape.trace.jit.guards import Abstract, abstract_of
 from gradtape.trace.lazy.instruments import CHECKS
@@ -180,18 +180,14 @@ def _needed_elsewhere(nodes: Sequence[Node]) -> list[Value]:
     recording.
     """
     uses = Counter([id(value) for node in nodes for value in node.inputs])
-    return [out for node in nodes for out in node.outs if _references(out) - uses[id(out)] > _ALONE]
-
-
-def _references(value: Value) -> int:
-    return sys.getrefcount(value)
+    return [out for node in nodes for out in node.outs if reference_count(out) - uses[id(out)] > _ALONE]
 
 
 def _count_alone() -> int:
     """Return the references that `_needed_elsewhere` itself makes."""
     node = Node(ROWS["identity"], (), {})
     node.set_types((aval((), FLOAT64),))
-    return next(_references(out) for node in (node,) for out in node.outs)
+    return next(reference_count(out) for node in (node,) for out in node.outs)
 
 
 _ALONE: Final = _count_alone()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
@@ -10,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from gradtape.config import config
 from gradtape.ir.graph import Node, Value
 from gradtape.ir.op import NDArray
+from gradtape.reference_counts import reference_count
 from gradtape.runtime.compile.program import Program
 from gradtape.trace.lazy.pattern import Pattern
 from gradtape.trace.lazy.pending import waiting
@@ -103,7 +103,7 @@ def remember(
     ]
     kept_places = [places[value] for value in kept]
     del places
-    counted = [(place, uses[place], sys.getrefcount(values[place]) - uses[place]) for place in between]
+    counted = [(place, uses[place], reference_count(values[place]) - uses[place]) for place in between]
     work = _Work(pattern, counted, several, kept_places, program)
     _known[key] = [work, *_known.get(key, ())][:OF_A_KIND]
     _known.move_to_end(key)
@@ -141,7 +141,7 @@ def _key(ends: Sequence[Value]) -> Any:
 
 
 def _is_needed_as_before(work: _Work, values: Sequence[Value]) -> bool:
-    count = sys.getrefcount
+    count = reference_count
     for place, uses, others in work.between:
         if count(values[place]) - uses != others:
             return False

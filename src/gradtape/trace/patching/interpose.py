@@ -24,7 +24,10 @@ from typing import Any, Final
 import numpy as np
 
 from gradtape.errors import GradtapeWarning, warn
+from gradtape.lower.llvm.writer import read_ll
 from gradtape.lower.resident.routine import load_resident
+from gradtape.lower.target.host import python_function
+from gradtape.reference_counts import keep_for_ever
 from gradtape.trace.patching.recorders import COUNT, RECORDERS, at_first
 
 Hook = Callable[..., Any]
@@ -54,271 +57,8 @@ _ABI: Final = {
     _VARARGS | _KEYWORDS: "tuple_named",
 }
 
-_TEXT: Final = """
-%owner = type { ptr, ptr } ; the key, and its C function
 
-@recording = external global i64
-@hooks = external global i8
-@array = external global i8
-@list = external global i8
-@tuple = external global i8
-@followed0 = external global i8
-@followed1 = external global i8
-@followed2 = external global i8
-@declined = external global i8
-declare ptr @PyDict_GetItem(ptr, ptr)
-declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
-declare void @Py_DecRef(ptr)
-declare ptr @PyThreadState_Get()
-declare ptr @_PyObject_MakeTpCall(ptr, ptr, ptr, i64, ptr)
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
-
-; Whether an object is one of those that the hook follows, or a list or tuple with one inside.
-define internal i1 @follows(ptr %object, i64 %depth) nounwind {
-start:
-  %type_at = getelementptr i8, ptr %object, i64 8
-  %type = load ptr, ptr %type_at
-  %a = icmp eq ptr %type, @followed0
-  %b = icmp eq ptr %type, @followed1
-  %c = icmp eq ptr %type, @followed2
-  %ab = or i1 %a, %b
-  %abc = or i1 %ab, %c
-  br i1 %abc, label %yes, label %other
-other:
-  %inside = call i1 @holds(ptr %object, i64 %depth)
-  ret i1 %inside
-yes:
-  ret i1 true
-}
-
-; Whether an object is a list or tuple with one inside.
-define internal i1 @holds(ptr %object, i64 %depth) nounwind {
-start:
-  %type_at = getelementptr i8, ptr %object, i64 8
-  %type = load ptr, ptr %type_at
-  %head = getelementptr i8, ptr %object, i64 24
-  %is_tuple = icmp eq ptr %type, @tuple
-  br i1 %is_tuple, label %open, label %other
-other:
-  %is_list = icmp eq ptr %type, @list
-  br i1 %is_list, label %list, label %no
-list:
-  %block = load ptr, ptr %head
-  br label %open
-open:
-  %items = phi ptr [ %head, %start ], [ %block, %list ]
-  %deep = icmp eq i64 %depth, 0
-  br i1 %deep, label %no, label %within
-within:
-  %size_at = getelementptr i8, ptr %object, i64 16
-  %size = load i64, ptr %size_at
-  %less = sub i64 %depth, 1
-  %any = call i1 @any_follows(ptr %items, i64 %size, i64 %less)
-  ret i1 %any
-no:
-  ret i1 false
-}
-
-define internal i1 @any_follows(ptr %items, i64 %count, i64 %depth) nounwind {
-start:
-  br label %next
-next:
-  %k = phi i64 [ 0, %start ], [ %more, %look ]
-  %done = icmp sge i64 %k, %count
-  br i1 %done, label %no, label %look
-look:
-  %at = getelementptr ptr, ptr %items, i64 %k
-  %item = load ptr, ptr %at
-  %found = call i1 @follows(ptr %item, i64 %depth)
-  %more = add i64 %k, 1
-  br i1 %found, label %yes, label %next
-yes:
-  ret i1 true
-no:
-  ret i1 false
-}
-
-define internal i1 @always(ptr %args, i64 %count) nounwind {
-start:
-  ret i1 true
-}
-
-; All but a call with one ndarray.
-define internal i1 @other(ptr %args, i64 %count) nounwind {
-start:
-  %single = icmp eq i64 %count, 1
-  br i1 %single, label %look, label %yes
-look:
-  %arg = load ptr, ptr %args
-  %type_at = getelementptr i8, ptr %arg, i64 8
-  %type = load ptr, ptr %type_at
-  %differs = icmp ne ptr %type, @array
-  ret i1 %differs
-yes:
-  ret i1 true
-}
-
-; What a C function would convert that does not ask its arguments who they are.
-define internal i1 @anywhere(ptr %args, i64 %count) nounwind {
-start:
-  %found = call i1 @any_follows(ptr %args, i64 %count, i64 32)
-  ret i1 %found
-}
-
-; What one would convert that does.
-define internal i1 @nested(ptr %args, i64 %count) nounwind {
-start:
-  br label %next
-next:
-  %k = phi i64 [ 0, %start ], [ %more, %look ]
-  %done = icmp sge i64 %k, %count
-  br i1 %done, label %no, label %look
-look:
-  %at = getelementptr ptr, ptr %args, i64 %k
-  %arg = load ptr, ptr %at
-  %found = call i1 @holds(ptr %arg, i64 32)
-  %more = add i64 %k, 1
-  br i1 %found, label %yes, label %next
-yes:
-  ret i1 true
-no:
-  ret i1 false
-}
-
-; What one would convert whose list is a sequence of arrays.
-define internal i1 @within(ptr %args, i64 %count) nounwind {
-start:
-  br label %next
-next:
-  %k = phi i64 [ 0, %start ], [ %more, %go ]
-  %done = icmp sge i64 %k, %count
-  br i1 %done, label %no, label %look
-look:
-  %at = getelementptr ptr, ptr %args, i64 %k
-  %arg = load ptr, ptr %at
-  %type_at = getelementptr i8, ptr %arg, i64 8
-  %type = load ptr, ptr %type_at
-  %head = getelementptr i8, ptr %arg, i64 24
-  %is_tuple = icmp eq ptr %type, @tuple
-  br i1 %is_tuple, label %open, label %other
-other:
-  %is_list = icmp eq ptr %type, @list
-  br i1 %is_list, label %list, label %go
-list:
-  %block = load ptr, ptr %head
-  br label %open
-open:
-  %items = phi ptr [ %head, %look ], [ %block, %list ]
-  %size = call i64 @size(ptr %arg)
-  %found = call i1 @nested(ptr %items, i64 %size)
-  br i1 %found, label %yes, label %go
-go:
-  %more = add i64 %k, 1
-  br label %next
-yes:
-  ret i1 true
-no:
-  ret i1 false
-}
-
-; Ask the hook: it is given the key, then `self` where it is not null, then the arguments. NotImplemented means: call the C function.
-define internal ptr @ask(ptr %key, ptr %self, ptr %args, i64 %count, i64 %named, ptr %names) {
-start:
-  %all = add i64 %count, %named
-  %room = add i64 %all, 2
-  %list = alloca ptr, i64 %room
-  store ptr %key, ptr %list
-  %second = getelementptr ptr, ptr %list, i64 1
-  store ptr %self, ptr %second
-  %alone = icmp eq ptr %self, null
-  %skip = select i1 %alone, i64 1, i64 2
-  %rest = getelementptr ptr, ptr %list, i64 %skip
-  %bytes = mul i64 %all, 8
-  call void @llvm.memcpy.p0.p0.i64(ptr %rest, ptr %args, i64 %bytes, i1 false)
-  %given = add i64 %count, %skip
-  %hook = call ptr @PyDict_GetItem(ptr @hooks, ptr %key)
-  %answer = call ptr @PyObject_Vectorcall(ptr %hook, ptr %list, i64 %given, ptr %names)
-  %is_none = icmp eq ptr %answer, @declined
-  br i1 %is_none, label %drop, label %end
-drop:
-  call void @Py_DecRef(ptr %answer)
-  br label %end
-end:
-  ret ptr %answer
-}
-
-define internal i1 @no_names(ptr %keywords) nounwind {
-start:
-  %null = icmp eq ptr %keywords, null
-  br i1 %null, label %yes, label %look
-look:
-  %at = getelementptr i8, ptr %keywords, i64 16
-  %used = load i64, ptr %at
-  %empty = icmp eq i64 %used, 0
-  ret i1 %empty
-yes:
-  ret i1 true
-}
-
-; Call an object that has no vectorcall pointer but ours.
-define ptr @by_type(ptr %callee, ptr %args, i64 %flags, ptr %names) {
-start:
-  %count = and i64 %flags, 9223372036854775807
-  %state = call ptr @PyThreadState_Get()
-  %result = call ptr @_PyObject_MakeTpCall(ptr %state, ptr %callee, ptr %args, i64 %count, ptr %names)
-  ret ptr %result
-}
-
-define internal i64 @size(ptr %tuple) nounwind {
-start:
-  %null = icmp eq ptr %tuple, null
-  br i1 %null, label %none, label %some
-none:
-  ret i64 0
-some:
-  %at = getelementptr i8, ptr %tuple, i64 16
-  %size = load i64, ptr %at
-  ret i64 %size
-}
-"""
-
-_COMMON: Final = """
-define internal ptr @{name}(ptr %owner, {parameters}) {{
-start:
-  %on = load i64, ptr @recording
-  %quiet = icmp eq i64 %on, 0
-  br i1 %quiet, label %original, label %look, !prof !{{!"branch_weights", i32 2000, i32 1}}
-look:
-  %key = load ptr, ptr %owner
-  {unpack}
-  %asked = call i1 @{mode}(ptr %args, i64 %all)
-  br i1 %asked, label %ask, label %original
-ask:
-  %answer = call ptr @ask(ptr {key}, ptr {self}, ptr %args, i64 %count, i64 %named, ptr {names})
-  %declined = icmp eq ptr %answer, @declined
-  br i1 %declined, label %original, label %end
-end:
-  ret ptr %answer
-original:
-  %at = getelementptr i8, ptr %owner, i64 8
-  %function = load ptr, ptr %at
-  %result = tail call ptr %function({parameters})
-  ret ptr %result
-}}
-"""
-"""What runs in place of C functions of one form."""
-
-_THUNK: Final = """
-@owner{number} = global %owner zeroinitializer
-
-define ptr @thunk{number}({parameters}) {{
-start:
-  %result = tail call ptr @{name}(ptr @owner{number}, {parameters})
-  ret ptr %result
-}}
-"""
-
-_COUNTED: Final = """%named = {names}
+_COUNTED: Final = """%named = call i64 @size(ptr %names)
   %all = add i64 %count, %named"""
 _NO_NAMES: Final = """%named = add i64 0, 0
   %all = add i64 %count, 0"""
@@ -333,8 +73,7 @@ plain:
 _FORMS: Final = {
     "call": (
         "ptr %callee, ptr %args, i64 %flags, ptr %names",
-        "%count = and i64 %flags, 9223372036854775807\n  "
-        + _COUNTED.format(names="call i64 @size(ptr %names)"),
+        "%count = and i64 %flags, 9223372036854775807\n  " + _COUNTED,
     ),
     "one": (
         "ptr %self, ptr %arg",
@@ -343,7 +82,7 @@ _FORMS: Final = {
     "fast": ("ptr %self, ptr %args, i64 %given", "%count = add i64 %given, 0\n  " + _NO_NAMES),
     "fast_named": (
         "ptr %self, ptr %args, i64 %given, ptr %names",
-        "%count = add i64 %given, 0\n  " + _COUNTED.format(names="call i64 @size(ptr %names)"),
+        "%count = add i64 %given, 0\n  " + _COUNTED,
     ),
     "tuple": ("ptr %self, ptr %given", _OF_TUPLE + _NO_NAMES),
     "tuple_named": ("ptr %self, ptr %given, ptr %keywords", _WITHOUT_NAMES + _OF_TUPLE + _NO_NAMES),
@@ -358,8 +97,7 @@ _BY_TYPE: Final = 0
 
 def _by_type() -> int:
     """Return the address of what calls objects by their type; 0 where this Python does not export it."""
-    function = getattr(ctypes.pythonapi, "_PyObject_MakeTpCall", None)
-    return 0 if function is None else ctypes.cast(function, _POINTER).value or 0
+    return python_function("_PyObject_MakeTpCall")
 
 
 class When(enum.Enum):
@@ -393,17 +131,11 @@ def _word(address: int) -> int:
     return _POINTER.from_address(address).value or 0
 
 
-def _forever(thing: Any) -> Any:
-    """Keep an object until the process ends: functions of Python and NumPy outlive this module, and have pointers to it."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
-    return thing
-
-
 _hooks: Final[dict[Any, Hook]] = {}
 """By object, what is asked before its C function. Machine code looks them up here."""
 
-_forever(_hooks)
-_forever(RECORDERS)
+keep_for_ever(_hooks)
+keep_for_ever(RECORDERS)
 
 
 def _called(thing: Any) -> list[_Place]:
@@ -437,7 +169,7 @@ def _redefined(thing: Any, flags: int | None = None) -> str | None:
     known = ctypes.c_int.from_address(old + 16).value
     form = _ABI.get(known)
     if form is not None:
-        block = _forever(ctypes.create_string_buffer(ctypes.string_at(old, 32), 32))
+        block = keep_for_ever(ctypes.create_string_buffer(ctypes.string_at(old, 32), 32))
         address = ctypes.addressof(block)
         if flags is not None and not known & _VARARGS:
             ctypes.c_int.from_address(address + 16).value = flags
@@ -525,7 +257,7 @@ def install() -> None:
     shared: dict[tuple[str, int], int] = {}
     owners: list[_Place] = []
     forms: set[str] = set()
-    text = [_TEXT]
+    text = [read_ll(__package__, "interpose.ll")]
     for place, mode in _waiting:
         # All ufuncs are called by one C function, and so are all dispatched functions.
         known = shared.get((mode, place.original)) if place.form == "call" else None
@@ -536,13 +268,19 @@ def install() -> None:
             if name not in forms:
                 forms.add(name)
                 text.append(_common(place.form, mode))
-            text.append(_THUNK.format(number=known, name=name, parameters=_FORMS[place.form][0]))
+            text.append(
+                read_ll(
+                    __package__,
+                    "interpose_thunk.ll",
+                    number=known,
+                    name=name,
+                    parameters=_FORMS[place.form][0],
+                )
+            )
         numbers.append(known)
-    functions = ["PyObject_Vectorcall", "Py_DecRef", "PyDict_GetItem", "PyThreadState_Get"]
-    imports = {name: ctypes.cast(getattr(ctypes.pythonapi, name), _POINTER).value or 0 for name in functions}
-    imports["_PyObject_MakeTpCall"] = (
-        _by_type() or imports["PyObject_Vectorcall"]
-    )  # not called, if it is not there
+    imports = {}
+    if not _by_type():  # not called where it is not there, but bound
+        imports["_PyObject_MakeTpCall"] = python_function("PyObject_Vectorcall")
     things = {"hooks": _hooks, "list": list, "tuple": tuple, "declined": NotImplemented, "array": np.ndarray}
     things |= {f"followed{k}": kind for k, kind in enumerate([*_followed, object, object, object][:3])}
     imports.update((name, id(thing)) for name, thing in things.items())
@@ -587,9 +325,9 @@ def _original(place: _Place) -> Hook:
     thing: Any = place.key
     if place.original == _BY_TYPE:
         return _made_of(_word(id(thing) + _DEFINITION[type(thing).__name__]), id(thing.__self__))
-    name = _forever(ctypes.create_string_buffer(str(thing.__name__).encode()))
+    name = keep_for_ever(ctypes.create_string_buffer(str(thing.__name__).encode()))
     words = (ctypes.addressof(name), place.original, _FAST | _KEYWORDS, 0)
-    return _made_of(ctypes.addressof(_forever((_POINTER * 4)(*words))), id(thing))
+    return _made_of(ctypes.addressof(keep_for_ever((_POINTER * 4)(*words))), id(thing))
 
 
 def _refuse(why: str) -> None:
@@ -632,7 +370,9 @@ def dispatcher_of(function: Any) -> Any:
 def _common(form: str, mode: str) -> str:
     parameters, unpack = _FORMS[form]
     called = form == "call"
-    return _COMMON.format(
+    return read_ll(
+        __package__,
+        "interpose_form.ll",
         name=f"{mode}_{form}",
         mode=mode,
         parameters=parameters,

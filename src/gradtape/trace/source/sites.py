@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from gradtape.errors import LIBRARIES
+from gradtape.reference_counts import reference_count
 
 PACKAGE = __name__.split(".")[0]
 
@@ -175,7 +176,7 @@ def _variable_of(frame: FrameType, name: str) -> Any:
         return frame.f_globals.get(name)
     variables = frame.f_locals
     found = variables.get(name, frame.f_globals.get(name))
-    if type(variables) is dict and sys.getrefcount(variables) <= 3 and sys.gettrace() is None:
+    if type(variables) is dict and reference_count(variables) <= 3 and sys.gettrace() is None:
         variables.clear()
     return found
 

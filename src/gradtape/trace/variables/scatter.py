@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal
 
@@ -15,6 +14,7 @@ from gradtape.ir.op import NDArray
 from gradtape.ir.types import INTP, Aval, aval
 from gradtape.ops.core.elementwise.cast import convert, stop_gradient
 from gradtape.ops.core.indexing import Advanced, Basic, fit_for_write, gather, parse_index, put_add, put_row
+from gradtape.reference_counts import reference_count
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.indexed_slices import IndexedSlices
 from gradtape.trace.lazy.force import force
@@ -222,7 +222,7 @@ def _apply(data: NDArray, rows: NDArray, places: NDArray, how: How) -> None:
 
 def _references(value: Value) -> int:
     data = value.data
-    return sys.getrefcount(data)
+    return reference_count(data)
 
 
 _ALONE: Final = _references(constant(np.zeros(1)))

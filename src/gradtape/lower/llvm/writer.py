@@ -1,0 +1,216 @@
+"""LLVM IR as text: modules, functions that grow instruction by instruction, and routines that are ``.ll`` files."""
+
+from __future__ import annotations
+
+import functools
+import pkgutil
+import re
+from dataclasses import field
+from typing import Final
+
+from gradtape.records import record
+
+LIKELY: Final = '!prof !{!"branch_weights", i32 2000, i32 1}'
+UNLIKELY: Final = '!prof !{!"branch_weights", i32 1, i32 2000}'
+
+_PLACE: Final = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
+_TYPE: Final = re.compile(r"<[^>]*>|\S+")
+
+
+def read_ll(package: str, file: str, **places: object) -> str:
+    """Return the text of an ``.ll`` file of a package, with ``$name`` and ``${name}`` replaced by what `places` has for them.
+
+    Examples
+    --------
+    >>> print(read_ll("gradtape.lower.resident", "thread_windows.ll").splitlines()[0])
+    declare i32 @GetCurrentThreadId()
+    """
+    text = _text(package, file)
+    return _PLACE.sub(lambda match: str(places[match[1] or match[2]]), text) if places else text
+
+
+@functools.cache
+def _text(package: str, file: str) -> str:
+    data = pkgutil.get_data(package, file)
+    assert data is not None
+    return data.decode()
+
+
+@record
+class ModuleWriter:
+    """The text of a module as it grows.
+
+    Attributes
+    ----------
+    functions : list of str
+        Definitions, in their order.
+    helpers : dict of str to str
+        Definitions of functions that several others call, by name.
+    declarations : dict of str to None
+        Declarations and constants, a line each.
+    symbols : dict of str to None
+        Names that are bound when the machine code is loaded.
+    attributes : dict of str to str
+        The number of each group of attributes.
+    kept : dict of str to None
+        Functions that only the vectoriser calls, which must not be removed before.
+    loops : list of str
+        The metadata of loops.
+    """
+
+    functions: list[str] = field(default_factory=list)
+    helpers: dict[str, str] = field(default_factory=dict)
+    declarations: dict[str, None] = field(default_factory=dict)
+    symbols: dict[str, None] = field(default_factory=dict)
+    attributes: dict[str, str] = field(default_factory=dict)
+    kept: dict[str, None] = field(default_factory=dict)
+    loops: list[str] = field(default_factory=list)
+
+    def text(self) -> str:
+        """Return the module."""
+        lines = [*self.helpers.values(), *self.functions, *self.declarations]
+        if self.kept:
+            names = ", ".join(f"ptr @{name}" for name in self.kept)
+            array = f"[{len(self.kept)} x ptr] [{names}]"
+            lines.append(f'@llvm.compiler.used = appending global {array}, section "llvm.metadata"')
+        lines.extend(f"attributes #{number} = {{ {text} }}" for text, number in self.attributes.items())
+        if self.loops:
+            lines.append('!0 = !{!"llvm.loop.unroll.disable"}')
+            lines.extend(
+                f"!{number} = distinct !{{!{number}, {facts}}}" for number, facts in enumerate(self.loops, 1)
+            )
+        return "\n".join(lines) + "\n"
+
+    def declare(self, *lines: str) -> None:
+        """Add declarations or constants that are not there yet."""
+        for line in lines:
+            self.declarations[line] = None
+
+    def constant(self, name: str, type_: str, value: str) -> str:
+        """Add a constant that is not there yet, and return its address."""
+        self.declarations[f"@{name} = internal constant {type_} {value}"] = None
+        return f"@{name}"
+
+    def bind(self, *symbols: str) -> None:
+        """Note names that are bound when the machine code is loaded."""
+        self.symbols.update(dict.fromkeys(symbols))
+
+    def attribute(self, text: str) -> str:
+        """Return the number of a group of attributes."""
+        return self.attributes.setdefault(text, str(len(self.attributes)))
+
+    def add_routine(self, name: str, **places: object) -> None:
+        """Add what an ``.ll`` file of `gradtape.lower.llvm.routines` has and the module has not.
+
+        Declarations and constants are those of the module; functions of BLAS and LAPACK among them are bound when it is loaded.
+        """
+        text = read_ll("gradtape.lower.llvm", f"routines/{name}.ll", **places)
+        heads, *definitions = text.split("define ")
+        for line in heads.splitlines():
+            if line.startswith(("declare ", "@")):
+                self.declarations[line] = None
+                bound = re.search(r'@"(scipy\.[\w.]+)"', line)
+                if bound:
+                    self.symbols[bound[1]] = None
+        for definition in definitions:
+            symbol = definition[definition.index("@") + 1 : definition.index("(")]
+            self.helpers.setdefault(symbol, f"define {definition.rstrip()}")
+
+
+class FunctionWriter:
+    """The text of a function that grows at its end.
+
+    Attributes
+    ----------
+    module : ModuleWriter
+        Has the declarations of what the function calls.
+    entry : list of str
+        Instructions at the very beginning: memory on the stack.
+    lines : list of str
+        The instructions after these.
+    label : str
+        The basic block that is being written.
+    """
+
+    def __init__(self, module: ModuleWriter) -> None:
+        self.module = module
+        self.entry: list[str] = []
+        self.lines: list[str] = []
+        self.label = "entry"
+        self.count = 0
+
+    def text(self, header: str, *end: str) -> str:
+        """Return the function, with these instructions at its end."""
+        return "\n".join([f"{header} {{", "entry:", *self.entry, *self.lines, *end, "}"])
+
+    def fresh(self) -> str:
+        """Return a name that is not in use."""
+        self.count += 1
+        return f"%v{self.count}"
+
+    def emit(self, instruction: str) -> None:
+        """Append an instruction."""
+        self.lines.append(f"  {instruction}")
+
+    def let(self, instruction: str) -> str:
+        """Append an instruction and return the name of its result."""
+        self.count += 1
+        name = f"%v{self.count}"
+        self.lines.append(f"  {name} = {instruction}")
+        return name
+
+    def call(self, result: str, function: str, *operands: str, flags: str = "") -> str:
+        """Append a call, declare what it calls, and return the name of its result; operands have their types in front."""
+        types = ", ".join([_TYPE.match(operand)[0] for operand in operands])  # type: ignore[index]
+        self.module.declarations[f"declare {result} @{function}({types})"] = None
+        text = f"call{flags} {result} @{function}({', '.join(operands)})"
+        if result == "void":
+            self.emit(text)
+            return ""
+        return self.let(text)
+
+    # Blocks
+
+    def start_block(self, label: str) -> None:
+        """Begin a basic block."""
+        self.lines.append(f"{label}:")
+        self.label = label
+
+    def branch(self, condition: str, then: str, otherwise: str, weights: str = "") -> None:
+        """Append a conditional branch."""
+        self.lines.append(
+            f"  br i1 {condition}, label %{then}, label %{otherwise}{weights and ', '}{weights}"
+        )
+
+    def jump(self, label: str) -> None:
+        """Append an unconditional branch."""
+        self.lines.append(f"  br label %{label}")
+
+    def return_unless_zero(self, status: str, name: str) -> None:
+        """Go on if an int32 is zero, and return it otherwise."""
+        self.branch(self.let(f"icmp eq i32 {status}, 0"), f"{name}.over", f"{name}.stopped")
+        self.start_block(f"{name}.stopped")
+        self.emit(f"ret i32 {status}")
+        self.start_block(f"{name}.over")
+
+    # Memory
+
+    def slot(self, type_: str, align: int = 0, initial: str = "") -> str:
+        """Reserve memory on the stack for the length of the call, and return its address."""
+        name = self.fresh()
+        self.entry.append(f"  {name} = alloca {type_}{f', align {align}' if align else ''}")
+        if initial:
+            self.entry.append(f"  store {type_} {initial}, ptr {name}")
+        return name
+
+    def offset(self, pointer: str, distance: int) -> str:
+        """Return the address so many bytes further on."""
+        return self.let(f"getelementptr i8, ptr {pointer}, i64 {distance}") if distance else pointer
+
+    def load(self, type_: str, pointer: str, distance: int = 0) -> str:
+        """Load from so many bytes further on."""
+        return self.let(f"load {type_}, ptr {self.offset(pointer, distance)}")
+
+    def store(self, type_: str, value: str, pointer: str) -> None:
+        """Append a store."""
+        self.lines.append(f"  store {type_} {value}, ptr {pointer}")

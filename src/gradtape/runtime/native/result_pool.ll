@@ -1,0 +1,236 @@
+@handler = global { [127 x i8], i8, ptr, ptr, ptr, ptr, ptr } {
+  [127 x i8] c"$name", i8 1, ptr null, ptr @allocate, ptr @allocate_zeros, ptr @move, ptr @release }
+@limit = global i64 0
+@kept = global i64 0
+@count = internal global i64 0
+@lock = internal global i32 0
+@colour = internal global i64 0
+@blocks = internal global [$slots x ptr] zeroinitializer
+@sizes = internal global [$slots x i64] zeroinitializer
+
+declare i32 @posix_memalign(ptr, i64, i64)
+declare i32 @madvise(ptr, i64, i32)
+declare void @free(ptr)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+declare i64 @llvm.umin.i64(i64, i64)
+declare {i64, i1} @llvm.umul.with.overflow.i64(i64, i64)
+
+; Nobody waits for the lock: who does not get it does without the pool.
+define internal i1 @try_lock() nounwind {
+  %former = atomicrmw xchg ptr @lock, i32 1 acquire
+  %free = icmp eq i32 %former, 0
+  ret i1 %free
+}
+
+define internal void @unlock() nounwind {
+  store atomic i32 0, ptr @lock release, align 4
+  ret void
+}
+
+; Under the lock: takes block number %number out.
+define internal ptr @remove(i64 %number) nounwind {
+  %at = getelementptr ptr, ptr @blocks, i64 %number
+  %block = load ptr, ptr %at
+  %size_at = getelementptr i64, ptr @sizes, i64 %number
+  %size = load i64, ptr %size_at
+  %count = load i64, ptr @count
+  %fewer = sub i64 %count, 1
+  store i64 %fewer, ptr @count
+  %kept = load i64, ptr @kept
+  %less = sub i64 %kept, %size
+  store i64 %less, ptr @kept
+  %behind = sub i64 %fewer, %number
+  %bytes = shl i64 %behind, 3
+  %next = getelementptr ptr, ptr %at, i64 1
+  call void @llvm.memmove.p0.p0.i64(ptr %at, ptr %next, i64 %bytes, i1 false)
+  %size_next = getelementptr i64, ptr %size_at, i64 1
+  call void @llvm.memmove.p0.p0.i64(ptr %size_at, ptr %size_next, i64 %bytes, i1 false)
+  ret ptr %block
+}
+
+; Under the lock: gives the oldest blocks back until there is room for so many bytes and one more block.
+define internal void @make_room(i64 %bytes, i64 %most) nounwind {
+entry:
+  br label %next
+next:
+  %limit = load i64, ptr @limit
+  %kept = load i64, ptr @kept
+  %count = load i64, ptr @count
+  %sum = add i64 %kept, %bytes
+  %over = icmp ugt i64 %sum, %limit
+  %full = icmp ugt i64 %count, %most
+  %some = icmp ne i64 %count, 0
+  %much = or i1 %over, %full
+  %go = and i1 %much, %some
+  br i1 %go, label %drop, label %end
+drop:
+  %block = call ptr @remove(i64 0)
+  call void @free(ptr %block)
+  br label %next
+end:
+  ret void
+}
+
+; A block of this size that waits, the one that came last; null if there is none.
+define internal ptr @take(i64 %size) nounwind {
+entry:
+  %mine = call i1 @try_lock()
+  br i1 %mine, label %begin, label %without
+without:
+  ret ptr null
+begin:
+  %count = load i64, ptr @count
+  br label %next
+next:
+  %left = phi i64 [ %count, %begin ], [ %number, %look ]
+  %none = icmp eq i64 %left, 0
+  br i1 %none, label %nothing, label %look
+look:
+  %number = sub i64 %left, 1
+  %at = getelementptr i64, ptr @sizes, i64 %number
+  %found = load i64, ptr %at
+  %fits = icmp eq i64 %found, %size
+  br i1 %fits, label %hit, label %next
+hit:
+  %block = call ptr @remove(i64 %number)
+  call void @unlock()
+  ret ptr %block
+nothing:
+  call void @unlock()
+  ret ptr null
+}
+
+; Starts differ by some cache lines: arrays that begin at the same place of a page get in each other's way. They
+; lie before the end of a page: a result that began a few lines further into a page than what it is made of would
+; have each load wait for a store to the same place of another page.
+; In front of the data stand the block and its size.
+define internal ptr @allocate(ptr %context, i64 %bytes) nounwind {
+entry:
+  %place = alloca ptr
+  %more = add i64 %bytes, 8191
+  %size = and i64 %more, -4096
+  %sane = icmp ugt i64 %size, %bytes
+  br i1 %sane, label %look, label %none
+look:
+  %waiting = call ptr @take(i64 %size)
+  %hit = icmp ne ptr %waiting, null
+  br i1 %hit, label %ready, label %fresh
+fresh:
+  %huge = icmp uge i64 %size, $huge
+  %align = select i1 %huge, i64 2097152, i64 4096
+  %status = call i32 @posix_memalign(ptr %place, i64 %align, i64 %size)
+  %made = icmp eq i32 %status, 0
+  br i1 %made, label %check, label %none
+check:
+  %new = load ptr, ptr %place
+  %advised = and i1 %huge, $advise
+  br i1 %advised, label %advise, label %ready
+advise:
+  call i32 @madvise(ptr %new, i64 %size, i32 14)
+  br label %ready
+ready:
+  %block = phi ptr [ %waiting, %look ], [ %new, %check ], [ %new, %advise ]
+  %colour = atomicrmw add ptr @colour, i64 1 monotonic
+  %line = urem i64 %colour, 6
+  %step = mul i64 %line, 320
+  %skip = sub i64 4032, %step
+  %data = getelementptr i8, ptr %block, i64 %skip
+  %block_at = getelementptr i8, ptr %data, i64 -16
+  store ptr %block, ptr %block_at
+  %size_at = getelementptr i8, ptr %data, i64 -8
+  store i64 %size, ptr %size_at
+  ret ptr %data
+none:
+  ret ptr null
+}
+
+define internal ptr @allocate_zeros(ptr %context, i64 %count, i64 %each) nounwind {
+entry:
+  %product = call {i64, i1} @llvm.umul.with.overflow.i64(i64 %count, i64 %each)
+  %bytes = extractvalue {i64, i1} %product, 0
+  %much = extractvalue {i64, i1} %product, 1
+  br i1 %much, label %none, label %make
+make:
+  %data = call ptr @allocate(ptr null, i64 %bytes)
+  %failed = icmp eq ptr %data, null
+  br i1 %failed, label %none, label %clear
+clear:
+  call void @llvm.memset.p0.i64(ptr %data, i8 0, i64 %bytes, i1 false)
+  ret ptr %data
+none:
+  ret ptr null
+}
+
+define internal ptr @move(ptr %context, ptr %old, i64 %bytes) nounwind {
+entry:
+  %new = call ptr @allocate(ptr null, i64 %bytes)
+  %failed = icmp eq ptr %new, null
+  %first = icmp eq ptr %old, null
+  %over = or i1 %failed, %first
+  br i1 %over, label %end, label %copy
+copy:
+  %block_at = getelementptr i8, ptr %old, i64 -16
+  %block = load ptr, ptr %block_at
+  %size_at = getelementptr i8, ptr %old, i64 -8
+  %size = load i64, ptr %size_at
+  %start = ptrtoint ptr %block to i64
+  %data = ptrtoint ptr %old to i64
+  %skipped = sub i64 %data, %start
+  %held = sub i64 %size, %skipped
+  %common = call i64 @llvm.umin.i64(i64 %held, i64 %bytes)
+  call void @llvm.memcpy.p0.p0.i64(ptr %new, ptr %old, i64 %common, i1 false)
+  call void @release(ptr null, ptr %old, i64 0)
+  ret ptr %new
+end:
+  ret ptr %new
+}
+
+define internal void @release(ptr %context, ptr %data, i64 %unused) nounwind {
+entry:
+  %nothing = icmp eq ptr %data, null
+  br i1 %nothing, label %end, label %read
+read:
+  %block_at = getelementptr i8, ptr %data, i64 -16
+  %block = load ptr, ptr %block_at
+  %size_at = getelementptr i8, ptr %data, i64 -8
+  %size = load i64, ptr %size_at
+  %limit = load i64, ptr @limit
+  %fits = icmp ule i64 %size, %limit
+  br i1 %fits, label %ask, label %drop
+ask:
+  %mine = call i1 @try_lock()
+  br i1 %mine, label %keep, label %drop
+keep:
+  call void @make_room(i64 %size, i64 $last)
+  %count = load i64, ptr @count
+  %at = getelementptr ptr, ptr @blocks, i64 %count
+  store ptr %block, ptr %at
+  %entry_at = getelementptr i64, ptr @sizes, i64 %count
+  store i64 %size, ptr %entry_at
+  %more = add i64 %count, 1
+  store i64 %more, ptr @count
+  %kept = load i64, ptr @kept
+  %sum = add i64 %kept, %size
+  store i64 %sum, ptr @kept
+  call void @unlock()
+  ret void
+drop:
+  call void @free(ptr %block)
+  ret void
+end:
+  ret void
+}
+
+define void @trim() nounwind {
+entry:
+  %mine = call i1 @try_lock()
+  br i1 %mine, label %go, label %end
+go:
+  call void @make_room(i64 0, i64 $slots)
+  call void @unlock()
+  ret void
+end:
+  ret void
+}

@@ -1,0 +1,225 @@
+%owner = type { ptr, ptr } ; the key, and its C function
+
+@recording = external global i64
+@hooks = external global i8
+@array = external global i8
+@list = external global i8
+@tuple = external global i8
+@followed0 = external global i8
+@followed1 = external global i8
+@followed2 = external global i8
+@declined = external global i8
+declare ptr @PyDict_GetItem(ptr, ptr)
+declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
+declare void @Py_DecRef(ptr)
+declare ptr @PyThreadState_Get()
+declare ptr @_PyObject_MakeTpCall(ptr, ptr, ptr, i64, ptr)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+
+; Whether an object is one of those that the hook follows, or a list or tuple with one inside.
+define internal i1 @follows(ptr %object, i64 %depth) nounwind {
+start:
+  %type_at = getelementptr i8, ptr %object, i64 8
+  %type = load ptr, ptr %type_at
+  %a = icmp eq ptr %type, @followed0
+  %b = icmp eq ptr %type, @followed1
+  %c = icmp eq ptr %type, @followed2
+  %ab = or i1 %a, %b
+  %abc = or i1 %ab, %c
+  br i1 %abc, label %yes, label %other
+other:
+  %inside = call i1 @holds(ptr %object, i64 %depth)
+  ret i1 %inside
+yes:
+  ret i1 true
+}
+
+; Whether an object is a list or tuple with one inside.
+define internal i1 @holds(ptr %object, i64 %depth) nounwind {
+start:
+  %type_at = getelementptr i8, ptr %object, i64 8
+  %type = load ptr, ptr %type_at
+  %head = getelementptr i8, ptr %object, i64 24
+  %is_tuple = icmp eq ptr %type, @tuple
+  br i1 %is_tuple, label %open, label %other
+other:
+  %is_list = icmp eq ptr %type, @list
+  br i1 %is_list, label %list, label %no
+list:
+  %block = load ptr, ptr %head
+  br label %open
+open:
+  %items = phi ptr [ %head, %start ], [ %block, %list ]
+  %deep = icmp eq i64 %depth, 0
+  br i1 %deep, label %no, label %within
+within:
+  %size_at = getelementptr i8, ptr %object, i64 16
+  %size = load i64, ptr %size_at
+  %less = sub i64 %depth, 1
+  %any = call i1 @any_follows(ptr %items, i64 %size, i64 %less)
+  ret i1 %any
+no:
+  ret i1 false
+}
+
+define internal i1 @any_follows(ptr %items, i64 %count, i64 %depth) nounwind {
+start:
+  br label %next
+next:
+  %k = phi i64 [ 0, %start ], [ %more, %look ]
+  %done = icmp sge i64 %k, %count
+  br i1 %done, label %no, label %look
+look:
+  %at = getelementptr ptr, ptr %items, i64 %k
+  %item = load ptr, ptr %at
+  %found = call i1 @follows(ptr %item, i64 %depth)
+  %more = add i64 %k, 1
+  br i1 %found, label %yes, label %next
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+
+define internal i1 @always(ptr %args, i64 %count) nounwind {
+start:
+  ret i1 true
+}
+
+; All but a call with one ndarray.
+define internal i1 @other(ptr %args, i64 %count) nounwind {
+start:
+  %single = icmp eq i64 %count, 1
+  br i1 %single, label %look, label %yes
+look:
+  %arg = load ptr, ptr %args
+  %type_at = getelementptr i8, ptr %arg, i64 8
+  %type = load ptr, ptr %type_at
+  %differs = icmp ne ptr %type, @array
+  ret i1 %differs
+yes:
+  ret i1 true
+}
+
+; What a C function would convert that does not ask its arguments who they are.
+define internal i1 @anywhere(ptr %args, i64 %count) nounwind {
+start:
+  %found = call i1 @any_follows(ptr %args, i64 %count, i64 32)
+  ret i1 %found
+}
+
+; What one would convert that does.
+define internal i1 @nested(ptr %args, i64 %count) nounwind {
+start:
+  br label %next
+next:
+  %k = phi i64 [ 0, %start ], [ %more, %look ]
+  %done = icmp sge i64 %k, %count
+  br i1 %done, label %no, label %look
+look:
+  %at = getelementptr ptr, ptr %args, i64 %k
+  %arg = load ptr, ptr %at
+  %found = call i1 @holds(ptr %arg, i64 32)
+  %more = add i64 %k, 1
+  br i1 %found, label %yes, label %next
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+
+; What one would convert whose list is a sequence of arrays.
+define internal i1 @within(ptr %args, i64 %count) nounwind {
+start:
+  br label %next
+next:
+  %k = phi i64 [ 0, %start ], [ %more, %go ]
+  %done = icmp sge i64 %k, %count
+  br i1 %done, label %no, label %look
+look:
+  %at = getelementptr ptr, ptr %args, i64 %k
+  %arg = load ptr, ptr %at
+  %type_at = getelementptr i8, ptr %arg, i64 8
+  %type = load ptr, ptr %type_at
+  %head = getelementptr i8, ptr %arg, i64 24
+  %is_tuple = icmp eq ptr %type, @tuple
+  br i1 %is_tuple, label %open, label %other
+other:
+  %is_list = icmp eq ptr %type, @list
+  br i1 %is_list, label %list, label %go
+list:
+  %block = load ptr, ptr %head
+  br label %open
+open:
+  %items = phi ptr [ %head, %look ], [ %block, %list ]
+  %size = call i64 @size(ptr %arg)
+  %found = call i1 @nested(ptr %items, i64 %size)
+  br i1 %found, label %yes, label %go
+go:
+  %more = add i64 %k, 1
+  br label %next
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+
+; Ask the hook: it is given the key, then `self` where it is not null, then the arguments. NotImplemented means: call the C function.
+define internal ptr @ask(ptr %key, ptr %self, ptr %args, i64 %count, i64 %named, ptr %names) {
+start:
+  %all = add i64 %count, %named
+  %room = add i64 %all, 2
+  %list = alloca ptr, i64 %room
+  store ptr %key, ptr %list
+  %second = getelementptr ptr, ptr %list, i64 1
+  store ptr %self, ptr %second
+  %alone = icmp eq ptr %self, null
+  %skip = select i1 %alone, i64 1, i64 2
+  %rest = getelementptr ptr, ptr %list, i64 %skip
+  %bytes = mul i64 %all, 8
+  call void @llvm.memcpy.p0.p0.i64(ptr %rest, ptr %args, i64 %bytes, i1 false)
+  %given = add i64 %count, %skip
+  %hook = call ptr @PyDict_GetItem(ptr @hooks, ptr %key)
+  %answer = call ptr @PyObject_Vectorcall(ptr %hook, ptr %list, i64 %given, ptr %names)
+  %is_none = icmp eq ptr %answer, @declined
+  br i1 %is_none, label %drop, label %end
+drop:
+  call void @Py_DecRef(ptr %answer)
+  br label %end
+end:
+  ret ptr %answer
+}
+
+define internal i1 @no_names(ptr %keywords) nounwind {
+start:
+  %null = icmp eq ptr %keywords, null
+  br i1 %null, label %yes, label %look
+look:
+  %at = getelementptr i8, ptr %keywords, i64 16
+  %used = load i64, ptr %at
+  %empty = icmp eq i64 %used, 0
+  ret i1 %empty
+yes:
+  ret i1 true
+}
+
+; Call an object that has no vectorcall pointer but ours.
+define ptr @by_type(ptr %callee, ptr %args, i64 %flags, ptr %names) {
+start:
+  %count = and i64 %flags, 9223372036854775807
+  %state = call ptr @PyThreadState_Get()
+  %result = call ptr @_PyObject_MakeTpCall(ptr %state, ptr %callee, ptr %args, i64 %count, ptr %names)
+  ret ptr %result
+}
+
+define internal i64 @size(ptr %tuple) nounwind {
+start:
+  %null = icmp eq ptr %tuple, null
+  br i1 %null, label %none, label %some
+none:
+  ret i64 0
+some:
+  %at = getelementptr i8, ptr %tuple, i64 16
+  %size = load i64, ptr %at
+  ret i64 %size
+}
