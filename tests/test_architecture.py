@@ -131,9 +131,9 @@ def test_importing_leaves_the_cycle_collector_on():
 
 GLOSSARY = Path(__file__).parents[1] / "docs" / "glossary.md"
 PLAIN = """
-and check config content context convention copy core cost counter create creation custom debug debugger disk
+and check class config content context convention copy core cost counter create creation custom debug debugger disk
 edit equal error evaluate explain explanation finding habit init inside inspect key list loader lock main
-method mixed more naming nested number object operator order origin out part per picture plan product progress
+method mixed more name naming nested number object operator order origin out part per picture plan product progress
 read reader reason recording report result routine select set sign special split statement step table text
 thread type unsupported use user write writer
 

@@ -18,7 +18,7 @@ from gradtape.api.transforms.gradient import recordable_body
 from gradtape.errors import ArgumentError, DtypeError, StructureError, counted
 from gradtape.ir.builder import here
 from gradtape.trace.array.handle import Handle
-from gradtape.trace.jit.captures import is_filled
+from gradtape.trace.patching.copies import outer_variables
 from gradtape.transforms.loops.ops import Policy
 
 CODE: Final = (
@@ -102,10 +102,8 @@ def captures_data(function: Any, seen: set[int] | None = None) -> bool:
     if isinstance(function, functools.partial):
         captured = [function.func, *function.args, *function.keywords.values()]
     elif isinstance(function, types.FunctionType):
-        code = function.__code__
-        named = [function.__globals__[name] for name in code.co_names if name in function.__globals__]
-        cells = [cell.cell_contents for cell in function.__closure__ or () if is_filled(cell)]
-        captured = [*named, *cells, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+        outer = outer_variables(function).values()
+        captured = [*outer, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     else:
         return not isinstance(function, CODE)
     return any(captures_data(thing, seen) for thing in captured)

@@ -29,6 +29,7 @@ from gradtape.ir.types import Shape
 from gradtape.kinds.control import followed
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
+from gradtape.trace.patching.bytecode import local_names
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.variable import Variable
 from gradtape.trees import flatten_with_none
@@ -221,8 +222,8 @@ def _takes_variables(function: Callable[..., Any]) -> bool:
 
 def _needs_variables(function: Callable[..., Any]) -> bool:
     """Return whether a gradient function cannot be called without them, even if there are none."""
-    code = getattr(function, "__code__", None)
-    if code is not None and "variables" not in code.co_varnames:  # quicker than to ask for the parameters
+    names = local_names(function)
+    if names is not None and "variables" not in names:  # quicker than to ask for the parameters
         return False
     parameter = _parameters(function).get("variables")
     return parameter is not None and parameter.default is parameter.empty

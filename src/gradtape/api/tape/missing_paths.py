@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from gradtape.errors import GradtapeWarning, warn
 from gradtape.ir.graph import Node, TraceTag, Value, extract
+from gradtape.trace.patching.bytecode import constants_of
 from gradtape.trace.source.log import Exit, log_of, sample_of
 from gradtape.trace.source.sites import Site
 
@@ -100,4 +101,6 @@ def _is_computed(number: float, exit_: Exit, site: object) -> bool:
     """Return whether a number stands in the function that took it out, and not because it is written down there."""
     if not isinstance(site, Site) or site.code is not exit_.site.code or exit_.shape:
         return False
-    return number not in [constant for constant in site.code.co_consts if isinstance(constant, int | float)]
+    return number not in [
+        constant for constant in constants_of(site.code) if isinstance(constant, int | float)
+    ]

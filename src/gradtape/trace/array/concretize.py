@@ -25,9 +25,11 @@ from gradtape.ops.core.shape import reshape
 from gradtape.trace.array.handle import Handle, plain
 from gradtape.trace.jit.guards import Trace, abstract_of, trace_of
 from gradtape.trace.lazy.force import force
+from gradtape.trace.patching.bytecode import instruction_at
+from gradtape.trace.patching.callers import callee_of
 from gradtape.trace.patching.lists import asker
 from gradtape.trace.source.log import note_exit
-from gradtape.trace.source.sites import called_at, describe, instruction_at, user_frame, user_site
+from gradtape.trace.source.sites import describe, user_frame, user_site
 
 CONSTANT = "the result would be a constant of the call that is traced, and wrong for every later one"
 UNKNOWN = "its numbers are known only when the compiled function runs"
@@ -87,7 +89,7 @@ def scalar_of(value: Value, what: str) -> Any:
     trace = unknown_in(value)
     if instruction_at(frame) == "STORE_SUBSCR":
         return _stored(value, trace, frame).item()
-    function = called_at(frame) if trace is None and _loses_derivative(value) else None
+    function = callee_of(frame) if trace is None and _loses_derivative(value) else None
     home = getattr(function, "__module__", None) or ""
     taken = function is not None and home.partition(".")[0] in TAKERS and function not in PREDICATES
     array = array_of(value, what, meant=not taken)
@@ -131,7 +133,7 @@ def as_ndarray(value: Value, dtype: Any) -> NDArray:
             f"a traced array of {trace.described} cannot be turned into an ndarray",
             where=describe(frame),
             why=UNKNOWN,
-            remedy=_instead_of(called_at(frame)),
+            remedy=_instead_of(callee_of(frame)),
         )
     (data,) = force([value])
     if _loses_derivative(value):
@@ -140,7 +142,7 @@ def as_ndarray(value: Value, dtype: Any) -> NDArray:
             GradtapeWarning,
             "a watched array is turned into an ndarray, which no tape follows",
             where=describe(frame),
-            remedy=f"{FOR_SUBSCRIPTS if subscript else _instead_of(called_at(frame))}; x.numpy() to say that this is meant",
+            remedy=f"{FOR_SUBSCRIPTS if subscript else _instead_of(callee_of(frame))}; x.numpy() to say that this is meant",
         )
     return np.array(data, dtype)
 

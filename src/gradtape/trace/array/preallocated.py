@@ -28,6 +28,7 @@ from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.layout import layout_of
 from gradtape.trace.dispatch.dispatch import IN_PLACE
+from gradtape.trace.patching.classes import set_class
 from gradtape.trace.source.contexts import contexts
 from gradtape.trace.source.sites import is_users, user_site
 
@@ -304,13 +305,10 @@ def plain_numbers(array: Any) -> Any:
     return array.numpy() if seen is None else seen
 
 
-_set_class: Final = vars(object)["__class__"].__set__
-
-
 def become_traced(array: Any) -> None:
     """Make a traced array of a preallocated one, in place: whoever holds it goes on with it."""
     stand_in = array._base.stand_in()
-    _set_class(array, Array)
+    set_class(array, Array)
     array._contiguous = stand_in._contiguous
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from gradtape.errors import DtypeError
 from gradtape.trace.array.handle import Handle
+from gradtape.trace.patching.bytecode import local_names
 from gradtape.trace.source.sites import Site, user_site
 from gradtape.trace.source.sites import is_users as is_users_file
 
@@ -56,7 +57,7 @@ def list_meant(
     """Return the error for a list where an array was meant, from what the function has raised; None where that was something else."""
     if not tells_of_list(error):
         return None
-    names = getattr(getattr(function, "__code__", None), "co_varnames", ())
+    names = local_names(function) or ()
     given = [(names[k] if k < len(names) else str(k), argument) for k, argument in enumerate(args)]
     for name, argument in [*given, *kwargs.items()]:
         for place, found in _lists_of_numbers(argument, name):

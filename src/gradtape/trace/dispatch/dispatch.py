@@ -23,7 +23,8 @@ from gradtape.ops.core.indexing import fit_for_write
 from gradtape.trace.array.handle import Handle, check_fits, plain
 from gradtape.trace.dispatch.op_cache import NUMBERS, run
 from gradtape.trace.lazy.force import force
-from gradtape.trace.source.sites import instruction_at, user_frame
+from gradtape.trace.patching.bytecode import instruction_at
+from gradtape.trace.source.sites import user_frame
 
 RULES: Final[dict[Any, Callable[..., Any]]] = {}
 """What runs in place of a ufunc of one or two operands, for those that were called before."""

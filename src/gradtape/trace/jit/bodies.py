@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -15,6 +14,7 @@ from gradtape.ir.types import aval
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.jit.guards import Abstract, InBody
 from gradtape.trace.jit.state import any_alive, made_in
+from gradtape.trace.patching.copies import outer_variables
 from gradtape.trace.source.contexts import Scope, inside
 from gradtape.trace.source.sites import without_internals
 from gradtape.trace.variables.variable import Variable
@@ -220,17 +220,9 @@ class Traced:
 
 def _arrays_named_in(function: Callable[..., Any]) -> list[tuple[str, Handle]]:
     """Return the arrays that a function names and that are not its own; variables have contents of their own in a body."""
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return []
-    named = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
-    found: dict[str, Any] = {name: function.__globals__.get(name) for name in code.co_names}
-    for name, cell in named.items():
-        with contextlib.suppress(ValueError):  # a name that has no value yet
-            found[name] = cell.cell_contents
     return [
         (name, thing)
-        for name, thing in found.items()
+        for name, thing in outer_variables(function).items()
         if isinstance(thing, Handle) and not isinstance(thing, Variable)
     ]
 

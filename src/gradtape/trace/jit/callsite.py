@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dis
 import threading
 import weakref
 from collections import Counter
@@ -50,10 +49,11 @@ from gradtape.trace.array.masked import Selection
 from gradtape.trace.dispatch.call_errors import list_meant
 from gradtape.trace.jit.capture_steps import Check, Step, all_alive, read_all
 from gradtape.trace.jit.capture_table import checked_function
-from gradtape.trace.jit.captures import Walk, Written, rebased, state_of_generator, write_back
+from gradtape.trace.jit.captures import Walk
 from gradtape.trace.jit.guards import Guard, Trace, trace_of
 from gradtape.trace.jit.loop_exits import looked_at_again, open_form
 from gradtape.trace.jit.outcomes import OutcomeFailed
+from gradtape.trace.jit.side_effects import SideEffects, rebased, state_of_generator, write_back
 from gradtape.trace.jit.signature import (
     EVERYTHING_TRACED,
     Call,
@@ -70,6 +70,7 @@ from gradtape.trace.lazy.collector import resting
 from gradtape.trace.lazy.force import force
 from gradtape.trace.lazy.instruments import RECORDING
 from gradtape.trace.lazy.reroll import moment_now, recorded_since, rolled_trace
+from gradtape.trace.patching.bytecode import raises_explicitly
 from gradtape.trace.source.contexts import Scope, inside
 from gradtape.trace.source.sites import is_users, user_site
 from gradtape.trace.variables.variable import Variable
@@ -634,7 +635,9 @@ class CallSite:
             return self._trace_copy(call, captures, until, walk, copy, objects)
         except BaseException as error:
             if is_last and not isinstance(error, OutcomeFailed) and not _is_tried_again(error, captures):
-                write_back(walk, Written())  # what the function has done until then stays, as without a trace
+                write_back(
+                    walk, SideEffects()
+                )  # what the function has done until then stays, as without a trace
             raise
         finally:
             walk.release()
@@ -658,19 +661,19 @@ class CallSite:
                 made = made_in(trace)
             finally:
                 trace.finish()
-        written = Written()
-        write_back(walk, written)
+        effects = SideEffects()
+        write_back(walk, effects)
         if len(walk.inputs) != len(captures.inputs):
             raise InternalError(f"{self.name}: two walks in one state of the world differ")
         captures.steps, captures.inputs = walk.steps, walk.inputs
         for number in trace.pinned:
             walk.pin(number)
-        if not rebased(captures.steps, call.objects, written):
+        if not rebased(captures.steps, call.objects, effects):
             self._forget(captures)
         if specialisation is not None:
             specialisation.steps, specialisation.inputs = captures.steps, captures.inputs
             specialisation.begun = walk.contents
-        self._warn_of_effects(walk, written, draws)
+        self._warn_of_effects(walk, effects, draws)
         return specialisation, made
 
     def _forget(self, captures: CaptureSet) -> None:
@@ -785,18 +788,18 @@ class CallSite:
             remedy="pass it as an argument, keep it in an array or a gt.Variable, or raise gt.config.trace_limit",
         )
 
-    def _warn_of_effects(self, walk: Walk, written: Written, draws: list[tuple[Any, Any]]) -> None:
+    def _warn_of_effects(self, walk: Walk, effects: SideEffects, draws: list[tuple[Any, Any]]) -> None:
         """Say once what the compiled function will not do as the function itself does."""
-        effects = dict(walk.unwatched)
+        unrepeated = dict(walk.unwatched)
         if any(state_of_generator(generator) != state for generator, state in draws):
-            effects["a random number generator"] = (
+            unrepeated["a random number generator"] = (
                 "it has drawn numbers, and the compiled function has those of the trace"
             )
-        for name in written.names.keys() - walk.logs:
-            effects.setdefault(name, "it is written to, which compiled calls do not repeat")
-        for name in written.lost:
-            effects[name] = "a traced array is written to it, which is not done"
-        fresh = {name: why for name, why in effects.items() if name not in self._told}
+        for name in effects.written.keys() - walk.logs:
+            unrepeated.setdefault(name, "it is written to, which compiled calls do not repeat")
+        for name in effects.lost:
+            unrepeated[name] = "a traced array is written to it, which is not done"
+        fresh = {name: why for name, why in unrepeated.items() if name not in self._told}
         self._told |= fresh.keys()
         for name, why in fresh.items():
             warn(
@@ -822,7 +825,7 @@ def _is_tried_again(error: BaseException, captures: CaptureSet) -> bool:
         last = last.tb_next
     if last is None or not is_users(last.tb_frame.f_code.co_filename):
         return True
-    return last.tb_frame.f_code.co_code[last.tb_lasti] != dis.opmap["RAISE_VARARGS"]
+    return not raises_explicitly(last)
 
 
 def _is_traced(leaves: list[Any]) -> bool:

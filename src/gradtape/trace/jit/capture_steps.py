@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Sequence
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from gradtape.ir.op import NDArray
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.layout import layout_of
 from gradtape.trace.jit.signature import as_input, layout_of_input
+from gradtape.trace.patching.copies import ABSENT
 
 
 class Source(IntEnum):
@@ -76,10 +77,6 @@ class Check(IntEnum):
 
     PINNED = 12
     """It is an array or number of a type and with a content as `expected`, and is passed on."""
-
-
-ABSENT: Final = object()
-"""What a step has read where there is nothing."""
 
 
 class Step:

@@ -16,7 +16,6 @@ import functools
 import io
 import operator
 import os
-import pickle
 import random
 import sys
 import time
@@ -31,7 +30,6 @@ from types import (
     MappingProxyType,
     MethodType,
     ModuleType,
-    SimpleNamespace,
 )
 from typing import Any, Final
 
@@ -42,7 +40,7 @@ from gradtape.ir.op import NDArray
 from gradtape.ir.types import aval
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
-from gradtape.trace.jit.capture_steps import ABSENT, Check, Place, Source, Step, form_of, reference_to
+from gradtape.trace.jit.capture_steps import Check, Place, Source, Step, form_of, reference_to
 from gradtape.trace.jit.guards import Trace
 from gradtape.trace.jit.objects import (
     has_foreign_code,
@@ -50,12 +48,24 @@ from gradtape.trace.jit.objects import (
     is_plain_object,
     is_record,
     is_users_class,
+)
+from gradtape.trace.jit.signature import as_input, layout_of_input
+from gradtape.trace.patching.copies import (
+    ABSENT,
+    ReferenceCopy,
+    Substitute,
+    closure_of,
+    content_of,
+    copy_function,
+    copy_module,
+    copy_object,
+    is_filled,
+    restore_content,
+    set_content,
     slots_of,
 )
-from gradtape.trace.jit.reads import Reads, reads_of
-from gradtape.trace.jit.signature import as_input, layout_of_input
+from gradtape.trace.patching.name_reads import Reads, reads_of
 from gradtape.trace.source.sites import PACKAGE, is_users
-from gradtape.trace.variables.variable import Variable
 
 MOST_STEPS: Final = 4096
 """Steps after which what is met is checked by identity alone."""
@@ -86,28 +96,6 @@ UNWATCHED: Final[dict[Any, str]] = {
 _AT_CONSTRUCTION: Final = frozenset(
     {"__init__", "__new__", "__post_init__", "__init_subclass__", "__class_getitem__", "__repr__", "__del__"}
 )
-
-
-class Substitute:
-    """A container, object or namespace of the user's, and the copy that the traced function sees instead.
-
-    Attributes
-    ----------
-    original, copy : object
-        The two, or the dicts of their attributes.
-    begun : object
-        What the copy held at first.
-    name : str
-        For people.
-    place : callable
-        Returns the name of one of its parts, for people.
-    """
-
-    __slots__ = ("begun", "copy", "name", "original", "place")
-
-    def __init__(self, original: Any, copy: Any, name: str, place: Callable[[str], str]) -> None:
-        self.original, self.copy, self.name, self.place = original, copy, name, place
-        self.begun: Any = None
 
 
 class Walk:
@@ -186,7 +174,7 @@ class Walk:
             if (len(self.attributes), self.everything, self.asks_types, self.asks) == known:
                 self.logs -= self._looked_at
                 for each in self.substituted:
-                    each.begun = _content_of(each.copy)
+                    each.initial = content_of(each.copy)
                 return copy, leaves
 
     # Steps
@@ -343,27 +331,19 @@ class Walk:
         if len(self.steps) >= MOST_STEPS:
             return self._met(thing, thing, step, copying)
         space = thing.__globals__
-        cells = thing.__closure__ or ()
         copy: Any = thing
         if copying:
             if users:
                 space = self._namespace(space).copy
-            fresh = tuple([self._cell(cell)[1] for cell in cells])
-            copy = FunctionType(code, space, thing.__name__, None, fresh)
+            fresh = tuple([self._cell(cell)[1] for _, cell in closure_of(thing)])
+            copy = copy_function(thing, space, fresh)
             self._functions.append((copy, thing))
-            copy.__qualname__, copy.__module__, copy.__doc__ = (
-                thing.__qualname__,
-                thing.__module__,
-                thing.__doc__,
-            )
-            copy.__annotations__ = thing.__annotations__
-            copy.__dict__.update(thing.__dict__)
         self._met(thing, copy, step, copying)
         reads = reads_of(code)
         if users:
             self._learn(reads)
             self._namespace(thing.__globals__).read(reads, copying)
-        self._closure(thing, code, copying, reads)
+        self._closure(thing, copying, reads)
         self._defaults(thing, copy, step, label, copying)
         return copy
 
@@ -377,8 +357,8 @@ class Walk:
             known = self._cells[id(cell)] = cell, CellType(), ""
         return known
 
-    def _closure(self, thing: FunctionType, code: types.CodeType, copying: bool, reads: Reads) -> None:
-        for variable, cell in zip(code.co_freevars, thing.__closure__ or (), strict=True):
+    def _closure(self, thing: FunctionType, copying: bool, reads: Reads) -> None:
+        for variable, cell in closure_of(thing):
             name = f"the closure variable {variable!r} of {thing.__name__}"
             original, copy, label = self._cell(cell)
             self._note_use(label or name, variable in reads.logs)
@@ -464,7 +444,7 @@ class Walk:
         made = self.visit(target, Source.REFERENT, step, None, name, copying)
         if made is target:
             return self._met(thing, thing, step, copying)
-        return self._met(thing, _Reference(made), step, copying)
+        return self._met(thing, ReferenceCopy(made), step, copying)
 
     def _builtin(self, thing: Any, at: Place, name: str) -> Any:
         if thing in UNWATCHED:
@@ -595,15 +575,7 @@ class Walk:
             return self._met(thing, thing, step, copying)
         if (reads_all or self.asks) and hasattr(thing, "__dict__"):
             self._keys(fields, step, name)
-        copy: Any = thing
-        if copying:
-            copy = SimpleNamespace() if cls is SimpleNamespace else object.__new__(cls)
-        if copying:
-            for key in slots:
-                if hasattr(thing, key):
-                    object.__setattr__(copy, key, getattr(thing, key))
-            if hasattr(thing, "__dict__"):
-                copy.__dict__.update(fields)
+        copy = copy_object(thing) if copying else thing
         self._met(thing, copy, step, copying)
         label = cls.__name__ if name.startswith(("argument", "self of")) else f"{cls.__name__} ({name})"
         for key in (*wanted, *wanted_slots):
@@ -799,9 +771,9 @@ class Walk:
     def release(self) -> None:
         """Let the copies hold what the user's own hold: functions that outlive the trace see no traced arrays, and there is no cycle."""
         for each in self.substituted:
-            _restore(each.copy, each.original)
-        for function, original in self._functions:
-            function.__defaults__, function.__kwdefaults__ = original.__defaults__, original.__kwdefaults__
+            restore_content(each.copy, each.original)
+        for copy, original in self._functions:
+            copy.__defaults__, copy.__kwdefaults__ = original.__defaults__, original.__kwdefaults__
         for space in self._namespaces.values():
             space.made = None
         for kept in (self._memo, self._cells, self._namespaces, self._back, self._classes):
@@ -832,7 +804,7 @@ class Walk:
         elif kind is dict:
             held = list(thing.items())
         elif is_plain_object(thing):
-            held = list(_content_of(thing).items())
+            held = list(content_of(thing).items())
         else:
             return thing
         for key, item in held:
@@ -842,7 +814,7 @@ class Walk:
             if kind is list:
                 thing[key] = made
             else:
-                _write(thing, key, made)
+                set_content(thing, key, made)
         return thing
 
 
@@ -909,61 +881,18 @@ class _Namespace:
 
     def module(self, thing: ModuleType) -> ModuleType:
         if self.made is None:
-            self.made = _ModuleCopy(thing.__name__)
-            vars(self.made)["_names"] = self.copy
-            vars(self.made)["_original"] = thing
+            self.made = copy_module(thing, self.copy)
         return self.made
-
-
-class _ModuleCopy(ModuleType):
-    """Stands for a module of the user's: its attributes are the names that copied functions have."""
-
-    _names: dict[str, Any]
-    _original: ModuleType
-
-    def __getattribute__(self, name: str) -> Any:
-        names = object.__getattribute__(self, "__dict__").get("_names")
-        if names is not None and name in names:
-            return names[name]
-        original = object.__getattribute__(self, "__dict__").get("_original")
-        return super().__getattribute__(name) if original is None else getattr(original, name)
-
-    def __setattr__(self, name: str, content: Any) -> None:
-        object.__getattribute__(self, "__dict__")["_names"][name] = content
-
-    def __dir__(self) -> list[str]:
-        return dir(object.__getattribute__(self, "__dict__")["_original"])
-
-
-class _Reference:
-    """Stands for a weak reference to something that was copied."""
-
-    __slots__ = ("_made",)
-
-    def __init__(self, made: Any) -> None:
-        self._made = made
-
-    def __call__(self) -> Any:
-        return self._made
 
 
 def _encloses_libraries_only(function: FunctionType) -> bool:
     """Return whether a function, such as what a decorator of a library made of a library's function, can call no code of the user's."""
-    for cell in function.__closure__ or ():
+    for _, cell in closure_of(function):
         content = cell.cell_contents if is_filled(cell) else None
         if type(content) is not FunctionType or is_users(content.__code__.co_filename):
             return False
         if not _encloses_libraries_only(content):
             return False
-    return True
-
-
-def is_filled(cell: CellType) -> bool:
-    """Return whether a variable that a function encloses has been assigned to."""
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
     return True
 
 
@@ -979,24 +908,6 @@ def _is_method(item: Any) -> bool:
     return type(item) is FunctionType or type(item).__name__ == "Jitted"
 
 
-def _content_of(holder: Any) -> Any:
-    """Return a copy of what a container, cell or object holds."""
-    if isinstance(holder, dict):
-        return dict(holder)
-    if isinstance(holder, list):
-        return list(holder)
-    if isinstance(holder, CellType):
-        try:
-            return {"content": holder.cell_contents}
-        except ValueError:
-            return {}
-    fields = dict(getattr(holder, "__dict__", {}))
-    for key in slots_of(type(holder)):
-        if hasattr(holder, key):
-            fields[key] = getattr(holder, key)
-    return fields
-
-
 def _is_iterator(thing: Any) -> bool:
     return hasattr(type(thing), "__next__") and hasattr(type(thing), "__iter__")
 
@@ -1007,167 +918,3 @@ def _hashable(thing: Any) -> bool:
 
 def _is_numeric(dtype: np.dtype[Any]) -> bool:
     return dtype.kind in "biufc" and dtype.char not in "gG"
-
-
-class Written:
-    """What the traced function wrote to outside: the names of the places, and which steps of the checks it has changed."""
-
-    __slots__ = ("lost", "names", "steps")
-
-    def __init__(self) -> None:
-        self.names: dict[str, None] = {}
-        self.lost: dict[str, None] = {}
-        self.steps: list[Step] = []
-
-
-def write_back(walk: Walk, written: Written) -> None:
-    """Write what the traced function has written to copies into what they are copies of; traced arrays stay outside."""
-    for each in walk.substituted:
-        now, begun = _content_of(each.copy), each.begun
-        if isinstance(now, list):
-            if len(now) != len(begun) or any(one is not other for one, other in zip(now, begun, strict=True)):
-                now = list(map(walk.owned, now))
-                kept = [item for item in now if not _is_traced(item, walk.trace)]
-                if len(kept) < len(now):
-                    written.lost[each.name] = None
-                elif not _holds_variable(now):
-                    written.names[each.name] = None
-                each.original[:] = kept
-            continue
-        for key in (
-            *begun,
-            *(key for key in now if key not in begun),
-        ):  # in the order of the function's own writes
-            new = now.get(key, ABSENT)
-            if new is begun.get(key, ABSENT):
-                continue
-            name = each.name if isinstance(each.copy, CellType) else each.place(key)
-            new = walk.owned(new)
-            if _is_traced(new, walk.trace):
-                written.lost[name] = None
-                continue
-            if not _holds_variable(new) and key != "__warningregistry__":
-                written.names[name] = None
-            _write(each.original, key, new)
-
-
-def _restore(copy: Any, original: Any) -> None:
-    """Let a copy hold what its original holds."""
-    if isinstance(copy, list):
-        copy[:] = original
-    elif isinstance(copy, dict):
-        kept = {key: original[key] for key in copy if key in original}
-        copy.clear()
-        copy.update(kept)
-    elif isinstance(copy, CellType):
-        content = _content_of(original)
-        if content:
-            copy.cell_contents = content["content"]
-        else:
-            del copy.cell_contents
-    else:
-        if hasattr(copy, "__dict__"):
-            copy.__dict__.clear()
-            copy.__dict__.update(original.__dict__)
-        for key in slots_of(type(copy)):
-            if hasattr(original, key):
-                object.__setattr__(copy, key, getattr(original, key))
-
-
-def _write(holder: Any, key: Any, content: Any) -> None:
-    if isinstance(holder, CellType):
-        if content is ABSENT:
-            del holder.cell_contents
-        else:
-            holder.cell_contents = content
-    elif isinstance(holder, dict):
-        if content is ABSENT:
-            holder.pop(key, None)
-        else:
-            holder[key] = content
-    elif content is ABSENT:
-        object.__delattr__(holder, key)
-    else:
-        object.__setattr__(holder, key, content)
-
-
-def _is_traced(thing: Any, trace: Trace) -> bool:
-    """Return whether something is an array of a trace, or a container with one."""
-    if isinstance(thing, Handle):
-        return trace in thing.value.tags
-    if isinstance(thing, dict):
-        return any(_is_traced(item, trace) for item in thing.values())
-    return isinstance(thing, list | tuple) and any(_is_traced(item, trace) for item in thing)
-
-
-def rebased(steps: Sequence[Step], leaves: Sequence[Any], written: Written) -> bool:
-    """Let the checks expect what the traced function itself has made of things, and return whether they can.
-
-    What a function writes, compiled calls do not write again, so that what it finds in the next call is what the trace has left.
-    """
-    found: list[Any] = []
-    for step in steps:
-        value = step.read(found, leaves)
-        if not step.holds(value, found):
-            if not _rebase(step, value):
-                return False
-            if not _leaks(value) and not _holds_variable(value):
-                written.names.setdefault(step.name)
-        found.append(value)
-    return True
-
-
-def _holds_variable(thing: Any) -> bool:
-    """Return whether something is a variable, which a function may make in its first call and keep, or a container with one."""
-    if isinstance(thing, dict):
-        return any(map(_holds_variable, thing.values()))
-    return isinstance(thing, Variable) or (
-        isinstance(thing, list | tuple) and any(map(_holds_variable, thing))
-    )
-
-
-def _leaks(thing: Any) -> bool:
-    """Return whether something is an array of a trace that has ended, or a container with one: the next use of it is an error."""
-    if isinstance(thing, Handle):
-        return any(isinstance(tag, Trace) and tag.over for tag in thing.value.tags)
-    if isinstance(thing, dict):
-        return any(map(_leaks, thing.values()))
-    return isinstance(thing, list | tuple) and any(map(_leaks, thing))
-
-
-def _rebase(step: Step, value: Any) -> bool:
-    check = step.check
-    if check is Check.CLASS:
-        step.expected = [
-            (owner, name, vars(owner).get(name, ABSENT), False) for owner, name, _, _ in step.expected
-        ]
-    elif value is ABSENT:
-        if check in (Check.INPUT, Check.KEYS, Check.LENGTH):
-            return False
-        step.check = Check.ABSENT
-    elif check is Check.KEYS:
-        step.expected = type(value), tuple(value)
-    elif check is Check.LENGTH:
-        step.expected = type(value), len(value)
-    elif check is Check.EQUAL:
-        step.expected = type(step.expected)(value)
-    elif check is Check.CONTENT:
-        step.expected = np.array(value)
-    elif check is Check.ABSENT:
-        step.check = Check.NOTHING
-    elif check is Check.SAME or check is Check.ALIVE:
-        reference = None if isinstance(value, type | ModuleType) else reference_to(value)
-        step.check = Check.SAME if reference is None else Check.ALIVE
-        step.expected = value if reference is None else reference
-    else:
-        return False
-    return True
-
-
-def state_of_generator(generator: Any) -> bytes:
-    """Return the state of a random number generator, to be compared."""
-    if isinstance(generator, np.random.Generator):
-        return pickle.dumps(generator.bit_generator.state)
-    return pickle.dumps(
-        generator.getstate() if isinstance(generator, random.Random) else generator.get_state()
-    )

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import dis
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from functools import lru_cache
-from types import CodeType
 from typing import Any, Final
 
 import numpy as np
@@ -15,14 +12,12 @@ import numpy as np
 from gradtape.ir.fingerprint import fingerprint
 from gradtape.ir.graph import Graph, Node, Value
 from gradtape.trace.jit.guards import Guard
+from gradtape.trace.patching.bytecode import has_other_exit
 from gradtape.trace.source.sites import Site
 from gradtape.trees import TreeSpec
 
 LEAST_LOOKS: Final = 4
 """Looks of one line from which it may be the condition of a loop."""
-
-_AHEAD: Final = 2
-"""Instructions ahead of a jump that may ask for the truth in its place (TO_BOOL, UNARY_NOT)."""
 
 
 def looked_at_again(sites: Sequence[Any]) -> bool:
@@ -48,31 +43,7 @@ def is_bounded(site: Any, sites: Sequence[Any]) -> bool:
     looked = frozenset(
         other.instruction for other in sites if isinstance(other, Site) and other.code is site.code
     )
-    return _is_bounded(site.code, site.instruction, looked)
-
-
-@lru_cache(maxsize=1024)
-def _is_bounded(code: CodeType, place: int, looked: frozenset[int]) -> bool:
-    instructions = list(dis.get_instructions(code))
-    loops = [
-        (jump.argval, jump.offset)
-        for jump in instructions
-        if "JUMP" in jump.opname and isinstance(jump.argval, int) and jump.argval <= jump.offset
-        if jump.argval <= place <= jump.offset
-    ]
-    if not loops:
-        return True
-    head, tail = min(loops, key=lambda loop: loop[1] - loop[0])
-    for number, jump in enumerate(instructions):
-        if not head <= jump.offset <= tail:
-            continue
-        if jump.opname.startswith(("FOR_ITER", "SEND")):
-            return True
-        conditional = jump.opname.startswith(("POP_JUMP", "JUMP_IF"))
-        before = instructions[max(number - _AHEAD, 0) : number + 1]
-        if conditional and not any(one.offset in looked for one in before):
-            return True
-    return False
+    return has_other_exit(site.code, site.instruction, looked)
 
 
 def open_form(

@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from gradtape.trace.array.handle import Handle
+from gradtape.trace.patching.copies import slots_of
 from gradtape.trace.source.sites import PACKAGE, is_users
 from gradtape.trees import HOOKS, LEAVES
 
@@ -90,17 +91,6 @@ def has_foreign_code(cls: type) -> bool:
         and not is_users_class(base)
         for base in cls.__mro__
     )
-
-
-def slots_of(cls: type) -> list[str]:
-    found = []
-    for owner in cls.__mro__:
-        slots = vars(owner).get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            if name not in ("__dict__", "__weakref__"):
-                private = name.startswith("__") and not name.endswith("__")
-                found.append(f"_{owner.__name__.lstrip('_')}{name}" if private else name)
-    return found
 
 
 def fields_with_arrays(thing: Any) -> tuple[tuple[str, ...], tuple[str, ...]] | None:

@@ -7,10 +7,7 @@ where nothing failed, an error is a guard that missed, and the call runs as Pyth
 
 from __future__ import annotations
 
-import dis
-from functools import lru_cache
-from itertools import pairwise
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +16,7 @@ from gradtape.errors import LIBRARIES
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.jit.guards import abstract_of, trace_of
 from gradtape.trace.lazy.force import force
+from gradtape.trace.patching.bytecode import handles_error
 from gradtape.trace.source.sites import PACKAGE
 
 FAILING: Final = frozenset(
@@ -44,20 +42,6 @@ class OutcomeFailed(BaseException):
     """Ends a trace in which an operation failed that the code is prepared for."""
 
 
-@lru_cache(maxsize=4096)
-def _is_handled(code: CodeType, instruction: int) -> bool:
-    """Return whether an error at an instruction comes to an ``except`` or ``finally`` of the same function."""
-    entries = dis._parse_exception_table(code)  # type: ignore[attr-defined]
-    targets = {entry.target for entry in entries if entry.start <= instruction < entry.end}
-    if not targets:
-        return False
-    names = [(step.offset, step.opname) for step in dis.get_instructions(code)]
-    for (offset, name), (_, following) in pairwise(names):
-        if offset in targets and name == "PUSH_EXC_INFO" and following != "WITH_EXCEPT_START":
-            return True
-    return False
-
-
 def is_handled(frame: FrameType) -> bool:
     """Return whether the user's code, which calls from this frame, is prepared for an error, up to the function that gradtape runs."""
     if frame.f_code is settled.__code__:
@@ -68,7 +52,7 @@ def is_handled(frame: FrameType) -> bool:
         package = str(current.f_globals.get("__name__", "")).partition(".")[0]
         if package not in LIBRARIES:
             users = True
-            if _is_handled(current.f_code, current.f_lasti):
+            if handles_error(current):
                 return True
         elif users and package == PACKAGE:
             return False

@@ -15,7 +15,7 @@ from gradtape.trace.array.handle import Handle
 from gradtape.trace.lazy.call_observer import NO_NAMES, Attendant, speculation
 from gradtape.trace.lazy.pattern import begins
 from gradtape.trace.lazy.script import END, Argument, Leaf, Script, Several, Step, called, holding, is_plain
-from gradtape.trace.source.sites import instruction_of
+from gradtape.trace.patching.bytecode import instruction_span
 
 
 class Writer(Attendant):
@@ -170,7 +170,7 @@ class Writer(Attendant):
             function,
             places,
             tuple(named),
-            *instruction_of(frame),
+            *instruction_span(frame),
             frame.f_code,
             sample,
             result._contiguous,

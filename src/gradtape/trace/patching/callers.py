@@ -7,17 +7,18 @@ that the frame is calling is read from the positions of its instructions, and lo
 from __future__ import annotations
 
 import ctypes
-import dis
 import functools
 import inspect
 import sys
 from collections.abc import Callable
+from itertools import takewhile
 from types import CellType, CodeType, FrameType
 from typing import Any, Final
 
 import numpy as np
 
-from gradtape.trace.source.sites import instruction_at, is_users
+from gradtape.trace.patching.bytecode import callee_names
+from gradtape.trace.source.sites import is_users
 
 _IN_NUMPY: Final = {
     id(vars(np)[name].__code__): vars(np)[name] for name in ("ones", "full", "eye", "identity")
@@ -65,8 +66,12 @@ def called_by_user(frame: FrameType, function: Any) -> bool:
 
 def _named(frame: FrameType, function: Any) -> tuple[str, ...]:
     """Return the names of what a frame is calling; none, where that is another function of the same name."""
-    names = callee_at(frame)
-    if names and names[-1] == function.__name__:
+    names = callee_names(frame)
+    if not names or not names[-1]:
+        return ()
+    if not all(names):
+        return ("", names[-1])
+    if names[-1] == function.__name__:
         found = _value_of(names, frame)
         if found is not None and not _is_the_same(found, function):
             return ()
@@ -79,47 +84,22 @@ def _is_the_same(found: Any, function: Any) -> bool:
     return found is function
 
 
-def callee_at(frame: FrameType) -> tuple[str, ...]:
-    """Return the names of the expression that a frame is calling, such as ``("np", "zeros")``; none, where it is not made of names.
-
-    An expression's instructions begin where it begins in the source, and end before the call does.
-    """
-    code, here = frame.f_code, frame.f_lasti
-    positions = list(code.co_positions())
-    line, last_line, column, end = positions[here // 2]
-    if line is None or last_line is None or end is None or not instruction_at(frame).startswith("CALL"):
-        return ()
-    parts: dict[tuple[int, int], str] = {}
-    for instruction in dis.get_instructions(code):
-        if instruction.offset >= here:
-            break
-        first, last, begin, stop = positions[instruction.offset // 2]
-        if (
-            (first, begin) != (line, column)
-            or last is None
-            or stop is None
-            or (last, stop) >= (last_line, end)
-        ):
-            continue
-        name = instruction.opname
-        if name.startswith("LOAD") and isinstance(instruction.argval, str):
-            parts.setdefault((last, stop), instruction.argval)
-        elif name.startswith(("CALL", "BINARY", "BUILD")):
-            parts.setdefault((last, stop), "")
-    names = [parts[place] for place in sorted(parts)]
-    if not names or not names[-1]:
-        return ()
-    return tuple(names) if all(names) else ("", names[-1])
+def callee_of(frame: FrameType) -> Any:
+    """Return the function that a frame calls, or None; of ``x.copy().fill(y)`` it is what the names before the first call stand for."""
+    names = tuple(takewhile(bool, callee_names(frame)))
+    return _value_of(names, frame, getattr) if names else None
 
 
-def _value_of(names: tuple[str, ...], frame: FrameType) -> Any:
-    """Return what an expression of names stands for, without running code of anybody's; None, where that cannot be told."""
+def _value_of(
+    names: tuple[str, ...], frame: FrameType, get: Callable[..., Any] = inspect.getattr_static
+) -> Any:
+    """Return what an expression of names stands for, or None. Unless `get` does, no code of an object runs for its attributes."""
     first, *attributes = names
     found = _local(frame, first)
     if found is None:
         found = frame.f_globals.get(first)
     for name in attributes:
-        found = inspect.getattr_static(found, name, None)
+        found = get(found, name, None)
     return found
 
 

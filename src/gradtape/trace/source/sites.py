@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import dis
 import functools
-import inspect
-import linecache
 import os
-import re
 import sys
-from itertools import islice
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Final
 
 import numpy as np
 
 from gradtape.errors import LIBRARIES
-from gradtape.reference_counts import reference_count
+from gradtape.trace.patching.bytecode import line_at
 
 PACKAGE = __name__.split(".")[0]
 
@@ -70,10 +65,7 @@ class Site:
 
     @property
     def line(self) -> int:
-        for start, stop, line in self.code.co_lines():
-            if start <= self.instruction < stop and line is not None:
-                return line
-        return self.code.co_firstlineno
+        return line_at(self.code, self.instruction)
 
     def __repr__(self) -> str:
         via = f" (in {self.via})" if self.via else ""
@@ -127,58 +119,6 @@ def user_site(depth: int = 2, via: str = "") -> Site:
     site.via = via
     site.tick = CLOCK.ticks
     return site
-
-
-def instruction_at(frame: FrameType) -> str:
-    """Return the name of the bytecode instruction that a frame is executing."""
-    first, _ = instruction_of(frame)
-    return dis.opname[frame.f_code.co_code[first]]
-
-
-def instruction_of(frame: FrameType) -> tuple[int, int]:
-    """Return where the instruction begins that a frame is executing, and the end of the caches behind it, where the frame may stand."""
-    code, first = frame.f_code.co_code, frame.f_lasti
-    while dis.opname[code[first]] == "CACHE":  # where a call of a Python function stands
-        first -= 2
-    last = first
-    while last + 2 < len(code) and dis.opname[code[last + 2]] == "CACHE":
-        last += 2
-    return first, last
-
-
-def called_at(frame: FrameType) -> Any:
-    """Return the function that a frame is calling, or None where its source does not tell."""
-    code = frame.f_code
-    line, last_line, column, _ = next(islice(code.co_positions(), frame.f_lasti // 2, None))
-    if line is None or column is None or line != last_line or not instruction_at(frame).startswith("CALL"):
-        return None
-    text = linecache.getline(code.co_filename, line, frame.f_globals).encode()[column:].decode()
-    names = re.match(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*(?=\()", text)
-    if names is None:
-        return None
-    first, *rest = names[0].split(".")
-    found = _variable_of(frame, first)
-    for name in rest:
-        found = getattr(found, name, None)
-    return found
-
-
-def _variable_of(frame: FrameType, name: str) -> Any:
-    """Return what a name stands for in a frame, None if it stands for nothing.
-
-    Up to Python 3.12 the local variables of a function are copied into a dictionary that the frame keeps. It is emptied again, or it would
-    keep tapes and arrays alive that the function has deleted; unless somebody else has it (who called ``locals()``), or may be about to
-    write it back (a debugger).
-    """
-    if not frame.f_code.co_flags & inspect.CO_OPTIMIZED:  # a module's, a class's: the names themselves
-        return frame.f_locals.get(name, frame.f_globals.get(name))
-    if name not in frame.f_code.co_varnames + frame.f_code.co_cellvars + frame.f_code.co_freevars:
-        return frame.f_globals.get(name)
-    variables = frame.f_locals
-    found = variables.get(name, frame.f_globals.get(name))
-    if type(variables) is dict and reference_count(variables) <= 3 and sys.gettrace() is None:
-        variables.clear()
-    return found
 
 
 def describe(frame: FrameType) -> Site:

@@ -1,4 +1,4 @@
-"""What code reads by name: global names, attributes, imported modules. Found in the bytecode, once for each code object."""
+"""Reads by name: the global names, attributes and modules that code reads, found in its bytecode once for each code object."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from types import CodeType
 from typing import Final, NamedTuple
+
+from gradtape.trace.patching.bytecode import nested_codes
 
 MOST_KNOWN: Final = 4096
 
@@ -104,7 +106,7 @@ def _found_in(code: CodeType) -> Reads:
     strings: set[str] = set()
     loaded: set[str] = set()
     read: set[str] = set()
-    for inner in _nested(code):
+    for inner in nested_codes(code):
         before = ""
         for instruction in dis.get_instructions(inner):
             if before and instruction.argval not in APPENDING:
@@ -151,7 +153,7 @@ def _computes_names(code: CodeType, used: set[str]) -> bool:
         instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME")
         and instruction.argval in _BY_NAME
         and not _is_spelt(instructions[number + 1 :])
-        for inner in _nested(code)
+        for inner in nested_codes(code)
         for instructions in [[one for one in dis.get_instructions(inner) if one.opname not in _IDLE]]
         for number, instruction in enumerate(instructions)
     )
@@ -170,13 +172,6 @@ def _catches(code: CodeType) -> bool:
     """Return whether code goes on after an exception."""
     return any(
         instruction.opname in ("CHECK_EXC_MATCH", "JUMP_IF_NOT_EXC_MATCH", "POP_EXCEPT")
-        for inner in _nested(code)
+        for inner in nested_codes(code)
         for instruction in dis.get_instructions(inner)
     )
-
-
-def _nested(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _nested(constant)

@@ -1,0 +1,148 @@
+"""Analysis of CPython bytecode: the instruction that a frame executes, exits of loops, handlers of errors, names and constants.
+
+No other module outside of this folder reads bytecode. Offsets are those of ``frame.f_lasti``: bytes from the beginning of the code.
+"""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import pairwise
+from types import CodeType, FrameType, TracebackType
+from typing import Any, Final
+
+_CONDITION_LENGTH: Final = 2
+"""Instructions ahead of a jump that may ask for the truth in its place (TO_BOOL, UNARY_NOT)."""
+
+
+def instruction_at(frame: FrameType) -> str:
+    """Return the name of the instruction that a frame executes."""
+    first, _ = instruction_span(frame)
+    return dis.opname[frame.f_code.co_code[first]]
+
+
+def instruction_span(frame: FrameType) -> tuple[int, int]:
+    """Return the offset of the instruction that a frame executes, and the end of its caches, where ``f_lasti`` may stand as well."""
+    code, first = frame.f_code.co_code, frame.f_lasti
+    while dis.opname[code[first]] == "CACHE":  # where a call of a Python function stands
+        first -= 2
+    last = first
+    while last + 2 < len(code) and dis.opname[code[last + 2]] == "CACHE":
+        last += 2
+    return first, last
+
+
+def line_at(code: CodeType, offset: int) -> int:
+    """Return the number of the source line of an instruction."""
+    for start, stop, line in code.co_lines():
+        if start <= offset < stop and line is not None:
+            return line
+    return code.co_firstlineno
+
+
+def callee_names(frame: FrameType) -> tuple[str, ...]:
+    """Return the parts of the expression that a frame calls, ``("np", "zeros")``, with an empty string for each that is no name.
+
+    It is empty where no call is executed. An expression's instructions begin where it begins in the source, and end before the call does.
+    """
+    code, here = frame.f_code, frame.f_lasti
+    positions = list(code.co_positions())
+    line, last_line, column, end = positions[here // 2]
+    if line is None or last_line is None or end is None or not instruction_at(frame).startswith("CALL"):
+        return ()
+    parts: dict[tuple[int, int], str] = {}
+    for instruction in dis.get_instructions(code):
+        if instruction.offset >= here:
+            break
+        first, last, begin, stop = positions[instruction.offset // 2]
+        if (
+            (first, begin) != (line, column)
+            or last is None
+            or stop is None
+            or (last, stop) >= (last_line, end)
+        ):
+            continue
+        name = instruction.opname
+        if name.startswith("LOAD") and isinstance(instruction.argval, str):
+            parts.setdefault((last, stop), instruction.argval)
+        elif name.startswith(("CALL", "BINARY", "BUILD")):
+            parts.setdefault((last, stop), "")
+    return tuple([parts[place] for place in sorted(parts)])
+
+
+def handles_error(frame: FrameType) -> bool:
+    """Return whether an error at a frame's instruction is caught by an ``except`` or ``finally`` of the same function."""
+    return _handles_error(frame.f_code, frame.f_lasti)
+
+
+@lru_cache(maxsize=4096)
+def _handles_error(code: CodeType, offset: int) -> bool:
+    entries = dis._parse_exception_table(code)  # type: ignore[attr-defined]
+    targets = {entry.target for entry in entries if entry.start <= offset < entry.end}
+    if not targets:
+        return False
+    names = [(step.offset, step.opname) for step in dis.get_instructions(code)]
+    for (begin, name), (_, following) in pairwise(names):
+        if begin in targets and name == "PUSH_EXC_INFO" and following != "WITH_EXCEPT_START":
+            return True
+    return False
+
+
+def raises_explicitly(trace: TracebackType) -> bool:
+    """Return whether an entry of a traceback stands at a ``raise`` statement."""
+    return trace.tb_frame.f_code.co_code[trace.tb_lasti] == dis.opmap["RAISE_VARARGS"]
+
+
+@lru_cache(maxsize=1024)
+def has_other_exit(code: CodeType, offset: int, conditions: frozenset[int]) -> bool:
+    """Return whether the innermost loop around an instruction has an exit that does not depend on traced values alone.
+
+    Parameters
+    ----------
+    code : code
+        Of the function with the loop.
+    offset : int
+        The instruction; without a loop around it the answer is True.
+    conditions : frozenset of int
+        The offsets at which Python asked for the truth of a traced value.
+    """
+    instructions = list(dis.get_instructions(code))
+    loops = [
+        (jump.argval, jump.offset)
+        for jump in instructions
+        if "JUMP" in jump.opname and isinstance(jump.argval, int) and jump.argval <= jump.offset
+        if jump.argval <= offset <= jump.offset
+    ]
+    if not loops:
+        return True
+    head, tail = min(loops, key=lambda loop: loop[1] - loop[0])
+    for number, jump in enumerate(instructions):
+        if not head <= jump.offset <= tail:
+            continue
+        if jump.opname.startswith(("FOR_ITER", "SEND")):
+            return True
+        conditional = jump.opname.startswith(("POP_JUMP", "JUMP_IF"))
+        before = instructions[max(number - _CONDITION_LENGTH, 0) : number + 1]
+        if conditional and not any(one.offset in conditions for one in before):
+            return True
+    return False
+
+
+def nested_codes(code: CodeType) -> Iterator[CodeType]:
+    """Yield a code object and those of the functions, classes and comprehensions inside of it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from nested_codes(constant)
+
+
+def constants_of(code: CodeType) -> tuple[Any, ...]:
+    """Return the constants in the source of a function."""
+    return code.co_consts
+
+
+def local_names(function: Any) -> tuple[str, ...] | None:
+    """Return the names of a Python function's local variables, its parameters first; None for other callables."""
+    code = getattr(function, "__code__", None)
+    return None if code is None else code.co_varnames

@@ -1,0 +1,272 @@
+"""The quarantine of tricks: `gradtape.trace.patching` alone reads bytecode and changes objects of others."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import gradtape
+from tests.support.processes import words_printed
+
+ROOT = Path(gradtape.__file__).parent
+QUARANTINE = "trace/patching/"
+
+FOR_MESSAGES = {"co_filename", "co_firstlineno", "co_name", "co_flags"}
+"""Attributes of code that say where a line of the user's is."""
+
+OFFSET_READERS = {
+    "trace/source/sites.py",
+    "trace/lazy/script_reader.py",
+    "trace/lazy/trace_prediction.py",
+}
+"""Modules that store or compare the offset of an instruction with each operation: a call would cost more than all else there.
+They read no instruction."""
+
+NAMESPACE_WRITERS = {
+    "api/inspect/script.py": "a script that is inspected runs in a module of its own, as __main__",
+}
+"""Modules that write to a namespace of others, and why."""
+
+COPYING = {"trace/jit/captures.py"}
+"""Builds the copies of functions and objects that a traced function sees."""
+
+FUNCTION_PARTS = {"__code__", "__closure__", "__globals__", "__defaults__", "__kwdefaults__", "cell_contents"}
+"""What makes a function do something else when it is assigned to."""
+
+MODULES = sorted(ROOT.rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def imported(tree: ast.AST) -> set[str]:
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.partition(".")[0])
+    return found
+
+
+def targets(tree: ast.AST) -> Iterator[ast.expr]:
+    """Yield what is assigned to or deleted."""
+    for node in ast.walk(tree):
+        found: list[ast.expr] = []
+        if isinstance(node, ast.Assign | ast.Delete):
+            found = list(node.targets)
+        elif isinstance(node, ast.AugAssign | ast.AnnAssign):
+            found = [node.target]
+        while found:
+            target = found.pop()
+            if isinstance(target, ast.Tuple | ast.List):
+                found += target.elts
+            else:
+                yield target
+
+
+def module_names(tree: ast.Module) -> set[str]:
+    """Return the names of a file that stand for modules of others."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+    return found
+
+
+def root_of(node: ast.expr) -> ast.expr:
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return node
+
+
+def bytecode_reads(tree: ast.Module) -> set[str]:
+    found = {f"import {name}" for name in imported(tree) & {"dis", "opcode"}}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            if (node.attr.startswith("co_") and node.attr not in FOR_MESSAGES) or node.attr == "f_lasti":
+                found.add(node.attr)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("FunctionType", "types.FunctionType"):
+            found.add("FunctionType(...)")
+    return found
+
+
+def changes(tree: ast.Module) -> set[str]:
+    """Return the assignments to classes, functions, modules and namespaces that a file does not own, as text."""
+    found = set()
+    modules = module_names(tree)
+    for target in targets(tree):
+        text = ast.unparse(target)
+        if isinstance(target, ast.Attribute) and target.attr in FUNCTION_PARTS | {"__class__"}:
+            found.add(text)
+        if not isinstance(target, ast.Attribute | ast.Subscript):
+            continue
+        root = root_of(target)
+        if (
+            (isinstance(root, ast.Name) and root.id in modules)
+            or text.startswith("vars(")
+            or any(part in text for part in ("__globals__", ".f_locals", ".f_globals"))
+        ):
+            found.add(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            text = ast.unparse(node)
+            name = ast.unparse(node.func)
+            if name in ("setattr", "delattr") and isinstance(node.args[0], ast.Name):
+                if node.args[0].id in modules or node.args[0].id in ("module", "namespace", "builtins"):
+                    found.add(text)
+            elif name.endswith(("__dict__.update", "__dict__.setdefault", "__dict__.pop")) or (
+                name.startswith("vars(") and name.endswith((".update", ".setdefault", ".pop"))
+            ):
+                found.add(text)
+        elif isinstance(node, ast.Subscript) and ast.unparse(node) in (
+            "vars(object)['__class__']",
+            "object.__dict__['__class__']",
+        ):
+            found.add(ast.unparse(node))
+    return found
+
+
+def memory_writes(tree: ast.Module) -> set[str]:
+    """Return the assignments through pointers, as text."""
+    written = [ast.unparse(target) for target in targets(tree)]
+    found = {text for text in written if ".from_address(" in text or ".contents." in text}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("ctypes.memmove", "ctypes.memset"):
+            found.add(ast.unparse(node))
+    return found
+
+
+def outside() -> list[Path]:
+    return [path for path in MODULES if not name_of(path).startswith(QUARANTINE)]
+
+
+@pytest.mark.parametrize("path", outside(), ids=name_of)
+def test_no_tricks(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    name = name_of(path)
+    read = bytecode_reads(tree) - ({"f_lasti"} if name in OFFSET_READERS else set())
+    assert not read, f"{name} reads bytecode: {sorted(read)}; that is the work of gradtape.trace.patching"
+    changed = changes(tree)
+    if name in COPYING:
+        changed = {text for text in changed if not text.startswith("copy.")}
+    assert not changed or name in NAMESPACE_WRITERS, f"{name} changes objects of others: {sorted(changed)}"
+    written = memory_writes(tree)
+    assert not written, f"{name} writes to memory through pointers: {sorted(written)}"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("import dis", bytecode_reads),
+        ("from opcode import opmap", bytecode_reads),
+        ("size = len(f.__code__.co_code)", bytecode_reads),
+        ("place = frame.f_lasti", bytecode_reads),
+        ("import types\ng = types.FunctionType(code, {})", bytecode_reads),
+        ("x.__class__ = y", changes),
+        ("vars(object)['__class__'].__set__(x, y)", changes),
+        ("import numpy as np\nnp.zeros = zeros", changes),
+        ("import numpy as np\nnp.linalg.zeros = zeros", changes),
+        ("import builtins\nsetattr(builtins, name, f)", changes),
+        ("import sys\nsys.modules['a'] = module", changes),
+        ("f.__code__, g = code, 1", changes),
+        ("f.__globals__['a'] = 1", changes),
+        ("vars(module).update(a=1)", changes),
+        ("del f.__closure__", changes),
+        ("import ctypes\nctypes.c_int.from_address(id(x)).value = 1", memory_writes),
+        ("import ctypes\nctypes.memmove(a, b, 8)", memory_writes),
+    ],
+)
+def test_tricks_are_found(text: str, kind: object) -> None:
+    assert callable(kind) and kind(ast.parse(text))
+
+
+NAMESPACES = """
+import atexit, builtins, cmath, math, os, sys, threading
+import numpy as np, scipy.fft, scipy.linalg, scipy.special, scipy.stats
+SPACES = [builtins, cmath, math, np, np.linalg, np.fft, scipy.fft, scipy.linalg, scipy.special, scipy.stats, sys.modules["__main__"]]
+import gradtape as gt
+
+scale, log, table = 2.0, [], {"a": np.ones(2)}
+
+def snapshot():
+    mine = {"BEFORE", "checked", "results", "work"}
+    return [{name: id(thing) for name, thing in vars(space).items() if name not in mine} for space in SPACES], [
+        id(finder) for finder in sys.meta_path]
+
+def f(x):
+    y = np.zeros(2)
+    y[0] = scale * x[0] + table["a"][1]
+    return np.sum(y) + np.array([x[1], 1.0]).sum() + scipy.special.logsumexp(x) + scipy.linalg.det(np.outer(x, x) + np.eye(2))
+
+def failing(x):
+    f(x)
+    raise KeyError("in the middle")
+
+def suspended():
+    with gt.GradientTape() as tape:
+        f(tape.watch(np.ones(2)))
+        yield
+        yield
+
+def runs(x):
+    gt.grad(f)(x)
+    gt.jit(f)(x)
+    gt.jit(gt.grad(f))(x)
+
+def fails(x):
+    for function, given in ((gt.jit(failing), x), (gt.grad(failing), x), (gt.vmap(failing), np.ones((2, 2)))):
+        try:
+            function(given)
+        except KeyError:
+            pass
+
+def suspends(x):
+    generator = suspended()
+    next(generator)
+    checked.append(snapshot() == BEFORE)
+    gt.grad(f)(x)
+    del generator
+
+def in_threads(x):
+    threads = [threading.Thread(target=work, args=(x,)) for work in (runs, fails) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+def in_a_child(x):
+    with gt.GradientTape():
+        child = os.fork() if hasattr(os, "fork") else 0
+        if not child and hasattr(os, "fork"):
+            runs(x)
+            os._exit(snapshot() != BEFORE)
+    if child:
+        checked.append(os.waitpid(child, 0)[1] == 0)
+
+checked = []
+BEFORE = []
+BEFORE = snapshot()
+for work in (runs, fails, suspends, in_threads, in_a_child):
+    work(np.array([1.0, 2.0]))
+    checked.append(snapshot() == BEFORE)
+
+class AtExit:
+    def __del__(self, snapshot=snapshot, before=BEFORE, write=os.write, runs=runs, x=np.ones(2)):
+        now = snapshot()
+        write(1, f"{now[0][:-1] == before[0][:-1]}".encode())
+
+print(*checked, flush=True)
+results = AtExit()
+atexit.register(lambda: globals().pop("results"))
+"""
+
+
+def test_namespaces_are_what_they_were() -> None:
+    """After exceptions, in threads, around suspended generators, in a child process, and when the interpreter ends."""
+    words = words_printed(NAMESPACES)
+    assert words == ["True"] * 8, words
