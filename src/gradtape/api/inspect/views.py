@@ -148,7 +148,7 @@ def _explain_loops(specialisation: Specialisation) -> list[str]:
     """Return what was made of Python's loops."""
     lines = []
     found = Counter(
-        (str(loop.site), loop.trips, loop.nodes, loop.carries, loop.rows)
+        (str(loop.site), loop.trips, loop.nodes, loop.carries, loop.elements)
         for loop in specialisation.loops
         if loop.nodes
     )

@@ -276,7 +276,7 @@ class Branches:
         """
         one = specialisation
         key = open_form(one.graph, one.guards, one.spec, one.outputs, one.state)
-        turns = tuple(loop.turns for loop in one.loops)
+        turns = tuple(loop.recorded_trips for loop in one.loops)
         before = self._open.setdefault(key, turns)
         if before == turns:
             return False

@@ -6,7 +6,7 @@ from typing import Any
 
 from gradtape.ir.graph import TraceTag, Value
 from gradtape.trace.variables.content import Content
-from gradtape.transforms.reroll.carries import Summary
+from gradtape.transforms.reroll.carries import LoopSummary
 from gradtape.transforms.reroll.roll import Declined
 
 
@@ -66,7 +66,7 @@ class Trace(TraceTag):
         self.pinned: set[int] = set()
         self.guards: list[Guard] = []
         self.sites: list[Any] = []
-        self.loops: list[Summary] = []
+        self.loops: list[LoopSummary] = []
         self.declined: list[Declined] = []
         self.contents: dict[int, Content] = {}
         self._seen: dict[Value, int] = {}

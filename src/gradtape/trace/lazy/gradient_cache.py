@@ -20,7 +20,7 @@ from gradtape.trace.lazy.force import force
 from gradtape.trace.lazy.pattern import Pattern, begins
 from gradtape.transforms.call import Call, without_data
 from gradtape.transforms.observers import OBSERVERS
-from gradtape.transforms.reroll.periods import LEAST_SAVED
+from gradtape.transforms.reroll.periods import MIN_SAVED
 from gradtape.transforms.reroll.roll import in_recorded_order, rolled
 from gradtape.transforms.sparse_grads import Rows, with_rows
 from gradtape.transforms.vjp import vjp
@@ -242,7 +242,7 @@ def _template(
     arrays = _arrays(seeds)
     becomes: dict[Value, Value] = {value: Value(value.aval) for value in (*leaves, *arrays)}
     inputs = list(becomes.values())
-    if config.reroll and len(nodes) >= LEAST_SAVED:
+    if config.reroll and len(nodes) >= MIN_SAVED:
         nodes = in_recorded_order(nodes)
     copies = []
     followed = {becomes[leaf] for leaf in leaves if tag in leaf.tags}
@@ -262,9 +262,9 @@ def _template(
     stacks = [] if result is None else result.stacks
     moved: dict[Value, Value] = {}
     if result is not None:
-        ends = result.ends[: len(ends)]
+        ends = result.outputs[: len(ends)]
         # Nodes that stay are made anew where they take what a loop computes.
-        moved = dict(zip(inside, result.ends[len(ends) :], strict=True))
+        moved = dict(zip(inside, result.outputs[len(ends) :], strict=True))
         followed.update([whole for whole, rows in stacks if any(row in followed for row in rows)])
         for node in result.nodes:
             if any(value in followed for value in node.inputs):

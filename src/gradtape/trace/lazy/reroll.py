@@ -13,18 +13,18 @@ from gradtape.trace.jit.loop_exits import is_bounded, line_of
 from gradtape.trace.lazy.instruments import CHECKS
 from gradtape.trace.source.contexts import contexts, running_trace
 from gradtape.transforms.observers import OBSERVERS
-from gradtape.transforms.reroll.periods import LEAST_SAVED
-from gradtape.transforms.reroll.recording import reached
-from gradtape.transforms.reroll.roll import Look, rolled, rolled_graph
+from gradtape.transforms.reroll.periods import MIN_SAVED
+from gradtape.transforms.reroll.recording import nodes_since
+from gradtape.transforms.reroll.roll import RecordedGuard, rolled, rolled_graph
 from gradtape.trees import flatten, unflatten
 
 
 def rolled_trace(graph: Graph, trace: Trace) -> tuple[Graph, list[Guard]]:
     """Return the graph of a trace with loops, and the guards that are left."""
     guards = trace.guards
-    if not config.reroll or (len(graph.nodes) < LEAST_SAVED and not trace.until):
+    if not config.reroll or (len(graph.nodes) < MIN_SAVED and not trace.until):
         return graph, guards
-    found = rolled_graph(graph, _looks(guards, trace), until=trace.until, declined=trace.declined)
+    found = rolled_graph(graph, _recorded_guards(guards, trace), until=trace.until, declined=trace.declined)
     if found is None:
         return graph, guards
     whole, numbers, result = found
@@ -40,11 +40,11 @@ def _since(value: Value, moment: int) -> bool:
     return value.node is not None and value.node.serial >= moment
 
 
-def _looks(guards: Sequence[Guard], trace: Trace | None) -> list[Look]:
+def _recorded_guards(guards: Sequence[Guard], trace: Trace | None) -> list[RecordedGuard]:
     if trace is None or not trace.until:
-        return [Look(guard.value, guard.expected) for guard in guards]
+        return [RecordedGuard(guard.value, guard.expected) for guard in guards]
     return [
-        Look(guard.value, guard.expected, line_of(guard.site), is_bounded(guard.site, trace.sites))
+        RecordedGuard(guard.value, guard.expected, line_of(guard.site), is_bounded(guard.site, trace.sites))
         for guard in guards
     ]
 
@@ -72,7 +72,7 @@ def rolled_since(moment: int, values: Sequence[Value], starts: Sequence[Value]) 
         What they are made of: these stay.
     """
     until = any(isinstance(context, Trace) and context.until for context in contexts.stack)
-    small = next_serial() - moment < LEAST_SAVED and not until
+    small = next_serial() - moment < MIN_SAVED and not until
     if small or not config.reroll or OBSERVERS or CHECKS:
         return list(values)
     traces = [
@@ -84,12 +84,12 @@ def rolled_since(moment: int, values: Sequence[Value], starts: Sequence[Value]) 
         return list(values)
     guards = traces[0].guards if traces else []
     looked = {number: guard for number, guard in enumerate(guards) if _since(guard.value, moment)}
-    nodes = reached([*values, *[guard.value for guard in looked.values()]], starts, moment)
+    nodes = nodes_since([*values, *[guard.value for guard in looked.values()]], starts, moment)
     running, _ = running_trace()
     result = rolled(
         nodes,
         values,
-        _looks(list(looked.values()), traces[0] if traces else None),
+        _recorded_guards(list(looked.values()), traces[0] if traces else None),
         until=until,
         declined=None if running is None else running.declined,
     )
@@ -98,14 +98,14 @@ def rolled_since(moment: int, values: Sequence[Value], starts: Sequence[Value]) 
     if running is not None:
         running.loops += result.loops
     numbers = list(looked)
-    left = {numbers[number]: look for number, look in result.looks}
+    left = {numbers[number]: look for number, look in result.guards}
     if traces:
         traces[0].guards = [
             Guard(left[number].value, left[number].expected, guard.site) if number in left else guard
             for number, guard in enumerate(guards)
             if number in left or number not in looked
         ]
-    return result.ends
+    return result.outputs
 
 
 def with_loops(

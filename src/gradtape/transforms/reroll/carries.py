@@ -1,4 +1,4 @@
-"""What passes from turn to turn, what is left of it afterwards, and what Python looked at in each turn."""
+"""Loop-carried values of a rolled loop, uses of its values after the loop, and its guards."""
 
 from __future__ import annotations
 
@@ -11,103 +11,107 @@ from gradtape.ir.graph import Literal, Value, literal
 from gradtape.ir.types import INT64, Aval, aval
 from gradtape.kinds.registry import UFUNCS
 from gradtape.ops.core.elementwise.cast import convert
-from gradtape.transforms.reroll.iteration import Chain, Rows, Turn
-from gradtape.transforms.reroll.rewrite_state import Irregular, spread_number
+from gradtape.transforms.reroll.loop_builder import CarryChain, LoopBuilder, PerIteration
+from gradtape.transforms.reroll.rewrite_state import NotRollable, filled
 
 Key = tuple[int, int]
-"""A node of a turn, and one of its outputs."""
+"""A node of the body, and one of its outputs."""
 
 
-class Seen(NamedTuple):
-    """Where Python looked at a value: the guard's number, and what it saw."""
+class SeenGuard(NamedTuple):
+    """A guard of the recording: its number, and the value that Python has read."""
 
     number: int
     expected: int
 
 
-class Summary(NamedTuple):
-    """What was made of a loop.
+class LoopSummary(NamedTuple):
+    """A description of a rolled loop.
 
     Attributes
     ----------
     site : object
-        A place in it.
+        A source location in it.
     trips : int or None
-        How often it turns; None where that is found out when it runs.
-    turns : int
-        How often it turned in the recording.
-    nodes, carries, rows : int
-        The size of the body, the values that pass from turn to turn, and the arrays of which each turn takes a row.
+        The trip count; None where it depends on the arguments.
+    recorded_trips : int
+        The trip count in the recording.
+    nodes, carries, elements : int
+        The numbers of nodes of the body, of carries, and of arrays of which an iteration reads an element.
     """
 
     site: Any
     trips: int | None
-    turns: int
+    recorded_trips: int
     nodes: int
     carries: int
-    rows: int
+    elements: int
 
 
-class Uses(NamedTuple):
-    """What is used of a loop's values.
+class LoopUses(NamedTuple):
+    """The uses of a loop's values.
 
     Attributes
     ----------
     escapes : dict
-        The turns in which each is used after the loop.
-    looks : dict
-        The guards on each, one for each turn.
+        The iterations whose value is used after the loop.
+    guards : dict
+        The guards on each, one per iteration.
     """
 
     escapes: dict[Key, list[int]]
-    looks: dict[Key, list[Seen]]
+    guards: dict[Key, list[SeenGuard]]
 
 
-def uses_of(turn: Turn, seen: dict[tuple[int, int], Seen], unseen: frozenset[int] = frozenset()) -> Uses:
-    """Return what is used of a loop's values; guards with a number in `unseen` are left out."""
-    recording, start, period = turn.recording, turn.start, turn.period
-    stop = start + turn.trips * period
+def uses_of(
+    loop: LoopBuilder,
+    seen_guards: dict[tuple[int, int], SeenGuard],
+    excluded: frozenset[int] = frozenset(),
+) -> LoopUses:
+    """Return the uses of a loop's values; guards with a number in `excluded` do not count."""
+    recording, start, period = loop.recording, loop.start, loop.period
+    stop = start + loop.trips * period
     escapes: dict[Key, list[int]] = {}
     for place in np.flatnonzero(recording.last_use[start:stop] >= stop).tolist():
         number, slot = divmod(place, period)
-        if slot in turn.written:
+        if slot in loop.deferred_writes:
             continue
-        outputs = len(turn.template[slot].types)
+        outputs = len(loop.template[slot].types)
         for output in range(outputs):
             if outputs == 1 or (start + place, output) in recording.used:
                 escapes.setdefault((slot, output), []).append(number)
-    looks: dict[Key, list[Seen]] = {}
-    if seen:
+    guards: dict[Key, list[SeenGuard]] = {}
+    if seen_guards:
         for slot in range(period):
-            for output in range(len(turn.template[slot].types)):
-                _looks(turn, (slot, output), seen, unseen, escapes, looks)
-    return Uses(escapes, looks)
+            for output in range(len(loop.template[slot].types)):
+                _looks(loop, (slot, output), seen_guards, excluded, escapes, guards)
+    return LoopUses(escapes, guards)
 
 
 def _looks(
-    turn: Turn,
+    loop: LoopBuilder,
     key: Key,
-    seen: dict[tuple[int, int], Seen],
-    unseen: frozenset[int],
+    seen_guards: dict[tuple[int, int], SeenGuard],
+    excluded: frozenset[int],
     escapes: dict[Key, list[int]],
-    looks: dict[Key, list[Seen]],
+    guards: dict[Key, list[SeenGuard]],
 ) -> None:
     slot, output = key
-    places = range(turn.start + slot, turn.start + turn.trips * turn.period, turn.period)
+    places = range(loop.start + slot, loop.start + loop.trips * loop.period, loop.period)
     found = [
-        (number, look)
+        (number, guard)
         for number, place in enumerate(places)
-        if (look := seen.get((place, output))) is not None and look.number not in unseen
+        if (guard := seen_guards.get((place, output))) is not None and guard.number not in excluded
     ]
-    if len(found) == turn.trips:
-        looks[key] = [look for _, look in found]
+    if len(found) == loop.trips:
+        guards[key] = [guard for _, guard in found]
     elif found:
-        turns = escapes.setdefault(key, [])
-        turns[:] = sorted({*turns, *[number for number, _ in found]})
+        iterations = escapes.setdefault(key, [])
+        iterations[:] = sorted({*iterations, *[number for number, _ in found]})
 
 
-def test(value: Value, expected: int) -> Value:
-    """Return whether a value is what Python saw, as the machine code of a guard asks."""
+def guard_holds(value: Value, expected: int) -> Value:
+    """Return whether a value is the one that Python has read, with the test of a guard in a kernel."""
     if value.dtype.kind == "b" and not isinstance(value, Literal):
         opposite: Value = UFUNCS["logical_not"](value)
         return value if expected else opposite
@@ -115,86 +119,86 @@ def test(value: Value, expected: int) -> Value:
     return same
 
 
-def held(turn: Turn, looks: dict[Key, list[Seen]]) -> tuple[Value, Value] | None:
-    """Return whether all turns so far saw what was expected: the carried value, and what becomes of it."""
-    if not looks:
+def all_guards_hold(loop: LoopBuilder, guards: dict[Key, list[SeenGuard]]) -> tuple[Value, Value] | None:
+    """Return the carry "the guards of all iterations so far hold": its value before and after the iteration. None without guards."""
+    if not guards:
         return None
     before = Value(aval((), np.dtype(bool)))
     after: Value = before
-    for key, seens in looks.items():
-        value = turn.inside(turn.slots[key])
-        expected = [seen.expected for seen in seens]
+    for key, expectations in guards.items():
+        value = loop.body_value(loop.slots[key])
+        expected = [seen_guards.expected for seen_guards in expectations]
         if min(expected) == max(expected):
-            good = test(value, expected[0])
-        elif turn.counted:
-            raise Irregular("what Python saw differs from turn to turn", turn.template[key[0]])
+            holds = guard_holds(value, expected[0])
+        elif loop.open_ended:
+            raise NotRollable("what Python saw differs between iterations", loop.template[key[0]])
         else:
-            number = turn.inside(Rows(turn.world.number(np.array(expected, np.int64))))
-            good = UFUNCS["equal"](convert(value, INT64), number)
-        after = UFUNCS["logical_and"](after, good)
+            number = loop.body_value(PerIteration(loop.state.constant_of(np.array(expected, np.int64))))
+            holds = UFUNCS["equal"](convert(value, INT64), number)
+        after = UFUNCS["logical_and"](after, holds)
     return before, after
 
 
-def final_chain(turn: Turn, key: Key, turns: Sequence[int]) -> Chain | None:
-    """Return a chain that holds these values when the loop ends; None where all must be kept."""
-    back = turn.trips - min(turns)
-    for chain in turn.chains.get(key, []):
+def final_chain(loop: LoopBuilder, key: Key, iterations: Sequence[int]) -> CarryChain | None:
+    """Return a chain of carries that has these values when the loop ends; None where all must be stacked."""
+    back = loop.trips - min(iterations)
+    for chain in loop.chains.get(key, []):
         if max(chain.inits) >= back:
             return chain
-    return new_chain(turn, key) if back == 1 else None
+    return new_chain(loop, key) if back == 1 else None
 
 
-def new_chain(turn: Turn, key: Key) -> Chain:
-    """Return a chain for a value that no later turn reads."""
-    type_ = turn.template[key[0]].types[key[1]]
-    chain = Chain()
+def new_chain(loop: LoopBuilder, key: Key) -> CarryChain:
+    """Return a chain for a value that no later iteration reads."""
+    type_ = loop.template[key[0]].types[key[1]]
+    chain = CarryChain()
     chain.inits[1] = literal(0, type_.dtype)
     chain.registers[1] = Value(aval(type_.shape, type_.dtype))
-    turn.chains.setdefault(key, []).append(chain)
+    loop.chains.setdefault(key, []).append(chain)
     return chain
 
 
-class Carried:
-    """The carries of a loop.
+class LoopCarries:
+    """The carries of a rolled loop.
 
     Attributes
     ----------
     inputs, inits, following : list of Value
-        The body's inputs, what they are at first, and what becomes of them in a turn.
+        The body's inputs for the carries, the initial values, and the next carries.
     """
 
     __slots__ = ("_places", "following", "inits", "inputs")
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, loop: LoopBuilder) -> None:
         self.inputs: list[Value] = []
         self.inits: list[Value] = []
         self.following: list[Value] = []
         self._places: dict[tuple[Key, int], int] = {}
-        for key, chains in turn.chains.items():
-            type_ = turn.template[key[0]].types[key[1]]
+        for key, chains in loop.chains.items():
+            type_ = loop.template[key[0]].types[key[1]]
             for chain in chains:
-                value = turn.inside(turn.slots[key])
+                value = loop.body_value(loop.slots[key])
                 for back in range(1, max(chain.inits) + 1):
                     register = chain.registers.get(back)
                     if register is None:
                         register = chain.registers[back] = Value(aval(type_.shape, type_.dtype))
                     self._places.setdefault((key, back), len(self.inputs))
-                    self.add(register, _init(turn, chain.inits[back], type_), value)
+                    self.add(register, _init(loop, chain.inits[back], type_), value)
                     value = register
 
     def add(self, before: Value, init: Value, after: Value) -> int:
-        """Append a carry and return its place."""
+        """Append a carry and return its position."""
         self.inputs.append(before)
         self.inits.append(init)
         self.following.append(after)
         return len(self.inputs) - 1
 
     def place(self, key: Key, back: int) -> int | None:
-        """Return where the value that was made `back` turns before the end stands, if it does."""
+        """Return the position of the carry that holds the value of `back` iterations before the end; None if there is none."""
         return self._places.get((key, back))
 
 
-def _init(turn: Turn, value: Value, type_: Aval) -> Value:
+def _init(loop: LoopBuilder, value: Value, type_: Aval) -> Value:
     if isinstance(value, Literal):
-        return spread_number(value, Value(type_))
-    return turn.world.actual(value)
+        return filled(value, Value(type_))
+    return loop.state.materialise(value)

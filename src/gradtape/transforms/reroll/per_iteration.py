@@ -1,4 +1,4 @@
-"""What differs from turn to turn, as one array with a row for each turn."""
+"""Values that differ between iterations, as the elements of one array along its first axis."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from gradtape.ops.core.shape import inverse_permutation, permute, reshape, slice
 Starts = np.ndarray[Any, np.dtype[np.int64]]
 Indices = np.ndarray[Any, np.dtype[np.intp]]
 
-MOST_ELEMENTS: Final = 1 << 22
-"""Elements that rows may take where they are copies of parts that overlap, or of separate arrays."""
+MAX_ELEMENTS: Final = 1 << 22
+"""Elements of a stack at most if it copies overlapping slices, or separate arrays."""
 
 
-class Element:
-    """A row of an array that stands for a value of one turn, until somebody needs it alone."""
+class StackElement:
+    """An element of a stack along its first axis that replaces the value of one iteration until it is materialised."""
 
-    __slots__ = ("rows", "turn")
+    __slots__ = ("index", "stack")
 
-    def __init__(self, rows: Value, turn: int) -> None:
-        self.rows = rows
-        self.turn = turn
+    def __init__(self, stack: Value, index: int) -> None:
+        self.stack = stack
+        self.index = index
 
     def read(self) -> Value:
-        """Return the row."""
-        shape = self.rows.shape
-        first = (self.turn,) + (0,) * (len(shape) - 1)
-        picked = slice_(self.rows, first, (1, *shape[1:]), (1,) * len(shape))
+        """Append the nodes that read the element."""
+        shape = self.stack.shape
+        first = (self.index,) + (0,) * (len(shape) - 1)
+        picked = slice_(self.stack, first, (1, *shape[1:]), (1,) * len(shape))
         return reshape(picked, shape[1:])
 
 
@@ -46,32 +46,32 @@ def strided(starts: Sequence[int]) -> int | None:
     return step if bool((np.diff(numbers) == step).all()) else None
 
 
-def picked_rows(rows: Value, turns: Sequence[int]) -> Value:
-    """Return some rows in this order."""
-    step = strided(turns)
-    shape = rows.shape
+def picked_elements(stack: Value, iterations: Sequence[int]) -> Value:
+    """Return the elements of a stack at these positions, in this order."""
+    step = strided(iterations)
+    shape = stack.shape
     if step:
-        first = (turns[0],) + (0,) * (len(shape) - 1)
-        return slice_(rows, first, (len(turns), *shape[1:]), (step,) + (1,) * (len(shape) - 1))
-    return gather_row(rows, constant(np.asarray(turns, INTP)))
+        first = (iterations[0],) + (0,) * (len(shape) - 1)
+        return slice_(stack, first, (len(iterations), *shape[1:]), (step,) + (1,) * (len(shape) - 1))
+    return gather_row(stack, constant(np.asarray(iterations, INTP)))
 
 
-def slices_as_rows(x: Value, starts: Starts, shape: Shape, strides: Shape) -> Value | None:
-    """Return ``x[start : start + extent * stride : stride]`` for each of the starts (turns by axes), one after the other.
+def stacked_slices(x: Value, starts: Starts, shape: Shape, strides: Shape) -> Value | None:
+    r"""Return the stack of ``x[start : start + extent * stride : stride]`` for all starts, an array (iterations, x.ndim).
 
-    None where that would copy the same elements too often.
+    The result has the shape (iterations, \*shape). None where that would copy the same elements too often.
     """
-    turns = len(starts)
+    iterations = len(starts)
     moving = [axis for axis in range(x.ndim) if (starts[:, axis] != starts[0, axis]).any()]
     rest = tuple(axis for axis in range(x.ndim) if axis not in moving)
     line = line_of(starts, shape, strides)
     if line is not None:
         axis, step = line
         begin = tuple(int(number) for number in starts[0])
-        long = slice_(x, begin, _with(shape, axis, turns * shape[axis]), _with(strides, axis, step))
-        split = reshape(long, (*shape[:axis], turns, *shape[axis:]))
+        long = slice_(x, begin, _with(shape, axis, iterations * shape[axis]), _with(strides, axis, step))
+        split = reshape(long, (*shape[:axis], iterations, *shape[axis:]))
         return permute(split, (axis, *[k for k in range(split.ndim) if k != axis]))
-    if turns * math.prod(shape) > max(MOST_ELEMENTS, 2 * x.size):
+    if iterations * math.prod(shape) > max(MAX_ELEMENTS, 2 * x.size):
         return None
     fixed = slice_(
         x,
@@ -79,14 +79,14 @@ def slices_as_rows(x: Value, starts: Starts, shape: Shape, strides: Shape) -> Va
         tuple(x.shape[axis] if axis in moving else shape[axis] for axis in range(x.ndim)),
         tuple(1 if axis in moving else strides[axis] for axis in range(x.ndim)),
     )
-    indices = [constant(index) for index in index_rows(starts, moving, shape, strides)]
+    indices = [constant(index) for index in index_arrays(starts, moving, shape, strides)]
     gathered = gather_row(permute(fixed, (*moving, *rest)), *indices)
     order = inverse_permutation((*moving, *rest))
     return permute(gathered, (0, *[axis + 1 for axis in order]))
 
 
 def line_of(starts: Starts, shape: Shape, strides: Shape) -> tuple[int, int] | None:
-    """Return the axis along which parts of this shape lie side by side, and the stride; None where they do not."""
+    """Return the axis along which slices of this shape are adjacent, and the stride; None where they are not."""
     moving = [axis for axis in range(len(shape)) if (starts[:, axis] != starts[0, axis]).any()]
     if len(moving) != 1:
         return None
@@ -99,7 +99,7 @@ def line_of(starts: Starts, shape: Shape, strides: Shape) -> tuple[int, int] | N
 
 
 def partial_axes(base: Shape, starts: Starts, shape: Shape, strides: Shape) -> list[int]:
-    """Return the axes along which not all of an array is written in each turn."""
+    """Return the axes along which an iteration writes a part of the array only."""
     return [
         axis
         for axis in range(len(base))
@@ -110,31 +110,33 @@ def partial_axes(base: Shape, starts: Starts, shape: Shape, strides: Shape) -> l
     ]
 
 
-def are_apart(base: Shape, starts: Starts, shape: Shape, strides: Shape) -> bool:
-    """Return whether no two turns write to one place."""
+def are_disjoint(base: Shape, starts: Starts, shape: Shape, strides: Shape) -> bool:
+    """Return whether no two iterations write to the same element."""
     moving = partial_axes(base, starts, shape, strides)
     if math.prod(base) == 0 or not moving:
         return False
-    places = np.ravel_multi_index(index_rows(starts, moving, shape, strides), [base[axis] for axis in moving])
+    places = np.ravel_multi_index(
+        index_arrays(starts, moving, shape, strides), [base[axis] for axis in moving]
+    )
     return bool(np.unique(places).size == places.size)
 
 
-def written_rows(
-    base: Value, rows: Value, starts: Starts, strides: Shape, line: tuple[int, int] | None
+def written_elements(
+    base: Value, stack: Value, starts: Starts, strides: Shape, line: tuple[int, int] | None
 ) -> Value:
-    """Return `base` after each row has been written at its start; `line` is what `line_of` says of them."""
+    """Return `base` with each element of a stack written at its start; `line` is the result of `line_of`."""
     if line is None:
-        shape = rows.shape[1:]
+        shape = stack.shape[1:]
         moving = partial_axes(base.shape, starts, shape, strides)
-        indices = [constant(index) for index in index_rows(starts, moving, shape, strides)]
+        indices = [constant(index) for index in index_arrays(starts, moving, shape, strides)]
         order = (*moving, *[axis for axis in range(base.ndim) if axis not in moving])
-        front = permute(rows, (0, *[axis + 1 for axis in order]))
+        front = permute(stack, (0, *[axis + 1 for axis in order]))
         changed = put_row(permute(base, order), front, *indices)
         return permute(changed, inverse_permutation(order))
     axis, step = line
-    shape = rows.shape[1:]
-    order = (*range(1, axis + 1), 0, *range(axis + 1, rows.ndim))
-    together = reshape(permute(rows, order), _with(shape, axis, len(starts) * shape[axis]))
+    shape = stack.shape[1:]
+    order = (*range(1, axis + 1), 0, *range(axis + 1, stack.ndim))
+    together = reshape(permute(stack, order), _with(shape, axis, len(starts) * shape[axis]))
     begin = tuple(int(number) for number in starts[0])
     by = _with(strides, axis, step)
     if axis == 0 and together.shape == base.shape and not any(begin) and all(number == 1 for number in by):
@@ -142,23 +144,23 @@ def written_rows(
     return update_row(base, together, starts=begin, strides=by)
 
 
-def index_rows(starts: Starts, moving: Sequence[int], shape: Shape, strides: Shape) -> list[Indices]:
-    """Return, for each axis along which starts differ, the positions that each turn addresses along it."""
+def index_arrays(starts: Starts, moving: Sequence[int], shape: Shape, strides: Shape) -> list[Indices]:
+    r"""Return, for each axis along which starts differ, the positions that the iterations address, (iterations, \*extents)."""
     wide = (len(starts), *[shape[axis] for axis in moving])
-    found = []
+    indices = []
     for place, axis in enumerate(moving):
         along = np.arange(shape[axis]) * strides[axis]
-        own = starts[:, axis].reshape(-1, *[1] * len(moving)) + along.reshape(
+        positions = starts[:, axis].reshape(-1, *[1] * len(moving)) + along.reshape(
             *[-1 if k == place else 1 for k in range(len(moving))]
         )
-        found.append(np.ascontiguousarray(np.broadcast_to(own, wide)).astype(INTP))
-    return found
+        indices.append(np.ascontiguousarray(np.broadcast_to(positions, wide)).astype(INTP))
+    return indices
 
 
 def read_at(
     x: Value, indices: Sequence[Value], moving: Sequence[int], first: Shape, shape: Shape, strides: Shape
 ) -> Value:
-    """Return a slice of `x` at these positions along the axes that move."""
+    """Return a slice of `x` at these positions along the axes `moving`."""
     rest = [axis for axis in range(x.ndim) if axis not in moving]
     fixed = slice_(
         x,
@@ -171,7 +173,7 @@ def read_at(
 
 
 def write_at(x: Value, v: Value, indices: Sequence[Value], moving: Sequence[int]) -> Value:
-    """Return `x` with `v` written at these positions along the axes that move, which are all that are not whole."""
+    """Return `x` with `v` written at these positions along the axes `moving`; along the others `v` has the extents of `x`."""
     order = (*moving, *[axis for axis in range(x.ndim) if axis not in moving])
     changed = put_row(permute(x, order), permute(v, order), *indices)
     return permute(changed, inverse_permutation(order))

@@ -1,4 +1,4 @@
-"""Where a sequence of tokens repeats itself."""
+"""Periods: where a sequence of tokens repeats."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import numpy as np
 
 Tokens = np.ndarray[Any, np.dtype[np.int64]]
 
-LEAST_TRIPS: Final = 8
-"""Trips below which a loop stays unrolled: short ones are optimised better as they stand."""
+MIN_TRIPS: Final = 8
+"""Trip counts below which a loop stays unrolled: short loops are optimised better unrolled."""
 
-LEAST_SAVED: Final = 64
+MIN_SAVED: Final = 64
 """Nodes that a rolled loop must save: a loop costs about as much as these."""
 
-MOST_PERIODS: Final = 96
+MAX_PERIODS: Final = 96
 """Distances that are tried for each length of words: those that occur most often."""
 
 _MIX: Final = np.int64(0x9E3779B97F4A7C15 - 2**64)
@@ -29,7 +29,7 @@ class Region(NamedTuple):
 
 
 def regions(tokens: Tokens) -> list[Region]:
-    """Return the stretches that repeat often enough to be loops, those of short periods first.
+    """Return the parts that repeat often enough to be loops, short periods first.
 
     Candidates are the distances between equal words of 1, 2, 4... tokens: in a loop's body some word of the right length occurs once.
     """
@@ -44,9 +44,9 @@ def regions(tokens: Tokens) -> list[Region]:
     return found
 
 
-def enough(period: int, trips: int) -> bool:
+def is_worth_a_loop(period: int, trips: int) -> bool:
     """Return whether that many trips are worth a loop."""
-    return trips >= LEAST_TRIPS and (trips - 1) * period >= LEAST_SAVED
+    return trips >= MIN_TRIPS and (trips - 1) * period >= MIN_SAVED
 
 
 def _candidates(tokens: Tokens) -> list[int]:
@@ -55,18 +55,18 @@ def _candidates(tokens: Tokens) -> list[int]:
     chosen: set[int] = set()
     width = 1
     with np.errstate(over="ignore"):
-        while len(words) >= LEAST_SAVED:
+        while len(words) >= MIN_SAVED:
             order = np.argsort(words, kind="stable")
             ordered = words[order]
             gaps = np.diff(order)[ordered[1:] == ordered[:-1]]
-            # A period fits into the whole at least as often as a loop must turn.
-            gaps = gaps[gaps <= count // LEAST_TRIPS]
+            # A loop has at least MIN_TRIPS periods.
+            gaps = gaps[gaps <= count // MIN_TRIPS]
             if not gaps.size:
                 break
             often = np.bincount(gaps)
-            useful = np.flatnonzero(often >= LEAST_TRIPS - 2)
-            if useful.size > MOST_PERIODS:
-                useful = useful[np.argsort(-often[useful], kind="stable")[:MOST_PERIODS]]
+            useful = np.flatnonzero(often >= MIN_TRIPS - 2)
+            if useful.size > MAX_PERIODS:
+                useful = useful[np.argsort(-often[useful], kind="stable")[:MAX_PERIODS]]
             chosen.update(useful.tolist())
             words = words[:-width] * _MIX + (words[width:] ^ (words[width:] >> 7))
             width *= 2
@@ -77,7 +77,7 @@ def _repeats(tokens: Tokens, period: int) -> list[Region]:
     differ = np.flatnonzero(tokens[:-period] != tokens[period:])
     edges = np.concatenate([[-1], differ, [len(tokens) - period]])
     lengths = np.diff(edges) - 1
-    long = np.flatnonzero(lengths >= max((LEAST_TRIPS - 1) * period, LEAST_SAVED))
+    long = np.flatnonzero(lengths >= max((MIN_TRIPS - 1) * period, MIN_SAVED))
     return [
         Region(period, int(edges[k]) + 1, int(edges[k]) + 1 + int(lengths[k]) + period) for k in long.tolist()
     ]

@@ -1,4 +1,4 @@
-"""A list of nodes as arrays of integers: what each node is, and where its inputs come from."""
+"""A recording as arrays of integers: a token per node, and the sources of its inputs."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ import numpy as np
 from gradtape.ir.graph import Node, TraceTag, Value
 from gradtape.ops.core.indexing import update_row
 from gradtape.ops.core.shape import slice_row
-from gradtape.transforms.reroll.periods import Tokens, enough
+from gradtape.transforms.reroll.periods import Tokens, is_worth_a_loop
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
-MOVING = frozenset({slice_row, update_row})
-"""Ops whose starts may differ from turn to turn."""
+MOVING_OPS = frozenset({slice_row, update_row})
+"""Ops whose starts may differ between iterations."""
 
-
-MOST_CUTS: Final = 6
-"""How often a stretch is cut where its turns are wired differently."""
+MAX_CUTS: Final = 6
+"""How often a part is cut where its iterations are connected differently."""
 
 
 class Recording:
@@ -29,19 +28,19 @@ class Recording:
     Attributes
     ----------
     nodes : list of Node
-        Those of which an end is made.
+        The nodes that the outputs depend on.
     tokens : ndarray
         Equal numbers for nodes of the same op, parameters (starts aside) and types.
     first : ndarray
-        Where the inputs of each node begin among all inputs; one more for the end.
+        The position of each node's first input among all inputs; one more entry for the end.
     operands : list of Value
         All inputs of all nodes.
     source, output : ndarray
-        For each of them, which node computes it (-1 for what comes from outside), and which of its outputs it is.
+        For each of them, the node that computes it (-1 for values from outside), and which of its outputs it is.
     in_order : bool
-        Whether each node comes after what it takes.
+        Whether the nodes are in topological order.
     last_use : ndarray
-        The last node that takes something of each; the number of nodes where an end does.
+        The last node that reads an output of each node; the number of nodes for an output of the recording.
     """
 
     __slots__ = (
@@ -57,7 +56,7 @@ class Recording:
         "used",
     )
 
-    def __init__(self, nodes: Sequence[Node], ends: Iterable[Value], pinned: frozenset[Node]) -> None:
+    def __init__(self, nodes: Sequence[Node], outputs: Iterable[Value], pinned: frozenset[Node]) -> None:
         self.nodes = nodes
         self.place = place = dict[Node | None, int]({node: k for k, node in enumerate(nodes)})
         operands: list[Value] = []
@@ -73,9 +72,9 @@ class Recording:
             tags = node.tags
             key: Any
             if len(types) == 1:
-                key = node.op, id(types[0]), _skeleton(node) if node.params else len(inputs)
+                key = node.op, id(types[0]), _static_key(node) if node.params else len(inputs)
             else:
-                key = node.op, types, _skeleton(node), len(inputs)
+                key = node.op, types, _static_key(node), len(inputs)
                 several.add(k)
             for value in inputs:
                 own = value.tags
@@ -96,30 +95,30 @@ class Recording:
         self.last_use: Numbers = np.full(len(nodes), -1, np.int64)
         takers = np.repeat(np.arange(len(nodes)), np.diff(self.first))
         inner = self.source >= 0
-        # Not so where a value was given another history.
+        # Not so where the history of a value was replaced.
         self.in_order = bool((self.source < takers).all())
-        self.last_use[self.source[inner]] = takers[inner]  # the takers come in order: the last stays
+        self.last_use[self.source[inner]] = takers[inner]  # readers are in order: the last one stays
         self.used: set[tuple[int, int]] = set()
         if several:
             pairs = zip(self.source.tolist(), self.output.tolist(), strict=True)
             self.used = {pair for pair in pairs if pair[0] in several}
-        for value in ends:
+        for value in outputs:
             found = find(value.node, -1)
             if found >= 0:
                 self.last_use[found] = len(nodes)
                 self.used.add((found, value.index))
 
     def runs(self, period: int, low: int, high: int) -> list[tuple[int, int]]:
-        """Return ``(start, trips)`` of the loops in a stretch whose tokens repeat, by how values flow."""
+        """Return ``(start, trips)`` of the loops in a part whose tokens repeat, by the data flow."""
         start = self._best_start(period, low, high)
-        return self._regular(period, start, (high - start) // period, enough)
+        return self._uniform_parts(period, start, (high - start) // period, is_worth_a_loop)
 
-    def even(self, period: int, start: int, trips: int) -> list[tuple[int, int]]:
-        """Return ``(start, trips)`` of the parts of a stretch in which each turn is wired as the one before."""
-        return self._regular(period, start, trips, _two)
+    def uniform(self, period: int, start: int, trips: int) -> list[tuple[int, int]]:
+        """Return ``(start, trips)`` of the parts in which each iteration is connected like the one before."""
+        return self._uniform_parts(period, start, trips, _at_least_two)
 
     def _best_start(self, period: int, low: int, high: int) -> int:
-        """Return where to cut the stretch into turns so that few values pass from turn to turn."""
+        """Return where the first iteration begins so that few values are carried."""
         middle = low + ((high - low) // period // 2) * period
         begin, end = int(self.first[middle]), int(self.first[middle + period])
         step = int(self.first[middle + period] - self.first[middle])
@@ -142,11 +141,11 @@ class Recording:
         lost = (high - low) // period - (high - low - np.arange(period)) // period
         return low + int(np.argmin(crossing + 2 * lost))
 
-    def _regular(
+    def _uniform_parts(
         self, period: int, start: int, trips: int, suffice: Callable[[int, int], bool], depth: int = 0
     ) -> list[tuple[int, int]]:
-        """Return the parts of ``[start, start + trips * period)`` in which each turn is wired as the one before."""
-        if not suffice(period, trips) or depth > MOST_CUTS:
+        """Return the parts of ``[start, start + trips * period)`` in which each iteration is connected like the one before."""
+        if not suffice(period, trips) or depth > MAX_CUTS:
             return []
         first = self.first
         step = int(first[start + period] - first[start])
@@ -157,7 +156,7 @@ class Recording:
         shifted = ~outside & (after == before + period) & same_output
         enters = outside & (after >= start) & (after < start + period)
         stays = outside & (after < start)
-        # What a turn made and all later ones read comes from outside of these.
+        # A value that one iteration computes and all later ones read comes from outside of these.
         fixed = ~outside & (after == before) & same_output
         broken = np.flatnonzero(~(shifted | enters | stays | fixed)) // max(step, 1)
         made = (before[fixed] - start) // period
@@ -168,11 +167,11 @@ class Recording:
         found: list[tuple[int, int]] = []
         for one, other in pairwise(edges):
             start_ = start + (one + 1) * period
-            found += self._regular(period, start_, other - one, suffice, depth + 1)
+            found += self._uniform_parts(period, start_, other - one, suffice, depth + 1)
         return found
 
     def first_difference(self, period: int, low: int, high: int) -> Node:
-        """Return the first node of a stretch that is not wired as the one a turn before."""
+        """Return the first node of a part that is not connected like the one an iteration before."""
         begin, end = int(self.first[low]), int(self.first[high - period])
         shift = int(self.first[low + period] - self.first[low])
         before, after = self.source[begin:end], self.source[begin + shift : end + shift]
@@ -181,19 +180,19 @@ class Recording:
         return self.nodes[int(np.searchsorted(self.first, place, "right")) - 1]
 
 
-def _two(period: int, trips: int) -> bool:
+def _at_least_two(period: int, trips: int) -> bool:
     return trips >= 2
 
 
 def _includes(tags: tuple[TraceTag, ...], own: tuple[TraceTag, ...]) -> bool:
-    """Return whether everybody who follows an input follows the outputs: not so where a tape had stopped."""
+    """Return whether all recorders that follow an input follow the outputs: not so where a tape had stopped."""
     return all(tag in tags or tag.over for tag in own)
 
 
-def _skeleton(node: Node) -> Any:
-    """Return the parameters that must be the same in each turn."""
+def _static_key(node: Node) -> Any:
+    """Return a key of the parameters that must be equal in all iterations."""
     params = node.params
-    if node.op in MOVING:
+    if node.op in MOVING_OPS:
         return params.get("shape"), params["strides"]
     key = (len(node.inputs), *params.items())
     try:
@@ -203,11 +202,11 @@ def _skeleton(node: Node) -> Any:
     return key
 
 
-def reached(ends: Iterable[Value], starts: Iterable[Value], moment: int) -> list[Node]:
-    """Return the nodes made since a moment that ends are made of, in the order in which they were made."""
+def nodes_since(outputs: Iterable[Value], starts: Iterable[Value], moment: int) -> list[Node]:
+    """Return the nodes recorded since a moment that the outputs depend on, in the order of recording."""
     stops = set(starts)
     found: set[Node] = set()
-    stack = list(ends)
+    stack = list(outputs)
     while stack:
         value = stack.pop()
         node = value.node
@@ -219,13 +218,13 @@ def reached(ends: Iterable[Value], starts: Iterable[Value], moment: int) -> list
 
 
 def serial_of(node: Node) -> int:
-    """Return when a node was made."""
+    """Return the serial number of a node: its position in the order of recording."""
     return node.serial
 
 
-def living(nodes: Sequence[Node], ends: Iterable[Value]) -> list[Node]:
-    """Return the nodes that ends are made of, in the same order."""
-    needed: set[Node | None] = {value.node for value in ends}
+def live_nodes(nodes: Sequence[Node], outputs: Iterable[Value]) -> list[Node]:
+    """Return the nodes that the outputs depend on, in the same order."""
+    needed: set[Node | None] = {value.node for value in outputs}
     kept = []
     for node in reversed(nodes):
         if node in needed:

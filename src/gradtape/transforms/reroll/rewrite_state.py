@@ -1,4 +1,4 @@
-"""What has become of a recording: the nodes that are left, and what stands for the values that are gone."""
+"""The state of the rewrite of a recording: the new nodes, and the replacements of old values."""
 
 from __future__ import annotations
 
@@ -14,38 +14,37 @@ from gradtape.kinds.index_map import IndexMap
 from gradtape.kinds.join import Join
 from gradtape.ops.core.join import join
 from gradtape.ops.core.shape import expand_row, pad_row, permute, permute_row, reshape, reshape_row, slice_row
-from gradtape.transforms.reroll.per_iteration import MOST_ELEMENTS, Element, picked_rows
+from gradtape.transforms.reroll.per_iteration import MAX_ELEMENTS, StackElement, picked_elements
 
 REARRANGING: Final = frozenset({slice_row, reshape_row, permute_row})
-"""Ops that are done to all rows at once."""
+"""Index maps that are applied to all elements of a stack at once."""
 
-MOST_PIECES: Final = 8
-"""Pieces of which the elements of a loop may be joined where they are not the rows of one array."""
+MAX_PIECES: Final = 8
+"""Arrays from which a stack may be joined where its elements do not come from one array."""
+
+MAX_INTERLEAVED: Final = 8
+"""Stacks whose elements may alternate in a list."""
 
 
-MOST_WAYS: Final = 8
-"""Arrays whose rows may take turns in a list."""
+class NotRollable(Exception):
+    """A loop cannot be rolled for this reason. It is `peelable` if the loop without its first iterations may be."""
 
-
-class Irregular(Exception):
-    """A loop cannot be rolled for this reason."""
-
-    def __init__(self, reason: str, node: Node, *, starts_late: bool = False) -> None:
+    def __init__(self, reason: str, node: Node, *, peelable: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.node = node
-        self.starts_late = starts_late
+        self.peelable = peelable
 
 
-class World:
-    """The nodes that stand for those of a recording.
+class RewriteState:
+    """The nodes that replace those of a recording.
 
     Parameters
     ----------
     leaves : collection of Value
-        Leaves that may be brought together in one array.
+        Leaves that may be combined in one array.
     stacks : list of tuple
-        Receives such arrays, each with the leaves that are its rows.
+        Receives such arrays, each with the leaves that are its elements.
 
     Attributes
     ----------
@@ -53,79 +52,79 @@ class World:
         In order.
     """
 
-    __slots__ = ("_becomes", "_elements", "_leaves", "_listed", "_numbers", "_read", "_stacks", "nodes")
+    __slots__ = ("_constants", "_elements", "_leaves", "_listed", "_read", "_replaced", "_stacks", "nodes")
 
     def __init__(self, leaves: Collection[Value], stacks: list[tuple[Value, Sequence[Value]]]) -> None:
         self.nodes: list[Node] = []
         self._leaves = leaves
         self._stacks = stacks
-        self._becomes: dict[Value, Value] = {}
-        self._elements: dict[Value, Element] = {}
+        self._replaced: dict[Value, Value] = {}
+        self._elements: dict[Value, StackElement] = {}
         self._listed: set[Node] = set()
-        self._numbers: dict[Any, Value] = {}
+        self._constants: dict[Any, Value] = {}
         self._read: dict[Value, Value] = {}
 
     def begin(self, outside: Iterable[Value]) -> None:
-        """Begin a new list of nodes; these values come from outside of it."""
+        """Begin a new list of nodes; `outside` are the values that it reads and does not compute."""
         self.nodes = []
         self._listed = {value.node for value in outside if value.node is not None}
 
-    def of(self, value: Value) -> Value:
-        """Return what a value has become; an element may be a mere sign for it."""
-        becomes = self._becomes
-        while value in becomes:
-            value = becomes[value]
+    def current(self, value: Value) -> Value:
+        """Return the replacement of a value, which may be the proxy of an element of a stack."""
+        replace = self._replaced
+        while value in replace:
+            value = replace[value]
         return value
 
-    def becomes(self, old: Value, new: Value) -> None:
-        self._becomes[old] = new
+    def replace(self, old: Value, new: Value) -> None:
+        self._replaced[old] = new
 
-    def becomes_element(self, old: Value, rows: Value, turn: int) -> None:
-        """Let a row of an array stand for a value."""
-        sign = Value(old.aval, tags=old.tags)
-        self._elements[sign] = Element(rows, turn)
-        self._becomes[old] = sign
+    def replace_by_element(self, old: Value, stack: Value, index: int) -> None:
+        """Replace a value by a proxy of an element of a stack."""
+        proxy = Value(old.aval, tags=old.tags)
+        self._elements[proxy] = StackElement(stack, index)
+        self._replaced[old] = proxy
 
-    def actual(self, value: Value) -> Value:
-        """Return the value that a sign stands for."""
+    def materialise(self, value: Value) -> Value:
+        """Return a value itself, or the element that a proxy stands for, read from its stack."""
         element = self._elements.get(value)
         if element is None:
             return value
         found = self._read.get(value)
         if found is None:
-            found = self._read[value] = Element(self.of(element.rows), element.turn).read()
+            found = self._read[value] = StackElement(self.current(element.stack), element.index).read()
             self.place([found])
         return found
 
-    def keep(self, node: Node) -> None:
-        """Append a node of the recording."""
+    def append_recorded(self, node: Node) -> None:
+        """Append a node of the recording, on the replacements of its inputs."""
         inputs = node.inputs
-        becomes = self._becomes
-        if any(value in becomes for value in inputs):
-            inputs = tuple([becomes.get(value, value) for value in inputs])
+        replace = self._replaced
+        if any(value in replace for value in inputs):
+            inputs = tuple([replace.get(value, value) for value in inputs])
             element = self._elements.get(inputs[0])
             if element is not None and node.op in REARRANGING:
-                self.becomes_element(node.out, self._rearranged(element.rows, node), element.turn)
+                self.replace_by_element(node.out, self._rearranged(element.stack, node), element.index)
                 return
-            if isinstance(node.op, Join) and len(inputs) > MOST_PIECES:
+            if isinstance(node.op, Join) and len(inputs) > MAX_PIECES:
                 joined = self._joined(inputs, node.params["axis"])
                 if joined is not None:
                     self.place([joined])
-                    self._becomes[node.out] = joined
+                    self._replaced[node.out] = joined
                     return
             node = self._copy(node, inputs)
         self._append(node)
 
-    def _rearranged(self, rows: Value, node: Node) -> Value:
-        """Return all rows, rearranged as one of them is."""
+    def _rearranged(self, stack: Value, node: Node) -> Value:
+        """Return a stack with an index map applied to each element."""
         op: IndexMap = node.op  # type: ignore[assignment]
-        key = rows, op, tuple(node.params.items())
-        found = self._numbers.get(key)
+        key = stack, op, tuple(node.params.items())
+        found = self._constants.get(key)
         if found is None:
             with at(node.site):
-                found = op(rows, **op.lead(rows.shape[0], **node.params))
+                found = op(stack, **op.lead(stack.shape[0], **node.params))
             self.place([found])
-            self._numbers[key] = found
+            self._constants[key] = found
         return found
 
     def _copy(self, node: Node, inputs: tuple[Value, ...]) -> Node:
@@ -133,7 +132,7 @@ class World:
         for old, new in zip(node.outs, copy.outs, strict=True):
             new.tags = old.tags
             new.aval = old.aval
-            self._becomes[old] = new
+            self._replaced[old] = new
         copy.set_tags(node.tags)
         return copy
 
@@ -142,7 +141,7 @@ class World:
         self._listed.add(node)
 
     def place(self, values: Iterable[Value]) -> None:
-        """Append what computes new values, tagged as what they are made of."""
+        """Append the nodes that compute new values, with the tags of their inputs."""
         listed = self._listed
         nodes, _ = extract(values, (), lambda value: value.node is None or value.node in listed)
         for node in nodes:
@@ -154,71 +153,71 @@ class World:
             node.set_tags(tags)
             self._append(node)
 
-    def spelt_out(self, ends: Sequence[Value]) -> list[Value]:
-        """Replace all signs by the rows that they stand for; return the ends."""
+    def materialise_all(self, outputs: Sequence[Value]) -> list[Value]:
+        """Replace all proxies by the elements that they stand for; return the outputs."""
         if self._elements:
             nodes, self.nodes = self.nodes, []
             self._listed.difference_update(nodes)
             for node in nodes:
-                if any(value in self._elements or value in self._becomes for value in node.inputs):
-                    inputs = tuple([self.actual(self.of(value)) for value in node.inputs])
+                if any(value in self._elements or value in self._replaced for value in node.inputs):
+                    inputs = tuple([self.materialise(self.current(value)) for value in node.inputs])
                     node = self._copy(node, inputs)
                 self._append(node)
-        return [self.actual(self.of(value)) for value in ends]
+        return [self.materialise(self.current(value)) for value in outputs]
 
-    def number(self, array: np.ndarray[Any, Any]) -> Value:
-        """Return an array as a constant: equal ones are one."""
+    def constant_of(self, array: np.ndarray[Any, Any]) -> Value:
+        """Return an array as a constant; equal arrays are one constant."""
         key = (array.dtype, array.shape, array.tobytes())
-        found = self._numbers.get(key)
+        found = self._constants.get(key)
         if found is None:
-            found = self._numbers[key] = constant(array)
+            found = self._constants[key] = constant(array)
         return found
 
-    def stacked(self, values: Sequence[Value], node: Node) -> Value:
-        """Return an array with these values as its rows.
+    def stack(self, values: Sequence[Value], node: Node) -> Value:
+        """Return the stack of these values.
 
         Raises
         ------
-        Irregular
+        NotRollable
             Where they differ in type, or are large arrays.
         """
         first = values[0].aval
         for value in values:
             if value.shape != first.shape or value.dtype != first.dtype:
-                raise Irregular("an input changes its type", node, starts_late=True)
-        if self._leaves and len(values) > MOST_PIECES and all(value in self._leaves for value in values):
+                raise NotRollable("an input changes its type", node, peelable=True)
+        if self._leaves and len(values) > MAX_PIECES and all(value in self._leaves for value in values):
             whole = Value(aval((len(values), *first.shape), first.dtype))
             self._stacks.append((whole, values))
             return whole
         pieces = self._pieces(values)
         if len(pieces) == 1:
             return pieces[0]
-        if len(pieces) > MOST_PIECES and first.size * len(values) > MOST_ELEMENTS:
-            raise Irregular("each turn reads another large array", node)
+        if len(pieces) > MAX_PIECES and first.size * len(values) > MAX_ELEMENTS:
+            raise NotRollable("each iteration reads another large array", node)
         return join(pieces, 0)
 
     def _pieces(self, values: Sequence[Value]) -> list[Value]:
-        """Return arrays whose rows are these values: as few as there are."""
+        """Return stacks whose elements are these values, as few as possible."""
         pieces: list[Value] = []
         numbers: list[Any] = []
-        for place, rows in self._runs(values):
-            if rows is None and _is_number(values[place]):
+        for place, stack in self._runs(values):
+            if stack is None and _is_number(values[place]):
                 numbers.append(values[place].data)
                 continue
             if numbers:
-                pieces.append(self.number(np.stack(numbers)))
+                pieces.append(self.constant_of(np.stack(numbers)))
                 numbers = []
-            if rows is None:
+            if stack is None:
                 value = values[place]
                 whole = literal_array(value) if isinstance(value, Literal) else value
-                rows = reshape(whole, (1, *value.shape))
-            pieces.append(rows)
+                stack = reshape(whole, (1, *value.shape))
+            pieces.append(stack)
         if numbers:
-            pieces.append(self.number(np.stack(numbers)))
+            pieces.append(self.constant_of(np.stack(numbers)))
         return pieces
 
     def _runs(self, values: Sequence[Value]) -> list[tuple[int, Value | None]]:
-        """Return the places where rows begin, with as many of them as follow each other; and the places of other values."""
+        """Return ``(position, stack)`` for each run of consecutive elements of stacks, and ``(position, None)`` for other values."""
         found: list[tuple[int, Value | None]] = []
         elements = [self._elements.get(value) for value in values]
         place = 0
@@ -228,74 +227,74 @@ class World:
                 found.append((place, None))
                 place += 1
                 continue
-            ways = self._ways(elements, place)
-            if ways == 1:
+            count = self._interleaving(elements, place)
+            if count == 1:
                 last = place
-                while last < len(elements) and _rows_at(elements, last) is element.rows:
+                while last < len(elements) and _stack_at(elements, last) is element.stack:
                     last += 1
-                turns = [one.turn for one in elements[place:last] if one is not None]
-                found.append((place, picked_rows(element.rows, turns)))
+                indices = [one.index for one in elements[place:last] if one is not None]
+                found.append((place, picked_elements(element.stack, indices)))
             else:
-                last = place + ways
-                while last < len(elements) and _follows(elements[last - ways], elements[last]):
+                last = place + count
+                while last < len(elements) and _follows(elements[last - count], elements[last]):
                     last += 1
-                last -= (last - place) % ways
+                last -= (last - place) % count
                 columns = []
-                for offset in range(ways):
-                    own = elements[place + offset : last : ways]
-                    rows = picked_rows(own[0].rows, [one.turn for one in own if one is not None])  # type: ignore[union-attr]
-                    columns.append(reshape(rows, (rows.shape[0], 1, *rows.shape[1:])))
+                for offset in range(count):
+                    own = elements[place + offset : last : count]
+                    stack = picked_elements(own[0].stack, [one.index for one in own if one is not None])  # type: ignore[union-attr]
+                    columns.append(reshape(stack, (stack.shape[0], 1, *stack.shape[1:])))
                 whole = join(columns, 1)
                 found.append((place, reshape(whole, (last - place, *whole.shape[2:]))))
             place = last
         return found
 
     @staticmethod
-    def _ways(elements: Sequence[Element | None], place: int) -> int:
-        """Return how many arrays take turns in a sequence of rows; 1 also where they do so without order."""
+    def _interleaving(elements: Sequence[StackElement | None], place: int) -> int:
+        """Return how many stacks alternate regularly in a sequence of elements; 1 where there is no such order."""
         first = elements[place]
-        for ways in range(1, MOST_WAYS + 1):
-            after = elements[place + ways] if place + ways < len(elements) else None
+        for count in range(1, MAX_INTERLEAVED + 1):
+            after = elements[place + count] if place + count < len(elements) else None
             if after is None:
                 return 1
-            if first is not None and after.rows is first.rows:
-                return ways if _follows(first, after) else 1
+            if first is not None and after.stack is first.stack:
+                return count if _follows(first, after) else 1
         return 1
 
     def _joined(self, inputs: Sequence[Value], axis: int) -> Value | None:
-        """Return what a join of rows comes to without taking them apart, if they are rows."""
+        """Return the join of elements of stacks without reading them one by one; None if no input is such an element."""
         pieces: list[Value] = []
         changed = False
-        for place, rows in self._runs(inputs):
-            if rows is None:
+        for place, stack in self._runs(inputs):
+            if stack is None:
                 pieces.append(inputs[place])
                 continue
-            shape = rows.shape[1:]
-            front = laid_out(permute(rows, (*range(1, axis + 1), 0, *range(axis + 1, rows.ndim))))
-            pieces.append(reshape(front, (*shape[:axis], rows.shape[0] * shape[axis], *shape[axis + 1 :])))
+            shape = stack.shape[1:]
+            front = contiguous(permute(stack, (*range(1, axis + 1), 0, *range(axis + 1, stack.ndim))))
+            pieces.append(reshape(front, (*shape[:axis], stack.shape[0] * shape[axis], *shape[axis + 1 :])))
             changed = True
         if not changed:
             return None
         return pieces[0] if len(pieces) == 1 else join(pieces, axis)
 
 
-def _rows_at(elements: Sequence[Element | None], place: int) -> Value | None:
+def _stack_at(elements: Sequence[StackElement | None], place: int) -> Value | None:
     element = elements[place]
-    return None if element is None else element.rows
+    return None if element is None else element.stack
 
 
-def _follows(before: Element | None, after: Element | None) -> bool:
-    """Return whether one is the row after another."""
+def _follows(before: StackElement | None, after: StackElement | None) -> bool:
+    """Return whether an element is the next one of the same stack."""
     return (
         before is not None
         and after is not None
-        and after.rows is before.rows
-        and after.turn == before.turn + 1
+        and after.stack is before.stack
+        and after.index == before.index + 1
     )
 
 
-def laid_out(x: Value) -> Value:
-    """Return `x` as a join would make it: NumPy's sums depend on the order in memory."""
+def contiguous(x: Value) -> Value:
+    """Return `x` contiguous, as a join returns it: NumPy's sums depend on the order in memory."""
     return (
         x
         if not x.node or x.node.op is not permute_row
@@ -308,11 +307,11 @@ def literal_array(value: Literal) -> Value:
     return expand_row(value, shape=(), axes=())
 
 
-def spread_number(value: Literal, like: Value) -> Value:
+def filled(value: Literal, like: Value) -> Value:
     """Return a number as an array of this type."""
     assert value.data is not None
-    number = Literal(aval((), like.dtype), data=value.data.astype(like.dtype))
-    return expand_row(number, shape=like.shape, axes=())
+    constant_of = Literal(aval((), like.dtype), data=value.data.astype(like.dtype))
+    return expand_row(constant_of, shape=like.shape, axes=())
 
 
 def _is_number(value: Value) -> bool:

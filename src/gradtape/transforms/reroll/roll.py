@@ -1,4 +1,4 @@
-"""Loops that Python unrolled become loops again: the recording of a `for` is the same nodes over and over."""
+"""Rerolling: the repeated nodes of an unrolled Python loop become a loop again."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ import numpy as np
 
 from gradtape.ir.graph import Graph, Node, Value
 from gradtape.kinds.registry import UFUNCS
-from gradtape.transforms.reroll.carries import Seen, Summary, test
-from gradtape.transforms.reroll.iteration import Turn
-from gradtape.transforms.reroll.periods import LEAST_SAVED, enough, regions
-from gradtape.transforms.reroll.recording import Recording, living, serial_of
-from gradtape.transforms.reroll.rewrite_state import Irregular, World
-from gradtape.transforms.reroll.scan import Checked, roll
-from gradtape.transforms.reroll.store_forwarding import forwarded
-from gradtape.transforms.reroll.while_loop import Exit, exits, roll_until
+from gradtape.transforms.reroll.carries import LoopSummary, SeenGuard, guard_holds
+from gradtape.transforms.reroll.loop_builder import LoopBuilder
+from gradtape.transforms.reroll.periods import MIN_SAVED, is_worth_a_loop, regions
+from gradtape.transforms.reroll.recording import Recording, live_nodes, serial_of
+from gradtape.transforms.reroll.rewrite_state import NotRollable, RewriteState
+from gradtape.transforms.reroll.scan import ReplacedGuards, roll_scan
+from gradtape.transforms.reroll.store_forwarding import forward_stores
+from gradtape.transforms.reroll.while_loop import LoopExit, find_exits, roll_while
 
-MOST_LEVELS: Final = 6
+MAX_LEVELS: Final = 6
 """How deep loops may be nested."""
 
-MOST_PEELED: Final = 3
-"""First turns that may differ from the others and stay in front of the loop."""
+MAX_PEELED: Final = 3
+"""First iterations that are peeled at most, because they differ from the others."""
 
 MULTIPLES: Final = range(1, 13)
-"""How many repeats of the same ops one turn may consist of: two arrays that change places repeat every second time."""
+"""Repeats of the same ops that one iteration may consist of: two arrays that are swapped repeat every second time."""
 
 
-class Look(NamedTuple):
-    """A guard: what Python saw of a value.
+class RecordedGuard(NamedTuple):
+    """A guard of the recording: a value that Python has read.
 
     Attributes
     ----------
     value : Value
-        What it looked at.
+        The value.
     expected : int
-        What it saw.
+        The number that Python read.
     line : object
-        Where; None where nobody knows.
+        The line of the user's code; None if unknown.
     bounded : bool
-        If that is the condition of a loop: whether Python can leave the loop in another way too.
+        For the condition of a loop: whether Python can leave the loop in another way too.
     """
 
     value: Value
@@ -50,120 +50,120 @@ class Look(NamedTuple):
 
 
 class Declined(NamedTuple):
-    """A stretch of nodes that repeats, and why it was not rolled."""
+    """A part of a recording that repeats, and why it was not rolled."""
 
     site: object
     reason: str
 
 
 class Rolled(NamedTuple):
-    """What came of a recording.
+    """A recording with loops.
 
     Attributes
     ----------
     nodes : list of Node
         In topological order.
-    ends : list of Value
-        What the given ends have become.
-    looks : list of tuple
-        Guards: the number of the given one whose place it takes, and the guard.
+    outputs : list of Value
+        The given outputs, recomputed.
+    guards : list of tuple
+        The guards, each with the number of the given one at whose position it stands.
     loops : list of Summary
-        For explanations.
+        Descriptions of the loops.
     stacks : list of tuple
-        New leaves, each with the leaves that are its rows.
+        New leaves, each with the leaves that are its elements.
     """
 
     nodes: Sequence[Node]
-    ends: list[Value]
-    looks: list[tuple[int, Look]]
-    loops: list[Summary]
+    outputs: list[Value]
+    guards: list[tuple[int, RecordedGuard]]
+    loops: list[LoopSummary]
     stacks: list[tuple[Value, Sequence[Value]]]
 
 
 def rolled(
     nodes: Sequence[Node],
-    ends: Sequence[Value],
-    looks: Sequence[Look] = (),
+    outputs: Sequence[Value],
+    guards: Sequence[RecordedGuard] = (),
     pinned: frozenset[Node] = frozenset(),
     *,
     until: bool = False,
     leaves: Collection[Value] = (),
     declined: list[Declined] | None = None,
 ) -> Rolled | None:
-    """Return a recording with loops in the place of nodes that repeat; None where there are none.
+    """Return a recording with loops in place of repeated nodes; None where there are none.
 
     Parameters
     ----------
     nodes : sequence of Node
-        All that the ends and guards are made of.
-    ends : sequence of Value
-        What is wanted.
-    looks : sequence of Look
+        All nodes that the outputs and guards depend on.
+    outputs : sequence of Value
+        The values to keep.
+    guards : sequence of Look
         Guards.
     pinned : frozenset of Node
-        Nodes that must stay.
+        Nodes that must stay as they are.
     until : bool
-        Whether loops that Python left because of what it saw are to turn as often as they must.
+        Whether loops that Python left because of a guarded value become loops with unknown trip count.
     leaves : collection of Value
-        Leaves that may be brought together in one array.
+        Leaves that may be combined in one array.
     declined : list of Declined, optional
-        Receives what repeats itself and is not rolled up, and why.
+        Receives the parts that repeat and are not rolled, with the reasons.
     """
-    if len(nodes) < LEAST_SAVED and not until:
+    if len(nodes) < MIN_SAVED and not until:
         return None
     ordered: Sequence[Node] = sorted(nodes, key=serial_of)
-    values = [*ends, *[look.value for look in looks]]
-    current, values = forwarded(ordered, values)
-    numbered = list(enumerate(looks))
-    loops: list[Summary] = []
+    values = [*outputs, *[guard.value for guard in guards]]
+    current, values = forward_stores(ordered, values)
+    numbered = list(enumerate(guards))
+    loops: list[LoopSummary] = []
     stacks: list[tuple[Value, Sequence[Value]]] = []
-    tidy = current is ordered
-    for _ in range(MOST_LEVELS):
-        if not tidy:
-            current, tidy = living(current, values), True
+    is_live = current is ordered
+    for _ in range(MAX_LEVELS):
+        if not is_live:
+            current, is_live = live_nodes(current, values), True
         numbered = [
-            (number, look._replace(value=value))
-            for (number, look), value in zip(numbered, values[len(ends) :], strict=True)
+            (number, guard._replace(value=value))
+            for (number, guard), value in zip(numbered, values[len(outputs) :], strict=True)
         ]
-        level = _Level(current, values[: len(ends)], numbered, pinned, until, World(leaves, stacks))
+        level = _Level(current, values[: len(outputs)], numbered, pinned, until, RewriteState(leaves, stacks))
         if declined is not None:
             declined += level.declined
         if not level.loops:
             break
         loops += level.loops
-        current, numbered, tidy = level.nodes, level.looks, False
-        values = [*level.ends, *[look.value for _, look in numbered]]
+        current, numbered, is_live = level.nodes, level.guards, False
+        values = [*level.outputs, *[guard.value for _, guard in numbered]]
     if not loops:
         return None
-    left = current if tidy else living(current, values)
-    if len(left) >= len(nodes) and not until:
+    current = current if is_live else live_nodes(current, values)
+    if len(current) >= len(nodes) and not until:
         return None
-    return Rolled(left, values[: len(ends)], numbered, loops, stacks)
+    return Rolled(current, values[: len(outputs)], numbered, loops, stacks)
 
 
 def rolled_graph(
     graph: Graph,
-    looks: Sequence[Look] | None = None,
+    guards: Sequence[RecordedGuard] | None = None,
     *,
     until: bool = False,
     declined: list[Declined] | None = None,
 ) -> tuple[Graph, list[int], Rolled] | None:
-    """Return a graph with loops, and for each of its guards the number of the first that it stands for; None where there are none.
+    """Return a graph with loops, and for each of its guards the number of the first one that it replaces; None where there are none.
 
-    The guards are those of the graph unless `looks` tells more of them; `until` and `declined` are as for `rolled`.
+    The guards are those of the graph unless `guards` describes them; `until` and `declined` are as for `rolled`.
     """
-    if looks is None:
-        looks = [Look(value, expected) for value, expected in graph.guards]
-    result = rolled(graph.nodes, graph.outputs, looks, until=until, declined=declined)
+    if guards is None:
+        guards = [RecordedGuard(value, expected) for value, expected in graph.guards]
+    result = rolled(graph.nodes, graph.outputs, guards, until=until, declined=declined)
     if result is None:
         return None
-    guards = [(look.value, look.expected) for _, look in result.looks]
-    whole = Graph(graph.inputs, result.nodes, result.ends, graph.name, guards)
-    return whole, [number for number, _ in result.looks], result
+    pairs = [(guard.value, guard.expected) for _, guard in result.guards]
+    whole = Graph(graph.inputs, result.nodes, result.outputs, graph.name, pairs)
+    return whole, [number for number, _ in result.guards], result
 
 
 def without_data_rolled(graph: Graph) -> Graph:
-    """Return a copy of a graph without guards that keeps nothing of it alive, with loops where its nodes repeat themselves."""
+    """Return a rolled copy of a graph without guards, which keeps no value of the graph alive."""
     fresh = {value: Value(value.aval) for value in graph.inputs}
     becomes = dict(fresh)
     copies = []
@@ -171,10 +171,10 @@ def without_data_rolled(graph: Graph) -> Graph:
         copy = node.copy(tuple([becomes.get(value, value) for value in node.inputs]))
         becomes.update(zip(node.outs, copy.outs, strict=True))
         copies.append(copy)
-    ends = [becomes.get(value, value) for value in graph.outputs]
-    result = rolled(copies, ends)
-    nodes, ends = (copies, ends) if result is None else (result.nodes, result.ends)
-    return Graph(list(fresh.values()), nodes, ends, graph.name)
+    outputs = [becomes.get(value, value) for value in graph.outputs]
+    result = rolled(copies, outputs)
+    nodes, outputs = (copies, outputs) if result is None else (result.nodes, result.outputs)
+    return Graph(list(fresh.values()), nodes, outputs, graph.name)
 
 
 class _Level:
@@ -183,192 +183,196 @@ class _Level:
     def __init__(
         self,
         nodes: Sequence[Node],
-        ends: Sequence[Value],
-        looks: Sequence[tuple[int, Look]],
+        outputs: Sequence[Value],
+        guards: Sequence[tuple[int, RecordedGuard]],
         pinned: frozenset[Node],
         until: bool,
-        world: World,
+        state: RewriteState,
     ) -> None:
         self.declined: list[Declined] = []
-        self.loops: list[Summary] = []
-        self._world = world
+        self.loops: list[LoopSummary] = []
+        self._state = state
         self.nodes: Sequence[Node] = nodes
-        self.ends: list[Value] = list(ends)
-        self.looks = list(looks)
-        if len(nodes) < LEAST_SAVED and not until:
+        self.outputs: list[Value] = list(outputs)
+        self.guards = list(guards)
+        if len(nodes) < MIN_SAVED and not until:
             return
-        self._recording = recording = Recording(nodes, ends, pinned)
+        self._recording = recording = Recording(nodes, outputs, pinned)
         if not recording.in_order:
             return
-        ways_out = exits(recording, looks) if until else []
-        claims = self._claims(ways_out)
-        if not claims and not ways_out:
+        loop_exits = find_exits(recording, guards) if until else []
+        claims = self._claims(loop_exits)
+        if not claims and not loop_exits:
             return
-        self._seen = {}
-        for number, look in looks:
-            place = recording.place.get(look.value.node, -1)
+        self._seen_guards = {}
+        for number, guard in guards:
+            place = recording.place.get(guard.value.node, -1)
             if place >= 0:
-                self._seen[place, look.value.index] = Seen(number, look.expected)
-        self._left: dict[int, tuple[Value, int]] = {}
-        self._gone: set[int] = set()
-        self._enters: dict[int, Value] = {}
+                self._seen_guards[place, guard.value.index] = SeenGuard(number, guard.expected)
+        self._remaining: dict[int, tuple[Value, int]] = {}
+        self._removed: set[int] = set()
+        self._entered: dict[int, Value] = {}
         if claims:
             self._rewrite(
                 [(start, start + period * trips, (period, trips)) for start, period, trips in claims]
             )
         else:
-            self._rewrite([(one.start, one.start + one.period * one.trips, one) for one in _apart(ways_out)])
+            self._rewrite(
+                [(one.start, one.start + one.period * one.trips, one) for one in _disjoint(loop_exits)]
+            )
 
-    def _claims(self, ways_out: Sequence[Exit]) -> list[tuple[int, int, int]]:
-        """Return ``(start, period, trips)`` of loops that do not overlap, in order; loops with a way out wait."""
+    def _claims(self, loop_exits: Sequence[LoopExit]) -> list[tuple[int, int, int]]:
+        """Return ``(start, period, trips)`` of disjoint loops, in order; loops around an exit are left for a later level."""
         recording = self._recording
         taken = np.zeros(len(recording.nodes), bool)
-        ends = np.zeros(len(recording.nodes) + 1, np.int64)
-        for one in ways_out:
-            ends[one.start + one.period : one.start + one.period * one.trips + 1 : one.period] = 1
-        before = np.cumsum(ends)
+        iteration_ends = np.zeros(len(recording.nodes) + 1, np.int64)
+        for one in loop_exits:
+            iteration_ends[one.start + one.period : one.start + one.period * one.trips + 1 : one.period] = 1
+        before = np.cumsum(iteration_ends)
         claims = []
         for period, low, high in regions(recording.tokens):
             if taken[low:high].any():
-                parts = _free(taken, low, high)
+                parts = _gaps(taken, low, high)
             else:
                 parts = [(low, high)]
             for begin, end in parts:
                 found = self._runs(recording, period, begin, end)
-                for start, turn, trips in found:
-                    stop = start + trips * turn
+                for start, length, trips in found:
+                    stop = start + trips * length
                     if before[stop] - before[start] < 2:
                         taken[start:stop] = True
-                        claims.append((start, turn, trips))
+                        claims.append((start, length, trips))
         return sorted(claims)
 
     def _runs(self, recording: Recording, period: int, begin: int, end: int) -> list[tuple[int, int, int]]:
-        """Return ``(start, period, trips)`` of loops in a stretch whose ops repeat."""
+        """Return ``(start, period, trips)`` of loops in a part whose ops repeat."""
         for times in MULTIPLES:
-            turn = period * times
-            if not enough(turn, (end - begin) // turn):
+            length = period * times
+            if not is_worth_a_loop(length, (end - begin) // length):
                 break
-            runs = recording.runs(turn, begin, end)
+            runs = recording.runs(length, begin, end)
             if runs:
-                return [(start, turn, trips) for start, trips in runs]
-        if enough(period, (end - begin) // period):
+                return [(start, length, trips) for start, trips in runs]
+        if is_worth_a_loop(period, (end - begin) // period):
             node = recording.first_difference(period, begin, end)
-            reason = f"{node.op.name} takes what it did not take a turn before"
+            reason = f"{node.op.name} takes what it did not take an iteration before"
             self.declined.append(Declined(node.site, reason))
         return []
 
-    def _rewrite(self, claims: Sequence[tuple[int, int, tuple[int, int] | Exit]]) -> None:
+    def _rewrite(self, claims: Sequence[tuple[int, int, tuple[int, int] | LoopExit]]) -> None:
         recording = self._recording
-        world = self._world
+        state = self._state
         outside = (recording.source < 0).nonzero()[0].tolist()
-        world.begin([recording.operands[k] for k in outside])
+        state.begin([recording.operands[k] for k in outside])
         place = 0
-        for start, stop, how in claims:
+        for start, stop, found in claims:
             for node in recording.nodes[place:start]:
-                world.keep(node)
-            if isinstance(how, Exit):
-                place = stop if self._roll_until(world, how) else start
+                state.append_recorded(node)
+            if isinstance(found, LoopExit):
+                place = stop if self._roll_while(state, found) else start
             else:
-                place = self._roll(world, start, *how)
+                place = self._roll_scan(state, start, *found)
         for node in recording.nodes[place:]:
-            world.keep(node)
-        self.looks = [
-            (number, look._replace(value=value, expected=expected))
-            for number, look in self.looks
-            for value, expected in self._now(number, look)
+            state.append_recorded(node)
+        self.guards = [
+            (number, guard._replace(value=value, expected=expected))
+            for number, guard in self.guards
+            for value, expected in self._current_guards(number, guard)
         ]
-        values = world.spelt_out([*self.ends, *[look.value for _, look in self.looks]])
-        self.nodes = world.nodes
-        self.ends = values[: len(self.ends)]
-        self.looks = [
-            (number, look._replace(value=value))
-            for (number, look), value in zip(self.looks, values[len(self.ends) :], strict=True)
+        values = state.materialise_all([*self.outputs, *[guard.value for _, guard in self.guards]])
+        self.nodes = state.nodes
+        self.outputs = values[: len(self.outputs)]
+        self.guards = [
+            (number, guard._replace(value=value))
+            for (number, guard), value in zip(self.guards, values[len(self.outputs) :], strict=True)
         ]
 
-    def _now(self, number: int, look: Look) -> list[tuple[Value, int]]:
-        """Return what has become of a guard: nothing, where a loop has taken it over."""
-        if number in self._left:
-            return [self._left[number]]
-        return [] if number in self._gone else [(look.value, look.expected)]
+    def _current_guards(self, number: int, guard: RecordedGuard) -> list[tuple[Value, int]]:
+        """Return the current form of a guard; empty where a loop has replaced it."""
+        if number in self._remaining:
+            return [self._remaining[number]]
+        return [] if number in self._removed else [(guard.value, guard.expected)]
 
-    def _roll(self, world: World, start: int, period: int, trips: int) -> int:
-        """Put a loop in the place of nodes; return where the nodes go on."""
+    def _roll_scan(self, state: RewriteState, start: int, period: int, trips: int) -> int:
+        """Replace nodes by a loop; return the position after them."""
         place = start
-        for peeled in range(MOST_PEELED + 1):
-            begin, left = start + peeled * period, trips - peeled
-            if not enough(period, left):
+        for peeled in range(MAX_PEELED + 1):
+            begin, trips_left = start + peeled * period, trips - peeled
+            if not is_worth_a_loop(period, trips_left):
                 break
             for node in self._recording.nodes[place:begin]:
-                world.keep(node)
+                state.append_recorded(node)
             place = begin
             try:
-                turn = Turn(self._recording, world, begin, period, left, counted=False)
-                summary, checked = roll(turn, self._seen)
-            except Irregular as reason:
+                loop = LoopBuilder(self._recording, state, begin, period, trips_left, open_ended=False)
+                summary, replaced = roll_scan(loop, self._seen_guards)
+            except NotRollable as reason:
                 self.declined.append(Declined(reason.node.site, reason.reason))
-                if not reason.starts_late:
+                if not reason.peelable:
                     break
                 continue
-            self._note(summary, checked)
-            return begin + left * period
+            self._note(summary, replaced)
+            return begin + trips_left * period
         return place
 
-    def _roll_until(self, world: World, way_out: Exit) -> bool:
+    def _roll_while(self, state: RewriteState, loop_exit: LoopExit) -> bool:
         try:
-            turn = Turn(self._recording, world, way_out.start, way_out.period, way_out.trips, counted=True)
-            enters = self._entrance(world, way_out)
-            summary, checked = roll_until(turn, self._seen, way_out, enters)
-        except Irregular as reason:
+            loop = LoopBuilder(
+                self._recording, state, loop_exit.start, loop_exit.period, loop_exit.trips, open_ended=True
+            )
+            entered = self._entry_condition(state, loop_exit)
+            summary, replaced = roll_while(loop, self._seen_guards, loop_exit, entered)
+        except NotRollable as reason:
             self.declined.append(Declined(reason.node.site, reason.reason))
             return False
-        self._note(summary, checked)
+        self._note(summary, replaced)
         return True
 
-    def _entrance(self, world: World, way_out: Exit) -> Value:
-        """Return whether a loop is to turn at all: a call that Python would have led elsewhere might turn for ever."""
-        enters: Value | None = None
-        for number, look in self.looks:
-            if number > way_out.first:
+    def _entry_condition(self, state: RewriteState, loop_exit: LoopExit) -> Value:
+        """Return whether a loop has a first iteration: in a call with other branches before it, it might never end."""
+        entered: Value | None = None
+        for number, guard in self.guards:
+            if number > loop_exit.first:
                 break
-            known = self._enters.get(number)
+            known = self._entered.get(number)
             if known is None:
                 parts = [
-                    test(world.actual(world.of(value)), expected)
-                    for value, expected in self._now(number, look)
+                    guard_holds(state.materialise(state.current(value)), expected)
+                    for value, expected in self._current_guards(number, guard)
                 ]
                 for part in parts:
-                    known = part if enters is None else UFUNCS["logical_and"](enters, part)
-                    world.place([known])
+                    known = part if entered is None else UFUNCS["logical_and"](entered, part)
+                    state.place([known])
                 if known is not None:
-                    self._enters[number] = known
-            enters = enters if known is None else known
-        assert enters is not None
-        return enters
+                    self._entered[number] = known
+            entered = entered if known is None else known
+        assert entered is not None
+        return entered
 
-    def _note(self, summary: Summary, checked: Checked) -> None:
+    def _note(self, summary: LoopSummary, replaced: ReplacedGuards) -> None:
         self.loops.append(summary)
-        self._gone |= checked.gone
-        for number, value, expected in checked.left:
-            self._left[number] = value, expected
+        self._removed |= replaced.removed
+        for number, value, expected in replaced.remaining:
+            self._remaining[number] = value, expected
 
 
-def _apart(ways_out: Sequence[Exit]) -> list[Exit]:
-    """Return those of the loops that do not overlap one before."""
-    found: list[Exit] = []
-    for one in ways_out:
+def _disjoint(loop_exits: Sequence[LoopExit]) -> list[LoopExit]:
+    """Return the loops that do not overlap an earlier one."""
+    found: list[LoopExit] = []
+    for one in loop_exits:
         if not found or found[-1].start + found[-1].period * found[-1].trips <= one.start:
             found.append(one)
     return found
 
 
 def in_recorded_order(nodes: Sequence[Node]) -> Sequence[Node]:
-    """Return nodes in the order in which they were recorded, if that is one in which they can be computed."""
+    """Return nodes in the order in which they were recorded, if that is a topological order."""
     ordered = sorted(nodes, key=serial_of)
     return ordered if _in_order(ordered) else nodes
 
 
 def _in_order(nodes: Sequence[Node]) -> bool:
-    """Return whether each node comes after what it takes: not so where a value was given another history."""
+    """Return whether this is a topological order, which replaced histories of values may violate."""
     serials = {node.serial for node in nodes}
     return all(
         value.node is None or value.node.serial < node.serial or value.node.serial not in serials
@@ -377,8 +381,8 @@ def _in_order(nodes: Sequence[Node]) -> bool:
     )
 
 
-def _free(taken: np.ndarray[Any, Any], low: int, high: int) -> list[tuple[int, int]]:
-    """Return the stretches between `low` and `high` that are not taken."""
+def _gaps(taken: np.ndarray[Any, Any], low: int, high: int) -> list[tuple[int, int]]:
+    """Return the parts between `low` and `high` that are not taken."""
     edges = np.diff(np.concatenate([[True], taken[low:high], [True]]).astype(np.int8))
-    begins, ends = np.flatnonzero(edges == -1), np.flatnonzero(edges == 1)
-    return [(low + int(a), low + int(b)) for a, b in zip(begins, ends, strict=True)]
+    begins, outputs = np.flatnonzero(edges == -1), np.flatnonzero(edges == 1)
+    return [(low + int(a), low + int(b)) for a, b in zip(begins, outputs, strict=True)]

@@ -1,4 +1,4 @@
-"""A loop of known length: the nodes of its turns become a scan."""
+"""Rolling a loop with known trip count: the nodes of its iterations become a scan."""
 
 from __future__ import annotations
 
@@ -9,90 +9,119 @@ from gradtape.ir.body import Body
 from gradtape.ir.builder import at
 from gradtape.ir.graph import Value, extract, literal
 from gradtape.transforms.loops.ops import scan
-from gradtape.transforms.reroll.carries import Carried, Seen, Summary, final_chain, held, uses_of
-from gradtape.transforms.reroll.iteration import Fixed, Inner, Rows, Turn
-from gradtape.transforms.reroll.per_iteration import written_rows
-from gradtape.transforms.reroll.rewrite_state import spread_number
+from gradtape.transforms.reroll.carries import (
+    LoopCarries,
+    LoopSummary,
+    SeenGuard,
+    all_guards_hold,
+    final_chain,
+    uses_of,
+)
+from gradtape.transforms.reroll.loop_builder import BodyValue, Invariant, LoopBuilder, PerIteration
+from gradtape.transforms.reroll.per_iteration import written_elements
+from gradtape.transforms.reroll.rewrite_state import filled
 
 
-class Checked(NamedTuple):
-    """The guards that a loop has taken over, and those that stand for them.
+class ReplacedGuards(NamedTuple):
+    """The guards that a loop replaces, and those that replace them.
 
     Attributes
     ----------
-    gone : set of int
-        The numbers of the former.
-    left : list of tuple
-        The number of the one whose place it takes, the value, and what is expected.
+    removed : set of int
+        The numbers of the replaced ones.
+    remaining : list of tuple
+        The number of the guard at whose position it stands, the value, and the expected number.
     """
 
-    gone: set[int]
-    left: list[tuple[int, Value, int]]
+    removed: set[int]
+    remaining: list[tuple[int, Value, int]]
 
 
-def roll(turn: Turn, seen: dict[tuple[int, int], Seen]) -> tuple[Summary, Checked]:
-    """Put a scan in the place of the nodes."""
-    uses = uses_of(turn, seen)
-    left = {
-        key: turn.slots[key].value
-        for key, turns in uses.escapes.items()
-        if isinstance(turn.slots[key], Inner) and final_chain(turn, key, turns) is None
+def roll_scan(
+    loop: LoopBuilder, seen_guards: dict[tuple[int, int], SeenGuard]
+) -> tuple[LoopSummary, ReplacedGuards]:
+    """Replace the nodes of a loop by a scan.
+
+    Parameters
+    ----------
+    loop : Iteration
+        The body of the loop.
+    seen_guards : dict
+        All guards, by node and output.
+    """
+    uses = uses_of(loop, seen_guards)
+    stacked = {
+        key: loop.slots[key].value
+        for key, iterations in uses.escapes.items()
+        if isinstance(loop.slots[key], BodyValue) and final_chain(loop, key, iterations) is None
     }
-    written = {
-        slot: turn.inside(write.v) for slot, write in turn.written.items() if not isinstance(write.v, Rows)
+    deferred = {
+        slot: loop.body_value(write.v)
+        for slot, write in loop.deferred_writes.items()
+        if not isinstance(write.v, PerIteration)
     }
-    good = held(turn, uses.looks)
-    carried = Carried(turn)
-    place_of_good = 0
-    if good is not None:
-        before, after = good
-        place_of_good = carried.add(before, spread_number(literal(True), before), after)
+    holds = all_guards_hold(loop, uses.guards)
+    carried = LoopCarries(loop)
+    place_of_holds = 0
+    if holds is not None:
+        before, after = holds
+        place_of_holds = carried.add(before, filled(literal(True), before), after)
     outs: tuple[Value, ...] = ()
     count = elements = 0
-    if carried.inputs or left or written:
-        ends = [*carried.following, *left.values(), *written.values()]
+    if carried.inputs or stacked or deferred:
+        outputs = [*carried.following, *stacked.values(), *deferred.values()]
         nodes, _ = extract(
-            ends, [turn.number, *turn.consts.values(), *carried.inputs, *turn.elements.values()]
+            outputs,
+            [loop.index, *loop.consts.values(), *carried.inputs, *loop.elements.values()],
         )
-        needed = {value for node in nodes for value in node.inputs} | set(ends)
-        consts = {outer: value for outer, value in turn.consts.items() if value in needed}
-        rows = {outer: value for outer, value in turn.elements.items() if value in needed}
-        body = Body([turn.number, *consts.values(), *carried.inputs, *rows.values()], nodes, ends)
-        with at(turn.template[0].site):
-            outs = scan(body, list(consts), carried.inits, list(rows), turn.trips, policy=rolling().policy)
-        count, elements = len(nodes), len(rows)
-    kept = dict(zip([*left, *written], outs[len(carried.inputs) :], strict=True))
+        needed = {value for node in nodes for value in node.inputs} | set(outputs)
+        consts = {outer: value for outer, value in loop.consts.items() if value in needed}
+        elements_read = {outer: value for outer, value in loop.elements.items() if value in needed}
+        body = Body([loop.index, *consts.values(), *carried.inputs, *elements_read.values()], nodes, outputs)
+        with at(loop.template[0].site):
+            outs = scan(
+                body,
+                list(consts),
+                carried.inits,
+                list(elements_read),
+                loop.trips,
+                policy=rolling().policy,
+            )
+        count, elements = len(nodes), len(elements_read)
+    stacks = dict(zip([*stacked, *deferred], outs[len(carried.inputs) :], strict=True))
     new = list(outs)
     results: list[tuple[Value, Value]] = []
-    for key, turns in uses.escapes.items():
+    for key, iterations in uses.escapes.items():
         slot, output = key
-        operand = turn.slots[key]
-        whole = kept.get(key) if isinstance(operand, Inner) else operand.value
-        for number in turns:
-            old = turn.recording.nodes[turn.start + slot + number * turn.period].outs[output]
-            place = carried.place(key, turn.trips - number)
-            if isinstance(operand, Fixed):
+        operand = loop.slots[key]
+        whole = stacks.get(key) if isinstance(operand, BodyValue) else operand.value
+        for number in iterations:
+            old = loop.recording.nodes[loop.start + slot + number * loop.period].outs[output]
+            place = carried.place(key, loop.trips - number)
+            if isinstance(operand, Invariant):
                 results.append((old, operand.value))
-            elif place is not None and isinstance(operand, Inner):
+            elif place is not None and isinstance(operand, BodyValue):
                 results.append((old, outs[place]))
             else:
                 assert whole is not None
-                turn.world.becomes_element(old, whole, number)
+                loop.state.replace_by_element(old, whole, number)
         new += [] if whole is None else [whole]
-    for slot, write in turn.written.items():
-        parts = write.v.value if isinstance(write.v, Rows) else kept[slot]
+    for slot, write in loop.deferred_writes.items():
+        parts = write.v.value if isinstance(write.v, PerIteration) else stacks[slot]
         with at(write.node.site):
-            final = written_rows(write.base, parts, write.starts, write.node.params["strides"], write.line)
-        last = turn.recording.nodes[turn.start + slot + (turn.trips - 1) * turn.period]
+            final = written_elements(
+                write.base, parts, write.starts, write.node.params["strides"], write.line
+            )
+        last = loop.recording.nodes[loop.start + slot + (loop.trips - 1) * loop.period]
         results.append((last.out, final))
         new.append(final)
-    turn.world.place(new)
+    loop.state.place(new)
     for old, value in results:
-        turn.world.becomes(old, value)
-    checked = Checked(set(), [])
-    if good is not None:
-        gone = {look.number for looks in uses.looks.values() for look in looks}
-        checked = Checked(gone, [(min(gone), outs[place_of_good], 1)])
-    return Summary(
-        turn.template[0].site, turn.trips, turn.trips, count, len(carried.inputs), elements
-    ), checked
+        loop.state.replace(old, value)
+    replaced = ReplacedGuards(set(), [])
+    if holds is not None:
+        removed = {guard.number for guards in uses.guards.values() for guard in guards}
+        replaced = ReplacedGuards(removed, [(min(removed), outs[place_of_holds], 1)])
+    return LoopSummary(
+        loop.template[0].site, loop.trips, loop.trips, count, len(carried.inputs), elements
+    ), replaced

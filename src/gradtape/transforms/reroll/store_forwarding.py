@@ -1,4 +1,4 @@
-"""What is read of an array where it has just been written: the value that was written."""
+"""Store forwarding: a read of an array after writes to it becomes the written value, or a read of the array before."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from gradtape.ir.types import Shape
 from gradtape.ops.core.indexing import update_row
 from gradtape.ops.core.shape import slice_row
 
-MOST_STEPS: Final = 16
-"""Writes that are looked through for the one that a reading meets."""
+MAX_STEPS: Final = 16
+"""Writes that are searched for the one that a read overlaps."""
 
 
-def forwarded(nodes: Sequence[Node], ends: Sequence[Value]) -> tuple[Sequence[Node], list[Value]]:
-    """Return nodes and ends in which readings look through the writes that they do not meet."""
+def forward_stores(nodes: Sequence[Node], outputs: Sequence[Value]) -> tuple[Sequence[Node], list[Value]]:
+    """Return nodes and outputs in which reads bypass writes to other elements."""
     if not any(node.op is update_row for node in nodes):
-        return nodes, list(ends)
+        return nodes, list(outputs)
     becomes: dict[Value, Value] = {}
     kept: list[Node] = []
     for node in nodes:
@@ -44,14 +44,14 @@ def forwarded(nodes: Sequence[Node], ends: Sequence[Value]) -> tuple[Sequence[No
             copy.set_tags(node.tags)
             node = copy
         kept.append(node)
-    return kept, [becomes.get(value, value) for value in ends]
+    return kept, [becomes.get(value, value) for value in outputs]
 
 
 def _read(node: Node, x: Value) -> Value | None:
-    """Return what a slice comes to, or None where it stays as it is."""
+    """Return the replacement of a slice of `x`; None where it stays."""
     starts, shape, strides = (node.params[name] for name in ("starts", "shape", "strides"))
     found = x
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         write = found.node
         if write is None or write.op is not update_row or found.data is not None:
             break
@@ -63,11 +63,11 @@ def _read(node: Node, x: Value) -> Value | None:
         if shape == v.shape and starts == into and (strides == by or max(shape, default=1) <= 1):
             return v
         ones = all(step == 1 for step in (*strides, *by))
-        inside = all(
+        body_value = all(
             begin <= start and start + extent <= begin + whole
             for start, extent, begin, whole in zip(starts, shape, into, v.shape, strict=True)
         )
-        if ones and inside:
+        if ones and body_value:
             offset = tuple(start - begin for start, begin in zip(starts, into, strict=True))
             return _slice(node, v, offset)
         break

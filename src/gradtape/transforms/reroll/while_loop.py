@@ -1,4 +1,4 @@
-"""A loop that turns until Python saw a condition fail: the nodes of its turns become a while_loop."""
+"""Rolling a loop that Python left by a condition: the nodes of its iterations become a while_loop."""
 
 from __future__ import annotations
 
@@ -14,33 +14,41 @@ from gradtape.ir.graph import Value, extract, literal
 from gradtape.ir.types import aval
 from gradtape.kinds.registry import UFUNCS
 from gradtape.transforms.loops.ops import while_loop
-from gradtape.transforms.reroll.carries import Carried, Seen, Summary, held, new_chain, test, uses_of
-from gradtape.transforms.reroll.iteration import Fixed, Inner, Turn
+from gradtape.transforms.reroll.carries import (
+    LoopCarries,
+    LoopSummary,
+    SeenGuard,
+    all_guards_hold,
+    guard_holds,
+    new_chain,
+    uses_of,
+)
+from gradtape.transforms.reroll.loop_builder import BodyValue, Invariant, LoopBuilder
 from gradtape.transforms.reroll.recording import Recording
-from gradtape.transforms.reroll.rewrite_state import Irregular, spread_number
-from gradtape.transforms.reroll.scan import Checked
+from gradtape.transforms.reroll.rewrite_state import NotRollable, filled
+from gradtape.transforms.reroll.scan import ReplacedGuards
 
-LEAST_TURNS: Final = 3
-"""Turns from which it can be told what the next ones would be."""
+MIN_ITERATIONS: Final = 3
+"""Iterations from which the next ones can be predicted."""
 
 
-class Exit(NamedTuple):
-    """Where Python looked at the condition of a loop, turn after turn, until it failed.
+class LoopExit(NamedTuple):
+    """The guards at which Python read the condition of a loop, iteration by iteration, until it failed.
 
     Attributes
     ----------
     start, period, trips : int
-        The nodes of the turns: each from behind one look to the next.
+        The nodes of the iterations, each from one guard to the next.
     numbers : list of int
-        The guards of the turns' ends.
+        The guards at the ends of the iterations.
     first : int
-        The guard ahead of the first turn.
+        The guard before the first iteration.
     expected : int
-        What is seen at the last end; at the others it is not.
+        The value at the last guard, at which the loop ends.
     output : int
-        Which output of the last node of a turn is looked at.
+        Which output of the last node of an iteration is the condition.
     bounded : bool
-        Whether Python may have left the loop in another way too, so that no more turns are certain than there were.
+        Whether Python may leave the loop in another way too, so that further iterations are not certain.
     """
 
     start: int
@@ -53,27 +61,27 @@ class Exit(NamedTuple):
     bounded: bool
 
 
-def exits(recording: Recording, looks: Sequence[tuple[int, Any]]) -> list[Exit]:
-    """Return the loops that Python left because of what it saw.
+def find_exits(recording: Recording, guards: Sequence[tuple[int, Any]]) -> list[LoopExit]:
+    """Return the loops that Python left because of a guarded value.
 
     Parameters
     ----------
     recording : Recording
         The nodes.
-    looks : sequence of tuple
+    guards : sequence of tuple
         The guards by number: objects with a `value`, what was `expected`, the `line` and whether it is `bounded`.
     """
     lines: dict[Any, list[tuple[int, int, Any]]] = {}
-    for number, look in looks:
-        place = recording.place.get(look.value.node, -1)
-        if place >= 0 and look.line is not None:
-            lines.setdefault(look.line, []).append((place, number, look))
+    for number, guard in guards:
+        place = recording.place.get(guard.value.node, -1)
+        if place >= 0 and guard.line is not None:
+            lines.setdefault(guard.line, []).append((place, number, guard))
     found = []
     for group in lines.values():
         begin = 0
         for k in range(1, len(group)):
             if group[k][2].expected != group[begin][2].expected:
-                one = _exit(recording, group[begin : k + 1])
+                one = _exit_of(recording, group[begin : k + 1])
                 if one is not None:
                     found.append(one)
                 begin = k + 1
@@ -82,10 +90,10 @@ def exits(recording: Recording, looks: Sequence[tuple[int, Any]]) -> list[Exit]:
     return sorted(found)
 
 
-def _exit(recording: Recording, group: Sequence[tuple[int, int, Any]]) -> Exit | None:
-    """Return the loop whose condition was looked at here; None for looks that do not follow each other evenly."""
+def _exit_of(recording: Recording, group: Sequence[tuple[int, int, Any]]) -> LoopExit | None:
+    """Return the loop whose condition a group of guards reads; None where they are not at equal distances."""
     places = [place for place, _, _ in group]
-    if len(places) <= LEAST_TURNS:
+    if len(places) <= MIN_ITERATIONS:
         return None
     period = places[-1] - places[-2]
     trips = 1
@@ -97,67 +105,70 @@ def _exit(recording: Recording, group: Sequence[tuple[int, int, Any]]) -> Exit |
     tokens = recording.tokens
     while trips and (tokens[low : high - period] != tokens[low + period : high]).any():
         low, trips = low + period, trips - 1
-    if trips < LEAST_TURNS:
+    if trips < MIN_ITERATIONS:
         return None
-    runs = recording.even(period, low, trips)
+    runs = recording.uniform(period, low, trips)
     if not runs:
         return None
-    start, left = runs[-1]
-    if left < LEAST_TURNS or start + left * period != high:
+    start, remaining = runs[-1]
+    if remaining < MIN_ITERATIONS or start + remaining * period != high:
         return None
     numbers = [number for _, number, _ in group]
     last = group[-1][2]
-    return Exit(
+    return LoopExit(
         start,
         period,
-        left,
-        numbers[-left:],
-        numbers[-1 - left],
+        remaining,
+        numbers[-remaining:],
+        numbers[-1 - remaining],
         last.value.index,
         last.expected,
         last.bounded,
     )
 
 
-def roll_until(
-    turn: Turn, seen: dict[tuple[int, int], Seen], way_out: Exit, enters: Value
-) -> tuple[Summary, Checked]:
-    """Put a while_loop in the place of the nodes.
+def roll_while(
+    loop: LoopBuilder, seen_guards: dict[tuple[int, int], SeenGuard], loop_exit: LoopExit, entered: Value
+) -> tuple[LoopSummary, ReplacedGuards]:
+    """Replace the nodes of a loop by a while_loop.
 
     Parameters
     ----------
-    turn : Turn
-        One turn.
-    seen : dict
-        All guards.
-    way_out : Exit
-        How the loop ends.
-    enters : Value
-        Whether it turns at all: the condition ahead of it holds, and all that Python saw before.
+    loop : Iteration
+        The body of the loop.
+    seen_guards : dict
+        All guards, by node and output.
+    loop_exit : Exit
+        The exit of the loop.
+    entered : Value
+        Whether there is a first iteration: the condition before the loop holds, and all guards before it.
     """
-    uses = uses_of(turn, seen, frozenset(way_out.numbers))
-    for key, turns in uses.escapes.items():
-        if isinstance(turn.slots[key], Inner):
-            _keep_last(turn, key, turns)
-    good = held(turn, uses.looks)
-    condition = turn.inside(turn.slots[turn.period - 1, way_out.output])
-    goes_on = UFUNCS["logical_not"](test(condition, way_out.expected))
-    carried = Carried(turn)
+    uses = uses_of(loop, seen_guards, frozenset(loop_exit.numbers))
+    for key, iterations in uses.escapes.items():
+        if isinstance(loop.slots[key], BodyValue):
+            _keep_last(loop, key, iterations)
+    holds = all_guards_hold(loop, uses.guards)
+    condition = loop.body_value(loop.slots[loop.period - 1, loop_exit.output])
+    goes_on = UFUNCS["logical_not"](guard_holds(condition, loop_exit.expected))
+    carried = LoopCarries(loop)
     places: list[int] = []
-    if good is not None:
-        before, after = good
+    if holds is not None:
+        before, after = holds
         goes_on = UFUNCS["logical_and"](goes_on, after)
-        places.append(carried.add(before, spread_number(literal(True), before), after))
+        places.append(carried.add(before, filled(literal(True), before), after))
     going = Value(aval((), np.dtype(bool)))
-    place_of_going = carried.add(going, enters, goes_on)
-    nodes, _ = extract(carried.following, [turn.number, *turn.consts.values(), *carried.inputs])
+    place_of_going = carried.add(going, entered, goes_on)
+    nodes, _ = extract(carried.following, [loop.index, *loop.consts.values(), *carried.inputs])
     needed = {value for node in nodes for value in node.inputs} | set(carried.following)
-    consts = {outer: value for outer, value in turn.consts.items() if value in needed}
-    inputs = [turn.number, *consts.values(), *carried.inputs]
-    # What Python counted on its side may count differently in turns that were never seen.
-    bounded = way_out.bounded or turn.number in needed
-    limits = [*([turn.trips] if bounded else []), *([turn.most] if turn.most is not None else [])]
-    with at(turn.template[0].site):
+    consts = {outer: value for outer, value in loop.consts.items() if value in needed}
+    inputs = [loop.index, *consts.values(), *carried.inputs]
+    # Numbers that Python counts may be counted differently in iterations that were not recorded.
+    bounded = loop_exit.bounded or loop.index in needed
+    limits = [
+        *([loop.trips] if bounded else []),
+        *([loop.max_trips] if loop.max_trips is not None else []),
+    ]
+    with at(loop.template[0].site):
         outs = while_loop(
             Body(inputs, [], [going]),
             Body(inputs, nodes, carried.following),
@@ -167,35 +178,36 @@ def roll_until(
             rolling().policy,
         )
     results: list[tuple[Value, Value]] = []
-    for (slot, output), turns in uses.escapes.items():
-        operand = turn.slots[slot, output]
-        for number in turns:
-            old = turn.recording.nodes[turn.start + slot + number * turn.period].outs[output]
-            stands = carried.place((slot, output), turn.trips - number)
-            if isinstance(operand, Fixed):
+    for (slot, output), iterations in uses.escapes.items():
+        operand = loop.slots[slot, output]
+        for number in iterations:
+            old = loop.recording.nodes[loop.start + slot + number * loop.period].outs[output]
+            stands = carried.place((slot, output), loop.trips - number)
+            if isinstance(operand, Invariant):
                 results.append((old, operand.value))
             else:
                 assert stands is not None
                 results.append((old, outs[stands]))
-    turn.world.place([*outs, *[value for _, value in results]])
+    loop.state.place([*outs, *[value for _, value in results]])
     for old, value in results:
-        turn.world.becomes(old, value)
-    gone = set(way_out.numbers) | {look.number for looks in uses.looks.values() for look in looks}
-    left = [(min(gone), outs[k], 1) for k in places]
+        loop.state.replace(old, value)
+    removed = set(loop_exit.numbers) | {guard.number for guards in uses.guards.values() for guard in guards}
+    remaining = [(min(removed), outs[k], 1) for k in places]
     if limits:
-        left.append((way_out.numbers[-1], outs[place_of_going], 0))
-    summary = Summary(turn.template[0].site, None, turn.trips, len(nodes), len(carried.inputs), 0)
-    return summary, Checked(gone, left)
+        remaining.append((loop_exit.numbers[-1], outs[place_of_going], 0))
+    summary = LoopSummary(loop.template[0].site, None, loop.trips, len(nodes), len(carried.inputs), 0)
+    return summary, ReplacedGuards(removed, remaining)
 
 
-def _keep_last(turn: Turn, key: tuple[int, int], turns: Sequence[int]) -> None:
-    """Have the values of the last turns carried to the end."""
-    back = turn.trips - min(turns)
+def _keep_last(loop: LoopBuilder, key: tuple[int, int], iterations: Sequence[int]) -> None:
+    """Carry the values of the last iterations to the end of the loop."""
+    back = loop.trips - min(iterations)
     if back > 1:
-        chains = turn.chains.get(key, [])
+        chains = loop.chains.get(key, [])
         if not any(max(chain.inits) >= back for chain in chains):
-            raise Irregular(
-                "values of many turns are used, and the number of turns is not known", turn.template[key[0]]
+            raise NotRollable(
+                "values of many iterations are used, and the trip count is not known",
+                loop.template[key[0]],
             )
-    elif key not in turn.chains:
-        new_chain(turn, key)
+    elif key not in loop.chains:
+        new_chain(loop, key)

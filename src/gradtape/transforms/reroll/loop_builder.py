@@ -1,4 +1,4 @@
-"""One turn of a loop: what its nodes become inside of a body."""
+"""Builds a loop: the nodes of one iteration of the recording as the nodes of a body."""
 
 from __future__ import annotations
 
@@ -17,54 +17,54 @@ from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.indexing import gather_row, update_row
 from gradtape.transforms.loops.licm import is_selection
 from gradtape.transforms.reroll.per_iteration import (
-    MOST_ELEMENTS,
+    MAX_ELEMENTS,
     Starts,
-    are_apart,
-    index_rows,
+    are_disjoint,
+    index_arrays,
     line_of,
     partial_axes,
     read_at,
-    slices_as_rows,
+    stacked_slices,
     strided,
     write_at,
 )
-from gradtape.transforms.reroll.recording import MOVING, Recording
-from gradtape.transforms.reroll.rewrite_state import REARRANGING, Irregular, World
+from gradtape.transforms.reroll.recording import MOVING_OPS, Recording
+from gradtape.transforms.reroll.rewrite_state import REARRANGING, NotRollable, RewriteState
 
 
-class Fixed(NamedTuple):
-    """A value that is the same in each turn."""
-
-    value: Value
-
-
-class Rows(NamedTuple):
-    """A value of which each turn has its own, known ahead of the loop: a row of this array."""
+class Invariant(NamedTuple):
+    """A value that is the same in each iteration."""
 
     value: Value
 
 
-class Inner(NamedTuple):
+class PerIteration(NamedTuple):
+    """A value that differs between iterations and is known before the loop: an element of this stack."""
+
+    value: Value
+
+
+class BodyValue(NamedTuple):
     """A value of the body."""
 
     value: Value
 
 
-Operand = Fixed | Rows | Inner
+IterationOperand = Invariant | PerIteration | BodyValue
 
 
-class Written(NamedTuple):
-    """An array to which each turn writes another part, and that nobody reads before the end."""
+class DeferredWrite(NamedTuple):
+    """Writes of all iterations to different parts of an array that is not read before the end of the loop."""
 
     base: Value
-    v: Operand
+    v: IterationOperand
     starts: Starts
     node: Node
     line: tuple[int, int] | None
 
 
-class Chain:
-    """A value of earlier turns: `inits` by how many turns before the first they stand for, `registers` by how far back they reach."""
+class CarryChain:
+    """The carries that hold a value of earlier iterations: initial values and body inputs, by the distance in iterations."""
 
     __slots__ = ("inits", "registers")
 
@@ -73,52 +73,59 @@ class Chain:
         self.registers: dict[int, Value] = {}
 
 
-class Turn:
-    """The body of a loop, made from a stretch of a recording in which each turn is wired as the one before.
+class LoopBuilder:
+    """A loop that is built from a part of a recording in which the nodes of each iteration are connected like those of the one before.
 
     Parameters
     ----------
     recording : Recording
         The nodes.
-    world : World
-        What has become of those before.
+    state : World
+        The replacements of the nodes before.
     start, period, trips : int
-        Which ones they are.
-    counted : bool
-        Whether the number of turns is not known ahead: then what differs from turn to turn must follow from the turn's number.
+        The nodes of the loop: the first one, the number per iteration, and the number of iterations.
+    open_ended : bool
+        Whether the trip count is unknown: then values that differ between iterations must be functions of the iteration's number.
 
     Attributes
     ----------
     slots : dict
-        What each output of each node of a turn is.
-    written : dict
-        Nodes whose writing is put off until after the loop.
+        The value of each output of each node of the body.
+    deferred_writes : dict
+        Writes that are made after the loop, by node.
     chains : dict
-        The carried values.
+        The chains of carries, by output.
     consts, elements : dict
         Values from outside, and the body's inputs for them.
-    counted : bool
+    open_ended : bool
         As given.
-    number : Value
-        The turn's number.
-    most : int or None
-        The most turns that can be made without leaving an array.
+    index : Value
+        The number of the iteration, int64.
+    max_trips : int or None
+        The largest trip count without an index out of bounds.
     """
 
     def __init__(
-        self, recording: Recording, world: World, start: int, period: int, trips: int, *, counted: bool
+        self,
+        recording: Recording,
+        state: RewriteState,
+        start: int,
+        period: int,
+        trips: int,
+        *,
+        open_ended: bool,
     ) -> None:
         self.recording = recording
-        self.world = world
+        self.state = state
         self.start, self.period, self.trips = start, period, trips
-        self.counted = counted
-        self.slots: dict[tuple[int, int], Operand] = {}
-        self.written: dict[int, Written] = {}
-        self.chains: dict[tuple[int, int], list[Chain]] = {}
+        self.open_ended = open_ended
+        self.slots: dict[tuple[int, int], IterationOperand] = {}
+        self.deferred_writes: dict[int, DeferredWrite] = {}
+        self.chains: dict[tuple[int, int], list[CarryChain]] = {}
         self.consts: dict[Value, Value] = {}
         self.elements: dict[Value, Value] = {}
-        self.number = Value(aval((), INT64))
-        self.most: int | None = None
+        self.index = Value(aval((), INT64))
+        self.max_trips: int | None = None
         self._stacked: dict[tuple[int, ...], Value] = {}
         first = recording.first
         step = int(first[start + period] - first[start])
@@ -135,12 +142,12 @@ class Turn:
     # Operands
 
     def _values(self, column: int) -> list[Value]:
-        """Return what an input is in each turn."""
+        """Return the values of an input in all iterations."""
         begin = self._edge + column
         operands = self.recording.operands[begin : begin + self.trips * self._step : self._step]
-        return [self.world.of(value) for value in operands]
+        return [self.state.current(value) for value in operands]
 
-    def _operand(self, column: int, node: Node) -> Operand:
+    def _operand(self, column: int, node: Node) -> IterationOperand:
         source = self._source[:, column]
         inner = source >= self.start
         if inner[-1]:
@@ -148,25 +155,25 @@ class Turn:
             key = slot, int(self._output[-1, column])
             if distance == 0:
                 return self.slots[key]
-            return Inner(self._register(key, -distance, column, node))
+            return BodyValue(self._carried_value(key, -distance, column, node))
         values = self._values(column)
         first = values[0]
         if all(value is first for value in values):
-            return Fixed(self.world.actual(first))
+            return Invariant(self.state.materialise(first))
         if all(isinstance(value, Literal) for value in values):
             numbers = [value.data for value in values]
             if len({(array.dtype, array.tobytes()) for array in numbers if array is not None}) == 1:
-                return Fixed(first)
-        if self.counted:
-            return Inner(self._counts(values, node))
+                return Invariant(first)
+        if self.open_ended:
+            return BodyValue(self._induction_variable(values, node))
         key_ = tuple([id(value) for value in values])
         found = self._stacked.get(key_)
         if found is None:
-            found = self._stacked[key_] = self.world.stacked(values, node)
-        return Rows(found)
+            found = self._stacked[key_] = self.state.stack(values, node)
+        return PerIteration(found)
 
-    def _counts(self, values: Sequence[Value], node: Node) -> Value:
-        """Return a number that grows by the same amount in each turn, computed from the turn's number."""
+    def _induction_variable(self, values: Sequence[Value], node: Node) -> Value:
+        """Return a linear induction variable, computed from the number of the iteration."""
         numbers = [
             value.data.item()
             for value in values
@@ -174,43 +181,43 @@ class Turn:
         ]
         step = strided(numbers) if len(numbers) == len(values) else None
         if step is None or not all(float(number).is_integer() for number in (numbers[0], step)):
-            raise Irregular("an input differs from turn to turn, and the number of turns is not known", node)
-        count = UFUNCS["add"](UFUNCS["multiply"](self.number, int(step)), int(numbers[0]))
+            raise NotRollable("an input differs between iterations, and the trip count is not known", node)
+        count = UFUNCS["add"](UFUNCS["multiply"](self.index, int(step)), int(numbers[0]))
         return convert(count, values[0].dtype)
 
-    def _register(self, key: tuple[int, int], distance: int, column: int, node: Node) -> Value:
-        """Return the body's input for a value that was made some turns before."""
+    def _carried_value(self, key: tuple[int, int], distance: int, column: int, node: Node) -> Value:
+        """Return the body's input for the value of some iterations before."""
         slot, output = key
         type_ = self.template[slot].types[output]
-        edges = self.recording.operands
+        operands = self.recording.operands
         inits = {}
-        for turn in range(distance):
-            value = self.world.of(edges[self._edge + turn * self._step + column])
+        for back in range(distance):
+            value = self.state.current(operands[self._edge + back * self._step + column])
             if not isinstance(value, Literal) and (value.shape != type_.shape or value.dtype != type_.dtype):
-                raise Irregular(
-                    f"a carried value is {value.aval!r} at first and {type_!r} later", node, starts_late=True
+                raise NotRollable(
+                    f"a carried value is {value.aval!r} at first and {type_!r} later", node, peelable=True
                 )
-            inits[distance - turn] = value
+            inits[distance - back] = value
         chains = self.chains.setdefault(key, [])
         for chain in chains:
             if all(_same(chain.inits.get(place, value), value) for place, value in inits.items()):
                 break
         else:
-            chains.append(chain := Chain())
+            chains.append(chain := CarryChain())
         chain.inits.update(inits)
         if distance not in chain.registers:
             chain.registers[distance] = Value(aval(type_.shape, type_.dtype))
         return chain.registers[distance]
 
-    def inside(self, operand: Operand) -> Value:
-        """Return the body's value."""
-        if isinstance(operand, Inner):
+    def body_value(self, operand: IterationOperand) -> Value:
+        """Return the value of an operand inside of the body."""
+        if isinstance(operand, BodyValue):
             return operand.value
-        if isinstance(operand, Rows):
-            rows = operand.value
-            found = self.elements.get(rows)
+        if isinstance(operand, PerIteration):
+            stack = operand.value
+            found = self.elements.get(stack)
             if found is None:
-                found = self.elements[rows] = Value(aval(rows.shape[1:], rows.dtype))
+                found = self.elements[stack] = Value(aval(stack.shape[1:], stack.dtype))
             return found
         value = operand.value
         if isinstance(value, Literal):
@@ -223,9 +230,9 @@ class Turn:
     # Nodes
 
     def _starts(self, slot: int) -> Starts | None:
-        """Return where a node reads or writes in each turn, if that differs."""
+        """Return the starts of a slice or update in all iterations, (iterations, axes); None where they are equal."""
         node = self.template[slot]
-        if node.op not in MOVING:
+        if node.op not in MOVING_OPS:
             return None
         nodes = self.recording.nodes[self.start + slot :: self.period][: self.trips]
         starts: Starts = np.array([node.params["starts"] for node in nodes], np.int64).reshape(self.trips, -1)
@@ -240,44 +247,50 @@ class Turn:
                 self._write(slot, node, first, starts)
                 return
             operands = [self._operand(first + k, node) for k in range(len(node.inputs))]
-            ahead = self._ahead(node, operands, starts)
-            if ahead is None:
-                ahead = [Inner(value) for value in self._in_body(node, operands, starts)]
-        for output, operand in enumerate(ahead):
+            before_loop = self._before_loop(node, operands, starts)
+            if before_loop is None:
+                before_loop = [BodyValue(value) for value in self._in_body(node, operands, starts)]
+        for output, operand in enumerate(before_loop):
             self.slots[slot, output] = operand
 
-    def _ahead(
-        self, node: Node, operands: Sequence[Operand], starts: Starts | None
-    ) -> Sequence[Operand] | None:
-        """Return what a node comes to where that is known ahead of the loop."""
+    def _before_loop(
+        self, node: Node, operands: Sequence[IterationOperand], starts: Starts | None
+    ) -> Sequence[IterationOperand] | None:
+        """Return the outputs of a node that can be computed before the loop; None for others."""
         op, params = node.op, node.params
         x = operands[0] if operands else None
         if starts is not None:
-            if self.counted or not isinstance(x, Fixed):
+            if self.open_ended or not isinstance(x, Invariant):
                 return None
-            rows = slices_as_rows(x.value, starts, params["shape"], params["strides"])
-            return None if rows is None else [Rows(rows)]
+            stack = stacked_slices(x.value, starts, params["shape"], params["strides"])
+            return None if stack is None else [PerIteration(stack)]
         # Outside of the loop no mask of a selection would reach its cotangent, and an infinite slope would make NaN of a zero.
         stays = self._selects and isinstance(op, Elementwise)
-        if not stays and all(isinstance(operand, Fixed) for operand in operands):
+        if not stays and all(isinstance(operand, Invariant) for operand in operands):
             copy = node.copy(tuple([operand.value for operand in operands]))
-            return [Fixed(value) for value in copy.outs]
-        if op in REARRANGING and isinstance(x, Rows):
-            return [Rows(op(x.value, **op.lead(self.trips, **params)))]
-        if op is gather_row and isinstance(x, Fixed) and all(isinstance(k, Rows) for k in operands[1:]):
+            return [Invariant(value) for value in copy.outs]
+        if op in REARRANGING and isinstance(x, PerIteration):
+            return [PerIteration(op(x.value, **op.lead(self.trips, **params)))]
+        if (
+            op is gather_row
+            and isinstance(x, Invariant)
+            and all(isinstance(k, PerIteration) for k in operands[1:])
+        ):
             size = self.trips * node.types[0].size
-            if size <= max(MOST_ELEMENTS, 2 * x.value.size):
-                return [Rows(gather_row(x.value, *[k.value for k in operands[1:]], **params))]
+            if size <= max(MAX_ELEMENTS, 2 * x.value.size):
+                return [PerIteration(gather_row(x.value, *[k.value for k in operands[1:]], **params))]
         return None
 
-    def _in_body(self, node: Node, operands: Sequence[Operand], starts: Starts | None) -> Sequence[Value]:
+    def _in_body(
+        self, node: Node, operands: Sequence[IterationOperand], starts: Starts | None
+    ) -> Sequence[Value]:
         params = node.params
         if starts is not None:
             moving = [axis for axis in range(starts.shape[1]) if (starts[:, axis] != starts[0, axis]).any()]
-            x = self.inside(operands[0])
+            x = self.body_value(operands[0])
             indices = self._indices(x, starts, moving, params["shape"], params["strides"])
             return [read_at(x, indices, moving, params["starts"], params["shape"], params["strides"])]
-        inputs = [self.inside(operand) for operand in operands]
+        inputs = [self.body_value(operand) for operand in operands]
         if isinstance(node.op, Elementwise):
             shape = node.types[0].shape
             inputs = [
@@ -289,46 +302,48 @@ class Turn:
     def _indices(
         self, x: Value, starts: Starts, moving: Sequence[int], shape: Any, strides: Any
     ) -> list[Value]:
-        """Return the positions that a turn reads or writes along the axes that move."""
-        if not self.counted:
-            arrays = index_rows(starts, moving, shape, strides)
-            return [self.inside(Rows(self.world.number(array))) for array in arrays]
+        """Return the positions that an iteration reads or writes along the axes `moving`."""
+        if not self.open_ended:
+            arrays = index_arrays(starts, moving, shape, strides)
+            return [self.body_value(PerIteration(self.state.constant_of(array))) for array in arrays]
         found = []
-        for array, axis in zip(index_rows(starts[:1], moving, shape, strides), moving, strict=True):
+        for array, axis in zip(index_arrays(starts[:1], moving, shape, strides), moving, strict=True):
             step = strided(starts[:, axis].tolist())
             if step is None:
-                raise Irregular("an index jumps, and the number of turns is not known", self.template[0])
-            first = self.inside(Fixed(self.world.number(array[0])))
-            count = convert(UFUNCS["multiply"](self.number, step), INTP)
+                raise NotRollable("an index jumps, and the trip count is not known", self.template[0])
+            first = self.body_value(Invariant(self.state.constant_of(array[0])))
+            count = convert(UFUNCS["multiply"](self.index, step), INTP)
             found.append(UFUNCS["add"](first, broadcast_to(count, array.shape[1:])))
             if step:
                 room = x.shape[axis] - 1 - int(array.max()) if step > 0 else int(array.min())
                 most = room // abs(step) + 1
-                self.most = most if self.most is None else min(self.most, most)
+                self.max_trips = most if self.max_trips is None else min(self.max_trips, most)
         return found
 
     def _write(self, slot: int, node: Node, first: int, starts: Starts) -> None:
-        """Write each turn's part after the loop, if nobody looks at the array before; else carry the array."""
+        """Write the parts of all iterations after the loop, if the array is not read before; else carry the array."""
         shape, strides = node.inputs[1].shape, node.params["strides"]
         line = line_of(starts, shape, strides)
         readers = np.flatnonzero(self._last % self.period == slot)
         readers = readers[self._source[-1, readers] >= self.start]
-        own = readers.size == 1 and int(readers[0]) == first and int(self._last[first]) == slot - self.period
+        is_carried = (
+            readers.size == 1 and int(readers[0]) == first and int(self._last[first]) == slot - self.period
+        )
         numbers = range(self.start + slot, self.start + self.trips * self.period, self.period)
         stop = self.start + self.trips * self.period
         uses = self.recording.last_use[numbers.start : numbers.stop : self.period]
         early = bool((uses[:-1] >= stop).any())
         v = self._operand(first + 1, node)
-        base = self._values(first)[0] if own else None
+        base = self._values(first)[0] if is_carried else None
         fits = base is not None and not isinstance(base, Literal) and base.shape == node.types[0].shape
-        later = not self.counted and fits and not early
-        if later and isinstance(base, Value) and (line or are_apart(base.shape, starts, shape, strides)):
-            self.written[slot] = Written(self.world.actual(base), v, starts, node, line)
+        later = not self.open_ended and fits and not early
+        if later and isinstance(base, Value) and (line or are_disjoint(base.shape, starts, shape, strides)):
+            self.deferred_writes[slot] = DeferredWrite(self.state.materialise(base), v, starts, node, line)
             return
-        x = self.inside(self._operand(first, node))
+        x = self.body_value(self._operand(first, node))
         moving = partial_axes(x.shape, starts, shape, strides)
         indices = self._indices(x, starts, moving, shape, strides)
-        self.slots[slot, 0] = Inner(write_at(x, self.inside(v), indices, moving))
+        self.slots[slot, 0] = BodyValue(write_at(x, self.body_value(v), indices, moving))
 
 
 def _same(one: Value, other: Value) -> bool:
