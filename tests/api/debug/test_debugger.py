@@ -315,11 +315,11 @@ def scanned(w: Any, xs: Any) -> Any:
 
 
 def whiled(w: Any, xs: Any) -> Any:
-    def turn(k: Any, h: Any, total: Any) -> Any:
+    def step(k: Any, h: Any, total: Any) -> Any:
         h = gt.name(np.tanh(w * h + gt.constant(xs)[k]), "h")
         return k + 1, h, total + h**2
 
-    return gt.while_loop(lambda k, h, total: k < len(xs), turn, (0, 0.0, 0.0))[2]
+    return gt.while_loop(lambda k, h, total: k < len(xs), step, (0, 0.0, 0.0))[2]
 
 
 def nested(w: Any, xs: Any) -> Any:
@@ -360,7 +360,7 @@ def gradients_of(function: Any, tape: bool) -> dict[str, float]:
 
 @pytest.mark.parametrize("tape", [False, True])
 @pytest.mark.parametrize("function", [scanned, whiled, nested, again])
-def test_each_turn_of_a_loop(function: Any, tape: bool) -> None:
+def test_each_iteration_of_a_loop(function: Any, tape: bool) -> None:
     expected = gradients_of(unrolled, tape)
     assert list(expected) == ["h", "h_1", "h_2", "h_3"]
     found = gradients_of(function, tape)
@@ -369,7 +369,7 @@ def test_each_turn_of_a_loop(function: Any, tape: bool) -> None:
 
 
 @pytest.mark.parametrize("function", [scanned, whiled, nested])
-def test_each_turn_of_a_second_derivative(function: Any) -> None:
+def test_each_iteration_of_a_second_derivative(function: Any) -> None:
     def gradients(function: Any) -> list[float]:
         with GradientsDebugger().watch_gradients_by_tensor_names(None, "h") as debugger:
             gt.grad(lambda w: gt.grad(function)(w, XS) ** 2)(0.7)
@@ -378,7 +378,7 @@ def test_each_turn_of_a_second_derivative(function: Any) -> None:
     assert np.allclose(gradients(function), gradients(unrolled))
 
 
-def test_the_turns_of_a_loop_that_is_mapped() -> None:
+def test_the_iterations_of_a_loop_that_is_mapped() -> None:
     with GradientsDebugger().watch_gradients_by_tensor_names(None, "h") as debugger:
         gt.grad(lambda w: np.sum(gt.vmap(scanned, in_axes=(None, 0))(w, np.stack([XS, XS]))))(0.7)
     expected = gradients_of(unrolled, False)
@@ -386,7 +386,7 @@ def test_the_turns_of_a_loop_that_is_mapped() -> None:
         assert np.allclose(gradient.numpy(), expected[name]) and gradient.shape == (2,)
 
 
-def test_the_turns_of_a_loop_backwards() -> None:
+def test_the_iterations_of_a_loop_backwards() -> None:
     def loss(x: Any) -> Any:
         return gt.scan(lambda c, v: (gt.name(c * v, "c"), None), 1.0, x, reverse=True)[0]
 
@@ -417,12 +417,14 @@ def test_mapped_functions_and_branches() -> None:
     assert found == {"mapped": [3.0, 3.0], "taken": [1.0, 1.0]}
 
 
-def test_loops_in_which_nothing_is_watched_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[Any] = []
-    monkeypatch.setattr("gradtape.api.debug.inside.opened", lambda node, *_: opened.append(node))
+def test_loops_in_which_nothing_is_watched_are_not_unrolled(monkeypatch: pytest.MonkeyPatch) -> None:
+    unrolled: list[Any] = []
+    monkeypatch.setattr(
+        "gradtape.api.debug.cotangents.sweep_unrolled", lambda node, *_: unrolled.append(node)
+    )
     with GradientsDebugger().watch_gradients_by_tensor_names(None, "elsewhere") as debugger:
         gt.grad(scanned)(0.7, XS)
-    assert not opened and not debugger.gradient_tensors()
+    assert not unrolled and not debugger.gradient_tensors()
 
 
 # Which is which

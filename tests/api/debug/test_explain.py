@@ -196,16 +196,16 @@ def test_wrong_arguments_are_blamed_on_the_users_line() -> None:
 # Loops and branches
 
 
-def explained(turn: Any) -> gt.debug.Explanation:
+def explained(step: Any) -> gt.debug.Explanation:
     with gt.GradientTape(persistent=True) as tape:
         w = tape.watch(1.5)
-        y, _ = gt.scan(lambda c, x: turn(w, c, x), 1.0, np.array([1.0, 2.0]))
+        y, _ = gt.scan(lambda c, x: step(w, c, x), 1.0, np.array([1.0, 2.0]))
     assert tape.gradient(y, w) is None
     return gt.debug.explain_gradient(tape, y, w)
 
 
 def test_a_path_that_ends_in_a_body() -> None:
-    for turn, kind, op in (
+    for step, kind, op in (
         (lambda w, c, x: ((c * w).astype(int) * 1.0, None), "integer", "convert"),
         (lambda w, c, x: (c + x * gt.stop_gradient(w), None), "stop_gradient", "stop_gradient"),
         (lambda w, c, x: (np.where(w > c, c + x, c), None), "not differentiable", "greater"),
@@ -216,7 +216,7 @@ def test_a_path_that_ends_in_a_body() -> None:
         ),
         (lambda w, c, x: (c + x, w * c), "not differentiable", "scan"),
     ):
-        found = explained(turn)
+        found = explained(step)
         assert (found.reason, found.op) == (kind, op)
         assert __file__ in str(found)
 
@@ -232,28 +232,28 @@ def test_a_path_that_ends_in_a_condition() -> None:
 # Zeros in bodies
 
 ZEROS: dict[str, tuple[str, str, str, Callable[[Any], Any]]] = {
-    "a turn": (
+    "an iteration": (
         "zero derivative",
         "floor",
-        "in turn 0 of scan",
+        "in iteration 0 of scan",
         lambda x: gt.scan(lambda c, v: (c + np.floor(v), None), 0.0, x)[0],
     ),
-    "another operand in a turn": (
+    "another operand in an iteration": (
         "zero derivative",
         "maximum",
-        "another operand of maximum is the result everywhere, in turn 0 of scan",
+        "another operand of maximum is the result everywhere, in iteration 0 of scan",
         lambda x: gt.scan(lambda c, v: (c + np.maximum(v, 9.0), c), 0.0, x)[1],
     ),
     "a cast in a carry": (
         "integer",
         "convert",
-        "in turn 0 of while_loop",
+        "in iteration 0 of while_loop",
         lambda x: gt.while_loop(lambda c: c < 30, lambda c: np.round(c * 2).astype(int) * 1.0, x[1]),
     ),
     "a loop in a loop": (
         "zero derivative",
         "sign",
-        "in turn 0 of scan, in turn 0 of scan",
+        "in iteration 0 of scan, in iteration 0 of scan",
         lambda x: gt.scan(
             lambda c, v: (gt.scan(lambda d, w: (d + np.sign(w * v), None), c, x)[0], None), 0.0, x
         )[0],
@@ -261,7 +261,7 @@ ZEROS: dict[str, tuple[str, str, str, Callable[[Any], Any]]] = {
     "the branch that is taken": (
         "zero derivative",
         "floor",
-        "floor is constant",
+        "floor is piecewise constant",
         lambda x: gt.cond(x[0] > 0, lambda x: np.floor(x[0]), lambda x: x[0], x),
     ),
     "a cast in it": (
@@ -282,16 +282,16 @@ ZEROS: dict[str, tuple[str, str, str, Callable[[Any], Any]]] = {
         "the branch that is taken does not use it",
         lambda x: gt.cond(x[0] > 0, lambda x: 1.0, lambda x: x[0], x),
     ),
-    "no turn": (
+    "no iteration": (
         "zero derivative",
         "while_loop",
-        "no turn of while_loop",
+        "each iteration of while_loop",
         lambda x: gt.while_loop(lambda c: c < 1, lambda c: c + x[0], 1.0),
     ),
     "what is computed again": (
         "zero derivative",
         "floor",
-        "floor is constant",
+        "floor is piecewise constant",
         lambda x: np.sum(gt.checkpoint(lambda x: np.floor(x) * 2.0)(x)),
     ),
     "a cast that is computed again": (
@@ -361,7 +361,7 @@ def nan_rule(x: Any) -> Any:
         (
             lambda x: gt.scan(lambda c, v: (c + np.sqrt(v), None), 0.0, x)[0],
             "sqrt",
-            ["divide gave inf", "in turn 1 of scan"],
+            ["divide gave inf", "in iteration 1 of scan"],
         ),
         (lambda x: np.sum(gt.custom_gradient(nan_rule)(x)), "multiply", ["multiply(1, nan) is nan"]),
     ],

@@ -1,4 +1,4 @@
-"""What arrives in the turns of loops is what arrives in the turns of Python's."""
+"""Cotangents in the iterations of loops equal those in the iterations of Python's loops."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def python_scan(step: Any, carry: Any, xs: Any, reverse: bool = False) -> tuple[
     columns = xs if isinstance(xs, tuple) else (xs,)
     count = len(columns[0])
     left: list[Any] = [None] * count
-    for turn in reversed(range(count)) if reverse else range(count):
-        element = tuple(column[turn] for column in columns) if isinstance(xs, tuple) else xs[turn]
-        carry, left[turn] = step(carry, element)
+    for iteration in reversed(range(count)) if reverse else range(count):
+        element = tuple(column[iteration] for column in columns) if isinstance(xs, tuple) else xs[iteration]
+        carry, left[iteration] = step(carry, element)
     if left[0] is None:
         return carry, None
     if isinstance(left[0], tuple):
@@ -130,7 +130,7 @@ def two_of_a_name(scan: Any) -> Loss:
     ],
 )
 @pytest.mark.parametrize("tape", [False, True], ids=["jitted", "tape"])
-def test_what_arrives_in_the_turns(make: Callable[[Any], Loss], tape: bool) -> None:
+def test_cotangents_in_the_iterations(make: Callable[[Any], Loss], tape: bool) -> None:
     def gradients(loss: Loss) -> tuple[Any, dict[str, Any]]:
         with gt.debug.GradientsDebugger().watch_gradients_by_tensor_names(None, "h") as debugger:
             if tape:

@@ -12,7 +12,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.api.debug.origin import Finding
-from gradtape.api.debug.statistics import Row, sparkline
+from gradtape.api.debug.statistics import OpStatistics, sparkline
 from gradtape.errors import ArgumentError, NumericsError
 from gradtape.runtime.compile import program
 from gradtape.trace.lazy.instruments import CHECKS, MADE, RECORDING
@@ -200,7 +200,7 @@ def chain(scale: float) -> Callable[[Any], Any]:
     return loss
 
 
-def by_label(statistics: Any) -> dict[str, Row]:
+def by_label(statistics: Any) -> dict[str, OpStatistics]:
     return {row.label: row for row in statistics.rows}
 
 
@@ -234,13 +234,13 @@ def test_verdicts() -> None:
 
 
 def test_large_gradients_do_not_overflow_the_norm() -> None:
-    row = Row("x", (4,))
+    row = OpStatistics("x", (4,))
     row.add(0, np.full(4, 1e300))
     assert row.norm == [pytest.approx(2e300)] and row.nonfinite == [0.0]
 
 
 def test_shares() -> None:
-    row = Row("x", (4,))
+    row = OpStatistics("x", (4,))
     row.add(0, np.array([0.0, 0.0, np.nan, 1.0]))
     row.add(1, np.array([]))
     assert (row.zeros, row.nonfinite) == ([0.5, 0.0], [0.25, 0.0])
@@ -256,7 +256,7 @@ def recurrent(scale: Any, xs: Any) -> Any:
 
 @both
 @pytest.mark.parametrize(("scale", "verdict"), [(0.01, "vanishing"), (1e4, "exploding")])
-def test_the_turns_of_a_loop_have_a_row_each(slope_of: Any, scale: float, verdict: str) -> None:
+def test_the_iterations_of_a_loop_have_a_row_each(slope_of: Any, scale: float, verdict: str) -> None:
     def loss(w: Any) -> Any:
         return gt.scan(lambda h, x: (gt.name(w * h * x, "state"), None), 1.0, np.ones(6))[0]
 
@@ -264,14 +264,14 @@ def test_the_turns_of_a_loop_have_a_row_each(slope_of: Any, scale: float, verdic
         for _ in range(2):
             slope_of(loss)(np.array(scale))
     rows = by_label(statistics)
-    states = [rows[f"state, turn {turn}"] for turn in range(6)]
-    assert np.allclose([row.norm[-1] for row in states], [scale ** (5 - turn) for turn in range(6)])
+    states = [rows[f"state, iteration {iteration}"] for iteration in range(6)]
+    assert np.allclose([row.norm[-1] for row in states], [scale ** (5 - iteration) for iteration in range(6)])
     assert (states[0].verdict(), states[-1].verdict(), states[0].steps) == (verdict, "", [0, 1])
     order = list(rows)
-    assert order[0] == "source 0" and order.index("state, turn 5") > order.index("state, turn 4")
+    assert order[0] == "source 0" and order.index("state, iteration 5") > order.index("state, iteration 4")
 
 
-def test_turns_that_were_written_out_are_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unrolled_iterations_are_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[int] = []
     before = program._compile
     monkeypatch.setattr(
@@ -365,45 +365,45 @@ def falling(c: Any, x: Any) -> Any:
 
 FALL = np.array([1.0, 2.0, 3.0, 0.5])
 BAD_LOOPS: dict[str, tuple[Callable[[], Any], str]] = {
-    "carry": (lambda: gt.scan(falling, 30.0, FALL)[0], "log gave nan as its result, in turn 2 of scan"),
+    "carry": (lambda: gt.scan(falling, 30.0, FALL)[0], "log gave nan as its result, in iteration 2 of scan"),
     "jit": (
         lambda: gt.jit(lambda x: gt.scan(falling, 30.0, x)[0])(FALL),
-        "log gave nan as its result, in turn 2 of scan",
+        "log gave nan as its result, in iteration 2 of scan",
     ),
     "left behind": (
         lambda: gt.scan(lambda c, x: (c - x, np.sqrt(np.stack([c, c - 2]))), 4.0, FALL)[1],
-        "sqrt gave nan at [1], in turn 2 of scan",
+        "sqrt gave nan at [1], in iteration 2 of scan",
     ),
     "backward": (
         lambda: gt.scan(lambda c, x: (c - x, np.sqrt(c)), 4.0, FALL, reverse=True)[1],
-        "sqrt gave nan as its result, in turn 0 of scan",
+        "sqrt gave nan as its result, in iteration 0 of scan",
     ),
     "while": (
         lambda: gt.while_loop(lambda x, i: i < 6, lambda x, i: (np.log(x), i + 1), (3.0, 0))[0],
-        "log gave nan as its result, in turn 3 of while_loop",
+        "log gave nan as its result, in iteration 3 of while_loop",
     ),
     "branch": (lambda: gt.cond(True, np.log, lambda x: x, -1.0), "log gave nan as its result"),
     "loop in a loop": (
         lambda: gt.scan(lambda c, x: (gt.scan(lambda d, y: (np.log(d), None), c, FALL)[0], None), 20.0, FALL)[
             0
         ],
-        "log gave nan as its result, in turn 0 of scan, in turn 1 of scan",
+        "log gave nan as its result, in iteration 0 of scan, in iteration 1 of scan",
     ),
     "derivative": (
         lambda: gt.grad(lambda w: gt.scan(lambda c, x: (np.sqrt(c * w), None), 0.0, FALL)[0])(2.0),
-        "divide gave inf as its result, in the derivative of sqrt, in turn 3 of scan",
+        "divide gave inf as its result, in the derivative of sqrt, in iteration 3 of scan",
     ),
     "derivative of a while": (
         lambda: gt.grad(
             lambda w: gt.while_loop(lambda x, i: i < 3, lambda x, i: (np.sqrt(x * w), i + 1), (0.0, 0))[0]
         )(2.0),
-        "in the derivative of sqrt, in turn 2 of",
+        "in the derivative of sqrt, in iteration 2 of",
     ),
 }
 
 
 @pytest.mark.parametrize(("loop", "message"), BAD_LOOPS.values(), ids=list(BAD_LOOPS))
-def test_the_turn_of_a_loop_is_found(loop: Callable[[], Any], message: str) -> None:
+def test_the_iteration_of_a_loop_is_found(loop: Callable[[], Any], message: str) -> None:
     with pytest.raises(NumericsError) as caught, gt.debug.check_numerics():
         loop()
     assert message in str(caught.value)
@@ -419,9 +419,9 @@ def test_a_bad_number_in_the_program_text_is_that_of_its_op() -> None:
     assert found_in(lambda: gt.jit(lambda x: np.where(x > 0, x, np.inf))(WITH_ZERO)).op == "where"
 
 
-def test_a_branch_in_a_turn() -> None:
+def test_a_branch_in_an_iteration() -> None:
     with (
-        pytest.raises(NumericsError, match="log gave -inf as its result, in turn 1 of scan"),
+        pytest.raises(NumericsError, match="log gave -inf as its result, in iteration 1 of scan"),
         gt.debug.check_numerics(),
     ):
         gt.scan(lambda c, x: (c + gt.cond(x >= 0, np.log, lambda x: x, x), None), 0.0, WITH_ZERO)

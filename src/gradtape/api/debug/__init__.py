@@ -1,4 +1,4 @@
-"""Looking at gradients: where they come from, why they are missing, where they go wrong."""
+"""Debugging of gradients: cotangents at intermediate values, explanations, checks of numbers, statistics."""
 
 from gradtape.api.debug.debugger import GradientsDebugger as GradientsDebugger
 from gradtape.api.debug.debugger import clear_gradient_debuggers as clear_gradient_debuggers

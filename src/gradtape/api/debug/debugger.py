@@ -1,4 +1,4 @@
-"""Cotangents on the way: what arrives at a value in the middle of a function."""
+"""The gradients debugger: cotangents at intermediate values of a computation."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from gradtape.api.custom.complex_convention import conjugated
-from gradtape.api.debug.inside import arrivals
-from gradtape.api.debug.unrolled import work_out
+from gradtape.api.debug.cotangents import arrivals
+from gradtape.api.debug.unrolled import compute_op_by_op
 from gradtape.api.tape.naming import as_handle, checked_name, described
 from gradtape.api.tape.tape import GradientTape, record_of
 from gradtape.api.transforms.jit import running_recorded
@@ -34,33 +34,33 @@ from gradtape.transforms.observers import OBSERVERS, Observer, Sweep
 from gradtape.trees import flatten_with_none
 
 
-class _LeftOut:
-    """Stands for an argument that was not given, since None is one."""
+class _Missing:
+    """The default of an argument that may be None."""
 
     def __repr__(self) -> str:
         return "..."
 
 
-_LEFT_OUT: Final[Any] = _LeftOut()
+_MISSING: Final[Any] = _Missing()
 
 
 class GradientsDebugger(Observer):
-    """Fetch the gradients that arrive at values inside of a computation.
+    """Fetch the gradients at intermediate values of a computation.
 
     Parameters
     ----------
     y_tensor : Array, optional
-        Listen only to gradients of this target.
+        Keep only gradients of this target.
 
     Notes
     -----
-    The gradient at a value is that of the target in this value: the sum over all paths from there on. `identify_gradient` gives the
-    value a stand-in of its own, at which only what goes through the stand-in arrives.
+    The gradient at a value is that of the target with respect to this value: the sum over all paths from the value to the target.
+    `identify_gradient` returns a copy of the value; the gradient at the copy is the sum over the paths through the copy.
 
-    A debugger listens to the gradients of tapes as long as it lives, except while another one is entered. Entered (``with debugger:``)
-    it sees into compiled functions as well: these then run op by op instead of natively, until the block ends. Loops with watched names
-    inside are run again for it, turn by turn. Jacobians of more than one row have no single gradient at a value: nothing is kept of
-    them. The interface is that of TensorFlow's debugger of the same name.
+    A debugger observes the gradients of tapes as long as it is alive, except while another one is entered. If it is entered
+    (``with debugger:``), it observes compiled functions as well: these run op by op until the block ends. Loops with watched names
+    inside run again for it, iteration by iteration. Jacobians of more than one row have no single gradient at a value, and are not
+    observed. The interface is that of TensorFlow's debugger of the same name.
 
     Examples
     --------
@@ -94,12 +94,12 @@ class GradientsDebugger(Observer):
 
     @property
     def graph(self) -> Any:
-        """What was given as the graph; None where nothing was."""
+        """The graph as it was given, or None."""
         return self._graph
 
     @property
     def y_tensor(self) -> Any:
-        """The target that is listened to; None for every target."""
+        """The target whose gradients are kept; None for every target."""
         return self._y_tensor
 
     def __repr__(self) -> str:
@@ -120,19 +120,19 @@ class GradientsDebugger(Observer):
             self._stack.close()
 
     def identify_gradient(self, input_tensor: Any, name: str | None = None) -> Array:
-        """Return a stand-in for a value; what arrives at the stand-in is kept.
+        """Return a copy of a value; the gradient at the copy is kept.
 
         Parameters
         ----------
         input_tensor : Array
             A value of a recording.
         name : str, optional
-            Under which the gradient is kept; by default the value's own name, or one made of its op.
+            The name of the gradient; by default that of the value, or one from its op.
 
         Returns
         -------
         Array
-            Equal to `input_tensor`. Compute with it, where you want to know the gradient: paths from `input_tensor` itself do not
+            Equal to `input_tensor`. Compute with it where you want to know the gradient: paths from `input_tensor` itself do not
             count.
 
         Raises
@@ -163,7 +163,7 @@ class GradientsDebugger(Observer):
                 where=here.site,
                 why=f"no single gradient arrives there: {abstract.why}",
                 remedy='identify what goes in or what comes out; or name the value, gt.name(x, "hidden"), and watch the name: '
-                "its gradient is kept for each turn",
+                "its gradient is kept for each iteration",
             )
         if trace_of(value) is not None:
             raise ConcretizationError(
@@ -179,23 +179,20 @@ class GradientsDebugger(Observer):
                 remedy="use what identify_gradient returned the first time",
             )
         chosen = self._default_name(value) if name is None else checked_name(name, "identify_gradient")
-        stand_in = emit(identity, [value])
-        stand_in.aval = value.aval
-        stand_in.name = chosen
+        copy = emit(identity, [value])
+        copy.aval = value.aval
+        copy.name = chosen
         self._identified[value] = chosen
-        self._watched[stand_in] = chosen
-        return Array(stand_in)
+        self._watched[copy] = chosen
+        return Array(copy)
 
-    def watch_gradients_by_tensors(
-        self, graph: Any = _LEFT_OUT, tensors: Any = _LEFT_OUT
-    ) -> GradientsDebugger:
-        """Keep what arrives at these values from now on, over all paths.
+    def watch_gradients_by_tensors(self, graph: Any = _MISSING, tensors: Any = _MISSING) -> GradientsDebugger:
+        """Keep the gradients at these values from now on, over all paths.
 
         Parameters
         ----------
         graph : object, optional
-            The tape or compiled function they belong to. It only serves to find mistakes: None will do, and a call with one argument
-            leaves it out.
+            The tape or compiled function they belong to. It only serves to find mistakes: it may be None, or left out.
         tensors : Array, Variable or nest of them
             Values of a recording. The gradients at all readings of a variable add up.
 
@@ -216,9 +213,9 @@ class GradientsDebugger(Observer):
         return self
 
     def watch_gradients_by_tensor_names(
-        self, graph: Any = _LEFT_OUT, tensor_name_regex: Any = _LEFT_OUT
+        self, graph: Any = _MISSING, tensor_name_regex: Any = _MISSING
     ) -> GradientsDebugger:
-        """Keep what arrives at named values whose names match from the beginning (as `re.match` does).
+        """Keep the gradients at named values whose names match from the beginning (as `re.match` does).
 
         Parameters
         ----------
@@ -236,7 +233,7 @@ class GradientsDebugger(Observer):
         Notes
         -----
         Several values of one name in one gradient are kept as ``name``, ``name_1``, ``name_2``, in the order of their computation. So
-        are those of the turns of a `gradtape.scan` or another loop: of the first turn, of the second.
+        are those of the iterations of a `gradtape.scan` or another loop.
         """
         graph, tensor_name_regex = _graph_and(
             graph, tensor_name_regex, "watch_gradients_by_tensor_names", "tensor_name_regex"
@@ -260,12 +257,12 @@ class GradientsDebugger(Observer):
         return self
 
     def gradient_tensor(self, x_tensor: Any) -> Array:
-        """Return the gradient that arrived last at a value.
+        """Return the last gradient at a value.
 
         Parameters
         ----------
         x_tensor : Array, Variable or str
-            The value, its stand-in, or the name, which may be followed by ``:0`` as in TensorFlow.
+            The value, its copy, or the name, which may be followed by ``:0`` as in TensorFlow.
 
         Returns
         -------
@@ -277,17 +274,17 @@ class GradientsDebugger(Observer):
         DtypeError
             For what is neither an Array nor a text.
         UnknownGradientError
-            If nothing is known of it.
+            If no gradient of it is known.
         """
         return self._gradients[self._key_of(x_tensor, "gradient_tensor")]
 
     def _names_of(self, x_tensor: Any) -> list[str]:
-        """Return under which names the gradients at values of one name are kept: of a value in a loop, one for each iteration."""
+        """Return the names of the gradients at values of one name: for a value in a loop, one for each iteration."""
         key = self._key_of(x_tensor, "gradient_values_from_dump")
         return self._groups.get(key, [key])
 
     def _key_of(self, x_tensor: Any, caller: str) -> str:
-        """Return the name under which the gradient at a value is kept; raise an error where there is none."""
+        """Return the name of the gradient at a value; raise an error where there is none."""
         if isinstance(x_tensor, Variable):
             watched = self._variables.get(x_tensor.serial)
             names = [name for value in x_tensor.readings() if (name := self._name_of(value))]
@@ -319,14 +316,14 @@ class GradientsDebugger(Observer):
         return dict(self._gradients)
 
     def register_gradient_tensor(self, x_tensor_name: str, gradient_tensor: Any) -> None:
-        """Keep a gradient under a name. It is ignored while other debuggers live and this one is not entered.
+        """Keep a gradient under a name. It is ignored if other debuggers are alive and this one is not entered.
 
         Parameters
         ----------
         x_tensor_name : str
             The name.
         gradient_tensor : Array
-            What `gradient_tensor` is to return.
+            The gradient that `gradient_tensor` is to return.
         """
         checked_name(x_tensor_name, "register_gradient_tensor")
         value = as_handle(gradient_tensor, "register_gradient_tensor").value
@@ -354,11 +351,11 @@ class GradientsDebugger(Observer):
                 name = f"{watched}_{count}" if count else watched
                 kept = self._keep(value, name, cotangent)
                 groups.setdefault(watched, []).append(name)
-                if arrival.turns:
+                if arrival.iterations:
                     inside.append(kept.value)
-        work_out(
+        compute_op_by_op(
             inside
-        )  # turns that were written out are nothing to be compiled along with what the user looks at next
+        )  # so that unrolled iterations are not compiled with the values that are read next
         self._gradients.update(sums)
         self._groups.update(groups)
 
@@ -367,20 +364,20 @@ class GradientsDebugger(Observer):
         self._kept_in[name] = self._sweeps
         self._kept_as[value] = name, self._sweeps
         if value.node is not None and value.node.op is identity:
-            (stood_for,) = value.node.inputs
-            if stood_for in self._identified and stood_for not in self._watched:
-                self._kept_as[stood_for] = name, self._sweeps
+            (original,) = value.node.inputs
+            if original in self._identified and original not in self._watched:
+                self._kept_as[original] = name, self._sweeps
         return kept
 
     def _name_of(self, value: Value) -> str:
-        """Return under which name the gradient of a value is kept; empty where a later one has taken its place."""
+        """Return the name of the gradient of a value; empty where a later gradient has replaced it."""
         name, sweep = self._kept_as.get(value, (None, 0))
         if name is None:
             return self._watched.get(value) or value.name or ""
         return name if self._kept_in[name] == sweep else ""
 
     def _readings(self) -> dict[Value, str]:
-        """Return what was read of the variables that are watched."""
+        """Return the values that were read of watched variables, with the names of these."""
         record = record_of(self._graph) if isinstance(self._graph, GradientTape) else None
         found = {}
         for reference, name in self._variables.values():
@@ -391,7 +388,7 @@ class GradientsDebugger(Observer):
         return found
 
     def _wanted(self, value: Value) -> str | None:
-        """Return under which name the gradient of a value is to be kept, if it is."""
+        """Return the name under which the gradient of a value is to be kept; None where it is not watched."""
         if value in self._watched:
             return self._watched[value]
         name = value.name
@@ -402,7 +399,7 @@ class GradientsDebugger(Observer):
         return None
 
     def _is_watched_inside(self, node: Node) -> bool:
-        """Return whether a loop or branch has something inside that is watched; what a rule computes again is not known before."""
+        """Return whether a loop or branch has watched values inside; a rule may have some in the code that it runs again."""
         return any(
             isinstance(inner.op, Custom)
             or any(self._wanted(out) is not None for out in inner.outs)
@@ -439,16 +436,16 @@ class GradientsDebugger(Observer):
 
 
 def _graph_and(graph: Any, watched: Any, caller: str, argument: str) -> tuple[Any, Any]:
-    """Return the graph and what is to be watched of a call with one argument or with two."""
-    if watched is _LEFT_OUT:
-        if graph is _LEFT_OUT:
+    """Return the graph and the watched values of a call with one argument or two."""
+    if watched is _MISSING:
+        if graph is _MISSING:
             raise DtypeError(
                 f"{caller} got nothing to watch",
                 where=user_site(3),
                 remedy=f"debugger.{caller}({argument})",
             )
         return None, graph
-    return None if graph is _LEFT_OUT else graph, watched
+    return None if graph is _MISSING else graph, watched
 
 
 def _spellings(name: str) -> tuple[str, str]:
@@ -462,23 +459,23 @@ def _kept(value: Value, cotangent: Cotangent) -> Array:
 
 
 def debuggers() -> Iterator[GradientsDebugger]:
-    """Yield the debuggers that live and have not been cleared."""
+    """Yield the debuggers that are alive and have not been cleared."""
     for observer in tuple(OBSERVERS):
         if isinstance(observer, GradientsDebugger):
             yield observer
 
 
 def gradient_values_from_dump(grad_debugger: GradientsDebugger, x_tensor: Any, dump: Any = None) -> list[Any]:
-    """Return the numbers of the gradients that arrived at a value.
+    """Return the numbers of the gradients at a value.
 
     Parameters
     ----------
     grad_debugger : GradientsDebugger
-        Who has watched it.
+        The debugger that has watched it.
     x_tensor : Array, Variable or str
-        The value, its stand-in, or the name.
+        The value, its copy, or the name.
     dump : dict, optional
-        Gradients by name, such as `GradientsDebugger.gradient_tensors` returned earlier. By default what the debugger has now.
+        Gradients by name, such as `GradientsDebugger.gradient_tensors` returned earlier. By default those that the debugger has now.
 
     Returns
     -------
@@ -490,7 +487,7 @@ def gradient_values_from_dump(grad_debugger: GradientsDebugger, x_tensor: Any, d
     DtypeError
         If an argument has another type.
     UnknownGradientError
-        If nothing is known of the value, or the dump does not have it.
+        If no gradient of the value is known, or the dump does not have it.
 
     Examples
     --------
@@ -530,7 +527,7 @@ def gradient_values_from_dump(grad_debugger: GradientsDebugger, x_tensor: Any, d
 
 
 def clear_gradient_debuggers() -> None:
-    """Let no debugger listen any more; one that is entered afterwards listens again.
+    """Deactivate all debuggers; one that is entered afterwards is active again.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Why a gradient is None, zero, or not finite."""
+"""`explain_gradient`: why a gradient is None, zero, or not finite."""
 
 from __future__ import annotations
 
@@ -7,10 +7,19 @@ from typing import Any, Final
 import numpy as np
 
 from gradtape.api.debug.explanation import Explanation
-from gradtape.api.debug.origin import first_bad, origin
-from gradtape.api.debug.paths import ancestry, beginnings, depends, follow, lost, swept, unfolded, uses
-from gradtape.api.debug.reasons import explain_bad, explain_cut, explain_zero
-from gradtape.api.debug.unrolled import work_out
+from gradtape.api.debug.origin import first_nonfinite, origin
+from gradtape.api.debug.paths import (
+    ancestors,
+    depends,
+    find_loss,
+    follow,
+    leaves_of,
+    unfolded,
+    unobserved_sweep,
+    uses,
+)
+from gradtape.api.debug.reasons import explain_cut, explain_nonfinite, explain_zero
+from gradtape.api.debug.unrolled import compute_op_by_op
 from gradtape.api.tape.naming import described
 from gradtape.api.tape.record import Record
 from gradtape.api.tape.tape import GradientTape, record_of
@@ -23,8 +32,8 @@ from gradtape.trace.source.log import Exit, Log, log_of
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.variable import Variable
 
-APART: Final = ("never watched", "not used", "left the graph", "another value", "record used")
-"""Reasons of a target that was not computed from the source at all."""
+UNCONNECTED: Final = ("never watched", "not used", "left the graph", "another value", "record used")
+"""Reasons of a target that was not computed from the source."""
 
 
 def explain_gradient(tape: GradientTape, target: Any, source: Any) -> Explanation:
@@ -33,21 +42,21 @@ def explain_gradient(tape: GradientTape, target: Any, source: Any) -> Explanatio
     Parameters
     ----------
     tape : GradientTape
-        The tape that was, or will be, asked; its record may have been used already.
+        The tape of the gradient; its record may have been used already.
     target : Array or Variable
-        What was to be differentiated.
+        The target of the gradient.
     source : Array or Variable
-        In what.
+        The source of the gradient.
 
     Returns
     -------
     Explanation
-        Shows itself as a small page; `reason`, `op` and `site` tell programs.
+        Prints as a small page; `reason`, `op` and `site` are for programs.
 
     Raises
     ------
     DtypeError
-        If an argument is of a kind that has no gradient at all.
+        If an argument is of a type that has no gradient.
 
     Examples
     --------
@@ -86,7 +95,7 @@ def explain_gradient(tape: GradientTape, target: Any, source: Any) -> Explanatio
             remedy="use what watch returns: x = tape.watch(x)",
         )
     if not isinstance(target, Handle):
-        return _left(log, None, f"the target is {described(target)}") or Explanation(
+        return _explain_exits(log, None, f"the target is {described(target)}") or Explanation(
             "left the graph",
             f"the target is {described(target)}, which does not know where it came from",
             remedy="keep the Array: no float(), .item() or .numpy() before the gradient",
@@ -96,25 +105,25 @@ def explain_gradient(tape: GradientTape, target: Any, source: Any) -> Explanatio
     with left_alone():
         (end,) = _values(target, record)[:1] or [target.value]
         if isinstance(source, Variable):
-            return _in_variable(end, source, record, log)
-        return _along(end, source.value, tag, log)
+            return _explain_variable(end, source, record, log)
+        return _explain_value(end, source.value, tag, log)
 
 
 def _values(handle: Handle, record: Record) -> list[Value]:
-    """Return what stands for an array; for a variable, what the tape has seen of it, or else its content."""
+    """Return the value of an array; for a variable, the values that the tape has seen of it, or else its content."""
     if not isinstance(handle, Variable):
         return [handle.value]
     read = [*record.readings(handle), *handle.readings()]
     return [value for value in dict.fromkeys(read) if record.tag in value.tags] or handle.readings()[:1]
 
 
-def _in_variable(target: Value, variable: Variable, record: Record, log: Log) -> Explanation:
-    """Explain by the reading that comes farthest."""
+def _explain_variable(target: Value, variable: Variable, record: Record, log: Log) -> Explanation:
+    """Explain by the reading of the variable whose path reaches farthest."""
     readings = _values(variable, record)
     called = "the variable" if variable.name is None else f"the variable {variable.name!r}"
     if readings and record.tag in readings[0].tags:
-        found = [_along(target, reading, record.tag, log) for reading in readings]
-        return min(found, key=lambda explanation: explanation.reason in APART)
+        found = [_explain_value(target, reading, record.tag, log) for reading in readings]
+        return min(found, key=lambda explanation: explanation.reason in UNCONNECTED)
     if variable.serial in record.variables:
         return Explanation(
             "not used",
@@ -139,12 +148,12 @@ def _in_variable(target: Value, variable: Variable, record: Record, log: Log) ->
     )
 
 
-def _along(target: Value, source: Value, tag: TraceTag, log: Log) -> Explanation:
-    """Explain what lies between two values that are arrays' own."""
+def _explain_value(target: Value, source: Value, tag: TraceTag, log: Log) -> Explanation:
+    """Explain the gradient of a value with respect to another."""
     end = unfolded(target, tag)
     if depends(end, source):
         return _connected(end, source, tag, log)
-    gone = any(leaf.index == RELEASED and tag in leaf.tags for leaf in beginnings(end))
+    gone = any(leaf.index == RELEASED and tag in leaf.tags for leaf in leaves_of(end))
     between = source.node is not None or source.index == RELEASED
     if tag in source.tags and (gone or (end is not target and between)):
         return Explanation(
@@ -154,12 +163,12 @@ def _along(target: Value, source: Value, tag: TraceTag, log: Log) -> Explanation
             else "the gradient has been taken, and one call that knows nothing of the source has replaced the record",
             remedy="ask for the explanation before the gradient, or make the tape gt.GradientTape(persistent=True)",
         )
-    return _apart(end, source, tag, log)
+    return _unconnected(end, source, tag, log)
 
 
 def _connected(target: Value, source: Value, tag: TraceTag, log: Log) -> Explanation:
-    """Explain where the target was computed from the source."""
-    first = next(uses(source, ancestry(target)), None)
+    """Explain a gradient whose target was computed from the source."""
+    first = next(uses(source, ancestors(target)), None)
     if not is_inexact(source.dtype):
         return Explanation(
             "integer",
@@ -175,18 +184,18 @@ def _connected(target: Value, source: Value, tag: TraceTag, log: Log) -> Explana
             None if first is None else first.op.name,
             "x = tape.watch(x), inside the with block and before it is used",
         )
-    found, cuts = follow([target], [source], ancestry(target), tag)
+    found, cuts = follow([target], [source], ancestors(target), tag)
     if not found or not is_inexact(target.dtype):
         return explain_cut(cuts, log)
-    sweep = swept(target, source, tag)
+    sweep = unobserved_sweep(target, source, tag)
     (gradient,) = sweep.results
     assert gradient is not None
-    work_out([gradient], all_of_it=True)
+    compute_op_by_op([gradient], all_ancestors=True)
     assert gradient.data is not None
-    bad = first_bad(gradient.data)
-    if bad is not None:
-        return explain_bad(origin(gradient, bad))
-    loss = lost(sweep)
+    index = first_nonfinite(gradient.data)
+    if index is not None:
+        return explain_nonfinite(origin(gradient, index))
+    loss = find_loss(sweep)
     if loss is not None:
         return explain_zero(loss, log)
     return Explanation(
@@ -197,11 +206,11 @@ def _connected(target: Value, source: Value, tag: TraceTag, log: Log) -> Explana
     )
 
 
-def _apart(target: Value, source: Value, tag: TraceTag, log: Log) -> Explanation:
-    """Explain where the target was not computed from the source."""
-    left = _left(log, source, "the target was not computed from the source")
-    if left is not None and tag in source.tags:
-        return left
+def _unconnected(target: Value, source: Value, tag: TraceTag, log: Log) -> Explanation:
+    """Explain a gradient whose target was not computed from the source."""
+    exited = _explain_exits(log, source, "the target was not computed from the source")
+    if exited is not None and tag in source.tags:
+        return exited
     for value, site in log.watched.items():
         if value is not source and depends(source, value) and depends(target, value):
             return Explanation(
@@ -227,8 +236,8 @@ def _apart(target: Value, source: Value, tag: TraceTag, log: Log) -> Explanation
     )
 
 
-def _left(log: Log, source: Value | None, text: str) -> Explanation | None:
-    """Explain by the place where a value left the graph; of values that are gone only that they did is known."""
+def _explain_exits(log: Log, source: Value | None, text: str) -> Explanation | None:
+    """Explain by the line where a value left the graph; None where none did. Of dead values only the last exit is known."""
     gone: Exit | None = None
     for exit_ in reversed(log.exits):
         value = exit_.value()

@@ -1,4 +1,4 @@
-"""Why a gradient is what it is, as a small page."""
+"""An explanation of a gradient, which prints as a small page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gradtape.api.pictures.svg import code_at
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """Why a gradient is what it is.
+    """An explanation of a gradient.
 
     Attributes
     ----------

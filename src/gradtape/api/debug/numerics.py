@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
-from gradtape.api.debug.findings import headline, number, reason, remedy
-from gradtape.api.debug.origin import Finding, first_bad, origin
+from gradtape.api.debug.origin import Finding, first_nonfinite, number, origin
 from gradtape.api.transforms.jit import running_recorded
 from gradtape.errors import NumericsError
 from gradtape.ir.graph import Value, extract
@@ -17,24 +16,24 @@ from gradtape.trace.lazy.instruments import CHECKS, MADE
 from gradtape.trace.source.sites import user_site
 from gradtape.transforms.observers import OBSERVERS, Observer, Sweep
 
-HELD: Final = 100_000
-"""Handles after which those that are gone are swept out."""
+MAX_REFERENCES: Final = 100_000
+"""References to handles after which the dead ones are removed."""
 
 
 class _Sweeps(Observer):
-    """Looks at gradients as soon as they are asked for, since lazy ones may be used after the check has ended."""
+    """Checks gradients as soon as they are recorded: lazy ones may be computed after the check has ended."""
 
     def see(self, sweep: Sweep) -> None:
-        reached = [value for value in (*sweep.targets, *sweep.results) if value is not None]
-        asked = [value for value in reached if trace_of(value) is None]
-        compute(asked)
-        _check(asked)
+        found = [value for value in (*sweep.targets, *sweep.results) if value is not None]
+        computable = [value for value in found if trace_of(value) is None]
+        compute(computable)
+        _check(computable)
 
 
 class _Checking:
-    """Who asked for checks, and what they hold meanwhile.
+    """The users of checks, and the context of each.
 
-    Ctrl-C may come anywhere: to begin or to end twice does no harm.
+    Ctrl-C may come anywhere: `begin` and `end` may be called twice.
     """
 
     __slots__ = ("sweeps", "users")
@@ -57,9 +56,7 @@ class _Checking:
             raise
 
     def end(self, user: object) -> None:
-        self.users.pop(
-            user, None
-        )  # which runs functions natively again: a generator that is dropped is closed
+        self.users.pop(user, None)  # closes the dropped generator: functions run natively again
         if not self.users:
             CHECKS[:] = [check for check in CHECKS if check is not _check]
             OBSERVERS.discard(self.sweeps)
@@ -74,17 +71,17 @@ _FOR_GOOD: Final = "enable_check_numerics"
 def check_numerics() -> Iterator[None]:
     """Stop at the first NaN or infinity, forward or backward, for the length of a `with` block.
 
-    What somebody looks at is checked: numbers that are printed or converted, results of jitted functions, targets and gradients, and at
-    the end of the block what is left. From a bad element the way is followed back to the op that made it of good numbers. So a bad
-    number that no result depends on (in the branch that `np.where` does not take) is no alarm.
+    The check covers numbers that are printed or converted, results of jitted functions, targets and gradients, and at the end of the block
+    the remaining values. From a non-finite element it goes back to the op that computed it from finite operands. A non-finite number that
+    no result depends on (in the branch that `np.where` does not take) is not reported.
 
-    Meanwhile everything, jitted functions included, runs op by op on NumPy, and every intermediate value is kept: this is for finding
+    In the block everything, jitted functions included, runs op by op on NumPy, and every intermediate value is kept. This is for finding
     a mistake, not for production.
 
     Raises
     ------
     NumericsError
-        It names the op, the element and the line, and has the numbers that went in.
+        Names the op, the element, the line, and the operands.
 
     Examples
     --------
@@ -100,7 +97,7 @@ def check_numerics() -> Iterator[None]:
         _checking.begin(user)
         yield
         if len(_checking.users) == 1:
-            _check_left()
+            _check_last_values()
     finally:
         try:
             _checking.end(user)
@@ -122,7 +119,7 @@ def enable_check_numerics() -> None:
 
 
 def disable_check_numerics() -> None:
-    """Undo `enable_check_numerics`; what nobody has looked at by now is not looked at."""
+    """Undo `enable_check_numerics`. Values that have not been checked by now are not checked."""
     try:
         _checking.end(_FOR_GOOD)
     except BaseException:  # Ctrl-C
@@ -131,17 +128,17 @@ def disable_check_numerics() -> None:
 
 
 def _check(values: Sequence[Value]) -> None:
-    if len(MADE) > HELD:
+    if len(MADE) > MAX_REFERENCES:
         MADE[:] = [made for made in MADE if made() is not None]
     for value in values:
         if value.data is not None:
-            place = first_bad(value.data)
-            if place is not None:
-                raise _error(origin(value, place))
+            index = first_nonfinite(value.data)
+            if index is not None:
+                raise _error(origin(value, index))
 
 
-def _check_left() -> None:
-    """Check the ends of what was recorded: the values in the user's hands from which nothing else there was computed."""
+def _check_last_values() -> None:
+    """Check the last values of the recording: those that the user holds, and that no other one which the user holds depends on."""
     held = [handle.value for made in MADE if (handle := made()) is not None]
     held = [value for value in dict.fromkeys(held) if trace_of(value) is None]
     nodes, _ = extract(held, (), stop=lambda value: False)
@@ -164,5 +161,5 @@ def _error(finding: Finding) -> NumericsError:
             finding=finding,
         )
     return NumericsError(
-        headline(finding), where=finding.site, why=reason(finding), remedy=remedy(finding), finding=finding
+        finding.headline, where=finding.site, why=finding.reason, remedy=finding.remedy, finding=finding
     )

@@ -1,47 +1,59 @@
-"""Where a NaN or an infinity came up: from one bad element of a result back to the op that made it of good numbers."""
+"""The origin of a NaN or an infinity: from a non-finite element of a result back to the op that computed it from finite operands."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from gradtape.api.debug.unrolled import WrittenOut, work_out
+from gradtape.api.debug.unrolled import Index, Iterations, UnrolledLoops, compute_op_by_op
 from gradtape.ir.graph import Literal, Node, Value
 from gradtape.ir.op import NDArray
 from gradtape.kinds.control import Structured
 from gradtape.kinds.elementwise import Elementwise
+from gradtape.ops.core.elementwise.select import where
 from gradtape.transforms.call import Call, inlined
 from gradtape.transforms.observers import Derived
 
-Place = tuple[int, ...]
+SHOWN_SAMPLES: Final = 3
 
-SHOWN = 3
+REMEDIES: Final = {
+    "log": "keep the argument above zero where the result is used: np.log(np.where(x > 0, x, 1.0)), or np.log(x + tiny)",
+    "divide": "keep the denominator away from zero: np.where(y != 0, x / np.where(y != 0, y, 1.0), 0.0)",
+    "sqrt": "keep the argument above zero: np.sqrt(np.where(x > 0, x, 1.0)) inside the branch of an np.where",
+    "exp": "subtract the maximum first (np.logaddexp, scipy.special.logsumexp and softmax do)",
+    "power": "keep the base above zero, or use a whole exponent",
+    "arcsin": "clip the argument to (-1, 1)",
+    "arccos": "clip the argument to (-1, 1)",
+}
+"""What helps, by the op that computed the number, or by the op whose derivative did."""
+
+REMEDY: Final = "look at the numbers that go in there: print them, or stop in a debugger at this line"
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One bad element: its index, what came out, and the numbers that went in."""
+    """One non-finite element: its index, its value, and the operands of which it was computed."""
 
-    index: Place
+    index: Index
     result: Any
     operands: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What made a NaN or an infinity.
+    """The op that computed a NaN or an infinity from finite operands.
 
     Attributes
     ----------
     op : str
-        The op; ``"input"`` where the number came from outside.
+        Its name; ``"input"`` where the number came from outside.
     shape : tuple of int
-        Of its result.
+        The shape of its result.
     dtype : numpy.dtype
-        Of its result.
+        The dtype of its result.
     site : object
         The user's line.
     derivative_of : str or None
@@ -49,11 +61,11 @@ class Finding:
     samples : tuple of Sample
         A few of the elements.
     count : int
-        How many elements it made bad.
+        The number of elements that it made non-finite.
     name : str or None
-        What the user called the value.
-    turns : tuple of (str, int)
-        Of which loops, and in which turns, the innermost first.
+        The name that the user gave the value.
+    iterations : tuple of (str, int)
+        The loops that the op is in, each with the number of the iteration, the innermost first.
     """
 
     op: str
@@ -64,86 +76,128 @@ class Finding:
     samples: tuple[Sample, ...]
     count: int
     name: str | None
-    turns: tuple[tuple[str, int], ...] = ()
+    iterations: Iterations = ()
+
+    @property
+    def headline(self) -> str:
+        """The op, the number, its position in the result, and the iteration."""
+        sample = self.samples[0]
+        place = f"at {list(sample.index)}" if sample.index else "as its result"
+        backward = "" if self.derivative_of is None else f", in the derivative of {self.derivative_of}"
+        return f"{self.op} gave {number(sample.result)} {place}{backward}{in_iterations(self.iterations)}"
+
+    @property
+    def reason(self) -> str:
+        """The operands of the samples, and the type of the result."""
+        kind = f"the result is {self.dtype} of shape {self.shape}"
+        if not self.samples[0].operands:
+            return f"{kind}; all that goes into this element is finite, and it overflows"
+        made = [
+            f"{self.op}({', '.join(map(number, sample.operands))}) is {number(sample.result)}"
+            + (f" at {list(sample.index)}" if sample.index else "")
+            for sample in self.samples
+        ]
+        more = f", and {self.count - len(made)} more" if self.count > len(made) else ""
+        return f"{'; '.join(made)}{more}; {kind}"
+
+    @property
+    def remedy(self) -> str:
+        """What the user can do."""
+        return REMEDIES.get(self.derivative_of or self.op, REMEDY)
 
 
-def first_bad(array: Any) -> Place | None:
+def number(given: Any) -> str:
+    """Return a number with six digits."""
+    return f"{given:.6g}" if isinstance(given, float | complex) else str(given)
+
+
+def in_iterations(iterations: Iterations) -> str:
+    """Return the iterations as the end of a sentence."""
+    return "".join([f", in iteration {iteration} of {loop}" for loop, iteration in iterations])
+
+
+def first_nonfinite(array: Any) -> Index | None:
     """Return the index of the first element that is NaN or infinite."""
     if array.dtype.kind not in "fc":
         return None
-    bad = ~np.isfinite(array)
-    if not bad.any():
+    nonfinite = ~np.isfinite(array)
+    if not nonfinite.any():
         return None
-    return tuple(map(int, np.unravel_index(int(np.argmax(bad)), array.shape)))
+    return tuple(map(int, np.unravel_index(int(np.argmax(nonfinite)), array.shape)))
 
 
-def origin(value: Value, place: Place) -> Finding:
-    """Return what made an element of a computed value bad.
+def origin(value: Value, index: Index) -> Finding:
+    """Return the op that made an element of a computed value non-finite.
 
-    The walk follows single elements, so that what a selection leaves behind, an index passes over or a comparison swallows is not blamed.
+    The search follows single elements. So an op is not blamed if a selection does not take its result, an index does not read it, or it is
+    only compared.
     """
-    loops = WrittenOut()
+    loops = UnrolledLoops()
     while True:
         node = value.node
         if node is not None and isinstance(node.op, Structured):
-            value, place = loops.result(node, value.index, place)
+            value, index = loops.source(node, value.index, index)
             continue
-        earlier = loops.continued(value, place)
-        if earlier is not None:
-            value, place = earlier
+        pushed = loops.source_of_stack_element(value, index)
+        if pushed is not None:
+            value, index = pushed
             continue
         if node is not None and isinstance(node.op, Call):
             value = inlined(node.op.graph, node.inputs)[value.index]
-            work_out([value])
+            compute_op_by_op([value])
             continue
         if node is None or any(operand.data is None for operand in node.inputs):
-            return _finding(value, None, place, loops)
-        step = _selected(node, place) if isinstance(node.op, Elementwise) else _probed(node, value, place)
-        if step is None or isinstance(step[0], Literal):  # a bad number in the program text is the op's own
-            return _finding(value, node, place, loops)
-        value, place = step
+            return _finding(value, None, index, loops)
+        step = (
+            _nonfinite_operand(node, index)
+            if isinstance(node.op, Elementwise)
+            else _probe(node, value, index)
+        )
+        if step is None or isinstance(step[0], Literal):  # a literal of the program text belongs to the op
+            return _finding(value, node, index, loops)
+        value, index = step
 
 
-def _selected(node: Node, place: Place) -> tuple[Value, Place] | None:
-    """Return the operand of an elementwise node, and the element, that is bad already."""
+def _nonfinite_operand(node: Node, index: Index) -> tuple[Value, Index] | None:
+    """Return the operand of an elementwise node whose element is non-finite already, and its index; None where all are finite."""
     operands = list(node.inputs)
-    if node.op.name == "where":
+    if node.op is where:
         condition, chosen, other = operands
-        operands = [chosen if _element(condition, place) else other]
-    bad = [operand for operand in operands if not np.isfinite(_element(operand, place))]
-    if not bad:
+        operands = [chosen if _element(condition, index) else other]
+    nonfinite = [operand for operand in operands if not np.isfinite(_element(operand, index))]
+    if not nonfinite:
         return None
-    made = [operand for operand in bad if not isinstance(operand, Literal)] or bad
-    worst = next((operand for operand in made if np.isnan(_element(operand, place))), made[0])
-    return worst, place if worst.ndim else ()
+    computed = [operand for operand in nonfinite if not isinstance(operand, Literal)] or nonfinite
+    worst = next((operand for operand in computed if np.isnan(_element(operand, index))), computed[0])
+    return worst, index if worst.ndim else ()
 
 
-def _element(value: Value, place: Place) -> Any:
+def _element(value: Value, index: Index) -> Any:
     assert value.data is not None
-    return value.data[place] if value.ndim else value.data[()]
+    return value.data[index] if value.ndim else value.data[()]
 
 
-def _probed(node: Node, value: Value, place: Place) -> tuple[Value, Place] | None:
-    """Return the operand of any other node, and the element, to which the result owes its badness.
+def _probe(node: Node, value: Value, index: Index) -> tuple[Value, Index] | None:
+    """Return the operand of any other node whose element makes the result non-finite, and its index; None where the node itself does.
 
-    Bad elements are replaced by zeros: if the result stays bad, the node itself is to blame; else halving finds an element that is.
+    Non-finite elements are replaced by zeros. If the result stays non-finite, the node computed it; else bisection finds an element.
     """
-    suspects = _bad_elements(node)
+    suspects = _nonfinite_elements(node)
     if not len(suspects):
         return None
-    spoils = _trial(node, value.index, place, suspects)
-    if spoils(suspects[:0]):
+    is_nonfinite_with = _trial(node, value.index, index, suspects)
+    if is_nonfinite_with(suspects[:0]):
         return None
     while len(suspects) > 1:
         half = suspects[: len(suspects) // 2]
-        suspects = half if spoils(half) else suspects[len(half) :]
+        suspects = half if is_nonfinite_with(half) else suspects[len(half) :]
     argument, position = map(int, suspects[0])
     culprit = node.inputs[argument]
     return culprit, tuple(map(int, np.unravel_index(position, culprit.shape)))
 
 
-def _bad_elements(node: Node) -> NDArray:
-    """Return pairs of an operand's number and the flat position of a bad element in it."""
+def _nonfinite_elements(node: Node) -> NDArray:
+    """Return the non-finite elements of a node's operands: pairs of operand and flat position, int of shape (count, 2)."""
     found = [np.zeros((0, 2), np.intp)]
     for argument, operand in enumerate(node.inputs):
         assert operand.data is not None
@@ -153,15 +207,15 @@ def _bad_elements(node: Node) -> NDArray:
     return np.concatenate(found)
 
 
-def _trial(node: Node, output: int, place: Place, suspects: NDArray) -> Callable[[NDArray], bool]:
-    """Return the question whether an element of the result is bad if only some of the suspects are left as they are."""
+def _trial(node: Node, output: int, index: Index, suspects: NDArray) -> Callable[[NDArray], bool]:
+    """Return a function of some of the suspects: whether the result is non-finite if all others are replaced by zeros."""
     given = [np.asarray(operand.data) for operand in node.inputs]
 
     def positions(chosen: NDArray, argument: int) -> NDArray:
         found: NDArray = chosen[chosen[:, 0] == argument, 1]
         return found
 
-    def spoils(kept: NDArray) -> bool:
+    def is_nonfinite_with(kept: NDArray) -> bool:
         arrays = [array.copy() for array in given]
         for argument, (array, original) in enumerate(zip(arrays, given, strict=True)):
             array.flat[positions(suspects, argument)] = 0
@@ -169,16 +223,16 @@ def _trial(node: Node, output: int, place: Place, suspects: NDArray) -> Callable
             array.flat[left] = original.flat[left]
         with np.errstate(all="ignore"):
             result = node.op.evaluate(arrays, node.params)[output]
-        return not np.isfinite(result[place])
+        return not np.isfinite(result[index])
 
-    return spoils
+    return is_nonfinite_with
 
 
-def _finding(value: Value, node: Node | None, place: Place, loops: WrittenOut) -> Finding:
+def _finding(value: Value, node: Node | None, index: Index, loops: UnrolledLoops) -> Finding:
     site = None if node is None else node.site
-    places, count = _born(value, node, place)
+    indices, count = _made_here(value, node, index)
     assert value.data is not None
-    samples = tuple(Sample(at, value.data[at].item(), _operands(node, at)) for at in places)
+    samples = tuple(Sample(at, value.data[at].item(), _operands(node, at)) for at in indices)
     return Finding(
         op="input" if node is None else node.op.name,
         shape=value.shape,
@@ -188,25 +242,25 @@ def _finding(value: Value, node: Node | None, place: Place, loops: WrittenOut) -
         samples=samples,
         count=count,
         name=value.name,
-        turns=() if node is None else loops.turns.get(node, ()),
+        iterations=() if node is None else loops.iterations.get(node, ()),
     )
 
 
-def _born(value: Value, node: Node | None, place: Place) -> tuple[list[Place], int]:
-    """Return some elements that became bad here, `place` first, and how many there are."""
+def _made_here(value: Value, node: Node | None, index: Index) -> tuple[list[Index], int]:
+    """Return the indices of some elements that a node made non-finite, `index` first, and the number of such elements."""
     assert value.data is not None
-    bad = np.array(~np.isfinite(value.data))
+    made = np.array(~np.isfinite(value.data))
     if node is not None:
         if not isinstance(node.op, Elementwise):
-            return [place], 1
+            return [index], 1
         for operand in node.inputs:
-            bad &= np.isfinite(operand.data)  # type: ignore[arg-type]
-    bad[place] = False
-    others = [tuple(map(int, index)) for index in np.argwhere(bad)[: SHOWN - 1]]
-    return [place, *others], int(bad.sum()) + 1
+            made &= np.isfinite(operand.data)  # type: ignore[arg-type]
+    made[index] = False
+    others = [tuple(map(int, other)) for other in np.argwhere(made)[: SHOWN_SAMPLES - 1]]
+    return [index, *others], int(made.sum()) + 1
 
 
-def _operands(node: Node | None, place: Place) -> tuple[Any, ...]:
+def _operands(node: Node | None, index: Index) -> tuple[Any, ...]:
     if node is None or not isinstance(node.op, Elementwise):
         return ()
-    return tuple(_element(operand, place).item() for operand in node.inputs)
+    return tuple(_element(operand, index).item() for operand in node.inputs)

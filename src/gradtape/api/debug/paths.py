@@ -1,4 +1,4 @@
-"""Paths of a derivative through the graph: where they pass, where they are cut, where what passes becomes zero."""
+"""Paths of a derivative through the graph: where they lead, where they are cut, and where a gradient becomes zero."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gradtape.api.debug.inside import opened
-from gradtape.api.debug.unrolled import WrittenOut, work_out
+from gradtape.api.debug.cotangents import sweep_unrolled
+from gradtape.api.debug.unrolled import Iterations, UnrolledLoops, compute_op_by_op
 from gradtape.errors import NotDifferentiableError
 from gradtape.ir.graph import Node, TraceTag, Value, extract, literal
 from gradtape.ir.types import is_inexact
@@ -16,6 +16,7 @@ from gradtape.kinds.control import Custom, Structured
 from gradtape.kinds.cotangent import Cotangent
 from gradtape.kinds.elementwise import Elementwise, flat
 from gradtape.kinds.operands import broadcast_to
+from gradtape.ops.core.elementwise.cast import convert_row, stop_gradient
 from gradtape.transforms.call import Call, inlined
 from gradtape.transforms.loops.ops import STACK, Repeat
 from gradtape.transforms.observers import Sweep, inner_sweeps
@@ -24,7 +25,7 @@ from gradtape.transforms.vjp import sweep_back
 
 @dataclass(frozen=True)
 class Cut:
-    """A node at which a path ends: it takes `operand`, which is followed, and its result is not.
+    """A node at which a path ends: `operand` depends on the source differentiably, and the node's results do not.
 
     Attributes
     ----------
@@ -38,11 +39,11 @@ class Cut:
 
 
 KINDS = ("recording", "stop_gradient", "integer", "no derivative", "position", "comparison")
-"""By how likely they are what was not meant."""
+"""In the order in which they are likely to be a mistake."""
 
 
 def unfolded(target: Value, tag: TraceTag) -> Value:
-    """Return a target as it was computed op by op, where a call that stands for its whole record computes it now."""
+    """Return a target as nodes of its ops, where one call node has replaced its record."""
     node = target.node
     if node is None or not isinstance(node.op, Call):
         return target
@@ -53,18 +54,18 @@ def unfolded(target: Value, tag: TraceTag) -> Value:
     return copy
 
 
-def ancestry(value: Value) -> list[Node]:
-    """Return all nodes that a value was computed by, whether or not a tape followed."""
-    return _ancestry([value])
+def ancestors(value: Value) -> list[Node]:
+    """Return all nodes that a value was computed by, recorded by a tape or not."""
+    return _ancestors([value])
 
 
-def _ancestry(values: Sequence[Value]) -> list[Node]:
+def _ancestors(values: Sequence[Value]) -> list[Node]:
     nodes, _ = extract(values, (), stop=lambda v: False)
     return nodes
 
 
-def beginnings(value: Value) -> list[Value]:
-    """Return the values, of which nothing before is known, that a value was computed from."""
+def leaves_of(value: Value) -> list[Value]:
+    """Return the values without nodes that a value was computed from."""
     _, leaves = extract([value], (), stop=lambda v: False)
     return leaves
 
@@ -73,13 +74,13 @@ def depends(target: Value, source: Value) -> bool:
     """Return whether a value was computed from another."""
     if target is source:
         return True
-    return any(source in node.inputs for node in ancestry(target))
+    return any(source in node.inputs for node in ancestors(target))
 
 
 def follow(
     targets: Sequence[Value], sources: Iterable[Value], nodes: Sequence[Node], tag: TraceTag | None
 ) -> tuple[bool, list[Cut]]:
-    """Return whether a derivative leads from one of the sources to one of the targets, and where other ways end."""
+    """Return whether a path of a derivative leads from a source to a target, and where other paths end."""
     followed = set(sources)
     cuts: list[Cut] = []
     elsewhere: list[Cut] = []
@@ -102,17 +103,17 @@ def follow(
 
 
 def _cut(node: Node, argument: int, tag: TraceTag | None) -> str | None:
-    """Return how the way through one operand of a node ends, or None where it goes on; in a body no tag tells."""
+    """Return the kind of the cut at one operand of a node; None where the path goes on. In a body, `tag` is None."""
     if tag is not None and tag not in node.outs[0].tags:
         return "recording"
     if not any(is_inexact(out.dtype) for out in node.outs):
         kinds = {out.dtype.kind for out in node.outs}
         if kinds == {"b"}:
             return "comparison"
-        return "integer" if node.op.name == "convert" else "position"
+        return "integer" if node.op is convert_row else "position"
     if _passes(node, argument):
         return None
-    return "stop_gradient" if node.op.name == "stop_gradient" else "no derivative"
+    return "stop_gradient" if node.op is stop_gradient else "no derivative"
 
 
 def _passes(node: Node, argument: int) -> bool:
@@ -130,7 +131,7 @@ def _passes(node: Node, argument: int) -> bool:
 
 
 def _reaches(node: Node, argument: int, out: Value) -> bool:
-    """Return whether the way through one operand leads to one of the results, of which a loop or branch has many."""
+    """Return whether a path leads from one operand of a node to one of its results: loops and branches have many."""
     if not isinstance(node.op, Structured):
         return True
     sweep = sweep_back([out], [node.inputs[argument]], [_ones(out)], lambda value: value.node is not node)
@@ -138,16 +139,16 @@ def _reaches(node: Node, argument: int, out: Value) -> bool:
 
 
 def _cuts_inside(node: Node, argument: int) -> Iterator[Cut]:
-    """Yield where ways from one operand of a loop or branch end in its bodies; of a rule in what it computes again."""
+    """Yield the cuts of paths from one operand inside of a loop or branch, or inside of the code that a rule runs again."""
     if isinstance(node.op, Custom):
         with inner_sweeps() as inner:
             _passes(node, argument)
         for sweep in inner:
-            yield from follow(sweep.targets, sweep.sources, _ancestry(sweep.targets), None)[1]
+            yield from follow(sweep.targets, sweep.sources, _ancestors(sweep.targets), None)[1]
     if not isinstance(node.op, Structured):
         return
     bodies = node.params.get("branches") or (node.params["body"],)
-    # A loop's body is given its turn's number first, a switch and a repeat are given another number themselves.
+    # The first input of a loop's body is the number of the iteration; the first operand of a switch or repeat is not passed to bodies.
     place = argument - 1 if "branches" in node.params else argument + 1 - isinstance(node.op, Repeat)
     for body in bodies if place >= 0 else ():
         followed = {body.inputs[place]}
@@ -181,83 +182,92 @@ class Loss:
     Attributes
     ----------
     nodes : list of Node
-        At which what arrives is not zero and what leaves is; none where several ways cancel.
+        Nodes with a nonzero cotangent of a result and a zero cotangent of an operand; none where several paths cancel.
     cuts : list of Cut
-        Where ways end in what a loop or branch did.
-    turns : tuple of (str, int)
-        In which loops and turns that is, the innermost first.
+        Where paths end in an unrolled loop or branch.
+    iterations : tuple of (str, int)
+        The loops of the node, each with the number of the iteration, the innermost first.
     """
 
     nodes: list[Node]
     cuts: Sequence[Cut] = ()
-    turns: tuple[tuple[str, int], ...] = ()
+    iterations: Iterations = ()
 
 
-def swept(target: Value, source: Value, tag: TraceTag) -> Sweep:
-    """Return the sweep of a gradient, untold."""
+def unobserved_sweep(target: Value, source: Value, tag: TraceTag) -> Sweep:
+    """Return the sweep of a gradient; observers do not see it."""
     with inner_sweeps() as inner:
         sweep = sweep_back([target], [source], [_ones(target)], lambda value: tag not in value.tags)
     return replace(sweep, inner=inner)
 
 
-def lost(sweep: Sweep) -> Loss | None:
+def find_loss(sweep: Sweep) -> Loss | None:
     """Return where a gradient becomes zero; None if it is not zero."""
     (target,), (source,) = sweep.targets, sweep.sources
-    met = dict(sweep.arrived())
-    alive = _alive(met)
-    if alive.get(source) or not source.size:
+    cotangents = dict(sweep.arrived())
+    nonzero = _nonzero(cotangents)
+    if nonzero.get(source) or not source.size:
         return None
-    killers = [node for node in ancestry(target) if _kills(node, alive)]
-    return _lost_at(killers, met, alive, sweep.inner, WrittenOut())
+    nodes = [node for node in ancestors(target) if _loses_gradient(node, nonzero)]
+    return _loss_at(nodes, cotangents, nonzero, sweep.inner, UnrolledLoops())
 
 
-def _lost_at(
-    killers: list[Node],
-    met: dict[Value, Cotangent],
-    alive: dict[Value, bool],
+def _loss_at(
+    nodes: list[Node],
+    cotangents: dict[Value, Cotangent],
+    nonzero: dict[Value, bool],
     inner: Sequence[Sweep],
-    loops: WrittenOut,
+    loops: UnrolledLoops,
 ) -> Loss:
-    """Return the first of the nodes at which a gradient becomes zero; of a loop, branch or rule what did it inside."""
-    node = killers[0] if killers else None
+    """Return the loss at the first of the nodes; if this is a loop, branch or rule, the loss inside of it.
+
+    `nonzero` says of each value with a cotangent whether this is other than zero.
+    """
+    node = nodes[0] if nodes else None
     if node is not None and isinstance(node.op, Structured):
-        inside = opened(node, met, loops)
+        inside = sweep_unrolled(node, cotangents, loops)
         if inside is not None:
-            dead = [operand for operand in node.inputs if alive.get(operand) is False]
-            within = {**_alive(inside.met), **dict.fromkeys(dead, False)}
-            found = [each for each in inside.nodes if _kills(each, within)]
+            zero = [operand for operand in node.inputs if nonzero.get(operand) is False]
+            within = {**_nonzero(inside.cotangents), **dict.fromkeys(zero, False)}
+            found = [each for each in inside.nodes if _loses_gradient(each, within)]
             if found:
-                return _lost_at(found, {**met, **inside.met}, {**alive, **within}, inside.inner, loops)
-            _, cuts = follow(inside.ends, dead, inside.nodes, None)
-            return Loss(killers, cuts, loops.turns.get(cuts[0].node, ()) if cuts else ())
+                return _loss_at(
+                    found,
+                    {**cotangents, **inside.cotangents},
+                    {**nonzero, **within},
+                    inside.inner,
+                    loops,
+                )
+            _, cuts = follow(inside.targets, zero, inside.nodes, None)
+            return Loss(nodes, cuts, loops.iterations.get(cuts[0].node, ()) if cuts else ())
     if node is not None and isinstance(node.op, Custom):
         for sweep in inner:
             own = dict(sweep.arrived())
-            within = _alive(own)
-            found = [each for each in _ancestry(sweep.targets) if _kills(each, within)]
+            within = _nonzero(own)
+            found = [each for each in _ancestors(sweep.targets) if _loses_gradient(each, within)]
             if found:
-                return _lost_at(found, own, within, sweep.inner, loops)
-    return Loss(killers, turns=() if node is None else loops.turns.get(node, ()))
+                return _loss_at(found, own, within, sweep.inner, loops)
+    return Loss(nodes, iterations=() if node is None else loops.iterations.get(node, ()))
 
 
-def _alive(met: dict[Value, Cotangent]) -> dict[Value, bool]:
-    """Return of each value whether what arrived there is other than zero."""
-    parts = {value: cotangent.applied() for value, cotangent in met.items() if value.aval is not STACK}
-    work_out(list(parts.values()))
+def _nonzero(cotangents: dict[Value, Cotangent]) -> dict[Value, bool]:
+    """Return for each value whether its cotangent is other than zero."""
+    parts = {value: cotangent.applied() for value, cotangent in cotangents.items() if value.aval is not STACK}
+    compute_op_by_op(list(parts.values()))
     return {value: bool(np.any(part.data)) for value, part in parts.items()}
 
 
-def _kills(node: Node, alive: dict[Value, bool]) -> bool:
-    return any(alive.get(out) for out in node.outs) and any(
-        alive.get(operand) is False for operand in node.inputs
+def _loses_gradient(node: Node, nonzero: dict[Value, bool]) -> bool:
+    return any(nonzero.get(out) for out in node.outs) and any(
+        nonzero.get(operand) is False for operand in node.inputs
     )
 
 
 def is_flat(node: Node) -> bool:
-    """Return whether an op is constant piece by piece."""
+    """Return whether an op is piecewise constant."""
     return isinstance(node.op, Elementwise) and node.op.partials is not None and flat in node.op.partials
 
 
 def uses(value: Value, nodes: Sequence[Node]) -> Iterator[Node]:
-    """Yield the nodes that take a value."""
+    """Yield the nodes that have a value as operand."""
     return (node for node in nodes if value in node.inputs)

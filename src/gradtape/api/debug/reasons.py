@@ -1,20 +1,27 @@
-"""Reasons of missing, vanishing and infinite gradients, in words."""
+"""Explanations of missing, zero and non-finite gradients."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from gradtape.api.debug.explanation import Explanation
-from gradtape.api.debug.findings import headline, number, reason, remedy
-from gradtape.api.debug.origin import Finding
+from gradtape.api.debug.origin import Finding, in_iterations, number
 from gradtape.api.debug.paths import Cut, Loss, is_flat
 from gradtape.errors import counted
 from gradtape.kinds.control import Custom, Structured
+from gradtape.ops.core.elementwise.arithmetic import multiply
+from gradtape.ops.core.elementwise.cast import stop_gradient
+from gradtape.ops.core.elementwise.extrema import clip, fmax, fmin, maximum, minimum
+from gradtape.ops.core.elementwise.select import where
 from gradtape.trace.source.log import Log
 from gradtape.trace.source.sites import Site
 from gradtape.transforms.loops.ops import Switch
 from gradtape.transforms.observers import Derived
+
+EXTREMA: Final = frozenset({maximum, minimum, fmax, fmin, clip})
+"""Rows whose result is one of the operands."""
 
 
 def explain_cut(cuts: Sequence[Cut], log: Log) -> Explanation:
@@ -49,9 +56,7 @@ def explain_cut(cuts: Sequence[Cut], log: Log) -> Explanation:
         return Explanation("not differentiable", text + more, site, name, remedy)
     if isinstance(node.op, Structured):
         text = f"no derivative leads through {name} from there to this result"
-        remedy = (
-            "look at what it is used for there: a condition, an index, the number of turns, or another result"
-        )
+        remedy = "look at what it is used for there: a condition, an index, the trip count, or another result"
         return Explanation("not differentiable", text + more, site, name, remedy)
     if isinstance(node.op, Custom):
         called = node.params["rule"].name
@@ -99,43 +104,41 @@ def _unrecorded(cut: Cut, log: Log) -> Explanation:
 def explain_zero(loss: Loss, log: Log) -> Explanation:
     """Explain where a gradient with a path becomes zero."""
     if loss.cuts:
-        return _in_turn(explain_cut(loss.cuts, log), loss)
+        return _located(explain_cut(loss.cuts, log), loss)
     remedy = "look at the values there; where a slope is wanted, use a function that has one"
     if not loss.nodes:
-        return Explanation("zero derivative", "what comes together on several ways cancels", remedy=remedy)
+        return Explanation("zero derivative", "the contributions of several paths cancel", remedy=remedy)
     node = loss.nodes[0]
     name = node.op.name
-    if name == "stop_gradient":
-        return _in_turn(explain_cut([Cut("stop_gradient", node, node.inputs[0])], log), loss)
+    if node.op is stop_gradient:
+        return _located(explain_cut([Cut("stop_gradient", node, node.inputs[0])], log), loss)
     if is_flat(node):
-        text = f"{name} is constant piece by piece, so its derivative is 0"
-    elif name == "where":
+        text = f"{name} is piecewise constant, so its derivative is 0"
+    elif node.op is where:
         text = "the condition chooses the other branch everywhere"
-    elif name in ("maximum", "minimum", "fmax", "fmin", "clip"):
+    elif node.op in EXTREMA:
         text = f"another operand of {name} is the result everywhere"
-    elif name in ("multiply", "matmul"):
+    elif node.op is multiply:
         text = "the other factor is 0"
     elif isinstance(node.op, Switch):
         text = "the branch that is taken does not use it"
     elif isinstance(node.op, Structured):
-        text = f"no turn of {name} lets anything through (there may be none)"
+        text = f"the derivative of each iteration of {name} is 0 (or there is no iteration)"
     elif isinstance(node.op, Custom):
         name = node.params["rule"].name
         text = f"the derivative that {name} was given by the user is 0 at these values"
     else:
-        text = f"the derivative of {name} is 0 at these values (or what comes together there cancels)"
-    return _in_turn(Explanation("zero derivative", text, node.site, name, remedy), loss)
+        text = f"the derivative of {name} is 0 at these values (or the contributions of several paths cancel there)"
+    return _located(Explanation("zero derivative", text, node.site, name, remedy), loss)
 
 
-def _in_turn(explanation: Explanation, loss: Loss) -> Explanation:
-    if not loss.turns:
-        return explanation
-    turns = "".join(f", in turn {turn} of {loop}" for loop, turn in loss.turns)
-    return replace(explanation, text=explanation.text + turns)
+def _located(explanation: Explanation, loss: Loss) -> Explanation:
+    """Return an explanation that names the iterations of a loss."""
+    return replace(explanation, text=explanation.text + in_iterations(loss.iterations))
 
 
-def explain_bad(finding: Finding) -> Explanation:
-    """Explain where a NaN or an infinity in a gradient came up."""
+def explain_nonfinite(finding: Finding) -> Explanation:
+    """Explain the origin of a NaN or an infinity in a gradient."""
     text = f"there is a path, and the gradient has {number(finding.samples[0].result)} in it"
     if finding.op == "input":
         called = f" {finding.name!r}" if finding.name else ""
@@ -146,8 +149,8 @@ def explain_bad(finding: Finding) -> Explanation:
         )
     return Explanation(
         "not finite",
-        f"there is a path, and the gradient is not finite: {headline(finding)}; {reason(finding)}",
+        f"there is a path, and the gradient is not finite: {finding.headline}; {finding.reason}",
         finding.site,
         finding.derivative_of or finding.op,
-        remedy(finding),
+        finding.remedy,
     )

@@ -1,4 +1,4 @@
-"""Gradients over many steps: which ops let them vanish, explode, or die."""
+"""Statistics of gradients over many steps: at which ops they vanish, explode, or are zero."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradtape.api.debug.inside import Arrival, arrivals
-from gradtape.api.debug.unrolled import work_out
+from gradtape.api.debug.cotangents import Arrival, arrivals
+from gradtape.api.debug.unrolled import compute_op_by_op
 from gradtape.api.pictures.svg import short_place
 from gradtape.api.transforms.jit import running_recorded
 from gradtape.errors import ArgumentError
@@ -32,8 +32,8 @@ SMALL, LARGE = 1e-6, 1e6
 
 
 @dataclass(slots=True)
-class Row:
-    """The gradients that arrived at the results of one op, step by step.
+class OpStatistics:
+    """Statistics of the gradients at the results of one op, step by step.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Row:
     shape : tuple of int
         Of the gradient.
     steps : list of int
-        In which steps there was one.
+        The steps with a gradient.
     norm : list of float
         Euclidean norms.
     mean : list of float
@@ -76,7 +76,7 @@ class Row:
         self.nonfinite.append(int(np.sum(~np.isfinite(magnitude))) / size)
 
     def verdict(self) -> str:
-        """Return what is striking about it, if anything is."""
+        """Return "not finite", "dead" (all zeros), "vanishing", "exploding", or an empty text."""
         norm = self.norm[-1]
         if self.nonfinite[-1]:
             return "not finite"
@@ -90,15 +90,15 @@ class GradientStatistics(Observer):
 
     Attributes
     ----------
-    rows : list of Row
-        One per op, in the order of computation, from the sources to the target; a line that runs several times in one step, and one
-        in a loop, has a row for each time.
+    rows : list of OpStatistics
+        One per op, in the order of computation, from the sources to the target. A line that runs several times in one step, or in a
+        loop, has one for each time.
     steps : int
-        How many gradients were taken.
+        The number of gradients that were taken.
     """
 
     def __init__(self) -> None:
-        self._rows: dict[Any, Row] = {}
+        self._rows: dict[Any, OpStatistics] = {}
         self._pending: list[tuple[int, list[tuple[Any, str, Value]]]] = []
         self._steps = 0
 
@@ -107,13 +107,13 @@ class GradientStatistics(Observer):
         return self._steps
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[OpStatistics]:
         self._measure()
         return list(self._rows.values())
 
     def see(self, sweep: Sweep) -> None:
         self._measure()
-        met: dict[Any, int] = {}
+        counts: dict[Any, int] = {}
         sources = {source: k for k, source in enumerate(sweep.sources)}
         if any(trace_of(cotangent.value) is not None for _, cotangent in sweep.arrived()):
             return
@@ -122,26 +122,26 @@ class GradientStatistics(Observer):
             if arrival.value.node is not None and isinstance(arrival.value.node.op, Barrier):
                 continue
             key, label = _identity(arrival, sources.get(arrival.value))
-            count = met[key] = met.get(key, -1) + 1
+            count = counts[key] = counts.get(key, -1) + 1
             suffix = f" #{count}" if count else ""
             found.append(((key, count), label + suffix, arrival.cotangent.applied()))
         self._pending.append((self._steps, found))
         self._steps += 1
 
     def _measure(self) -> None:
-        """Compute what is still pending, op by op: turns that were written out are nothing to be compiled.
+        """Measure pending gradients. They are computed op by op: unrolled iterations are too large to be compiled.
 
-        It waits until somebody looks, or until the next step: then the user's own gradient is known, and much of the work is done.
+        This is done when the statistics are read, or at the next step: then the user's gradient is known, and much is computed already.
         """
         for step, found in self._pending:
-            work_out([gradient for _, _, gradient in found])
+            compute_op_by_op([gradient for _, _, gradient in found])
             for key, label, gradient in found:
                 assert gradient.data is not None
-                self._rows.setdefault(key, Row(label, gradient.shape)).add(step, gradient.data)
+                self._rows.setdefault(key, OpStatistics(label, gradient.shape)).add(step, gradient.data)
         self._pending.clear()
 
     def _table(self) -> list[tuple[str, ...]]:
-        """Return the rows as texts; of very many the first and the last."""
+        """Return the rows as texts; of many rows only the first and the last."""
         rows = self.rows
         if len(rows) <= SHOWN_ROWS:
             return list(map(_texts, rows))
@@ -233,16 +233,16 @@ class GradientStatistics(Observer):
 
 @contextmanager
 def gradient_statistics() -> Iterator[GradientStatistics]:
-    """Collect statistics of all gradients on their way, for the length of a `with` block.
+    """Collect statistics of the gradients at all intermediate values, for the length of a `with` block.
 
-    Every gradient that is taken, by a tape or by a jitted function, is a step. Per op there are the norm of what arrives at its result,
-    the mean of the absolute values, and the shares of zeros and of what is not finite. Ops in a `gradtape.scan` or another loop have a
-    row for each turn. Jitted functions run op by op meanwhile. Jacobians of more than one row are not seen.
+    Every gradient that is taken, by a tape or by a jitted function, is a step. For each op the statistics have the norm of the gradient
+    at its result, the mean of the absolute values, and the shares of zeros and of non-finite elements. Ops in a `gradtape.scan` or
+    another loop have a row for each iteration. In the block, jitted functions run op by op. Jacobians of more than one row are not seen.
 
     Returns
     -------
     context manager of GradientStatistics
-        Shows itself as a table; `plot` draws it over the steps.
+        Prints as a table; `plot` draws it over the steps.
 
     Examples
     --------
@@ -266,7 +266,7 @@ def gradient_statistics() -> Iterator[GradientStatistics]:
 
 
 def sparkline(numbers: list[float]) -> str:
-    """Return positive numbers as a row of blocks, on a logarithmic scale of at least a decade; "!" for what is not finite.
+    """Return positive numbers as a line of blocks, on a logarithmic scale of at least a decade; "!" for non-finite numbers.
 
     Examples
     --------
@@ -290,7 +290,7 @@ def sparkline(numbers: list[float]) -> str:
     )
 
 
-def _texts(row: Row) -> tuple[str, ...]:
+def _texts(row: OpStatistics) -> tuple[str, ...]:
     return (
         row.label,
         " x ".join(map(str, row.shape)) or "scalar",
@@ -304,17 +304,17 @@ def _texts(row: Row) -> tuple[str, ...]:
 
 
 def _identity(arrival: Arrival, source: int | None) -> tuple[Any, str]:
-    """Return what a value is told apart by, from step to step, and how it is called."""
+    """Return the key of a value, which is the same in each step, and its label."""
     value = arrival.value
     if source is not None:
         return ("source", source), value.name or f"source {source}"
-    turns = "".join(f", turn {turn}" for _, turn in arrival.turns)
+    suffix = "".join(f", iteration {iteration}" for _, iteration in arrival.iterations)
     if value.name is not None:
-        return (value.name, turns), value.name + turns
+        return (value.name, suffix), value.name + suffix
     if value.node is None:
         return ("input", value.shape), "input"
     node = value.node
     site, name = node.site, node.params["rule"].name if isinstance(node.op, Custom) else node.op.name
     if site is None:
-        return (name, value.index, turns), name + turns
-    return (name, site.filename, site.line, value.index, turns), f"{name} {short_place(site)}{turns}"
+        return (name, value.index, suffix), name + suffix
+    return (name, site.filename, site.line, value.index, suffix), f"{name} {short_place(site)}{suffix}"

@@ -1,4 +1,4 @@
-"""Loops and branches written out, so that what a turn made of good numbers is found in it."""
+"""Loops and branches unrolled at their run-time values: one copy of the body per iteration, computed op by op."""
 
 from __future__ import annotations
 
@@ -15,105 +15,102 @@ from gradtape.ops.core.indexing import parse_index
 from gradtape.transforms.call import inlined
 from gradtape.transforms.loops.ops import STACK, Repeat, Scan, Switch, While
 
-Place = tuple[int, ...]
+Index = tuple[int, ...]
+"""The index of one element of an array."""
+
+Iterations = tuple[tuple[str, int], ...]
+"""Names of loops, each with the number of an iteration, the innermost loop first."""
 
 
-class WrittenOut:
-    """Turns of loops that were written out.
+class UnrolledLoops:
+    """The copies of the bodies of unrolled loops and branches.
 
     Attributes
     ----------
-    turns : dict of Node to tuple
-        Of which loops a node belongs to which turns, the innermost first.
+    iterations : dict of Node to tuple
+        By node of a copy: the iterations that it belongs to.
     elements : set of Value
-        What turns were given of arrays.
+        The elements of arrays that were passed to iterations.
     """
 
     def __init__(self) -> None:
-        self.turns: dict[Node, tuple[tuple[str, int], ...]] = {}
+        self.iterations: dict[Node, Iterations] = {}
         self.elements: set[Value] = set()
-        self._elements: dict[Value, tuple[Value, int]] = {}
+        self._stack_elements: dict[Value, tuple[Value, int]] = {}
 
-    def continued(self, value: Value, place: Place) -> tuple[Value, Place] | None:
-        """Return the turn that left an element on a stack, if a value is one."""
-        if value not in self._elements:
+    def source_of_stack_element(self, value: Value, index: Index) -> tuple[Value, Index] | None:
+        """Return the value that an iteration pushed on a stack, if `value` was read from one; with the index of the element."""
+        if value not in self._stack_elements:
             return None
-        stack, turn = self._elements[value]
-        return None if stack.node is None else self.result(stack.node, stack.index, (turn, *place))
+        stack, iteration = self._stack_elements[value]
+        return None if stack.node is None else self.source(stack.node, stack.index, (iteration, *index))
 
-    def result(self, node: Node, index: int, place: Place) -> tuple[Value, Place]:
-        """Return an element of a result of a loop or branch as what the turn or branch computes that it comes from."""
+    def source(self, node: Node, output: int, index: Index) -> tuple[Value, Index]:
+        """Return the value in a copy of the body from which an element of an output of a loop or branch comes, and its index there."""
         if isinstance(node.op, Switch):
-            ((_, outs),) = self.opened(node)
-            return outs[index], place
+            ((_, outs),) = self.unroll(node)
+            return outs[output], index
         count = node.params["carries"]
-        left = left_place(node, index)
-        carried = _starts(node)
-        for turn, outs in self.opened(node):
-            carried = outs[:count]
-            if left is not None and turn == place[0]:
-                return outs[count + left], place[1:]
-        return carried[index], place
+        y = y_position(node, output)
+        carries = _initial_carries(node)
+        for iteration, outs in self.unroll(node):
+            carries = outs[:count]
+            if y is not None and iteration == index[0]:
+                return outs[count + y], index[1:]
+        return carries[output], index
 
-    def opened(self, node: Node) -> Iterator[tuple[int, list[Value]]]:
-        """Yield the turns of a loop, in their order, with what they compute; of a choice the number of the branch that is taken."""
+    def unroll(self, node: Node) -> Iterator[tuple[int, list[Value]]]:
+        """Yield ``(number, outputs)`` of each iteration of a loop, in the order of execution; of a switch, of the branch that is taken."""
         if isinstance(node.op, Switch):
             choice, *operands = node.inputs
             assert choice.data is not None
             branches = node.params["branches"]
             number = min(max(int(choice.data), 0), len(branches) - 1)
-            outs = self._written(branches[number], operands)
-            self._note(node, outs, operands, self.turns.get(node, ()))
-            work_out(outs)
+            outs = _copy_of_body(branches[number], operands)
+            self._register(outs, operands, self.iterations.get(node, ()))
+            compute_op_by_op(outs)
             yield number, outs
             return
         first = isinstance(node.op, Repeat)
         consts = node.inputs[first : first + node.params["consts"]]
         arrays = node.inputs[first + node.params["consts"] + node.params["carries"] :]
-        yield from self._run(node, consts, _starts(node), arrays)
+        yield from self._unroll_loop(node, consts, _initial_carries(node), arrays)
 
-    def _run(
-        self, node: Node, consts: Sequence[Value], carried: Sequence[Value], arrays: Sequence[Value]
+    def _unroll_loop(
+        self, node: Node, consts: Sequence[Value], carries: Sequence[Value], arrays: Sequence[Value]
     ) -> Iterable[tuple[int, list[Value]]]:
-        """Yield the turns of a loop with what they compute."""
         body: Body = node.params["body"]
         goes_on = _condition(node)
-        for turn in _order(node):
-            given = [constant(np.asarray(turn)), *consts, *carried]
+        for iteration in _iteration_numbers(node):
+            given = [constant(np.asarray(iteration)), *consts, *carries]
             if not goes_on(given):
                 return
-            given += [self._element(array, turn) for array in arrays]
-            outs = self._written(body, given)
-            self._note(node, outs, given, ((node.op.name, turn), *self.turns.get(node, ())))
-            work_out([*given, *outs])
-            yield turn, outs
-            carried = outs[: len(carried)]
+            given += [self._element(array, iteration) for array in arrays]
+            outs = _copy_of_body(body, given)
+            self._register(outs, given, ((node.op.name, iteration), *self.iterations.get(node, ())))
+            compute_op_by_op([*given, *outs])
+            yield iteration, outs
+            carries = outs[: len(carries)]
 
-    def _written(self, body: Body, given: Sequence[Value]) -> list[Value]:
-        """Return what a body computes; what it is given and has a name there is another value."""
-        return inlined(body, [_named(*pair) for pair in zip(given, body.inputs, strict=True)])
-
-    def _note(
-        self, node: Node, outs: Sequence[Value], given: Sequence[Value], turns: tuple[tuple[str, int], ...]
-    ) -> None:
-        """Remember which turns the nodes of a turn belong to."""
+    def _register(self, outs: Sequence[Value], given: Sequence[Value], iterations: Iterations) -> None:
+        """Enter the iterations of the nodes of a copy."""
         nodes, _ = extract(outs, given, stop=lambda value: value.data is not None)
-        self.turns.update(dict.fromkeys(nodes, turns))
+        self.iterations.update(dict.fromkeys(nodes, iterations))
 
-    def _element(self, array: Value, turn: int) -> Value:
+    def _element(self, array: Value, iteration: int) -> Value:
         if array.aval is not STACK:
-            element = parse_index(array.shape, turn).read(array)
+            element = parse_index(array.shape, iteration).read(array)
             self.elements.update(out for node in extract([element], [array])[0] for out in node.outs)
             return element
         assert array.data is not None
-        element = constant(np.asarray(array.data.item()[turn]))
-        self._elements[element] = (array, turn)
+        element = constant(np.asarray(array.data.item()[iteration]))
+        self._stack_elements[element] = (array, iteration)
         return element
 
 
-def work_out(values: Sequence[Value], *, all_of_it: bool = False) -> None:
-    """Compute values op by op, so that everything on the way is known; with `all_of_it`, also on the way to what is known."""
-    nodes, _ = extract(values, (), stop=(lambda value: False) if all_of_it else None)
+def compute_op_by_op(values: Sequence[Value], *, all_ancestors: bool = False) -> None:
+    """Compute values and the intermediate values on the way, op by op; with `all_ancestors`, ancestors of known values as well."""
+    nodes, _ = extract(values, (), stop=(lambda value: False) if all_ancestors else None)
     with np.errstate(all="ignore"):
         for node in nodes:
             outs = node.outs
@@ -123,28 +120,32 @@ def work_out(values: Sequence[Value], *, all_of_it: bool = False) -> None:
                     out.data = array
 
 
-def left_place(node: Node, index: int) -> int | None:
-    """Return which of the things that a loop's turns leave behind one of its results holds, if it is not a carry."""
-    place: int = index - node.params["carries"] - isinstance(node.op, While)
-    return place if place >= 0 else None
+def y_position(node: Node, output: int) -> int | None:
+    """Return the position of an output of a loop among its stacked outputs; None for a final carry."""
+    position: int = output - node.params["carries"] - isinstance(node.op, While)
+    return position if position >= 0 else None
 
 
-def _starts(node: Node) -> Sequence[Value]:
-    """Return what a loop's carries begin with."""
+def _copy_of_body(body: Body, given: Sequence[Value]) -> list[Value]:
+    """Return the outputs of a copy of a body. An input that has a name in the body is an `identity` node of that name."""
+    return inlined(body, [_named(*pair) for pair in zip(given, body.inputs, strict=True)])
+
+
+def _named(value: Value, inner: Value) -> Value:
+    if inner.name is None:
+        return value
+    copy = emit(identity, [value])
+    copy.name = inner.name
+    return copy
+
+
+def _initial_carries(node: Node) -> Sequence[Value]:
     first = node.params["consts"] + isinstance(node.op, Repeat)
     return node.inputs[first : first + node.params["carries"]]
 
 
-def _named(value: Value, inside: Value) -> Value:
-    if inside.name is None:
-        return value
-    stand_in = emit(identity, [value])
-    stand_in.name = inside.name
-    return stand_in
-
-
-def _order(node: Node) -> Iterable[int]:
-    """Return the numbers of a loop's turns, in order; a while is ended by its condition."""
+def _iteration_numbers(node: Node) -> Iterable[int]:
+    """Return the numbers of a loop's iterations, in the order of execution; a while loop ends by its condition."""
     if isinstance(node.op, Scan):
         count = node.params["length"]
     elif isinstance(node.op, Repeat):
@@ -157,13 +158,13 @@ def _order(node: Node) -> Iterable[int]:
 
 
 def _condition(node: Node) -> Callable[[list[Value]], bool]:
-    """Return whether there is another turn, as a function of what it would be given."""
+    """Return whether there is another iteration, as a function of the inputs of the body."""
     if not isinstance(node.op, While):
         return lambda given: True
 
     def goes_on(given: list[Value]) -> bool:
         (truth,) = inlined(node.params["condition"], given)
-        work_out([truth])
+        compute_op_by_op([truth])
         return bool(truth.data)
 
     return goes_on
