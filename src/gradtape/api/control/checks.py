@@ -14,7 +14,7 @@ import numpy as np
 
 from gradtape.api.control.nested import kind_of, type_of
 from gradtape.api.transforms.callables import check_callable
-from gradtape.api.transforms.gradient import recordable_body
+from gradtape.api.transforms.recording import recordable_body
 from gradtape.errors import ArgumentError, DtypeError, StructureError, counted
 from gradtape.ir.builder import here
 from gradtape.trace.array.handle import Handle

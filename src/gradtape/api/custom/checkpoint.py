@@ -10,7 +10,7 @@ import numpy as np
 from gradtape.api.custom.call import Operands, name_of, named
 from gradtape.api.operands import traceable_operand
 from gradtape.api.transforms.callables import check_callable
-from gradtape.api.transforms.gradient import recordable_body
+from gradtape.api.transforms.recording import recordable_body
 from gradtape.errors import TapeError
 from gradtape.ir.builder import emit, here, keep_names
 from gradtape.ir.graph import Node, TraceTag, Value, extract, merge_tags

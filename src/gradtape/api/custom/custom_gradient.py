@@ -21,7 +21,7 @@ from gradtape.api.custom.call import (
 )
 from gradtape.api.custom.complex_convention import conjugated
 from gradtape.api.transforms.callables import check_callable
-from gradtape.api.transforms.gradient import recordable_body
+from gradtape.api.transforms.recording import recordable_body
 from gradtape.errors import RuleError, ShapeError, counted
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Node, Value
@@ -276,6 +276,7 @@ def grad_pass_through(function: Callable[..., Any]) -> Callable[..., Any]:
     body, name = recordable_body(function), name_of(function)
 
     def with_identity(*args: Any, **kwargs: Any) -> Any:
+        """Call the function, and hand the upstream gradients on to those arguments that have the shapes of the results."""
         leaves, _ = flatten_with_none(args)
         shapes = [leaf.shape if isinstance(leaf, Handle) else None for leaf in leaves]
         numbers = [place for place, leaf in enumerate(leaves) if _is_numeric(leaf)]

@@ -24,7 +24,7 @@ from gradtape.api.custom.call import (
 )
 from gradtape.api.custom.complex_convention import conjugated
 from gradtape.api.transforms.callables import check_callable
-from gradtape.api.transforms.gradient import recordable_body
+from gradtape.api.transforms.recording import recordable_body
 from gradtape.errors import ArgumentError, RuleError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Node, Value
@@ -343,6 +343,7 @@ class _CotangentRule(ReverseRule):
     def pull(
         self, node: Node, cotangents: Sequence[Value | None], wanted: Sequence[bool]
     ) -> Sequence[Value | None]:
+        """Call the user's forward function for its residuals, then the backward function on the cotangents of the outputs."""
         self.refuse_captured(node, wanted)
         operands = self.operands
         count = len(operands.values)

@@ -177,6 +177,7 @@ def figures(records: Iterable[Record], rate: float, cost: int) -> list[FunctionF
 
 
 def _function(record: Record, rate: float, cost: int) -> FunctionFigures:
+    """Return the figures of one function: its time is that of its calls, of its kernels and of what it compiled and traced."""
     spent = {kind: nanoseconds * 1e-9 for kind, nanoseconds in record.spent.items()}
     merged: dict[int, list[Metered]] = {}
     for (kernel, _), metered in list(record.programs.items()):

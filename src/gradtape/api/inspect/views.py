@@ -112,6 +112,7 @@ def explain(function: Jitted) -> Text:
 
 
 def _explain_trace(number: int, specialisation: Specialisation) -> list[str]:
+    """Return the lines about one trace: where its kernel came from, what it is specialised on, and what it costs."""
     kernel = specialisation.program.kernel
     origin = {
         "compiled": f"compiled in {kernel.seconds * 1e3:.1f} ms",

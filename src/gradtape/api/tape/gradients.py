@@ -311,6 +311,7 @@ def _weights(given: Any, targets: Sequence[Value]) -> list[Value]:
 def _check_options(
     caller: str, name: Any, colocate: Any, gate_gradients: Any, aggregation_method: Any
 ) -> None:
+    """Check the options that `gradients` and `hessians` share, and that the call stands in a traced function."""
     if not scopes():
         raise TapeError(
             f"gt.{caller} was called outside of a traced function",

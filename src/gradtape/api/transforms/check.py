@@ -9,7 +9,8 @@ import numpy as np
 
 from gradtape.api.control.nested import kind_of
 from gradtape.api.transforms.callables import check_callable
-from gradtape.api.transforms.gradient import jvp, recordable_body, vjp
+from gradtape.api.transforms.gradient import jvp, vjp
+from gradtape.api.transforms.recording import recordable_body
 from gradtape.errors import ArgumentError, DtypeError, GradientCheckError, IntegerInputError
 from gradtape.trace.source.sites import user_site
 from gradtape.trees import flatten, unflatten
@@ -171,6 +172,7 @@ def _check_level(
     atol: float,
     rng: np.random.Generator,
 ) -> None:
+    """Compare forward mode with differences along a random direction, and reverse mode with forward mode: w . (J v) = (J' w) . v."""
     direction = _random_like(args, rng)
     result, pull = vjp(function, *args)
     if not any(np.asarray(leaf).dtype.kind in "fc" for leaf in flatten(result)[0]):

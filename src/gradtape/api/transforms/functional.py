@@ -13,15 +13,9 @@ from gradtape.api.operands import traceable_operand
 from gradtape.api.tape.jacobian import chunk_limit, mapped_tag
 from gradtape.api.transforms.argnums import Names, Positions, selection_of
 from gradtape.api.transforms.callables import check_callable
-from gradtape.api.transforms.gradient import (
-    jvp,
-    named,
-    recordable_body,
-    split_aux,
-    start,
-    value_and_gradient,
-)
+from gradtape.api.transforms.gradient import jvp, value_and_gradient
 from gradtape.api.transforms.jit import Jitted, jit_of
+from gradtape.api.transforms.recording import differentiable, named, recordable_body, split_aux
 from gradtape.errors import ArgumentError, DtypeError, StructureError
 from gradtape.ir.builder import emit, here
 from gradtape.ir.graph import TraceTag, Value, literal
@@ -324,6 +318,7 @@ def _jacobian(
     chunk_size: int | None = None,
     memory: int | None = None,
 ) -> Jitted:
+    """Return the compiled Jacobian; `caller` is the public function, and names it in errors."""
     check_callable(function, caller)
     check_convention(convention, caller)
     here.site = user_site()
@@ -335,12 +330,15 @@ def _jacobian(
         )
 
     def compute(*args: Any, **kwargs: Any) -> Any:
+        """Record the function, and pull back or push forward the unit vectors of its results or arguments."""
         here.site = user_site()
         places = selection.places(args, kwargs)
         chosen = selection.chosen(args, kwargs, places)
         tag = TraceTag()
         leaves, spec = flatten(chosen)
-        starts = [start(leaf, tag, f"{caller}: an argument in {selection.described}") for leaf in leaves]
+        starts = [
+            differentiable(leaf, tag, f"{caller}: an argument in {selection.described}") for leaf in leaves
+        ]
         moment = moment_now()
         followed = unflatten(spec, list(map(standing_for, starts, leaves)))
         arguments, keywords = selection.replaced(args, kwargs, places, followed)

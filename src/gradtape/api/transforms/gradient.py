@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,29 +14,30 @@ from gradtape.api.custom.complex_convention import (
     conjugated,
     not_of_kind,
 )
-from gradtape.api.operands import fitted, traceable_operand
 from gradtape.api.transforms.argnums import Names, Positions, selection_of
 from gradtape.api.transforms.callables import check_callable
 from gradtape.api.transforms.jit import Jitted, jit_of
-from gradtape.errors import IntegerInputError, NonScalarOutputError, StructureError
-from gradtape.ir.builder import emit, here
+from gradtape.api.transforms.recording import (
+    Recording,
+    as_given,
+    differentiable,
+    named,
+    recordable_body,
+    split_aux,
+    zeros_like,
+)
+from gradtape.errors import NonScalarOutputError, StructureError
+from gradtape.ir.builder import here
 from gradtape.ir.graph import Literal, TraceTag, Value, literal
-from gradtape.ir.types import is_inexact
-from gradtape.kinds.operands import as_value, broadcast_to
-from gradtape.ops.core.elementwise.cast import convert, identity
+from gradtape.kinds.operands import as_value
 from gradtape.trace.array.array import Array, standing_for
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.indexed_slices import arrays_in
-from gradtape.trace.dispatch.call_errors import list_meant
 from gradtape.trace.jit.signature import EVERYTHING_TRACED
-from gradtape.trace.lazy.force import force
-from gradtape.trace.lazy.reroll import moment_now, rolled_since, with_loops
-from gradtape.trace.source.contexts import Scope, inside
+from gradtape.trace.lazy.reroll import moment_now, with_loops
 from gradtape.trace.source.sites import user_site
-from gradtape.transforms.jvp import jvp as push_forward
-from gradtape.transforms.loops.residuals import expensive_values
 from gradtape.transforms.vjp import vjp as pull_back
-from gradtape.trees import flatten, flatten_up_to, unflatten
+from gradtape.trees import unflatten
 
 
 def grad(
@@ -154,12 +153,15 @@ def value_and_gradient(
     bilinear = holomorphic or convention == "jax"
 
     def both(*args: Any, **kwargs: Any) -> Any:
+        """Record the function, and pull 1 back from its result."""
         here.site = user_site()
         places = selection.places(args, kwargs)
         chosen = selection.chosen(args, kwargs, places)
         tag = TraceTag()
         leaves, filled = arrays_in(chosen, none_is_leaf=False)
-        starts = [start(leaf, tag, f"{caller}: an argument in {selection.described}") for leaf in leaves]
+        starts = [
+            differentiable(leaf, tag, f"{caller}: an argument in {selection.described}") for leaf in leaves
+        ]
         moment = moment_now()
         followed = filled(list(map(standing_for, starts, leaves)))
         arguments, keywords = selection.replaced(args, kwargs, places, followed)
@@ -174,11 +176,7 @@ def value_and_gradient(
         tag.end()
         gradients = [
             Array(
-                zeros_like_start(begin)
-                if cotangent is None
-                else cotangent
-                if bilinear
-                else conjugated(cotangent)
+                zeros_like(begin) if cotangent is None else cotangent if bilinear else conjugated(cotangent)
             )
             for begin, cotangent in zip(starts, cotangents, strict=True)
         ]
@@ -187,63 +185,6 @@ def value_and_gradient(
         return ((value, aux) if has_aux else value), selection.filled(nested)
 
     return both
-
-
-def recordable_body(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what to call inside of a recording: the body of a jitted function rather than its native entry, in a scope of its own."""
-    body = function.site.function if isinstance(function, Jitted) else function
-
-    def run(*args: Any, **kwargs: Any) -> Any:
-        with inside(Scope()):
-            try:
-                return body(*args, **kwargs)
-            except (TypeError, AttributeError) as error:
-                mistake = list_meant(error, body, args, kwargs)
-                if mistake is None:
-                    raise
-                raise mistake from None
-
-    return run
-
-
-def start(leaf: Any, tag: TraceTag, argument: str) -> Value:
-    """Return a fresh value equal to an argument, from which `tag` follows."""
-    value = leaf.value if isinstance(leaf, Handle) else as_value(leaf, argument)
-    if not is_inexact(value.dtype):
-        if not value.aval.weak or value.dtype.kind == "b":
-            raise IntegerInputError(
-                f"{argument} is an array of {value.dtype}",
-                where=user_site(),
-                why="a derivative in integers has no meaning: there is nothing between them",
-                remedy="convert it: x.astype(float)",
-            )
-        value = convert(value, np.dtype(np.float64))
-    if isinstance(value, Literal):
-        value = Value(value.aval, data=value.data)
-    fresh = emit(identity, [value])
-    fresh.aval = value.aval
-    fresh.tags = (*fresh.tags, tag)
-    return fresh
-
-
-def zeros_like_start(value: Value) -> Value:
-    """Return the gradient of an argument without influence."""
-    return broadcast_to(literal(0, value.dtype), value.shape)
-
-
-def split_aux(result: Any, caller: str) -> tuple[Any, Any]:
-    if not isinstance(result, tuple) or len(result) != 2:
-        raise StructureError(
-            f"{caller} with has_aux=True needs a function that returns a pair (number, aux); "
-            f"this one returned {_described(result)}",
-            where=user_site(),
-            remedy="return a pair, or leave has_aux away",
-        )
-    return result
-
-
-def _described(result: Any) -> str:
-    return f"a tuple of {len(result)}" if isinstance(result, tuple) else f"a {type(result).__name__}"
 
 
 def _scalar(result: Any, caller: str, kind: str = "f") -> Value:
@@ -270,21 +211,6 @@ def _scalar(result: Any, caller: str, kind: str = "f") -> Value:
 
 def _one(target: Value) -> Value:
     return literal(1, target.dtype)
-
-
-def named(prefix: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that shows itself as ``grad(f)`` with the signature of `function`."""
-
-    def stand_in(*args: Any, **kwargs: Any) -> Any:
-        return function(*args, **kwargs)
-
-    with contextlib.suppress(AttributeError, TypeError):  # builtins and callables without a name
-        # A jitted function keeps its name in its __dict__, which must not overwrite ours.
-        functools.update_wrapper(stand_in, function, updated=())
-    name = getattr(function, "__name__", type(function).__name__)
-    stand_in.__name__ = f"{prefix}({name})"
-    stand_in.__qualname__ = f"{prefix}({getattr(function, '__qualname__', name)})"
-    return stand_in
 
 
 def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
@@ -325,58 +251,18 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> A
     """
     check_callable(function, "vjp")
     here.site = user_site()
-    tag = TraceTag()
-    leaves, spec = flatten(primals)
-    recorded = any(isinstance(leaf, Handle) for leaf in leaves)
-    starts = [start(leaf, tag, "vjp: a primal") for leaf in leaves]
-    moment = moment_now()
-    result = recordable_body(function)(*unflatten(spec, list(map(standing_for, starts, leaves))))
-    result, aux = split_aux(result, "vjp") if has_aux else (result, None)
-    tag.recording = False
-    results, result_spec = flatten(result)
-    targets = rolled_since(moment, [traceable_operand(leaf, "the result") for leaf in results], starts)
-    asking = TagLifetime(tag)
+    recording = Recording("vjp", primals)
+    aux = recording.run(function, has_aux)
 
     def pullback(cotangent: Any) -> tuple[Any, ...]:
         here.site = user_site()
-        parts = flatten_up_to(result_spec, cotangent, "the cotangent", "the function's result", here.site)
-        seeds = [
-            conjugated(fitted(part, target, "a cotangent", "the result"))
-            for part, target in zip(parts, targets, strict=True)
-        ]
-        pulled = pull_back(targets, starts, seeds, lambda v: asking.tag not in v.tags)
-        values = [
-            zeros_like_start(begin) if part is None else conjugated(part)
-            for begin, part in zip(starts, pulled, strict=True)
-        ]
-        traced = recorded or any(isinstance(part, Handle) for part in parts)
-        returned: tuple[Any, ...] = unflatten(spec, results_of(values, traced))
+        seeds, arrays = recording.seeds(cotangent)
+        pulled = map(conjugated, recording.pull(list(map(conjugated, seeds))))
+        returned: tuple[Any, ...] = unflatten(recording.spec, as_given(list(pulled), arrays))
         return returned
 
-    if not recorded and not any(each.recording for target in targets for each in target.tags):
-        force([*targets, *expensive_values(targets, starts, lambda v: tag not in v.tags)])
-    y = unflatten(result_spec, results_of(targets, recorded))
-    return (y, pullback, aux_of(aux, recorded)) if has_aux else (y, pullback)
-
-
-def aux_of(aux: Any, recorded: bool) -> Any:
-    """Return what a function gave besides its result, as the caller works: arrays in it as Arrays in a recording, else as ndarrays."""
-    leaves, spec = flatten(aux)
-    traced = [leaf.value for leaf in leaves if isinstance(leaf, Handle)]
-    arrays = iter(results_of(traced, recorded))
-    return unflatten(spec, [next(arrays) if isinstance(leaf, Handle) else leaf for leaf in leaves])
-
-
-class TagLifetime:
-    """Ends a tag when nobody holds this any more: a pullback may ask about the record for as long as it lives."""
-
-    __slots__ = ("tag",)
-
-    def __init__(self, tag: TraceTag) -> None:
-        self.tag = tag
-
-    def __del__(self) -> None:
-        self.tag.end()
+    y = recording.result()
+    return (y, pullback, recording.aux(aux)) if has_aux else (y, pullback)
 
 
 def jvp(
@@ -425,38 +311,12 @@ def jvp(
                 where=here.site,
                 remedy="gt.jvp(f, (x,), (dx,))",
             )
-    tag = TraceTag()
-    primals = tuple(primals)
-    leaves, spec = flatten(primals)
-    directions = flatten_up_to(spec, tuple(tangents), "tangents", "primals", here.site)
-    recorded = any(isinstance(leaf, Handle) for leaf in (*leaves, *directions))
-    starts = [start(leaf, tag, "jvp: a primal") for leaf in leaves]
-    seeds = [fitted(d, begin, "a tangent", "its primal") for d, begin in zip(directions, starts, strict=True)]
-    moment = moment_now()
-    result = recordable_body(function)(*unflatten(spec, list(map(standing_for, starts, leaves))))
-    result, aux = split_aux(result, "jvp") if has_aux else (result, None)
-    tag.recording = False
-    results, result_spec = flatten(result)
-    targets = rolled_since(moment, [traceable_operand(leaf, "the result") for leaf in results], starts)
-    pushed = push_forward(targets, starts, seeds, lambda v: tag not in v.tags)
-    tag.end()
-    outgoing = [
-        zeros_like_start(target) if tangent is None else tangent
-        for target, tangent in zip(targets, pushed, strict=True)
-    ]
-    computed = results_of([*targets, *outgoing], recorded)
-    y = unflatten(result_spec, computed[: len(targets)])
-    moved, _ = arrays_in(unflatten(result_spec, computed[len(targets) :]), none_is_leaf=False)
+    recording = Recording("jvp", tuple(primals))
+    seeds, recording.recorded = recording.directions(tuple(tangents))
+    aux = recording.run(function, has_aux)
+    computed = as_given([*recording.targets, *recording.push(seeds)], recording.recorded)
+    count = len(recording.targets)
+    y = unflatten(recording.result_spec, computed[:count])
+    moved, _ = arrays_in(unflatten(recording.result_spec, computed[count:]), none_is_leaf=False)
     tangent = arrays_in(y, none_is_leaf=False)[1](moved)
-    return (y, tangent, aux_of(aux, recorded)) if has_aux else (y, tangent)
-
-
-def results_of(values: Sequence[Value], recorded: bool) -> list[Any]:
-    """Return values as the caller works: Arrays in a recording, else ndarrays."""
-    values = [
-        broadcast_to(value, ()) if isinstance(value, Literal) and not value.ndim else value
-        for value in values
-    ]
-    if recorded or any(tag.recording for value in values for tag in value.tags):
-        return [Array(value) for value in values]
-    return [array.copy() if array.ndim else array[()] for array in force(values)]
+    return (y, tangent, recording.aux(aux)) if has_aux else (y, tangent)

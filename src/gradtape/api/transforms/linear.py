@@ -7,32 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.api.operands import fitted, traceable_operand
 from gradtape.api.transforms.callables import check_callable
-from gradtape.api.transforms.gradient import (
-    TagLifetime,
-    aux_of,
-    recordable_body,
-    results_of,
-    split_aux,
-    start,
-    zeros_like_start,
-)
+from gradtape.api.transforms.recording import Recording, as_given, differentiable
 from gradtape.errors import NotDifferentiableError, StructureError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import TraceTag, Value, constant
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import Shape, is_inexact
-from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.jit.guards import trace_of
 from gradtape.trace.lazy.force import force
-from gradtape.trace.lazy.reroll import moment_now, rolled_since
 from gradtape.trace.source.sites import user_site
-from gradtape.transforms.jvp import jvp as push_forward
-from gradtape.transforms.loops.residuals import expensive_values
-from gradtape.transforms.vjp import vjp as pull_back
-from gradtape.trees import flatten, flatten_up_to, unflatten
+from gradtape.trees import flatten, unflatten
 
 
 def linearize(
@@ -80,21 +66,8 @@ def linearize(
     """
     check_callable(function, "linearize")
     here.site = user_site()
-    tag = TraceTag()
-    leaves, spec = flatten(primals)
-    recorded = any(isinstance(leaf, Handle) for leaf in leaves)
-    starts = [start(leaf, tag, "linearize: a primal") for leaf in leaves]
-    moment = moment_now()
-    result = recordable_body(function)(*unflatten(spec, [Array(value) for value in starts]))
-    result, aux = split_aux(result, "linearize") if has_aux else (result, None)
-    tag.recording = False
-    results, result_spec = flatten(result)
-    targets = rolled_since(moment, [traceable_operand(leaf, "the result") for leaf in results], starts)
-
-    asking = TagLifetime(tag)
-
-    def outside(value: Value) -> bool:
-        return asking.tag not in value.tags
+    recording = Recording("linearize", primals)
+    aux = recording.run(function, has_aux)
 
     def push(*tangents: Any) -> Any:
         here.site = user_site()
@@ -104,23 +77,11 @@ def linearize(
                 where=here.site,
                 remedy="give one tangent per primal: push(dx, dy)",
             )
-        directions = flatten_up_to(spec, tangents, "tangents", "primals", here.site)
-        seeds = [
-            fitted(direction, begin, "a tangent", "its primal")
-            for direction, begin in zip(directions, starts, strict=True)
-        ]
-        pushed = push_forward(targets, starts, seeds, outside)
-        values = [
-            zeros_like_start(target) if tangent is None else tangent
-            for target, tangent in zip(targets, pushed, strict=True)
-        ]
-        traced = recorded or any(isinstance(direction, Handle) for direction in directions)
-        return unflatten(result_spec, results_of(values, traced))
+        directions, arrays = recording.directions(tangents)
+        return unflatten(recording.result_spec, as_given(recording.push(directions), arrays))
 
-    if not recorded and not any(each.recording for target in targets for each in target.tags):
-        force([*targets, *expensive_values(targets, starts, outside)])
-    y = unflatten(result_spec, results_of(targets, recorded))
-    return (y, push, aux_of(aux, recorded)) if has_aux else (y, push)
+    y = recording.result()
+    return (y, push, recording.aux(aux)) if has_aux else (y, push)
 
 
 def linear_transpose(function: Callable[..., Any], *primals: Any) -> Callable[[Any], tuple[Any, ...]]:
@@ -162,40 +123,21 @@ def linear_transpose(function: Callable[..., Any], *primals: Any) -> Callable[[A
     """
     check_callable(function, "linear_transpose")
     here.site = user_site()
-    tag = TraceTag()
     leaves, spec = flatten(primals)
-    recorded = any(isinstance(leaf, Handle) for leaf in leaves)
-    given = [start(leaf, tag, "linear_transpose: a primal").aval for leaf in leaves]
+    given = [differentiable(leaf, TraceTag(), "linear_transpose: a primal").aval for leaf in leaves]
     point = [_numbers(type_.shape, type_.dtype) for type_ in given]
-    starts = [start(array, tag, "a primal") for array in point]
-    moment = moment_now()
-    result = recordable_body(function)(*unflatten(spec, [Array(value) for value in starts]))
-    tag.recording = False
-    results, result_spec = flatten(result)
-    targets = rolled_since(moment, [traceable_operand(leaf, "the result") for leaf in results], starts)
-
-    asking = TagLifetime(tag)
-
-    def transposed(seeds: list[Value]) -> list[Value]:
-        pulled = pull_back(targets, starts, seeds, lambda value: asking.tag not in value.tags)
-        return [
-            zeros_like_start(begin) if part is None else part
-            for begin, part in zip(starts, pulled, strict=True)
-        ]
+    recording = Recording("linear_transpose", unflatten(spec, point))
+    recording.recorded = any(isinstance(leaf, Handle) for leaf in leaves)
+    recording.run(function)
 
     def transpose(cotangent: Any) -> tuple[Any, ...]:
         here.site = user_site()
-        parts = flatten_up_to(result_spec, cotangent, "the cotangent", "the function's result", here.site)
-        seeds = [
-            fitted(part, target, "a cotangent", "the result")
-            for part, target in zip(parts, targets, strict=True)
-        ]
-        traced = recorded or any(isinstance(part, Handle) for part in parts)
-        returned: tuple[Any, ...] = unflatten(spec, results_of(transposed(seeds), traced))
+        seeds, arrays = recording.seeds(cotangent)
+        returned: tuple[Any, ...] = unflatten(spec, as_given(recording.pull(seeds), arrays))
         return returned
 
-    seeds = [constant(_numbers(target.shape, target.dtype)) for target in targets]
-    _check_linear(targets, tag, seeds, transposed(seeds), point)
+    seeds = [constant(_numbers(target.shape, target.dtype)) for target in recording.targets]
+    _check_linear(recording.targets, recording.tag, seeds, recording.pull(seeds), point)
     return transpose
 
 

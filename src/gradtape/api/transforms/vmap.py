@@ -9,8 +9,8 @@ import numpy as np
 
 from gradtape.api.transforms.argnums import integer
 from gradtape.api.transforms.callables import check_callable
-from gradtape.api.transforms.gradient import named, recordable_body
 from gradtape.api.transforms.jit import Jitted, jit_of
+from gradtape.api.transforms.recording import named, recordable_body
 from gradtape.errors import ArgumentError, DtypeError, ShapeError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value

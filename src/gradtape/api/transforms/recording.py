@@ -1,0 +1,205 @@
+"""Recordings of functions: what the function transforms share around `transforms.vjp` and `transforms.jvp`."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtape.api.operands import fitted, traceable, traceable_operand
+from gradtape.api.transforms.jit import Jitted
+from gradtape.errors import IntegerInputError, StructureError
+from gradtape.ir.builder import emit, here
+from gradtape.ir.graph import Literal, TraceTag, Value, literal
+from gradtape.ir.types import is_inexact
+from gradtape.kinds.operands import as_value, broadcast_to
+from gradtape.ops.core.elementwise.cast import convert, identity
+from gradtape.trace.array.array import Array, standing_for
+from gradtape.trace.array.handle import Handle
+from gradtape.trace.dispatch.call_errors import list_meant
+from gradtape.trace.lazy.force import force
+from gradtape.trace.lazy.reroll import moment_now, rolled_since
+from gradtape.trace.source.contexts import Scope, inside
+from gradtape.trace.source.sites import user_site
+from gradtape.transforms.jvp import jvp
+from gradtape.transforms.loops.residuals import expensive_values
+from gradtape.transforms.vjp import vjp
+from gradtape.trees import TreeSpec, flatten, flatten_up_to, unflatten
+
+
+class Recording:
+    """One run of a function under a tag of its own, which ends with the recording: the primals, the results, and sweeps between them.
+
+    Parameters
+    ----------
+    caller : str
+        The public function that records, for errors.
+    primals : tuple
+        The arguments, in any nests.
+
+    Attributes
+    ----------
+    tag : TraceTag
+        What the values carry that depend on the primals.
+    sources, targets : list of Value
+        What stands for the leaves of the primals, and the leaves of the result.
+    spec, result_spec : TreeSpec
+        The structures of both.
+    recorded : bool
+        Whether a primal belongs to a recording around this one: then results are Arrays.
+    """
+
+    result_spec: TreeSpec
+    targets: list[Value]
+
+    def __init__(self, caller: str, primals: tuple[Any, ...]) -> None:
+        self.caller, self.tag = caller, TraceTag()
+        self._leaves, self.spec = flatten(primals)
+        self.recorded = any(isinstance(leaf, Handle) for leaf in self._leaves)
+        self.sources = [differentiable(leaf, self.tag, f"{caller}: a primal") for leaf in self._leaves]
+
+    def __del__(self) -> None:
+        self.tag.end()  # a pullback may ask about the recording for as long as it lives
+
+    def run(self, function: Callable[..., Any], has_aux: bool = False) -> Any:
+        """Run the function on what stands for the primals, and return what it gave besides its result."""
+        before = moment_now()
+        arguments = unflatten(self.spec, list(map(standing_for, self.sources, self._leaves)))
+        result = recordable_body(function)(*arguments)
+        result, aux = split_aux(result, self.caller) if has_aux else (result, None)
+        self.tag.recording = False
+        leaves, self.result_spec = flatten(result)
+        targets = [traceable_operand(leaf, "the result") for leaf in leaves]
+        self.targets = rolled_since(before, targets, self.sources)
+        return aux
+
+    def is_outside(self, value: Value) -> bool:
+        """Return whether a value does not depend on the primals."""
+        return self.tag not in value.tags
+
+    def seeds(self, cotangent: Any) -> tuple[list[Value], bool]:
+        """Return one cotangent per target, and whether the caller works on Arrays."""
+        parts = flatten_up_to(
+            self.result_spec, cotangent, "the cotangent", "the function's result", here.site
+        )
+        pairs = zip(parts, self.targets, strict=True)
+        found = [fitted(part, target, "a cotangent", "the result") for part, target in pairs]
+        return found, self.recorded or any(isinstance(part, Handle) for part in parts)
+
+    def directions(self, tangents: tuple[Any, ...]) -> tuple[list[Value], bool]:
+        """Return one tangent per source, and whether the caller works on Arrays."""
+        parts = flatten_up_to(self.spec, tangents, "tangents", "primals", here.site)
+        pairs = zip(parts, self.sources, strict=True)
+        found = [fitted(part, source, "a tangent", "its primal") for part, source in pairs]
+        return found, self.recorded or any(isinstance(part, Handle) for part in parts)
+
+    def pull(self, cotangents: Sequence[Value]) -> list[Value]:
+        """Return the cotangents of the sources: zeros where there is no influence."""
+        pulled = vjp(self.targets, self.sources, cotangents, self.is_outside)
+        pairs = zip(self.sources, pulled, strict=True)
+        return [zeros_like(source) if part is None else part for source, part in pairs]
+
+    def push(self, tangents: Sequence[Value]) -> list[Value]:
+        """Return the tangents of the targets: zeros where there is no influence."""
+        pushed = jvp(self.targets, self.sources, tangents, self.is_outside)
+        pairs = zip(self.targets, pushed, strict=True)
+        return [zeros_like(target) if part is None else part for target, part in pairs]
+
+    def result(self) -> Any:
+        """Return the result as the caller works; numbers are computed together with the residuals that later sweeps need."""
+        followed = any(tag.recording for target in self.targets for tag in target.tags)
+        if not self.recorded and not followed:
+            force([*self.targets, *expensive_values(self.targets, self.sources, self.is_outside)])
+        return unflatten(self.result_spec, as_given(self.targets, self.recorded))
+
+    def aux(self, aux: Any) -> Any:
+        """Return what the function gave besides its result, as the caller works."""
+        leaves, spec = flatten(aux)
+        traced = [leaf.value for leaf in leaves if isinstance(leaf, Handle)]
+        arrays = iter(as_given(traced, self.recorded))
+        return unflatten(spec, [next(arrays) if isinstance(leaf, Handle) else leaf for leaf in leaves])
+
+
+def recordable_body(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what to call inside of a recording: the body of a jitted function rather than its native entry, in a scope of its own."""
+    body = function.site.function if isinstance(function, Jitted) else function
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with inside(Scope()):
+            try:
+                return body(*args, **kwargs)
+            except (TypeError, AttributeError) as error:
+                mistake = list_meant(error, body, args, kwargs)
+                if mistake is None:
+                    raise
+                raise mistake from None
+
+    return run
+
+
+def differentiable(leaf: Any, tag: TraceTag, argument: str) -> Value:
+    """Return a fresh value equal to an argument, from which `tag` follows."""
+    value = leaf.value if isinstance(leaf, Handle) else as_value(leaf, argument)
+    if not is_inexact(value.dtype):
+        if not value.aval.weak or value.dtype.kind == "b":
+            raise IntegerInputError(
+                f"{argument} is an array of {value.dtype}",
+                where=user_site(),
+                why="a derivative in integers has no meaning: there is nothing between them",
+                remedy="convert it: x.astype(float)",
+            )
+        value = convert(value, np.dtype(np.float64))
+    fresh = emit(identity, [traceable(value)])
+    fresh.aval = value.aval
+    fresh.tags = (*fresh.tags, tag)
+    return fresh
+
+
+def zeros_like(value: Value) -> Value:
+    """Return the gradient of an argument without influence."""
+    return broadcast_to(literal(0, value.dtype), value.shape)
+
+
+def split_aux(result: Any, caller: str) -> tuple[Any, Any]:
+    """Return the pair of result and aux that a function with ``has_aux`` must return."""
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise StructureError(
+            f"{caller} with has_aux=True needs a function that returns a pair (number, aux); "
+            f"this one returned {_described(result)}",
+            where=user_site(),
+            remedy="return a pair, or leave has_aux away",
+        )
+    return result
+
+
+def _described(result: Any) -> str:
+    return f"a tuple of {len(result)}" if isinstance(result, tuple) else f"a {type(result).__name__}"
+
+
+def named(prefix: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that shows itself as ``grad(f)`` with the signature of `function`."""
+
+    def stand_in(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    with contextlib.suppress(AttributeError, TypeError):  # builtins and callables without a name
+        # A jitted function keeps its name in its __dict__, which must not overwrite ours.
+        functools.update_wrapper(stand_in, function, updated=())
+    name = getattr(function, "__name__", type(function).__name__)
+    stand_in.__name__ = f"{prefix}({name})"
+    stand_in.__qualname__ = f"{prefix}({getattr(function, '__qualname__', name)})"
+    return stand_in
+
+
+def as_given(values: Sequence[Value], recorded: bool) -> list[Any]:
+    """Return values as the caller works: Arrays in a recording, else ndarrays."""
+    values = [
+        broadcast_to(value, ()) if isinstance(value, Literal) and not value.ndim else value
+        for value in values
+    ]
+    if recorded or any(tag.recording for value in values for tag in value.tags):
+        return [Array(value) for value in values]
+    return [array.copy() if array.ndim else array[()] for array in force(values)]
