@@ -685,9 +685,9 @@ def test_tapes_follow_updates_of_arrays_and_not_of_variables() -> None:
 
 def test_copies_and_views_are_not_changed_behind_their_back() -> None:
     x = gt.constant(TABLE)
-    copy, turned, array = gt.asarray(x), x.T, x.numpy()
+    copy, transposed, array = gt.asarray(x), x.T, x.numpy()
     gt.scatter_update(x, gt.IndexedSlices(np.zeros((1, 3)), [1]))
-    assert copy is x and not np.asarray(turned)[:, 1].any()
+    assert copy is x and not np.asarray(transposed)[:, 1].any()
     np.testing.assert_array_equal(array, TABLE)
     part = x[1:3]
     gt.scatter_update(part, gt.IndexedSlices(np.full((1, 3), 7.0), [0]))

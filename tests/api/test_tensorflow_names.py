@@ -218,10 +218,10 @@ def test_values_from_a_dump() -> None:
     debugger = gt.debug.GradientsDebugger().watch_gradients_by_tensor_names("state")
     x = gt.constant(2.0)
 
-    def slope(turns: int) -> Any:
+    def slope(trips: int) -> Any:
         with gt.GradientTape() as tape:
             tape.watch(x)
-            y = gt.fori_loop(0, turns, lambda i, c: gt.name(c * x, "state"), 1.0)
+            y = gt.fori_loop(0, trips, lambda i, c: gt.name(c * x, "state"), 1.0)
         return tape.gradient(y, x)
 
     slope(3)

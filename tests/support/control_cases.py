@@ -86,16 +86,16 @@ def stacked(rows, shape, dtype):
 
 
 def unrolled(body, consts, carries, arrays, length, reverse=False):
-    """Return what `scan` does, turn by turn."""
+    """Return what `scan` does, iteration by iteration."""
     carried, count = list(carries), len(carries)
     left = [[None] * length for _ in body.outputs[count:]]
-    for turn in reversed(range(length)) if reverse else range(length):
-        number = literal(turn, INT64)
-        outs = inlined(body, [number, *consts, *carried, *[element(x, turn) for x in arrays]])
+    for number in reversed(range(length)) if reverse else range(length):
+        index = literal(number, INT64)
+        outs = inlined(body, [index, *consts, *carried, *[element(x, number) for x in arrays]])
         outs = [_spread(out, want) for out, want in zip(outs, body.outputs, strict=True)]
         carried = outs[:count]
         for column, out in zip(left, outs[count:], strict=True):
-            column[turn] = out
+            column[number] = out
     return (
         *carried,
         *[stacked(rows, out.shape, out.dtype) for rows, out in zip(left, body.outputs[count:], strict=True)],
@@ -106,7 +106,7 @@ def _spread(out, want):
     return out if out.shape == want.shape else spread(out, *want.shape)
 
 
-def scanned(name, turn, consts=(), carries=(), elements=(), length=4, seed=0, **params):
+def scanned(name, step, consts=(), carries=(), elements=(), length=4, seed=0, **params):
     """Return a case: arrays are drawn for shapes, or taken as they are."""
     rng = np.random.default_rng(seed)
     drawn = [np.asarray(_array(x, rng)) for x in (*consts, *carries)]
@@ -116,7 +116,7 @@ def scanned(name, turn, consts=(), carries=(), elements=(), length=4, seed=0, **
     first, second = len(consts), len(consts) + len(carries)
 
     def function(index, *values):
-        return turn(index, values[:first], values[first:second], values[second:])
+        return step(index, values[:first], values[first:second], values[second:])
 
     body = body_of(function, inputs)
 
@@ -233,8 +233,8 @@ def layers(index, consts, carries, elements):
 
 def inner_layers(index, consts, carries, elements):
     (w,), (m,) = consts, carries
-    turn = body_of(lambda k, w, m: layers(k, (w,), (m,), ()), [value((), INT64), like(w), like(m)])
-    return tuple(scan(turn, [w], [m], [], 2))
+    body = body_of(lambda k, w, m: layers(k, (w,), (m,), ()), [value((), INT64), like(w), like(m)])
+    return tuple(scan(body, [w], [m], [], 2))
 
 
 def safe_root(index, consts, carries, elements):
@@ -297,9 +297,9 @@ def scans():
 
 
 def whiles():
-    """Loops of unknown length; `plain` makes the turns that these arrays take."""
+    """Loops of unknown length; `plain` makes the iterations that these arrays take."""
 
-    def case(name, condition, turn, consts, carries, turns, limit=None, seed=1):
+    def case(name, condition, step, consts, carries, trips, limit=None, seed=1):
         rng = np.random.default_rng(seed)
         drawn = [np.asarray(_array(x, rng)) for x in (*consts, *carries)]
         inputs = [value((), INT64), *[value(x.shape, x.dtype) for x in drawn]]
@@ -308,7 +308,7 @@ def whiles():
         def split(function):
             return lambda index, *values: function(index, values[:first], values[first:])
 
-        test, body = body_of(split(condition), inputs), body_of(split(turn), inputs)
+        test, body = body_of(split(condition), inputs), body_of(split(step), inputs)
 
         def loop(*values):
             outs = while_loop(test, body, values[:first], values[first:], limit)
@@ -317,10 +317,10 @@ def whiles():
         inputs = [like(x) for x in inputs[1:]]
         outs = while_loop(test, body, inputs[:first], inputs[first:], limit)
         (count,) = compute_outputs(graph_of([outs[len(carries)]], inputs), drawn)
-        assert int(count) == turns
+        assert int(count) == trips
 
         def plain(*values):
-            return unrolled(body, values[:first], values[first:], [], turns)
+            return unrolled(body, values[:first], values[first:], [], trips)
 
         return Case(f"while-{name}", tuple(drawn), loop, plain)
 

@@ -71,11 +71,13 @@ def nests_of(unroll: int) -> Callable[..., Any]:
     return nests
 
 
-for turns in (1, 2, 4, 6, 9):
-    program(f"nests backward, {turns} turns in one", nests_plain, VECTOR, ROWS, ROWS[:, 0])(nests_of(turns))
+for factor in (1, 2, 4, 6, 9):
+    program(f"nests backward, {factor} iterations in one", nests_plain, VECTOR, ROWS, ROWS[:, 0])(
+        nests_of(factor)
+    )
 
 
-def in_turn_plain(x: Any) -> Any:
+def in_iteration_plain(x: Any) -> Any:
     c, ys = 1.0, []
     for row in x:
         s = 0.0
@@ -86,13 +88,13 @@ def in_turn_plain(x: Any) -> Any:
     return c, np.stack(ys)
 
 
-@program("scan in scan", in_turn_plain, ROWS)
-def in_turn(x: Any) -> Any:
-    def turn(c: Any, row: Any) -> Any:
+@program("scan in scan", in_iteration_plain, ROWS)
+def in_iteration(x: Any) -> Any:
+    def iterate(c: Any, row: Any) -> Any:
         s, _ = gt.scan(lambda s, v: (s * c + v, None), 0.0, row)
         return c + np.sin(s), s
 
-    return gt.scan(turn, 1.0, x)
+    return gt.scan(iterate, 1.0, x)
 
 
 def root_plain(a: Any) -> Any:
@@ -195,12 +197,12 @@ def powers(x: Any) -> Any:
     return gt.fori_loop(-2, 4, lambda i, total: total + i * x**2, 0)
 
 
-@program("no turn at all", lambda x: (x * 2, np.zeros((0, 3))), VECTOR)
+@program("no iteration", lambda x: (x * 2, np.zeros((0, 3))), VECTOR)
 def still(x: Any) -> Any:
     return gt.scan(lambda c, row: (c + row, c * row), x * 2, np.zeros((0, 3)))
 
 
-@program("one turn", lambda x: (x * 3, (x * 2)[None]), VECTOR)
+@program("one iteration", lambda x: (x * 3, (x * 2)[None]), VECTOR)
 def once(x: Any) -> Any:
     return gt.scan(lambda c, row: (c + row, c), x * 2, x[None])
 
@@ -247,7 +249,7 @@ def descent_plain(x: Any) -> Any:
     return x
 
 
-@program("a gradient in each turn", descent_plain, VECTOR)
+@program("a gradient in each iteration", descent_plain, VECTOR)
 def descent(x: Any) -> Any:
     def step(x: Any, v: Any) -> Any:
         return x - 0.1 * gt.grad(lambda x: np.sum((x - v) ** 2 + np.sin(x)))(x), None
@@ -255,7 +257,7 @@ def descent(x: Any) -> Any:
     return gt.scan(step, x, ROWS[:, 0])[0]
 
 
-@program("a tape in each turn", descent_plain, VECTOR)
+@program("a tape in each iteration", descent_plain, VECTOR)
 def taped_descent(x: Any) -> Any:
     def step(x: Any, v: Any) -> Any:
         with gt.GradientTape() as tape:
@@ -272,7 +274,7 @@ def mapped_plain(x: Any) -> Any:
     return x
 
 
-@program("a map in each turn", mapped_plain, VECTOR)
+@program("a map in each iteration", mapped_plain, VECTOR)
 def mapped(x: Any) -> Any:
     return gt.scan(lambda x, row: (gt.vmap(lambda v: np.sum(np.sin(v * row)))(x), None), x, ROWS)[0]
 
@@ -283,7 +285,7 @@ def recomputed_plain(x: Any, w: Any) -> Any:
     return x
 
 
-@program("checkpointed turns", recomputed_plain, VECTOR, SQUARE)
+@program("checkpointed iterations", recomputed_plain, VECTOR, SQUARE)
 def recomputed(x: Any, w: Any) -> Any:
     return gt.scan(lambda x, row: (gt.checkpoint(lambda x: np.tanh(w @ x + row))(x), None), x, ROWS)[0]
 

@@ -69,7 +69,7 @@ def views_of_it(x):
 
 
 @program
-def rows_in_turn(x):
+def rows_one_by_one(x):
     y = np.zeros((2, 4))
     for k, row in enumerate(y):
         row[...] = x * (k + 1)
@@ -100,10 +100,10 @@ def functions_that_write(x):
 
 @program
 def matrices(x):
-    turn, scale = np.eye(2), np.identity(2)
-    turn[0, 1], turn[1, 0] = -np.sin(x[0]), np.sin(x[0])
+    rotation, scale = np.eye(2), np.identity(2)
+    rotation[0, 1], rotation[1, 0] = -np.sin(x[0]), np.sin(x[0])
     scale[1, 1] = x[1]
-    return turn @ scale @ np.full(2, x[2]) + np.full((2, 2), [x[3], 1.0])
+    return rotation @ scale @ np.full(2, x[2]) + np.full((2, 2), [x[3], 1.0])
 
 
 @program
@@ -148,26 +148,26 @@ def partly_filled(x):
 
 @program
 def scanned(x):
-    def turn(carry, v):
+    def iterate(carry, v):
         i, y = carry
         pair = np.zeros(2)
         pair[0], pair[1] = v, v * v
         y[i] = np.sum(pair)
         return (i + 1, y), pair
 
-    (_, y), pairs = gt.scan(turn, (0, np.zeros(4)), x)
+    (_, y), pairs = gt.scan(iterate, (0, np.zeros(4)), x)
     return y * pairs[:, 1]
 
 
 @program
 def while_it_lasts(x):
-    def turn(i, y):
+    def iterate(i, y):
         factor = np.zeros(1)
         factor[0] = x[0] * i
         y[i] = factor[0] * x[1]
         return i + 1, y
 
-    return gt.while_loop(lambda i, y: i < 4, turn, (0, np.zeros(4)))[1]
+    return gt.while_loop(lambda i, y: i < 4, iterate, (0, np.zeros(4)))[1]
 
 
 @program

@@ -115,13 +115,13 @@ def drawn(seed, policies=POLICIES):
     rng = np.random.default_rng(seed)
     maker = Maker(rng)
 
-    def turn(index, consts, carries, elements):
+    def iterate(index, consts, carries, elements):
         pool = [*consts, *carries, *elements, number(index)]
         return maker.outputs(pool, [x.shape for x in carries] + [(2,), ()])
 
     return scanned(
         f"random{seed}",
-        turn,
+        iterate,
         [(2, 2), ()],
         [(2,), ()][: rng.integers(1, 3)],
         [(2,)],

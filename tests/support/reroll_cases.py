@@ -17,7 +17,7 @@ from gradtape.transforms.reroll.roll import Rolled, rolled_graph
 
 
 class Case(NamedTuple):
-    """A function of a number of turns that returns a function, its arguments, and how many nodes may be left."""
+    """A function of a trip count that returns a function, its arguments, and how many nodes may be left."""
 
     name: str
     make: Callable[[int], Callable[..., Any]]
@@ -29,12 +29,12 @@ CASES: list[Case] = []
 
 
 def case(most: int, *args: Callable[[np.random.Generator, int], Any]) -> Callable[..., Any]:
-    """Enter a loop; an argument is made from a generator and the number of turns."""
+    """Enter a loop; an argument is made from a generator and the trip count."""
 
     def enter(make: Callable[[int], Callable[..., Any]]) -> Callable[[int], Callable[..., Any]]:
-        def given(turns: int) -> tuple[Any, ...]:
+        def given(trips: int) -> tuple[Any, ...]:
             numbers = np.random.default_rng(7)
-            return tuple(one(numbers, turns) for one in args)
+            return tuple(one(numbers, trips) for one in args)
 
         CASES.append(Case(make.__name__, make, given, most))
         return make
@@ -42,37 +42,37 @@ def case(most: int, *args: Callable[[np.random.Generator, int], Any]) -> Callabl
     return enter
 
 
-def scalar(numbers, turns):
+def scalar(numbers, trips):
     return np.float64(0.3)
 
 
-def vector(numbers, turns):
+def vector(numbers, trips):
     return numbers.normal(size=4)
 
 
-def square(numbers, turns):
+def square(numbers, trips):
     return numbers.normal(size=(4, 4)) * 0.3
 
 
-def rows(numbers, turns):
-    return numbers.normal(size=(turns, 4))
+def rows(numbers, trips):
+    return numbers.normal(size=(trips, 4))
 
 
-def line(numbers, turns):
-    return numbers.normal(size=turns)
+def line(numbers, trips):
+    return numbers.normal(size=trips)
 
 
-def positive(numbers, turns):
-    return numbers.uniform(0.5, 1.5, size=(turns, 4))
+def positive(numbers, trips):
+    return numbers.uniform(0.5, 1.5, size=(trips, 4))
 
 
 @case(4, scalar, scalar)
-def runge_kutta(turns):
+def runge_kutta(trips):
     def slope(angle, speed):
         return speed, -9.81 * np.sin(angle)
 
     def f(angle, speed, h=0.01):
-        for _ in range(turns):
+        for _ in range(trips):
             a1, s1 = slope(angle, speed)
             a2, s2 = slope(angle + h / 2 * a1, speed + h / 2 * s1)
             a3, s3 = slope(angle + h / 2 * a2, speed + h / 2 * s2)
@@ -85,11 +85,11 @@ def runge_kutta(turns):
 
 
 @case(12, rows, square)
-def recurrent_net(turns):
+def recurrent_net(trips):
     def f(x, w):
         h = np.zeros(4)
         states = []
-        for t in range(turns):
+        for t in range(trips):
             h = np.tanh(x[t] + h @ w)
             states.append(h)
         return np.sum(np.stack(states) * x), h
@@ -98,11 +98,11 @@ def recurrent_net(turns):
 
 
 @case(16, vector, square, positive)
-def forward_algorithm(turns):
+def forward_algorithm(trips):
     def f(start, steps, likely):
         alpha = np.exp(start) * likely[0]
         total = 0.0
-        for t in range(1, turns):
+        for t in range(1, trips):
             scale = alpha.sum()
             total = total + np.log(scale)
             alpha = (alpha / scale) @ np.exp(steps) * likely[t]
@@ -112,10 +112,10 @@ def forward_algorithm(turns):
 
 
 @case(4, scalar)
-def fibonacci(turns):
+def fibonacci(trips):
     def f(x):
         a, b = x, 2 * x
-        for _ in range(turns):
+        for _ in range(trips):
             a, b = b, np.sin(a + b)
         return a * b
 
@@ -123,10 +123,10 @@ def fibonacci(turns):
 
 
 @case(16, scalar)
-def leapfrog_in_a_list(turns):
+def leapfrog_in_a_list(trips):
     def f(x):
         xs = [x, np.cos(x)]
-        for _ in range(turns):
+        for _ in range(trips):
             xs.append(2 * xs[-1] - xs[-2] - 0.01 * np.sin(xs[-1]))
         return np.sum(np.stack(xs) ** 2)
 
@@ -134,11 +134,11 @@ def leapfrog_in_a_list(turns):
 
 
 @case(10, scalar)
-def written_and_read_by_index(turns):
+def written_and_read_by_index(trips):
     def f(x):
-        y = np.zeros(turns + 1, like=x)
+        y = np.zeros(trips + 1, like=x)
         y[0] = x
-        for i in range(turns):
+        for i in range(trips):
             y[i + 1] = y[i] + 0.1 * np.sin(y[i])
         return np.sum(y**2)
 
@@ -146,10 +146,10 @@ def written_and_read_by_index(turns):
 
 
 @case(10, rows)
-def written_by_index(turns):
+def written_by_index(trips):
     def f(x):
-        y = np.zeros((turns, 4), like=x)
-        for i in range(turns):
+        y = np.zeros((trips, 4), like=x)
+        for i in range(trips):
             y[i] = np.sin(x[i]) * i
         return np.sum(y)
 
@@ -157,10 +157,10 @@ def written_by_index(turns):
 
 
 @case(12, rows)
-def written_by_column(turns):
+def written_by_column(trips):
     def f(x):
-        y = np.zeros((4, turns), like=x)
-        for i in range(turns):
+        y = np.zeros((4, trips), like=x)
+        for i in range(trips):
             y[:, i] = np.sin(x[i])
         return np.sum(y * x.T)
 
@@ -168,11 +168,11 @@ def written_by_column(turns):
 
 
 @case(14, line)
-def array_looked_at_in_each_turn(turns):
+def array_read_in_each_iteration(trips):
     def f(x):
-        y = np.zeros(turns, like=x)
+        y = np.zeros(trips, like=x)
         total = 0.0
-        for i in range(turns):
+        for i in range(trips):
             y[i] = np.sin(x[i])
             total = total + np.sum(y * x)
         return total
@@ -181,10 +181,10 @@ def array_looked_at_in_each_turn(turns):
 
 
 @case(6, line)
-def windows(turns):
+def windows(trips):
     def f(x):
         total = 0.0
-        for i in range(turns - 2):
+        for i in range(trips - 2):
             total = total + np.sum(x[i : i + 3] ** 2) * i
         return total
 
@@ -192,10 +192,10 @@ def windows(turns):
 
 
 @case(10, line)
-def tiles(turns):
+def tiles(trips):
     def f(x):
         total = 0.0
-        for i in range(0, turns - 3, 3):
+        for i in range(0, trips - 3, 3):
             total = total * 0.9 + np.sin(np.sum(x[i : i + 3] ** 2)) + np.cos(total)
         return total
 
@@ -203,10 +203,10 @@ def tiles(turns):
 
 
 @case(8, rows)
-def written_by_two_indices(turns):
+def written_by_two_indices(trips):
     def f(x):
-        y = np.zeros((turns, 4), like=x)
-        for i in range(turns):
+        y = np.zeros((trips, 4), like=x)
+        for i in range(trips):
             for j in range(4):
                 y[i, j] = np.sin(x[i, j]) * i + j
         return np.sum(y * x)
@@ -215,11 +215,11 @@ def written_by_two_indices(turns):
 
 
 @case(9, line)
-def written_in_some_order(turns):
-    places = [int(k) for k in np.random.default_rng(5).permutation(turns)]
+def written_in_some_order(trips):
+    places = [int(k) for k in np.random.default_rng(5).permutation(trips)]
 
     def f(x):
-        y = np.ones(turns + 3, like=x)
+        y = np.ones(trips + 3, like=x)
         for i, k in enumerate(places):
             y[k + 1] = np.sin(x[i]) * i
         return np.sum(y[1:] * y[:-1])
@@ -228,10 +228,10 @@ def written_in_some_order(turns):
 
 
 @case(8, rows)
-def backwards(turns):
+def backwards(trips):
     def f(x):
         h = np.ones(4)
-        for t in reversed(range(turns)):
+        for t in reversed(range(trips)):
             h = np.cos(h + x[t]) * x[t, 1]
         return np.sum(h)
 
@@ -239,8 +239,8 @@ def backwards(turns):
 
 
 @case(8, rows)
-def over_zip_and_enumerate(turns):
-    weights = np.linspace(0.0, 1.0, turns)
+def over_zip_and_enumerate(trips):
+    weights = np.linspace(0.0, 1.0, trips)
 
     def f(x):
         total = 0.0
@@ -252,7 +252,7 @@ def over_zip_and_enumerate(turns):
 
 
 @case(8, rows)
-def a_comprehension(turns):
+def a_comprehension(trips):
     def f(x):
         return np.sum(np.stack([np.sin(row) * np.sum(row) for row in x]))
 
@@ -260,26 +260,26 @@ def a_comprehension(turns):
 
 
 @case(8, line)
-def a_sum_of_a_list(turns):
+def a_sum_of_a_list(trips):
     def f(x):
-        return sum([np.sin(x[i]) * 2.0 for i in range(turns)])
+        return sum([np.sin(x[i]) * 2.0 for i in range(trips)])
 
     return f
 
 
 @case(8, scalar)
-def recursion(turns):
+def recursion(trips):
     def deeper(x, n):
         return x if n == 0 else np.sin(deeper(x, n - 1)) * 1.1
 
-    return lambda x: deeper(x, turns)
+    return lambda x: deeper(x, trips)
 
 
 @case(13, rows)
-def guarded_alike(turns):
+def guarded_alike(trips):
     def f(x):
         total = 0.0
-        for i in range(turns):
+        for i in range(trips):
             size = np.sum(x[i] ** 2)
             if size >= 0:
                 total = total + 0.01 * size * np.cos(total)
@@ -289,10 +289,10 @@ def guarded_alike(turns):
 
 
 @case(15, rows)
-def nested(turns):
+def nested(trips):
     def f(x):
         total = 0.0
-        for i in range(turns):
+        for i in range(trips):
             inner = 1.0
             for j in range(4):
                 inner = inner + np.sin(x[i, j] * inner)
@@ -302,11 +302,11 @@ def nested(turns):
     return f
 
 
-@case(16, lambda numbers, turns: numbers.normal(size=(turns, 40)))
-def deeply_nested(turns):
+@case(16, lambda numbers, trips: numbers.normal(size=(trips, 40)))
+def deeply_nested(trips):
     def f(x):
         total = 0.0
-        for i in range(turns):
+        for i in range(trips):
             inner = 1.0
             for j in range(40):
                 inner = inner + np.sin(x[i, j] * inner)
@@ -317,8 +317,8 @@ def deeply_nested(turns):
 
 
 @case(14, rows)
-def chosen_by_numbers(turns):
-    order = [int(k) for k in np.random.default_rng(3).permutation(turns)]
+def chosen_by_numbers(trips):
+    order = [int(k) for k in np.random.default_rng(3).permutation(trips)]
 
     def f(x):
         h = np.ones(4)
@@ -330,10 +330,10 @@ def chosen_by_numbers(turns):
 
 
 @case(24, rows)
-def two_lists(turns):
+def two_lists(trips):
     def f(x):
         h, hs, both = np.ones(4), [], []
-        for t in range(turns):
+        for t in range(trips):
             h = np.sin(h + x[t])
             hs.append(h)
             both.append(h * 2)
@@ -347,11 +347,11 @@ def two_lists(turns):
 
 
 @case(12, scalar, rows)
-def first_turn_differs(turns):
+def first_iteration_differs(trips):
     def f(x, rows):
         last = None
         total = x
-        for t in range(turns):
+        for t in range(trips):
             total = np.sin(total) + (np.sum(rows[t]) if last is None else last * 0.5)
             last = total * 2
         return total

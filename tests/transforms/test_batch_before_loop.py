@@ -1,4 +1,4 @@
-"""What turns compute of their elements alone, for all of them at once."""
+"""Batching before a loop: code that depends on elements only is computed for all iterations at once."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ CASES = [case for case in all_cases() if case.name.endswith("-5")]
 
 @pytest.fixture
 def always(monkeypatch):
-    """Let it pay from the first turn."""
+    """Let it pay from the first iteration."""
     monkeypatch.setattr(batch_before_loop, "MIN_LENGTH", 1)
     monkeypatch.setattr(batch_before_loop, "MANY_PRODUCTS", 0)
 
@@ -62,7 +62,7 @@ def layered(index, consts, carries, elements):
     return (h,)
 
 
-def test_one_product_for_the_elements_of_all_turns():
+def test_one_product_for_the_elements_of_all_iterations():
     case = scanned("layer", layered, [(20, 20), (20, 20)], [(20,)], [(20,)], 20)
     inputs = [like(x) for x in case.arrays]
     outs = list(case.loop(*inputs))

@@ -60,28 +60,28 @@ INPUTS = [value((), INT64), value((2, 2)), value((2,)), value()]
 
 
 def growing(c, x, y):
-    """Turns until the norm is large; sqrt is infinite beyond the last turn."""
+    """Iterations until the norm is large; sqrt is infinite after the last iteration."""
     test = body_of(lambda i, c, x, y: (y > 0.0,), INPUTS)
-    turn = body_of(
+    body = body_of(
         lambda i, c, x, y: (tanh(matvec(c, x)) + x * total(sqrt(PRIMITIVES["expand"](y, (2,), ()))), y - 1.0),
         INPUTS,
     )
-    return while_loop(test, turn, [c], [x, y])[:3]
+    return while_loop(test, body, [c], [x, y])[:3]
 
 
 def rooted(c, x, y):
-    """Only elementwise formulas in a turn."""
+    """Only elementwise formulas in the body."""
     inputs = [value((), INT64), value(), value()]
     test = body_of(lambda i, x, y: (y > 0.0,), inputs)
-    turn = body_of(lambda i, x, y: (sin(x) + sqrt(y) * x, y - 1.0), inputs)
-    return while_loop(test, turn, [], [total(x) + total(c), y], None)[:2]
+    body = body_of(lambda i, x, y: (sin(x) + sqrt(y) * x, y - 1.0), inputs)
+    return while_loop(test, body, [], [total(x) + total(c), y], None)[:2]
 
 
 def limited(c, x, y):
     inputs = [value((), INT64), value(), value()]
     test = body_of(lambda i, x, y: (y > convert(i, float) * 0.5,), inputs)
-    turn = body_of(lambda i, x, y: (sin(x) * y, y + convert(i, float) * 0.1), inputs)
-    return while_loop(test, turn, [], [total(x) + total(c), y], 3)[:2]
+    body = body_of(lambda i, x, y: (sin(x) * y, y + convert(i, float) * 0.1), inputs)
+    return while_loop(test, body, [], [total(x) + total(c), y], 3)[:2]
 
 
 ARRAYS = (

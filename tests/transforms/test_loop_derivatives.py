@@ -75,7 +75,7 @@ def _inner(xs, ys):
 
 @cases
 @pytest.mark.parametrize("orders", ["r", "rr", "fr"])
-def test_sums_over_turns_after_the_loop(case, orders, monkeypatch):
+def test_sums_over_iterations_after_the_loop(case, orders, monkeypatch):
     monkeypatch.setattr(deferred_accumulation, "LARGE_MATRIX", 1)
     test_derivatives_are_those_without_loops(case, orders)
 
@@ -124,7 +124,7 @@ def test_holomorphic_derivatives_look_into_bodies(conjugates):
 
 
 def test_a_carry_is_kept_once():
-    """Before the next turn it is what it was after this one."""
+    """The next iteration begins with the carry of this one."""
     case = scanned("rnn", lambda *given: rnn(*given)[:1], [(3, 3), (3,)], [(3,)], [(3,)], 6)
     inputs = [Value(aval(x.shape, x.dtype)) for x in case.arrays]
     graph = graph_of(pulled(list(case.loop(*inputs)), inputs), inputs)
@@ -138,8 +138,8 @@ def test_a_pendulum_keeps_its_sines_and_their_cosines():
     graph = graph_of(pulled(list(case.loop(*inputs)), inputs), inputs)
     forward, backward = [node for node in graph.nodes if node.op is scan]
     assert [out.shape for out in forward.outs] == [(), (), *[(6,)] * 8]
-    turns = [[node.op.name for node in loop.params["body"].nodes] for loop in (forward, backward)]
-    assert [(ops.count("sin"), ops.count("cos")) for ops in turns] == [(4, 4), (0, 0)]
+    names = [[node.op.name for node in loop.params["body"].nodes] for loop in (forward, backward)]
+    assert [(ops.count("sin"), ops.count("cos")) for ops in names] == [(4, 4), (0, 0)]
 
 
 def test_the_cosines_of_arrays_are_computed_again():

@@ -111,12 +111,12 @@ def test_the_root_of_the_length_is_kept():
     assert sizes["treeverse", 20] < 0.01 * sizes["sqrt"] + 1_000_000
 
 
-def turns(graph, name):
+def executions(graph, name):
     """Return how often ops of this name run, if all loops have known lengths."""
     count = 0
     for node in graph.nodes:
         count += node.op.name == name
-        count += node.params.get("length", 1) * sum(turns(body, name) for body in bodies_of(node))
+        count += node.params.get("length", 1) * sum(executions(body, name) for body in bodies_of(node))
     return count
 
 
@@ -124,14 +124,14 @@ def turns(graph, name):
 def test_a_chunk_is_run_again_once(policy):
     everything, _ = graph_with("rnn", 16, "all")
     graph, _ = graph_with("rnn", 16, policy)
-    assert turns(optimise(everything), "tanh") == 16
-    assert turns(optimise(graph), "tanh") == 32
+    assert executions(optimise(everything), "tanh") == 16
+    assert executions(optimise(graph), "tanh") == 32
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 @pytest.mark.parametrize("length", [1, 2, 5, 11, 24])
-def test_treeverse_runs_the_least_turns(count, length, monkeypatch):
-    """Griewank and Walther, equation 2: r l - (s + r)! / (s + 1)! (r - 1)! turns with s kept, each run at most r times."""
+def test_treeverse_runs_the_fewest_iterations(count, length, monkeypatch):
+    """Griewank and Walther, equation 2: r l - (s + r)! / (s + 1)! (r - 1)! iterations with s checkpoints, each run at most r times."""
     case = scanned(
         "x", lambda i, c, s, e: (row("sinh")(s[0] * 0.1),), [], [()], [], length, policy=("treeverse", count)
     )
@@ -201,7 +201,7 @@ def within(x: Any, p: Any) -> Any:
     return np.sum(gt.while_loop(lambda i, h: i < 7, body, (0, x), checkpoint=p)[1])
 
 
-def turned_number(x: Any, p: Any) -> Any:
+def reversed_number(x: Any, p: Any) -> Any:
     """Complex numbers, and bounds that depend on an argument."""
     count = (x[0] * 20 + 0.5).astype(int)
     ends = gt.fori_loop(3, count, lambda i, z: z * np.exp(1j * x) * 0.9 + x / i, x + 0j, checkpoint=p)
@@ -218,7 +218,7 @@ def selected(x: Any, p: Any) -> Any:
     return np.sum(gt.while_loop(lambda i, h: i < 9, body, (0, x), checkpoint=p)[1])
 
 
-UNTIL = (settles, indexed, within, turned_number, selected)
+UNTIL = (settles, indexed, within, reversed_number, selected)
 POINT = np.array([0.7, 0.9, 1.1])
 
 
@@ -251,7 +251,7 @@ def test_loops_of_unknown_trip_count_in_transforms(f: Any, policy: Any) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 6, 7, 50])
-def test_whatever_the_trip_count_turns_out_to_be(count: int) -> None:
+def test_any_trip_count(count: int) -> None:
     def power(x: Any, n: Any, p: Any) -> Any:
         return gt.fori_loop(1, n, lambda i, c: np.sin(c) * x, x, checkpoint=p)
 

@@ -1,4 +1,4 @@
-"""Python loops become loops again: the same bits, a size that does not grow with the number of turns, the same gradients."""
+"""Python loops become loops again: the same bits, a size that does not grow with the trip count, the same gradients."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def test_the_same_bits_and_few_nodes(case: Case) -> None:
 
 @pytest.mark.parametrize(
     "case",
-    [case for case in CASES if case.name != "array_looked_at_in_each_turn"],
+    [case for case in CASES if case.name != "array_read_in_each_iteration"],
     ids=lambda case: case.name,
 )
-def test_the_body_does_not_depend_on_the_number_of_turns(case: Case) -> None:
+def test_the_body_does_not_depend_on_the_trip_count(case: Case) -> None:
     found = []
-    for turns in (70, 130):
-        args = case.args(turns)
-        whole = rolled_as_well(graph_of(case.make(turns), args), args)
+    for trips in (70, 130):
+        args = case.args(trips)
+        whole = rolled_as_well(graph_of(case.make(trips), args), args)
         assert whole is not None
         found.append((bodies(whole[0]), len(whole[0].nodes)))
     assert found[0] == found[1]
@@ -119,7 +119,7 @@ def test_without_the_setting_nothing_is_rolled() -> None:
         lambda x: [x := np.sin(x * x) if k % (3 + k // 7) else np.cos(x) + x for k in range(40)][-1],
         lambda x: [x := np.concatenate([x, x[:1]]) for _ in range(40)][-1],
     ],
-    ids=["small", "few turns", "no period", "growing"],
+    ids=["small", "few iterations", "no period", "growing"],
 )
 def test_what_is_irregular_stays(function) -> None:
     args = (np.ones(3),)
@@ -146,7 +146,7 @@ def test_arrays_from_outside_are_rows_and_are_still_watched() -> None:
     np.testing.assert_allclose(f(x), by_hand(x), rtol=1e-12)
 
 
-def test_a_variable_changed_in_each_turn() -> None:
+def test_a_variable_changed_in_each_iteration() -> None:
     total = gt.Variable(np.zeros(2))
 
     @gt.jit
@@ -160,7 +160,7 @@ def test_a_variable_changed_in_each_turn() -> None:
     np.testing.assert_allclose(np.asarray(f(x)), np.sin(x) * sum(range(40)) * 2, rtol=1e-12)
 
 
-def test_values_between_turns() -> None:
+def test_values_between_iterations() -> None:
     def f(x):
         states = []
         for _ in range(40):
@@ -175,8 +175,8 @@ def test_values_between_turns() -> None:
 def test_equal_bodies_are_one_digest() -> None:
     one, other = [
         next(node.params["body"] for node in found[0].nodes if "body" in node.params)
-        for turns in (30, 60)
-        if (found := rolled_as_well(graph_of(CASES[0].make(turns), (0.3, 0.3)), (0.3, 0.3))) is not None
+        for trips in (30, 60)
+        if (found := rolled_as_well(graph_of(CASES[0].make(trips), (0.3, 0.3)), (0.3, 0.3))) is not None
     ]
     assert isinstance(one, Body) and one == other
 

@@ -24,7 +24,7 @@ FORMULAS = (
     "np.sin(s[{i}])",
     "s[{i}] + x[t]",
     "s[{i}] * t * 0.01",
-    "s[{i}] - x[turns - 1 - t]",
+    "s[{i}] - x[trips - 1 - t]",
     "np.tanh(s[{j}]) * x[t][::-1]",
     "np.where(s[{i}] > 0, s[{j}], y)",
     "m @ x[t] + s[{i}]",
@@ -53,20 +53,20 @@ AFTER = (
 )
 
 
-def program(chance: random.Random, turns: int) -> str:
+def program(chance: random.Random, trips: int) -> str:
     """Return the text of a function with loops in it."""
     lines = ["def f(x, y, m, a):", "    s = [a, a * 2.0, y]", "    left, sums = [], []"]
-    lines.append("    buf = np.zeros((turns + 2, 4), like=x)")
+    lines.append("    buf = np.zeros((trips + 2, 4), like=x)")
     lines += ["    " + chance.choice(PREPARED) for _ in range(chance.randint(0, 2))]
     count = 3 + sum("append(1.0)" in line for line in lines)
     kind = chance.random()
     indent = "        "
     if kind < 0.7:
-        lines.append("    for t in range(turns):")
+        lines.append("    for t in range(trips):")
     elif kind < 0.85:
-        lines.append("    for t in range(turns - 1, -1, -1):")
+        lines.append("    for t in range(trips - 1, -1, -1):")
     else:
-        lines += ["    for u in range(3):", "        s[0] = s[0] * 0.9 + y", "        for t in range(turns):"]
+        lines += ["    for u in range(3):", "        s[0] = s[0] * 0.9 + y", "        for t in range(trips):"]
         indent += "    "
     for _ in range(chance.randint(2, 6)):
         i, j, d = (chance.randrange(count) for _ in range(3))
@@ -92,18 +92,18 @@ def test_random_bodies(block: int) -> None:
     rolled = 0
     for seed in range(25 * block, 25 * block + 25):
         chance, numbers = random.Random(seed), np.random.default_rng(seed)
-        turns = chance.choice([8, 9, 12, 17, 23, 40])
-        text = program(chance, turns)
+        trips = chance.choice([8, 9, 12, 17, 23, 40])
+        text = program(chance, trips)
         names = {
             "np": np,
-            "turns": turns,
-            "numbers": numbers.normal(size=turns).tolist(),
-            "order": numbers.permutation(turns).tolist(),
-            "table": numbers.normal(size=(turns, 4)),
+            "trips": trips,
+            "numbers": numbers.normal(size=trips).tolist(),
+            "order": numbers.permutation(trips).tolist(),
+            "table": numbers.normal(size=(trips, 4)),
         }
         exec(compile(text, f"<body {seed}>", "exec"), names)
         args = (
-            numbers.normal(size=(turns + 2, 4)),
+            numbers.normal(size=(trips + 2, 4)),
             numbers.normal(size=4),
             numbers.normal(size=(4, 4)),
             np.float64(0.3),

@@ -1,4 +1,4 @@
-"""Loops that Python leaves because of what it saw: any number of turns in one program, and Python's answer in each case."""
+"""Loops that Python leaves because of what it saw: any trip count in one program, and Python's answer in each case."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_what_depends_on_the_count_outside_of_the_graph_is_right(function) -> No
         np.testing.assert_allclose(run(start), function(np.float64(start)), rtol=1e-12)
 
 
-def test_a_call_that_python_leads_elsewhere_does_not_turn_for_ever() -> None:
+def test_a_call_that_python_leads_elsewhere_does_not_loop_for_ever() -> None:
     run = gt.jit(root_of_positive)
     for start in (2.0, 50.0, 1e3, 1e5):
         run(start)
@@ -165,9 +165,9 @@ def test_a_branch_that_is_no_condition_of_a_loop() -> None:
 
     run = gt.jit(f)
     numbers = np.random.default_rng(0)
-    for turn in range(12):
+    for iteration in range(12):
         x = np.abs(numbers.normal(size=30))
-        x[(30 * turn) // 12 :: 7] *= -1
+        x[(30 * iteration) // 12 :: 7] *= -1
         np.testing.assert_allclose(run(x), f(x), rtol=1e-12)
 
 
@@ -204,7 +204,7 @@ def test_elements_of_an_array_until_a_limit() -> None:
         run(x, 1e3)
 
 
-def test_guards_of_all_turns_are_one() -> None:
+def test_guards_of_all_iterations_are_one() -> None:
     def f(x):
         total = 0.0
         for k in range(40):

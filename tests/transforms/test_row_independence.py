@@ -41,8 +41,8 @@ def test_what_the_structure_says_is_true(row: Any, sample: Any) -> None:
             # The rows of the source are made to stand along this axis.
             order = (axis, *[a for a in range(active.ndim) if a != axis])
             source = input_like(np.transpose(arrays[k], order))
-            turned = ROWS["permute"](source, axes=tuple(order.index(a) for a in range(active.ndim)))  # type: ignore[operator]
-            operands: list[Any] = [turned if j == k else value for j, value in enumerate(inputs)]
+            transposed = ROWS["permute"](source, axes=tuple(order.index(a) for a in range(active.ndim)))  # type: ignore[operator]
+            operands: list[Any] = [transposed if j == k else value for j, value in enumerate(inputs)]
             out = row(*operands, **params)
             found = row_axis(out, source, never)
             if found is None or found == UNKNOWN:

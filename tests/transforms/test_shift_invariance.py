@@ -101,7 +101,7 @@ def mean(x):
     return np.sum(np.sin(m[:, 0] + np.log(np.sum(np.exp(x - m), axis=1))))
 
 
-def turned(x):
+def transposed(x):
     m = np.max(x, axis=0)
     return np.sum(np.sin(np.log(np.sum(np.exp(x.T - m[:, None]), axis=1)) + m))
 
@@ -133,7 +133,7 @@ FOUND = (
     product,
     two,
     mean,
-    turned,
+    transposed,
     powers,
     nested,
 )

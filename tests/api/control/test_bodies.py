@@ -54,7 +54,7 @@ ASKING = {
 
 
 @pytest.mark.parametrize("asking", ASKING.values(), ids=list(ASKING))
-def test_numbers_of_a_turn(asking: Function) -> None:
+def test_numbers_of_an_iteration(asking: Function) -> None:
     for loop, described in (
         (lambda f: gt.scan(lambda c, x: (c, f(x)), 1.0, XS), "the body '<lambda>' of gt.scan"),
         (

@@ -129,7 +129,7 @@ def solved(a: Any, b: Any) -> Any:
     return np.sum(gt.cond(np.sum(a) != 0, lambda: np.linalg.solve(a, b), lambda: b * 1.0))
 
 
-def solved_in_turns(a: Any, b: Any) -> Any:
+def solved_in_iterations(a: Any, b: Any) -> Any:
     n = np.where(np.sum(a) != 0, 2, 0)
     _, x = gt.while_loop(lambda k, x: k < n, lambda k, x: (k + 1, np.linalg.solve(a, x)), (0, b))
     return np.sum(x)
@@ -142,7 +142,7 @@ def solved_of_captured(a: Any, b: Any) -> Any:
     return np.sum(x)
 
 
-@pytest.mark.parametrize("f", [solved, solved_in_turns, solved_of_captured])
+@pytest.mark.parametrize("f", [solved, solved_in_iterations, solved_of_captured])
 def test_what_is_not_run_does_not_fail(f: Any) -> None:
     for way in (f, gt.jit(f)):
         assert way(SINGULAR, ONES) == 3.0

@@ -64,10 +64,10 @@ def test_values_one_operation_at_a_time(program: Program) -> None:
 # What is carried
 
 
-def loop_of(c: Any, xs: Any, turn: Function) -> Any:
+def loop_of(c: Any, xs: Any, iterate: Function) -> Any:
     ys = []
     for x in xs:
-        c, y = turn(c, x)
+        c, y = iterate(c, x)
         ys.append(y)
     return c, np.stack(ys)
 
@@ -93,21 +93,21 @@ TYPES = {
 
 @pytest.mark.parametrize("case", TYPES.values(), ids=list(TYPES))
 def test_numbers_take_the_type_of_what_becomes_of_them(case: tuple[Any, Any, Function]) -> None:
-    init, xs, turn = case
-    last, left = loop_of(init, xs, turn)
-    for run in (gt.scan, gt.jit(functools.partial(gt.scan, turn)).__call__):
-        found = run(turn, init, xs) if run is gt.scan else run(init, xs)
+    init, xs, iterate = case
+    last, left = loop_of(init, xs, iterate)
+    for run in (gt.scan, gt.jit(functools.partial(gt.scan, iterate)).__call__):
+        found = run(iterate, init, xs) if run is gt.scan else run(init, xs)
         np.testing.assert_allclose(found[0], last)
         np.testing.assert_allclose(found[1], left)
         assert found[1].dtype == left.dtype
 
 
 def test_two_numbers_that_change_each_other() -> None:
-    def turn(c: Any, x: Any) -> Any:
+    def iterate(c: Any, x: Any) -> Any:
         first, second = c
         return (first + second, second + x), first
 
-    (first, second), left = gt.scan(turn, (0, 0), COLUMN)
+    (first, second), left = gt.scan(iterate, (0, 0), COLUMN)
     sums = np.cumsum(COLUMN)
     np.testing.assert_allclose([first, second], [np.sum(sums[:-1]), sums[-1]])
     np.testing.assert_allclose(left, np.concatenate([[0, 0], np.cumsum(sums)[:-2]]))
@@ -119,11 +119,11 @@ Pair = namedtuple("Pair", "left right")
 def test_containers_stay() -> None:
     start = {"pair": Pair(1.0, [np.ones(2), None]), "name": "tag"}
 
-    def turn(c: Any, x: Any) -> Any:
+    def iterate(c: Any, x: Any) -> Any:
         pair = c["pair"]
         return {"pair": Pair(pair.left * 2, [pair.right[0] + x, None]), "name": "tag"}, Pair(x, {})
 
-    last, left = gt.scan(turn, start, np.arange(3.0))
+    last, left = gt.scan(iterate, start, np.arange(3.0))
     assert last["name"] == "tag"
     assert last["pair"].left == 8
     assert last["pair"].right[0].tolist() == [4, 4]
@@ -151,7 +151,7 @@ def test_the_only_entry_may_be_returned_alone() -> None:
 
 
 @pytest.mark.parametrize(("most", "wanted"), [(0, 1), (2, 4), (100, 16), (np.int64(3), 8)])
-def test_a_loop_ends_after_the_most_turns(most: Any, wanted: int) -> None:
+def test_a_loop_ends_after_the_maximum_of_iterations(most: Any, wanted: int) -> None:
     assert gt.while_loop(lambda x: x < 9, lambda x: x * 2, 1, max_iterations=most) == wanted
 
 
@@ -324,7 +324,7 @@ def test_recursion_while_tracing() -> None:
         np.testing.assert_allclose(gt.jit(lambda x: power(x, 4))(x), plain(x, 4))
 
 
-def test_results_that_do_not_depend_on_the_turn() -> None:
+def test_results_that_do_not_depend_on_the_iteration() -> None:
     ones = np.ones(2)
     last, left = gt.scan(lambda c, x: (ones, (c, ones * 2, 3)), np.zeros(2), COLUMN[:2])
     assert last.tolist() == [1, 1]
@@ -338,12 +338,12 @@ def test_results_that_do_not_depend_on_the_turn() -> None:
 def test_in_place_code_in_a_body_writes_to_copies() -> None:
     start, rows = np.zeros(3), ROWS.copy()
 
-    def turn(c: Any, row: Any) -> Any:
+    def iterate(c: Any, row: Any) -> Any:
         c[0] += row[0]
         row *= 2
         return c, row
 
-    last, left = gt.scan(turn, start, rows)
+    last, left = gt.scan(iterate, start, rows)
     np.testing.assert_allclose(last, [COLUMN.sum(), 0, 0])
     np.testing.assert_allclose(left, ROWS * 2)
     assert not start.any()
@@ -367,12 +367,12 @@ def test_what_is_printed_in_a_body_is_a_placeholder(capsys: pytest.CaptureFixtur
 def test_branches_on_what_lies_outside_are_guarded() -> None:
     @gt.jit
     def function(xs: Any, n: Any, up: Any) -> Any:
-        def turn(c: Any, x: Any) -> Any:
+        def iterate(c: Any, x: Any) -> Any:
             for _ in range(n):
                 c = c + x if up > 0 else c - x
             return c, None
 
-        return gt.scan(turn, 0.0, xs)[0]
+        return gt.scan(iterate, 0.0, xs)[0]
 
     traces = []
     for n, up in 2 * ((1, 1), (3, 1), (3, -1)):
@@ -387,11 +387,11 @@ def test_branches_on_what_lies_outside_are_guarded() -> None:
 def test_a_body_runs_once_for_any_length() -> None:
     calls = []
 
-    def turn(c: Any, x: Any) -> Any:
+    def iterate(c: Any, x: Any) -> Any:
         calls.append(None)
         return c + x, None
 
-    gt.scan(turn, np.zeros(3), np.ones((1000, 3)))
+    gt.scan(iterate, np.zeros(3), np.ones((1000, 3)))
     assert len(calls) == 1
 
 

@@ -204,8 +204,8 @@ def test_rules_of_the_users_hold_in_bodies(function: Function) -> None:
     close(gt.grad(looped)(0.7), gt.grad(plain)(0.7))
 
 
-def test_a_rule_may_read_the_turn_and_what_lies_outside() -> None:
-    def turn(w: Any, c: Any, x: Any) -> Any:
+def test_a_rule_may_read_the_iteration_and_what_lies_outside() -> None:
+    def iterate(w: Any, c: Any, x: Any) -> Any:
         @gt.custom_gradient
         def scaled(y: Any) -> Any:
             return y * x, lambda upstream: upstream * x * w
@@ -213,30 +213,30 @@ def test_a_rule_may_read_the_turn_and_what_lies_outside() -> None:
         return scaled(c + w)
 
     def looped(w: Any) -> Any:
-        return gt.scan(lambda c, x: (turn(w, c, x), None), 1.0, COLUMN)[0]
+        return gt.scan(lambda c, x: (iterate(w, c, x), None), 1.0, COLUMN)[0]
 
     close(
         gt.grad(looped)(0.7),
-        gt.grad(lambda w: functools.reduce(functools.partial(turn, w), COLUMN, 1.0))(0.7),
+        gt.grad(lambda w: functools.reduce(functools.partial(iterate, w), COLUMN, 1.0))(0.7),
     )
 
 
 def test_stop_gradient_in_a_body() -> None:
-    def turn(w: Any, c: Any, x: Any) -> Any:
+    def iterate(w: Any, c: Any, x: Any) -> Any:
         return c * gt.stop_gradient(c * w) + w * x
 
-    found = gt.grad(lambda w: gt.scan(lambda c, x: (turn(w, c, x), None), 1.0, COLUMN)[0])(0.5)
-    close(found, gt.grad(lambda w: functools.reduce(functools.partial(turn, w), COLUMN, 1.0))(0.5))
+    found = gt.grad(lambda w: gt.scan(lambda c, x: (iterate(w, c, x), None), 1.0, COLUMN)[0])(0.5)
+    close(found, gt.grad(lambda w: functools.reduce(functools.partial(iterate, w), COLUMN, 1.0))(0.5))
 
 
 def test_gradients_by_name_in_a_body() -> None:
     @gt.jit
     def function(x: Any) -> Any:
-        def turn(c: Any, v: Any) -> Any:
+        def iterate(c: Any, v: Any) -> Any:
             y = c**2
             return c + gt.gradients(y, c)[0] * v, None
 
-        return gt.scan(turn, x, COLUMN)[0]
+        return gt.scan(iterate, x, COLUMN)[0]
 
     close(function(1.0), functools.reduce(lambda c, v: c + 2 * c * v, COLUMN, 1.0))
 
@@ -261,7 +261,7 @@ def test_a_tape_around_a_loop_is_not_used_in_its_body(kind: str) -> None:
     with gt.GradientTape(persistent=True) as tape:
         w = tape.watch(np.eye(3))
 
-        def turn(c: Any, x: Any) -> Any:
+        def iterate(c: Any, x: Any) -> Any:
             if kind == "watch":
                 tape.watch(c)
             elif kind == "stop_recording":
@@ -272,9 +272,9 @@ def test_a_tape_around_a_loop_is_not_used_in_its_body(kind: str) -> None:
             return c, None
 
         with pytest.raises(TapeError) as caught:
-            gt.scan(turn, np.eye(3), COLUMN)
+            gt.scan(iterate, np.eye(3), COLUMN)
     assert kind in str(caught.value)
-    assert "the body 'turn' of gt.scan" in str(caught.value)
+    assert "the body 'iterate' of gt.scan" in str(caught.value)
 
 
 def test_derivatives_do_not_begin_outside_of_a_body() -> None:

@@ -128,7 +128,7 @@ def test_a_body_of_a_scan_returns_a_pair(result: Function) -> None:
         lambda: gt.scan(step, 1.0, XS),
         "scan: 'step' returned a",
         "not a pair",
-        "return carry, y; with nothing to leave, return carry, None",
+        "return carry, y; without an output, return carry, None",
         line_of(step, "def step"),
     )
 
@@ -137,7 +137,7 @@ def test_what_is_left_behind_can_be_stacked() -> None:
     expect(
         DtypeError,
         lambda: gt.scan(lambda c, x: (c, {"name": "x"}), 1.0, XS),
-        "what '<lambda>' leaves behind: ['name'] is a str",
+        "the output of '<lambda>': ['name'] is a str",
     )
 
 
@@ -401,7 +401,7 @@ def test_traced_bounds_are_integers() -> None:
 # Options
 
 
-def test_turns_that_are_written_out() -> None:
+def test_unrolled_iterations() -> None:
     expect(
         ArgumentError, lambda: gt.scan(same, 1.0, XS, unroll=0), "scan: unroll is 0; it must be at least 1"
     )

@@ -129,11 +129,11 @@ def test_gradients_beside_state(count: gt.Variable, weight: gt.Variable) -> None
         return c
 
     def combined(xs: Any) -> Any:
-        def turn(c: Any, x: Any) -> Any:
+        def iterate(c: Any, x: Any) -> Any:
             count.assign(count * 0.5 + x)
             return np.tanh(c + count * weight), None
 
-        return gt.scan(turn, np.zeros(2), xs)[0]
+        return gt.scan(iterate, np.zeros(2), xs)[0]
 
     found = []
     for function in (loop, combined, gt.jit(combined)):
@@ -147,19 +147,19 @@ def test_gradients_beside_state(count: gt.Variable, weight: gt.Variable) -> None
 
 
 def test_a_variable_that_a_tape_follows_is_not_assigned(weight: gt.Variable) -> None:
-    def turn(c: Any, x: Any) -> Any:
+    def iterate(c: Any, x: Any) -> Any:
         weight.assign_sub(0.1 * c)
         return c, None
 
     with gt.GradientTape():
         expect(
             ArgumentError,
-            lambda: gt.scan(turn, np.ones(2), XS),
+            lambda: gt.scan(iterate, np.ones(2), XS),
             "scan: the body assigns to the variable 'weight', which a tape follows",
             "carry its content and assign it after the loop",
         )
     assert weight.numpy().tolist() == [2, -1]
-    gt.scan(turn, np.ones(2), XS)
+    gt.scan(iterate, np.ones(2), XS)
     np.testing.assert_allclose(weight.numpy(), [1.6, -1.4])
 
 
@@ -179,13 +179,13 @@ def test_each_element_of_a_map_would_assign_its_own(count: gt.Variable) -> None:
 
 
 def test_variables_made_in_a_body() -> None:
-    def turn(c: Any, x: Any) -> Any:
+    def iterate(c: Any, x: Any) -> Any:
         local = gt.Variable(0.0)
         local.assign(c + x)
         return local * 2, None
 
     wanted = functools.reduce(lambda c, x: (c + x) * 2, XS, 0.0)
-    np.testing.assert_allclose(gt.scan(turn, 0.0, XS)[0], wanted)
+    np.testing.assert_allclose(gt.scan(iterate, 0.0, XS)[0], wanted)
     kept = []
 
     def keeping(c: Any, x: Any) -> Any:
@@ -218,7 +218,7 @@ def test_variables_as_carries_and_elements(weight: gt.Variable) -> None:
     np.testing.assert_allclose(tape.gradient(y, weight).numpy(), gt.grad(plain)(np.array([2.0, -1.0])))
 
 
-def test_rows_that_are_gathered_in_turns() -> None:
+def test_rows_that_are_gathered_in_iterations() -> None:
     table = gt.Variable(np.eye(3) * 2)
     places = np.array([0, 2, 2])
     with gt.GradientTape() as tape:
@@ -235,13 +235,13 @@ def test_training_in_one_loop() -> None:
     goals = points @ np.array([1.0, -2.0, 0.5])
     model = gt.Variable(np.zeros(3), name="model")
 
-    def turn(_: Any, batch: Any) -> Any:
+    def iterate(_: Any, batch: Any) -> Any:
         x, y = batch
         loss, slope = gt.value_and_grad(lambda w: np.mean((x @ w - y) ** 2))(model + 0)
         model.assign_sub(0.1 * slope)
         return None, loss
 
-    _, losses = gt.jit(lambda *batches: gt.scan(turn, None, batches))(
+    _, losses = gt.jit(lambda *batches: gt.scan(iterate, None, batches))(
         points.reshape(40, 5, 3), goals.reshape(40, 5)
     )
     assert losses.shape == (40,)

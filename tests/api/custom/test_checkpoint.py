@@ -169,10 +169,10 @@ def test_a_selection_reaches_what_is_computed_again():
     def loss(x):
         return np.sum(np.where(x > 0, root(x), 0.0))
 
-    def turns(x):
+    def repeated(x):
         return gt.scan(lambda c, v: (c + np.where(v > 0, root(v), 0.0), None), 0.0, x)[0]
 
-    for function in (loss, turns, gt.jit(loss), gt.jit(turns)):
+    for function in (loss, repeated, gt.jit(loss), gt.jit(repeated)):
         np.testing.assert_array_equal(gt.grad(function)(x), [0.5, 0.0, 0.25])
         with gt.GradientTape() as tape:
             watched = tape.watch(x)

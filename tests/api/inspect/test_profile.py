@@ -245,22 +245,22 @@ def test_loops_of_the_user_are_nests_with_the_lines_of_their_bodies() -> None:
         return np.sum(gt.scan(step, np.zeros(6), x)[1])
 
     nests = kernel_of(gt.inspect.profile(gt.jit(run), np.ones((31, 6))).functions[0]).nests
-    (turns,) = [nest for nest in nests if any("tanh" in line.ops for line in nest.lines)]
-    assert turns.extents == ((31, 6),) and turns.operations >= 2 * 31 * 6
-    assert [line.line for line in turns.lines if "tanh" in line.ops] == [line_of("step")]
+    (found,) = [nest for nest in nests if any("tanh" in line.ops for line in nest.lines)]
+    assert found.extents == ((31, 6),) and found.operations >= 2 * 31 * 6
+    assert [line.line for line in found.lines if "tanh" in line.ops] == [line_of("step")]
 
 
-def test_loops_that_a_condition_ends_count_one_turn() -> None:
+def test_loops_that_a_condition_ends_count_one_iteration() -> None:
     def halve(x: Any) -> Any:
         return gt.while_loop(lambda v: np.max(v) > 1, lambda v: np.sqrt(v), x)
 
     report = gt.inspect.profile(gt.jit(halve), np.full(50, 1e6))
-    (turns,) = [
+    (found,) = [
         nest
         for nest in kernel_of(report.functions[0]).nests
         if nest.kind == "loop" and nest.extents[0][0] == 0
     ]
-    assert (0, 50) in turns.extents and "loop ? x 50" in str(report)
+    assert (0, 50) in found.extents and "loop ? x 50" in str(report)
 
 
 # Tapes

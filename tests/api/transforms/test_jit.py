@@ -359,6 +359,6 @@ def test_a_pullback_computes_no_product_of_the_way_forward_again():
     with gt.config.override(jit=False), mock.patch.object(Contract, "evaluate", counted):
         _, pullback = gt.vjp(lambda x: np.tanh(np.tanh(x @ w) @ w), x)
         assert len(products) == 2
-        for turn in (1, 2):
+        for round_ in (1, 2):
             pullback(np.ones((2, 3)))
-            assert len(products) == 2 + 2 * turn
+            assert len(products) == 2 + 2 * round_

@@ -77,15 +77,15 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
             f"associative_scan: axis must be an int, got {axis!r}", where=here.site, remedy="axis=0"
         )
     prefixes = _Prefixes(combine, fn, start, int(axis))
-    values = [prefixes.turned(value) for value in start.values] if backwards else start.values
+    values = [prefixes.reversed(value) for value in start.values] if backwards else start.values
     found = prefixes.of(values)
     if backwards:
-        found = [prefixes.turned(value) for value in found]
+        found = [prefixes.reversed(value) for value in found]
     return start.filled(handed_back(found, start.recorded))
 
 
 class _Prefixes:
-    """The recursion: combine neighbours, find the prefixes of the pairs, and fill in what lies between them."""
+    """The recursion: combine neighbours, compute the prefixes of the pairs, and fill in those between them."""
 
     def __init__(
         self, combine: Callable[..., Any], written: Callable[..., Any], start: Nest, axis: int
@@ -132,8 +132,8 @@ class _Prefixes:
             for one, rest, between in zip(first, even, odd, strict=True)
         ]
 
-    def turned(self, value: Value) -> Value:
-        """Return the elements in the opposite order."""
+    def reversed(self, value: Value) -> Value:
+        """Return the elements in reverse order."""
         return self._read(value, slice(None, None, -1))
 
     def _combined(self, first: Sequence[Value], second: Sequence[Value]) -> list[Value]:
@@ -163,7 +163,7 @@ class _Prefixes:
         return PRIMITIVES["concatenate"](parts, axis=self._axis)
 
     def _woven(self, even: Value, odd: Value) -> Value:
-        """Return the elements of two arrays by turns; the first may have one more."""
+        """Return the elements of two arrays interleaved; the first may have one more."""
         axis = self._axis % even.ndim
         count = odd.shape[axis]
         (paired,) = self._cut([even], 0, count)

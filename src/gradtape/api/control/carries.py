@@ -1,4 +1,4 @@
-"""What loops carry: the same type in each turn, found by tracing the body until what it returns is what it takes."""
+"""The types of loop-carried values, found by tracing the body until it returns the types that it takes."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ RANKS: Final = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 """Kinds of dtypes, from the narrowest to the widest; a number of Python's takes the kind of what it meets if that is no narrower."""
 
 
-class Carried:
-    """The types of what a loop carries.
+class CarryTypes:
+    """The types of the carries of a loop.
 
     Parameters
     ----------
-    start : Nest
-        What it starts with.
+    init : Nest
+        The initial carry.
     caller : str
-        Who loops, for errors.
+        The function that loops, for errors.
 
     Attributes
     ----------
@@ -38,33 +38,33 @@ class Carried:
         The types, as far as they are known.
     """
 
-    def __init__(self, start: Nest, caller: str) -> None:
-        self.start, self.caller = start, caller
-        self.types: list[Aval] = [value.aval for value in start.values]
-        self._numbers = [is_weak(start.leaves[position]) for position in start.positions]
+    def __init__(self, init: Nest, caller: str) -> None:
+        self.init, self.caller = init, caller
+        self.types: list[Aval] = [value.aval for value in init.values]
+        self._numbers = [is_weak(init.leaves[position]) for position in init.positions]
 
     def initial(self) -> list[Value]:
-        """Return what the loop starts with, in these types."""
-        return [_promoted(value, type_) for value, type_ in zip(self.start.values, self.types, strict=True)]
+        """Return the initial carries, in these types."""
+        return [_promoted(value, type_) for value, type_ in zip(self.init.values, self.types, strict=True)]
 
     def settled(
         self, trace: Callable[[list[Aval]], Traced], returned: Callable[[Traced], list[Value]]
     ) -> tuple[Traced, list[Value]]:
-        """Trace a body until what it returns is what it takes.
+        """Trace a body until it returns the types that it takes.
 
         Parameters
         ----------
         trace : callable
             ``(types) -> Traced``: traces the body on placeholders; the first `starts` but one are those of the carries.
         returned : callable
-            ``(traced) -> values``: what the body carries on.
+            ``(traced) -> values``: the next carries.
 
         Returns
         -------
         traced : Traced
             The last run of the body.
         values : list of Value
-            What it carries on, in the types of `types`.
+            The next carries, in the types of `types`.
         """
         # In each round a number becomes strong, wider, or an array, each of them once at most.
         for _ in range(1 + (len(RANKS) + 2) * len(self.types)):
@@ -122,16 +122,16 @@ class Carried:
                     raise self._changes(before, position, values[position])
 
     def _changes(self, traced: Traced, position: int, value: Value) -> DtypeError | ShapeError:
-        place, own = self.start.places()[position], self.types[position]
+        place, own = self.init.places()[position], self.types[position]
         where = traced.line_of(value)
-        leaf = self.start.leaves[self.start.positions[position]]
+        leaf = self.init.leaves[self.init.positions[position]]
         number = "a Python number" if isinstance(leaf, Handle) else f"the Python number {leaf!r}"
         began = number if self._numbers[position] else type_of(own)
         what = f"{self.caller}: {place} starts as {began}, and the body returns {type_of(value)} for it"
-        why = "what a loop carries has the same shape and dtype in each turn"
+        why = "a loop's carry has the same shape and dtype in each iteration"
         if own.shape != value.shape:
-            start = f"np.full({value.shape}, ...)" if own.shape == () else f"an array of shape {value.shape}"
-            remedy = f"start with {start}, or return an array of shape {own.shape}"
+            init = f"np.full({value.shape}, ...)" if own.shape == () else f"an array of shape {value.shape}"
+            remedy = f"start with {init}, or return an array of shape {own.shape}"
             return ShapeError(what, where=where, why=why, remedy=remedy)
         return DtypeError(
             what,

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradtape.api.control.carries import Carried, placeholders
+from gradtape.api.control.carries import CarryTypes, placeholders
 from gradtape.api.control.checks import function_of, integer_of, policy_of
 from gradtape.api.control.nested import (
     Nest,
@@ -19,7 +19,7 @@ from gradtape.api.control.nested import (
     returned_nest,
     type_of,
 )
-from gradtape.api.control.scanning import Loop
+from gradtape.api.control.scanning import ScanTracer
 from gradtape.api.control.variables import carry_on, contents, operand
 from gradtape.errors import ArgumentError, ConcretizationError, DtypeError, GradtapeError, ShapeError
 from gradtape.ir.builder import here
@@ -49,26 +49,26 @@ def while_loop(
 ) -> Any:
     """Repeat a function as long as a condition holds.
 
-    The loop is one operation: `cond` and `body` run once in Python, however often it turns.
+    The loop is one operation: `cond` and `body` run once in Python, whatever the number of iterations.
 
     Parameters
     ----------
     cond : callable
-        ``cond(*loop_vars) -> bool``: whether there is another turn.
+        ``cond(*loop_vars) -> bool``: whether there is another iteration.
     body : callable
-        ``body(*loop_vars) -> loop_vars``: NumPy code for one turn.
+        ``body(*loop_vars) -> loop_vars``: NumPy code for one iteration.
     loop_vars : array_like, number, or nest of them
-        What the loop begins with. The entries of a tuple or list are passed one by one; anything else is one argument. Shapes and dtypes
-        stay as they are from turn to turn; Python numbers take those of what becomes of them.
+        The initial loop variables. The entries of a tuple or list are passed one by one; anything else is one argument. Shapes and dtypes
+        are the same in each iteration; Python numbers take the dtype of the next carry.
     max_iterations : int, optional
-        The most turns there may be; then the loop ends, whatever `cond` says.
+        The maximum number of iterations: the loop ends then even if `cond` holds.
     checkpoint : None, "all", "sqrt", int or ("treeverse", int), optional
         Which loop variables are kept for the gradient, as for `scan`; the number of iterations need not be known.
 
     Returns
     -------
     nest
-        The loop variables after the last turn, in the containers of `loop_vars`: ndarrays, or Arrays where a recording is going on.
+        The loop variables after the last iteration, in the containers of `loop_vars`: ndarrays, or Arrays where a recording is going on.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def while_loop(
     ArgumentError
         For arguments out of range, or a `checkpoint` that does not exist.
     ConcretizationError
-        Where the functions ask for the number of something that differs between turns: ``if x > 0``, ``float(x)``.
+        Where the functions ask for a number that differs between iterations: ``if x > 0``, ``float(x)``.
 
     See Also
     --------
@@ -105,7 +105,7 @@ def while_loop(
         else ""
     )
     goes_on = function_of(cond, "while_loop", "cond", count, takes, remedy)
-    turn = function_of(body, "while_loop", "body", count, takes, remedy)
+    iterate = function_of(body, "while_loop", "body", count, takes, remedy)
     limit = None
     if max_iterations is not None:
         limit = integer_of(
@@ -116,7 +116,7 @@ def while_loop(
         return (lambda variables: function(*variables)) if one_by_one else function
 
     def once(variables: Any) -> Any:
-        returned = spread(turn)(variables)
+        returned = spread(iterate)(variables)
         if not one_by_one:
             return returned
         if count == 1 and flatten(returned)[1] == flatten(loop_vars[0])[1] != flatten(loop_vars)[1]:
@@ -130,7 +130,9 @@ def while_loop(
         return returned
 
     policy = policy_of(checkpoint, "while_loop")
-    return _While(spread(goes_on), once, Nest(loop_vars, "loop_vars"), (cond, body), limit, policy).run()
+    return _WhileTracer(
+        spread(goes_on), once, Nest(loop_vars, "loop_vars"), (cond, body), limit, policy
+    ).run()
 
 
 def fori_loop(
@@ -146,9 +148,9 @@ def fori_loop(
         The first integer, and the one after the last. In a compiled function they may depend on its arguments: then the loop is a
         `while_loop`.
     body : callable
-        ``body(i, carry) -> carry``: NumPy code for one turn.
+        ``body(i, carry) -> carry``: NumPy code for one iteration.
     init : array_like, number, or nest of them
-        The first carry. Shapes and dtypes stay as they are from turn to turn; Python numbers take those of what becomes of them.
+        The first carry. Shapes and dtypes are the same in each iteration; Python numbers take the dtype of the next carry.
     checkpoint : None, "all", "sqrt", int or ("treeverse", int), optional
         Which carries are kept for the gradient, as for `scan`.
 
@@ -164,7 +166,7 @@ def fori_loop(
     ArgumentError
         For a `checkpoint` that does not exist.
     ConcretizationError
-        Where `body` asks for the number of something that differs between turns: ``if x > 0``, ``range(i)``.
+        Where `body` asks for a number that differs between iterations: ``if x > 0``, ``range(i)``.
 
     See Also
     --------
@@ -177,15 +179,15 @@ def fori_loop(
     120
     """
     here.site = user_site()
-    turn = function_of(body, "fori_loop", "body", 2, ": the integer and the carry")
+    iterate = function_of(body, "fori_loop", "body", 2, ": the integer and the carry")
     first, last = _bound(lower, "lower"), _bound(upper, "upper")
     policy = policy_of(checkpoint, "fori_loop")
-    start = Nest(init, "init")
+    init = Nest(init, "init")
     if isinstance(first, int) and isinstance(last, int):
-        loop = Loop(
-            lambda number, carry: turn(Array(number + first), carry),
+        loop = ScanTracer(
+            lambda number, carry: iterate(Array(number + first), carry),
             body,
-            start,
+            init,
             Nest(None, "xs"),
             "fori_loop",
             pair=False,
@@ -195,10 +197,10 @@ def fori_loop(
         return loop.run()[0]
     bounds = [as_value(bound) if isinstance(bound, int) else convert(bound, INT64) for bound in (first, last)]
     count = Array(bounds[1] - bounds[0])
-    counting = _While(
+    counting = _WhileTracer(
         lambda number, carry: Array(number) < count,
-        lambda number, carry: turn(Array(number + bounds[0]), carry),
-        start,
+        lambda number, carry: iterate(Array(number + bounds[0]), carry),
+        init,
         (body, body),
         None,
         policy,
@@ -220,21 +222,21 @@ def _bound(given: Any, argument: str) -> int | Value:
     return integer_of(given, "fori_loop", argument, -(2**63), "gt.fori_loop(0, n, body, init)")
 
 
-class _While:
-    """A loop that ends on a value, and is being recorded.
+class _WhileTracer:
+    """Traces a loop with a condition and records its node.
 
     Parameters
     ----------
-    condition, turn : callable
-        Functions of the carry; with `counted`, of the number of the turn and the carry.
-    start : Nest
-        The first carry.
+    condition, body : callable
+        Functions of the carry; with `counted`, of the number of the iteration and the carry.
+    init : Nest
+        The initial carry.
     written : tuple of callable
         The user's condition and body, for errors.
     limit : int or None
-        The most turns.
+        The maximum trip count.
     policy : Policy
-        What is kept for the gradient.
+        Which carries are stored for the gradient.
     counted : bool
         Whether it is a loop over integers.
     """
@@ -242,38 +244,38 @@ class _While:
     def __init__(
         self,
         condition: Callable[..., Any],
-        turn: Callable[..., Any],
-        start: Nest,
+        body: Callable[..., Any],
+        init: Nest,
         written: tuple[Callable[..., Any], Callable[..., Any]],
         limit: int | None,
         policy: Policy,
         *,
         counted: bool = False,
     ) -> None:
-        self._condition, self._turn, self._start, self._limit = condition, turn, start, limit
+        self._condition, self._body, self._init, self._limit = condition, body, init, limit
         self._names = tuple(described(function) for function in written)
         self._policy = policy
         self._written = written
         self._sites = tuple(beginning(function) for function in written)
         self._counted = counted
         self._caller = "fori_loop" if counted else "while_loop"
-        self._carried = Carried(start, self._caller)
+        self._carried = CarryTypes(init, self._caller)
 
     def run(self) -> Any:
-        """Record the loop, and return what the user gets of it."""
+        """Record the loop, and return the final carry."""
         site = here.site
         with Tracing() as tracing:
             try:
-                with np.errstate(all="ignore"):  # there may be no turn
+                with np.errstate(all="ignore"):  # there may be no iteration
                     traced, carries = self._carried.settled(
-                        lambda types: self._trace(tracing, self._turn, 1, types), self._carries
+                        lambda types: self._trace(tracing, self._body, 1, types), self._carries
                     )
             except GradtapeError:
                 raise
             except Exception as failure:
-                if self._turns(failure):
+                if self._has_iteration(failure):
                     raise
-                return self._start.filled(handed_back(self._carried.initial(), self._start.recorded))
+                return self._init.filled(handed_back(self._carried.initial(), self._init.recorded))
             traced.ending(carries)
             asked = self._trace(tracing, self._condition, 0, self._carried.types)
             truth = self._truth(asked)
@@ -313,7 +315,7 @@ class _While:
             self._policy,
         )
         carry_on(assigned, outs[len(carries) : len(carries) + len(assigned)])
-        return self._start.filled(handed_back(outs[: len(carries)], self._start.recorded))
+        return self._init.filled(handed_back(outs[: len(carries)], self._init.recorded))
 
     def _trace(self, tracing: Tracing, function: Callable[..., Any], role: int, types: list[Aval]) -> Traced:
         tag = Turn(
@@ -322,13 +324,13 @@ class _While:
         )
         number = Value(aval((), INT64, True), tags=(tag,))
         carries = placeholders(types, tag)
-        carry = self._start.with_arrays(carries)
+        carry = self._init.with_arrays(carries)
         given = (number, carry) if self._counted else (carry,)
         return tracing.run(function, self._written[role], tag, [number, *carries], *given)
 
-    def _turns(self, failure: Exception) -> bool:
-        """Return whether there is a first turn, for a body that fails while it is traced; in a trace, guarded."""
-        carry = self._start.with_arrays(self._carried.initial())
+    def _has_iteration(self, failure: Exception) -> bool:
+        """Return whether there is a first iteration, for a body that fails while it is traced; in a trace, guarded."""
+        carry = self._init.with_arrays(self._carried.initial())
         goes_on = self._condition(*((constant(np.asarray(0)), carry) if self._counted else (carry,)))
         try:
             return bool(index_of(convert(result_value(goes_on, "the condition"), INT64)))
@@ -337,13 +339,13 @@ class _While:
 
     def _carries(self, traced: Traced) -> list[Value]:
         what = f"{self._caller}: what {self._names[1]} returned"
-        leaves = returned_nest(traced.result, self._start, what, self._sites[1])
+        leaves = returned_nest(traced.result, self._init, what, self._sites[1])
         values = [result_value(leaf, what) for leaf in leaves]
         traced.ending(values)
         return values
 
     def _truth(self, asked: Traced) -> Value:
-        """Return what the condition says."""
+        """Return the value of the condition."""
         leaves, _ = flatten(asked.result)
         what = f"{self._caller}: the condition {self._names[0]} returned"
         where = self._sites[0]

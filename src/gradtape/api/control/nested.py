@@ -1,4 +1,4 @@
-"""Nested containers of what loops carry, take and return: arrays and numbers to be traced, and leaves that stay as they are."""
+"""Nested containers of the carries, arguments and results of loops: arrays and numbers to be traced, and static leaves."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def returned_nest(result: Any, like: Nest, what: str, where: Any) -> list[Any]:
         raise StructureError(
             f"{what} has the structure {outline(spec)}, and {like.argument} has {outline(like.spec)}",
             where=where,
-            why="what is carried has the same containers in each turn",
+            why="the carry has the same containers in each iteration",
             remedy=f"return the containers of {like.argument}, or start with those that are returned",
         )
     for position, given in like.statics():

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.api.control.carries import Carried, element_types, placeholders
+from gradtape.api.control.carries import CarryTypes, element_types, placeholders
 from gradtape.api.control.checks import flag_of, function_of, integer_of, policy_of
 from gradtape.api.control.nested import (
     Nest,
@@ -20,7 +20,7 @@ from gradtape.api.control.nested import (
     result_value,
     returned_nest,
 )
-from gradtape.api.control.unrolling import by_blocks
+from gradtape.api.control.unrolling import unrolled_scan
 from gradtape.api.control.variables import carry_on, contents, operand
 from gradtape.errors import ArgumentError, ShapeError, StructureError
 from gradtape.ir.body import Body
@@ -46,24 +46,24 @@ def scan(
     unroll: int = 1,
     checkpoint: Any = None,
 ) -> tuple[Any, Any]:
-    """Apply a function to the elements of arrays one after the other, and carry something on from each to the next.
+    """Apply a function to the elements of arrays one after the other, with a carry from each to the next.
 
     The loop is one operation: `f` runs once in Python, whatever the length.
 
     Parameters
     ----------
     f : callable
-        ``f(carry, x) -> (carry, y)``: NumPy code for one turn.
+        ``f(carry, x) -> (carry, y)``: NumPy code for one iteration.
     init : array_like, number, or nest of them
-        The first carry. Shapes and dtypes stay as they are from turn to turn; Python numbers take those of what becomes of them.
+        The first carry. Shapes and dtypes are the same in each iteration; Python numbers take the dtype of the next carry.
     xs : array_like or nest of them, optional
-        One element along the first axis for each turn; without it, `x` is None.
+        One element along the first axis for each iteration; without it, `x` is None.
     length : int, optional
-        The number of turns, needed where there is no `xs`.
+        The number of iterations, needed where there is no `xs`.
     reverse : bool, default False
-        Whether to begin with the last element. What each turn leaves stands at its element's place.
+        Whether to begin with the last element. Each `y` is stored at the position of its element.
     unroll : int, default 1
-        How many turns to write out one after the other in each turn of the compiled loop.
+        The number of iterations that are unrolled into one iteration of the compiled loop.
     checkpoint : None, "all", "sqrt", int or ("treeverse", int), optional
         Which carries are kept for the gradient: all of them, about the square root of their number, every k-th, or so many at a
         time. What is not kept is computed again.
@@ -82,7 +82,7 @@ def scan(
     ArgumentError
         Where the length is not known, and for arguments out of range.
     ConcretizationError
-        Where `f` asks for the number of something that differs between turns: ``if x > 0``, ``float(x)``.
+        Where `f` asks for a number that differs between iterations: ``if x > 0``, ``float(x)``.
 
     See Also
     --------
@@ -99,11 +99,11 @@ def scan(
     array([100., 210., 331.])
     """
     here.site = user_site()
-    turn = function_of(f, "scan", "f", 2, ": the carry and an element of xs")
-    loop = Loop(turn, f, Nest(init, "init"), Nest(xs, "xs"), "scan", pair=True)
+    body = function_of(f, "scan", "f", 2, ": the carry and an element of xs")
+    loop = ScanTracer(body, f, Nest(init, "init"), Nest(xs, "xs"), "scan", pair=True)
     loop.length = _length(loop.elements, length)
     loop.reverse = flag_of(reverse, "scan", "reverse")
-    loop.unroll = integer_of(unroll, "scan", "unroll", 1, "unroll=4 writes out four turns in one")
+    loop.unroll = integer_of(unroll, "scan", "unroll", 1, "unroll=4 unrolls four iterations into one")
     loop.policy = policy_of(checkpoint, "scan")
     return loop.run()
 
@@ -140,27 +140,27 @@ def map(f: Callable[[Any], Any], xs: Any) -> Any:
            [0.5 , 0.5 ]])
     """
     here.site = user_site()
-    turn = function_of(f, "map", "f", 1, ": an element of xs")
-    loop = Loop(lambda _, x: (None, turn(x)), f, Nest(None, "init"), Nest(xs, "xs"), "map", pair=True)
+    body = function_of(f, "map", "f", 1, ": an element of xs")
+    loop = ScanTracer(lambda _, x: (None, body(x)), f, Nest(None, "init"), Nest(xs, "xs"), "map", pair=True)
     loop.length = _length(loop.elements, None, "map")
     return loop.run()[1]
 
 
-class Loop:
-    """A loop of known length that is being recorded.
+class ScanTracer:
+    """Traces a loop with known trip count and records its node.
 
     Parameters
     ----------
-    turn : callable
-        ``(carry, x) -> (carry, y)``; without `pair`, ``(number of the turn, carry) -> carry``.
+    body : callable
+        ``(carry, x) -> (carry, y)``; without `pair`, ``(number of the iteration, carry) -> carry``.
     written : callable
         The user's function, for errors.
-    start, elements : Nest
-        The first carry, and the arrays.
+    init, elements : Nest
+        The initial carry, and the arrays.
     caller : str
         The user's loop, for errors.
     pair : bool
-        Of which of the two sorts it is.
+        The form of `body`.
     """
 
     reverse = False
@@ -170,26 +170,26 @@ class Loop:
 
     def __init__(
         self,
-        turn: Callable[..., Any],
+        body: Callable[..., Any],
         written: Callable[..., Any],
-        start: Nest,
+        init: Nest,
         elements: Nest,
         caller: str,
         *,
         pair: bool,
     ) -> None:
-        self.turn, self.start, self.elements, self.caller, self._pair = turn, start, elements, caller, pair
+        self.body, self.init, self.elements, self.caller, self._pair = body, init, elements, caller, pair
         self.name, self.site, self._written = described(written), beginning(written), written
-        self.carried = Carried(start, caller)
+        self.carried = CarryTypes(init, caller)
         self._ys: Any = None
 
     def run(self) -> tuple[Any, Any]:
-        """Record the loop, and return what the user gets of it."""
+        """Record the loop, and return the final carry and the stacked outputs."""
         site = here.site
         quiet = nullcontext() if self.length else np.errstate(all="ignore")
         with Tracing() as tracing, quiet:
             traced, carries = self.carried.settled(lambda types: self._trace(tracing, types), self._carries)
-            ys = self._left(traced)
+            ys = self._stacked_outputs(traced)
             traced.ending([*carries, *ys])
             consts, assigned = traced.reads, traced.assigned
             count = 1 + len(carries)
@@ -202,10 +202,10 @@ class Loop:
         outs = self._emitted(body, consts, [*self.carried.initial(), *contents(assigned, self.caller)])
         carry_on(assigned, outs[len(carries) : len(carries) + len(assigned)])
         given = [*outs[: len(carries)], *outs[len(carries) + len(assigned) :]]
-        results = handed_back(given, self.start.recorded or self.elements.recorded)
+        results = handed_back(given, self.init.recorded or self.elements.recorded)
         spec = None if self._ys is None else flatten(self._ys)[1]
-        left = None if spec is None else unflatten(spec, results[len(carries) :])
-        return self.start.filled(results[: len(carries)]), left
+        stacked = None if spec is None else unflatten(spec, results[len(carries) :])
+        return self.init.filled(results[: len(carries)]), stacked
 
     def _trace(self, tracing: Tracing, types: list[Aval]) -> Traced:
         tag = Turn(
@@ -214,36 +214,36 @@ class Loop:
             if self._pair
             else "carry it, and return it",
         )
-        turn = Value(aval((), INT64, True), tags=(tag,))
+        index = Value(aval((), INT64, True), tags=(tag,))
         carries = placeholders(types, tag)
         elements = placeholders(element_types(self.elements.values), tag)
-        carry = self.start.with_arrays(carries)
-        given = (carry, self.elements.with_arrays(elements)) if self._pair else (turn, carry)
-        return tracing.run(self.turn, self._written, tag, [turn, *carries, *elements], *given)
+        carry = self.init.with_arrays(carries)
+        given = (carry, self.elements.with_arrays(elements)) if self._pair else (index, carry)
+        return tracing.run(self.body, self._written, tag, [index, *carries, *elements], *given)
 
     def _carries(self, traced: Traced) -> list[Value]:
-        """Return what a run of the body carries on."""
+        """Return the next carries of a run of the body."""
         result = traced.result
         if self._pair:
             if not isinstance(result, tuple | list) or len(result) != 2:
                 got = kind_of(result)
                 raise StructureError(
-                    f"{self.caller}: {self.name} returned {got}, not a pair of the carry and what the turn leaves",
+                    f"{self.caller}: {self.name} returned {got}, not a pair of the carry and an output",
                     where=self.site,
-                    remedy="return carry, y; with nothing to leave, return carry, None",
+                    remedy="return carry, y; without an output, return carry, None",
                 )
             result, self._ys = result
         what = f"{self.caller}: the carry that {self.name} returned"
-        leaves = returned_nest(result, self.start, what, self.site)
+        leaves = returned_nest(result, self.init, what, self.site)
         values = [result_value(leaf, what) for leaf in leaves]
         traced.ending([*values, *[leaf.value for leaf in flatten(self._ys)[0] if isinstance(leaf, Array)]])
         return values
 
-    def _left(self, traced: Traced) -> list[Value]:
-        """Return what a run of the body leaves behind."""
+    def _stacked_outputs(self, traced: Traced) -> list[Value]:
+        """Return the elements of the stacked outputs of a run of the body."""
         found = []
         for position, leaf in enumerate(flatten(self._ys)[0]):
-            what = at(f"{self.caller}: what {self.name} leaves behind", place_of_leaf(self._ys, position))
+            what = at(f"{self.caller}: the output of {self.name}", place_of_leaf(self._ys, position))
             refuse_static(leaf, what, self.site)
             found.append(result_value(leaf, what))
         return found
@@ -252,17 +252,17 @@ class Loop:
         shared = [operand(place) for place in consts]
         arrays = self.elements.values
         if self.length == 0:
-            left = body.outputs[len(carries) :]
-            return [*carries, *[broadcast_to(literal(0, y.dtype), (0, *y.shape)) for y in left]]
+            ys = body.outputs[len(carries) :]
+            return [*carries, *[broadcast_to(literal(0, y.dtype), (0, *y.shape)) for y in ys]]
         if self.unroll > 1:
-            return by_blocks(
+            return unrolled_scan(
                 body, shared, carries, arrays, self.length, self.reverse, self.unroll, self.policy
             )
         return list(scan_node(body, shared, carries, arrays, self.length, self.reverse, self.policy))
 
 
 def _length(elements: Nest, length: Any, caller: str = "scan") -> int:
-    """Return the number of turns."""
+    """Return the trip count."""
     for position, leaf in elements.statics():
         raise ShapeError(
             f"{caller}: {elements.place(position)} is {kind_of(leaf)}, which has no first axis",
@@ -275,19 +275,19 @@ def _length(elements: Nest, length: Any, caller: str = "scan") -> int:
             raise ShapeError(
                 f"{caller}: {place} is a number; it has no first axis",
                 where=here.site,
-                why="each turn gets one element along the first axis of every array in xs (a list is a container, not an array)",
-                remedy="np.array(xs) makes an array of a list of numbers; what all turns share can be read from outside of f",
+                why="each iteration gets one element along the first axis of every array in xs (a list is a container, not an array)",
+                remedy="np.array(xs) makes an array of a list of numbers; what all iterations share can be read from outside of f",
             )
         extents[place] = value.shape[0]
-    remedy = "length=10 for ten turns"
+    remedy = "length=10 for ten iterations"
     wanted = None if length is None else integer_of(length, caller, "length", 0, remedy)
     if not extents:
         if wanted is None:
             raise ArgumentError(
                 f"{caller}: {'neither xs nor length is given' if caller == 'scan' else 'xs holds no array'}",
                 where=here.site,
-                why="the number of turns is not known",
-                remedy=f"pass arrays as xs{', or length=10 for ten turns' if caller == 'scan' else ''}",
+                why="the number of iterations is not known",
+                remedy=f"pass arrays as xs{', or length=10 for ten iterations' if caller == 'scan' else ''}",
             )
         return wanted
     if len(set(extents.values())) > 1 or (wanted is not None and wanted not in extents.values()):

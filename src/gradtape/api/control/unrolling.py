@@ -1,4 +1,4 @@
-"""Several turns of a loop written out in one."""
+"""Loop unrolling: several iterations in one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gradtape.trace.jit.bodies import applied
 from gradtape.transforms.loops.ops import Policy, scan
 
 
-def by_blocks(
+def unrolled_scan(
     body: Body,
     consts: Sequence[Value],
     carries: Sequence[Value],
@@ -25,11 +25,11 @@ def by_blocks(
     size: int,
     policy: Policy,
 ) -> list[Value]:
-    """Record a loop with `size` turns in one, and those that are left over after it; the parameters are those of `scan`."""
+    """Record a loop with `size` iterations unrolled into one, and the remaining iterations after it; the parameters are those of `scan`."""
     blocks, rest = divmod(length, size)
-    # The turns that are left over are the last: with `reverse`, those of the first elements.
+    # The remaining iterations are the last ones: with `reverse`, those of the first elements.
     first = rest if reverse else 0
-    chain = _Chain(body, consts, carries)
+    chain = _UnrolledIterations(body, consts, carries)
     parts: list[list[Value]] = []
     if blocks > 1:
         whole = [_part(array, first, blocks * size) for array in arrays]
@@ -50,10 +50,11 @@ def by_blocks(
         places = range(length)
     if places:
         order = reversed(places) if reverse else places
-        left = {
-            place: chain.turn(_number(place), [_element(array, place) for array in arrays]) for place in order
+        ys = {
+            place: chain.append(_number(place), [_element(array, place) for array in arrays])
+            for place in order
         }
-        stacked = [PRIMITIVES["stack"](*ys) for ys in zip(*[left[place] for place in places], strict=True)]
+        stacked = [PRIMITIVES["stack"](*ys) for ys in zip(*[ys[place] for place in places], strict=True)]
         parts.insert(0 if reverse else len(parts), stacked)
     joined = [
         ys[0] if len(ys) == 1 else PRIMITIVES["concatenate"](list(ys)) for ys in zip(*parts, strict=True)
@@ -61,14 +62,14 @@ def by_blocks(
     return [*chain.carries, *joined]
 
 
-class _Chain:
-    """Turns one after the other."""
+class _UnrolledIterations:
+    """Iterations that are appended one after the other."""
 
     def __init__(self, body: Body, consts: Sequence[Value], carries: Sequence[Value]) -> None:
         self._body, self._consts, self.carries = body, consts, list(carries)
 
-    def turn(self, number: Value, elements: Sequence[Value]) -> list[Value]:
-        """Do a turn and return what it leaves behind."""
+    def append(self, number: Value, elements: Sequence[Value]) -> list[Value]:
+        """Append an iteration and return its elements of the stacked outputs."""
         outs = applied(self._body, [number, *self._consts, *self.carries, *elements])
         count = len(self.carries)
         self.carries = outs[:count]
@@ -79,10 +80,10 @@ def _block(body: Body, consts: int, carries: int, size: int, first: int, reverse
     """Return the body of the loop over blocks of elements."""
     fresh = [Value(value.aval) for value in body.inputs[: 1 + consts + carries]]
     blocks = [Value(aval((size, *value.shape), value.dtype)) for value in body.inputs[1 + consts + carries :]]
-    chain = _Chain(body, fresh[1 : 1 + consts], fresh[1 + consts :])
+    chain = _UnrolledIterations(body, fresh[1 : 1 + consts], fresh[1 + consts :])
     order = reversed(range(size)) if reverse else range(size)
-    left = {k: chain.turn(fresh[0] * size + (first + k), [_element(x, k) for x in blocks]) for k in order}
-    stacked = [PRIMITIVES["stack"](*ys) for ys in zip(*[left[k] for k in range(size)], strict=True)]
+    ys = {k: chain.append(fresh[0] * size + (first + k), [_element(x, k) for x in blocks]) for k in order}
+    stacked = [PRIMITIVES["stack"](*ys) for ys in zip(*[ys[k] for k in range(size)], strict=True)]
     inputs, outputs = [*fresh, *blocks], [*chain.carries, *stacked]
     nodes, _ = extract(outputs, inputs)
     return Body(inputs, nodes, outputs, body.name)
