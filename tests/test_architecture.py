@@ -140,7 +140,7 @@ thread type unsupported use user write writer
 api argument building callable caller compile function functional html import interpret log logic memory module
 line svg
 
-arithmetic array axes axis calculus comparison complex exponential extrema fft flip float grad histogram
+arithmetic array asarray axes axis calculus comparison complex exponential extrema fft flip float grad histogram
 indexing integer inverse linalg logistic math moment nan norm numeric numpy pad polynomial power quantile root scipy
 shape softmax solve sort sorting stat statistic trig
 """

@@ -108,7 +108,7 @@ def spent(name):
     argnums = tuple(range(differentiated)) if differentiated > 1 else 0
     gradient = gt.value_and_grad(function, argnums=argnums)
     gradient(*args)
-    (branches,) = gradient.site.branches.values()
+    (branches,) = gradient.site.signatures.values()
     program, _ = build_loops(branches.all()[0].graph)
     inside = list(walk(program.body))
     return Budget(

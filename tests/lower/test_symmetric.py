@@ -18,7 +18,7 @@ def matrix(rows, columns, dtype=float):
 
 def calls(compiled, *args):
     compiled(*args)
-    (branches,) = compiled.site.branches.values()
+    (branches,) = compiled.site.signatures.values()
     program, _ = build_loops(branches.all()[0].graph)
     return [statement for statement in walk(program.body) if isinstance(statement, RoutineCall)]
 

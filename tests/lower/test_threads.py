@@ -36,7 +36,7 @@ def mixture_data():
 def program_of(function, *args):
     jitted = gt.jit(function)
     jitted(*args)
-    (branches,) = jitted.site.branches.values()
+    (branches,) = jitted.site.signatures.values()
     return build_loops(branches.all()[0].graph)[0]
 
 

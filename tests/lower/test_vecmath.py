@@ -49,7 +49,7 @@ def built(function, *args):
     """The program of a function and what the scheduler says about it."""
     compiled = gt.jit(function) if not isinstance(function, type(gt.jit(function))) else function
     compiled(*args)
-    (branches,) = compiled.site.branches.values()
+    (branches,) = compiled.site.signatures.values()
     return build_loops(branches.all()[0].graph)
 
 

@@ -105,7 +105,7 @@ def test_the_size_of_a_graph_counts_bodies() -> None:
 def traced(function: Callable[..., Any], *args: Any) -> Graph:
     compiled = gt.jit(function)
     compiled(*args)
-    (branches,) = compiled.site.branches.values()
+    (branches,) = compiled.site.signatures.values()
     (specialisation,) = branches.all()
     return specialisation.graph
 

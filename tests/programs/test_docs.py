@@ -25,7 +25,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.kinds.registry import ROWS, UFUNCS
-from gradtape.trace.dispatch.dispatch import RULES
+from gradtape.trace.dispatch.dispatch import UFUNC_RULES
 from tests.registry import test_elementwise
 from tests.support.registry_cases import SHAPES, Case
 
@@ -119,7 +119,7 @@ def examine(test: doctest.DocTest, namespace: dict[str, Any]) -> None:
 @pytest.fixture
 def registry() -> Iterator[None]:
     """Take out again what a page enters."""
-    before = [(table, table.copy()) for table in (ROWS, UFUNCS, RULES)]
+    before = [(table, table.copy()) for table in (ROWS, UFUNCS, UFUNC_RULES)]
     yield
     for table, content in before:
         table.clear()

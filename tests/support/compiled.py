@@ -12,7 +12,7 @@ from gradtape.ir.graph import Graph
 def graph_of(jitted: Any, *args: Any) -> Graph:
     """Return the graph that a compiled function has recorded for some arguments."""
     jitted(*args)
-    (branches,) = jitted.site.branches.values()
+    (branches,) = jitted.site.signatures.values()
     graph: Graph = branches.all()[-1].graph
     return graph
 

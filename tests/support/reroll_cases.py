@@ -11,8 +11,8 @@ import numpy as np
 import gradtape as gt
 from gradtape.ir.evaluate import compute_values
 from gradtape.ir.graph import Graph
-from gradtape.trace.jit.callsite import CaptureSet
-from gradtape.trace.jit.signature import Call
+from gradtape.trace.jit.signature import CallArguments
+from gradtape.trace.jit.specialisation import CaptureSet
 from gradtape.transforms.reroll.roll import Rolled, rolled_graph
 
 
@@ -362,7 +362,7 @@ def first_iteration_differs(trips):
 def graph_of(function: Callable[..., Any], args: tuple[Any, ...]) -> Graph:
     """Return a function's graph, unrolled, with what it reads from outside as constants."""
     site = gt.jit(function).site
-    call = Call(args, {}, site.static)
+    call = CallArguments(args, {}, site.static)
     with gt.config.override(reroll=False):
         specialisation = site.trace(call, CaptureSet(*site.walk(call, substitutes=False)))
     assert specialisation is not None

@@ -649,7 +649,7 @@ def test_functions_that_take_a_tuple_and_a_dict(function):
         return NotImplemented if kwargs else interpose.original(called)(*args)
 
     number = hash(function)
-    recorders.at_first(lambda: interpose.interpose(look, interpose.When.ALWAYS, [function]))
+    recorders.before_recording(lambda: interpose.interpose(look, interpose.When.ALWAYS, [function]))
     data = X.tobytes() if function is np.frombuffer else [1.0, 2.0]
     with gt.GradientTape():
         np.testing.assert_array_equal(function(data, float), X)

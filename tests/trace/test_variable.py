@@ -182,7 +182,7 @@ def test_variables_are_released():
     gc.collect()
     assert [r() for r in references] == [None, None]
     g(gt.Variable(PAIR), 2.0)
-    assert len(g.site.branches) == 1
+    assert len(g.site.signatures) == 1
 
 
 # Assigning

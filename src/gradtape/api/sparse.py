@@ -13,7 +13,7 @@ from gradtape.ir.builder import here
 from gradtape.kinds.arguments import as_array
 from gradtape.ops.core.indexing import getitem_rows
 from gradtape.trace.array.array import Array
-from gradtape.trace.array.handle import Handle, plain
+from gradtape.trace.array.handle import Handle, unwrap
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.scatter import How, scatter, scatter_ndarray
 from gradtape.trace.variables.variable import Variable
@@ -51,7 +51,7 @@ def gather(params: Any, indices: Any, axis: int = 0) -> Array:
     Array([30., 10.])
     """
     here.site = user_site()
-    table, positions = as_array(plain(params), "params"), as_array(plain(indices), "indices")
+    table, positions = as_array(unwrap(params), "params"), as_array(unwrap(indices), "indices")
     if positions.size == 0 and not isinstance(indices, Handle | np.ndarray):
         positions = as_array(np.empty(positions.shape, np.intp))
     if positions.dtype.kind not in "iu":

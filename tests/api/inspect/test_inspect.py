@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.trace.source.sites import cell_of, user_site
+from gradtape.trace.source.sites import notebook_cell, user_site
 
 PAIR = np.array([0.5, 2.0])
 
@@ -67,7 +67,7 @@ def test_places_in_notebooks(monkeypatch: pytest.MonkeyPatch) -> None:
     shell = types.SimpleNamespace(compile=Compiler())
     space: dict[str, Any] = {"user_site": user_site, "__name__": "__main__"}
     exec(compile("def here():\n    return user_site()\nsite = here()", name, "exec"), space)
-    assert cell_of(name) == "" and repr(space["site"]) == f"{name}:3 in <module>"
+    assert notebook_cell(name) == "" and repr(space["site"]) == f"{name}:3 in <module>"
     monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))  # type: ignore[arg-type]
     assert repr(space["site"]) == "Cell In[7]:3 in <module>"
-    assert cell_of("/tmp/ipykernel_12/other.py") == cell_of(__file__) == ""
+    assert notebook_cell("/tmp/ipykernel_12/other.py") == notebook_cell(__file__) == ""

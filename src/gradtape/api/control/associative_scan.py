@@ -14,7 +14,7 @@ from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
 from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ops.core.indexing import parse_index
-from gradtape.trace.jit.bodies import beginning
+from gradtape.trace.jit.bodies import definition_site
 from gradtape.trace.source.sites import user_site
 
 
@@ -91,7 +91,7 @@ class _Prefixes:
         self, combine: Callable[..., Any], written: Callable[..., Any], start: Nest, axis: int
     ) -> None:
         self._combine, self._start, self._axis = combine, start, axis
-        self._name, self._site = described(written), beginning(written)
+        self._name, self._site = described(written), definition_site(written)
         extents = {}
         if not start.values:
             raise ArgumentError(

@@ -36,8 +36,8 @@ from gradtape.kinds.operands import as_value
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.trace.array.concretize import index_of
 from gradtape.trace.array.handle import Handle
-from gradtape.trace.jit.bodies import Traced, Tracing
-from gradtape.trace.jit.guards import Alternative
+from gradtape.trace.jit.bodies import BodyTracer, TracedBody
+from gradtape.trace.jit.guards import InBranch
 from gradtape.trace.source.sites import user_site
 from gradtape.transforms.loops.ops import switch as switch_node
 from gradtape.trees import TreeSpec, flatten, outline, place_of_leaf, unflatten
@@ -202,19 +202,19 @@ class _Branches:
     def run(self, index: Value, given: Any) -> Any:
         """Record the choice, and return what the user gets of it."""
         site = here.site
-        with Tracing() as tracing:
+        with BodyTracer() as tracing:
             runs, index = self._traced(tracing, index, None if isinstance(given, Handle) else index)
             spec = self._common_spec(runs)
             results = self._common_types(runs)
             for run, values in zip(runs, results, strict=True):
-                run.ending(values)
+                run.collect_nodes(values)
             assigned = list(dict.fromkeys([variable for run in runs for variable in run.assigned]))
             reads = [
                 place for run in runs for place in run.reads if not any(place is one for one in assigned)
             ]
             shared = [*dict.fromkeys(reads), *assigned]
             bodies = [
-                run.closed([*shared, *run.starts], [*values, *assigned], f"{self._caller} {name}")
+                run.closed([*shared, *run.inputs], [*values, *assigned], f"{self._caller} {name}")
                 for run, values, name in zip(runs, results, self._names, strict=True)
             ]
         here.site = site
@@ -230,14 +230,16 @@ class _Branches:
         recorded = self._operands.recorded or isinstance(given, Handle)
         return self._filled(runs[0].result, spec, handed_back(outs[:count], recorded))
 
-    def _traced(self, tracing: Tracing, index: Value, known: Value | None) -> tuple[list[Traced], Value]:
+    def _traced(
+        self, tracing: BodyTracer, index: Value, known: Value | None
+    ) -> tuple[list[TracedBody], Value]:
         """Trace the functions; return their traces and the number among these of the one that is chosen.
 
         What a function computes of plain numbers that it captures, it computes while it is traced. So where the choice is `known`, no
         other function is called that could do so; and one that fails there counts only if it is chosen.
         """
         chosen = None if known is None else self._clamped(known)
-        runs: dict[int, Traced] = {}
+        runs: dict[int, TracedBody] = {}
         failures: dict[int, Exception] = {}
         for place, (function, name, written) in enumerate(
             zip(self._functions, self._names, self._written, strict=True)
@@ -269,12 +271,14 @@ class _Branches:
         """Return the number of the branch that is chosen; in a trace, guarded."""
         return min(max(index_of(index), 0), len(self._functions) - 1)
 
-    def _trace(self, tracing: Tracing, function: Callable[..., Any], name: str, written: Any) -> Traced:
-        tag = Alternative(f"{name} of gt.{self._caller}")
+    def _trace(
+        self, tracing: BodyTracer, function: Callable[..., Any], name: str, written: Any
+    ) -> TracedBody:
+        tag = InBranch(f"{name} of gt.{self._caller}")
         starts = placeholders([value.aval for value in self._operands.values], tag)
         return tracing.run(function, written, tag, starts, *self._operands.with_arrays(starts))
 
-    def _common_spec(self, runs: Sequence[Traced]) -> TreeSpec:
+    def _common_spec(self, runs: Sequence[TracedBody]) -> TreeSpec:
         """Return the containers that all return, with the same leaves that are part of the program."""
         first_leaves, first = flatten(runs[0].result)
         for run, name in zip(runs[1:], self._names[1:], strict=True):
@@ -299,7 +303,7 @@ class _Branches:
                     )
         return first
 
-    def _common_types(self, runs: Sequence[Traced]) -> list[list[Value]]:
+    def _common_types(self, runs: Sequence[TracedBody]) -> list[list[Value]]:
         """Return the numeric results of each function, in the same types."""
         rows = []
         for run, name in zip(runs, self._names, strict=True):
@@ -320,7 +324,7 @@ class _Branches:
         return rows
 
     def _differs(
-        self, run: Traced, position: int, value: Value, name: str, common: Aval
+        self, run: TracedBody, position: int, value: Value, name: str, common: Aval
     ) -> DtypeError | ShapeError:
         place = place_of_leaf(run.result, position)
         kind = ShapeError if value.shape != common.shape else DtypeError

@@ -16,7 +16,7 @@ from gradtape.kinds.operands import broadcast_to
 from gradtape.ops.core.elementwise.cast import convert, convert_row, identity
 from gradtape.ops.core.shape import expand_row
 from gradtape.trace.array.handle import Handle
-from gradtape.trace.jit.bodies import Traced
+from gradtape.trace.jit.bodies import TracedBody
 
 RANKS: Final = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 """Kinds of dtypes, from the narrowest to the widest; a number of Python's takes the kind of what it meets if that is no narrower."""
@@ -48,8 +48,8 @@ class CarryTypes:
         return [_promoted(value, type_) for value, type_ in zip(self.init.values, self.types, strict=True)]
 
     def settled(
-        self, trace: Callable[[list[Aval]], Traced], returned: Callable[[Traced], list[Value]]
-    ) -> tuple[Traced, list[Value]]:
+        self, trace: Callable[[list[Aval]], TracedBody], returned: Callable[[TracedBody], list[Value]]
+    ) -> tuple[TracedBody, list[Value]]:
         """Trace a body until it returns the types that it takes.
 
         Parameters
@@ -79,7 +79,7 @@ class CarryTypes:
             self.types = types
         return traced, [_promoted(value, type_) for value, type_ in zip(values, self.types, strict=True)]
 
-    def _met(self, traced: Traced, position: int, value: Value) -> Aval:
+    def _met(self, traced: TracedBody, position: int, value: Value) -> Aval:
         """Return the type in which one carry is taken and returned, but for the shape of a number that becomes an array."""
         own, new = self.types[position], value.aval
         if own == new:
@@ -97,7 +97,7 @@ class CarryTypes:
             return own
         raise self._changes(traced, position, value)
 
-    def _spread(self, traced: Traced, values: Sequence[Value]) -> list[Aval]:
+    def _spread(self, traced: TracedBody, values: Sequence[Value]) -> list[Aval]:
         """Return the types with arrays in place of the numbers that become arrays."""
         types = []
         for position, (own, value) in enumerate(zip(self.types, values, strict=True)):
@@ -108,9 +108,9 @@ class CarryTypes:
 
     def _check_same(
         self,
-        before: Traced,
-        trace: Callable[[list[Aval]], Traced],
-        returned: Callable[[Traced], list[Value]],
+        before: TracedBody,
+        trace: Callable[[list[Aval]], TracedBody],
+        returned: Callable[[TracedBody], list[Value]],
         types: list[Aval],
     ) -> None:
         """Raise ShapeError unless a body does the same with arrays of equal numbers as it did with the numbers."""
@@ -121,7 +121,7 @@ class CarryTypes:
                 if own.shape != type_.shape:
                     raise self._changes(before, position, values[position])
 
-    def _changes(self, traced: Traced, position: int, value: Value) -> DtypeError | ShapeError:
+    def _changes(self, traced: TracedBody, position: int, value: Value) -> DtypeError | ShapeError:
         place, own = self.init.places()[position], self.types[position]
         where = traced.line_of(value)
         leaf = self.init.leaves[self.init.positions[position]]
@@ -154,9 +154,9 @@ def _promoted(value: Value, type_: Aval) -> Value:
     return value if value.shape == type_.shape else broadcast_to(value, type_.shape)
 
 
-def _only_elementwise(traced: Traced, position: int) -> bool:
+def _only_elementwise(traced: TracedBody, position: int) -> bool:
     """Return whether a body only computes elementwise with a number."""
-    reached = {traced.starts[1 + position]}
+    reached = {traced.inputs[1 + position]}
     for node in traced.nodes:
         if node.op is expand_row or not any(value in reached for value in node.inputs):
             continue
@@ -166,7 +166,7 @@ def _only_elementwise(traced: Traced, position: int) -> bool:
     return True
 
 
-def _steps(traced: Traced) -> list[Any]:
+def _steps(traced: TracedBody) -> list[Any]:
     """Return the ops of a body with the numbers in its text: equal for runs that do the same with numbers and with arrays of them."""
     return [
         (node.op, *[number_of(value) for value in node.inputs])

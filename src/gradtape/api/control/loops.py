@@ -30,8 +30,8 @@ from gradtape.ops.core.elementwise.cast import convert
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.concretize import index_of
 from gradtape.trace.array.handle import Handle
-from gradtape.trace.jit.bodies import Traced, Tracing, beginning
-from gradtape.trace.jit.guards import Turn, trace_of
+from gradtape.trace.jit.bodies import BodyTracer, TracedBody, definition_site
+from gradtape.trace.jit.guards import InLoop, trace_of
 from gradtape.trace.source.sites import user_site
 from gradtape.transforms.loops.ops import Policy
 from gradtape.transforms.loops.ops import while_loop as while_node
@@ -256,7 +256,7 @@ class _WhileTracer:
         self._names = tuple(described(function) for function in written)
         self._policy = policy
         self._written = written
-        self._sites = tuple(beginning(function) for function in written)
+        self._sites = tuple(definition_site(function) for function in written)
         self._counted = counted
         self._caller = "fori_loop" if counted else "while_loop"
         self._carried = CarryTypes(init, self._caller)
@@ -264,7 +264,7 @@ class _WhileTracer:
     def run(self) -> Any:
         """Record the loop, and return the final carry."""
         site = here.site
-        with Tracing() as tracing:
+        with BodyTracer() as tracing:
             try:
                 with np.errstate(all="ignore"):  # there may be no iteration
                     traced, carries = self._carried.settled(
@@ -276,10 +276,10 @@ class _WhileTracer:
                 if self._has_iteration(failure):
                     raise
                 return self._init.filled(handed_back(self._carried.initial(), self._init.recorded))
-            traced.ending(carries)
+            traced.collect_nodes(carries)
             asked = self._trace(tracing, self._condition, 0, self._carried.types)
             truth = self._truth(asked)
-            asked.ending([truth])
+            asked.collect_nodes([truth])
             if asked.assigned:
                 raise ArgumentError(
                     f"{self._caller}: the condition {self._names[0]} assigns to a variable",
@@ -296,12 +296,12 @@ class _WhileTracer:
                 )
             )
             body = traced.closed(
-                [traced.starts[0], *consts, *traced.starts[1:], *assigned],
+                [traced.inputs[0], *consts, *traced.inputs[1:], *assigned],
                 [*carries, *assigned],
                 f"{self._caller} {self._names[1]}",
             )
             condition = asked.closed(
-                [asked.starts[0], *consts, *asked.starts[1:], *assigned],
+                [asked.inputs[0], *consts, *asked.inputs[1:], *assigned],
                 [truth],
                 f"{self._caller} {self._names[0]}",
             )
@@ -317,8 +317,10 @@ class _WhileTracer:
         carry_on(assigned, outs[len(carries) : len(carries) + len(assigned)])
         return self._init.filled(handed_back(outs[: len(carries)], self._init.recorded))
 
-    def _trace(self, tracing: Tracing, function: Callable[..., Any], role: int, types: list[Aval]) -> Traced:
-        tag = Turn(
+    def _trace(
+        self, tracing: BodyTracer, function: Callable[..., Any], role: int, types: list[Aval]
+    ) -> TracedBody:
+        tag = InLoop(
             f"the {ROLES[role]} {self._names[role]} of gt.{self._caller}",
             "make it one of the loop's variables, and return it",
         )
@@ -337,14 +339,14 @@ class _WhileTracer:
         except ConcretizationError:
             raise failure from None
 
-    def _carries(self, traced: Traced) -> list[Value]:
+    def _carries(self, traced: TracedBody) -> list[Value]:
         what = f"{self._caller}: what {self._names[1]} returned"
         leaves = returned_nest(traced.result, self._init, what, self._sites[1])
         values = [result_value(leaf, what) for leaf in leaves]
-        traced.ending(values)
+        traced.collect_nodes(values)
         return values
 
-    def _truth(self, asked: Traced) -> Value:
+    def _truth(self, asked: TracedBody) -> Value:
         """Return the value of the condition."""
         leaves, _ = flatten(asked.result)
         what = f"{self._caller}: the condition {self._names[0]} returned"

@@ -29,8 +29,8 @@ from gradtape.ir.graph import Value, literal
 from gradtape.ir.types import INT64, Aval, aval
 from gradtape.kinds.operands import broadcast_to
 from gradtape.trace.array.array import Array
-from gradtape.trace.jit.bodies import Place, Traced, Tracing, beginning
-from gradtape.trace.jit.guards import Turn
+from gradtape.trace.jit.bodies import BodyInput, BodyTracer, TracedBody, definition_site
+from gradtape.trace.jit.guards import InLoop
 from gradtape.trace.source.sites import user_site
 from gradtape.transforms.loops.ops import Policy
 from gradtape.transforms.loops.ops import scan as scan_node
@@ -179,7 +179,7 @@ class ScanTracer:
         pair: bool,
     ) -> None:
         self.body, self.init, self.elements, self.caller, self._pair = body, init, elements, caller, pair
-        self.name, self.site, self._written = described(written), beginning(written), written
+        self.name, self.site, self._written = described(written), definition_site(written), written
         self.carried = CarryTypes(init, caller)
         self._ys: Any = None
 
@@ -187,14 +187,14 @@ class ScanTracer:
         """Record the loop, and return the final carry and the stacked outputs."""
         site = here.site
         quiet = nullcontext() if self.length else np.errstate(all="ignore")
-        with Tracing() as tracing, quiet:
+        with BodyTracer() as tracing, quiet:
             traced, carries = self.carried.settled(lambda types: self._trace(tracing, types), self._carries)
             ys = self._stacked_outputs(traced)
-            traced.ending([*carries, *ys])
+            traced.collect_nodes([*carries, *ys])
             consts, assigned = traced.reads, traced.assigned
             count = 1 + len(carries)
             body = traced.closed(
-                [*traced.starts[:1], *consts, *traced.starts[1:count], *assigned, *traced.starts[count:]],
+                [*traced.inputs[:1], *consts, *traced.inputs[1:count], *assigned, *traced.inputs[count:]],
                 [*carries, *assigned, *ys],
                 f"{self.caller} {self.name}",
             )
@@ -207,8 +207,8 @@ class ScanTracer:
         stacked = None if spec is None else unflatten(spec, results[len(carries) :])
         return self.init.filled(results[: len(carries)]), stacked
 
-    def _trace(self, tracing: Tracing, types: list[Aval]) -> Traced:
-        tag = Turn(
+    def _trace(self, tracing: BodyTracer, types: list[Aval]) -> TracedBody:
+        tag = InLoop(
             f"the body {self.name} of gt.{self.caller}",
             "return it as the second of the pair: it comes back stacked"
             if self._pair
@@ -221,7 +221,7 @@ class ScanTracer:
         given = (carry, self.elements.with_arrays(elements)) if self._pair else (index, carry)
         return tracing.run(self.body, self._written, tag, [index, *carries, *elements], *given)
 
-    def _carries(self, traced: Traced) -> list[Value]:
+    def _carries(self, traced: TracedBody) -> list[Value]:
         """Return the next carries of a run of the body."""
         result = traced.result
         if self._pair:
@@ -236,10 +236,12 @@ class ScanTracer:
         what = f"{self.caller}: the carry that {self.name} returned"
         leaves = returned_nest(result, self.init, what, self.site)
         values = [result_value(leaf, what) for leaf in leaves]
-        traced.ending([*values, *[leaf.value for leaf in flatten(self._ys)[0] if isinstance(leaf, Array)]])
+        traced.collect_nodes(
+            [*values, *[leaf.value for leaf in flatten(self._ys)[0] if isinstance(leaf, Array)]]
+        )
         return values
 
-    def _stacked_outputs(self, traced: Traced) -> list[Value]:
+    def _stacked_outputs(self, traced: TracedBody) -> list[Value]:
         """Return the elements of the stacked outputs of a run of the body."""
         found = []
         for position, leaf in enumerate(flatten(self._ys)[0]):
@@ -248,7 +250,7 @@ class ScanTracer:
             found.append(result_value(leaf, what))
         return found
 
-    def _emitted(self, body: Body, consts: Sequence[Place], carries: list[Value]) -> list[Value]:
+    def _emitted(self, body: Body, consts: Sequence[BodyInput], carries: list[Value]) -> list[Value]:
         shared = [operand(place) for place in consts]
         arrays = self.elements.values
         if self.length == 0:

@@ -11,7 +11,7 @@ from gradtape.ir.graph import Value, extract
 from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import aval
 from gradtape.ops.core.indexing import parse_index
-from gradtape.trace.jit.bodies import applied
+from gradtape.trace.jit.bodies import apply_graph
 from gradtape.transforms.loops.ops import Policy, scan
 
 
@@ -70,7 +70,7 @@ class _UnrolledIterations:
 
     def append(self, number: Value, elements: Sequence[Value]) -> list[Value]:
         """Append an iteration and return its elements of the stacked outputs."""
-        outs = applied(self._body, [number, *self._consts, *self.carries, *elements])
+        outs = apply_graph(self._body, [number, *self._consts, *self.carries, *elements])
         count = len(self.carries)
         self.carries = outs[:count]
         return outs[count:]

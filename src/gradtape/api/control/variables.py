@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from gradtape.errors import ArgumentError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
-from gradtape.trace.jit.bodies import Place
+from gradtape.trace.jit.bodies import BodyInput
 from gradtape.trace.jit.guards import Trace
 from gradtape.trace.variables.variable import Variable
 
 
-def operand(place: Place) -> Value:
+def operand(place: BodyInput) -> Value:
     """Return what is passed to a body for something that it reads from outside."""
     return place.value if isinstance(place, Variable) else place
 

@@ -22,7 +22,7 @@ from gradtape.kinds.operands import broadcast_to
 from gradtape.ops.core.elementwise.cast import identity
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
-from gradtape.trace.array.indexed_slices import IndexedSlices, whole
+from gradtape.trace.array.indexed_slices import IndexedSlices, densified
 from gradtape.trace.source.contexts import inside
 from gradtape.trace.variables.snapshot import Beginning
 from gradtape.trace.variables.variable import Variable
@@ -225,7 +225,7 @@ def zeros_for(value: Value) -> Value:
 
 
 def matched(part: Any, whole: Any, what: str, of: str) -> list[Any]:
-    """Return the leaves of `part`, which has the structure of `whole` or is None.
+    """Return the leaves of `part`, which has the structure of `densified` or is None.
 
     Raises
     ------
@@ -251,7 +251,7 @@ def dense_for(returned: Any, args: Sequence[Any]) -> Any:
     if any(isinstance(leaf, IndexedSlices) for leaf in leaves):
         return returned
     parts, spec = flatten_to(IndexedSlices, returned)
-    return unflatten(spec, [whole(part) for part in parts])
+    return unflatten(spec, [densified(part) for part in parts])
 
 
 def rule_result(part: Any, like: Value, what: str, of: str) -> Value | None:

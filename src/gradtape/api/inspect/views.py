@@ -15,8 +15,9 @@ from gradtape.lower.pipeline import lower, schedule_of
 from gradtape.passes.complex.split import split_complex
 from gradtape.passes.pipeline import optimise
 from gradtape.runtime.compile.engine import assembly, optimised_llvm
-from gradtape.trace.jit.callsite import CallSite, Specialisation
-from gradtape.trace.jit.signature import Call
+from gradtape.trace.jit.callsite import CallSite
+from gradtape.trace.jit.signature import CallArguments
+from gradtape.trace.jit.specialisation import Specialisation
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.variable import Variable
 
@@ -99,14 +100,14 @@ def explain(function: Jitted) -> Text:
     """
     site = _site(function)
     kept = len(site.specialisations())
-    lines = [f"{site.name}: {counted(kept, 'trace')} for {counted(len(site.branches), 'signature')}"]
+    lines = [f"{site.name}: {counted(kept, 'trace')} for {counted(len(site.signatures), 'signature')}"]
     if site.traces > kept:
         lines[0] += f"; {site.traces} were made, and later ones have taken the place of earlier ones"
-    for key, states in site.branches.items():
+    for key, states in site.signatures.items():
         lines.append(f"arguments {_describe_key(key)}")
         for number, specialisation in enumerate(states.all()):
             lines.extend("  " + line for line in _explain_trace(number, specialisation))
-        if any(captures.branches.warned for captures in states):
+        if any(captures.tree.warned for captures in states):
             lines.append("  more traces than gt.config.trace_limit: other calls run on the interpreter")
     return Text("\n".join(lines))
 
@@ -199,7 +200,7 @@ def _specialisation(
         if isinstance(function, MethodType):
             args = function.__self__, *args
         site.call(args, kwargs)
-        found = site.serving(Call(args, kwargs, site.static))
+        found = site.specialisations_for(CallArguments(args, kwargs, site.static))
     else:
         found = site.specialisations()
     if not found:

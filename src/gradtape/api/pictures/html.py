@@ -12,7 +12,8 @@ from gradtape.errors import counted
 from gradtape.ir.body import Body, bodies_of
 from gradtape.ir.graph import Graph, Literal, Node, TraceTag, Value, extract
 from gradtape.trace.array.html import LINE, NEGATIVE, POSITIVE, badge, card
-from gradtape.trace.jit.callsite import CallSite, Specialisation
+from gradtape.trace.jit.callsite import CallSite
+from gradtape.trace.jit.specialisation import Specialisation
 from gradtape.transforms.call import Call
 from gradtape.transforms.observers import Derived
 

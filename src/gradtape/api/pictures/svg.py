@@ -11,7 +11,7 @@ from typing import Any
 
 from gradtape.api.pictures.layout import Placed, layered
 from gradtape.ir.graph import Graph, Literal, Node, Value
-from gradtape.trace.source.sites import cell_of
+from gradtape.trace.source.sites import notebook_cell
 from gradtape.transforms.observers import Derived
 
 FORWARD, BACKWARD, INPUT, CONSTANT = "#3b82f6", "#e8700c", "#14a38b", "#8b8b8b"
@@ -264,7 +264,7 @@ def code_at(site: Any) -> str:
 
 def short_place(site: Any) -> str:
     """Return a place without folders; a notebook's cell by its number."""
-    name = cell_of(site.filename) or str(site.filename).replace("\\", "/").rpartition("/")[2]
+    name = notebook_cell(site.filename) or str(site.filename).replace("\\", "/").rpartition("/")[2]
     return f"{'cell' if name.removesuffix('.py').isdigit() else name}:{site.line}"
 
 

@@ -12,8 +12,8 @@ from gradtape.ir.graph import Literal, Value
 from gradtape.kinds.operands import as_value, number_dtype
 from gradtape.kinds.refusals import refusal
 from gradtape.ops.core.elementwise import cast
-from gradtape.trace.array.array import Array, wrapped
-from gradtape.trace.array.handle import Handle, plain
+from gradtape.trace.array.array import Array, wrap_value
+from gradtape.trace.array.handle import Handle, unwrap
 from gradtape.trace.jit.guards import trace_of
 from gradtape.trace.source.contexts import contexts, scopes
 from gradtape.trace.source.sites import user_site
@@ -48,7 +48,7 @@ def asarray(a: Any, dtype: Any = None) -> Array:
     wanted = None if dtype is None else number_dtype(dtype)
     if isinstance(a, Array) and wanted in (None, a.dtype):
         return a
-    value = as_value(plain(a), "a")
+    value = as_value(unwrap(a), "a")
     return Array(_leaf(value if wanted is None else cast.convert(value, wanted)))
 
 
@@ -89,7 +89,7 @@ def constant(a: Any, dtype: Any = None) -> Array:
         followed = value.aval.weak or (contexts.stack and scopes()) or (value.tags and trace_of(value))
         data = value.data
         if data is not None and not followed:
-            copy: Array = wrapped(Value(value.aval, data=data))
+            copy: Array = wrap_value(Value(value.aval, data=data))
             return copy
         here.site = user_site()
         return Array(cast.stop_gradient(value))

@@ -15,10 +15,10 @@ from gradtape.ir.builder import here
 from gradtape.ir.graph import Literal, Value, literal
 from gradtape.ir.types import Shape
 from gradtape.kinds.operands import broadcast_to
-from gradtape.trace.array.array import Array, wrapped
-from gradtape.trace.array.handle import Handle, apart
-from gradtape.trace.array.indexed_slices import IndexedSlices, arrays_in
-from gradtape.trace.array.preallocated import Preallocated, own
+from gradtape.trace.array.array import Array, wrap_value
+from gradtape.trace.array.handle import Handle, fresh_value
+from gradtape.trace.array.indexed_slices import IndexedSlices, flatten_arrays
+from gradtape.trace.array.preallocated import Preallocated, unwrap_preallocated
 from gradtape.transforms.sparse_grads import Rows, total
 from gradtape.trees import flatten_to, place_of_leaf, unflatten
 
@@ -96,12 +96,12 @@ def array_leaves(tree: Any, role: str, caller: str) -> tuple[list[Any], Callable
         For ndarrays and numbers, which do not know where they came from.
     """
     if type(tree) is Preallocated:
-        tree = own(tree)
+        tree = unwrap_preallocated(tree)
     if isinstance(tree, Handle):
         return [tree], _only
-    leaves, filled = arrays_in(tree)
+    leaves, filled = flatten_arrays(tree)
     if Preallocated in map(type, leaves):
-        leaves = [own(leaf) for leaf in leaves]
+        leaves = [unwrap_preallocated(leaf) for leaf in leaves]
     for position, leaf in enumerate(leaves):
         if isinstance(leaf, Handle):
             continue
@@ -233,17 +233,17 @@ def completed(
 def as_results(gradients: Sequence[Value | Rows | None], sources: Sequence[Source | Handle]) -> list[Any]:
     """Return gradients as the user sees them: Arrays, IndexedSlices, and None."""
     return [
-        wrapped(part)
+        wrap_value(part)
         if type(part) is Value
         else None
         if part is None
         else IndexedSlices(Array(followable(part.values)), Array(part.positions), source.shape)
         if isinstance(part, Rows)
-        else wrapped(followable(part))
+        else wrap_value(followable(part))
         for part, source in zip(gradients, sources, strict=True)
     ]
 
 
 def followable(value: Value) -> Value:
     """Return a literal as an array of rank 0, and any value apart from those of other arrays: it can be followed and computed."""
-    return Value(value.aval, data=value.data) if isinstance(value, Literal) else apart(value)
+    return Value(value.aval, data=value.data) if isinstance(value, Literal) else fresh_value(value)

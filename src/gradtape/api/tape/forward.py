@@ -25,8 +25,8 @@ from gradtape.kinds.operands import as_value, broadcast_to
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
-from gradtape.trace.array.indexed_slices import arrays_in
-from gradtape.trace.jit.bodies import refuse_across
+from gradtape.trace.array.indexed_slices import flatten_arrays
+from gradtape.trace.jit.bodies import refuse_outside_derivative
 from gradtape.trace.lazy.call_observer import speculation
 from gradtape.trace.patching import recorders
 from gradtape.trace.source.contexts import Context, Watcher, bodies_around, contexts, leave
@@ -206,9 +206,9 @@ class ForwardAccumulator:
             raise DtypeError(
                 "jvp got None as target", where=here.site, remedy="pass the Array that was computed"
             )
-        leaves, filled = arrays_in(target, none_is_leaf=False)
+        leaves, filled = flatten_arrays(target, none_is_leaf=False)
         values = [_followed(leaf, "target").value for leaf in leaves]
-        refuse_across("jvp", values, self._around, "ask for it outside, of what comes out")
+        refuse_outside_derivative("jvp", values, self._around, "ask for it outside, of what comes out")
         tag, tangents = self._directions.tag, dict(self._directions.tangents)
         recording, tag.recording = tag.recording, False
         try:

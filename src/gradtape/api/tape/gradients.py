@@ -28,7 +28,7 @@ from gradtape.ops.core.elementwise.cast import identity, zeros_like
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.indexed_slices import IndexedSlices
-from gradtape.trace.jit.bodies import refuse_across
+from gradtape.trace.jit.bodies import refuse_outside_derivative
 from gradtape.trace.jit.guards import InBody
 from gradtape.trace.lazy.gradient_cache import one_like
 from gradtape.trace.source.contexts import scopes
@@ -238,7 +238,7 @@ def _pulled(
     begins = [value for source in sources for value in source.values]
     for value in begins:
         bodies = [tag for tag in value.tags if isinstance(tag, InBody)]
-        refuse_across(
+        refuse_outside_derivative(
             "gt.gradients", ends, bodies, "ask for it outside, of what comes out, or use gt.grad inside"
         )
 

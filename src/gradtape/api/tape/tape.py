@@ -42,9 +42,9 @@ from gradtape.ir.builder import here
 from gradtape.ir.graph import TraceTag, Value
 from gradtape.ir.types import is_inexact
 from gradtape.trace.array.array import Array
-from gradtape.trace.array.indexed_slices import arrays_in
-from gradtape.trace.dispatch.call_errors import is_list_of_numbers, tells_of_list
-from gradtape.trace.jit.bodies import refuse_across
+from gradtape.trace.array.indexed_slices import flatten_arrays
+from gradtape.trace.dispatch.call_errors import is_list_error, is_list_of_numbers
+from gradtape.trace.jit.bodies import refuse_outside_derivative
 from gradtape.trace.jit.guards import InBody
 from gradtape.trace.lazy.call_observer import speculation
 from gradtape.trace.lazy.gradient_cache import Derivatives, derivatives, gradients
@@ -144,7 +144,7 @@ class GradientTape(Jacobians):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         record = self._record
-        if self._listed and tells_of_list(error):
+        if self._listed and is_list_error(error):
             assert error is not None
             error.add_note(
                 "gradtape: watch was given a list of numbers, and returned a list of Arrays, which does not calculate; "
@@ -243,13 +243,15 @@ class GradientTape(Jacobians):
         if type(x) is Array and x._base is None and not x._current.tags and is_inexact(x.dtype):
             follow(x, record)
             return x
-        leaves, filled = arrays_in(x)
+        leaves, filled = flatten_arrays(x)
         self._listed = self._listed or is_list_of_numbers(x)
         watched = []
         for position, leaf in enumerate(leaves):
             watched.append(leaf if isinstance(leaf, Array) else watchable(leaf, x, position))
         plain = [array.value for array in watched if not isinstance(array, Variable)]
-        refuse_across("watch", plain, self._around, "watch what goes in, or make a tape inside of it")
+        refuse_outside_derivative(
+            "watch", plain, self._around, "watch what goes in, or make a tape inside of it"
+        )
         warn_of_integers(watched, x)
         for array in watched:
             if isinstance(array, Variable):
@@ -490,7 +492,7 @@ class GradientTape(Jacobians):
         return self._record
 
     def _refuse_across(self, caller: str, targets: Sequence[Value]) -> None:
-        refuse_across(
+        refuse_outside_derivative(
             caller,
             targets,
             self._around,

@@ -24,7 +24,7 @@ from gradtape.ir.types import Shape, is_inexact
 from gradtape.kinds.batching import from_front
 from gradtape.kinds.contract import Contract
 from gradtape.kinds.operands import broadcast_to
-from gradtape.trace.array.array import Array, standing_for
+from gradtape.trace.array.array import Array, placeholder
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.jit.signature import EVERYTHING_TRACED
 from gradtape.trace.lazy.reroll import moment_now, with_loops
@@ -340,7 +340,7 @@ def _jacobian(
             differentiable(leaf, tag, f"{caller}: an argument in {selection.described}") for leaf in leaves
         ]
         moment = moment_now()
-        followed = unflatten(spec, list(map(standing_for, starts, leaves)))
+        followed = unflatten(spec, list(map(placeholder, starts, leaves)))
         arguments, keywords = selection.replaced(args, kwargs, places, followed)
         result = recordable_body(function)(*arguments, **keywords)
         result, aux = split_aux(result, caller) if has_aux else (result, None)

@@ -30,9 +30,9 @@ from gradtape.errors import NonScalarOutputError, StructureError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Literal, TraceTag, Value, literal
 from gradtape.kinds.operands import as_value
-from gradtape.trace.array.array import Array, standing_for
+from gradtape.trace.array.array import Array, placeholder
 from gradtape.trace.array.handle import Handle
-from gradtape.trace.array.indexed_slices import arrays_in
+from gradtape.trace.array.indexed_slices import flatten_arrays
 from gradtape.trace.jit.signature import EVERYTHING_TRACED
 from gradtape.trace.lazy.reroll import moment_now, with_loops
 from gradtape.trace.source.sites import user_site
@@ -158,12 +158,12 @@ def value_and_gradient(
         places = selection.places(args, kwargs)
         chosen = selection.chosen(args, kwargs, places)
         tag = TraceTag()
-        leaves, filled = arrays_in(chosen, none_is_leaf=False)
+        leaves, filled = flatten_arrays(chosen, none_is_leaf=False)
         starts = [
             differentiable(leaf, tag, f"{caller}: an argument in {selection.described}") for leaf in leaves
         ]
         moment = moment_now()
-        followed = filled(list(map(standing_for, starts, leaves)))
+        followed = filled(list(map(placeholder, starts, leaves)))
         arguments, keywords = selection.replaced(args, kwargs, places, followed)
         result = recordable_body(function)(*arguments, **keywords)
         value, aux = split_aux(result, caller) if has_aux else (result, None)
@@ -317,6 +317,6 @@ def jvp(
     computed = as_given([*recording.targets, *recording.push(seeds)], recording.recorded)
     count = len(recording.targets)
     y = unflatten(recording.result_spec, computed[:count])
-    moved, _ = arrays_in(unflatten(recording.result_spec, computed[count:]), none_is_leaf=False)
-    tangent = arrays_in(y, none_is_leaf=False)[1](moved)
+    moved, _ = flatten_arrays(unflatten(recording.result_spec, computed[count:]), none_is_leaf=False)
+    tangent = flatten_arrays(y, none_is_leaf=False)[1](moved)
     return (y, tangent, recording.aux(aux)) if has_aux else (y, tangent)

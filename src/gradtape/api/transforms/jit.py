@@ -16,8 +16,9 @@ from gradtape.habits import Missing
 from gradtape.runtime.call.callable import FastCallable, vectorcalled
 from gradtape.runtime.call.capture_entry import CheckedFunction
 from gradtape.runtime.compile.program import ACTIVE
-from gradtape.trace.jit.callsite import MISSED, MOST_NESTED, CallSite, NestedEntry, Specialisation
+from gradtape.trace.jit.callsite import MISSED, MOST_NESTED, CallSite, NestedEntry
 from gradtape.trace.jit.signature import StaticArguments
+from gradtape.trace.jit.specialisation import Specialisation
 from gradtape.trace.lazy.instruments import RECORDING
 from gradtape.trace.source.sites import user_site, without_internals
 

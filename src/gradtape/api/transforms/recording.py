@@ -17,9 +17,9 @@ from gradtape.ir.graph import Literal, TraceTag, Value, literal
 from gradtape.ir.types import is_inexact
 from gradtape.kinds.operands import as_value, broadcast_to
 from gradtape.ops.core.elementwise.cast import convert, identity
-from gradtape.trace.array.array import Array, standing_for
+from gradtape.trace.array.array import Array, placeholder
 from gradtape.trace.array.handle import Handle
-from gradtape.trace.dispatch.call_errors import list_meant
+from gradtape.trace.dispatch.call_errors import list_error
 from gradtape.trace.lazy.force import force
 from gradtape.trace.lazy.reroll import moment_now, rolled_since
 from gradtape.trace.source.contexts import Scope, inside
@@ -67,7 +67,7 @@ class Recording:
     def run(self, function: Callable[..., Any], has_aux: bool = False) -> Any:
         """Run the function on what stands for the primals, and return what it gave besides its result."""
         before = moment_now()
-        arguments = unflatten(self.spec, list(map(standing_for, self.sources, self._leaves)))
+        arguments = unflatten(self.spec, list(map(placeholder, self.sources, self._leaves)))
         result = recordable_body(function)(*arguments)
         result, aux = split_aux(result, self.caller) if has_aux else (result, None)
         self.tag.recording = False
@@ -132,7 +132,7 @@ def recordable_body(function: Callable[..., Any]) -> Callable[..., Any]:
             try:
                 return body(*args, **kwargs)
             except (TypeError, AttributeError) as error:
-                mistake = list_meant(error, body, args, kwargs)
+                mistake = list_error(error, body, args, kwargs)
                 if mistake is None:
                     raise
                 raise mistake from None

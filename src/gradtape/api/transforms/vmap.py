@@ -19,7 +19,7 @@ from gradtape.kinds.batching import from_front, in_front, to_front
 from gradtape.kinds.operands import as_value
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
-from gradtape.trace.array.layout import is_plain
+from gradtape.trace.array.layout import is_c_contiguous
 from gradtape.trace.jit.guards import Mapped
 from gradtape.trace.jit.signature import EVERYTHING_TRACED
 from gradtape.trace.lazy.force import force
@@ -157,7 +157,7 @@ class _Mapping:
         singles = {k: Value(aval(w.shape[1:], w.dtype), tags=(tag,)) for k, w in wholes.items()}
         given = [Array(singles[k]) if k in singles else leaf for k, leaf in enumerate(leaves)]
         for k in singles:
-            if given[k].ndim != 1 and not (axes[k] == 0 and is_plain(leaves[k])):
+            if given[k].ndim != 1 and not (axes[k] == 0 and is_c_contiguous(leaves[k])):
                 given[k]._contiguous = False  # which view NumPy's element would be is not known
         arguments, keywords = unflatten(spec, given)
         moment = moment_now()

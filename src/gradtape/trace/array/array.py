@@ -20,9 +20,9 @@ from gradtape.kinds.operands import COMPACT, as_value
 from gradtape.kinds.registry import HOOKS
 from gradtape.ops.core.indexing import Basic, parse_index, setitem
 from gradtape.trace.array import concretize
-from gradtape.trace.array.handle import Handle, apart, attend, plain
-from gradtape.trace.array.layout import is_plain, keeping_order, laid_out, layout_of_operand
-from gradtape.trace.array.masked import Selection, selects, written
+from gradtape.trace.array.handle import Handle, fresh_value, run_checks, unwrap
+from gradtape.trace.array.layout import is_c_contiguous, layout_of_operand, layout_of_result, with_layout_of
+from gradtape.trace.array.masked import Selection, is_traced_mask, write_selection
 from gradtape.trace.array.methods import Methods
 from gradtape.trace.array.operators import Operators
 from gradtape.trace.array.view_functions import ALWAYS_C, KEEPING, ODD, VIEWING, view_of
@@ -37,21 +37,21 @@ from gradtape.trace.array.views import (
     stays_contiguous,
 )
 from gradtape.trace.dispatch.dispatch import (
-    KNOWN,
-    OPERANDS,
-    RULES,
+    FUNCTION_RULES,
+    OPERAND_TYPES,
+    UFUNC_RULES,
+    as_strong_result,
     call_function,
     call_ufunc,
     public_name,
-    strengthened,
 )
 from gradtape.trace.dispatch.op_cache import picked, run
-from gradtape.trace.jit.outcomes import FAILING, is_handled, settled
+from gradtape.trace.jit.outcomes import MAY_FAIL, call_now, is_handled
 from gradtape.trace.lazy.call_observer import speculation
 from gradtape.trace.lazy.force import force
 from gradtape.trace.lazy.instruments import CHECKS
 from gradtape.trace.lazy.pending import waiting
-from gradtape.trace.patching.lists import ask
+from gradtape.trace.patching.asarray import capture_element
 from gradtape.trace.source.contexts import contexts, scopes
 from gradtape.trace.source.sites import user_site
 
@@ -60,7 +60,7 @@ _reference = weakref.ref
 _frame = sys._getframe
 
 
-def wrapped(result: Any) -> Any:
+def wrap_value(result: Any) -> Any:
     """Return a result of one row as the user sees it: what the constructor of arrays does, quicker."""
     if type(result) is not Value or result.owner is not None:
         return wrap(result)
@@ -72,7 +72,7 @@ def wrapped(result: Any) -> Any:
     if result.data is None:
         waiting.handles.append(reference)
     if config.eager or CHECKS:
-        attend(array)
+        run_checks(array)
     return array
 
 
@@ -103,7 +103,7 @@ class Array(Operators, Methods, Handle):
     )
     __hash__ = None  # type: ignore[assignment]
 
-    wrapped = staticmethod(wrapped)
+    wrap_value = staticmethod(wrap_value)
 
     @property
     def itemsize(self) -> int:
@@ -138,7 +138,7 @@ class Array(Operators, Methods, Handle):
         return (self[k] for k in range(self.shape[0]))
 
     def __repr__(self) -> str:
-        data = _seen(self.value)
+        data = printable_data(self.value)
         if data is None:
             return f"Array({self.value.aval}, traced)"
         body = np.array2string(data, separator=", ", prefix="Array(")
@@ -153,11 +153,11 @@ class Array(Operators, Methods, Handle):
         return array_card(self.value, type(self).__name__)
 
     def __str__(self) -> str:
-        data = _seen(self.value)
+        data = printable_data(self.value)
         return repr(self) if data is None else str(data)
 
     def __format__(self, spec: str) -> str:
-        data = _seen(self.value)
+        data = printable_data(self.value)
         if data is None:
             return repr(self)
         return format(data if self.ndim else data[()], spec)
@@ -177,19 +177,23 @@ class Array(Operators, Methods, Handle):
         return concretize.array_of(self.value, "x.tolist()").tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        return np.zeros(self.shape, self.dtype) if ask(self) else concretize.as_ndarray(self.value, dtype)
+        return (
+            np.zeros(self.shape, self.dtype)
+            if capture_element(self)
+            else concretize.as_ndarray(self.value, dtype)
+        )
 
     def __float__(self) -> float:
-        return 0.0 if ask(self) else float(concretize.scalar_of(self.value, "float(x)"))
+        return 0.0 if capture_element(self) else float(concretize.scalar_of(self.value, "float(x)"))
 
     def __complex__(self) -> complex:
-        return 0j if ask(self) else complex(concretize.scalar_of(self.value, "complex(x)"))
+        return 0j if capture_element(self) else complex(concretize.scalar_of(self.value, "complex(x)"))
 
     def __bool__(self) -> bool:
-        return False if ask(self) else concretize.truth_of(self.value)
+        return False if capture_element(self) else concretize.truth_of(self.value)
 
     def __int__(self) -> int:
-        return 0 if ask(self) else concretize.integer_of(self.value)
+        return 0 if capture_element(self) else concretize.integer_of(self.value)
 
     def __round__(self, digits: int | None = None) -> Any:
         return int(np.round(self)) if digits is None else np.round(self, digits)
@@ -207,15 +211,15 @@ class Array(Operators, Methods, Handle):
         return concretize.index_of(self.value)
 
     def __copy__(self) -> Array:
-        array = Array(apart(self.value))
-        array._contiguous = self._contiguous is True or keeping_order(self.shape, (self,))
+        array = Array(fresh_value(self.value))
+        array._contiguous = self._contiguous is True or layout_of_result(self.shape, (self,))
         return array
 
     def __deepcopy__(self, memo: Any) -> Array:
         return self.__copy__()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (concretize.array_of(self.value, "pickling"), self._current.name)
+        return _unpickle, (concretize.array_of(self.value, "pickling"), self._current.name)
 
     # NumPy's protocols
 
@@ -224,12 +228,12 @@ class Array(Operators, Methods, Handle):
             attendant = speculation.attendant
             if attendant is not None and (made := attendant.take(ufunc, inputs, _frame(1))) is not None:
                 return made
-            rule = RULES.get(ufunc)
+            rule = UFUNC_RULES.get(ufunc)
             if rule is not None:
                 here.site = user_site()
                 if len(inputs) == 1:
-                    made = wrapped(strengthened(rule(self.value)))
-                    return made if self._contiguous is True else laid_out(made, inputs)
+                    made = wrap_value(as_strong_result(rule(self.value)))
+                    return made if self._contiguous is True else with_layout_of(made, inputs)
                 x, y = inputs
                 # Written out: a call of Python's for each operand would be a tenth of what recording costs.
                 if isinstance(x, Handle):
@@ -237,52 +241,52 @@ class Array(Operators, Methods, Handle):
                     x = x.value
                 else:
                     ordered = type(x) is not np.ndarray or x.flags.c_contiguous
-                    x = x if type(x) in OPERANDS else None
+                    x = x if type(x) in OPERAND_TYPES else None
                 if isinstance(y, Handle):
                     ordered = ordered and y._contiguous is True
                     y = y.value
                 else:
                     ordered = ordered and (type(y) is not np.ndarray or y.flags.c_contiguous)
-                    y = y if type(y) in OPERANDS else None
+                    y = y if type(y) in OPERAND_TYPES else None
                 if x is not None and y is not None:
-                    made = wrapped(strengthened(rule(x, y)))
-                    return made if ordered else laid_out(made, inputs)
+                    made = wrap_value(as_strong_result(rule(x, y)))
+                    return made if ordered else with_layout_of(made, inputs)
         if not COMPACT.keys().isdisjoint(map(type, (*inputs, *kwargs.get("out", ())))):
             return NotImplemented
         if any(type(operand) is Selection for operand in inputs):  # which knows what to do beside an array
             return NotImplemented
         here.site = user_site()
         made = wrap(call_ufunc(ufunc, method, inputs, kwargs))
-        if all(map(is_plain, inputs)):
+        if all(map(is_c_contiguous, inputs)):
             return made
-        return laid_out(made, inputs) if method == "__call__" else unknown_layout(made)
+        return with_layout_of(made, inputs) if method == "__call__" else unknown_layout(made)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if len(types) > 1 and Selection in types:
             return NotImplemented
-        if function in FAILING and is_handled(_frame(1)):
-            return settled(self, function, types, args, kwargs)
+        if function in MAY_FAIL and is_handled(_frame(1)):
+            return call_now(self, function, types, args, kwargs)
         attendant = speculation.attendant
         if attendant is not None and (made := attendant.take(function, args, _frame(1), kwargs)) is not None:
             return made
-        known = KNOWN.get(function)
+        known = FUNCTION_RULES.get(function)
         if known is not None and len(args) <= known.most and "out" not in kwargs and function not in VIEWING:
             here.site = user_site(2, known.via)
-            made = wrapped(run(known.rule, args, kwargs))
+            made = wrap_value(run(known.rule, args, kwargs))
             if (
                 function not in ODD
-                and all(map(is_plain, args))
-                and (not kwargs or all(map(is_plain, kwargs.values())))
+                and all(map(is_c_contiguous, args))
+                and (not kwargs or all(map(is_c_contiguous, kwargs.values())))
             ):
                 return made
-            return _laid(function, made, (*args, *kwargs.values()))
+            return with_layout(function, made, (*args, *kwargs.values()))
         if len(types) > 1 and not COMPACT.keys().isdisjoint(types):
             return NotImplemented
         here.site = user_site(2, public_name(function))
         view = view_of(function, args, kwargs)
         if view is not None:
             return view
-        return _laid(function, wrap(call_function(function, args, kwargs)), (*args, *kwargs.values()))
+        return with_layout(function, wrap(call_function(function, args, kwargs)), (*args, *kwargs.values()))
 
     # Indexing
 
@@ -298,13 +302,13 @@ class Array(Operators, Methods, Handle):
         known = picked(value.aval, key)
         if known is not None:
             if known.scalar or self.is_scalar:
-                return wrapped(known.read(value))
+                return wrap_value(known.read(value))
             view = Array(known.read(value), self, known.part)
             view._contiguous = known.contiguous and self._contiguous is True
             return view
-        if selects(self, key):
+        if is_traced_mask(self, key):
             return Selection(self, key)
-        index = parse_index(value.shape, concretize.plain_key(key))
+        index = parse_index(value.shape, concretize.concrete_key(key))
         if not isinstance(index, Basic):
             picked_array = Array(index.read_rows(value))
             # NumPy's result begins in memory with the axes of the index arrays, wherever these stand in its shape.
@@ -313,16 +317,16 @@ class Array(Operators, Methods, Handle):
             )
             return picked_array
         if self.is_scalar or not (index.result or has_ellipsis(key)):
-            return wrapped(index.read(value))
+            return wrap_value(index.read(value))
         view = Array(index.read(value), self, Part(index))
         view._contiguous = self._contiguous is True and stays_contiguous(index, value.shape)
         return view
 
     def __setitem__(self, key: Any, new: Any) -> None:
         here.site = user_site()
-        if type(new) is Selection and selects(self, key):
-            return self.rebind(written(self.value, key, new))
-        self.rebind(setitem(self.value, concretize.plain_key(key, masks=True), plain(new)))
+        if type(new) is Selection and is_traced_mask(self, key):
+            return self.rebind(write_selection(self.value, key, new))
+        self.rebind(setitem(self.value, concretize.concrete_key(key, masks=True), unwrap(new)))
         return None
 
     def __dir__(self) -> list[str]:
@@ -342,33 +346,33 @@ class Array(Operators, Methods, Handle):
         if not self.ndim and self._base is None and type(view) is not ReadOnly:
             value = view.read(self.value)
             if not self.is_scalar:
-                return self.maybe_view(value, Uncertain("a number as an array"))
-            return wrapped(value)  # type: ignore[no-any-return]
+                return self.uncertain_view(value, Uncertain("a number as an array"))
+            return wrap_value(value)  # type: ignore[no-any-return]
         rearranged = Array(view.read(self.value), self, view)
         rearranged._contiguous = contiguous
         return rearranged
 
-    def seen_through(self, view: RealPart | ImaginaryPart) -> Array:
+    def part_view(self, view: RealPart | ImaginaryPart) -> Array:
         """Return a view of one part of complex numbers."""
         if self.is_scalar:
-            return wrapped(view.read(self.value))  # type: ignore[no-any-return]
+            return wrap_value(view.read(self.value))  # type: ignore[no-any-return]
         part = Array(view.read(self.value), self, view)
         part._contiguous = False
         return part
 
-    def maybe_view(self, value: Value, view: Uncertain) -> Array:
+    def uncertain_view(self, value: Value, view: Uncertain) -> Array:
         """Return a reshaped array of which it is not known whether it is a view."""
         array = Array(value, self, view)
         array._contiguous = False
         return array
 
-    def maybe_odd(self, value: Value) -> Any:
+    def unknown_layout_result(self, value: Value) -> Any:
         """Return results whose layout is not known."""
         return unknown_layout(wrap(value))
 
-    def laid(self, function: Any, result: Any) -> Any:
+    def with_layout(self, function: Any, result: Any) -> Any:
         """Return results of a function of this array."""
-        return _laid(function, wrap(result), (self,))
+        return with_layout(function, wrap(result), (self,))
 
 
 def has_ellipsis(key: Any) -> bool:
@@ -376,7 +380,7 @@ def has_ellipsis(key: Any) -> bool:
     return key is Ellipsis or (isinstance(key, tuple) and any(item is Ellipsis for item in key))
 
 
-def standing_for(value: Value, operand: Any) -> Array:
+def placeholder(value: Value, operand: Any) -> Array:
     """Return an array that holds a value in place of an argument, and is laid out like it."""
     array = Array(value)
     array._contiguous = layout_of_operand(operand)
@@ -391,18 +395,18 @@ def unknown_layout(made: Any) -> Any:
     return made
 
 
-def _laid(function: Any, made: Any, operands: tuple[Any, ...]) -> Any:
+def with_layout(function: Any, made: Any, operands: tuple[Any, ...]) -> Any:
     """Give results of a function the layout that NumPy gives them, as far as that is known; return them."""
     if function in ODD:
         return unknown_layout(made)
-    if function in ALWAYS_C or all(map(is_plain, operands)):
+    if function in ALWAYS_C or all(map(is_c_contiguous, operands)):
         return made
-    return laid_out(made, operands) if function in KEEPING else unknown_layout(made)
+    return with_layout_of(made, operands) if function in KEEPING else unknown_layout(made)
 
 
-def _seen(value: Value) -> NDArray | None:
+def printable_data(value: Value) -> NDArray | None:
     """Return what is to be printed of a value: nothing of one that is traced, or that stands for any tangent in a rule."""
-    if concretize.unknown_in(value) is not None:
+    if concretize.abstracting_trace(value) is not None:
         return None
     try:
         return force([value])[0]
@@ -423,7 +427,7 @@ Missing.teach(
 )
 
 
-def _restored(data: NDArray, name: str | None) -> Array:
+def _unpickle(data: NDArray, name: str | None) -> Array:
     array = Array(constant(data))
     array._current.name = name
     return array
@@ -432,7 +436,7 @@ def _restored(data: NDArray, name: str | None) -> Array:
 def wrap(result: Any) -> Any:
     """Return results of rows and composites as the user sees them."""
     if isinstance(result, Value):
-        return Array(apart(result))
+        return Array(fresh_value(result))
     if isinstance(result, tuple) and any(isinstance(item, Value) for item in result):
         items = [wrap(item) for item in result]
         return tuple(items) if type(result) is tuple else type(result)(*items)
@@ -441,10 +445,10 @@ def wrap(result: Any) -> Any:
     return result
 
 
-def known_numbers(value: Value) -> NDArray | None:
+def known_ndarray(value: Value) -> NDArray | None:
     """Return the array of a value, on which the shape of a result depends: on a tape it is computed; in a jitted function
     only an integer can be had, which is guarded."""
-    if concretize.unknown_in(value) is None:
+    if concretize.abstracting_trace(value) is None:
         return force([value])[0]
     return (
         np.asarray(concretize.index_of(value), value.dtype)
@@ -453,13 +457,13 @@ def known_numbers(value: Value) -> NDArray | None:
     )
 
 
-def call_of_user(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def call_user_function(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function of the user's with arrays for values, and return values."""
-    return plain(function(*[wrap(arg) for arg in args], **{name: wrap(arg) for name, arg in kwargs.items()}))
+    return unwrap(function(*[wrap(arg) for arg in args], **{name: wrap(arg) for name, arg in kwargs.items()}))
 
 
-HOOKS.numbers = known_numbers
-HOOKS.call = call_of_user
+HOOKS.numbers = known_ndarray
+HOOKS.call = call_user_function
 
 
 def to_array(operand: Any, argument: str = "x") -> Array:

@@ -22,20 +22,20 @@ from gradtape.ir.types import is_inexact
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.logic import truth
 from gradtape.ops.core.shape import reshape
-from gradtape.trace.array.handle import Handle, plain
+from gradtape.trace.array.handle import Handle, unwrap
 from gradtape.trace.jit.guards import Trace, abstract_of, trace_of
 from gradtape.trace.lazy.force import force
+from gradtape.trace.patching.asarray import calling_module
 from gradtape.trace.patching.bytecode import instruction_at
 from gradtape.trace.patching.callers import callee_of
-from gradtape.trace.patching.lists import asker
 from gradtape.trace.source.log import note_exit
-from gradtape.trace.source.sites import describe, user_frame, user_site
+from gradtape.trace.source.sites import site_of, user_frame, user_site
 
-CONSTANT = "the result would be a constant of the call that is traced, and wrong for every later one"
-UNKNOWN = "its numbers are known only when the compiled function runs"
-LIKE = "write to an array made there: y = np.zeros(n), or np.zeros(n, like=x) in a library; or to a copy: y = gt.constant(y)"
-FOR_SUBSCRIPTS = "gt.constant(y)[k] for an ndarray y; np.stack a list first"
-TAKERS = frozenset({"math", "cmath", "numpy", "scipy"})
+WHY_CONSTANT = "the result would be a constant of the call that is traced, and wrong for every later one"
+WHY_UNKNOWN = "its numbers are known only when the compiled function runs"
+REMEDY_FOR_STORE = "write to an array made there: y = np.zeros(n), or np.zeros(n, like=x) in a library; or to a copy: y = gt.constant(y)"
+REMEDY_FOR_INDEX = "gt.constant(y)[k] for an ndarray y; np.stack a list first"
+NUMERIC_PACKAGES = frozenset({"math", "cmath", "numpy", "scipy"})
 """Packages whose functions compute with the numbers that they ask for."""
 
 PREDICATES = frozenset(
@@ -55,13 +55,13 @@ PREDICATES = frozenset(
 
 def array_of(value: Value, what: str, *, meant: bool = True) -> NDArray:
     """Return the array of a value that does not depend on a running trace."""
-    trace = unknown_in(value) if value.tags else None
+    trace = abstracting_trace(value) if value.tags else None
     if trace is not None:
         abstract = abstract_of(value)
         raise ConcretizationError(
             f"{what} of a traced array in {(abstract or trace).described}",
             where=user_site(),
-            why=CONSTANT if abstract is None else abstract.why,
+            why=WHY_CONSTANT if abstract is None else abstract.why,
             remedy="stay with arrays (np.sin(x) instead of np.sin(float(x))), or return "
             f"the value and convert it outside{trace.remedy}",
         )
@@ -71,10 +71,10 @@ def array_of(value: Value, what: str, *, meant: bool = True) -> NDArray:
     return data
 
 
-def unknown_in(value: Value) -> Trace | None:
+def abstracting_trace(value: Value) -> Trace | None:
     """Return the running trace in which a value has no numbers of its own: it depends on the arguments, not on captures alone."""
     trace = trace_of(value)
-    return None if trace is None or trace.known_of_hidden(value) else trace
+    return None if trace is None or trace.depends_on_captures_only(value) else trace
 
 
 def scalar_of(value: Value, what: str) -> Any:
@@ -86,12 +86,12 @@ def scalar_of(value: Value, what: str) -> Any:
     if not value.tags:
         return force([value])[0].item()
     frame = user_frame(3)
-    trace = unknown_in(value)
+    trace = abstracting_trace(value)
     if instruction_at(frame) == "STORE_SUBSCR":
-        return _stored(value, trace, frame).item()
+        return _data_for_store(value, trace, frame).item()
     function = callee_of(frame) if trace is None and _loses_derivative(value) else None
     home = getattr(function, "__module__", None) or ""
-    taken = function is not None and home.partition(".")[0] in TAKERS and function not in PREDICATES
+    taken = function is not None and home.partition(".")[0] in NUMERIC_PACKAGES and function not in PREDICATES
     array = array_of(value, what, meant=not taken)
     if issubclass(type(getattr(function, "__self__", None)), np.ndarray):  # y.fill(x)
         _warn_of_store(frame)
@@ -101,7 +101,7 @@ def scalar_of(value: Value, what: str) -> Any:
         warn(
             GradtapeWarning,
             f"{name} takes the number of a watched array, and no tape follows what it returns",
-            where=describe(frame),
+            where=site_of(frame),
             remedy=f"{instead}; {name}(float(x)) to say that this is meant",
         )
     return array.item()
@@ -110,29 +110,29 @@ def scalar_of(value: Value, what: str) -> Any:
 def as_ndarray(value: Value, dtype: Any) -> NDArray:
     """Answer NumPy's request for an ndarray: an error in jit, a warning where a tape loses the trail."""
     frame = user_frame(3)
-    trace = unknown_in(value)
-    if asker(3) == "numpy.ma.core":
+    trace = abstracting_trace(value)
+    if calling_module(3) == "numpy.ma.core":
         raise ArraySubclassError(
             "a MaskedArray, a subclass of ndarray, meets a traced array",
-            where=describe(frame),
+            where=site_of(frame),
             why="a trace cannot keep track of which elements are left out",
             remedy="use m.filled(...), and the mask in np.where",
         )
     if instruction_at(frame) == "STORE_SUBSCR":
-        return np.array(_stored(value, trace, frame), dtype)
+        return np.array(_data_for_store(value, trace, frame), dtype)
     subscript = instruction_at(frame) == "BINARY_SUBSCR"
     if trace is not None and subscript:
         raise ConcretizationError(
             f"an ndarray or list is indexed with a traced array of {trace.described}",
-            where=describe(frame),
-            why=UNKNOWN,
-            remedy=FOR_SUBSCRIPTS,
+            where=site_of(frame),
+            why=WHY_UNKNOWN,
+            remedy=REMEDY_FOR_INDEX,
         )
     if trace is not None:
         raise ConcretizationError(
             f"a traced array of {trace.described} cannot be turned into an ndarray",
-            where=describe(frame),
-            why=UNKNOWN,
+            where=site_of(frame),
+            why=WHY_UNKNOWN,
             remedy=_instead_of(callee_of(frame)),
         )
     (data,) = force([value])
@@ -141,8 +141,8 @@ def as_ndarray(value: Value, dtype: Any) -> NDArray:
         warn(
             GradtapeWarning,
             "a watched array is turned into an ndarray, which no tape follows",
-            where=describe(frame),
-            remedy=f"{FOR_SUBSCRIPTS if subscript else _instead_of(callee_of(frame))}; x.numpy() to say that this is meant",
+            where=site_of(frame),
+            remedy=f"{REMEDY_FOR_INDEX if subscript else _instead_of(callee_of(frame))}; x.numpy() to say that this is meant",
         )
     return np.array(data, dtype)
 
@@ -168,14 +168,14 @@ def _instead_of(function: Any) -> str:
     return "use x itself (NumPy's functions take it); for a list of traced numbers, [a, b], write np.stack([a, b])"
 
 
-def _stored(value: Value, trace: Trace | None, frame: FrameType) -> NDArray:
+def _data_for_store(value: Value, trace: Trace | None, frame: FrameType) -> NDArray:
     """Return the array of a value that is assigned to elements of an ndarray."""
     if trace is not None:
         raise ConcretizationError(
             f"a traced array of {trace.described} cannot be stored into an ndarray",
-            where=describe(frame),
-            why=UNKNOWN,
-            remedy=LIKE,
+            where=site_of(frame),
+            why=WHY_UNKNOWN,
+            remedy=REMEDY_FOR_STORE,
         )
     (data,) = force([value])
     if _loses_derivative(value):
@@ -188,8 +188,8 @@ def _warn_of_store(frame: FrameType) -> None:
     warn(
         GradtapeWarning,
         "a watched array is stored into an ndarray, which no tape follows",
-        where=describe(frame),
-        remedy=f"{LIKE}; x.numpy() to say that this is meant",
+        where=site_of(frame),
+        remedy=f"{REMEDY_FOR_STORE}; x.numpy() to say that this is meant",
     )
 
 
@@ -230,7 +230,7 @@ def index_of(value: Value) -> int:
     return integer_of(value)
 
 
-def plain_key(key: Any, *, masks: bool = False) -> Any:
+def concrete_key(key: Any, *, masks: bool = False) -> Any:
     """Return an index with values for handles; integers scalars are guarded Python integers, masks are concrete.
 
     Parameters
@@ -241,21 +241,21 @@ def plain_key(key: Any, *, masks: bool = False) -> Any:
         Whether a mask may stay traced (for writes).
     """
     if isinstance(key, tuple):
-        return tuple(_plain_item(item) for item in key)
+        return tuple(_concrete_item(item) for item in key)
     if masks and isinstance(key, Handle) and key.dtype.kind == "b":
         value = key.value
-        return value if unknown_in(value) is not None else force([value])[0]
-    return _plain_item(key)
+        return value if abstracting_trace(value) is not None else force([value])[0]
+    return _concrete_item(key)
 
 
-def _plain_item(item: Any) -> Any:
+def _concrete_item(item: Any) -> Any:
     if isinstance(item, slice):
-        return slice(*[_bound(part) for part in (item.start, item.stop, item.step)])
+        return slice(*[_slice_bound(part) for part in (item.start, item.stop, item.step)])
     if not isinstance(item, Handle):
-        return plain(item)
+        return unwrap(item)
     value = item.value
     if value.dtype.kind == "b":
-        trace = unknown_in(value)
+        trace = abstracting_trace(value)
         if trace is not None:
             raise UnsupportedFunctionError(
                 f"x[mask] with a traced mask of shape {value.shape} in {trace.described}",
@@ -267,5 +267,5 @@ def _plain_item(item: Any) -> Any:
     return value
 
 
-def _bound(part: Any) -> Any:
+def _slice_bound(part: Any) -> Any:
     return index_of(part.value) if isinstance(part, Handle) else part

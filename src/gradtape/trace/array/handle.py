@@ -50,7 +50,7 @@ class Handle:
             self._derived = base.value
         self._hold(value)
         if config.eager or CHECKS:
-            attend(self)
+            run_checks(self)
 
     @property
     def value(self) -> Value:
@@ -58,7 +58,7 @@ class Handle:
         base = self._base
         if base is not None:
             if isinstance(base, Handle) and base._base is not None:
-                base._follow()
+                base._refresh()
                 content = base._current
             else:
                 content = base.value
@@ -66,10 +66,10 @@ class Handle:
                     return self.value
             if content is not self._derived:
                 self._derived = content
-                self._hold(_read_again(self._view, content))
+                self._hold(_reread(self._view, content))
         return self._current
 
-    def _follow(self) -> None:
+    def _refresh(self) -> None:
         """Bring a view up to date, and before it the views that it is a view of: in a loop, for there may be thousands."""
         chain: list[Handle] = []
         handle: Any = self
@@ -88,16 +88,16 @@ class Handle:
     def rebind(self, value: Value) -> None:
         """Make `value` the content, of the base as well."""
         speculation.settle(self.value)
-        value = apart(value)
+        value = fresh_value(value)
         if self._base is not None:
             if type(self._view) is Uncertain:
-                self._part()
+                self._detach()
             else:
                 self._base.rebind(self._view.write(self._base.value, value))
                 self._derived = self._base.value
         self._hold(value)
 
-    def _part(self) -> None:
+    def _detach(self) -> None:
         """Become an array of its own, and let nobody read what may have been changed as well."""
         root: Any = self._base
         root.value  # noqa: B018 - it is an error already after an earlier write
@@ -142,7 +142,7 @@ class Handle:
         return self._current.aval.size
 
 
-def _read_again(view: Any, content: Value) -> Value:
+def _reread(view: Any, content: Value) -> Value:
     """Return what a view shows of a base that was written to. It was so from the write on, whoever has ended recording since."""
     ended = [tag for tag in content.tags if type(tag) is TraceTag and not tag.recording]
     if not ended:
@@ -180,7 +180,7 @@ def _fits(own: Shape, shape: Shape) -> bool:
         return False
 
 
-def attend(handle: Handle) -> None:
+def run_checks(handle: Handle) -> None:
     """Do what debugging asks for when an array is made."""
     value = handle._current
     if config.eager and abstract_of(value) is None:
@@ -189,7 +189,7 @@ def attend(handle: Handle) -> None:
         MADE.append(weakref.ref(handle))
 
 
-def apart(value: Value) -> Value:
+def fresh_value(value: Value) -> Value:
     """Return a value that no other handle has: to watch one array is not to watch its copy."""
     if not isinstance(value, Reading) and (value.owner is None or value.owner() is None):
         return value
@@ -201,16 +201,16 @@ def apart(value: Value) -> Value:
     return fresh
 
 
-def is_recording(leaf: Any) -> bool:
+def is_followed(leaf: Any) -> bool:
     """Return whether somebody follows what a handle holds."""
     return isinstance(leaf, Handle) and any(tag.recording for tag in leaf.value.tags)
 
 
-def plain(operand: Any) -> Any:
+def unwrap(operand: Any) -> Any:
     """Return an operand with handles replaced by their values, in nested lists and tuples too."""
     if isinstance(operand, Handle):
         return operand.value
     if isinstance(operand, list | tuple) and any(isinstance(item, Handle | list | tuple) for item in operand):
-        items = [plain(item) for item in operand]
+        items = [unwrap(item) for item in operand]
         return items if isinstance(operand, list) else tuple(items)
     return operand

@@ -19,22 +19,22 @@ from gradtape.ops.core.indexing import gather, put_add, put_row
 from gradtape.ops.core.join import join
 from gradtape.trace.array import concretize
 from gradtape.trace.array.array import Array, to_array
-from gradtape.trace.array.handle import Handle, plain
+from gradtape.trace.array.handle import Handle, unwrap
 from gradtape.trace.jit.guards import trace_of
 from gradtape.trace.lazy.force import force
 from gradtape.trace.source.sites import user_site
 from gradtape.trees import TreeSpec, flatten, flatten_to, flatten_with_none, register_node, unflatten
 
 
-def _forward(ufunc: Any) -> Callable[[Any, Any], Any]:
+def _binary(ufunc: Any) -> Callable[[Any, Any], Any]:
     return lambda self, other: ufunc(self, other)
 
 
-def _backward(ufunc: Any) -> Callable[[Any, Any], Any]:
+def _reflected(ufunc: Any) -> Callable[[Any, Any], Any]:
     return lambda self, other: ufunc(other, self)
 
 
-def _alone(ufunc: Any) -> Callable[[Any], Any]:
+def _unary(ufunc: Any) -> Callable[[Any], Any]:
     return lambda self: ufunc(self)
 
 
@@ -174,7 +174,7 @@ class IndexedSlices:
         has; one of them has the sum, and the others are zero."""
         values, indices = self.parts()
         if self.dense_shape is not None:
-            indices = from_front(indices, self.dense_shape[0])
+            indices = wrap_negative(indices, self.dense_shape[0])
         if trace_of(indices) is None or not indices.size:
             unique, inverse = np.unique(force([indices])[0], return_inverse=True)
             places, kept = as_value(inverse.reshape(-1)), as_value(unique)
@@ -183,7 +183,7 @@ class IndexedSlices:
             places = FUNCTIONS[np.searchsorted](kept, indices)
             if exact:
                 begins = np.concatenate([np.ones(1, bool), Array(kept)[1:] != Array(kept)[:-1]])
-                slots = as_value(plain(np.cumsum(begins) - 1))
+                slots = as_value(unwrap(np.cumsum(begins) - 1))
                 blank = broadcast_to(literal(0, INTP), (int(np.sum(begins)),))
                 kept, places = put_row(blank, kept, slots), gather(slots, places)
         blank = broadcast_to(literal(0, values.dtype), (*kept.shape, *values.shape[1:]))
@@ -191,7 +191,7 @@ class IndexedSlices:
 
     def parts(self) -> tuple[Value, Value]:
         """Return values and indices as values of the graph."""
-        return as_value(plain(self.values)), as_value(plain(self.indices))
+        return as_value(unwrap(self.values)), as_value(unwrap(self.indices))
 
     def _known_shape(self) -> Shape:
         if self.dense_shape is None:
@@ -205,17 +205,17 @@ class IndexedSlices:
 
     # NumPy's operators and protocols
 
-    __add__, __radd__ = _forward(np.add), _backward(np.add)
-    __sub__, __rsub__ = _forward(np.subtract), _backward(np.subtract)
-    __mul__, __rmul__ = _forward(np.multiply), _backward(np.multiply)
-    __truediv__, __rtruediv__ = _forward(np.divide), _backward(np.divide)
-    __floordiv__, __rfloordiv__ = _forward(np.floor_divide), _backward(np.floor_divide)
-    __mod__, __rmod__ = _forward(np.remainder), _backward(np.remainder)
-    __pow__, __rpow__ = _forward(np.power), _backward(np.power)
-    __matmul__, __rmatmul__ = _forward(np.matmul), _backward(np.matmul)
-    __lt__, __le__, __gt__, __ge__ = map(_forward, (np.less, np.less_equal, np.greater, np.greater_equal))
-    __eq__, __ne__ = _forward(np.equal), _forward(np.not_equal)
-    __neg__, __pos__, __abs__ = _alone(np.negative), _alone(np.positive), _alone(np.absolute)
+    __add__, __radd__ = _binary(np.add), _reflected(np.add)
+    __sub__, __rsub__ = _binary(np.subtract), _reflected(np.subtract)
+    __mul__, __rmul__ = _binary(np.multiply), _reflected(np.multiply)
+    __truediv__, __rtruediv__ = _binary(np.divide), _reflected(np.divide)
+    __floordiv__, __rfloordiv__ = _binary(np.floor_divide), _reflected(np.floor_divide)
+    __mod__, __rmod__ = _binary(np.remainder), _reflected(np.remainder)
+    __pow__, __rpow__ = _binary(np.power), _reflected(np.power)
+    __matmul__, __rmatmul__ = _binary(np.matmul), _reflected(np.matmul)
+    __lt__, __le__, __gt__, __ge__ = map(_binary, (np.less, np.less_equal, np.greater, np.greater_equal))
+    __eq__, __ne__ = _binary(np.equal), _binary(np.not_equal)
+    __neg__, __pos__, __abs__ = _unary(np.negative), _unary(np.positive), _unary(np.absolute)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         here.site = user_site()
@@ -225,7 +225,7 @@ class IndexedSlices:
                 result = rule(*inputs)
                 if result is not None:
                     return result
-            elif _updates(ufunc, inputs, kwargs):
+            elif _is_in_place_update(ufunc, inputs, kwargs):
                 values, indices = inputs[1].parts()
                 rows, places = force([values, indices])
                 if not np.can_cast(rows.dtype, inputs[0].dtype, "same_kind"):
@@ -237,7 +237,7 @@ class IndexedSlices:
                 ufunc.at(inputs[0], places, rows)
                 return inputs[0]
         _refuse_as_out(kwargs)
-        return getattr(ufunc, method)(*[whole(operand) for operand in inputs], **kwargs)
+        return getattr(ufunc, method)(*[densified(operand) for operand in inputs], **kwargs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         here.site = user_site(via=f"np.{getattr(function, '__name__', function)}")
@@ -245,7 +245,8 @@ class IndexedSlices:
             return FIELDS[function](self)
         _refuse_as_out(kwargs)
         return function(
-            *[whole(argument) for argument in args], **{key: whole(value) for key, value in kwargs.items()}
+            *[densified(argument) for argument in args],
+            **{key: densified(value) for key, value in kwargs.items()},
         )
 
 
@@ -264,7 +265,9 @@ register_node(
 )
 
 
-def arrays_in(tree: Any, *, none_is_leaf: bool = True) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
+def flatten_arrays(
+    tree: Any, *, none_is_leaf: bool = True
+) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
     """Return the leaves of nested containers, and what makes such containers of other leaves.
 
     Slices count as their values: where these belong has no derivative, and stays as it is. In place of a leaf that is
@@ -275,11 +278,11 @@ def arrays_in(tree: Any, *, none_is_leaf: bool = True) -> tuple[list[Any], Calla
         return leaves, partial(unflatten, spec)
     parts, outer = flatten_to(IndexedSlices, tree, none_is_leaf=none_is_leaf)
     return [part.values if isinstance(part, IndexedSlices) else part for part in parts], partial(
-        _filled, outer, parts
+        _unflatten_arrays, outer, parts
     )
 
 
-def _filled(spec: TreeSpec, parts: Sequence[Any], leaves: Sequence[Any]) -> Any:
+def _unflatten_arrays(spec: TreeSpec, parts: Sequence[Any], leaves: Sequence[Any]) -> Any:
     return unflatten(
         spec,
         [
@@ -289,21 +292,21 @@ def _filled(spec: TreeSpec, parts: Sequence[Any], leaves: Sequence[Any]) -> Any:
     )
 
 
-def from_front(indices: Value, extent: int) -> Value:
+def wrap_negative(indices: Value, extent: int) -> Value:
     """Return indices with the negative ones counted from the front; those out of bounds stay so."""
     negative = UFUNCS["less"](indices, 0) & UFUNCS["greater_equal"](indices, -extent)
     counted: Value = UFUNCS["add"](indices, UFUNCS["multiply"](convert(negative, INTP), extent))
     return counted
 
 
-def whole(argument: Any) -> Any:
+def densified(argument: Any) -> Any:
     """Return an argument with the whole array for slices, in lists and tuples too."""
     if isinstance(argument, IndexedSlices):
         return Array(argument.to_value())
     if isinstance(argument, list | tuple) and any(
         isinstance(item, IndexedSlices | list | tuple) for item in argument
     ):
-        items = [whole(item) for item in argument]
+        items = [densified(item) for item in argument]
         return items if isinstance(argument, list) else tuple(items)
     return argument
 
@@ -362,14 +365,14 @@ def _sum(sign: int) -> Callable[[Any, Any], Any]:
 
     def rule(a: Any, b: Any) -> Any:
         if isinstance(a, IndexedSlices) and isinstance(b, IndexedSlices):
-            return _together(a, b if sign > 0 else b._with(-b.values))
+            return _concatenated(a, b if sign > 0 else b._with(-b.values))
         slices, other = (a, b) if isinstance(a, IndexedSlices) else (b, a)
         if type(other) in (int, float) and other == 0:  # where sum() begins
             return slices if sign > 0 or slices is a else -slices
         shape = slices._known_shape()
         if not isinstance(other, Handle | np.ndarray) or other.shape != shape:
             return None
-        base = as_value(plain(other))
+        base = as_value(unwrap(other))
         values, indices = slices.parts()
         dtype = np.result_type(base.dtype, values.dtype)
         base, values = convert(base, dtype), convert(values, dtype)
@@ -383,7 +386,7 @@ def _sum(sign: int) -> Callable[[Any, Any], Any]:
     return rule
 
 
-def _together(a: IndexedSlices, b: IndexedSlices) -> IndexedSlices:
+def _concatenated(a: IndexedSlices, b: IndexedSlices) -> IndexedSlices:
     """Return a sum: the rows of both, one after the other."""
     shapes = a.dense_shape, b.dense_shape
     if (None not in shapes and shapes[0] != shapes[1]) or a.values.shape[1:] != b.values.shape[1:]:
@@ -404,7 +407,7 @@ def _product(a: Any, b: Any) -> Any:
         return a._with(a.values * b)
     if isinstance(b, IndexedSlices) and _is_number(a):
         return b._with(a * b.values)
-    return _keeping_zero(np.square)(a) if a is b else None
+    return _zero_preserving(np.square)(a) if a is b else None
 
 
 def _quotient(a: Any, b: Any) -> Any:
@@ -422,7 +425,7 @@ def _linear(ufunc: Any) -> Callable[[Any], Any]:
     return lambda a: a._with(ufunc(a.values))
 
 
-def _keeping_zero(ufunc: Any) -> Callable[[Any], Any]:
+def _zero_preserving(ufunc: Any) -> Callable[[Any], Any]:
     """Return the rule of a function that is 0 at 0 and not linear: rows of equal indices are added up first."""
 
     def rule(a: Any) -> Any:
@@ -444,7 +447,7 @@ def _refuse_as_out(kwargs: dict[str, Any]) -> None:
             )
 
 
-def _updates(ufunc: Any, inputs: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+def _is_in_place_update(ufunc: Any, inputs: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     """Return whether ``n += slices`` or ``n -= slices`` is at hand, for an ndarray n that can be updated in place."""
     target, *_ = out = kwargs.get("out", (None,))
     if (
@@ -472,10 +475,10 @@ RULES: Final[dict[Any, Callable[..., Any]]] = {
     np.negative: _linear(np.negative),
     np.positive: _linear(np.positive),
     np.conjugate: _linear(np.conjugate),
-    np.absolute: _keeping_zero(np.absolute),
-    np.square: _keeping_zero(np.square),
-    np.sqrt: _keeping_zero(np.sqrt),
-    np.sign: _keeping_zero(np.sign),
+    np.absolute: _zero_preserving(np.absolute),
+    np.square: _zero_preserving(np.square),
+    np.sqrt: _zero_preserving(np.sqrt),
+    np.sign: _zero_preserving(np.sign),
 }
 """The ufuncs under which slices stay slices."""
 

@@ -76,7 +76,7 @@ def layout_of_copy(array: Any) -> Layout:
     """Return the layout of a copy of an ndarray or a number that is laid out like it."""
     if not issubclass(type(array), np.ndarray):
         return True
-    return keeping_order(array.shape, (array,)) if array.ndim > 1 else array.ndim > 0
+    return layout_of_result(array.shape, (array,)) if array.ndim > 1 else array.ndim > 0
 
 
 def fortran(ndim: int) -> Layout:
@@ -126,7 +126,7 @@ def shadow_of(operand: Any) -> NDArray | None:
     return numbers if issubclass(type(numbers), np.ndarray) else None
 
 
-def keeping_order(shape: Shape, operands: Iterable[Any]) -> Layout:
+def layout_of_result(shape: Shape, operands: Iterable[Any]) -> Layout:
     """Return the layout of a new array of a shape that NumPy's iterators fill from operands (``order="K"``)."""
     if len(shape) < 2:
         return True
@@ -167,22 +167,22 @@ def _axis_order(ndim: int, strides: Sequence[Sequence[int]]) -> tuple[int, ...]:
     return tuple(order[::-1])
 
 
-def laid_out(made: Any, operands: Iterable[Any]) -> Any:
+def with_layout_of(made: Any, operands: Iterable[Any]) -> Any:
     """Give the results of an elementwise operation the layout that NumPy gives them; return them."""
     operands = tuple(operands)
     for array in made if isinstance(made, tuple | list) else (made,):
         if isinstance(array, Handle) and array._base is None and len(shape := array._current.aval.shape) > 1:
-            array._contiguous = keeping_order(shape, operands)
+            array._contiguous = layout_of_result(shape, operands)
     return made
 
 
-def is_plain(operand: Any) -> bool:
+def is_c_contiguous(operand: Any) -> bool:
     """Return whether an operand is certainly C-contiguous, or no array."""
     if isinstance(operand, Handle):
         return operand._contiguous is True
     if isinstance(operand, np.ndarray):
         return operand.flags.c_contiguous
-    return not isinstance(operand, list | tuple) or all(map(is_plain, operand))
+    return not isinstance(operand, list | tuple) or all(map(is_c_contiguous, operand))
 
 
 def reshaped_view(seen: NDArray, shape: Shape, order: str) -> NDArray | None:

@@ -127,7 +127,7 @@ class Selection(NDArrayOperatorsMixin):
     def _beside(self, operand: Any, name: str) -> Any:
         """Return an operand in the form of the whole."""
         if isinstance(operand, Selection):
-            if not is_same(operand._mask.value, self._mask.value):
+            if not is_same_value(operand._mask.value, self._mask.value):
                 self.refuse(f"np.{name} of two selections")
             return operand._whole
         rest = self._whole.shape[self._mask.ndim :]
@@ -149,7 +149,7 @@ class Selection(NDArrayOperatorsMixin):
         if function is np.count_nonzero:
             return np.sum((self._whole != 0) & mask, axis=axes)
         if function in (np.max, np.min):
-            kwargs.setdefault("initial", _least(self.dtype, -1 if function is np.max else 1))
+            kwargs.setdefault("initial", _lower_bound(self.dtype, -1 if function is np.max else 1))
         return function(self._whole, axis=axes, where=mask, **kwargs)
 
     def refuse(self, what: str) -> NoReturn:
@@ -168,7 +168,7 @@ def _in_trace(value: Value) -> str:
     return "" if trace is None else f" in {trace.described}"
 
 
-def _least(dtype: np.dtype[Any], sign: int) -> Any:
+def _lower_bound(dtype: np.dtype[Any], sign: int) -> Any:
     """Return what is below (or above) all numbers of a dtype."""
     if dtype.kind == "f":
         return sign * np.inf
@@ -178,7 +178,7 @@ def _least(dtype: np.dtype[Any], sign: int) -> Any:
     return limits.min if sign < 0 else limits.max
 
 
-def selects(x: Any, key: Any) -> bool:
+def is_traced_mask(x: Any, key: Any) -> bool:
     """Return whether an index is a mask of which it is not known which elements it selects."""
     return (
         isinstance(key, Handle)
@@ -189,16 +189,16 @@ def selects(x: Any, key: Any) -> bool:
     )
 
 
-def written(x: Value, mask: Any, new: Selection) -> Value:
+def write_selection(x: Value, mask: Any, new: Selection) -> Value:
     """Return `x` after ``x[mask] = new``."""
     here.site = user_site()
-    if not is_same(mask.value, new._mask.value) or new._whole.shape != x.shape:
+    if not is_same_value(mask.value, new._mask.value) or new._whole.shape != x.shape:
         new.refuse("a write to where another mask selects")
     wide = expand(mask.value, x.shape, tuple(range(mask.ndim)))
     return where(wide, convert_number(as_value(new._whole.value), x.dtype), x)
 
 
-def is_same(one: Value, other: Value, depth: int = 8) -> bool:
+def is_same_value(one: Value, other: Value, depth: int = 8) -> bool:
     """Return whether two values are computed alike from the same ones."""
     if one is other:
         return True
@@ -209,4 +209,4 @@ def is_same(one: Value, other: Value, depth: int = 8) -> bool:
         return False
     if len(first.inputs) != len(second.inputs) or repr(first.params) != repr(second.params):
         return False
-    return all(is_same(a, b, depth - 1) for a, b in zip(first.inputs, second.inputs, strict=True))
+    return all(is_same_value(a, b, depth - 1) for a, b in zip(first.inputs, second.inputs, strict=True))

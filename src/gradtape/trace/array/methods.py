@@ -13,10 +13,10 @@ from gradtape.ir.builder import here
 from gradtape.kinds.operands import number_dtype
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.trace.array import view_functions
-from gradtape.trace.array.layout import laid_out
+from gradtape.trace.array.layout import with_layout_of
 from gradtape.trace.array.view_functions import VIEWING, view_of
 from gradtape.trace.array.views import ImaginaryPart, RealPart
-from gradtape.trace.dispatch.dispatch import call_function, call_ufunc, strengthen
+from gradtape.trace.dispatch.dispatch import as_strong, call_function, call_ufunc
 from gradtape.trace.lazy.call_observer import attended, speculation
 from gradtape.trace.source.sites import user_site
 
@@ -35,7 +35,7 @@ def _method(function: Any) -> Callable[..., Any]:
             return made
         here.site = user_site(via=via)
         made = call_function(function, (self, *args), kwargs)
-        return self.wrapped(made) if self._contiguous is True else self.laid(function, made)
+        return self.wrap_value(made) if self._contiguous is True else self.with_layout(function, made)
 
     call.__name__ = function.__name__
     call.__doc__ = f"Return ``np.{function.__name__}`` of the array; see there."
@@ -55,7 +55,11 @@ def _view_method(function: Any) -> Callable[..., Any]:
             return made
         here.site = user_site(via=via)
         found = viewer(function, self, args, kwargs)
-        return self.laid(function, call_function(function, (self, *args), kwargs)) if found is None else found
+        return (
+            self.with_layout(function, call_function(function, (self, *args), kwargs))
+            if found is None
+            else found
+        )
 
     call.__name__ = function.__name__
     call.__doc__ = f"Return ``np.{function.__name__}`` of the array, as a view; see there."
@@ -119,7 +123,7 @@ class Methods:
     def real(self: Any) -> Any:
         """The real part: a view, which can be written to. Of real numbers it is the array itself."""
         here.site = user_site(via="x.real")
-        return self.seen_through(RealPart()) if self.dtype.kind == "c" else self
+        return self.part_view(RealPart()) if self.dtype.kind == "c" else self
 
     @real.setter
     def real(self: Any, new: Any) -> None:
@@ -131,8 +135,8 @@ class Methods:
         """The imaginary part: a view, which can be written to. Of real numbers it is zero."""
         here.site = user_site(via="x.imag")
         if self.dtype.kind == "c":
-            return self.seen_through(ImaginaryPart())
-        return self.wrapped(call_function(np.imag, (self,), {}))
+            return self.part_view(ImaginaryPart())
+        return self.wrap_value(call_function(np.imag, (self,), {}))
 
     @imag.setter
     def imag(self: Any, new: Any) -> None:
@@ -149,7 +153,7 @@ class Methods:
     def clip(self: Any, min: Any = None, max: Any = None) -> Any:
         """Return the array with its elements limited: ``np.clip``, one bound may be left out."""
         here.site = user_site(3, "x.clip")
-        return self.laid(np.clip, call_function(np.clip, (self, min, max), {}))
+        return self.with_layout(np.clip, call_function(np.clip, (self, min, max), {}))
 
     def conj(self: Any) -> Any:
         """Return the complex conjugate: of real numbers, as NumPy's method does, the array itself."""
@@ -159,7 +163,7 @@ class Methods:
         if attendant is not None and (made := attendant.take(Methods.conj, (self,), _frame(1))) is not None:
             return made
         here.site = user_site(via="x.conj")
-        return laid_out(self.wrapped(call_ufunc(np.conjugate, "__call__", (self,), {})), (self,))
+        return with_layout_of(self.wrap_value(call_ufunc(np.conjugate, "__call__", (self,), {})), (self,))
 
     conjugate = conj
 
@@ -171,7 +175,9 @@ class Methods:
 
     def copy(self: Any, order: str = "C") -> Any:
         """Return an array of its own with the same content."""
-        return self.wrapped(self.value) if order == "C" and self.ndim else view_functions.copied(self, order)
+        return (
+            self.wrap_value(self.value) if order == "C" and self.ndim else view_functions.copied(self, order)
+        )
 
     @attended
     def astype(
@@ -191,8 +197,8 @@ class Methods:
             )
         if not copy and wanted == self.dtype and (order in "KA" or self._contiguous is True):
             return self
-        made = self.wrapped(strengthen(convert(self.value, wanted)))
-        return made if order == "C" or self._contiguous is True else laid_out(made, (self,))
+        made = self.wrap_value(as_strong(convert(self.value, wanted)))
+        return made if order == "C" or self._contiguous is True else with_layout_of(made, (self,))
 
     def fill(self: Any, number: Any) -> None:
         """Set every element."""

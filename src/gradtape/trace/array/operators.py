@@ -13,9 +13,9 @@ import numpy as np
 from gradtape.ir.builder import here
 from gradtape.kinds.operands import COMPACT
 from gradtape.kinds.refusals import library_of, refusal
-from gradtape.trace.array.handle import Handle, plain
-from gradtape.trace.array.layout import is_plain, laid_out
-from gradtape.trace.dispatch.dispatch import OPERANDS, quick
+from gradtape.trace.array.handle import Handle, unwrap
+from gradtape.trace.array.layout import is_c_contiguous, with_layout_of
+from gradtape.trace.dispatch.dispatch import OPERAND_TYPES, fast_rule
 from gradtape.trace.lazy.call_observer import speculation
 from gradtape.trace.source.sites import user_site
 
@@ -35,7 +35,7 @@ def _power(x: Any, y: Any) -> Any:
     return _POWER(x, y)
 
 
-_POWER, _SQUARE = quick(np.power), quick(np.square)
+_POWER, _SQUARE = fast_rule(np.power), fast_rule(np.square)
 
 SQUARES = (np.ones(1, bool) ** 2).dtype == np.int8
 """Whether the NumPy at hand does."""
@@ -60,7 +60,7 @@ def _sequence(other: Any) -> Any:
 
 
 def _binary(name: str) -> Callable[[Any, Any], Any]:
-    rule = _power if name == "power" else quick(getattr(np, name))
+    rule = _power if name == "power" else fast_rule(getattr(np, name))
     always_c = name in ALWAYS_C
 
     def operate(self: Any, other: Any) -> Any:
@@ -71,25 +71,25 @@ def _binary(name: str) -> Callable[[Any, Any], Any]:
         if isinstance(other, Handle):
             right = other._current if other._base is None else other.value
             ordered = ordered and other._contiguous is True
-        elif type(other) in OPERANDS:
+        elif type(other) in OPERAND_TYPES:
             right = other
-            ordered = ordered and (type(other) is not ndarray or is_plain(other))
+            ordered = ordered and (type(other) is not ndarray or is_c_contiguous(other))
         elif isinstance(other, NUMBERS):
-            right = plain(other)
+            right = unwrap(other)
         else:
             other = _sequence(other)
             if other is NotImplemented:
                 return NotImplemented
-            right = plain(other)
+            right = unwrap(other)
         here.site = user_site()
-        made = self.wrapped(rule(self._current if self._base is None else self.value, right))
-        return made if ordered or always_c else laid_out(made, (self, other))
+        made = self.wrap_value(rule(self._current if self._base is None else self.value, right))
+        return made if ordered or always_c else with_layout_of(made, (self, other))
 
     return operate
 
 
 def _reflected(name: str) -> Callable[[Any, Any], Any]:
-    rule = quick(getattr(np, name))
+    rule = fast_rule(getattr(np, name))
     always_c = name in ALWAYS_C
 
     def operate(self: Any, other: Any) -> Any:
@@ -101,16 +101,16 @@ def _reflected(name: str) -> Callable[[Any, Any], Any]:
             if other is NotImplemented:
                 return NotImplemented
         here.site = user_site()
-        made = self.wrapped(rule(plain(other), self.value))
-        if (self._contiguous is True and is_plain(other)) or always_c:
+        made = self.wrap_value(rule(unwrap(other), self.value))
+        if (self._contiguous is True and is_c_contiguous(other)) or always_c:
             return made
-        return laid_out(made, (other, self))
+        return with_layout_of(made, (other, self))
 
     return operate
 
 
 def _in_place(name: str) -> Callable[[Any, Any], Any]:
-    rule = quick(getattr(np, name))
+    rule = fast_rule(getattr(np, name))
 
     def operate(self: Any, other: Any) -> Any:
         # Rank 0 behaves as NumPy's scalars, which are immutable: Python falls back on `x = x + y`. A view of one element does not.
@@ -119,22 +119,22 @@ def _in_place(name: str) -> Callable[[Any, Any], Any]:
         ):
             return NotImplemented
         here.site = user_site()
-        self.write_result(rule(self.value, plain(other)), f"np.{name}")
+        self.write_result(rule(self.value, unwrap(other)), f"np.{name}")
         return self
 
     return operate
 
 
 def _unary(name: str) -> Callable[[Any], Any]:
-    rule = quick(getattr(np, name))
+    rule = fast_rule(getattr(np, name))
 
     def operate(self: Any) -> Any:
         attendant = speculation.attendant
         if attendant is not None and (made := attendant.take(operate, (self,), _frame(1))) is not None:
             return made
         here.site = user_site()
-        made = self.wrapped(rule(self.value))
-        return made if self._contiguous is True else laid_out(made, (self,))
+        made = self.wrap_value(rule(self.value))
+        return made if self._contiguous is True else with_layout_of(made, (self,))
 
     return operate
 

@@ -27,14 +27,14 @@ from gradtape.reference_counts import reference_count
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.layout import layout_of
-from gradtape.trace.dispatch.dispatch import IN_PLACE
+from gradtape.trace.dispatch.dispatch import WRITTEN_ARGUMENTS
 from gradtape.trace.patching.classes import set_class
 from gradtape.trace.source.contexts import contexts
-from gradtape.trace.source.sites import is_users, user_site
+from gradtape.trace.source.sites import is_user_file, user_site
 
-Recipe = Callable[[Any], Any]
+ViewFunction = Callable[[Any], Any]
 
-MIXIN: Final = NDArrayOperatorsMixin.__add__.__code__.co_filename
+OPERATORS_FILE: Final = NDArrayOperatorsMixin.__add__.__code__.co_filename
 """Where NumPy makes calls of ufuncs of operators."""
 
 
@@ -47,7 +47,7 @@ class Memory:
         What NumPy computes with meanwhile.
     parent : Memory or None
         For a view: whose numbers it sees.
-    recipe : callable
+    view_function : callable
         For a view: what makes it of the traced array that stands for the parent.
     root : Memory
         The parent's parent, and so on: whose memory it is.
@@ -57,50 +57,50 @@ class Memory:
         Of a root: the views of it that are in the user's hands.
     """
 
-    __slots__ = ("__weakref__", "_root", "numbers", "parent", "recipe", "traced", "views")
+    __slots__ = ("__weakref__", "_root", "numbers", "parent", "traced", "view_function", "views")
 
-    def __init__(self, numbers: NDArray, parent: Memory | None, recipe: Recipe) -> None:
+    def __init__(self, numbers: NDArray, parent: Memory | None, view_function: ViewFunction) -> None:
         self.numbers = numbers
         self.parent = parent
-        self.recipe = recipe
+        self.view_function = view_function
         self.traced: Any = None
         self._root = (
             None if parent is None else parent.root
         )  # not itself: an array is freed by its reference count
         self.views: weakref.WeakSet[Memory] | None = None
         if self._root is not None:
-            self._root.seen_by(self)
+            self._root.add_view(self)
 
     @property
     def root(self) -> Memory:
         return self._root or self
 
-    def is_plain(self) -> bool:
+    def is_untraced(self) -> bool:
         """Return whether nothing traced was written, through any view."""
         return self.root.traced is None
 
-    def seen_by(self, view: Memory) -> None:
+    def add_view(self, view: Memory) -> None:
         """Take notice of a view."""
         if self.views is None:  # made late: many arrays have none
             self.views = weakref.WeakSet()
         self.views.add(view)
 
-    def stand_in(self) -> Any:
+    def traced_array(self) -> Any:
         """Return the traced array that stands for the numbers from now on."""
         if self.traced is None:
             if self.parent is None:
                 self._check_alone()
-                first = beginning(self.numbers)
+                first = initial_value(self.numbers)
                 self.traced = Array(first)
                 self.traced._contiguous = layout_of(self.numbers)
                 # It is overwritten at once: no call comes back to ask whether it has changed.
                 first.owner = None
             else:
-                self.traced = self.recipe(self.parent.stand_in())
+                self.traced = self.view_function(self.parent.traced_array())
         return self.traced
 
     def _check_alone(self) -> None:
-        if self.holders() > ALONE + len(self.views or ()):
+        if self.holders() > UNSHARED_COUNT + len(self.views or ()):
             raise InPlaceError(
                 "a traced value is written to an array whose memory an ndarray shares",
                 where=user_site(),
@@ -117,18 +117,18 @@ class Memory:
     @property
     def value(self) -> Value:
         """The content, as it is now."""
-        return snapshot(self.numbers) if self.is_plain() else self.stand_in().value
+        return constant_copy(self.numbers) if self.is_untraced() else self.traced_array().value
 
     def rebind(self, value: Value) -> None:
         """Take another content, which is followed."""
-        self.stand_in().rebind(value)
+        self.traced_array().rebind(value)
 
     @property
     def _current(self) -> Value | None:
         return None if self.traced is None else self.traced._current
 
 
-class _Whole:
+class _WholeView:
     """The view that shows all of its base."""
 
     __slots__ = ()
@@ -140,28 +140,28 @@ class _Whole:
         return value
 
 
-WHOLE: Final = _Whole()
+WHOLE_VIEW: Final = _WholeView()
 
 
-def snapshot(numbers: NDArray) -> Value:
+def constant_copy(numbers: NDArray) -> Value:
     """Return the numbers as they are now, as a constant."""
     return Value(aval(numbers.shape, numbers.dtype), data=np.array(numbers, order="C"))
 
 
-def beginning(numbers: NDArray) -> Value:
+def initial_value(numbers: NDArray) -> Value:
     """Return the numbers at a first traced write: one number everywhere, such as zero, is no array to be kept and copied."""
     raw = numbers.tobytes()
     size = numbers.itemsize
     if numbers.ndim and raw and raw == raw[:size] * numbers.size:
         return full(numbers.shape, numbers.flat[0], numbers.dtype)
-    return snapshot(numbers)
+    return constant_copy(numbers)
 
 
-def _itself(parent: Any) -> Any:
+def _identity_view(parent: Any) -> Any:
     return parent
 
 
-ALONE: Final = Memory(np.zeros(1), None, _itself).holders()
+UNSHARED_COUNT: Final = Memory(np.zeros(1), None, _identity_view).holders()
 """How many hold numbers of which no view was made."""
 
 
@@ -172,44 +172,44 @@ class Preallocated(NDArrayOperatorsMixin, Handle):
     __class__ = np.ndarray  # type: ignore[assignment]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        seen = near(self)
+        seen = ndarray_or_none(self)
         return np.asarray(self, dtype) if seen is None else np.array(seen[...], dtype, copy=copy)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         call = getattr(ufunc, method)
         targets = (inputs[0],) if method == "at" else kwargs.get("out", ())
-        result = _computed(call, inputs, kwargs, targets)
-        return result if kwargs or method != "__call__" else _to_be_written(result, sys._getframe(1))
+        result = _compute(call, inputs, kwargs, targets)
+        return result if kwargs or method != "__call__" else _preallocate_result(result, sys._getframe(1))
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        if function is np.copyto and args[0] is self and type(args[-1]) in PLAIN and len(types) == 1:
-            seen = near(self)
+        if function is np.copyto and args[0] is self and type(args[-1]) in CONSTANT_TYPES and len(types) == 1:
+            seen = ndarray_or_none(self)
             if seen is not None:  # as np.ones and np.full do for each array
                 return np.copyto(seen, *args[1:], **kwargs)
         out = kwargs.get("out", ())
         place = out_place(function)
         if place is not None:
             out = args[place : place + 1] or out
-        targets = args[:1] if function in IN_PLACE else out if isinstance(out, tuple) else (out,)
-        return _viewed(
-            self, _computed(function, args, kwargs, targets), _calling(function, self, args, kwargs)
+        targets = args[:1] if function in WRITTEN_ARGUMENTS else out if isinstance(out, tuple) else (out,)
+        return _as_view(
+            self, _compute(function, args, kwargs, targets), _view_by_call(function, self, args, kwargs)
         )
 
     def __getitem__(self, key: Any) -> Any:
-        seen = near(self)
+        seen = ndarray_or_none(self)
         if seen is None:
             return self[key]
-        key = own(key)
-        if follows(key):
+        key = unwrap_preallocated(key)
+        if is_traced(key):
             return Array(self.value)[key]
-        return _viewed(self, seen[key], lambda parent: parent[key])
+        return _as_view(self, seen[key], lambda parent: parent[key])
 
     def __setitem__(self, key: Any, new: Any) -> None:
-        if near(self) is not None:
-            if type(new) is float or not follows(new):
-                key = own(key)
-                if not follows(key):
-                    near(self)[key] = own(new)
+        if ndarray_or_none(self) is not None:
+            if type(new) is float or not is_traced(new):
+                key = unwrap_preallocated(key)
+                if not is_traced(key):
+                    ndarray_or_none(self)[key] = unwrap_preallocated(new)
                     return
             become_traced(self)
         self[key] = new
@@ -217,28 +217,28 @@ class Preallocated(NDArrayOperatorsMixin, Handle):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        if near(self) is None:
+        if ndarray_or_none(self) is None:
             return getattr(self, name)
         if name in ARRAY_HABITS and not hasattr(np.ndarray, name):
             return getattr(Array, name)  # raises the error that says what to write
         if not callable(getattr(np.ndarray, name, None)):
-            return _viewed(self, getattr(near(self), name), lambda parent: getattr(parent, name))
+            return _as_view(self, getattr(ndarray_or_none(self), name), lambda parent: getattr(parent, name))
 
         def call(*args: Any, **kwargs: Any) -> Any:
             def again(array: Any) -> Any:
                 return getattr(array, name)(*args, **kwargs)
 
-            if follows(args) or follows(tuple(kwargs.values())):
+            if is_traced(args) or is_traced(tuple(kwargs.values())):
                 if name not in WRITING_METHODS:
                     return again(Array(self.value))
                 become_traced(self)
-            seen = near(self) if type(self) is Preallocated else None
+            seen = ndarray_or_none(self) if type(self) is Preallocated else None
             if seen is None:
                 return again(self)
-            result = getattr(seen, name)(*own(args), **own_named(kwargs))
+            result = getattr(seen, name)(*unwrap_preallocated(args), **unwrap_keywords(kwargs))
             if name in COPYING_METHODS:
-                return _to_be_written(result, sys._getframe(1))
-            return _viewed(self, result, again)
+                return _preallocate_result(result, sys._getframe(1))
+            return _as_view(self, result, again)
 
         return call
 
@@ -260,14 +260,14 @@ class Preallocated(NDArrayOperatorsMixin, Handle):
         return self.copy()
 
     def __reduce__(self) -> Any:
-        return plain_numbers(self).__reduce__()
+        return to_ndarray(self).__reduce__()
 
 
-def _content(array: Preallocated) -> Value:
+def _value_of(array: Preallocated) -> Value:
     return array.value
 
 
-COMPACT[Preallocated] = _content
+COMPACT[Preallocated] = _value_of
 
 WRITING_METHODS: Final = frozenset({"fill", "put", "itemset", "partition", "sort"})
 """Methods that write to their array."""
@@ -276,121 +276,131 @@ COPYING_METHODS: Final = frozenset({"copy", "astype"})
 """Methods that return an array of its own."""
 
 
-PLAIN: Final = frozenset({bool, int, float, complex, np.ndarray, np.float64})
+CONSTANT_TYPES: Final = frozenset({bool, int, float, complex, np.ndarray, np.float64})
 """Types of what is written, most often, that is not traced."""
 
 
-def preallocated(numbers: NDArray, parent: Memory | None = None, recipe: Recipe = _itself) -> Preallocated:
+def preallocated(
+    numbers: NDArray, parent: Memory | None = None, view_function: ViewFunction = _identity_view
+) -> Preallocated:
     """Return the array that the user sees of numbers that NumPy made for them."""
     made = object.__new__(Preallocated)
-    made._base = Memory(numbers, parent, recipe)
-    made._view = WHOLE
+    made._base = Memory(numbers, parent, view_function)
+    made._view = WHOLE_VIEW
     made._derived = made._current = Value(aval(numbers.shape, numbers.dtype))
     made._contiguous = True
     return made
 
 
-def near(array: Preallocated) -> Any:
+def ndarray_or_none(array: Preallocated) -> Any:
     """Return the numbers that NumPy is to compute with; None if the array has become a traced one, as is then its class."""
     memory: Any = array._base
-    if memory.is_plain():
+    if memory.is_untraced():
         return memory.numbers
     become_traced(array)
     return None
 
 
-def plain_numbers(array: Any) -> Any:
+def to_ndarray(array: Any) -> Any:
     """Return the numbers of an array, traced or not."""
-    seen = near(array)
+    seen = ndarray_or_none(array)
     return array.numpy() if seen is None else seen
 
 
 def become_traced(array: Any) -> None:
     """Make a traced array of a preallocated one, in place: whoever holds it goes on with it."""
-    stand_in = array._base.stand_in()
+    traced_array = array._base.traced_array()
     set_class(array, Array)
-    array._contiguous = stand_in._contiguous
+    array._contiguous = traced_array._contiguous
 
 
-def own(operand: Any) -> Any:
+def unwrap_preallocated(operand: Any) -> Any:
     """Return an operand with preallocated arrays replaced by their numbers, in lists, tuples and slices too."""
     if isinstance(operand, Preallocated):
-        seen = near(operand)
+        seen = ndarray_or_none(operand)
         return operand if seen is None else seen
     if isinstance(operand, list | tuple) and any(
         isinstance(item, Preallocated | list | tuple) for item in operand
     ):
-        items = [own(item) for item in operand]
+        items = [unwrap_preallocated(item) for item in operand]
         return items if isinstance(operand, list) else tuple(items)
     return operand
 
 
-def own_named(kwargs: dict[str, Any]) -> dict[str, Any]:
+def unwrap_keywords(kwargs: dict[str, Any]) -> dict[str, Any]:
     """Return keyword arguments with preallocated arrays replaced by their numbers."""
-    return {name: own(item) for name, item in kwargs.items()} if kwargs else kwargs
+    return {name: unwrap_preallocated(item) for name, item in kwargs.items()} if kwargs else kwargs
 
 
-def follows(operand: Any) -> bool:
+def is_traced(operand: Any) -> bool:
     """Return whether an array of gradtape's that NumPy cannot see the numbers of stands in an operand."""
     if isinstance(operand, slice):
-        return follows((operand.start, operand.stop, operand.step))
+        return is_traced((operand.start, operand.stop, operand.step))
     if isinstance(operand, list | tuple):
-        return any(map(follows, operand))
+        return any(map(is_traced, operand))
     return isinstance(operand, Handle) and not (
-        isinstance(operand, Preallocated) and near(operand) is not None
+        isinstance(operand, Preallocated) and ndarray_or_none(operand) is not None
     )
 
 
-def _computed(call: Any, args: Any, kwargs: dict[str, Any], targets: Any) -> Any:
+def _compute(call: Any, args: Any, kwargs: dict[str, Any], targets: Any) -> Any:
     """Let NumPy compute with the numbers; where something traced would be written to a preallocated array, make that traced first."""
-    writes = [target for target in targets if isinstance(target, Preallocated) and near(target) is not None]
-    if writes and (follows(args) or follows(tuple(kwargs.values()))):
+    writes = [
+        target
+        for target in targets
+        if isinstance(target, Preallocated) and ndarray_or_none(target) is not None
+    ]
+    if writes and (is_traced(args) or is_traced(tuple(kwargs.values()))):
         for target in writes:
             become_traced(target)
         return call(*args, **kwargs)
-    result = call(*own(args), **own_named(kwargs))
+    result = call(*unwrap_preallocated(args), **unwrap_keywords(kwargs))
     for target in writes:
-        if result is near(target):
+        if result is ndarray_or_none(target):
             return target
     return result
 
 
-def _viewed(array: Preallocated, result: Any, recipe: Recipe) -> Any:
+def _as_view(array: Preallocated, result: Any, view_function: ViewFunction) -> Any:
     """Return a result of NumPy's, as a view that follows where it shares memory with the array that it was asked of."""
     if type(result) in (list, tuple) and type(array) is Preallocated:
         return type(result)(
-            [_viewed(array, item, _item_of(recipe, place)) for place, item in enumerate(result)]
+            [_as_view(array, item, _view_of_item(view_function, place)) for place, item in enumerate(result)]
         )
     if type(result) is not np.ndarray or type(array) is not Preallocated:
         return result
     memory: Any = array._base
     if result is memory.numbers:
         return array
-    return preallocated(result, memory, recipe) if result.base is memory.root.numbers else result
+    return preallocated(result, memory, view_function) if result.base is memory.root.numbers else result
 
 
-def _item_of(recipe: Recipe, place: int) -> Recipe:
-    return lambda parent: recipe(parent)[place]
+def _view_of_item(view_function: ViewFunction, place: int) -> ViewFunction:
+    return lambda parent: view_function(parent)[place]
 
 
-def _to_be_written(result: Any, frame: FrameType) -> Any:
+def _preallocate_result(result: Any, frame: FrameType) -> Any:
     """Return what the user's own code computed of a preallocated array, such as ``2.0 * np.ones(3)``, as another such array."""
-    if frame.f_code.co_filename == MIXIN and frame.f_back is not None:
+    if frame.f_code.co_filename == OPERATORS_FILE and frame.f_back is not None:
         frame = frame.f_back
     fresh = type(result) is np.ndarray and result.base is None and result.dtype.char in "fdFD"
-    return preallocated(result) if fresh and contexts.stack and is_users(frame.f_code.co_filename) else result
+    return (
+        preallocated(result)
+        if fresh and contexts.stack and is_user_file(frame.f_code.co_filename)
+        else result
+    )
 
 
-def _calling(function: Any, array: Preallocated, args: Any, kwargs: dict[str, Any]) -> Recipe:
+def _view_by_call(function: Any, array: Preallocated, args: Any, kwargs: dict[str, Any]) -> ViewFunction:
     def make(parent: Any) -> Any:
         return function(*[parent if arg is array else arg for arg in args], **kwargs)
 
     return make
 
 
-def _by_number(name: str) -> Callable[[Any], Any]:
+def _delegate(name: str) -> Callable[[Any], Any]:
     def answer(self: Any, *args: Any) -> Any:
-        seen = near(self)
+        seen = ndarray_or_none(self)
         return getattr(self, name)(*args) if seen is None else getattr(seen, name)(*args)
 
     answer.__name__ = name
@@ -407,4 +417,4 @@ for _name in (
     "__str__",
     "__format__",
 ):
-    setattr(Preallocated, _name, _by_number(_name))
+    setattr(Preallocated, _name, _delegate(_name))

@@ -20,8 +20,8 @@ from gradtape.kinds.arguments import as_shape
 from gradtape.kinds.operands import number_dtype
 from gradtape.kinds.registry import FUNCTIONS
 from gradtape.ops.numpy.arrays.edit import trimmed
-from gradtape.trace.array.handle import Handle, plain
-from gradtape.trace.array.layout import fortran, keeping_order, memory_order, reshaped_view, shadow_of
+from gradtape.trace.array.handle import Handle, unwrap
+from gradtape.trace.array.layout import fortran, layout_of_result, memory_order, reshaped_view, shadow_of
 from gradtape.trace.array.views import ImaginaryPart, ReadOnly, RealPart, Rearranged, Selected, Uncertain
 from gradtape.trace.dispatch.dispatch import call_function, public_name
 from gradtape.trace.dispatch.op_cache import recall, reshaped, unseen
@@ -71,7 +71,7 @@ def _view_kind(kind: Any) -> Viewer:
             return source.rearranged(
                 known if kind is Rearranged else kind(known.rearrange, known.see), contiguous=contiguous
             )
-        others = [plain(argument) for argument in rest]
+        others = [unwrap(argument) for argument in rest]
 
         def rearrange(value: Value) -> Value:
             result: Value = call_function(function, (value, *others), dict(kwargs))
@@ -167,7 +167,7 @@ def _known_order(source: Any, order: str) -> Any:
 
 
 def _fresh(source: Any, value: Value, order: str) -> Any:
-    made = source.wrapped(value)
+    made = source.wrap_value(value)
     made._contiguous = True if order != "F" else fortran(made.ndim)
     return made
 
@@ -187,7 +187,7 @@ def _uncertain(source: Any, value: Value, what: str) -> Any:
 
 
 def _maybe(source: Any, value: Value, what: str) -> Any:
-    return source.maybe_view(value, Uncertain(f"{what} at {here.site}" if here.site else what))
+    return source.uncertain_view(value, Uncertain(f"{what} at {here.site}" if here.site else what))
 
 
 def _of_each(view: Callable[[Any, Any], Any]) -> Viewer:
@@ -240,7 +240,7 @@ def _part(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
     if rest or kwargs:
         return None
     if source.dtype.kind == "c":
-        return source.seen_through(RealPart() if function is np.real else ImaginaryPart())
+        return source.part_view(RealPart() if function is np.real else ImaginaryPart())
     return source if function is np.real else None
 
 
@@ -277,7 +277,7 @@ def _einsum(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
     tiny = np.zeros((2,) * source.ndim)
     shown = np.einsum(subscripts, tiny)
     if not issubclass(type(shown), np.ndarray) or not np.shares_memory(shown, tiny):
-        return source.maybe_odd(value)
+        return source.unknown_layout_result(value)
     kind: Any = Rearranged if shown.size == tiny.size else Selected
 
     def select(base: Value) -> Value:
@@ -294,7 +294,7 @@ def _trimmed(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
 def _itself(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
     """Return the argument where the function returns it as it is (``np.diff(x, 0)``)."""
     made = call_function(function, (source, *rest), dict(kwargs))
-    return source if made is source.value else source.maybe_odd(made)
+    return source if made is source.value else source.unknown_layout_result(made)
 
 
 def _nan_to_num(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
@@ -329,13 +329,13 @@ def in_order(source: Any, order: str | None, value: Value | None = None) -> Any:
 
 def copied(source: Any, order: str) -> Any:
     """Return ``source.copy(order)``."""
-    made = source.wrapped(source.value)
+    made = source.wrap_value(source.value)
     if not made.ndim:
         made._contiguous = source.is_scalar
         return made
     order = _known_order(source, order) if order == "A" else order
     if order == "K":
-        made._contiguous = keeping_order(made.shape, (source,))
+        made._contiguous = layout_of_result(made.shape, (source,))
     else:
         made._contiguous = fortran(made.ndim) if order == "F" else True
     return made

@@ -13,7 +13,7 @@ from gradtape.errors import DtypeError
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.patching.bytecode import local_names
 from gradtape.trace.source.sites import Site, user_site
-from gradtape.trace.source.sites import is_users as is_users_file
+from gradtape.trace.source.sites import is_user_file as is_users_file
 
 _USED_AS_ARRAY: Final = re.compile(
     r"'(list|tuple)'"
@@ -46,16 +46,16 @@ def _lists_of_numbers(argument: Any, place: str) -> Iterator[tuple[str, Any]]:
             yield from _lists_of_numbers(item, f"{place}[{key!r}]")
 
 
-def tells_of_list(error: BaseException | None) -> bool:
+def is_list_error(error: BaseException | None) -> bool:
     """Return whether an error is one of Python's that tells of a list used as an array."""
     return type(error) in (TypeError, AttributeError) and bool(_USED_AS_ARRAY.search(str(error)))
 
 
-def list_meant(
+def list_error(
     error: Exception, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
 ) -> DtypeError | None:
     """Return the error for a list where an array was meant, from what the function has raised; None where that was something else."""
-    if not tells_of_list(error):
+    if not is_list_error(error):
         return None
     names = local_names(function) or ()
     given = [(names[k] if k < len(names) else str(k), argument) for k, argument in enumerate(args)]

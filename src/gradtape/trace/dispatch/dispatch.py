@@ -20,20 +20,20 @@ from gradtape.kinds.registry import FUNCTIONS, UFUNCS, UNSUPPORTED, WRITERS, fin
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.select import where as where_row
 from gradtape.ops.core.indexing import fit_for_write
-from gradtape.trace.array.handle import Handle, check_fits, plain
+from gradtape.trace.array.handle import Handle, check_fits, unwrap
 from gradtape.trace.dispatch.op_cache import NUMBERS, run
 from gradtape.trace.lazy.force import force
 from gradtape.trace.patching.bytecode import instruction_at
 from gradtape.trace.source.sites import user_frame
 
-RULES: Final[dict[Any, Callable[..., Any]]] = {}
+UFUNC_RULES: Final[dict[Any, Callable[..., Any]]] = {}
 """What runs in place of a ufunc of one or two operands, for those that were called before."""
 
-OPERANDS: Final = NUMBERS | {np.ndarray}
+OPERAND_TYPES: Final = NUMBERS | {np.ndarray}
 """The types of operands, besides arrays that are followed, that these take."""
 
 
-def quick(ufunc: Any) -> Callable[..., Any]:
+def fast_rule(ufunc: Any) -> Callable[..., Any]:
     """Return what runs in place of a ufunc that is followed, without a detour."""
     row = UFUNCS[ufunc.__name__]
     if isinstance(row, Elementwise):
@@ -47,7 +47,7 @@ def quick(ufunc: Any) -> Callable[..., Any]:
     return multiply
 
 
-IGNORED = frozenset({"casting", "order", "subok", "signature"})
+IGNORED_KEYWORDS = frozenset({"casting", "order", "subok", "signature"})
 """Arguments of ufuncs that change no value in the cases that gradtape follows."""
 
 
@@ -60,36 +60,36 @@ def call_ufunc(ufunc: Any, method: str, inputs: Sequence[Any], kwargs: dict[str,
         For ufuncs without a row.
     """
     out = kwargs.pop("out", None)
-    operands = [plain(operand) for operand in inputs]
+    operands = [unwrap(operand) for operand in inputs]
     if method == "__call__":
-        result = _apply(
-            ufunc, operands, {key: value for key, value in kwargs.items() if key not in IGNORED}, out
+        result = _apply_ufunc(
+            ufunc, operands, {key: value for key, value in kwargs.items() if key not in IGNORED_KEYWORDS}, out
         )
     else:
         rule = find_method(ufunc.__name__, method)
         if rule is None:
             raise unsupported(f"{qualified_name(ufunc)}.{method}")
-        result = rule(*operands, **{key: plain(value) for key, value in kwargs.items()})
+        result = rule(*operands, **{key: unwrap(value) for key, value in kwargs.items()})
         if method == "at":
             return _store(inputs[0], result, f"{public_name(ufunc)}.at")
-    return result if out is None else _deliver(result, inputs, out, public_name(ufunc))
+    return result if out is None else _write_outputs(result, inputs, out, public_name(ufunc))
 
 
-def _apply(ufunc: Any, operands: list[Any], kwargs: dict[str, Any], out: Any) -> Any:
+def _apply_ufunc(ufunc: Any, operands: list[Any], kwargs: dict[str, Any], out: Any) -> Any:
     row: Any = UFUNCS.get(ufunc.__name__)
     if row is None or (isinstance(row, Elementwise) and row.function is not ufunc and not _in_scipy(ufunc)):
         raise unsupported(qualified_name(ufunc))
     if ufunc.nin <= 2:
-        RULES[ufunc] = quick(ufunc)
+        UFUNC_RULES[ufunc] = fast_rule(ufunc)
     keep = kwargs.pop("where", True)
     dtype = kwargs.pop("dtype", None)
     if dtype is not None:
         operands = [_cast(operand, np.dtype(dtype)) for operand in operands]
     result = row(*operands, **kwargs)
     if isinstance(result, Value):
-        result = strengthen(result)
+        result = as_strong(result)
         if keep is not True:
-            result = _masked(result, plain(keep), out)
+            result = _masked(result, unwrap(keep), out)
     return result
 
 
@@ -99,12 +99,12 @@ def _in_scipy(ufunc: Any) -> bool:
     return special is not None and getattr(special, ufunc.__name__, None) is ufunc
 
 
-def strengthened(result: Any) -> Any:
-    """Return results of a ufunc, if they are values as `strengthen` makes them."""
-    return strengthen(result) if isinstance(result, Value) else result
+def as_strong_result(result: Any) -> Any:
+    """Return results of a ufunc, if they are values as `as_strong` makes them."""
+    return as_strong(result) if isinstance(result, Value) else result
 
 
-def strengthen(value: Value) -> Value:
+def as_strong(value: Value) -> Value:
     """Return a result of a ufunc: NumPy's scalars are not weak, even those made from Python numbers."""
     if value.aval.weak:
         value.aval = aval(value.shape, value.dtype)
@@ -124,10 +124,10 @@ def _masked(result: Value, keep: Any, out: Any) -> Value:
             remedy="use np.where(mask, f(x), other), or give out=",
         )
     (target,) = out
-    return where_row(keep, result, plain(target))
+    return where_row(keep, result, unwrap(target))
 
 
-def _deliver(result: Any, inputs: Sequence[Any], out: Any, what: str) -> Any:
+def _write_outputs(result: Any, inputs: Sequence[Any], out: Any, what: str) -> Any:
     """Put results into the arrays given as ``out=``; return these."""
     targets = out if isinstance(out, tuple) else (out,)
     results = result if isinstance(result, tuple) else (result,)
@@ -186,7 +186,7 @@ def call_function(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) ->
     UnsupportedFunctionError
         For functions that are not followed, with the reason.
     """
-    known = KNOWN.get(function) or _knowledge(function)
+    known = FUNCTION_RULES.get(function) or _find_rule(function)
     rule = known.rule
     if len(args) <= known.most and "out" not in kwargs:
         try:
@@ -200,16 +200,16 @@ def call_function(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) ->
     place = out_place(function)
     if place is not None and len(args) > place:
         out, args = args[place], (*args[:place], *args[place + 1 :])
-    in_place = IN_PLACE.get(function)
+    in_place = WRITTEN_ARGUMENTS.get(function)
     result = rule(
-        *[plain(argument) for argument in args], **{key: plain(value) for key, value in kwargs.items()}
+        *[unwrap(argument) for argument in args], **{key: unwrap(value) for key, value in kwargs.items()}
     )
     if in_place is not None:
         return _store(args[0] if args else kwargs[in_place], result, public_name(function))
-    return result if out is None else _deliver(result, args, out, public_name(function))
+    return result if out is None else _write_outputs(result, args, out, public_name(function))
 
 
-class Known(NamedTuple):
+class FunctionRule(NamedTuple):
     """What there is to know of a NumPy function that is followed.
 
     Attributes
@@ -227,20 +227,20 @@ class Known(NamedTuple):
     most: int
 
 
-KNOWN: Final[dict[Any, Known]] = {}
+FUNCTION_RULES: Final[dict[Any, FunctionRule]] = {}
 
 
-def _knowledge(function: Any) -> Known:
+def _find_rule(function: Any) -> FunctionRule:
     rule = FUNCTIONS.get(function)
     if rule is None:
         raise unsupported(qualified_name(function))
     place = out_place(function)
     most = -1 if function in WRITERS else sys.maxsize if place is None else place
-    known = KNOWN[function] = Known(rule, public_name(function), most)
+    known = FUNCTION_RULES[function] = FunctionRule(rule, public_name(function), most)
     return known
 
 
-IN_PLACE: dict[Any, str] = {
+WRITTEN_ARGUMENTS: dict[Any, str] = {
     np.copyto: "dst",
     np.put: "a",
     np.place: "arr",

@@ -20,7 +20,7 @@ from gradtape.kinds.arguments import NO_VALUE
 from gradtape.ops.core.indexing import Basic, parse_index
 from gradtape.ops.core.shape import reshape
 from gradtape.ops.numpy.arrays.shape import complete_shape
-from gradtape.trace.array.handle import Handle, plain
+from gradtape.trace.array.handle import Handle, unwrap
 from gradtape.trace.array.views import Part, Rearranged, stays_contiguous
 
 MOST: Final = 4096
@@ -68,7 +68,9 @@ def run(rule: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -
     values: list[Value] = []
     call = recall(rule, args, kwargs, values)
     if call is None:
-        return rule(*[plain(argument) for argument in args], **{name: plain(kwargs[name]) for name in kwargs})
+        return rule(
+            *[unwrap(argument) for argument in args], **{name: unwrap(kwargs[name]) for name in kwargs}
+        )
     recipe = call.recipe
     assert recipe is not None
     return recipe(*values) if call.several is None else call.several(recipe.results(values))

@@ -13,24 +13,24 @@ from gradtape.ir.graph import Graph, Literal, Node, Site, Value, extract, next_s
 from gradtape.ir.types import aval
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.jit.guards import Abstract, InBody
-from gradtape.trace.jit.state import any_alive, made_in
+from gradtape.trace.jit.state import any_alive, variables_made
 from gradtape.trace.patching.copies import outer_variables
 from gradtape.trace.source.contexts import Scope, inside
 from gradtape.trace.source.sites import without_internals
 from gradtape.trace.variables.variable import Variable
 from gradtape.trees import tree_map
 
-Place = Value | Variable
+BodyInput = Value | Variable
 """What an input of a body stands for: itself, a value from outside, or the content of a variable."""
 
 
-class Tracing:
+class BodyTracer:
     """Functions that are being traced: until all of them are closed into graphs, what they computed is followed."""
 
     def __init__(self) -> None:
-        self._runs: list[Traced] = []
+        self._runs: list[TracedBody] = []
 
-    def __enter__(self) -> Tracing:
+    def __enter__(self) -> BodyTracer:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -42,9 +42,9 @@ class Tracing:
         function: Callable[..., Any],
         written: Callable[..., Any],
         tag: Abstract,
-        starts: Sequence[Value],
+        inputs: Sequence[Value],
         *args: Any,
-    ) -> Traced:
+    ) -> TracedBody:
         """Trace a call of a function.
 
         Parameters
@@ -54,8 +54,8 @@ class Tracing:
         written : callable
             What the user wrote of it, for errors.
         tag : Abstract
-            Follows what depends on `starts`.
-        starts : sequence of Value
+            Follows what depends on `inputs`.
+        inputs : sequence of Value
             What stands for the numbers in the arguments.
         *args : object
             The arguments.
@@ -67,7 +67,7 @@ class Tracing:
         InPlaceError
             If it writes to an array from outside.
         """
-        traced = Traced(function, beginning(written), tag, starts)
+        traced = TracedBody(function, definition_site(written), tag, inputs)
         self._runs.append(traced)
         outside = [(name, array, array.value) for name, array in _arrays_named_in(written)]
         traced.run(*args)
@@ -83,33 +83,33 @@ class Tracing:
         return traced
 
 
-class Traced:
+class TracedBody:
     """One run of a function on what has no numbers.
 
     Attributes
     ----------
     result : object
         What it returned.
-    starts : tuple of Value
+    inputs : tuple of Value
         What its arguments were.
     nodes : list of Node
-        What computes the values that `ending` was told of.
+        What computes the values that `collect_nodes` was told of.
     site : object
         Where the user wrote the function.
     """
 
     def __init__(
-        self, function: Callable[..., Any], site: Any, tag: Abstract, starts: Sequence[Value]
+        self, function: Callable[..., Any], site: Any, tag: Abstract, inputs: Sequence[Value]
     ) -> None:
         self.site = site
-        self.starts = tuple(starts)
+        self.inputs = tuple(inputs)
         self.nodes: list[Node] = []
         self.result: Any = None
         self._function = function
         self._tag = tag
         self._first_serial = 0
         self._captured: list[Value] = []
-        self._begins: dict[Variable, Value] = {}
+        self._initial_contents: dict[Variable, Value] = {}
         self._assigned: dict[Variable, Value] = {}
 
     def run(self, *args: Any) -> None:
@@ -118,7 +118,7 @@ class Traced:
         self._first_serial = next_serial()
         with inside(self._tag, Scope()):
             try:
-                self.result = tree_map(_as_read, self._function(*args))
+                self.result = tree_map(_variable_content, self._function(*args))
             except ValueError as error:
                 # NumPy hides what float(x) raised behind "setting an array element with a sequence".
                 if isinstance(error.__cause__, ConcretizationError):
@@ -132,12 +132,12 @@ class Traced:
                     f"a function needs a number, and gets an array in {self._tag.described}: {error}",
                     where=_line_in(error),
                     why=self._tag.why,
-                    remedy="shapes and other arguments that are part of the program must not depend on a turn: make what is largest, "
-                    "and choose by np.where",
+                    remedy="shapes and other arguments that are part of the program must not depend on an iteration: make the largest "
+                    "array, and select by np.where",
                 ) from error
             finally:
                 here.site = before
-        if any_alive(made_in(self._tag)):
+        if any_alive(variables_made(self._tag)):
             raise ArgumentError(
                 f"{self._tag.described} makes variables and keeps them",
                 where=self.site,
@@ -147,7 +147,7 @@ class Traced:
         for content in self._tag.contents.values():
             variable = content.variable()
             if content.input is not None and variable is not None:
-                self._begins[variable] = content.input
+                self._initial_contents[variable] = content.input
                 if content.assigned:
                     self._assigned[variable] = content.value
 
@@ -155,9 +155,9 @@ class Traced:
         """Let what leaked out of the function be found out."""
         self._tag.finish()
 
-    def ending(self, outputs: Sequence[Value]) -> None:
+    def collect_nodes(self, outputs: Sequence[Value]) -> None:
         """Find out what computes these values and those that were assigned to variables."""
-        own = [*self.starts, *self._begins.values()]
+        own = [*self.inputs, *self._initial_contents.values()]
         ends = [*outputs, *self._assigned.values()]
         self.nodes, self._captured = extract(ends, own, stop=self._is_outside)
 
@@ -186,35 +186,36 @@ class Traced:
         return self.site
 
     @property
-    def reads(self) -> list[Place]:
+    def reads(self) -> list[BodyInput]:
         """What it takes from outside and does not assign to."""
-        return [*self._captured, *[variable for variable in self._begins if variable not in self._assigned]]
+        return [
+            *self._captured,
+            *[variable for variable in self._initial_contents if variable not in self._assigned],
+        ]
 
     @property
     def assigned(self) -> list[Variable]:
         """The variables that it assigns to."""
         return list(self._assigned)
 
-    def met(self, variable: Variable) -> bool:
-        """Return whether it reads or assigns a variable."""
-        return variable in self._begins
-
-    def closed(self, inputs: Sequence[Place], outputs: Sequence[Value | Variable], name: str) -> Body:
+    def closed(self, inputs: Sequence[BodyInput], outputs: Sequence[Value | Variable], name: str) -> Body:
         """Return the graph with these inputs; an output that is a variable is its content at the end."""
         becomes: dict[Value, Value] = {}
         own: list[Value] = []
-        begins = dict(self._begins)
+        contents = dict(self._initial_contents)
         for place in inputs:
             if isinstance(place, Variable):
-                begin = begins.setdefault(place, Value(aval(place.shape, place.dtype)))
+                begin = contents.setdefault(place, Value(aval(place.shape, place.dtype)))
                 own.append(begin)
-            elif place in self.starts:
+            elif place in self.inputs:
                 own.append(place)
             else:
                 becomes[place] = Value(place.aval)
                 own.append(becomes[place])
-        nodes = [_moved(node, becomes) for node in self.nodes]
-        ends = [self._assigned.get(end, begins[end]) if isinstance(end, Variable) else end for end in outputs]
+        nodes = [_remapped(node, becomes) for node in self.nodes]
+        ends = [
+            self._assigned.get(end, contents[end]) if isinstance(end, Variable) else end for end in outputs
+        ]
         return Body(own, nodes, [becomes.get(end, end) for end in ends], name)
 
 
@@ -238,12 +239,12 @@ def _line_in(error: Exception) -> Site | None:
     return Site(code.co_filename, trace.tb_lineno, code.co_name)
 
 
-def _as_read(leaf: Any) -> Any:
+def _variable_content(leaf: Any) -> Any:
     """Return what a variable holds now in its place."""
     return leaf.read_value() if isinstance(leaf, Variable) else leaf
 
 
-def _moved(node: Node, becomes: dict[Value, Value]) -> Node:
+def _remapped(node: Node, becomes: dict[Value, Value]) -> Node:
     """Return a node on other values; one that does not change stays itself, since rules of the user's may know its values."""
     if not any(value in becomes for value in node.inputs):
         return node
@@ -254,7 +255,7 @@ def _moved(node: Node, becomes: dict[Value, Value]) -> Node:
     return copy
 
 
-def applied(graph: Graph, inputs: Sequence[Value]) -> list[Value]:
+def apply_graph(graph: Graph, inputs: Sequence[Value]) -> list[Value]:
     """Return what a graph computes of these inputs, as if it had been recorded here."""
     becomes: dict[Value, Value] = dict(zip(graph.inputs, inputs, strict=True))
     before = here.site
@@ -266,7 +267,7 @@ def applied(graph: Graph, inputs: Sequence[Value]) -> list[Value]:
     return [becomes.get(value, value) for value in graph.outputs]
 
 
-def beginning(function: Callable[..., Any]) -> Any:
+def definition_site(function: Callable[..., Any]) -> Any:
     """Return where a function is written; for what has no Python code, where it is used."""
     while isinstance(function, functools.partial):
         function = function.func
@@ -274,7 +275,9 @@ def beginning(function: Callable[..., Any]) -> Any:
     return here.site if code is None else Site(code.co_filename, code.co_firstlineno, code.co_name)
 
 
-def refuse_across(caller: str, values: Iterable[Value], around: Sequence[InBody], remedy: str) -> None:
+def refuse_outside_derivative(
+    caller: str, values: Iterable[Value], around: Sequence[InBody], remedy: str
+) -> None:
     """Raise TapeError where a derivative would go through the beginning of a body.
 
     Parameters

@@ -134,7 +134,7 @@ class Step:
         if check is Check.SAME:
             return value is expected or is_same(value, expected)
         if check is Check.INPUT:
-            return bool(form_of(value) == expected)
+            return bool(type_key(value) == expected)
         if check is Check.TYPE:
             return type(value) is expected
         if check is Check.ALIVE:
@@ -155,7 +155,7 @@ class Step:
             )
         if check is Check.PINNED:
             form, content = expected
-            return bool(form_of(value) == form) and same_content(as_input(value), content)
+            return bool(type_key(value) == form) and same_content(as_input(value), content)
         if check is Check.CONTENT:
             return same_content(value, expected)
         if check is Check.CLASS:
@@ -224,7 +224,7 @@ def same_content(value: Any, expected: NDArray) -> bool:
     return bool(value.tobytes() == expected.tobytes())
 
 
-def form_of(value: Any) -> Any:
+def type_key(value: Any) -> Any:
     """Return the type of what enters a graph: dtype and shape of arrays, the class of numbers."""
     kind = type(value)
     if kind is np.ndarray:
@@ -240,7 +240,7 @@ def form_of(value: Any) -> Any:
     return None
 
 
-def read_all(steps: Sequence[Step], leaves: Sequence[Any]) -> list[Any] | None:
+def read_captures(steps: Sequence[Step], leaves: Sequence[Any]) -> list[Any] | None:
     """Return what all steps read; None where something is not what was traced."""
     found: list[Any] = []
     for step in steps:
@@ -259,6 +259,6 @@ def reference_to(thing: Any) -> weakref.ref[Any] | None:
         return None
 
 
-def all_alive(steps: Sequence[Step]) -> bool:
+def are_alive(steps: Sequence[Step]) -> bool:
     """Return whether all objects that steps must find still exist."""
     return all(step.check is not Check.ALIVE or step.expected() is not None for step in steps)

@@ -40,14 +40,14 @@ from gradtape.ir.op import NDArray
 from gradtape.ir.types import aval
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
-from gradtape.trace.jit.capture_steps import Check, Place, Source, Step, form_of, reference_to
+from gradtape.trace.jit.capture_steps import Check, Place, Source, Step, reference_to, type_key
 from gradtape.trace.jit.guards import Trace
 from gradtape.trace.jit.objects import (
     has_foreign_code,
-    is_object,
     is_plain_object,
     is_record,
-    is_users_class,
+    is_user_class,
+    reads_fields,
 )
 from gradtape.trace.jit.signature import as_input, layout_of_input
 from gradtape.trace.patching.copies import (
@@ -65,7 +65,7 @@ from gradtape.trace.patching.copies import (
     slots_of,
 )
 from gradtape.trace.patching.name_reads import Reads, reads_of
-from gradtape.trace.source.sites import PACKAGE, is_users
+from gradtape.trace.source.sites import PACKAGE, is_user_file
 
 MOST_STEPS: Final = 4096
 """Steps after which what is met is checked by identity alone."""
@@ -77,10 +77,10 @@ _PLAIN: Final = (int, float, complex, bool, str, bytes, type(None))
 _UNHASHED: Final = frozenset({"__dict__", "__weakref__", "__doc__", "__module__", "__annotations__"})
 GENERATORS: Final = (np.random.Generator, np.random.RandomState, random.Random)
 
-UNWATCHED_MODULES: Final = frozenset({"datetime", "numpy", "os", "random", "secrets", "time", "uuid"})
+VARYING_MODULES: Final = frozenset({"datetime", "numpy", "os", "random", "secrets", "time", "uuid"})
 
 _CLOCK = "a clock: the compiled function has the time of the trace"
-UNWATCHED: Final[dict[Any, str]] = {
+VARYING_FUNCTIONS: Final[dict[Any, str]] = {
     open: "a file: the compiled function has what was read in the trace",
     input: "what a user types: the compiled function has what was typed in the trace",
     os.urandom: "random bytes: the compiled function has those of the trace",
@@ -167,7 +167,7 @@ class Walk:
             copy = self.visit(function, Source.FIXED, -1, function, "the function")
             leaves = [
                 self.visit(leaf, Source.ARGUMENT, -1, number, f"argument {number}")
-                if is_object(leaf)
+                if reads_fields(leaf)
                 else leaf
                 for number, leaf in enumerate(self.leaves)
             ]
@@ -262,7 +262,7 @@ class Walk:
     # Numbers and arrays
 
     def _input(self, thing: Any, at: Place, name: str, *, weak: bool = False) -> Array:
-        form = form_of(thing)
+        form = type_key(thing)
         step = self._step(*at, Check.INPUT, form, name)
         if isinstance(thing, Handle):
             known = thing.value
@@ -311,7 +311,7 @@ class Walk:
     # Functions
 
     def _function(self, thing: FunctionType, at: Place, name: str, copying: bool) -> Any:
-        users = is_users(thing.__code__.co_filename)
+        users = is_user_file(thing.__code__.co_filename)
         if not users and _encloses_libraries_only(thing):
             return self._same(thing, at, name)
         if at[0] is Source.FIXED:
@@ -386,7 +386,7 @@ class Walk:
         self, thing: FunctionType, copy: FunctionType, step: int, label: str, copying: bool
     ) -> None:
         defaults, named = thing.__defaults__, thing.__kwdefaults__
-        if not is_users(thing.__code__.co_filename):
+        if not is_user_file(thing.__code__.co_filename):
             if copy is not thing:
                 copy.__defaults__, copy.__kwdefaults__ = defaults, named
             return
@@ -447,8 +447,8 @@ class Walk:
         return self._met(thing, ReferenceCopy(made), step, copying)
 
     def _builtin(self, thing: Any, at: Place, name: str) -> Any:
-        if thing in UNWATCHED:
-            self.unwatched[name] = UNWATCHED[thing]
+        if thing in VARYING_FUNCTIONS:
+            self.unwatched[name] = VARYING_FUNCTIONS[thing]
         owner = getattr(thing, "__self__", None)
         if isinstance(owner, GENERATORS):
             self.generators.append(owner)
@@ -468,7 +468,7 @@ class Walk:
         self._classes[cls, whole] = found
         listed = []
         for owner in cls.__mro__:
-            if not is_users_class(owner):
+            if not is_user_class(owner):
                 continue
             for name, item in list(vars(owner).items()):
                 special = name.startswith("__") and name.endswith("__")
@@ -483,7 +483,7 @@ class Walk:
             inherited = {name for base in owner.__mro__[1:] for name in vars(base)}
             absent = (self.attributes if self.asks else self.attributes & inherited) - vars(owner).keys()
             listed += [(owner, name, ABSENT, False) for name in sorted(absent)]
-        if is_users_class(type(cls)) and not issubclass(cls, type):
+        if is_user_class(type(cls)) and not issubclass(cls, type):
             self._learn_class(type(cls), step, whole=True)
         if not listed:
             return found
@@ -492,7 +492,7 @@ class Walk:
             item = vars(owner).get(name)
             for function in _functions_of(item):
                 self._raw(function, f"{owner.__name__}.{name}")
-            if hasattr(type(item), "__get__") and is_users_class(
+            if hasattr(type(item), "__get__") and is_user_class(
                 type(item)
             ):  # a descriptor, whose code is run
                 self.visit(item, Source.FIXED, -1, item, f"{owner.__name__}.{name}", False)
@@ -508,7 +508,7 @@ class Walk:
 
     def _module(self, thing: ModuleType, at: Place, name: str, copying: bool) -> Any:
         file = getattr(thing, "__file__", None)
-        users = thing.__name__ == "__main__" or (file is not None and is_users(file))
+        users = thing.__name__ == "__main__" or (file is not None and is_user_file(file))
         if not users or thing.__name__.partition(".")[0] in (PACKAGE, "numpy", "scipy"):
             self._note_functions(thing)
             return self._same(thing, at, name)
@@ -528,12 +528,12 @@ class Walk:
         """Take note of functions of a library's module that give another result in each call."""
         if thing.__name__ == "numpy" and "random" in self.attributes:
             self._note_functions(np.random)
-        if thing.__name__.partition(".")[0] not in UNWATCHED_MODULES:
+        if thing.__name__.partition(".")[0] not in VARYING_MODULES:
             return
         for key in self.attributes & vars(thing).keys():
             function = vars(thing)[key]
-            if _hashable(function) and function in UNWATCHED:
-                self.unwatched[f"{thing.__name__}.{key}"] = UNWATCHED[function]
+            if _hashable(function) and function in VARYING_FUNCTIONS:
+                self.unwatched[f"{thing.__name__}.{key}"] = VARYING_FUNCTIONS[function]
             owner = getattr(function, "__self__", None)
             if isinstance(owner, GENERATORS):
                 self.generators.append(owner)
@@ -639,7 +639,7 @@ class Walk:
         cls = type(thing)
         if isinstance(thing, enum.Enum) or cls.__module__.partition(".")[0] in ("numpy", "builtins", PACKAGE):
             return
-        users = is_users_class(cls)
+        users = is_user_class(cls)
         if users:
             self._learn_class(cls, step, whole=False)
         fields = getattr(thing, "__dict__", {})
@@ -863,8 +863,8 @@ class _Namespace:
         if name not in self.original:
             self.walk._step(Source.ENTRY, self.step, name, Check.ABSENT, None, label)
             builtin = vars(builtins).get(name)
-            if builtin is not None and _hashable(builtin) and builtin in UNWATCHED:
-                self.walk.unwatched[name] = UNWATCHED[builtin]
+            if builtin is not None and _hashable(builtin) and builtin in VARYING_FUNCTIONS:
+                self.walk.unwatched[name] = VARYING_FUNCTIONS[builtin]
             return
         content = self.original[name]
         made = self.walk.visit(content, Source.ENTRY, self.step, name, label, copying)
@@ -889,7 +889,7 @@ def _encloses_libraries_only(function: FunctionType) -> bool:
     """Return whether a function, such as what a decorator of a library made of a library's function, can call no code of the user's."""
     for _, cell in closure_of(function):
         content = cell.cell_contents if is_filled(cell) else None
-        if type(content) is not FunctionType or is_users(content.__code__.co_filename):
+        if type(content) is not FunctionType or is_user_file(content.__code__.co_filename):
             return False
         if not _encloses_libraries_only(content):
             return False

@@ -1,4 +1,4 @@
-"""The trace of one call of a jitted function: its inputs, the guards on values that Python looked at, the variables that it met."""
+"""Traces: the tags of values in a function that is traced, with its inputs, guards and variables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gradtape.transforms.reroll.roll import Declined
 
 
 class Guard:
-    """What Python saw: `value` was `expected` at `site` while tracing."""
+    """A value that Python looked at while tracing: `value` was `expected` at `site`."""
 
     __slots__ = ("expected", "site", "value")
 
@@ -22,21 +22,21 @@ class Guard:
 
 
 class Trace(TraceTag):
-    """Follows everything that depends on the arguments of the call that is being traced.
+    """The trace of one call of a jitted function, and the tag of the values that depend on its arguments.
 
     Parameters
     ----------
     described : str
-        Which function is traced, for errors.
+        The traced function, for errors.
     remedy : str
-        What else can be done where Python asks for numbers.
-    until : bool
-        Whether loops that Python leaves because of what it sees are to turn as often as they must in each call.
+        What the user can do instead where Python needs numbers.
+    dynamic_trips : bool
+        Whether loops that Python leaves because of guarded values become while loops, whose trip count may differ in each call.
 
     Attributes
     ----------
     outcome : bool or None
-        Whether operations went well for whose errors the code is prepared; None if there were none.
+        Whether the operations succeeded whose errors the code handles; None if there were none.
     """
 
     __slots__ = (
@@ -44,6 +44,7 @@ class Trace(TraceTag):
         "contents",
         "declined",
         "described",
+        "dynamic_trips",
         "guards",
         "hidden",
         "inputs",
@@ -52,12 +53,11 @@ class Trace(TraceTag):
         "pinned",
         "remedy",
         "sites",
-        "until",
     )
 
-    def __init__(self, described: str, remedy: str = "", *, until: bool = False) -> None:
+    def __init__(self, described: str, remedy: str = "", *, dynamic_trips: bool = False) -> None:
         super().__init__()
-        self.until = until
+        self.dynamic_trips = dynamic_trips
         self.outcome: bool | None = None
         self.described = described
         self.remedy = remedy
@@ -72,15 +72,15 @@ class Trace(TraceTag):
         self._seen: dict[Value, int] = {}
 
     def guard(self, value: Value, expected: int, site: Any) -> int:
-        """Record that Python saw `expected`; what was seen before needs no second guard."""
+        """Record that Python looked at a value and found `expected`; a value has at most one guard."""
         if value not in self._seen:
             self._seen[value] = expected
             self.guards.append(Guard(value, expected, site))
             self.sites.append(site)
         return self._seen[value]
 
-    def known_of_hidden(self, value: Value) -> bool:
-        """Return whether a value depends on hidden inputs alone; then Python may look at it, and they are checked by value from now on."""
+    def depends_on_captures_only(self, value: Value) -> bool:
+        """Return whether a value depends on hidden inputs alone: then Python may look at it, and they are checked by value from now on."""
         if not self.hidden:
             return False
         numbers = {id(one): number for number, one in enumerate(self.hidden)}
@@ -101,9 +101,9 @@ class Trace(TraceTag):
         return True
 
     def finish(self) -> None:
-        """End the trace: example values are dropped, so that what leaked is found out.
+        """End the trace: example values are dropped, so that the use of a leaked value is an error.
 
-        Its values carry it, and it lets go of them: they are freed without the cycle collector.
+        Its values refer to it, and it drops its references to them: they are freed without the cycle collector.
         """
         self.recording = False
         self.over = True
@@ -111,7 +111,7 @@ class Trace(TraceTag):
         for value in self.inputs:
             value.data = None
         ahead, met = [guard.value for guard in self.guards], set(self.inputs)
-        while ahead:  # what was computed so that Python could look at it
+        while ahead:  # the values that were computed for guards
             value = ahead.pop()
             made = value.maker()
             if made is not None and value not in met and self in value.tags:
@@ -122,14 +122,14 @@ class Trace(TraceTag):
 
 
 class Abstract(Trace):
-    """Follows what has no numbers while Python code runs.
+    """The tag of values without numbers: one element or one iteration stands for all.
 
     Parameters
     ----------
     described : str
-        What Python code that is, for errors.
+        The Python code that is traced, for errors.
     remedy : str
-        What else can be done where Python asks for numbers.
+        What the user can do instead where Python needs numbers.
     """
 
     __slots__ = ()
@@ -150,40 +150,38 @@ class Mapped(Abstract):
 
 
 class InBody(Abstract):
-    """Follows what depends on the arguments of a function that becomes the body of a loop or a branch."""
+    """The tag of values in a function that becomes the body of a loop or a branch."""
 
     __slots__ = ()
 
 
-class Turn(InBody):
-    """Follows what depends on a turn of a loop: one stands for all turns.
+class InLoop(InBody):
+    """The tag of values in the body of a loop: one iteration stands for all.
 
     Parameters
     ----------
     described : str
-        Which function is the loop's body.
+        The function that is the body, for errors.
     leak_remedy : str
-        How a value is handed out of it.
+        How the user returns a value from the loop.
     """
 
     __slots__ = ("leak_remedy",)
 
-    why = "the body of a loop runs once in Python and stands for every turn, and these need not agree"
+    why = "the body of a loop runs once in Python and stands for every iteration, and these need not agree"
     instead = (
         "use np.where or gt.cond in place of a branch, gt.while_loop or gt.fori_loop in place of a loop that ends on such a "
         "value, `a & b` in place of `a and b`, gt.constant(np.stack(y))[k] for a list y, and index arrays in place of slices"
     )
-    leak_why = (
-        "the body of a loop runs once in Python: inside of it an array stands for the values of every turn"
-    )
+    leak_why = "the body of a loop runs once in Python: inside of it an array stands for the values of every iteration"
 
     def __init__(self, described: str, leak_remedy: str) -> None:
         super().__init__(described)
         self.leak_remedy = leak_remedy
 
 
-class Alternative(InBody):
-    """Follows what depends on the operands of a branch, of which it is not known whether it is taken."""
+class InBranch(InBody):
+    """The tag of values in a branch of a conditional, which may not be taken."""
 
     __slots__ = ()
 
@@ -194,7 +192,7 @@ class Alternative(InBody):
 
 
 def mapped_by(value: Value) -> Mapped | None:
-    """Return who maps the axis of which a value is one element, if anybody."""
+    """Return the innermost `vmap` of which a value is one element, or None."""
     for tag in value.tags:
         if isinstance(tag, Mapped) and tag.recording:
             return tag
@@ -202,7 +200,7 @@ def mapped_by(value: Value) -> Mapped | None:
 
 
 def abstract_of(value: Value) -> Abstract | None:
-    """Return on what without numbers a value depends, if on anything: the innermost."""
+    """Return the innermost tag without numbers that a value carries, or None."""
     found: Abstract | None = None
     for tag in value.tags:
         if isinstance(tag, Abstract) and tag.recording:

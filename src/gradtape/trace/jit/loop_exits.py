@@ -1,4 +1,4 @@
-"""How Python may leave a loop: by what it saw of traced values alone, or by its own counting as well."""
+"""Loop-exit analysis: whether Python leaves a loop because of traced values alone, or by its own counter as well."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from gradtape.trace.patching.bytecode import has_other_exit
 from gradtape.trace.source.sites import Site
 from gradtape.trees import TreeSpec
 
-LEAST_LOOKS: Final = 4
-"""Looks of one line from which it may be the condition of a loop."""
+LEAST_GUARDS: Final = 4
+"""The number of guards of one line from which it may be the condition of a loop."""
 
 
-def looked_at_again(sites: Sequence[Any]) -> bool:
-    """Return whether some line looked at values so often that it may be the condition of a loop."""
-    if len(sites) < LEAST_LOOKS:
+def may_be_loop(sites: Sequence[Any]) -> bool:
+    """Return whether one line has so many guards that it may be the condition of a loop."""
+    if len(sites) < LEAST_GUARDS:
         return False
-    lines = Counter([line_of(site) for site in sites])
-    return max(lines.values()) >= LEAST_LOOKS
+    lines = Counter([condition_line(site) for site in sites])
+    return max(lines.values()) >= LEAST_GUARDS
 
 
-def line_of(site: Any) -> Any:
-    """Return what all looks of one condition have in common: Python may test it at two places, ahead of a loop and at its end."""
+def condition_line(site: Any) -> Any:
+    """Return the line of a condition, which is the same for all its guards: Python may test it before a loop and at its end."""
     return (site.code, site.line) if isinstance(site, Site) else None
 
 
-def is_bounded(site: Any, sites: Sequence[Any]) -> bool:
-    """Return whether Python may leave the loop around a condition because of anything but traced values.
+def has_uncertain_exit(site: Any, sites: Sequence[Any]) -> bool:
+    """Return whether Python may leave the loop around a condition for another reason than traced values.
 
-    Then it is certain only that the loop may turn as often as it was seen to.
+    Then the trip count of the trace is the only one that is known to be possible.
     """
     if not isinstance(site, Site):
         return True
@@ -46,30 +46,30 @@ def is_bounded(site: Any, sites: Sequence[Any]) -> bool:
     return has_other_exit(site.code, site.instruction, looked)
 
 
-def open_form(
+def dynamic_loop_key(
     graph: Graph, guards: Sequence[Guard], spec: TreeSpec, outputs: Sequence[Any], state: object
 ) -> Any:
-    """Return what two traces with loops that turn as often as they must share exactly if they compute the same.
+    """Return a key that two traces with dynamic trip counts share exactly if they compute the same.
 
-    How often they turned at most, for want of a better bound, is left out.
+    The limits of trip counts, which are those of the traced call for want of a better bound, are left out.
     """
     constants = hashlib.blake2b(digest_size=20)
     for value in graph.constants():
         constants.update(repr(value.aval).encode())
         constants.update(b"?" if value.data is None else np.ascontiguousarray(value.data).tobytes())
-    results = tuple([output if isinstance(output, int) else _told(output()) for output in outputs])
+    results = tuple([output if isinstance(output, int) else _result_key(output()) for output in outputs])
     looks = tuple([(repr(guard.site), guard.expected) for guard in guards])
-    return fingerprint(_without_limits(graph)), constants.digest(), spec, results, looks, repr(state)
+    return fingerprint(_without_trip_limits(graph)), constants.digest(), spec, results, looks, repr(state)
 
 
-def _told(leaf: Any) -> Any:
-    """Return all of a result that depends on no argument."""
+def _result_key(leaf: Any) -> Any:
+    """Return a key of a constant result."""
     if issubclass(type(leaf), np.ndarray | np.generic):
         return leaf.dtype.str, leaf.shape, leaf.tobytes()
     return type(leaf), repr(leaf)
 
 
-def _without_limits(graph: Graph) -> Graph:
+def _without_trip_limits(graph: Graph) -> Graph:
     becomes: dict[Value, Value] = {}
     nodes = []
     for node in graph.nodes:

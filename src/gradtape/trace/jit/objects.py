@@ -12,13 +12,13 @@ import numpy as np
 
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.patching.copies import slots_of
-from gradtape.trace.source.sites import PACKAGE, is_users
+from gradtape.trace.source.sites import PACKAGE, is_user_file
 from gradtape.trees import HOOKS, LEAVES
 
 _HEAP_TYPE: Final = 1 << 9
 
 
-def is_object(leaf: Any) -> bool:
+def reads_fields(leaf: Any) -> bool:
     """Return whether an argument is something that a function may read fields of, or that reads something itself."""
     return not isinstance(leaf, Handle | np.ndarray | np.generic) and (
         callable(leaf) or is_plain_object(leaf)
@@ -51,7 +51,7 @@ def _looks_plain(cls: type) -> bool:
     own = cls.__module__.partition(".")[0] == PACKAGE
     if own and not getattr(cls, "holds_functions", False):
         return False
-    if not own and not is_users_class(cls) and not is_record(cls) and cls.__module__ != "collections":
+    if not own and not is_user_class(cls) and not is_record(cls) and cls.__module__ != "collections":
         return False
     refused = ("__del__", "__getattr__", "__array__", "__array_ufunc__", "__array_function__", "__next__")
     return not any(hasattr(cls, name) for name in refused) and (
@@ -64,22 +64,22 @@ def is_record(cls: type) -> bool:
     return hasattr(cls, "__dataclass_fields__") or hasattr(cls, "__attrs_attrs__")
 
 
-def is_users_class(cls: type) -> bool:
+def is_user_class(cls: type) -> bool:
     """Return whether a class is defined in the user's own code."""
     known = _users.get(cls)
     if known is None:
-        known = _users[cls] = _is_of_users(cls)
+        known = _users[cls] = _is_user_class(cls)
     return known
 
 
-def _is_of_users(cls: type) -> bool:
+def _is_user_class(cls: type) -> bool:
     if not cls.__flags__ & _HEAP_TYPE or cls.__module__ in ("builtins", "typing", "abc"):
         return False
     module = sys.modules.get(cls.__module__)
     if module is None:
         return True
     file = getattr(module, "__file__", None)
-    return file is None or is_users(file)
+    return file is None or is_user_file(file)
 
 
 def has_foreign_code(cls: type) -> bool:
@@ -88,7 +88,7 @@ def has_foreign_code(cls: type) -> bool:
         base is not object
         and base.__module__ not in ("abc", "typing", "collections.abc", PACKAGE)
         and base.__module__.partition(".")[0] != PACKAGE
-        and not is_users_class(base)
+        and not is_user_class(base)
         for base in cls.__mro__
     )
 

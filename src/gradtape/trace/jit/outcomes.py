@@ -19,7 +19,7 @@ from gradtape.trace.lazy.force import force
 from gradtape.trace.patching.bytecode import handles_error
 from gradtape.trace.source.sites import PACKAGE
 
-FAILING: Final = frozenset(
+MAY_FAIL: Final = frozenset(
     {
         np.linalg.cholesky,
         np.linalg.eigh,
@@ -44,7 +44,7 @@ class OutcomeFailed(BaseException):
 
 def is_handled(frame: FrameType) -> bool:
     """Return whether the user's code, which calls from this frame, is prepared for an error, up to the function that gradtape runs."""
-    if frame.f_code is settled.__code__:
+    if frame.f_code is call_now.__code__:
         return False
     current: FrameType | None = frame
     users = False
@@ -60,12 +60,12 @@ def is_handled(frame: FrameType) -> bool:
     return False
 
 
-def settled(array: Any, function: Any, types: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+def call_now(array: Any, function: Any, types: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Return what a function returns for arrays, computed; raise the error that NumPy raises."""
-    return computed(array.__array_function__(function, types, args, kwargs))
+    return compute_now(array.__array_function__(function, types, args, kwargs))
 
 
-def computed(made: Any) -> Any:
+def compute_now(made: Any) -> Any:
     """Compute what was made where the code is prepared for an error; a trace is told how it went."""
     values = [
         item.value for item in (made if isinstance(made, tuple) else (made,)) if isinstance(item, Handle)

@@ -73,7 +73,7 @@ def write_back(walk: Walk, effects: SideEffects) -> None:
             set_content(each.original, key, new)
 
 
-def rebased(steps: Sequence[Step], leaves: Sequence[Any], effects: SideEffects) -> bool:
+def expect_side_effects(steps: Sequence[Step], leaves: Sequence[Any], effects: SideEffects) -> bool:
     """Let the checks expect what the traced function itself has made of things, and return whether they can.
 
     What a function writes, compiled calls do not write again, so that what it finds in the next call is what the trace has left.
@@ -82,7 +82,7 @@ def rebased(steps: Sequence[Step], leaves: Sequence[Any], effects: SideEffects) 
     for step in steps:
         value = step.read(found, leaves)
         if not step.holds(value, found):
-            if not _rebase(step, value):
+            if not _expect(step, value):
                 return False
             if not _contains(value, _is_leaked) and not _contains(value, _is_variable):
                 effects.written.setdefault(step.name)
@@ -110,7 +110,7 @@ def _is_leaked(array: Handle) -> bool:
     return any(isinstance(tag, Trace) and tag.over for tag in array.value.tags)
 
 
-def _rebase(step: Step, value: Any) -> bool:
+def _expect(step: Step, value: Any) -> bool:
     check = step.check
     if check is Check.CLASS:
         step.expected = [
@@ -139,7 +139,7 @@ def _rebase(step: Step, value: Any) -> bool:
     return True
 
 
-def state_of_generator(generator: Any) -> bytes:
+def generator_state(generator: Any) -> bytes:
     """Return the state of a random number generator, to be compared."""
     if isinstance(generator, np.random.Generator):
         return pickle.dumps(generator.bit_generator.state)

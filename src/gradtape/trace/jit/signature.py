@@ -22,7 +22,7 @@ from gradtape.runtime.compile.program import CallForm
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.layout import Layout, argument_layout, layout_of
-from gradtape.trace.array.preallocated import own
+from gradtape.trace.array.preallocated import unwrap_preallocated
 from gradtape.trace.jit.objects import is_plain_object
 from gradtape.trace.lazy.force import force
 from gradtape.trace.source.sites import user_site
@@ -36,7 +36,7 @@ _REFUSED = (KeysView, ValuesView, ItemsView, array, memoryview, bytearray)
 
 
 @dataclass(frozen=True)
-class Static:
+class StaticLeaf:
     """An argument that the user declared to be a part of the program text."""
 
     value: Any
@@ -53,16 +53,16 @@ class StaticArguments:
         """Return the arguments with the static ones marked."""
         if self.positions:
             places = {place % len(args) for place in self.positions if -len(args) <= place < len(args)}
-            args = tuple(Static(arg) if k in places else arg for k, arg in enumerate(args))
+            args = tuple(StaticLeaf(arg) if k in places else arg for k, arg in enumerate(args))
         if self.names:
-            kwargs = {key: Static(arg) if key in self.names else arg for key, arg in kwargs.items()}
+            kwargs = {key: StaticLeaf(arg) if key in self.names else arg for key, arg in kwargs.items()}
         return args, kwargs
 
 
 EVERYTHING_TRACED = StaticArguments()
 
 
-class Call:
+class CallArguments:
     """The arguments of one call, flattened.
 
     Attributes
@@ -81,8 +81,8 @@ class Call:
         self, args: tuple[Any, ...], kwargs: dict[str, Any], static: StaticArguments = EVERYTHING_TRACED
     ) -> None:
         leaves, self.spec = flatten_arguments(static.mark(args, kwargs))
-        self.leaves: list[Any] = own(leaves)
-        self.objects = [leaf.value if type(leaf) is Static else leaf for leaf in self.leaves]
+        self.leaves: list[Any] = unwrap_preallocated(leaves)
+        self.objects = [leaf.value if type(leaf) is StaticLeaf else leaf for leaf in self.leaves]
         self.arrays = any(isinstance(leaf, Handle) and _is_recorded(leaf) for leaf in self.leaves)
         self._key: Any = None
         self._given = args, kwargs, static
@@ -106,7 +106,7 @@ class Call:
     def with_leaves(self, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return arguments of the same structure with other leaves."""
         arguments: Any = self.spec.unflatten(
-            [leaf.value if isinstance(leaf, Static) else leaf for leaf in leaves]
+            [leaf.value if isinstance(leaf, StaticLeaf) else leaf for leaf in leaves]
         )
         args, kwargs = arguments
         return args, kwargs
@@ -124,10 +124,10 @@ class Call:
                 placeholder = Array(value)
                 placeholder._contiguous = layout_of_input(leaf)
                 leaf = placeholder
-            elif not isinstance(leaf, Static):
+            elif not isinstance(leaf, StaticLeaf):
                 leaf = thing
             elif thing is not leaf.value:
-                leaf = Static(thing)
+                leaf = StaticLeaf(thing)
             leaves.append(leaf)
         return leaves, inputs
 
@@ -135,7 +135,7 @@ class Call:
 def _refuse_by_name(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Raise the error for an argument that cannot be one, with where it stands."""
     for name, argument in [*((f"argument {k}", arg) for k, arg in enumerate(args)), *kwargs.items()]:
-        for position, leaf in enumerate(own(flatten_arguments(argument)[0])):
+        for position, leaf in enumerate(unwrap_preallocated(flatten_arguments(argument)[0])):
             place = place_of_leaf(argument, position) if leaf is not argument else ""
             leaf_key(leaf, f"{name}{place}")
 
@@ -199,7 +199,7 @@ def leaf_key(leaf: Any, argument: str = "an argument") -> Any:
             if layout is True or not known.shape
             else (known.dtype, known.shape, layout)
         )
-    declared = kind is Static
+    declared = kind is StaticLeaf
     if declared:
         leaf, kind = leaf.value, type(leaf.value)
     if isinstance(leaf, Variable):
@@ -249,7 +249,11 @@ class NativeCall(NamedTuple):
 
 
 def native_call(
-    call: Call, values: Sequence[Value], spec: TreeSpec, results: Sequence[int], hidden: Sequence[Any]
+    call: CallArguments,
+    values: Sequence[Value],
+    spec: TreeSpec,
+    results: Sequence[int],
+    hidden: Sequence[Any],
 ) -> NativeCall | None:
     """Return how machine code can serve calls like this one.
 
@@ -278,12 +282,12 @@ def native_call(
     arguments: list[ArraySpec | ScalarSpec | StaticSpec] = []
     passed = []
     for number, leaf in enumerate(call.leaves):
-        if is_plain_object(leaf) and not isinstance(leaf, Static):
+        if is_plain_object(leaf) and not isinstance(leaf, StaticLeaf):
             continue
         passed.append(number)
         if not is_dynamic(leaf):
             arguments.append(StaticSpec())
-            statics.append(leaf.value if isinstance(leaf, Static) else leaf)
+            statics.append(leaf.value if isinstance(leaf, StaticLeaf) else leaf)
         else:
             arguments.append(_spec_of(leaf))
     arguments += map(_spec_of, hidden)

@@ -97,7 +97,7 @@ class State:
                 lock.release()
 
     def _run(self, program: Program, arrays: Sequence[NDArray]) -> list[NDArray]:
-        outputs = program.run([*arrays, *[as_input(variable.data_now()) for variable in _living(self.read)]])
+        outputs = program.run([*arrays, *[as_input(variable.data_now()) for variable in _alive(self.read)]])
         rest = iter(outputs[len(outputs) - self.count :])
         taken = [(assignment, assignment.taken(rest)) for assignment in self.assigned]
         for assignment, own in taken:
@@ -108,7 +108,7 @@ class State:
 
     def readings(self) -> list[Value]:
         """Return what the variables hold, as whoever follows them sees it."""
-        return [variable.value for variable in _living(self.read)]
+        return [variable.value for variable in _alive(self.read)]
 
     def alive(self) -> bool:
         """Return whether all of the variables still exist."""
@@ -116,7 +116,7 @@ class State:
 
     def followed(self) -> bool:
         """Return whether a tape or trace around would take notice if one of them is read."""
-        return any(variable.followed for variable in _living(self.read))
+        return any(variable.followed for variable in _alive(self.read))
 
 
 def state_of(trace: Trace) -> tuple[State, list[Value]]:
@@ -164,7 +164,7 @@ def _are_few_rows(node: Node) -> bool:
     return 2 * rows[0] <= whole[0] and rows[1:] == whole[1:] and set(node.params["strides"][1:]) <= {1}
 
 
-def made_in(trace: Trace) -> list[weakref.ref[Any]]:
+def variables_made(trace: Trace) -> list[weakref.ref[Any]]:
     """Return the variables that the traced function made."""
     return [content.variable for content in trace.contents.values() if content.input is None]
 
@@ -177,5 +177,5 @@ def any_alive(variables: Sequence[weakref.ref[Any]]) -> bool:
     return any(variable() is not None for variable in variables)
 
 
-def _living(variables: Sequence[weakref.ref[Variable]]) -> list[Variable]:
+def _alive(variables: Sequence[weakref.ref[Variable]]) -> list[Variable]:
     return [found for variable in variables if (found := variable()) is not None]

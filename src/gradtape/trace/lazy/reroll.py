@@ -9,7 +9,7 @@ from gradtape.config import config
 from gradtape.ir.graph import Graph, Value, next_serial
 from gradtape.trace.array.array import Array
 from gradtape.trace.jit.guards import Guard, Trace
-from gradtape.trace.jit.loop_exits import is_bounded, line_of
+from gradtape.trace.jit.loop_exits import condition_line, has_uncertain_exit
 from gradtape.trace.lazy.instruments import CHECKS
 from gradtape.trace.source.contexts import contexts, running_trace
 from gradtape.transforms.observers import OBSERVERS
@@ -22,9 +22,11 @@ from gradtape.trees import flatten, unflatten
 def rolled_trace(graph: Graph, trace: Trace) -> tuple[Graph, list[Guard]]:
     """Return the graph of a trace with loops, and the guards that are left."""
     guards = trace.guards
-    if not config.reroll or (len(graph.nodes) < MIN_SAVED and not trace.until):
+    if not config.reroll or (len(graph.nodes) < MIN_SAVED and not trace.dynamic_trips):
         return graph, guards
-    found = rolled_graph(graph, _recorded_guards(guards, trace), until=trace.until, declined=trace.declined)
+    found = rolled_graph(
+        graph, _recorded_guards(guards, trace), until=trace.dynamic_trips, declined=trace.declined
+    )
     if found is None:
         return graph, guards
     whole, numbers, result = found
@@ -41,10 +43,15 @@ def _since(value: Value, moment: int) -> bool:
 
 
 def _recorded_guards(guards: Sequence[Guard], trace: Trace | None) -> list[RecordedGuard]:
-    if trace is None or not trace.until:
+    if trace is None or not trace.dynamic_trips:
         return [RecordedGuard(guard.value, guard.expected) for guard in guards]
     return [
-        RecordedGuard(guard.value, guard.expected, line_of(guard.site), is_bounded(guard.site, trace.sites))
+        RecordedGuard(
+            guard.value,
+            guard.expected,
+            condition_line(guard.site),
+            has_uncertain_exit(guard.site, trace.sites),
+        )
         for guard in guards
     ]
 
@@ -71,7 +78,7 @@ def rolled_since(moment: int, values: Sequence[Value], starts: Sequence[Value]) 
     starts : sequence of Value
         What they are made of: these stay.
     """
-    until = any(isinstance(context, Trace) and context.until for context in contexts.stack)
+    until = any(isinstance(context, Trace) and context.dynamic_trips for context in contexts.stack)
     small = next_serial() - moment < MIN_SAVED and not until
     if small or not config.reroll or OBSERVERS or CHECKS:
         return list(values)

@@ -18,20 +18,20 @@ from typing import Any, Final
 import numpy as np
 
 from gradtape.trace.patching.bytecode import callee_names
-from gradtape.trace.source.sites import is_users
+from gradtape.trace.source.sites import is_user_file
 
-_IN_NUMPY: Final = {
+_NUMPY_CALLERS: Final = {
     id(vars(np)[name].__code__): vars(np)[name] for name in ("ones", "full", "eye", "identity")
 }
 """By the ids of their code, functions that NumPy wrote in Python: who calls them calls what they call."""
 
-_asked: Final[dict[int, tuple[CodeType, dict[int, tuple[str, ...]]]]] = {}
+_callee_cache: Final[dict[int, tuple[CodeType, dict[int, tuple[str, ...]]]]] = {}
 """By the id of code, with the code itself, which keeps the id its own: the names of what it calls where; none in code of libraries."""
 
 
 def calling_frame(frame: FrameType, function: Any = None) -> tuple[FrameType, Any]:
     """Return the frame that calls a function, or a function of NumPy's that calls it, and the one that is called there."""
-    while (outer := _IN_NUMPY.get(id(frame.f_code))) is not None and frame.f_back is not None:
+    while (outer := _NUMPY_CALLERS.get(id(frame.f_code))) is not None and frame.f_back is not None:
         frame, function = frame.f_back, outer
     return frame, function
 
@@ -47,24 +47,24 @@ def called_by_user(frame: FrameType, function: Any) -> bool:
         A hooked function.
     """
     code = frame.f_code
-    if id(code) in _IN_NUMPY:
+    if id(code) in _NUMPY_CALLERS:
         frame, function = calling_frame(frame, function)
         code = frame.f_code
-    known = _asked.get(id(code))
+    known = _callee_cache.get(id(code))
     if known is None:
-        if len(_asked) >= 4096:
-            _asked.clear()
-        known = _asked[id(code)] = code, {}
+        if len(_callee_cache) >= 4096:
+            _callee_cache.clear()
+        known = _callee_cache[id(code)] = code, {}
     place = frame.f_lasti
     answer = known[1].get(place)
     if answer is None:
-        answer = known[1][place] = _named(frame, function) if is_users(code.co_filename) else ()
+        answer = known[1][place] = _callee_names(frame, function) if is_user_file(code.co_filename) else ()
     if not answer:
         return False
-    return answer[-1] == function.__name__ or _is_the_same(_value_of(answer, frame), function)
+    return answer[-1] == function.__name__ or _is_same_function(_value_of(answer, frame), function)
 
 
-def _named(frame: FrameType, function: Any) -> tuple[str, ...]:
+def _callee_names(frame: FrameType, function: Any) -> tuple[str, ...]:
     """Return the names of what a frame is calling; none, where that is another function of the same name."""
     names = callee_names(frame)
     if not names or not names[-1]:
@@ -73,12 +73,12 @@ def _named(frame: FrameType, function: Any) -> tuple[str, ...]:
         return ("", names[-1])
     if names[-1] == function.__name__:
         found = _value_of(names, frame)
-        if found is not None and not _is_the_same(found, function):
+        if found is not None and not _is_same_function(found, function):
             return ()
     return names
 
 
-def _is_the_same(found: Any, function: Any) -> bool:
+def _is_same_function(found: Any, function: Any) -> bool:
     while isinstance(found, functools.partial | staticmethod):
         found = found.func if isinstance(found, functools.partial) else found.__func__
     return found is function

@@ -24,11 +24,11 @@ from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.preallocated import Preallocated
 from gradtape.trace.dispatch.dispatch import call_function
 from gradtape.trace.patching import recorders
+from gradtape.trace.patching.asarray import is_followed
 from gradtape.trace.patching.creation import HOOKED
 from gradtape.trace.patching.functions import hook_function
 from gradtape.trace.patching.imports import when_imported
 from gradtape.trace.patching.interpose import When, dispatcher_of, follow, interpose
-from gradtape.trace.patching.lists import is_recorded
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.variable import Variable
 
@@ -36,38 +36,38 @@ Function = Callable[..., Any]
 _dispatched: Final = type(np.sum)
 
 
-def first_followed(operand: Any, depth: int = 32) -> Any:
+def find_followed(operand: Any, depth: int = 32) -> Any:
     """Return an array in an operand, or in lists and tuples in it, that somebody who records follows; None if there is none."""
     if isinstance(operand, Handle):
-        if isinstance(operand, Preallocated) and operand._base.is_plain():
+        if isinstance(operand, Preallocated) and operand._base.is_untraced():
             return None
-        return operand if is_recorded(operand) else None
+        return operand if is_followed(operand) else None
     if depth and isinstance(operand, list | tuple):
         for item in operand:
-            found = first_followed(item, depth - 1)
+            found = find_followed(item, depth - 1)
             if found is not None:
                 return found
     return None
 
 
-def _stacked(items: Any) -> Any:
+def _as_array(items: Any) -> Any:
     """Return the array that a list is; the list itself where nothing in it is followed."""
     if type(items) is not list and type(items) is not tuple:
         return items
-    found = first_followed(items)
+    found = find_followed(items)
     return items if found is None else found.__array_function__(np.array, (type(found),), (items,), {})
 
 
 def _of_ufunc(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    given = [_stacked(argument) for argument in args]
+    given = [_as_array(argument) for argument in args]
     if all(new is old for new, old in zip(given, args, strict=True)):
         return NotImplemented
     if "where" in kwargs:
-        kwargs["where"] = _stacked(kwargs["where"])
+        kwargs["where"] = _as_array(kwargs["where"])
     return function(*given, **kwargs)
 
 
-_openers: Final[dict[Any, Any]] = {}
+_dispatchers: Final[dict[Any, Any]] = {}
 """What finds the arguments that a function asks who they are."""
 
 
@@ -81,16 +81,16 @@ def _takes_sequences(function: Any) -> bool:
 
 
 def _of_function(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    opener = _openers.get(function)
+    opener = _dispatchers.get(function)
     if opener is None:
-        opener = _openers[function] = dispatcher_of(function)
+        opener = _dispatchers[function] = dispatcher_of(function)
     try:
         relevant = [
             item for item in opener(*args, **kwargs) or () if type(item) is list or type(item) is tuple
         ]
     except TypeError:  # NumPy will say so in its own words
         return NotImplemented
-    arrays = {id(item): made for item in relevant if (made := _stacked(item)) is not item}
+    arrays = {id(item): made for item in relevant if (made := _as_array(item)) is not item}
     if not arrays:
         return NotImplemented
     return function(
@@ -116,7 +116,7 @@ def _method(name: str) -> Function:
     function = _clip if name == "clip" else getattr(np, name)
 
     def run(array: Any, *args: Any, **kwargs: Any) -> Any:
-        if first_followed((args, tuple(kwargs.values()))) is None:
+        if find_followed((args, tuple(kwargs.values()))) is None:
             return NotImplemented
         operands = (args[0], array, *args[1:]) if name == "compress" else (array, *args)
         if function in FUNCTIONS:
@@ -152,9 +152,9 @@ METHODS: Final = (
 
 def _scalar(kind: Any) -> Function:
     def make(asked: type, operand: Any) -> Any:
-        if asked is not kind or first_followed(operand) is None:
+        if asked is not kind or find_followed(operand) is None:
             return NotImplemented
-        array = _stacked(operand)
+        array = _as_array(operand)
         return array.astype(kind)
 
     return make
@@ -184,7 +184,7 @@ def _number(x: Any, kind: type = float) -> Any:
 
 def _mathematical(function: Function, kind: type = float) -> Function:
     def run(*args: Any, **kwargs: Any) -> Any:
-        if first_followed(args) is None:
+        if find_followed(args) is None:
             return NotImplemented
         given = [_number(argument, kind) for argument in args]
         return NotImplemented if None in map(type_or_none, given) else function(*given, **kwargs)
@@ -214,11 +214,11 @@ def _is_close(a: Any, b: Any, *, rel_tol: Any = 1e-09, abs_tol: Any = 0.0) -> bo
     return bool((a == b) | (np.abs(a - b) <= np.maximum(rel_tol * largest, abs_tol)))
 
 
-def _hypotenuse(*sides: Any) -> Any:
+def _hypot(*sides: Any) -> Any:
     return np.hypot(*sides) if len(sides) == 2 else np.sqrt(sum(side * side for side in sides))
 
 
-def _looks(function: Function) -> Function:
+def _as_predicate(function: Function) -> Function:
     def run(x: Any) -> bool:
         return bool(function(x))
 
@@ -234,15 +234,15 @@ _MATH: Final[dict[str, Function]] = {
     },
     "pow": np.power,
     "log": _log,
-    "hypot": _hypotenuse,
+    "hypot": _hypot,
     "remainder": lambda x, y: x - y * np.rint(x / y),
     "gamma": _row("gamma"),
     "lgamma": _row("gammaln"),
     "erf": _row("erf"),
     "erfc": _row("erfc"),
-    "isnan": _looks(np.isnan),
-    "isinf": _looks(np.isinf),
-    "isfinite": _looks(np.isfinite),
+    "isnan": _as_predicate(np.isnan),
+    "isinf": _as_predicate(np.isinf),
+    "isfinite": _as_predicate(np.isfinite),
     "isclose": _is_close,
 }
 _CMATH: Final[dict[str, Function]] = {
@@ -254,9 +254,9 @@ _CMATH: Final[dict[str, Function]] = {
     "log": _log,
     "phase": np.angle,
     "polar": lambda z: (np.abs(z), np.angle(z)),
-    "isnan": _looks(np.isnan),
-    "isinf": _looks(np.isinf),
-    "isfinite": _looks(np.isfinite),
+    "isnan": _as_predicate(np.isnan),
+    "isinf": _as_predicate(np.isinf),
+    "isfinite": _as_predicate(np.isfinite),
 }
 
 
@@ -264,7 +264,7 @@ def _sequence(function: Function) -> Function:
     def run(*args: Any) -> Any:
         return (
             NotImplemented
-            if first_followed(args) is None
+            if find_followed(args) is None
             else function(*[_array(argument) for argument in args])
         )
 
@@ -272,7 +272,7 @@ def _sequence(function: Function) -> Function:
 
 
 def _array(items: Any) -> Any:
-    made = _stacked(items)
+    made = _as_array(items)
     return np.asarray(items) if made is items and not isinstance(items, Handle) else made
 
 
@@ -282,7 +282,7 @@ _SEQUENCES: Final[dict[str, Function]] = {
     "sumprod": lambda p, q: np.sum(p * q),
 }
 
-_others: Final[dict[Any, Function]] = {
+_functions: Final[dict[Any, Function]] = {
     **{
         getattr(math, name): _mathematical(function)
         for name, function in _MATH.items()
@@ -308,7 +308,7 @@ def _hook(called: Any, *args: Any, **kwargs: Any) -> Any:
         return _of_ufunc(called, args, kwargs)
     if kind is _dispatched:
         return _of_function(called, args, kwargs)
-    return _others[called](*args, **kwargs)
+    return _functions[called](*args, **kwargs)
 
 
 def _interpose() -> None:
@@ -317,7 +317,7 @@ def _interpose() -> None:
         function for function in FUNCTIONS if type(function) is _dispatched and dispatcher_of(function)
     }
     sequences = {function for function in functions if _takes_sequences(function)}
-    interpose(_hook, When.ANYWHERE, _others)
+    interpose(_hook, When.ANYWHERE, _functions)
     interpose(_hook, When.WITHIN, sequences)
     interpose(_hook, When.NESTED, [*(functions - sequences - HOOKED), *_ufuncs_of(np), *_UFUNC_METHODS])
     when_imported("scipy.special", lambda special: interpose(_hook, When.NESTED, _ufuncs_of(special)))
@@ -327,18 +327,18 @@ def _ufuncs_of(module: ModuleType) -> list[Any]:
     return [thing for thing in vars(module).values() if type(thing) is np.ufunc]
 
 
-recorders.at_first(_interpose)
+recorders.before_recording(_interpose)
 
 
 # Classes of NumPy's that are written in Python
 
 
-def _joined(plain: Function) -> Function:
+def _index_trick(plain: Function) -> Function:
     """Follow ``np.r_[...]`` and ``np.c_[...]``: NumPy's own code arranges the places of the elements."""
 
     def getitem(self: Any, key: Any) -> Any:
         items = key if isinstance(key, tuple) else (key,)
-        if isinstance(key, str) or first_followed(items) is None:
+        if isinstance(key, str) or find_followed(items) is None:
             return plain(self, key)
         arrays: list[Any] = []
         kinds: list[Any] = []
@@ -365,11 +365,11 @@ def _joined(plain: Function) -> Function:
     return getitem
 
 
-def _vectorized(plain: Function) -> Function:
+def _vectorize_call(plain: Function) -> Function:
     """Follow calls of what `numpy.vectorize` made: the function is called with traced numbers, one after the other."""
 
     def call(self: Any, func: Any, args: Any) -> Any:
-        if first_followed(args) is None:
+        if find_followed(args) is None:
             return plain(self, func, args)
         dims = self._in_and_out_core_dims
         cores = [0] * len(args) if dims is None else [len(names) for names in dims[0]]
@@ -385,11 +385,11 @@ def _vectorized(plain: Function) -> Function:
         if not results:
             return plain(self, func, args)
         if not isinstance(results[0], tuple):
-            return _gathered(results, lead, self.otypes)
+            return _stack_results(results, lead, self.otypes)
         kinds = self.otypes or [None] * len(results[0])
         return tuple(
             [
-                _gathered(parts, lead, kind)
+                _stack_results(parts, lead, kind)
                 for parts, kind in zip(zip(*results, strict=True), kinds, strict=True)
             ]
         )
@@ -397,17 +397,17 @@ def _vectorized(plain: Function) -> Function:
     return call
 
 
-def _gathered(results: Any, lead: tuple[int, ...], kind: Any) -> Any:
+def _stack_results(results: Any, lead: tuple[int, ...], kind: Any) -> Any:
     array = np.stack([_array(result) for result in results])
     array = array.reshape((*lead, *array.shape[1:]))
     return array.astype(kind) if kind else array
 
 
-def _unmatrixed(plain: Function) -> Function:
+def _refuse_matrix(plain: Function) -> Function:
     """Refuse to make an `np.matrix`, as its operators do of the other operand."""
 
     def new(kind: Any, data: Any, *args: Any, **kwargs: Any) -> Any:
-        if first_followed(data) is None:
+        if find_followed(data) is None:
             return plain(kind, data, *args, **kwargs)
         raise ArraySubclassError(
             "a matrix, a subclass of ndarray, meets a traced array",
@@ -422,9 +422,9 @@ def _unmatrixed(plain: Function) -> Function:
 def _hook_classes() -> None:
     joining: Any = type(np.r_).__mro__[1]
     mapping: Any = np.vectorize
-    hook_function(np.matrix.__new__, _unmatrixed)  # type: ignore[arg-type]
-    hook_function(joining.__getitem__, _joined)
-    hook_function(mapping._vectorize_call, _vectorized)
+    hook_function(np.matrix.__new__, _refuse_matrix)  # type: ignore[arg-type]
+    hook_function(joining.__getitem__, _index_trick)
+    hook_function(mapping._vectorize_call, _vectorize_call)
 
 
-recorders.at_first(_hook_classes)
+recorders.before_recording(_hook_classes)

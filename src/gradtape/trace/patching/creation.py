@@ -10,41 +10,41 @@ import numpy as np
 from gradtape.ir.builder import here
 from gradtape.trace.array.array import wrap
 from gradtape.trace.array.handle import Handle
-from gradtape.trace.array.preallocated import follows, own, own_named, preallocated
+from gradtape.trace.array.preallocated import is_traced, preallocated, unwrap_keywords, unwrap_preallocated
 from gradtape.trace.dispatch.dispatch import call_function
 from gradtape.trace.patching.callers import called_by_user
 from gradtape.trace.patching.interpose import When, interpose, original
-from gradtape.trace.patching.recorders import at_first
+from gradtape.trace.patching.recorders import before_recording
 from gradtape.trace.source.contexts import contexts
 from gradtape.trace.source.sites import user_site
 
-MAKERS: Final = (np.zeros, np.empty)
+ALLOCATORS: Final = (np.zeros, np.empty)
 """NumPy's compiled functions that make arrays of nothing. Those written in Python call them: `ones`, `full`, `eye`, `identity`."""
 
-SIMILAR: Final = (np.zeros_like, np.empty_like, np.ones_like, np.full_like)
+LIKE_FUNCTIONS: Final = (np.zeros_like, np.empty_like, np.ones_like, np.full_like)
 """Those that make an array of the form of another."""
 
 _FULL: Final = np.full.__code__
 _frame = sys._getframe
 
 
-HOOKED: Final[set[Any]] = {*MAKERS, *SIMILAR}
+HOOKED: Final[set[Any]] = {*ALLOCATORS, *LIKE_FUNCTIONS}
 """The functions that are hooked here."""
 
 
-def _make(function: Any, *args: Any, **kwargs: Any) -> Any:
+def _create(function: Any, *args: Any, **kwargs: Any) -> Any:
     """Make an array as one of NumPy's functions does: for the user's own code, one that takes traced numbers."""
     if not contexts.stack:
         return NotImplemented
-    if args and type(args[0]) in (list, tuple) and function in SIMILAR:
+    if args and type(args[0]) in (list, tuple) and function in LIKE_FUNCTIONS:
         like: Any = np.asarray(args[0])
         if isinstance(like, Handle):
             return function(like, *args[1:], **kwargs)
     frame = _frame(1)
     if not called_by_user(frame, function):
         return NotImplemented
-    args, kwargs = own(args), own_named(kwargs)
-    if function is np.full_like and follows((args[1:], kwargs.get("fill_value"))):
+    args, kwargs = unwrap_preallocated(args), unwrap_keywords(kwargs)
+    if function is np.full_like and is_traced((args[1:], kwargs.get("fill_value"))):
         here.site = user_site(via="np.full_like")
         return wrap(call_function(function, args, kwargs))
     made = original(function)(*args, **kwargs)
@@ -57,4 +57,4 @@ def _make(function: Any, *args: Any, **kwargs: Any) -> Any:
     return preallocated(made if made.base is None else made.copy())
 
 
-at_first(lambda: interpose(_make, When.ALWAYS, HOOKED))
+before_recording(lambda: interpose(_create, When.ALWAYS, HOOKED))

@@ -15,7 +15,7 @@ Function = Callable[..., Any]
 _PLACE: Final = "gradtape's handler"
 """The constant in the place of which the handler is put."""
 
-_own: Final[dict[CodeType, Function]] = {}
+_original_functions: Final[dict[CodeType, Function]] = {}
 """By the code that calls a handler: a function with the code that was there."""
 
 
@@ -31,7 +31,7 @@ def hook_function(function: FunctionType, handler_of: Callable[[Function], Funct
     handler_of : callable
         Makes the handler, of a function that does what `function` did.
     """
-    if function.__code__ in _own:
+    if function.__code__ in _original_functions:
         return
     code = function.__code__
     own = FunctionType(
@@ -47,17 +47,17 @@ def hook_function(function: FunctionType, handler_of: Callable[[Function], Funct
         args, kwargs = given(args, kwargs)
         return handler(*args, **kwargs)
 
-    changed = _calling(code, answer)
-    _own[changed] = own
+    changed = _forwarding_code(code, answer)
+    _original_functions[changed] = own
     function.__code__ = changed
 
 
-def own_code(function: FunctionType) -> Function:
+def without_hook(function: FunctionType) -> Function:
     """Return what does what a function did before it was hooked."""
-    return _own.get(function.__code__, function)
+    return _original_functions.get(function.__code__, function)
 
 
-def _calling(code: CodeType, answer: Function) -> CodeType:
+def _forwarding_code(code: CodeType, answer: Function) -> CodeType:
     """Return code with the same parameters that calls a function with all of them."""
     count = code.co_argcount
     positional = list(code.co_varnames[:count])

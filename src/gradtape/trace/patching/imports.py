@@ -9,7 +9,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, Final
 
-from gradtape.trace.patching.recorders import at_first
+from gradtape.trace.patching.recorders import before_recording
 
 Work = Callable[[ModuleType], None]
 
@@ -18,7 +18,7 @@ _awaited: Final[dict[str, list[Work]]] = {}
 
 def when_imported(name: str, work: Work) -> None:
     """Do something with a module: at the first recording, or when it is imported afterwards."""
-    at_first(lambda: _begin(name, work))
+    before_recording(lambda: _begin(name, work))
 
 
 def _begin(name: str, work: Work) -> None:

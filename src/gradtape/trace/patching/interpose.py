@@ -28,7 +28,7 @@ from gradtape.lower.llvm.writer import read_ll
 from gradtape.lower.resident.routine import load_resident
 from gradtape.lower.target.host import python_function
 from gradtape.reference_counts import keep_for_ever
-from gradtape.trace.patching.recorders import COUNT, RECORDERS, at_first
+from gradtape.trace.patching.recorders import COUNT, RECORDERS, before_recording
 
 Hook = Callable[..., Any]
 
@@ -305,7 +305,7 @@ def install() -> None:
     _waiting.clear()
 
 
-at_first(install, last=True)
+before_recording(install, last=True)
 
 
 def original(function: Any) -> Any:

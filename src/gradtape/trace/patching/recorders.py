@@ -24,14 +24,14 @@ _first: Final[list[Callable[[], None]]] = []
 _last: Final[list[Callable[[], None]]] = []
 
 
-def at_first(work: Callable[[], None], *, last: bool = False) -> None:
+def before_recording(work: Callable[[], None], *, last: bool = False) -> None:
     """Do something once, before the first recording of this process; what comes last is done again whenever there was more to do."""
     (_last if last else _first).append(work)
 
 
 def enter(recorder: object) -> None:
     """Let hooked functions ask their handlers, until the recorder leaves."""
-    if _first and not _begin():
+    if _first and not _install_hooks():
         return
     RECORDERS.add(id(recorder))
 
@@ -44,21 +44,21 @@ def leave(recorder: object) -> None:
 _lock: Final = threading.RLock()
 
 
-_over = False
+_is_shut_down = False
 
 
 @atexit.register
-def _end() -> None:
+def _shut_down() -> None:
     """Let nobody record any more: while Python takes its modules down, handlers cannot run, and finalisers still call NumPy."""
     global _over
-    _over = True
-    _first.append(_end)
+    _is_shut_down = True
+    _first.append(_shut_down)
     RECORDERS.clear()
 
 
-def _begin() -> bool:
+def _install_hooks() -> bool:
     """Install the hooks: on another thread, where Ctrl-C does not come. Return whether somebody may record."""
-    if _over:
+    if _is_shut_down:
         return False
 
     def work() -> None:

@@ -10,9 +10,9 @@ from typing import Any, Final
 from gradtape.ir.builder import here
 from gradtape.kinds.registry import BORROWED
 from gradtape.trace.array.array import wrap
-from gradtape.trace.array.preallocated import follows, own, own_named
+from gradtape.trace.array.preallocated import is_traced, unwrap_keywords, unwrap_preallocated
 from gradtape.trace.dispatch.op_cache import run
-from gradtape.trace.jit.outcomes import computed, is_handled
+from gradtape.trace.jit.outcomes import compute_now, is_handled
 from gradtape.trace.patching.functions import Function, hook_function
 from gradtape.trace.patching.imports import when_imported
 from gradtape.trace.source.sites import user_site
@@ -24,22 +24,22 @@ _FOURIER: Final[dict[int, tuple[Any, str, Function]]] = {}
 """Rules for the functions of `scipy.fft`, which ask a backend, by the function's id."""
 
 
-def _ruled(name: str, rule: Function, args: Any, kwargs: dict[str, Any]) -> Any:
+def _apply_rule(name: str, rule: Function, args: Any, kwargs: dict[str, Any]) -> Any:
     here.site = user_site(via=name)
     made = wrap(run(rule, args, kwargs))
-    return computed(made) if name.startswith("scipy.linalg.") and is_handled(sys._getframe(2)) else made
+    return compute_now(made) if name.startswith("scipy.linalg.") and is_handled(sys._getframe(2)) else made
 
 
-def _is_followed(args: Any, kwargs: dict[str, Any]) -> bool:
-    return follows((args, tuple(kwargs.values())))
+def _is_any_traced(args: Any, kwargs: dict[str, Any]) -> bool:
+    return is_traced((args, tuple(kwargs.values())))
 
 
 def _function(name: str, rule: Function) -> Callable[[Function], Function]:
     def handler_of(plain: Function) -> Function:
         def call(*args: Any, **kwargs: Any) -> Any:
-            if _is_followed(args, kwargs):
-                return _ruled(name, rule, args, kwargs)
-            return plain(*own(args), **own_named(kwargs))
+            if _is_any_traced(args, kwargs):
+                return _apply_rule(name, rule, args, kwargs)
+            return plain(*unwrap_preallocated(args), **unwrap_keywords(kwargs))
 
         return call
 
@@ -49,9 +49,9 @@ def _function(name: str, rule: Function) -> Callable[[Function], Function]:
 def _method(plain: Function) -> Function:
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         known = _METHODS.get((id(self), plain.__name__))
-        if known is not None and _is_followed(args, kwargs):
-            return _ruled(*known[1:], args, kwargs)
-        return plain(self, *own(args), **own_named(kwargs))
+        if known is not None and _is_any_traced(args, kwargs):
+            return _apply_rule(*known[1:], args, kwargs)
+        return plain(self, *unwrap_preallocated(args), **unwrap_keywords(kwargs))
 
     return call
 
@@ -59,9 +59,9 @@ def _method(plain: Function) -> Function:
 def _backend(plain: Function) -> Function:
     def call(method: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         known = _FOURIER.get(id(method))
-        if known is not None and _is_followed(args, kwargs):
-            return _ruled(*known[1:], args, kwargs)
-        return plain(method, own(args), own_named(kwargs))
+        if known is not None and _is_any_traced(args, kwargs):
+            return _apply_rule(*known[1:], args, kwargs)
+        return plain(method, unwrap_preallocated(args), unwrap_keywords(kwargs))
 
     return call
 
@@ -89,9 +89,9 @@ def _default_backend(module: Any) -> Any:
     return function if isinstance(function, FunctionType) else None
 
 
-def _await(name: str, rule: Function) -> None:
+def _hook_when_imported(name: str, rule: Function) -> None:
     when_imported(".".join(name.split(".")[:2]), lambda module: _hook(module, name, rule))
 
 
 for _name, _rule in BORROWED.items():
-    _await(_name, _rule)
+    _hook_when_imported(_name, _rule)

@@ -161,7 +161,7 @@ def replayed() -> Iterator[None]:
         contexts.replays = around
 
 
-def own(content: Content) -> Content:
+def replayed_content(content: Content) -> Content:
     """Return what stands for a content in the calls around that are to leave variables alone."""
     for contents in contexts.replays:
         if content not in contents:

@@ -25,7 +25,7 @@ OWN: Final = tuple(
 
 
 @functools.lru_cache(maxsize=4096)
-def is_users(filename: str) -> bool:
+def is_user_file(filename: str) -> bool:
     """Return whether a file holds code of the user's own: neither Python's library nor an installed package."""
     return not (
         filename.startswith(("<frozen ", *OWN)) or any(directory in filename for directory in INSTALLED)
@@ -69,11 +69,11 @@ class Site:
 
     def __repr__(self) -> str:
         via = f" (in {self.via})" if self.via else ""
-        cell = cell_of(self.filename)
+        cell = notebook_cell(self.filename)
         return f"{f'Cell {cell}' if cell else self.filename}:{self.line} in {self.function}{via}"
 
 
-def cell_of(filename: str) -> str:
+def notebook_cell(filename: str) -> str:
     """Return which cell of a notebook a file is, as ``In[3]``; empty for other files.
 
     A notebook's kernel compiles each cell under the name of a file that does not exist, which tells its reader nothing.
@@ -121,7 +121,7 @@ def user_site(depth: int = 2, via: str = "") -> Site:
     return site
 
 
-def describe(frame: FrameType) -> Site:
+def site_of(frame: FrameType) -> Site:
     """Return the place that a frame is at."""
     return Site(frame.f_code, frame.f_lasti)
 

@@ -8,7 +8,7 @@ from gradtape.ir.op import NDArray, Op
 from gradtape.ir.types import aval
 from gradtape.ops.core.elementwise.cast import identity, stop_gradient
 from gradtape.trace.array.array import Array
-from gradtape.trace.array.handle import apart
+from gradtape.trace.array.handle import fresh_value
 from gradtape.trace.jit.guards import Trace, trace_of
 from gradtape.trace.variables.content import Reading
 
@@ -20,7 +20,7 @@ class CallableReading(Reading):
 
     def __call__(self) -> Array:
         """Return the content as an `Array`, which later assignments do not change."""
-        return Array(apart(self))
+        return Array(fresh_value(self))
 
 
 ARRAYS.add(CallableReading)

@@ -19,13 +19,20 @@ from gradtape.kinds.registry import UFUNCS
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.indexing import fit_for_write
 from gradtape.trace.array.array import Array
-from gradtape.trace.array.concretize import plain_key
-from gradtape.trace.array.handle import Handle, apart, plain
+from gradtape.trace.array.concretize import concrete_key
+from gradtape.trace.array.handle import Handle, fresh_value, unwrap
 from gradtape.trace.array.indexed_slices import IndexedSlices
 from gradtape.trace.array.views import ReadOnly, Rearranged, Selected
 from gradtape.trace.jit.guards import Abstract, Trace, mapped_by, trace_of
 from gradtape.trace.lazy.force import force
-from gradtape.trace.source.contexts import Scope, Watcher, contexts, own, running_trace, trace_below
+from gradtape.trace.source.contexts import (
+    Scope,
+    Watcher,
+    contexts,
+    replayed_content,
+    running_trace,
+    trace_below,
+)
 from gradtape.trace.source.log import note_exit
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.content import Content, Reading
@@ -168,7 +175,7 @@ class Variable(Array):
     def read_value(self) -> Array:
         """Return the content as an `Array`, which later assignments do not change."""
         here.site = user_site()
-        return Array(apart(self.value))
+        return Array(fresh_value(self.value))
 
     def reading_for(self, tag: TraceTag) -> Value:
         """Return a reading that only `tag` follows."""
@@ -198,7 +205,7 @@ class Variable(Array):
         """Return the content as the innermost of `depth` contexts sees it: that of the innermost trace among them."""
         trace, around = trace_below(depth)
         if trace is None:
-            outside = own(self._content)
+            outside = replayed_content(self._content)
             if outside.value.node is not None:
                 _settle(outside)
             return outside
@@ -207,7 +214,7 @@ class Variable(Array):
             begin = self._begin(trace, around)
             trace.inputs.append(begin)
             content = trace.contents[self.serial] = Content(weakref.ref(self), begin, begin)
-        return own(content)
+        return replayed_content(content)
 
     def _begin(self, trace: Trace, around: int) -> Reading:
         """Return what stands for the content before `trace`, which `around` contexts are around."""
@@ -232,7 +239,7 @@ class Variable(Array):
     def __setitem__(self, key: Any, new: Any) -> None:
         if self.nbytes >= LARGE and not contexts.replays and running_trace()[0] is None:
             here.site = user_site()
-            rows = written_rows(self.value, plain_key(key, masks=True), plain(new))
+            rows = written_rows(self.value, concrete_key(key, masks=True), unwrap(new))
             if rows is not None:
                 self.change_rows(*rows, "set")
                 return
@@ -260,7 +267,7 @@ class Variable(Array):
             For another kind of dtype.
         """
         here.site = user_site()
-        new = as_value(plain(value), "assign: value")
+        new = as_value(unwrap(value), "assign: value")
         if new.shape != self.shape:
             raise ShapeError(
                 f"assign: value has shape {new.shape}, but the variable {self._described()}has shape {self.shape}",
@@ -341,7 +348,7 @@ class Variable(Array):
 
     def _updated(self, ufunc: str, delta: Any, caller: str) -> Variable:
         number = type(delta) in (float, int)  # of which the rows know what to do at once
-        change = delta if number else as_value(plain(delta), f"{caller}: delta")
+        change = delta if number else as_value(unwrap(delta), f"{caller}: delta")
         if not number and not _spreads(change.shape, self.shape):
             raise ShapeError(
                 f"{caller}: delta has shape {change.shape}, but the variable {self._described()}has shape {self.shape}",
@@ -380,9 +387,9 @@ class Variable(Array):
         if trace is not None:
             self._content_within(len(contexts.stack)).assign(cut(value, self._name, trace))
         elif (data := value.data) is not None:
-            own(self._content).assign(known(data, self._name))
+            replayed_content(self._content).assign(known(data, self._name))
         else:
-            content = own(self._content)
+            content = replayed_content(self._content)
             content.assign(cut(value, self._name))
             if content is self._content:
                 contexts.pending[self.serial] = content
@@ -411,7 +418,7 @@ class Variable(Array):
 
     def store(self, array: NDArray) -> None:
         """Take what a compiled function computed for it."""
-        own(self._content).assign(known(array, self._name))
+        replayed_content(self._content).assign(known(array, self._name))
 
 
 for _name in (
@@ -442,7 +449,7 @@ def _initial(given: Any, dtype: Any) -> Value:
             remedy="pass an array, a number, or a nested list",
         )
     wanted = None if dtype is None else number_dtype(dtype)
-    value = as_value(plain(given), "initial_value")
+    value = as_value(unwrap(given), "initial_value")
     if value.aval.weak:
         value = convert(value, value.dtype)
     if wanted is not None:
@@ -463,7 +470,7 @@ def _alone(array: Array) -> Array:
     """Return what was read as an array that is no view: to write into it is to write into nothing else."""
     value = array.value
     if isinstance(value, Reading):
-        return Array(apart(value))
+        return Array(fresh_value(value))
     return array if array._base is None else Array(value)
 
 

@@ -22,61 +22,61 @@ from gradtape.trace.jit.guards import trace_of
 from gradtape.trace.lazy.call_observer import speculation
 from gradtape.trace.patching.callers import called_by_user, calling_frame
 from gradtape.trace.patching.interpose import When, interpose, original
-from gradtape.trace.patching.recorders import at_first
+from gradtape.trace.patching.recorders import before_recording
 from gradtape.trace.source.contexts import scopes
-from gradtape.trace.source.sites import is_users
+from gradtape.trace.source.sites import is_user_file
 
 _frame = sys._getframe
 
 
-class _Asked(threading.local):
+class _CapturedElements(threading.local):
     """The followed items that NumPy asks for their numbers while it makes an array of a list; None at any other time."""
 
     items: list[Any] | None = None
 
 
-_asked: Final = _Asked()
+_captured: Final = _CapturedElements()
 
 
-def ask(item: Any) -> bool:
+def capture_element(item: Any) -> bool:
     """Return whether any number will do for a traced array, because the array of the list that it stands in is made once more."""
-    if _asked.items is None or not is_recorded(item):
+    if _captured.items is None or not is_followed(item):
         return False
-    _asked.items.append(item)
+    _captured.items.append(item)
     return True
 
 
-def is_recorded(array: Handle) -> bool:
+def is_followed(array: Handle) -> bool:
     """Return whether somebody who records now follows an array."""
     promised = array._base is not None and array._base is speculation.attendant
     return promised or any(tag.recording for tag in array.value.tags)
 
 
-def _convert(function: Any, *args: Any, **kwargs: Any) -> Any:
+def _array_or_traced(function: Any, *args: Any, **kwargs: Any) -> Any:
     """Make an array of what may be, or hold, a traced one: a traced array."""
     if not args or not isinstance(args[0], list | tuple) or kwargs.get("like") is not None:
         source: Any = args[0] if args else None
         if not isinstance(source, Handle) or not _is_copied_by_user(source, _frame(1), function):
             return NotImplemented
         name = function.__name__
-        if _is_no_copy(name, source, args, kwargs):
+        if _returns_argument(name, source, args, kwargs):
             whole: Any = source
             return in_order(whole[...], ORDERS.get(name, kwargs.get("order")))
-        return _followed(source, function, args, kwargs)
-    before, _asked.items = _asked.items, []
+        return _traced_call(source, function, args, kwargs)
+    before, _captured.items = _captured.items, []
     try:
         made = original(function)(*args, **kwargs)
-        asked = _asked.items
+        asked = _captured.items
     except ValueError as error:
         if isinstance(error.__cause__, Exception | None):
             raise
         raise error.__cause__ from None  # Ctrl-C came while NumPy asked, and NumPy says something else of it
     finally:
-        _asked.items = before
-    return _followed(asked[0], function, args, kwargs) if asked else made
+        _captured.items = before
+    return _traced_call(asked[0], function, args, kwargs) if asked else made
 
 
-def _followed(like: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _traced_call(like: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return like.__array_function__(function, (type(like),), args, kwargs)
 
 
@@ -84,7 +84,7 @@ ORDERS: Final = {"ascontiguousarray": "C", "asfortranarray": "F"}
 """The order that a function asks for by its name."""
 
 
-def _is_no_copy(name: str, source: Handle, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def _returns_argument(name: str, source: Handle, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Return whether a function returns the array itself, unless it is in another order."""
     if len(args) > 2 or not kwargs.keys() <= {"dtype", "order", "copy"} or kwargs.get("order") == "A":
         return False
@@ -99,18 +99,18 @@ def _is_copied_by_user(array: Handle, frame: FrameType, function: Any) -> bool:
     """Return whether the user's own code says ``np.asarray(x)`` of an array that is followed, rather than something compiled does that
     is to have the numbers. An array of a trace has no numbers."""
     if trace_of(array.value) is not None:
-        return is_users(calling_frame(frame)[0].f_code.co_filename)
-    followed = is_recorded(array) or (bool(scopes()) and not _is_numbers(array))
+        return is_user_file(calling_frame(frame)[0].f_code.co_filename)
+    followed = is_followed(array) or (bool(scopes()) and not _is_constant(array))
     return followed and called_by_user(frame, function)
 
 
-def _is_numbers(array: Handle) -> bool:
+def _is_constant(array: Handle) -> bool:
     """Return whether NumPy has the numbers: of arrays that were made to be written to, until something traced is."""
     base: Any = array._base
-    return type(array) in COMPACT and (not hasattr(base, "is_plain") or base.is_plain())
+    return type(array) in COMPACT and (not hasattr(base, "is_untraced") or base.is_untraced())
 
 
-def asker(depth: int) -> str:
+def calling_module(depth: int) -> str:
     """Return the module that called a function `depth` callers up, or that called np.array there."""
     frame: FrameType | None = sys._getframe(depth)
     while frame is not None and frame.f_globals.get("__name__") == __name__:
@@ -121,4 +121,4 @@ def asker(depth: int) -> str:
 CONVERTING: Final = (np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray)
 """Functions that make arrays of anything."""
 
-at_first(lambda: interpose(_convert, When.NO_ARRAY, CONVERTING))
+before_recording(lambda: interpose(_array_or_traced, When.NO_ARRAY, CONVERTING))

@@ -1,0 +1,345 @@
+"""Specialisations: the traces of one signature, by captures and guards, with their programs."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradtape.config import config
+from gradtape.ir.body import holds_rules
+from gradtape.ir.graph import Graph, Value
+from gradtape.ir.op import NDArray
+from gradtape.runtime.call.capture_entry import CheckedFunction, missing
+from gradtape.runtime.compile.loader import LoadedModule
+from gradtape.runtime.compile.program import (
+    CallForm,
+    GuardMiss,
+    Program,
+    program_for,
+)
+from gradtape.trace.array.array import Array
+from gradtape.trace.array.handle import Handle, fresh_value
+from gradtape.trace.jit.capture_steps import Step, read_captures
+from gradtape.trace.jit.capture_table import checked_function
+from gradtape.trace.jit.captures import Walk
+from gradtape.trace.jit.guards import Guard, Trace
+from gradtape.trace.jit.loop_exits import dynamic_loop_key, may_be_loop
+from gradtape.trace.jit.outcomes import OutcomeFailed
+from gradtape.trace.jit.signature import (
+    CallArguments,
+    NativeCall,
+)
+from gradtape.trace.jit.state import State
+from gradtape.trace.lazy.force import force
+from gradtape.transforms.call import repeated
+from gradtape.trees import TreeSpec
+
+
+class Specialisation:
+    """One trace of a function and its compiled program.
+
+    Attributes
+    ----------
+    graph : Graph
+        The trace; its inputs are the dynamic arguments and the hidden inputs.
+    guards : list of Guard
+        The values that Python looked at.
+    spec : TreeSpec
+        The structure of the results.
+    outputs : list of int or callable
+        For each leaf of the results: its position in the outputs of the graph, or a function that returns a constant.
+    captured : list of (weakref.ref to Handle, Value)
+        The arrays from outside that are constants of the graph.
+    state : State
+        The variables.
+    native : NativeCall or None
+        The calling convention of the native entry, where there can be one.
+    loops : list of LoopSummary
+        The rolled loops.
+    alternatives : dict of (int, int) to Specialisation
+        By guard and value, what was traced after that guard missed.
+    initial_captures : list of ndarray or None
+        The hidden inputs of the traced call, until it has been computed.
+    """
+
+    __slots__ = (
+        "_form",
+        "_program",
+        "alternatives",
+        "captured",
+        "checkpoint",
+        "declined",
+        "graph",
+        "guards",
+        "initial_captures",
+        "inputs",
+        "is_prepared",
+        "loops",
+        "may_be_loop",
+        "native",
+        "outputs",
+        "spec",
+        "state",
+        "steps",
+    )
+
+    def __init__(
+        self,
+        graph: Graph,
+        guards: list[Guard],
+        spec: TreeSpec,
+        outputs: list[Any],
+        captured: list[tuple[weakref.ref[Handle], Value]],
+        state: State,
+        native: NativeCall | None,
+        trace: Trace,
+        form: CallForm | None,
+    ) -> None:
+        self.steps: list[Step] = []
+        self.inputs: list[int] = []
+        self.initial_captures: list[NDArray] | None = None
+        self.graph = graph
+        self.guards = guards
+        self.spec = spec
+        self.outputs = outputs
+        self.captured = captured
+        self.state = state
+        self.native = native
+        self._form = form
+        self.loops = trace.loops
+        self.declined = trace.declined
+        self.may_be_loop = may_be_loop(trace.sites)
+        self.checkpoint = config.reroll_checkpoint
+        self.is_prepared = trace.outcome is not None
+        self.alternatives: dict[tuple[int, int], Specialisation] = {}
+        self._program: Program | None = None
+
+    @property
+    def program(self) -> Program:
+        """The compiled program, made at the first access: a trace that only tapes use is never compiled."""
+        if self._program is None:
+            self._program = program_for(self.graph, self._form)
+        return self._program
+
+    @property
+    def is_native(self) -> bool:
+        """Return whether there is a compiled native entry."""
+        return (
+            self.native is not None and self._program is not None and self._program.kernel.loaded is not None
+        )
+
+    def run(self, arrays: list[NDArray]) -> Any:
+        """Run the program; raise GuardMiss where a guard does not hold."""
+        results = self.state.run(self.program, arrays)
+        return self.spec.unflatten([self._leaf(output, results) for output in self.outputs])
+
+    @staticmethod
+    def _leaf(output: Any, results: list[NDArray]) -> Any:
+        if isinstance(output, int):
+            array = results[output]
+            return array if array.ndim else array[()]
+        return output()
+
+    def bound(self, fallback: Callable[..., Any], code: LoadedModule | None) -> CheckedFunction | None:
+        """Return a native function for calls like the traced one, which hands all others to `fallback`; None where there can be none.
+
+        `code` is machine code to be used in place of the program's own.
+        """
+        native = self.native
+        assert native is not None
+        straight = not self.inputs and len(native.passed) == native.leaves
+        behind = self.program.bind(fallback if straight else missing(), native.statics, code)
+        if behind is None:
+            return None
+        passed = None if straight else [*(-1 - number for number in native.passed), *self.inputs]
+        return checked_function(behind, fallback, self.steps, native.leaves, passed)
+
+    @property
+    def has_dynamic_trips(self) -> bool:
+        """Whether there are loops whose trip count may differ in each call."""
+        return any(loop.trips is None for loop in self.loops)
+
+    @property
+    def can_be_recorded(self) -> bool:
+        """Whether its nodes are all that the function does: it assigns to no variable, returns arrays, all trip counts are those of the
+        trace, and no rule of the user's holds arrays of the trace."""
+        return (
+            not self.has_dynamic_trips
+            and not self.is_prepared
+            and not holds_rules(self.graph.nodes)
+            and not self.state.assigned
+            and all(isinstance(output, int) for output in self.outputs)
+        )
+
+    def recorded(self, given: list[Value]) -> Any:
+        """Append the nodes to the recordings that follow the inputs, as the function itself would; raise GuardMiss where a guard does
+        not hold."""
+        values, looks = repeated(self.graph, [*given, *self.state.readings()])
+        for number, ((_, expected), value) in enumerate(zip(self.graph.guards, looks, strict=True)):
+            seen = int(force([value])[0])
+            if seen != expected:
+                raise GuardMiss(number, seen)
+        return self.spec.unflatten([Array(fresh_value(values[output])) for output in self.outputs])
+
+    def valid(self) -> bool:
+        """Return whether the captured arrays are unchanged and unwatched, and the variables exist."""
+        for handle, value in self.captured:
+            owner = handle()
+            if owner is not None and (owner.value is not value or any(tag.recording for tag in value.tags)):
+                return False
+        return self.state.alive()
+
+
+class Miss(NamedTuple):
+    """The end of a search for a specialisation: the last one, its guard that missed, and the value of this call."""
+
+    specialisation: Specialisation
+    guard: int
+    actual: int
+
+
+class GuardTree:
+    """The specialisations of one signature: a tree with guards at its forks.
+
+    Each holds, by the guard that missed and the value that was found, the one that was traced then. A specialisation is right wherever
+    all of its guards hold, whether or not others have the same guards: a loop checks the guards of all its iterations by one.
+    """
+
+    __slots__ = ("_dynamic_keys", "_replacements", "_root", "count", "warned")
+
+    def __init__(self) -> None:
+        self._root: Specialisation | None = None
+        self._dynamic_keys: dict[Any, tuple[int, ...]] = {}
+        self._replacements = 0
+        self.count = 0
+        self.warned = False
+
+    def add(self, specialisation: Specialisation, missed: Miss | None) -> None:
+        """Insert a specialisation where the search for it ended."""
+        self.count += 1
+        if missed is None:
+            self._root = specialisation
+        else:
+            missed.specialisation.alternatives[missed.guard, missed.actual] = specialisation
+
+    def replace_by_dynamic(self, specialisation: Specialisation) -> bool:
+        """Replace all specialisations by one with dynamic trip counts, and return whether that was done.
+
+        It is right if another call with other trip counts was traced to the same program: then nothing after the loops depends on them.
+        """
+        one = specialisation
+        key = dynamic_loop_key(one.graph, one.guards, one.spec, one.outputs, one.state)
+        trips = tuple(loop.recorded_trips for loop in one.loops)
+        before = self._dynamic_keys.setdefault(key, trips)
+        if before == trips:
+            return False
+        self._root = specialisation
+        self._replacements += 1
+        self.count = self._replacements
+        return True
+
+    def run(self, arrays: list[NDArray]) -> tuple[bool, Any, Miss | None]:
+        """Return (found, result, where the search ended)."""
+        return self._search(lambda specialisation: specialisation.run(arrays))
+
+    def recorded(self, given: list[Value]) -> tuple[bool, Any, Miss | None]:
+        """Return what `run` returns; the nodes become a part of the recordings around the call."""
+        return self._search(lambda specialisation: specialisation.recorded(given))
+
+    def _search(self, attempt: Callable[[Specialisation], Any]) -> tuple[bool, Any, Miss | None]:
+        specialisation = self._root
+        last: Miss | None = None
+        while specialisation is not None:
+            try:
+                return True, attempt(specialisation), None
+            except GuardMiss as miss:
+                last = Miss(specialisation, miss.guard, miss.actual)
+                specialisation = specialisation.alternatives.get((miss.guard, miss.actual))
+            except np.linalg.LinAlgError as error:
+                if not specialisation.is_prepared:
+                    raise
+                raise OutcomeFailed from error
+        return False, None, last
+
+    def followed(self) -> bool:
+        """Return whether a tape or trace around would follow a variable of this function."""
+        return any(specialisation.state.followed() for specialisation in self.all())
+
+    def can_be_recorded(self) -> bool:
+        """Return whether the nodes of each specialisation are all that the function does."""
+        return all(specialisation.can_be_recorded for specialisation in self.all())
+
+    def all(self) -> list[Specialisation]:
+        """Return every specialisation once."""
+        found = [] if self._root is None else [self._root]
+        for specialisation in found:
+            found.extend(specialisation.alternatives.values())
+        return found
+
+
+class CaptureSet:
+    """The captures of a function in one state, and the specialisations that were traced with them.
+
+    Attributes
+    ----------
+    steps : list of Step
+        The reads of captures, with their checks.
+    inputs : list of int
+        The steps that read hidden inputs.
+    branches : Branches
+        The specialisations.
+    substitutes : bool
+        Whether arrays and numbers become hidden inputs; else everything is checked by value.
+    in_python : bool
+        Whether calls that belong to a recording run the function itself: as a trace, it is an error.
+    """
+
+    __slots__ = ("checked", "in_python", "inputs", "steps", "substitutes", "tree", "walk")
+
+    def __init__(self, walk: Walk, copy: Any, leaves: list[Any]) -> None:
+        self.substitutes = walk.substitutes
+        self.tree = GuardTree()
+        self.in_python = False
+        self.checked: weakref.WeakSet[CheckedFunction] = weakref.WeakSet()
+        self.take(walk, copy, leaves)
+
+    def take(self, walk: Walk, copy: Any, leaves: list[Any]) -> None:
+        """Set the walk that the next trace uses."""
+        self.steps, self.inputs = walk.steps, walk.inputs
+        self.walk: tuple[Walk, Any, list[Any]] | None = (walk, copy, leaves)
+
+    def release(self) -> None:
+        """Release a walk that no trace has used."""
+        if self.walk is not None:
+            self.walk[0].release()
+            self.walk = None
+
+    def read(self, call: CallArguments) -> list[Any] | None:
+        """Return the hidden inputs of a call; None where a check fails."""
+        found = read_captures(self.steps, call.objects)
+        return None if found is None else [found[number] for number in self.inputs]
+
+    def first_change(self, call: CallArguments) -> Step | None:
+        """Return the first step whose check fails."""
+        found: list[Any] = []
+        for step in self.steps:
+            value = step.read(found, call.objects)
+            if not step.holds(value, found):
+                return step
+            found.append(value)
+        return None
+
+    def valid(self) -> bool:
+        """Return whether all specialisations are valid."""
+        return all(specialisation.valid() for specialisation in self.tree.all())
+
+
+class CaptureSets(list[CaptureSet]):
+    """The capture sets of one signature, the latest first."""
+
+    def all(self) -> list[Specialisation]:
+        """Return every specialisation once."""
+        return [specialisation for captures in reversed(self) for specialisation in captures.tree.all()]
