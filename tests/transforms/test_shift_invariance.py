@@ -5,14 +5,19 @@ Random programs around exponentials of shifted numbers have the same derivatives
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gradtape as gt
+from gradtape.kinds.registry import ROWS
+from gradtape.ops.core.shift_rules import NotAShift, Shift
 from gradtape.transforms import jvp as forward
 from gradtape.transforms import vjp as backward
+from tests.support.graphs import input_like
 
 X = np.random.default_rng(5).normal(size=(4, 5)) * 3.0
 W = np.random.default_rng(6).uniform(0.1, 1.0, (5, 3))
@@ -447,3 +452,42 @@ def test_derivatives_stay_the_same(shift, scale, recipe, added):
         known = np.isfinite(other)
         scale_of = 1.0 + np.max(np.abs(other), initial=0.0, where=known)
         np.testing.assert_allclose((own / scale_of)[known], (other / scale_of)[known], rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS.values() if row.shift is not None], ids=lambda row: row.name
+)
+def test_shift_rules_of_rows(row):
+    """Wherever a rule gives a shift, the result changes by it when the operands change by theirs."""
+    samples = np.random.default_rng(8).uniform(0.5, 2.0, (3, 4, 2))
+    arity, params = (row.arity, row.params[0]) if hasattr(row, "arity") else (1, {"axes": (1,)})
+    operands = list(samples[:arity])
+    if row.name == "where":
+        operands[0] = np.array([True, False])
+    elif row.name == "power":
+        operands[1] = 2.0
+    node = row(*[x if isinstance(x, float) else input_like(x) for x in operands], **params).node
+    (before,) = row.evaluate(operands, params)
+    d, known = 0.3, 0
+    for bases in itertools.product((0.0, None, np.e, 2.0), repeat=arity):
+        shifts = [None if base == 0.0 else Shift(base, 1, (None, None)) for base in bases]
+        if not any(shifts) or any(
+            shift and np.shape(x) != (4, 2) for x, shift in zip(operands, shifts, strict=True)
+        ):
+            continue
+        try:
+            found = row.shift(node, shifts)
+        except NotAShift:
+            continue
+        moved = [moved_by(array, shift, d) for array, shift in zip(operands, shifts, strict=True)]
+        (after,) = row.evaluate(moved, params)
+        np.testing.assert_allclose(after, moved_by(before, found, d), rtol=1e-6)
+        known += 1
+    assert known
+
+
+def moved_by(array, shift, d):
+    if shift is None:
+        return array
+    change = float(shift.degree) * d
+    return array + change if shift.base is None else array * shift.base**change

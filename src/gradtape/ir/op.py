@@ -17,6 +17,9 @@ NDArray = np.ndarray[Any, np.dtype[Any]]
 class Op(ABC):
     """One operation on arrays. Instances are the rows of `gradtape.ops`, subclasses are the kinds of `gradtape.kinds`."""
 
+    shift: Any = None
+    """How the result changes when a value is shifted from which the operands are computed; see `gradtape.ops.core.shift_rules`."""
+
     def __init__(self, name: str) -> None:
         self.name = name
 

@@ -92,6 +92,8 @@ class Elementwise(Op):
         Arguments at which the row is tested besides: infinities, kinks, zeros.
     slopes : tuple of (arguments, partials)
         Points at which the partial derivatives are stated and tested: kinks, ties, the far ends of the range.
+    shift : callable, optional
+        How the result changes when a value is shifted from which operands are computed; see `gradtape.ops.core.shift_rules`.
     kinks : str
         What the derivative is where there is none; for the table in the documentation.
     dtype_samples : str or tuple of str
@@ -115,6 +117,7 @@ class Elementwise(Op):
         domain: tuple[tuple[float, float], ...] = ((-3.0, 3.0),),
         edges: tuple[tuple[Any, ...], ...] = (),
         slopes: tuple[tuple[tuple[Any, ...], tuple[Any, ...]], ...] = (),
+        shift: Callable[..., Any] | None = None,
         kinks: str = "",
         dtype_samples: str | tuple[str, ...] = "d",
         params: tuple[dict[str, Any], ...] = ({},),
@@ -131,6 +134,7 @@ class Elementwise(Op):
         self.domain = domain
         self.edges = edges
         self.slopes = slopes
+        self.shift = shift
         self.kinks = kinks
         self.dtype_samples = dtype_samples
         self.params = params

@@ -38,6 +38,9 @@ class IndexMap(Op):
         ``(ct, node) -> Value``: the cotangent of x.
     lead : callable or None
         ``(size, **params) -> params`` of the same map of an array with one axis more in front; None for rows that take index arrays.
+    axis_images : callable, optional
+        ``(x shape, **params) -> axes``: for each axis of x, the output's axis along which the elements of the whole axis stand in the same
+        order; None where there is none. Rows that take index arrays have none at all.
     inside : callable, optional
         ``(i, x shape, **params) -> ((expression, low, high), ...)``: where any expression is not in ``[low,
         high)`` the output is zero.
@@ -54,6 +57,7 @@ class IndexMap(Op):
         source: Callable[..., Index],
         transpose: Callable[[Value, Node], Value],
         lead: Callable[..., dict[str, Any]] | None = None,
+        axis_images: Callable[..., tuple[int | None, ...]] | None = None,
         inside: Callable[..., tuple[tuple[Any, int, int], ...]] | None = None,
         samples: Sequence[tuple[Any, ...]] = (),
     ) -> None:
@@ -63,6 +67,7 @@ class IndexMap(Op):
         self.source = source
         self.transpose_rule = transpose
         self.lead_rule = lead
+        self._axis_images = axis_images
         self.inside = inside
         self.samples = samples
 
@@ -73,6 +78,11 @@ class IndexMap(Op):
         """Return the parameters for an array with an axis of this size more in front."""
         assert self.lead_rule is not None
         return self.lead_rule(size, **params)
+
+    def axis_images(self, node: Node) -> tuple[int | None, ...]:
+        """Return, for each axis of a node's first operand, the output's axis that has its elements in the same order, or None."""
+        x = node.inputs[0]
+        return (None,) * x.ndim if self._axis_images is None else self._axis_images(x.shape, **node.params)
 
     def infer(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
         x, *indices = avals

@@ -31,6 +31,8 @@ class Reduction(Op):
         ``(z, x, axes) -> linear map of dx``.
     transpose : callable or None
         ``(ct, node) -> Value`` for rows that are linear.
+    shift : callable, optional
+        How the result changes when a value is shifted from which x is computed; see `gradtape.ops.core.shift_rules`.
     identity : number or None
         The result over nothing; None where that is an error, as in NumPy.
     samples : sequence of tuples
@@ -46,6 +48,7 @@ class Reduction(Op):
         identity: float | bool | None,
         tangent: Callable[..., Callable[[Value], Value]] | None = None,
         transpose: Callable[[Value, Node], Value] | None = None,
+        shift: Callable[..., Any] | None = None,
         kinks: str = "",
         samples: Sequence[tuple[Any, ...]] = (
             ((2, 3), {"axes": (1,)}),
@@ -59,6 +62,7 @@ class Reduction(Op):
         self.tangent = tangent
         self.transpose_rule = transpose
         self.identity = identity
+        self.shift = shift
         self.kinks = kinks
         self.samples = samples
 

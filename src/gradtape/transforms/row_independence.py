@@ -1,9 +1,8 @@
-"""Do the rows of one array depend on the same rows of another only? Told from the structure of the graph."""
+"""Row independence: whether row k of one array depends only on row k of another, by the structure of the graph."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
 from typing import Final
 
 import numpy as np
@@ -19,13 +18,16 @@ from gradtape.kinds.join import Join
 from gradtape.kinds.matrix import Matrix
 from gradtape.kinds.reduction import Reduction
 from gradtape.kinds.sort import Sort
+from gradtape.ops.core.indexing import gather_row
+from gradtape.ops.core.shape import expand_row
+from gradtape.ops.core.sorting import argsort
 from gradtape.transforms.loops.ops import Scan
 
 UNKNOWN: Final = -1
-"""The rows may mix; any other number is the axis along which the rows stand."""
+"""The rows may mix; any other number is the axis of the rows."""
 
 Axes = Sequence[int | None]
-"""For each operand the axis of the rows, or None where it does not depend on the source."""
+"""For each operand the axis of the rows; None where the operand does not depend on the source."""
 
 
 def row_axis(target: Value, source: Value, stop: Callable[[Value], bool]) -> int | None:
@@ -34,7 +36,7 @@ def row_axis(target: Value, source: Value, stop: Callable[[Value], bool]) -> int
     Returns
     -------
     int or None
-        None where `target` does not depend on `source` at all, `UNKNOWN` where the structure does not tell.
+        None where `target` does not depend on `source`, `UNKNOWN` where the rows may mix.
     """
     found: dict[Value, int] = {source: 0}
     nodes, _ = extract(
@@ -64,56 +66,37 @@ def _elementwise(node: Node, axes: Axes, rows: int) -> int:
 
 
 def _index_map(node: Node, axes: Axes, rows: int) -> int:
-    axis, x, params = axes[0], node.inputs[0], node.params
-    name, out = node.op.name, node.out
-    if name == "gather":
-        return _gathered(node, axes, rows)
-    if axis is None or any(each is not None for each in axes[1:]):
-        return UNKNOWN
-    if name == "expand":
-        return int(params["axes"][axis])
-    if name == "permute":
-        return int(params["axes"].index(axis))
-    if name == "reshape":
-        return _reshaped(x.shape, out.shape, axis)
-    if name in ("slice", "pad"):
-        whole = out.shape[axis] == rows and params["starts"][axis] == 0 and params["strides"][axis] == 1
-        return axis if whole else UNKNOWN
-    return UNKNOWN
+    if node.op is gather_row:
+        return _gather(node, axes, rows)
+    axis = axes[0]
+    assert isinstance(node.op, IndexMap) and axis is not None  # it is the only operand
+    image = node.op.axis_images(node)[axis]
+    return UNKNOWN if image is None else image
 
 
-def _gathered(node: Node, axes: Axes, rows: int) -> int:
-    """What is read from rows by their numbers, one after the other, stays with the row."""
-    (axis, *reading), indices = axes, node.inputs[1:]
-    place = axis
+def _gather(node: Node, axes: Axes, rows: int) -> int:
+    """Rows that are read in their order stay rows."""
+    (axis, *index_axes), indices = axes, node.inputs[1:]
+    image = axis
     if axis is not None and axis < len(indices):
-        place = _numbered(indices[axis], rows)
+        image = _counting_axis(indices[axis], rows)
     elif axis is not None:
-        place = axis - len(indices) + indices[0].ndim
-    return UNKNOWN if place == UNKNOWN else _agreed((place, *reading))
+        image = axis - len(indices) + indices[0].ndim
+    return UNKNOWN if image == UNKNOWN else _agreed((image, *index_axes))
 
 
-def _numbered(index: Value, rows: int) -> int:
-    """Return the axis along which an array of positions counts the rows; UNKNOWN where it is not known to."""
+def _counting_axis(index: Value, rows: int) -> int:
+    """Return the axis along which an index array is ``arange(rows)``; UNKNOWN where there is none for certain."""
     places: Sequence[int] = range(index.ndim)
-    while index.node is not None and index.node.op.name == "expand":
+    while index.node is not None and index.node.op is expand_row:
         places = [places[axis] for axis in index.node.params["axes"]]
         index = index.node.inputs[0]
-    if index.data is None or index.tags:  # what is tagged has other numbers in another call
+    if index.data is None or index.tags:  # a tagged value has other numbers in another call
         return UNKNOWN
     for axis, extent in enumerate(index.shape):
         counted = np.arange(rows).reshape(-1, *[1] * (index.ndim - axis - 1))
         if extent == rows and np.all(index.data == counted):
             return places[axis]
-    return UNKNOWN
-
-
-def _reshaped(before: tuple[int, ...], after: tuple[int, ...], axis: int) -> int:
-    """An axis survives where as many elements stand before it, and after it, as did."""
-    ahead, extent = prod(before[:axis]), before[axis]
-    for place, candidate in enumerate(after):
-        if candidate == extent and prod(after[:place]) == ahead:
-            return place
     return UNKNOWN
 
 
@@ -126,9 +109,9 @@ def _accumulate(node: Node, axes: Axes, rows: int) -> int:
         if not leading:
             return _agreed((base, None if v is None else v - rank + len(indices)))
         a = leading.pop()
-        place = next((k for k, index in enumerate(indices) if _numbered(index, rows) == a), UNKNOWN)
-        apart = not leading and v in (None, a) and place != UNKNOWN and node.out.shape[place] == rows
-        return _agreed((base, place)) if apart else UNKNOWN
+        place = next((k for k, index in enumerate(indices) if _counting_axis(index, rows) == a), UNKNOWN)
+        is_separate = not leading and v in (None, a) and place != UNKNOWN and node.out.shape[place] == rows
+        return _agreed((base, place)) if is_separate else UNKNOWN
     axis = _agreed((base, v))
     if axis == UNKNOWN:
         return UNKNOWN
@@ -150,7 +133,7 @@ def _cumulative(node: Node, axes: Axes, rows: int) -> int:
 
 
 def _sort(node: Node, axes: Axes, rows: int) -> int:
-    if node.op.name == "argsort":
+    if node.op is argsort:
         axis = _agreed(axes)
         return UNKNOWN if axis == node.inputs[0].ndim - 1 else axis
     haystack, needles = axes
@@ -164,19 +147,19 @@ def _matrix(node: Node, axes: Axes, rows: int) -> int:
 
 def _contract(node: Node, axes: Axes, rows: int) -> int:
     params = node.params
-    letters = {params[name][axis] for name, axis in zip(("x", "y"), axes, strict=True) if axis is not None}
-    if len(letters) > 1:
+    subscripts = {params[name][axis] for name, axis in zip(("x", "y"), axes, strict=True) if axis is not None}
+    if len(subscripts) > 1:
         return UNKNOWN
-    letter = letters.pop()
-    return params["out"].index(letter) if letter in params["out"] else UNKNOWN
+    subscript = subscripts.pop()
+    return params["out"].index(subscript) if subscript in params["out"] else UNKNOWN
 
 
 def _scan(node: Node, axes: Axes, rows: int) -> int:
-    """A scan that carries nothing does the same with each element."""
+    """A scan without carries does the same with each element."""
     params = node.params
     elements = axes[params["consts"] :]
-    alone = not params["carries"] and all(axis is None for axis in axes[: params["consts"]])
-    return 0 if alone and all(axis in (None, 0) for axis in elements) else UNKNOWN
+    no_carries = not params["carries"] and all(axis is None for axis in axes[: params["consts"]])
+    return 0 if no_carries and all(axis in (None, 0) for axis in elements) else UNKNOWN
 
 
 Rule = Callable[[Node, Axes, int], int]

@@ -13,6 +13,7 @@ from gradtape.ops.core.cumulative import exclusive_product
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.shape import permute, reshape, spread
+from gradtape.ops.core.shift_rules import reduced_extremum, reduced_sum
 
 Linear = Callable[[Value], Value]
 
@@ -22,6 +23,7 @@ reduce_sum = reduction(
     evaluate=lambda x, axis: np.sum(x, axis=axis),
     identity=0,
     transpose=lambda ct, node: spread(ct, node.inputs[0].shape, node.params["axes"]),
+    shift=reduced_sum,
 )
 
 
@@ -60,6 +62,7 @@ reduce_max = reduction(
     identity=None,
     tangent=_extremum_tangent,
     kinks="elements that tie share equally",
+    shift=reduced_extremum,
 )
 reduce_min = reduction(
     "reduce_min",
@@ -68,6 +71,7 @@ reduce_min = reduction(
     identity=None,
     tangent=_extremum_tangent,
     kinks="elements that tie share equally",
+    shift=reduced_extremum,
 )
 reduce_any = reduction(
     "reduce_any", monoid="or", evaluate=lambda x, axis: np.any(x, axis=axis), identity=False

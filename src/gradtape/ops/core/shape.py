@@ -32,6 +32,7 @@ expand_row = index_map(
     "expand",
     shape=lambda x, *, shape, axes: shape,
     lead=lambda size, *, shape, axes: {"shape": (size, *shape), "axes": _shifted(axes)},
+    axis_images=lambda x, *, shape, axes: axes,
     evaluate=_expand,
     source=lambda i, x, *, shape, axes: tuple(i[axis] for axis in axes),
     transpose=lambda ct, node: PRIMITIVES["reduce_sum"](
@@ -61,6 +62,7 @@ permute_row = index_map(
     "permute",
     shape=lambda x, *, axes: tuple(x[axis] for axis in axes),
     lead=lambda size, *, axes: {"axes": _shifted(axes)},
+    axis_images=lambda x, *, axes: inverse_permutation(axes),
     evaluate=lambda x, *, axes: np.transpose(x, axes),
     source=lambda i, x, *, axes: tuple(i[axes.index(axis)] for axis in range(len(axes))),
     transpose=lambda ct, node: permute(ct, inverse_permutation(node.params["axes"])),
@@ -106,10 +108,19 @@ def _reshape_source(i: Index, x: Shape, *, shape: Shape) -> Index:
     return tuple(position)
 
 
+def _reshape_images(x: Shape, *, shape: Shape) -> tuple[int | None, ...]:
+    """An axis stays an axis where the number of elements before it, and its extent, are the same."""
+    places: dict[tuple[int, int], int] = {}
+    for axis, extent in enumerate(shape):
+        places.setdefault((math.prod(shape[:axis]), extent), axis)
+    return tuple([places.get((math.prod(x[:axis]), extent)) for axis, extent in enumerate(x)])
+
+
 reshape_row = index_map(
     "reshape",
     shape=lambda x, *, shape: shape,
     lead=lambda size, *, shape: {"shape": (size, *shape)},
+    axis_images=_reshape_images,
     evaluate=lambda x, *, shape: x.reshape(shape),
     source=_reshape_source,
     transpose=lambda ct, node: reshape(ct, node.inputs[0].shape),
@@ -156,6 +167,17 @@ def _slices(starts: Shape, shape: Shape, strides: Shape) -> tuple[slice, ...]:
     return tuple(picked)
 
 
+def _whole_axes(x: Shape, shape: Shape, starts: Shape, strides: Shape) -> tuple[int | None, ...]:
+    """Return each axis that a slice takes whole, or that a pad leaves as it is; None for the others."""
+    facts = zip(x, shape, starts, strides, strict=True)
+    return tuple(
+        [
+            axis if extent == before and start == 0 and stride == 1 else None
+            for axis, (before, extent, start, stride) in enumerate(facts)
+        ]
+    )
+
+
 slice_row = index_map(
     "slice",
     shape=lambda x, *, starts, shape, strides: shape,
@@ -164,6 +186,7 @@ slice_row = index_map(
         "shape": (size, *shape),
         "strides": (1, *strides),
     },
+    axis_images=lambda x, *, starts, shape, strides: _whole_axes(x, shape, starts, strides),
     evaluate=lambda x, *, starts, shape, strides: x[_slices(starts, shape, strides)],
     source=lambda i, x, *, starts, shape, strides: tuple(
         start + k * stride for k, start, stride in zip(i, starts, strides, strict=True)
@@ -224,6 +247,7 @@ pad_row: IndexMap = index_map(
         "starts": (0, *starts),
         "strides": (1, *strides),
     },
+    axis_images=lambda x, *, shape, starts, strides: _whole_axes(x, shape, starts, strides),
     evaluate=_pad,
     source=_pad_source,
     inside=_pad_inside,

@@ -26,6 +26,7 @@ from gradtape.ops.core.elementwise.select import where as select
 from gradtape.ops.core.join import full
 from gradtape.ops.core.reductions import reduce_max, reduce_sum
 from gradtape.ops.core.shape import reshape, spread
+from gradtape.ops.core.shift_rules import DIFFERENCE
 from gradtape.ops.numpy.statistics.reductions import initial_value, masked
 
 below = elementwise(
@@ -39,6 +40,7 @@ below = elementwise(
     edges=((np.inf, np.inf), (-np.inf, -np.inf), (-np.inf, 0.0), (1.0, 1.0), (np.nan, np.nan)),
     kinks="1 in x and -1 in m at infinity as well",
     dtype_samples="df",
+    shift=DIFFERENCE,
 )
 """``x - m`` for a maximum m: 0 at the maximum, even where that is infinite."""
 

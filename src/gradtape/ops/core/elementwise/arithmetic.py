@@ -10,6 +10,7 @@ from gradtape.kinds.elementwise import Instruction, Parts, elementwise
 from gradtape.ops.core.elementwise.logic import equal, greater_equal
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import fabs
+from gradtape.ops.core.shift_rules import DIFFERENCE, PRODUCT, QUOTIENT, SUM, negated
 
 inf = np.inf
 PAIR = ((-3.0, 3.0), (-3.0, 3.0))
@@ -57,6 +58,7 @@ add = elementwise(
     domain=PAIR,
     edges=((inf, 1.0), (inf, -inf), (0.0, -0.0)),
     dtype_samples=NUMBERS + "?",
+    shift=SUM,
 )
 subtract = elementwise(
     "subtract",
@@ -68,6 +70,7 @@ subtract = elementwise(
     domain=PAIR,
     edges=((inf, 1.0), (inf, inf), (0.0, 0.0)),
     dtype_samples=NUMBERS,
+    shift=DIFFERENCE,
 )
 multiply = elementwise(
     "multiply",
@@ -79,6 +82,7 @@ multiply = elementwise(
     domain=PAIR,
     edges=((0.0, 2.0), (inf, 2.0), (inf, 0.0)),
     dtype_samples=NUMBERS + "?",
+    shift=PRODUCT,
 )
 
 
@@ -97,6 +101,7 @@ divide = elementwise(
     domain=((-3.0, 3.0), (0.5, 3.0)),
     edges=((1.0, 0.0), (0.0, 0.0), (1.0, inf), (inf, inf)),
     dtype_samples=NUMBERS,
+    shift=QUOTIENT,
 )
 negative = elementwise(
     "negative",
@@ -107,6 +112,7 @@ negative = elementwise(
     transpose=(lambda ct, x: -ct,),
     edges=((0.0,), (inf,)),
     dtype_samples=NUMBERS,
+    shift=negated,
 )
 positive = elementwise(
     "positive",

@@ -16,6 +16,7 @@ from gradtape.ir.types import part_dtype
 from gradtape.kinds.elementwise import Instruction, Parts, elementwise
 from gradtape.kinds.operands import broadcast_to
 from gradtape.ops.core.elementwise.logic import truth
+from gradtape.ops.core.shift_rules import unchanged
 
 DROPPED: Final = "Casting complex values to real discards the imaginary part"
 """What NumPy says."""
@@ -71,6 +72,7 @@ convert_row = elementwise(
     dtypes=_to,
     dtype_samples="dfblQ?",
     params=tuple({"dtype": np.dtype(code)} for code in "fdlB?"),
+    shift=unchanged,
 )
 
 identity = elementwise(
@@ -81,6 +83,7 @@ identity = elementwise(
     tangents=(lambda d, z, x: d,),
     transpose=(lambda ct, x: ct,),
     dtypes=_same,
+    shift=unchanged,
 )
 
 stop_gradient = elementwise(

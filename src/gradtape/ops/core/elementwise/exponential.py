@@ -14,6 +14,7 @@ from gradtape.ops.core.elementwise.logic import equal, greater, less
 from gradtape.ops.core.elementwise.roots import sqrt
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import absolute, copysign, fabs
+from gradtape.ops.core.shift_rules import Exponential
 
 inf, nan = np.inf, np.nan
 PI = math.pi
@@ -110,6 +111,7 @@ exp = elementwise(
     edges=EXP_EDGES,
     slopes=(((-inf,), (0.0,)), ((0.0,), (1.0,))),
     dtype_samples=COMPLEX,
+    shift=Exponential(math.e),
 )
 exp2 = elementwise(
     "exp2",
@@ -121,6 +123,7 @@ exp2 = elementwise(
     edges=EXP_EDGES,
     slopes=(((0.0,), (LN2,)),),
     dtype_samples=COMPLEX,
+    shift=Exponential(2.0),
 )
 expm1 = elementwise(
     "expm1",

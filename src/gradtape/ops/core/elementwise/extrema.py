@@ -18,6 +18,7 @@ from gradtape.ops.core.elementwise.logic import (
     less_equal,
 )
 from gradtape.ops.core.elementwise.select import complex_where, where
+from gradtape.ops.core.shift_rules import extremum
 
 inf, nan = np.inf, np.nan
 PAIR = ((-3.0, 3.0), (-3.0, 3.0))
@@ -77,6 +78,7 @@ maximum = elementwise(
     ),
     kinks="ties 0.5 each",
     dtype_samples=NUMBERS,
+    shift=extremum,
 )
 minimum = elementwise(
     "minimum",
@@ -97,6 +99,7 @@ minimum = elementwise(
     ),
     kinks="ties 0.5 each",
     dtype_samples=NUMBERS,
+    shift=extremum,
 )
 fmax = elementwise(
     "fmax",
@@ -117,6 +120,7 @@ fmax = elementwise(
     ),
     kinks="ties 0.5 each; NaN is passed over",
     dtype_samples=NUMBERS,
+    shift=extremum,
 )
 fmin = elementwise(
     "fmin",
@@ -137,6 +141,7 @@ fmin = elementwise(
     ),
     kinks="ties 0.5 each; NaN is passed over",
     dtype_samples=NUMBERS,
+    shift=extremum,
 )
 
 

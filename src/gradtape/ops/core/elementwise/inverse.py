@@ -20,6 +20,7 @@ from gradtape.ops.core.elementwise.logic import equal, greater, less
 from gradtape.ops.core.elementwise.roots import complex_sqrt, sqrt
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import copysign, fabs, hypot
+from gradtape.ops.core.shift_rules import Logarithm
 
 inf, nan = np.inf, np.nan
 LOG2E = 1.0 / math.log(2.0)
@@ -52,6 +53,7 @@ log = elementwise(
     slopes=(((0.0,), (inf,)), ((inf,), (0.0,))),
     kinks="inf at 0",
     dtype_samples=COMPLEX,
+    shift=Logarithm(math.e),
 )
 log2 = elementwise(
     "log2",
@@ -64,6 +66,7 @@ log2 = elementwise(
     slopes=(((0.0,), (inf,)), ((1.0,), (LOG2E,))),
     kinks="inf at 0",
     dtype_samples=COMPLEX,
+    shift=Logarithm(2.0),
 )
 log10 = elementwise(
     "log10",

@@ -14,6 +14,7 @@ from gradtape.ops.core.elementwise.inverse import LOG2E, log, log1p
 from gradtape.ops.core.elementwise.logic import equal, greater_equal
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import fabs
+from gradtape.ops.core.shift_rules import log_sum
 
 inf, nan = np.inf, np.nan
 RANGE = ((-5.0, 5.0),)
@@ -83,6 +84,7 @@ logaddexp = elementwise(
     ),
     kinks="0.5 each where both are infinite and equal",
     dtype_samples="dfl",
+    shift=log_sum,
 )
 
 

@@ -19,6 +19,7 @@ from gradtape.ops.core.elementwise.inverse import complex_log, log
 from gradtape.ops.core.elementwise.logic import equal, greater, not_equal
 from gradtape.ops.core.elementwise.roots import complex_reciprocal, sqrt
 from gradtape.ops.core.elementwise.select import where
+from gradtape.ops.core.shift_rules import Power
 
 inf, nan = np.inf, np.nan
 WHOLE = 100
@@ -189,6 +190,7 @@ power = elementwise(
     dtype_samples="dfBHQD",
     kinks=KINKS,
     **POWER,
+    shift=Power(),
 )
 float_power = elementwise(
     "float_power",

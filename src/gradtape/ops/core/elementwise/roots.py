@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 
 from gradtape.ir.graph import Value, literal
@@ -12,6 +14,7 @@ from gradtape.ops.core.elementwise.floats import isinf, isnan
 from gradtape.ops.core.elementwise.logic import equal, greater_equal, less
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import copysign, fabs, hypot
+from gradtape.ops.core.shift_rules import Power
 
 inf, nan = np.inf, np.nan
 SPECIAL = ((0.0,), (-0.0,), (inf,), (-inf,), (nan,), (1e200,), (1e-200,))
@@ -42,6 +45,7 @@ square = elementwise(
     edges=SPECIAL,
     slopes=(((0.0,), (0.0,)), ((3.0,), (6.0,))),
     dtype_samples="dfblBQ?D",
+    shift=Power(Fraction(2)),
 )
 sqrt = elementwise(
     "sqrt",
@@ -54,6 +58,7 @@ sqrt = elementwise(
     slopes=(((0.0,), (inf,)), ((inf,), (0.0,)), ((4.0,), (0.25,))),
     kinks="inf at 0",
     dtype_samples=FLOATS + "D",
+    shift=Power(Fraction(1, 2)),
 )
 cbrt = elementwise(
     "cbrt",
@@ -97,4 +102,5 @@ reciprocal = elementwise(
     slopes=(((0.0,), (-inf,)), ((inf,), (0.0,)), ((-2.0,), (-0.25,))),
     kinks="-inf at 0",
     dtype_samples="dfbhlBHD",
+    shift=Power(Fraction(-1)),
 )

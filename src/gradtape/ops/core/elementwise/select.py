@@ -12,6 +12,7 @@ from gradtape.ir.types import BOOL
 from gradtape.kinds.elementwise import Elementwise, Instruction, Parts, elementwise, result_dtype
 from gradtape.ops.core.elementwise.cast import zeros_like
 from gradtape.ops.core.elementwise.logic import logical_not
+from gradtape.ops.core.shift_rules import selection
 
 
 def _where_dtypes(c: Any, a: Any, b: Any) -> tuple[tuple[np.dtype[Any], ...], np.dtype[Any]]:
@@ -39,6 +40,7 @@ where: Elementwise = elementwise(
     domain=((-1.0, 1.0), (-3.0, 3.0), (-3.0, 3.0)),
     edges=((True, 1.0, np.nan), (False, np.inf, 2.0)),
     kinks="the branch not taken never touches the result",
+    shift=selection,
 )
 
 PRIMITIVES["where"] = where

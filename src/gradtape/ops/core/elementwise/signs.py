@@ -13,6 +13,7 @@ from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.complex_parts import conjugate, real
 from gradtape.ops.core.elementwise.logic import equal, less
 from gradtape.ops.core.elementwise.select import where
+from gradtape.ops.core.shift_rules import magnitude
 
 inf, nan = np.inf, np.nan
 PAIR = ((-3.0, 3.0), (-3.0, 3.0))
@@ -104,6 +105,7 @@ absolute = elementwise(
     slopes=(((0.0,), (0.0,)), ((-0.0,), (0.0,)), ((inf,), (1.0,))),
     kinks="0 at 0",
     dtype_samples=NUMBERS + "?D",
+    shift=magnitude,
 )
 
 
