@@ -8,7 +8,7 @@ import pytest
 import gradtape as gt
 from gradtape.loops.ir import RoutineCall
 from gradtape.loops.traversal import walk
-from gradtape.lower.llvm.symmetric import is_symmetric
+from gradtape.lower.llvm.calls import is_symmetric
 from gradtape.lower.pipeline import build_loops
 
 

@@ -25,7 +25,7 @@ from gradtape.loops.ir import (
     WhileLoop,
     Wrap,
 )
-from gradtape.lower.llvm.timed import clocked
+from gradtape.lower.llvm.profiled import timed_statements
 from gradtape.lower.schedule.costs import cost_of
 from gradtape.lower.schedule.nests import Root
 from gradtape.records import value_record
@@ -85,7 +85,7 @@ def describe_nests(program: LoopProgram, makers: Mapping[str, Node], roots: Sequ
     for root in sorted(roots, key=lambda root: root.kind in ("blas", "routine")):
         if root.storage is not None and root.node is not None:
             known[root.storage.name] = root.node
-    timed = clocked(program)
+    timed = timed_statements(program)
     within = {id(statement) for statement in timed}
     outside = [statement for statement in program.body if id(statement) not in within]
     return [_described(part, {**known, **makers}) for part in (*[[nest] for nest in timed], outside)]

@@ -18,9 +18,9 @@ from gradtape.lower.building.outlined import COUNT, LoopKernels
 from gradtape.lower.building.rotate import test_ahead
 from gradtape.lower.llvm.counters import counted
 from gradtape.lower.llvm.module import KERNEL, emit_module
-from gradtape.lower.llvm.timed import Clock
+from gradtape.lower.llvm.profiled import NestTimer
+from gradtape.lower.llvm.stacks import DRAIN
 from gradtape.lower.resident.interrupts import RAISE
-from gradtape.lower.resident.stacks import DRAIN
 from gradtape.lower.schedule.order import Schedule, schedule
 from gradtape.passes.complex.split import split_complex
 from gradtape.passes.pipeline import optimise
@@ -136,7 +136,7 @@ def _seconds(graph: Graph) -> float:
 
 
 @value_record
-class ClockedProgram:
+class ProfiledProgram:
     """A kernel that times itself, as `LoweredProgram`, and what is in the nests that are timed."""
 
     ir_text: str
@@ -145,14 +145,14 @@ class ClockedProgram:
     nests: list[Nest]
 
 
-def lower_clocked(graph: Graph) -> ClockedProgram:
+def lower_profiled(graph: Graph) -> ProfiledProgram:
     """Compile a graph as far as the LLVM of a kernel that times itself."""
     program, plan, builder = _built(graph)
     offsets, _ = plan_memory(program)
-    module = emit_module(program, offsets, Clock(program).around)
+    module = emit_module(program, offsets, NestTimer(program).around)
     nests = describe_nests(program, builder.makers, plan.roots)
     drain = DRAIN if module.stacks else None
-    return ClockedProgram(counted(module.text(), KERNEL), tuple(module.symbols), drain, nests)
+    return ProfiledProgram(counted(module.text(), KERNEL), tuple(module.symbols), drain, nests)
 
 
 def schedule_of(graph: Graph) -> LoopProgram:

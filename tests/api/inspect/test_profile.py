@@ -15,7 +15,7 @@ import gradtape as gt
 from gradtape.api.inspect.report import FunctionFigures, KernelFigures
 from gradtape.api.inspect.text import bar, duration, percent, size
 from gradtape.runtime.compile.program import ACTIVE
-from gradtape.runtime.profile.timed_kernel import clocked_objects
+from gradtape.runtime.profile.profiled_kernel import profiled_objects
 
 HERE = Path(__file__).resolve()
 
@@ -303,28 +303,28 @@ def test_functions_that_cannot_be_compiled_are_shown() -> None:
 
 
 def test_off_means_off() -> None:
-    before = clocked_objects.misses
+    before = profiled_objects.misses
     f = gt.jit(lambda x: np.sum(np.log1p(x)))
     f(np.ones(11))
     native = f._native
-    assert clocked_objects.misses == before
+    assert profiled_objects.misses == before
     with gt.inspect.profile():
         f(np.ones(11))
         f(np.ones(11))
         assert f.entry and f._native is not native
-    assert clocked_objects.misses == before + 1
+    assert profiled_objects.misses == before + 1
     assert f.entry
     f(np.ones(11))
     f(np.ones(12))
-    assert clocked_objects.misses == before + 1
+    assert profiled_objects.misses == before + 1
 
 
 def test_profiles_are_compiled_once() -> None:
     f = gt.jit(lambda x: np.sum(np.log1p(x) * 3))
     gt.inspect.profile(f, np.ones(11))
-    before = clocked_objects.misses
+    before = profiled_objects.misses
     report = gt.inspect.profile(f, np.ones(11))
-    assert clocked_objects.misses == before and kernel_of(report.functions[0]).runs == 1
+    assert profiled_objects.misses == before and kernel_of(report.functions[0]).runs == 1
 
 
 def test_results_are_the_same() -> None:

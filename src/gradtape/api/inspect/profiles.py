@@ -16,7 +16,7 @@ from gradtape.api.transforms.jit import every_jitted
 from gradtape.errors import ArgumentError
 from gradtape.locks import renewed_in_child
 from gradtape.runtime.compile.program import ACTIVE
-from gradtape.runtime.profile.timed_kernel import Moment, clock
+from gradtape.runtime.profile.profiled_kernel import Moment, clock
 from gradtape.trace.source.sites import user_site
 
 Order: TypeAlias = Literal["total", "kernel", "interpreter", "dispatch", "trace", "compile", "calls", "moved"]

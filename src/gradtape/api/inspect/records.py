@@ -19,7 +19,7 @@ from gradtape.ir.op import NDArray
 from gradtape.locks import renewed_in_child
 from gradtape.runtime.compile.loader import LoadedModule
 from gradtape.runtime.compile.program import Program
-from gradtape.runtime.profile.timed_kernel import ClockedKernel, clocked_kernel
+from gradtape.runtime.profile.profiled_kernel import ProfiledKernel, profiled_kernel
 from gradtape.trace.jit.callsite import CallSite
 
 PROFILING = "profiling"
@@ -41,7 +41,7 @@ class Metered:
 
     program: Program
     nested: bool
-    clocked: ClockedKernel
+    profiled: ProfiledKernel
     code: _Code
 
 
@@ -132,7 +132,7 @@ class Recorder:
     def machine_code(self, site: CallSite, program: Program, *, nested: bool) -> LoadedModule | None:
         """Return machine code that times itself."""
         record = self._record_of(site)
-        return self._metered(record, program, nested).clocked.loaded
+        return self._metered(record, program, nested).profiled.loaded
 
     def tracing(self, site: CallSite) -> AbstractContextManager[None]:
         """Time a trace."""
@@ -201,11 +201,11 @@ class Recorder:
             return found
         with self._lock, self._spend(record, PROFILING):
             if key not in record.programs:
-                clocked = clocked_kernel(program.graph, program.kernel)
+                profiled = profiled_kernel(program.graph, program.kernel)
                 # The machine code may be running in another thread when all else has let go of it.
-                weakref.finalize(clocked.loaded, id, clocked.counters)
-                code = _Code(self._timed(clocked.loaded._call))
-                record.programs[key] = Metered(program, nested, clocked, code)
+                weakref.finalize(profiled.loaded, id, profiled.counters)
+                code = _Code(self._timed(profiled.loaded._call))
+                record.programs[key] = Metered(program, nested, profiled, code)
             return record.programs[key]
 
     def _timed(

@@ -185,7 +185,7 @@ def _function(record: Record, rate: float, cost: int) -> FunctionFigures:
     dispatch = spent.get("call", 0.0)
     calls = record.calls
     for metered in (one for group in merged.values() for one in group):
-        counters = metered.clocked.counters
+        counters = metered.profiled.counters
         if metered.nested:
             dispatch -= rate * counters[KERNEL_TICKS]
         else:
@@ -226,8 +226,8 @@ def _function(record: Record, rate: float, cost: int) -> FunctionFigures:
 
 def _kernel(group: Sequence[Metered], rate: float, cost: int) -> KernelFigures:
     """Return the figures of a kernel, without what reading the clock around its nests has taken."""
-    program, described = group[0].program, group[0].clocked.nests
-    counters = np.sum([one.clocked.counters for one in group], axis=0)
+    program, described = group[0].program, group[0].profiled.nests
+    counters = np.sum([one.profiled.counters for one in group], axis=0)
     runs = int(counters[RUNS])
     raw = [int(count) for count in counters[FIRST_NEST:]]
     between = max(int(counters[KERNEL_TICKS]) - sum(raw) - runs * cost * len(raw), 0)

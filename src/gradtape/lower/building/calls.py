@@ -15,7 +15,7 @@ from gradtape.kinds.matrix import Matrix
 from gradtape.kinds.sort import Sort
 from gradtape.loops.affine import Affine, Atom, Position, Var, affine, substitute
 from gradtape.loops.ir import Buffer, For, RoutineCall
-from gradtape.lower.llvm.matrix import RECTANGULAR, multiplications_of
+from gradtape.lower.llvm.matrix import MATRIX_ROUTINES, multiplications_of
 from gradtape.lower.schedule.nests import Axis, Root, flat
 from gradtape.passes.layout.contract_transposes import LARGE, REUSED
 from gradtape.passes.layout.matmul_tiling import LEAST_ROWS, PRODUCT
@@ -360,7 +360,7 @@ def emit_matrices(builder: Builder, root: Root) -> None:
         body.append(loop)
         body, number = loop.body, affine(loop.var)
     starts = tuple([(buffer, number * size) for buffer, size in places])
-    if node.op.name in RECTANGULAR:
+    if MATRIX_ROUTINES[node.op.name].is_rectangular:
         extents = operands[0].shape[-2:]
     else:
         extents = (operands[0].shape[-1], *[value.shape[-1] for value in operands[1:]])

@@ -46,7 +46,7 @@ def add(word: int, amount: str, unique: str) -> list[str]:
 
 def counted(ir_text: str, kernel: str) -> str:
     """Return a module with its kernel inside of one that counts runs and missed guards, and takes the time of each."""
-    inner = f"{kernel}.clocked"
+    inner = f"{kernel}.profiled"
     text = ir_text.replace(f"define i32 @{kernel}(", f"define internal i32 @{inner}(", 1)
     lines = [
         f'@"{COUNTERS}" = external global i8',

@@ -1,4 +1,4 @@
-"""Which short loops inside of loops over time are written as vectors, and which small arrays stay in registers."""
+"""Which short loops inside of sequential loops are written as vectors, and which small arrays stay in registers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ REGISTERS: Final = 4
 """Vector registers that one value may fill."""
 
 KEPT: Final = 256
-"""Vectors that a loop over time keeps apart from memory. What does not fit into registers is on the stack, from where whole vectors come
+"""Vectors that a sequential loop keeps apart from memory. What does not fit into registers is on the stack, from where whole vectors come
 back sooner than parts of them come from memory."""
 
 REDUCTIONS: Final = {
@@ -58,12 +58,12 @@ class VectorPlan:
     Attributes
     ----------
     wide : set of str
-        The registers that hold one number for each turn.
+        The registers that hold one number for each iteration.
     totals : dict of str to Compute
-        What combines the turns' numbers with an accumulator, by the accumulator's name.
+        What combines the iterations' numbers with an accumulator, by the accumulator's name.
     """
 
-    turns: int
+    trip_count: int
     var: Var
     wide: set[str] = field(default_factory=set)
     totals: dict[str, Compute] = field(default_factory=dict)
@@ -75,12 +75,13 @@ def are_vectors(loop: For) -> bool:
 
 
 def plan_vectors(loop: For) -> VectorPlan | None:
-    turns = loop.var.high - loop.var.low + 1
-    if turns < 2 or loop.lanes or loop.private is not None or turns > REGISTERS * _lanes():
+    """Return how a loop is written as vectors; None for one that is too long, or whose iterations are not alike or not independent."""
+    trip_count = loop.trip_count
+    if trip_count < 2 or loop.lanes or loop.private is not None or trip_count > REGISTERS * _lanes():
         return None
     if not all(isinstance(statement, Load | Store | Compute | Assign) for statement in loop.body):
         return None
-    plan = VectorPlan(turns, loop.var)
+    plan = VectorPlan(trip_count, loop.var)
     if not _find_totals(plan, loop):
         return None
     combined = {step.target.name for step in plan.totals.values()}
@@ -113,7 +114,7 @@ def _lanes() -> int:
 
 
 def _find_totals(plan: VectorPlan, loop: For) -> bool:
-    """Find what the turns bring together; return whether that is all that goes from turn to turn."""
+    """Find the reductions of a loop; return whether nothing else goes from iteration to iteration."""
     made = {s.target.name: s for s in loop.body if isinstance(s, Compute)}
     uses: dict[str, int] = {}
     for statement in loop.body:
@@ -146,7 +147,7 @@ def combining(step: Compute) -> str | None:
 
 
 def step_of(position: Position, var: Var) -> int | None:
-    """Return by how much a position moves from turn to turn; None where that differs."""
+    """Return by how much a position moves from iteration to iteration; None where that differs."""
     if not isinstance(position, Affine):
         return 0
     for atom in position.terms:
@@ -175,7 +176,7 @@ def _has_vector_form(statement: Compute) -> bool:
 
 
 def _independent(loop: For) -> bool:
-    """Return whether no turn reads or replaces what another one stores."""
+    """Return whether no iteration reads or replaces what another one stores."""
     places: dict[Buffer, set[Position]] = {}
     stored: set[Buffer] = set()
     for statement in loop.body:
@@ -183,24 +184,23 @@ def _independent(loop: For) -> bool:
             places.setdefault(statement.buffer, set()).add(statement.index)
             if isinstance(statement, Store):
                 stored.add(statement.buffer)
-    turns = loop.var.high - loop.var.low + 1
     for buffer in stored:
         first, *others = places[buffer]
         for k, one in enumerate((first, *others)):
             for other in (first, *others)[k + 1 :]:
                 apart = one - other
-                if not isinstance(apart, int) or abs(apart) < turns:
+                if not isinstance(apart, int) or abs(apart) < loop.trip_count:
                     return False
     return True
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A small part of a buffer that is in registers while a loop over time turns."""
+    """Some elements of a buffer that are in registers while a sequential loop runs."""
 
     buffer: Buffer
     start: int
-    turns: int
+    size: int
 
     @property
     def name(self) -> str:
@@ -208,7 +208,7 @@ class Slot:
 
     def pieces(self) -> list[str]:
         """Return the names of its vectors."""
-        return [f"%{self.name}.{k}" for k in range(-(-self.turns // width_of(self.turns)))]
+        return [f"%{self.name}.{k}" for k in range(-(-self.size // width_of(self.size)))]
 
 
 def find_slots(
@@ -255,7 +255,7 @@ def find_slots(
             not isinstance(first, int)
             or step_of(access.index, plan.var) != 1
             or access.buffer.role == "stack"
-            or places.setdefault(first, plan.turns) != plan.turns
+            or places.setdefault(first, plan.trip_count) != plan.trip_count
         ):
             refused.add(access.buffer)
 
@@ -264,18 +264,18 @@ def find_slots(
     slots: dict[tuple[Buffer, int], Slot] = {}
     room = KEPT
     for buffer, places in found.items():
-        ends = sorted((start, start + turns) for start, turns in places.items())
+        ends = sorted((start, start + size) for start, size in places.items())
         apart = all(end <= start for (_, end), (start, _) in pairwise(ends))
-        needed = sum(-(-turns // width_of(turns)) for turns in places.values())
+        needed = sum(-(-size // width_of(size)) for size in places.values())
         if buffer not in refused and apart and needed <= room:
             room -= needed
-            slots.update({(buffer, start): Slot(buffer, start, turns) for start, turns in places.items()})
+            slots.update({(buffer, start): Slot(buffer, start, size) for start, size in places.items()})
     return slots
 
 
-def width_of(turns: int) -> int:
-    """Return the lanes of the vectors for so many turns."""
+def width_of(size: int) -> int:
+    """Return the lanes of the vectors for so many numbers."""
     width = 2
-    while width < min(turns, _lanes()):
+    while width < min(size, _lanes()):
         width *= 2
     return width

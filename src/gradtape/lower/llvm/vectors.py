@@ -1,22 +1,23 @@
-"""Short loops inside of loops over time as a few vectors, in straight lines.
+"""Short loops inside of sequential loops as a few vectors, in straight lines.
 
-LLVM's loop vectoriser leaves the turns that do not fill a vector to scalar code, and what one short loop stores and the next one loads
-it leaves in memory. Here 14 numbers are two vectors, of the second of which six lanes count; small arrays that all loops take as a
-whole stay in registers from turn to turn.
+LLVM's loop vectoriser leaves the iterations that do not fill a vector to scalar code, and what one short loop stores and the next one
+loads it leaves in memory. Here 14 numbers are two vectors, of the second of which six lanes count; small arrays that all loops take as a
+whole stay in registers from iteration to iteration.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gradtape.kinds.elementwise import Instruction, Libm
 from gradtape.loops.affine import Position, substitute
 from gradtape.loops.ir import Assign, Buffer, Compute, Const, Dtype, For, Load, Number, Register, Store
 from gradtape.loops.passes.monoids import identity
+from gradtape.lower.llvm.function import PURE, FunctionEmitter
 from gradtape.lower.llvm.instructions import constant_text, conversion, memory_type, operation, register_type
-from gradtape.lower.llvm.math import can_inline, inline_function, intrinsics
+from gradtape.lower.llvm.math import can_inline_vectors, inline_vectors
 from gradtape.lower.llvm.vector_plans import (
     REDUCTIONS,
     Slot,
@@ -28,32 +29,38 @@ from gradtape.lower.llvm.vector_plans import (
 )
 from gradtape.lower.target.vecmath import c_name, vector_attribute
 
-if TYPE_CHECKING:
-    from gradtape.lower.llvm.statements import FunctionEmitter
-
 _IDENTITY: Final = {"logical_or": "or", "logical_and": "and"}
 
 _TYPE: Final = r"(?<![\w.%@<])(double|float|i1|i8|i16|i32|i64)(?![\w.])"
 _TOKEN: Final = re.compile(rf"{_TYPE}|(?<= )(-?\d+(?:\.\d+)?|true|false)(?=,|$)")
 
 
-def emit_vectors(emitter: FunctionEmitter, loop: For) -> bool:
+def emit_vectors(function: FunctionEmitter, loop: For) -> bool:
     """Append a loop as vectors; return whether that was possible."""
     plan = plan_vectors(loop)
     if plan is None:
         return False
-    _Writer(emitter, plan).write_loop(loop)
+    _LoopWriter(function, plan).write_loop(loop)
     return True
 
 
 class VectorWriter:
-    """Writes so many turns as vectors."""
+    """Writes operations on so many numbers as operations on vectors.
 
-    def __init__(self, emitter: FunctionEmitter, turns: int) -> None:
-        self.emitter = emitter
-        self.turns = turns
-        self.width = width_of(turns)
-        self.counts = [min(self.width, turns - start) for start in range(0, turns, self.width)]
+    Attributes
+    ----------
+    width : int
+        The lanes of a vector.
+    counts : list of int
+        How many lanes of each vector count.
+    names : dict of str to list of str
+        The vectors of a register.
+    """
+
+    def __init__(self, function: FunctionEmitter, size: int) -> None:
+        self.function = function
+        self.width = width_of(size)
+        self.counts = [min(self.width, size - start) for start in range(0, size, self.width)]
         self.names: dict[str, list[str]] = {}
         self.splats: dict[str, list[str]] = {}
 
@@ -70,46 +77,39 @@ class VectorWriter:
 
     def read(self, buffer: Buffer, start: Position) -> list[str]:
         """Append loads of all vectors from memory."""
-        emitter, type_ = self.emitter, self.type(memory_type(buffer.dtype))
+        function, type_ = self.function, self.type(memory_type(buffer.dtype))
         pieces = []
         for k, count in enumerate(self.counts):
-            address = emitter.pointer(buffer, start + k * self.width)
+            address = function.pointer(buffer, start + k * self.width)
             if count == self.width:
-                pieces.append(emitter.bind(f"load {type_}, ptr {address}, align {buffer.dtype.itemsize}"))
+                pieces.append(function.let(f"load {type_}, ptr {address}, align {buffer.dtype.itemsize}"))
                 continue
-            name = f"llvm.masked.load.v{self.width}{_short(memory_type(buffer.dtype))}.p0"
-            emitter.module.declarations[f"declare {type_} @{name}(ptr, i32, {self.type('i1')}, {type_})"] = (
-                None
-            )
-            pieces.append(
-                emitter.bind(
-                    f"call {type_} @{name}(ptr {address}, i32 {buffer.dtype.itemsize}, "
-                    f"{self.type('i1')} {self.mask(count)}, {type_} zeroinitializer)"
-                )
-            )
+            name = f"llvm.masked.load.v{self.width}{_suffix(memory_type(buffer.dtype))}.p0"
+            operands = (*self._masked(buffer, address, count), f"{type_} zeroinitializer")
+            pieces.append(function.call(type_, name, *operands))
         return pieces
 
     def write(self, buffer: Buffer, start: Position, pieces: Sequence[str]) -> None:
         """Append stores of all vectors to memory."""
-        emitter, type_ = self.emitter, self.type(memory_type(buffer.dtype))
+        function, type_ = self.function, self.type(memory_type(buffer.dtype))
         for k, (count, piece) in enumerate(zip(self.counts, pieces, strict=True)):
-            address = emitter.pointer(buffer, start + k * self.width)
+            address = function.pointer(buffer, start + k * self.width)
             if count == self.width:
-                emitter.line(f"store {type_} {piece}, ptr {address}, align {buffer.dtype.itemsize}")
+                function.emit(f"store {type_} {piece}, ptr {address}, align {buffer.dtype.itemsize}")
                 continue
-            name = f"llvm.masked.store.v{self.width}{_short(memory_type(buffer.dtype))}.p0"
-            emitter.module.declarations[f"declare void @{name}({type_}, ptr, i32, {self.type('i1')})"] = None
-            emitter.line(
-                f"call void @{name}({type_} {piece}, ptr {address}, i32 {buffer.dtype.itemsize}, "
-                f"{self.type('i1')} {self.mask(count)})"
-            )
+            name = f"llvm.masked.store.v{self.width}{_suffix(memory_type(buffer.dtype))}.p0"
+            function.call("void", name, f"{type_} {piece}", *self._masked(buffer, address, count))
+
+    def _masked(self, buffer: Buffer, address: str, count: int) -> tuple[str, ...]:
+        """Return the address, the alignment and the lanes that count, of a vector in memory."""
+        return f"ptr {address}", f"i32 {buffer.dtype.itemsize}", f"{self.type('i1')} {self.mask(count)}"
 
 
-class _Writer(VectorWriter):
+class _LoopWriter(VectorWriter):
     """Writes one loop."""
 
-    def __init__(self, emitter: FunctionEmitter, plan: VectorPlan) -> None:
-        super().__init__(emitter, plan.turns)
+    def __init__(self, function: FunctionEmitter, plan: VectorPlan) -> None:
+        super().__init__(function, plan.trip_count)
         self.plan = plan
 
     def write_loop(self, loop: For) -> None:
@@ -128,42 +128,42 @@ class _Writer(VectorWriter):
         return substitute(position, {self.plan.var: self.plan.var.low})
 
     def _slot(self, buffer: Buffer, start: Position) -> Slot | None:
-        return self.emitter.slots.get((buffer, start)) if isinstance(start, int) else None
+        return self.function.slots.get((buffer, start)) if isinstance(start, int) else None
 
     def _load(self, statement: Load) -> None:
-        emitter, buffer = self.emitter, statement.buffer
+        function, buffer = self.function, statement.buffer
         start = self._start(statement.index)
         if step_of(statement.index, self.plan.var) == 0:
-            emitter.statement(Load(statement.target, buffer, start))
+            function.statement(Load(statement.target, buffer, start))
             return
         type_ = self.type(memory_type(buffer.dtype))
         slot = self._slot(buffer, start)
         if slot is None:
             pieces = self.read(buffer, start)
         else:
-            pieces = [emitter.bind(f"load {type_}, ptr {piece}") for piece in slot.pieces()]
+            pieces = [function.let(f"load {type_}, ptr {piece}") for piece in slot.pieces()]
         if buffer.dtype.kind == "b":
-            pieces = [emitter.bind(f"icmp ne {type_} {piece}, zeroinitializer") for piece in pieces]
+            pieces = [function.let(f"icmp ne {type_} {piece}, zeroinitializer") for piece in pieces]
         self.names[statement.target.name] = pieces
 
     def _store(self, statement: Store) -> None:
-        emitter, buffer = self.emitter, statement.buffer
+        function, buffer = self.function, statement.buffer
         pieces = self._vector(statement.value)
         start = self._start(statement.index)
         type_ = self.type(memory_type(buffer.dtype))
         if buffer.dtype.kind == "b":
-            pieces = [emitter.bind(f"zext {self.type('i1')} {piece} to {type_}") for piece in pieces]
+            pieces = [function.let(f"zext {self.type('i1')} {piece} to {type_}") for piece in pieces]
         slot = self._slot(buffer, start)
         if slot is None:
             self.write(buffer, start, pieces)
             return
         for name, piece in zip(slot.pieces(), pieces, strict=True):
-            emitter.line(f"store {type_} {piece}, ptr {name}")
+            function.store(type_, piece, name)
 
     def _compute(self, statement: Compute) -> None:
-        emitter, target, body = self.emitter, statement.target, statement.body
+        function, target, body = self.function, statement.target, statement.body
         if target.name not in self.plan.wide:
-            emitter.statement(statement)
+            function.statement(statement)
             return
         args = list(zip(*[self._vector(arg) for arg in statement.args], strict=True))
         dtypes = tuple(arg.dtype for arg in statement.args)
@@ -204,15 +204,15 @@ class _Writer(VectorWriter):
             name, _, operands = rest.partition("(")
             types = ", ".join(re.findall(r"<[^>]*>|i1(?= false)", operands))
             result = result[result.index("<") : result.index(">") + 1]
-            self.emitter.module.declarations[f"declare {result} @{name}({types})"] = None
+            self.function.module.declare(f"declare {result} @{name}({types})")
         else:
             text = _TOKEN.sub(wide, text)
         for k, arg in enumerate(args):
             text = re.sub(rf"%arg{k}\b", lambda _, arg=arg: arg, text)  # type: ignore[misc]
-        return self.emitter.bind(text)
+        return self.function.let(text)
 
     def _combine(self, statement: Assign) -> None:
-        emitter, target = self.emitter, statement.target
+        function, target = self.function, statement.target
         step = self.plan.totals[target.name]
         type_ = register_type(target.dtype)
         name = combining(step)
@@ -223,55 +223,54 @@ class _Writer(VectorWriter):
             nothing = self.constant(type_, constant_text(none))
             wide = self.type(type_)
             chosen = f"{self.type('i1')} {self.mask(self.counts[-1])}, {wide} {pieces[-1]}, {wide} {nothing}"
-            pieces = [*pieces[:-1], emitter.bind(f"select {chosen}")]
+            pieces = [*pieces[:-1], function.let(f"select {chosen}")]
         text = operation(step.body, (target.dtype,) * 2, target.dtype, ("%arg0", "%arg1"), step.reassociate)
         vector = pieces[0]
         for piece in pieces[1:]:
             vector = self._bound(text, [vector, piece])
-        before = emitter.number(target)
+        before = function.number(target)
         total = self._reduced(step, REDUCTIONS[name], type_, before, vector)
-        emitter.line(f"store {type_} {total}, ptr %{target.name}.slot")
+        function.store(type_, total, f"%{target.name}.slot")
 
     def _reduced(self, step: Compute, reduction: str, type_: str, before: str, vector: str) -> str:
-        emitter, wide = self.emitter, self.type(type_)
-        function = f"llvm.vector.reduce.{reduction}.v{self.width}{_short(type_)}"
+        function, wide = self.function, self.type(type_)
+        name = f"llvm.vector.reduce.{reduction}.v{self.width}{_suffix(type_)}"
         if reduction in ("fadd", "fmul"):
-            emitter.module.declarations[f"declare {type_} @{function}({type_}, {wide})"] = None
-            call = f"call reassoc contract {type_} @{function}({type_} {before}, {wide} {vector})"
-            return emitter.bind(call)
-        emitter.module.declarations[f"declare {type_} @{function}({wide})"] = None
+            return function.call(
+                type_, name, f"{type_} {before}", f"{wide} {vector}", flags=" reassoc contract"
+            )
         flags = " nsz" if reduction in ("fmaximum", "fminimum") else ""
-        one = emitter.bind(f"call{flags} {type_} @{function}({wide} {vector})")
-        return emitter.combined(step, before, one)
+        one = function.call(type_, name, f"{wide} {vector}", flags=flags)
+        dtype = step.target.dtype
+        return function.let(
+            function.applied(step.body, (dtype, dtype), dtype, (before, one), step.reassociate)
+        )
 
     def _called(self, body: Libm, dtype: Dtype, args: Sequence[str], count: int) -> str:
         """Call the C library's function for vectors; lanes that do not count repeat one that does."""
-        emitter, element = self.emitter, register_type(dtype)
+        function, element = self.function, register_type(dtype)
         _, variants = vector_attribute(c_name(body.name, dtype), dtype)
-        if can_inline(body.name, element):
-            symbol, text = inline_function(body.name, self.width)
-            emitter.module.helpers.setdefault(symbol, text)
-            emitter.module.declarations.update(dict.fromkeys(intrinsics(self.width)))
+        if can_inline_vectors(body.name, dtype):
+            symbol = inline_vectors(function.module, body.name, self.width)
             type_ = self.type(element)
-            return emitter.bind(f"call {type_} @{symbol}({type_} {args[0]})")
+            return function.let(f"call {type_} @{symbol}({type_} {args[0]})")
         lanes, symbol = next((v for v in reversed(variants) if v[0] >= self.width), variants[0])
-        group = emitter.module.attribute("nounwind willreturn memory(none)")
+        group = function.module.attribute(PURE)
         type_ = f"<{lanes} x {element}>"
-        emitter.module.declarations[f"declare {type_} @{symbol}({', '.join([type_] * len(args))})"] = None
-        emitter.module.kept[symbol] = None
+        function.keep_vector_function(symbol, lanes, element, len(args))
         results = []
         for start in range(0, self.width, lanes):
             places = [min(start + lane, count - 1) for lane in range(lanes)]
             parts = [f"{type_} {self._shuffled(arg, element, places)}" for arg in args]
-            results.append(emitter.bind(f"call {type_} @{symbol}({', '.join(parts)}) #{group}"))
+            results.append(function.let(f"call {type_} @{symbol}({', '.join(parts)}) #{group}"))
         if lanes == self.width:
             return results[0]
         if lanes > self.width:
-            return _shuffle(emitter, type_, results[0], "poison", range(self.width))
+            return _shuffle(function, type_, results[0], "poison", range(self.width))
         while len(results) > 1:
             joined = f"<{lanes} x {element}>"
             results = [
-                _shuffle(emitter, joined, a, b, range(2 * lanes))
+                _shuffle(function, joined, a, b, range(2 * lanes))
                 for a, b in zip(results[::2], results[1::2], strict=True)
             ]
             lanes *= 2
@@ -280,29 +279,29 @@ class _Writer(VectorWriter):
     def _shuffled(self, name: str, element: str, places: Sequence[int]) -> str:
         if list(places) == list(range(self.width)):
             return name
-        return _shuffle(self.emitter, self.type(element), name, "poison", places)
+        return _shuffle(self.function, self.type(element), name, "poison", places)
 
     def _vector(self, number: Number) -> list[str]:
-        """Return the operands for a number in each turn."""
+        """Return the operands for a number in each iteration."""
         type_ = register_type(number.dtype)
         if isinstance(number, Const):
             return [self.constant(type_, constant_text(number))] * len(self.counts)
         if isinstance(number, Register) and number.name in self.names:
             return self.names[number.name]
-        scalar = self.emitter.number(number)
+        scalar = self.function.number(number)
         if scalar not in self.splats:
             wide = self.type(type_)
-            first = self.emitter.bind(f"insertelement {wide} poison, {type_} {scalar}, i64 0")
+            first = self.function.let(f"insertelement {wide} poison, {type_} {scalar}, i64 0")
             places = f"<{self.width} x i32> zeroinitializer"
-            splat = self.emitter.bind(f"shufflevector {wide} {first}, {wide} poison, {places}")
+            splat = self.function.let(f"shufflevector {wide} {first}, {wide} poison, {places}")
             self.splats[scalar] = [splat] * len(self.counts)
         return self.splats[scalar]
 
 
-def _shuffle(emitter: FunctionEmitter, type_: str, a: str, b: str, places: Sequence[int]) -> str:
+def _shuffle(function: FunctionEmitter, type_: str, a: str, b: str, places: Sequence[int]) -> str:
     mask = ", ".join(f"i32 {place}" for place in places)
-    return emitter.bind(f"shufflevector {type_} {a}, {type_} {b}, <{len(places)} x i32> <{mask}>")
+    return function.let(f"shufflevector {type_} {a}, {type_} {b}, <{len(places)} x i32> <{mask}>")
 
 
-def _short(type_: str) -> str:
+def _suffix(type_: str) -> str:
     return {"double": "f64", "float": "f32"}.get(type_, type_)

@@ -5,19 +5,17 @@ from __future__ import annotations
 import functools
 import pkgutil
 import re
-from dataclasses import field
 from typing import Final
-
-from gradtape.records import record
 
 LIKELY: Final = '!prof !{!"branch_weights", i32 2000, i32 1}'
 UNLIKELY: Final = '!prof !{!"branch_weights", i32 1, i32 2000}'
 
 _PLACE: Final = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 _TYPE: Final = re.compile(r"<[^>]*>|\S+")
+_QUOTED: Final = re.compile(r'@"([^"]+)"')
 
 
-def read_ll(package: str, file: str, **places: object) -> str:
+def read_ll(package: str, file: str, /, **places: object) -> str:
     """Return the text of an ``.ll`` file of a package, with ``$name`` and ``${name}`` replaced by what `places` has for them.
 
     Examples
@@ -36,7 +34,6 @@ def _text(package: str, file: str) -> str:
     return data.decode()
 
 
-@record
 class ModuleWriter:
     """The text of a module as it grows.
 
@@ -58,13 +55,14 @@ class ModuleWriter:
         The metadata of loops.
     """
 
-    functions: list[str] = field(default_factory=list)
-    helpers: dict[str, str] = field(default_factory=dict)
-    declarations: dict[str, None] = field(default_factory=dict)
-    symbols: dict[str, None] = field(default_factory=dict)
-    attributes: dict[str, str] = field(default_factory=dict)
-    kept: dict[str, None] = field(default_factory=dict)
-    loops: list[str] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.functions: list[str] = []
+        self.helpers: dict[str, str] = {}
+        self.declarations: dict[str, None] = {}
+        self.symbols: dict[str, None] = {}
+        self.attributes: dict[str, str] = {}
+        self.kept: dict[str, None] = {}
+        self.loops: list[str] = []
 
     def text(self) -> str:
         """Return the module."""
@@ -99,22 +97,21 @@ class ModuleWriter:
         """Return the number of a group of attributes."""
         return self.attributes.setdefault(text, str(len(self.attributes)))
 
-    def add_routine(self, name: str, **places: object) -> None:
-        """Add what an ``.ll`` file of `gradtape.lower.llvm.routines` has and the module has not.
+    def add_routine(self, name: str, /, **places: object) -> str:
+        """Add what the file ``routines/<name>.ll`` has and the module has not; return the name of its last function.
 
-        Declarations and constants are those of the module; functions of BLAS and LAPACK among them are bound when it is loaded.
+        Its declarations and constants become those of the module. What is declared under a quoted name is bound at load.
         """
-        text = read_ll("gradtape.lower.llvm", f"routines/{name}.ll", **places)
-        heads, *definitions = text.split("define ")
+        heads, *definitions = read_ll("gradtape.lower.llvm", f"routines/{name}.ll", **places).split("define ")
         for line in heads.splitlines():
             if line.startswith(("declare ", "@")):
                 self.declarations[line] = None
-                bound = re.search(r'@"(scipy\.[\w.]+)"', line)
-                if bound:
-                    self.symbols[bound[1]] = None
+        self.symbols.update(dict.fromkeys(_QUOTED.findall(heads)))
+        symbol = ""
         for definition in definitions:
             symbol = definition[definition.index("@") + 1 : definition.index("(")]
             self.helpers.setdefault(symbol, f"define {definition.rstrip()}")
+        return symbol
 
 
 class FunctionWriter:

@@ -10,7 +10,7 @@ from gradtape.ir.graph import Node, Value
 from gradtape.kinds.matrix import Matrix
 from gradtape.loops.ir import Buffer
 from gradtape.lower.building.outlined import stands_apart
-from gradtape.lower.llvm.matrix import room
+from gradtape.lower.llvm.matrix import MATRIX_ROUTINES
 from gradtape.lower.schedule.fusion import describe, shared_levels
 from gradtape.lower.schedule.nests import Root, part_of
 from gradtape.transforms.loops.ops import STACK, Repeat, Switch
@@ -157,7 +157,7 @@ def spare_room(root: Root) -> int:
     """Return how many elements a routine needs besides its operands and its result."""
     assert root.node is not None
     if isinstance(root.node.op, Matrix):
-        return room(root.node.op.name, *root.node.inputs[0].shape[-2:])
+        return MATRIX_ROUTINES[root.node.op.name].spare(*root.node.inputs[0].shape[-2:])
     return root.shape[-1] if root.shape else 1
 
 

@@ -6,18 +6,14 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
 from gradtape.errors import LoweringError
 from gradtape.lower.resident.blas_threads import GET, SET, WANTED, blas_addresses
 from gradtape.lower.resident.interrupts import POLL, RAISE, poll_address, raise_address
-from gradtape.lower.resident.stacks import RELEASE, RESIZE
 from gradtape.lower.resident.threads import RUN_BLOCKS, run_blocks_address
 from gradtape.lower.target.extensions import compiled_module
 from gradtape.lower.target.host import python_function
-
-_PYTHON: Final = {RESIZE: "PyMem_RawRealloc", RELEASE: "PyMem_RawFree"}
-"""Routines of Python, which need no interpreter lock."""
 
 
 @functools.cache
@@ -42,9 +38,9 @@ def address_of(symbol: str) -> int:
         return run_blocks_address()
     if symbol in (GET, SET, WANTED):
         return blas_addresses(compiled_module("scipy.linalg.cython_blas").__file__ or "")[symbol]
-    if symbol in _PYTHON:
-        return python_function(_PYTHON[symbol])
     module, _, name = symbol.rpartition(".")
+    if module == "python":
+        return python_function(name)
     library: Any = compiled_module(module)
     table: dict[str, Any] = library.__pyx_capi__
     if name not in table:

@@ -54,7 +54,12 @@ def in_arena(signature: Signature) -> bool:
 
 
 def add_entry(
-    ir_text: str, signature: Signature, kernel: str = "kernel", entry: str = "entry", *, clocked: bool = False
+    ir_text: str,
+    signature: Signature,
+    kernel: str = "kernel",
+    entry: str = "entry",
+    *,
+    profiled: bool = False,
 ) -> str:
     """Append the native entry for a kernel to the module that defines the kernel.
 
@@ -66,7 +71,7 @@ def add_entry(
         What the entry expects and returns.
     kernel, entry : str, optional
         The kernel's name and the entry's.
-    clocked : bool, optional
+    profiled : bool, optional
         Whether the module is that of a kernel which times itself, so that the entry does the same.
 
     Returns
@@ -80,13 +85,13 @@ def add_entry(
     >>> "define ptr @entry(" in add_entry("", signature)
     True
     """
-    return f"{ir_text.rstrip()}\n\n{_EntryWriter(signature, kernel, entry, clocked).write()}\n"
+    return f"{ir_text.rstrip()}\n\n{_EntryWriter(signature, kernel, entry, profiled).write()}\n"
 
 
 class _EntryWriter(FunctionWriter):
     """Writes one entry from top to bottom; each method appends the instructions of one step."""
 
-    def __init__(self, signature: Signature, kernel: str, entry: str, clocked: bool) -> None:
+    def __init__(self, signature: Signature, kernel: str, entry: str, profiled: bool) -> None:
         # Optimising the entry's straight line costs 8 ms for two arguments, 24 for ten, and gains nothing.
         super().__init__(
             f"define ptr @{entry}(ptr %self, ptr %args, i64 %nargsf, ptr %kwnames) noinline optnone"
@@ -98,8 +103,8 @@ class _EntryWriter(FunctionWriter):
         self.status = ""
         # Read once: another thread may install other machine code in the called object while the kernel runs.
         self.state_block = self.field("ptr", "%self", STATE_OFFSET)
-        self.clocked = clocked
-        self.begin = self.let("call i64 @now()") if clocked else ""
+        self.profiled = profiled
+        self.begin = self.let("call i64 @now()") if profiled else ""
         self.ticks = ""
 
     def write(self) -> str:
@@ -228,9 +233,9 @@ class _EntryWriter(FunctionWriter):
             padding = self.let(f"and i64 {self.let(f'sub i64 0, {address}')}, 63")
             workspace = self.let(f"getelementptr i8, ptr {block}, i64 {padding}")
         thread = self.call("PyEval_SaveThread") if self.signature.release_gil else ""
-        before = self.let("call i64 @now()") if self.clocked else ""
+        before = self.let("call i64 @now()") if self.profiled else ""
         status = self.let(f"call i32 @{self.kernel}(ptr {inputs}, ptr {outputs}, ptr {workspace})")
-        if self.clocked:
+        if self.profiled:
             after = self.let("call i64 @now()")
             self.ticks = self.let(f"sub i64 {after}, {before}")
         if thread:
@@ -343,7 +348,7 @@ class _EntryWriter(FunctionWriter):
 
     def read_clock(self, answered: int) -> None:
         """Add what the call has taken outside of the kernel to the counters."""
-        if not self.clocked:
+        if not self.profiled:
             return
         whole = self.let(f"sub i64 {self.let('call i64 @now()')}, {self.begin}")
         outside = self.let(f"sub i64 {whole}, {self.ticks}")

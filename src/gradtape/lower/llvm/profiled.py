@@ -7,20 +7,20 @@ from contextlib import contextmanager
 
 from gradtape.loops.ir import LoopProgram, RoutineCall, Statement
 from gradtape.lower.llvm.counters import FIRST_NEST, add
+from gradtape.lower.llvm.function import FunctionEmitter
 from gradtape.lower.llvm.module import NEST
-from gradtape.lower.llvm.statements import FunctionEmitter
 
 
-def clocked(program: LoopProgram) -> list[Statement]:
+def timed_statements(program: LoopProgram) -> list[Statement]:
     """Return the statements of a program that are timed, in the order of their words."""
     return [statement for statement in program.body if isinstance(statement, NEST | RoutineCall)]
 
 
-class Clock:
+class NestTimer:
     """Writes the reading of the clock around the nests of a kernel."""
 
     def __init__(self, program: LoopProgram) -> None:
-        self._words = {id(statement): FIRST_NEST + k for k, statement in enumerate(clocked(program))}
+        self._words = {id(statement): FIRST_NEST + k for k, statement in enumerate(timed_statements(program))}
 
     @contextmanager
     def around(self, kernel: FunctionEmitter, statement: Statement) -> Iterator[None]:
@@ -29,7 +29,8 @@ class Clock:
         if word is None:
             yield
             return
-        begin = kernel.bind("call i64 @now()")
+        begin = kernel.let("call i64 @now()")
         yield
-        end = kernel.bind("call i64 @now()")
-        kernel.lines.extend(f"  {line}" for line in add(word, kernel.bind(f"sub i64 {end}, {begin}"), begin))
+        end = kernel.let("call i64 @now()")
+        for line in add(word, kernel.let(f"sub i64 {end}, {begin}"), begin):
+            kernel.emit(line)

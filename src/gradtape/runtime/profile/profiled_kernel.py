@@ -18,7 +18,7 @@ from gradtape.lower.attribution import Nest
 from gradtape.lower.llvm.counters import COUNTERS, FIRST_NEST, clock_text
 from gradtape.lower.llvm.module import KERNEL
 from gradtape.lower.llvm.writer import read_ll
-from gradtape.lower.pipeline import lower_clocked
+from gradtape.lower.pipeline import lower_profiled
 from gradtape.lower.resident.interrupts import RAISE
 from gradtape.lower.target.symbols import addresses_of
 from gradtape.runtime.call.entry import add_entry, load
@@ -27,13 +27,13 @@ from gradtape.runtime.compile.engine import compile_object
 from gradtape.runtime.compile.loader import LoadedModule
 from gradtape.runtime.compile.program import Kernel
 
-__all__ = ["ClockedKernel", "Moment", "clock", "clocked_kernel", "clocked_objects"]
+__all__ = ["Moment", "ProfiledKernel", "clock", "profiled_kernel", "profiled_objects"]
 
-clocked_objects: Final[MemoryCache[CachedObject]] = MemoryCache()
+profiled_objects: Final[MemoryCache[CachedObject]] = MemoryCache()
 """Object code of kernels that time themselves, by what the programs compute and how they are called."""
 
 
-class ClockedKernel(NamedTuple):
+class ProfiledKernel(NamedTuple):
     """A kernel with counters of its own.
 
     Attributes
@@ -51,7 +51,7 @@ class ClockedKernel(NamedTuple):
     nests: list[Nest]
 
 
-def clocked_kernel(graph: Graph, kernel: Kernel) -> ClockedKernel:
+def profiled_kernel(graph: Graph, kernel: Kernel) -> ProfiledKernel:
     """Compile a program anew, as one that times itself, and load it with fresh counters.
 
     Parameters
@@ -61,16 +61,16 @@ def clocked_kernel(graph: Graph, kernel: Kernel) -> ClockedKernel:
     kernel : Kernel
         The program's own kernel.
     """
-    lowered = lower_clocked(graph)
+    lowered = lower_profiled(graph)
     text, nests, drain = lowered.ir_text, lowered.nests, lowered.drain
     signature = kernel.signature
-    key = f"{fingerprint(graph)}:{signature}:{config.precise_math}:clocked"
+    key = f"{fingerprint(graph)}:{signature}:{config.precise_math}:profiled"
 
     def build() -> CachedObject:
-        whole = text if signature is None else add_entry(text, signature, kernel=KERNEL, clocked=True)
+        whole = text if signature is None else add_entry(text, signature, kernel=KERNEL, profiled=True)
         return CachedObject(compile_object(whole, KERNEL))
 
-    found = clocked_objects.get(key, lambda: cached_object(key, build))
+    found = profiled_objects.get(key, lambda: cached_object(key, build))
     counters = np.zeros(FIRST_NEST + len(nests) - 1, np.int64)
     # Loops that are kernels of their own stand inside of this one, where short ones need not ask for signals: the entry may
     # ask all the same.
@@ -80,7 +80,7 @@ def clocked_kernel(graph: Graph, kernel: Kernel) -> ClockedKernel:
         loaded = LoadedModule(found.code, KERNEL, imports=imports, drain=drain)
     else:
         loaded = load(found.code, signature, kernel=KERNEL, imports=imports, drain=drain)
-    return ClockedKernel(loaded, counters, nests)
+    return ProfiledKernel(loaded, counters, nests)
 
 
 class Moment(NamedTuple):

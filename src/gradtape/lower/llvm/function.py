@@ -1,0 +1,220 @@
+"""Functions of a kernel's module: operands for numbers and positions, addresses of elements, and applied primitives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from gradtape.kinds.elementwise import Libm, SciPy
+from gradtape.loops.affine import Atom, Clamped, Position, Quotient, Remainder, Var
+from gradtape.loops.ir import Buffer, Const, Dtype, For, Index, Number, Place, Statement
+from gradtape.lower.llvm.instructions import constant_text, memory_type, operation, register_type
+from gradtape.lower.llvm.vector_plans import Slot
+from gradtape.lower.llvm.writer import FunctionWriter, ModuleWriter
+from gradtape.lower.target.vecmath import c_name, vector_attribute, vector_lanes
+
+PURE = "nounwind willreturn memory(none)"
+
+Emitters: TypeAlias = "Mapping[type, Callable[[FunctionEmitter, Any], None]]"
+"""What appends a statement to a function, by the statement's class."""
+
+
+class KernelModule(ModuleWriter):
+    """The text of a kernel's module as it grows.
+
+    Attributes
+    ----------
+    emitters : mapping of type to callable
+        What appends statements, by their class.
+    outline : callable
+        Calls a nest inside of a sequential loop as a function of its own if that is worth it, and returns whether it did.
+    nests : dict of str to str
+        The functions of nests, by their text without names.
+    stacks : dict of str to int
+        The stacks, by name, and their numbers.
+    """
+
+    def __init__(self, emitters: Emitters, outline: Callable[[FunctionEmitter, For], bool]) -> None:
+        super().__init__()
+        self.emitters = emitters
+        self.outline = outline
+        self.nests: dict[str, str] = {}
+        self.stacks: dict[str, int] = {}
+        self.count = 0
+        self.tasks = 0
+
+    def loop_metadata(self, lanes: int) -> int:
+        """Return the number of a loop's metadata: not to be unrolled, or (lanes) to be vectors in one piece."""
+        facts = "!0"
+        if lanes:
+            width = min(vector_lanes(), lanes)
+            facts += f', !{{!"llvm.loop.vectorize.width", i32 {width}}}'
+            facts += f', !{{!"llvm.loop.interleave.count", i32 {min(lanes // width, 4)}}}'
+        self.loops.append(facts)
+        return len(self.loops)
+
+
+class FunctionEmitter(FunctionWriter):
+    """Writes the body of one function of a kernel's module.
+
+    Attributes
+    ----------
+    pointers : dict of Buffer to str
+        The address of each buffer's element `origins`, 0 where that says nothing.
+    names : dict of str to str
+        Operands that stand for registers.
+    mutable : dict of str to Dtype
+        Accumulators, which are memory on the stack under ``%<name>.slot``.
+    positions : list of dict
+        The operands of positions that are known, a dictionary for each block around the present one.
+    in_control_flow : bool
+        Whether the function is that of a sequential loop or a switch.
+    depth : int
+        How many loops of independent iterations are around.
+    may_fail : bool
+        Whether an index may have been out of bounds: then ``%bad.slot`` says so.
+    slots : dict of (Buffer, int) to Slot
+        Parts of buffers that are in registers.
+    """
+
+    module: KernelModule
+
+    def __init__(self, module: KernelModule, pointers: dict[Buffer, str]) -> None:
+        super().__init__(module)
+        self.pointers = pointers
+        self.origins: dict[Buffer, Position] = {}
+        self.names: dict[str, str] = {}
+        self.mutable: dict[str, Dtype] = {}
+        self.positions: list[dict[Position | Atom, str]] = [{}]
+        self.in_control_flow = False
+        self.depth = 0
+        self.may_fail = False
+        self.slots: dict[tuple[Buffer, int], Slot] = {}
+
+    # Statements
+
+    def statement(self, statement: Statement) -> None:
+        """Append a statement."""
+        self.module.emitters[type(statement)](self, statement)
+
+    def statements(self, statements: Sequence[Statement]) -> None:
+        """Append the statements of a sequential loop or of a branch: large nests among them are functions of their own."""
+        for statement in statements:
+            if not isinstance(statement, For) or not self.module.outline(self, statement):
+                self.statement(statement)
+
+    def block(self, statements: Sequence[Statement]) -> None:
+        """Append such statements as a block: positions that are computed there are not known after it."""
+        self.positions.append({})
+        self.statements(statements)
+        self.positions.pop()
+
+    def note_failure(self, failed: str) -> None:
+        """Append a note, if a condition holds, that the interpreter is to say what is wrong."""
+        before = self.let("load i1, ptr %bad.slot")
+        self.store("i1", self.let(f"or i1 {before}, {failed}"), "%bad.slot")
+
+    # Numbers and positions
+
+    def number(self, number: Number) -> str:
+        """Return the operand for a number."""
+        if isinstance(number, Const):
+            return constant_text(number)
+        if isinstance(number, Index):
+            return self.position(number.position)
+        if number.name in self.mutable:
+            return self.let(f"load {register_type(number.dtype)}, ptr %{number.name}.slot")
+        return self.names.get(number.name, f"%{number.name}")
+
+    def position(self, position: Position) -> str:
+        """Return the operand for a position."""
+        if isinstance(position, int):
+            return str(position)
+        for known in reversed(self.positions):
+            if position in known:
+                return known[position]
+        total = ""
+        for atom, factor in position.terms.items():
+            term = self._atom(atom)
+            if factor == -1 and total:
+                total = self.let(f"sub nsw i64 {total}, {term}")
+                continue
+            if factor != 1:
+                term = self.let(f"mul nsw i64 {term}, {factor}")
+            total = self.let(f"add nsw i64 {total}, {term}") if total else term
+        if position.offset:
+            total = self.let(f"add nsw i64 {total}, {position.offset}")
+        self.positions[-1][position] = total
+        return total
+
+    def _atom(self, atom: Atom) -> str:
+        """Return the operand for a variable, quotient, remainder or clamped position."""
+        if isinstance(atom, Var):
+            return self.names.get(atom.name, f"%{atom.name}")
+        for known in reversed(self.positions):
+            if atom in known:
+                return known[atom]
+        whole = self.position(atom.whole)
+        if isinstance(atom, Clamped):
+            raised = self.call("i64", "llvm.smax.i64", f"i64 {whole}", f"i64 {atom.low}")
+            name = self.call("i64", "llvm.smin.i64", f"i64 {raised}", f"i64 {atom.high}")
+        elif atom.whole.low >= 0:
+            name = self.let(f"{'udiv' if isinstance(atom, Quotient) else 'urem'} i64 {whole}, {atom.divisor}")
+        else:
+            name = self._floored(atom, whole)
+        self.positions[-1][atom] = name
+        return name
+
+    def _floored(self, atom: Quotient | Remainder, whole: str) -> str:
+        """Shift by a multiple of the divisor, so that the machine's division rounds as Python's does."""
+        shift = -(atom.whole.low // atom.divisor)
+        raised = self.let(f"add nsw i64 {whole}, {shift * atom.divisor}")
+        if isinstance(atom, Remainder):
+            return self.let(f"urem i64 {raised}, {atom.divisor}")
+        quotient = self.let(f"udiv i64 {raised}, {atom.divisor}")
+        return self.let(f"sub nsw i64 {quotient}, {shift}")
+
+    def pointer(self, buffer: Buffer, index: Position) -> str:
+        """Return the address of an element."""
+        base = self.pointers[buffer]
+        index = index - self.origins.get(buffer, 0)
+        if index == 0:
+            return base
+        type_ = memory_type(buffer.dtype)
+        return self.let(f"getelementptr inbounds {type_}, ptr {base}, i64 {self.position(index)}")
+
+    def place(self, place: Place) -> str:
+        """Return the address of a place."""
+        return self.pointer(*place)
+
+    # Primitives
+
+    def applied(
+        self, body: Any, dtypes: tuple[Dtype, ...], out: Dtype, operands: tuple[str, ...], reassociate: bool
+    ) -> str:
+        """Return the instruction that applies a primitive, and declare the function that it calls, if any."""
+        text = operation(body, dtypes, out, operands, reassociate)
+        if not text.startswith("call"):
+            return text
+        head, _, rest = text.partition("@")
+        name, _, given = rest.partition("(")
+        types = [operand.split()[0] for operand in given.rstrip(")").split(", ")]
+        declaration = f"declare {head.split()[-1]} @{name}({', '.join(types)})"
+        if isinstance(body, Libm):
+            attribute, variants = vector_attribute(c_name(body.name, out), out)
+            group = self.module.attribute(" ".join(filter(None, (PURE, attribute))))
+            for lanes, symbol in variants:
+                self.keep_vector_function(symbol, lanes, register_type(out), len(types))
+            self.module.declare(f"{declaration} #{group}")
+            return f"{text} #{group}"
+        if isinstance(body, SciPy):
+            declaration += f" #{self.module.attribute(PURE)}"
+            self.module.bind(name.strip('"'))
+        self.module.declare(declaration)
+        return text
+
+    def keep_vector_function(self, symbol: str, lanes: int, element: str, arity: int) -> None:
+        """Declare a function of vectors, which the vectoriser may call."""
+        type_ = f"<{lanes} x {element}>"
+        self.module.declare(f"declare {type_} @{symbol}({', '.join([type_] * arity)})")
+        self.module.kept[symbol] = None
