@@ -1,4 +1,4 @@
-"""Forward mode: push tangents through the nodes in their order."""
+"""Forward mode: tangents are propagated through the nodes in topological order."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from gradtape.ir.builder import at
 from gradtape.ir.graph import Value, extract
 from gradtape.kinds.control import followed
-from gradtape.transforms.observers import derived
+from gradtape.transforms.observers import derivative_site
 from gradtape.transforms.shift_invariance import cancelling_shifts
 
 
@@ -22,7 +22,7 @@ def jvp(
     Parameters
     ----------
     targets, sources : sequence of Value
-        To where, and from where.
+        The values to which and from which tangents are propagated.
     tangents : sequence of Value
         One per source, of its shape.
     stop : callable
@@ -43,7 +43,7 @@ def jvp(
             continue
         incoming = [pushed.get(operand) for operand in node.inputs]
         if any(tangent is not None for tangent in incoming):
-            with at(derived(node, backward=False)):
+            with at(derivative_site(node, backward=False)):
                 outgoing = node.op.jvp(node, incoming)
             for out, tangent in zip(node.outs, outgoing, strict=True):
                 if out not in pushed:

@@ -1,4 +1,4 @@
-"""Who looks on while gradients are made: debuggers, statistics, checks."""
+"""Observers of reverse sweeps: debuggers, statistics and checks."""
 
 from __future__ import annotations
 
@@ -16,23 +16,21 @@ from gradtape.kinds.cotangent import Cotangent
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """One sweep in reverse.
+    """One reverse sweep.
 
     Attributes
     ----------
-    targets : tuple of Value
-        Where it began.
-    sources : tuple of Value
-        Where it leads.
+    targets, sources : tuple of Value
+        The values from which and to which cotangents were propagated.
     results : tuple of Value or None
         The cotangents of the sources; None where no path leads to one.
     arrived : callable
-        Returns pairs of every value on the way and its total cotangent, in the order of arrival: targets first. Among them are the
-        stacks that loops of unknown length hand on.
+        Returns pairs of each value on a path and its total cotangent, targets first. Among them are the stacks of loops with unknown
+        trip count.
     inner : sequence of Sweep
-        Those that rules made on the way: what is computed again for its gradient is swept by itself.
+        The sweeps of rules in this one: a rule that runs code again sweeps back through it.
     node : Node or None
-        Of an inner one, that to which the rule belongs.
+        For an inner sweep, the node of the rule.
     """
 
     targets: tuple[Value, ...]
@@ -44,64 +42,64 @@ class Sweep:
 
 
 class Observer(ABC):
-    """Is told of every sweep while it is among `OBSERVERS`."""
+    """Is notified of every sweep while it is in `OBSERVERS`."""
 
     @abstractmethod
     def see(self, sweep: Sweep) -> None:
-        """Take note of a sweep that has just been appended to the graph."""
+        """Process a sweep that has just been appended to the graph."""
 
 
 OBSERVERS: WeakSet[Observer] = WeakSet()
-"""Those who are told. An observer that nobody holds any more is gone."""
+"""The active observers, by weak references."""
 
 
-class _Around(threading.local):
-    """The sweeps that are going on, each with those that were made in it."""
+class _SweepStack(threading.local):
+    """The inner sweeps of the sweeps that are going on in a thread, the innermost last."""
 
     def __init__(self) -> None:
         self.inner: list[list[Sweep]] = []
 
 
-_around: Final = _Around()
+_stack: Final = _SweepStack()
 
 
 @contextmanager
 def inner_sweeps() -> Iterator[list[Sweep]]:
-    """Collect the sweeps that are made meanwhile. Nobody is told: what they lead to is not what somebody asked for."""
+    """Collect the sweeps of a block. Observers are not notified: these sweeps are parts of another one."""
     found: list[Sweep] = []
-    outer = _around.inner
+    outer = _stack.inner
     try:
-        _around.inner = [*outer, found]
+        _stack.inner = [*outer, found]
         yield found
     finally:
-        _around.inner = outer
+        _stack.inner = outer
 
 
 def is_observed() -> bool:
-    """Return whether somebody wants to be told of a sweep that is made now."""
-    return bool(_around.inner) or len(OBSERVERS) > 0
+    """Return whether a sweep has to be passed to `notify`."""
+    return bool(_stack.inner) or len(OBSERVERS) > 0
 
 
-def tell(sweep: Sweep) -> None:
-    """Tell the observers of a sweep, or the sweep that it is a part of."""
-    if _around.inner:
-        _around.inner[-1].append(sweep)
+def notify(sweep: Sweep) -> None:
+    """Pass a sweep to the observers, or enter it in the sweep that it is a part of."""
+    if _stack.inner:
+        _stack.inner[-1].append(sweep)
         return
     for observer in tuple(OBSERVERS):
         observer.see(sweep)
 
 
-class Derived:
-    """The place of a node that computes a derivative: the user's line of the op that is differentiated.
+class DerivativeSite:
+    """The site of a node that computes a derivative: the user's line of the op that is differentiated.
 
     Parameters
     ----------
     site : object
-        The place of that op.
+        The site of that op.
     op : str
         Its name.
     backward : bool
-        Whether a sweep in reverse made the node.
+        Whether the node belongs to a reverse sweep.
     """
 
     __slots__ = ("backward", "op", "site")
@@ -130,9 +128,9 @@ class Derived:
         return repr(self.site)
 
 
-def derived(node: Node, *, backward: bool) -> Any:
-    """Return the place of what computes the derivative of a node; nothing is known where the node's own place is not."""
+def derivative_site(node: Node, *, backward: bool) -> Any:
+    """Return the site of the nodes that compute the derivative of a node; None where the node has none."""
     site = node.site
     if site is None:
         return None
-    return Derived(site.site if isinstance(site, Derived) else site, node.op.name, backward)
+    return DerivativeSite(site.site if isinstance(site, DerivativeSite) else site, node.op.name, backward)

@@ -1,4 +1,4 @@
-"""Reverse mode: linearise each node, transpose it, walk backwards."""
+"""Reverse mode: each node is linearised and transposed, in reverse topological order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gradtape.kinds.cotangent import Cotangent
 from gradtape.kinds.elementwise import Elementwise, scaled
 from gradtape.kinds.matrix import Matrix
 from gradtape.transforms.linear import Cotangents, pull_linear
-from gradtape.transforms.observers import Sweep, derived, inner_sweeps, is_observed, tell
+from gradtape.transforms.observers import Sweep, derivative_site, inner_sweeps, is_observed, notify
 from gradtape.transforms.shift_invariance import cancelling_shifts, depending_on
 from gradtape.transforms.spectral import equal_part
 
@@ -31,13 +31,13 @@ def vjp(
     Parameters
     ----------
     targets, sources : sequence of Value
-        From where, and to where.
+        The values from which and to which cotangents are propagated.
     cotangents : sequence of Value
         One per target, of its shape.
     stop : callable
         Predicate on values: those that count as constants.
     barriers : collection of Value
-        Further constants, which may be sources nevertheless: these receive what arrives at them, and what lies above does not.
+        Further constants, which may be sources: a barrier has a cotangent, and does not propagate it.
 
     Returns
     -------
@@ -49,10 +49,10 @@ def vjp(
     A. Griewank and A. Walther, "Evaluating Derivatives", 2nd ed., SIAM 2008, chapter 3 (reverse mode); the split into linearisation and
     transposition follows A. Radul et al., "You Only Linearize Once", POPL 2023.
     """
-    return list(told_sweep(targets, sources, cotangents, stop, barriers).results)
+    return list(vjp_with_observers(targets, sources, cotangents, stop, barriers).results)
 
 
-def told_sweep(
+def vjp_with_observers(
     targets: Sequence[Value],
     sources: Sequence[Value],
     cotangents: Sequence[Value],
@@ -60,12 +60,12 @@ def told_sweep(
     barriers: Collection[Value] = (),
     masks: Sequence[Value | None] | None = None,
 ) -> Sweep:
-    """Do what `sweep_back` does, and tell those who look on."""
+    """Return the same sweep as `sweep_back`, and notify the observers."""
     if not is_observed():
         return sweep_back(targets, sources, cotangents, stop, barriers, masks)
     with inner_sweeps() as inner:
         sweep = sweep_back(targets, sources, cotangents, stop, barriers, masks)
-    tell(replace(sweep, inner=inner))
+    notify(replace(sweep, inner=inner))
     return sweep
 
 
@@ -77,9 +77,9 @@ def sweep_back(
     barriers: Collection[Value] = (),
     masks: Sequence[Value | None] | None = None,
 ) -> Sweep:
-    """Do what `vjp` does and return all that arrived on the way; nobody is told.
+    """Append the nodes of `vjp`, and return the sweep with all cotangents; observers are not notified.
 
-    Where `masks` has one for a target, that cotangent is zero by selection outside of it (see `Cotangent`).
+    Where `masks` has one for a target, its cotangent is zero by selection outside of the mask (see `Cotangent`).
     """
     wanted = set(sources)
     # Sources are not stops for the walk: another source may lie above them, and its gradient is total.
@@ -109,7 +109,7 @@ def sweep_back(
 def _pull_back(node: Node, active: set[Value], found: Cotangents) -> None:
     """Add the cotangents of a node's active inputs."""
     op = node.op
-    with at(derived(node, backward=True)):
+    with at(derivative_site(node, backward=True)):
         if isinstance(op, Elementwise) and op.partials is not None:
             cotangent = found.get(node.out)
             assert cotangent is not None
@@ -129,7 +129,7 @@ def _pull_back(node: Node, active: set[Value], found: Cotangents) -> None:
             with inner_sweeps() as inner:
                 _pull_by_rule(node, active, found)
             for sweep in inner:
-                tell(replace(sweep, node=node))
+                notify(replace(sweep, node=node))
             return
         if isinstance(op, Structured):
             wanted = [operand in active for operand in node.inputs]

@@ -24,7 +24,7 @@ from gradtape.trace.jit.guards import trace_of
 from gradtape.trace.lazy.force import force
 from gradtape.trace.source.sites import user_site
 from gradtape.transforms.jvp import jvp
-from gradtape.transforms.vjp import told_sweep
+from gradtape.transforms.vjp import vjp_with_observers
 from gradtape.trees import flatten, tree_map, unflatten
 
 
@@ -130,7 +130,7 @@ class _Again(Rule):
         starts = [_tagged(start, value, tag) for start, value in zip(kept, values, strict=True)]
         outs = self._outputs(node, starts, tag)
         tag.recording = False
-        sweep = told_sweep(
+        sweep = vjp_with_observers(
             [out for out, cotangent in zip(outs, cotangents, strict=True) if cotangent is not None],
             [start for start, flag in zip(starts, wanted, strict=True) if flag],
             [cotangent.value for cotangent in arrived],

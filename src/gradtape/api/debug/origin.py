@@ -15,7 +15,7 @@ from gradtape.kinds.control import Structured
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.ops.core.elementwise.select import where
 from gradtape.transforms.call import Call, inlined
-from gradtape.transforms.observers import Derived
+from gradtape.transforms.observers import DerivativeSite
 
 SHOWN_SAMPLES: Final = 3
 
@@ -238,7 +238,7 @@ def _finding(value: Value, node: Node | None, index: Index, loops: UnrolledLoops
         shape=value.shape,
         dtype=value.dtype,
         site=site,
-        derivative_of=site.op if isinstance(site, Derived) else None,
+        derivative_of=site.op if isinstance(site, DerivativeSite) else None,
         samples=samples,
         count=count,
         name=value.name,

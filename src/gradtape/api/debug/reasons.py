@@ -18,7 +18,7 @@ from gradtape.ops.core.elementwise.select import where
 from gradtape.trace.source.log import Log
 from gradtape.trace.source.sites import Site
 from gradtape.transforms.loops.ops import Switch
-from gradtape.transforms.observers import Derived
+from gradtape.transforms.observers import DerivativeSite
 
 EXTREMA: Final = frozenset({maximum, minimum, fmax, fmin, clip})
 """Rows whose result is one of the operands."""
@@ -83,7 +83,7 @@ def _unrecorded(cut: Cut, log: Log) -> Explanation:
             cut.node.op.name,
             "watch it first, then compute",
         )
-    if isinstance(site, Derived):
+    if isinstance(site, DerivativeSite):
         return Explanation(
             "recording stopped",
             f"the tape was not recording when the gradient was taken: this is a part of the derivative of {site.op}",

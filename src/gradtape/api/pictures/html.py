@@ -15,7 +15,7 @@ from gradtape.trace.array.html import LINE, NEGATIVE, POSITIVE, badge, card
 from gradtape.trace.jit.callsite import CallSite
 from gradtape.trace.jit.specialisation import Specialisation
 from gradtape.transforms.call import Call
-from gradtape.transforms.observers import Derived
+from gradtape.transforms.observers import DerivativeSite
 
 OPEN_OPS, SHOWN_OPS = 24, 400
 OPEN_NODES, DRAWN_NODES = 60, 600
@@ -97,7 +97,7 @@ def _bodies(graph: Graph) -> str:
     found: dict[str, tuple[Body, str]] = {}
     for node in graph.nodes:
         for body in bodies_of(node):
-            way = ", backward" if isinstance(node.site, Derived) and node.site.backward else ""
+            way = ", backward" if isinstance(node.site, DerivativeSite) and node.site.backward else ""
             place = "" if node.site is None else f" at {short_place(node.site)}"
             found.setdefault(body.digest, (body, html.escape(f"{body.name} of {node.op.name}{place}{way}")))
     return "".join(
@@ -124,7 +124,7 @@ def _operations(nodes: Sequence[Node]) -> str:
     names = _names(nodes)
     lines = []
     for node in nodes:
-        colour = NEGATIVE if isinstance(node.site, Derived) and node.site.backward else POSITIVE
+        colour = NEGATIVE if isinstance(node.site, DerivativeSite) and node.site.backward else POSITIVE
         operands = ", ".join(_operand(value, names) for value in node.inputs)
         call = f"<b style='border-left:3px solid rgb({colour});padding-left:.45em'>{_operation(node)}</b>({operands})"
         cells = (

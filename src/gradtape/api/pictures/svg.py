@@ -12,7 +12,7 @@ from typing import Any
 from gradtape.api.pictures.layout import Placed, layered
 from gradtape.ir.graph import Graph, Literal, Node, Value
 from gradtape.trace.source.sites import notebook_cell
-from gradtape.transforms.observers import Derived
+from gradtape.transforms.observers import DerivativeSite
 
 FORWARD, BACKWARD, INPUT, CONSTANT = "#3b82f6", "#e8700c", "#14a38b", "#8b8b8b"
 FONT = "ui-monospace,SFMono-Regular,Menlo,Consolas,monospace"
@@ -89,7 +89,7 @@ def backward_nodes(graph: Graph) -> set[Node]:
     """Return the nodes that a sweep in reverse made, and those that need them."""
     found: set[Node] = set()
     for node in graph.nodes:
-        if (isinstance(node.site, Derived) and node.site.backward) or any(
+        if (isinstance(node.site, DerivativeSite) and node.site.backward) or any(
             operand.node in found for operand in node.inputs
         ):
             found.add(node)
@@ -253,7 +253,7 @@ def hint(node: Node) -> str:
     site = node.site
     if site is None:
         return f"{node.op.name}{parameters}"
-    origin = f"\nderivative of {site.op}" if isinstance(site, Derived) else ""
+    origin = f"\nderivative of {site.op}" if isinstance(site, DerivativeSite) else ""
     return f"{node.op.name}{parameters}{origin}\n{short_place(site)}\n{code_at(site)}".rstrip()
 
 
