@@ -29,22 +29,22 @@ class LinearMap:
     seed : Value
         A placeholder.
     outs : tuple of Value or None
-        What depends on it; None where nothing does.
+        Values that depend on it; None for zero.
     tag : TraceTag
-        On every value between the seed and the outs.
+        The tag of every value between the seed and the outs.
     """
 
     seed: Value
     outs: tuple[Value | None, ...]
     tag: TraceTag
 
-    def opened(self) -> tuple[list[Node], list[Value]]:
-        """Return the nodes between the seed and the outs, and the arrays that they read beside the seed."""
+    def nodes_between(self) -> tuple[list[Node], list[Value]]:
+        """Return the nodes between the seed and the outs, and the other arrays that they read."""
         outs = [out for out in self.outs if out is not None]
         return extract(outs, [self.seed], stop=lambda value: self.tag not in value.tags and is_array(value))
 
-    def at(self, seeds: Value | OneHot) -> list[Value | None]:
-        """Append the nodes that apply the map to many seeds; seeds and results stand along a leading axis."""
+    def apply(self, seeds: Value | OneHot) -> list[Value | None]:
+        """Append the nodes that apply the map to many seeds, stacked along a leading axis; return the stacked results."""
         count = seeds.count if isinstance(seeds, OneHot) else seeds.shape[0]
         connected = [out for out in self.outs if out is not None]
         found = iter(batch(connected, {self.seed: seeds}, count, lambda value: self.tag not in value.tags))
@@ -59,14 +59,14 @@ class LinearMap:
 
 
 def is_array(value: Value) -> bool:
-    """Return whether a value can be passed from program to program: what a loop of unknown length leaves behind cannot."""
+    """Return whether a value is an array, and not the stack of a loop with unknown trip count, which programs do not pass on."""
     return value.dtype.kind != "O"
 
 
 def pullback(target: Value, sources: Sequence[Value], stop: Stop, tag: TraceTag) -> LinearMap:
     """Return the map from a cotangent of `target` to cotangents of `sources`, by reverse mode (see `vjp`).
 
-    `tag` follows what depends on the cotangent.
+    `tag` is the tag of values that depend on the cotangent.
     """
     seed = Value(aval(target.shape, target.dtype), tags=(tag,))
     pulled = vjp([target], sources, [seed], stop)
@@ -77,7 +77,7 @@ def pullback(target: Value, sources: Sequence[Value], stop: Stop, tag: TraceTag)
 def pushforward(targets: Sequence[Value], source: Value, stop: Stop, tag: TraceTag) -> LinearMap:
     """Return the map from a tangent of `source` to tangents of `targets`, by forward mode (see `jvp`).
 
-    `tag` follows what depends on the tangent.
+    `tag` is the tag of values that depend on the tangent.
     """
     seed = Value(aval(source.shape, source.dtype), tags=(tag,))
     pushed = jvp(targets, [source], [seed], stop)
@@ -90,13 +90,13 @@ def unit_vectors(like: Value) -> OneHot:
     return OneHot(like.shape, like.dtype, constant(np.arange(prod(like.shape), dtype=INTP)), True)
 
 
-def chosen_unit_vectors(like: Value, rows: Value) -> OneHot:
-    """Return the elements of the basis at these positions."""
-    return OneHot(like.shape, like.dtype, rows, False)
+def unit_vectors_at(like: Value, positions: Value) -> OneHot:
+    """Return the unit vectors with these positions in the basis."""
+    return OneHot(like.shape, like.dtype, positions, False)
 
 
-def unit_rows(like: Value, rows: Value) -> Value:
-    """Return the elements of the basis of one row, at these positions, in every row of arrays like this one."""
-    inner = OneHot(like.shape[1:], like.dtype, rows, False).dense()
-    shape = (rows.shape[0], *like.shape)
+def unit_rows(like: Value, positions: Value) -> Value:
+    """Return arrays like this one, (count, *shape), each with the same unit vector in every row, by its position in a row."""
+    inner = OneHot(like.shape[1:], like.dtype, positions, False).dense()
+    shape = (positions.shape[0], *like.shape)
     return PRIMITIVES["expand"](inner, shape, (0, *range(2, len(shape))))

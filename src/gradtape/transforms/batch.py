@@ -1,4 +1,4 @@
-"""Batching: what is recorded for one element, done for all elements of a mapped axis at once."""
+"""Batching: the nodes for one element become nodes for all elements of a mapped axis."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ def batch(
     Parameters
     ----------
     outputs : sequence of Value
-        What was recorded for one element.
+        Values of one element.
     mapped : mapping of Value to Value or OneHot
-        For each value that stands for one element, all elements: of its shape with the mapped axis in front.
+        For each value of one element, those of all elements: of its shape with the mapped axis in front.
     size : int
         The extent of the mapped axis.
     stop : callable
-        Predicate on values: those that do not depend on the mapped axis for certain.
+        Predicate on values: those that do not depend on the mapped axis.
 
     Returns
     -------
     list of Value or None
-        For each output, all of its elements, the mapped axis in front; None where it does not depend on the mapped axis.
+        For each output, its values for all elements, the mapped axis in front; None where it does not depend on the mapped axis.
 
     Notes
     -----
-    Nodes that do not depend on the mapped axis are used as they are, so what they compute is computed once. A. Agarwal and I. Ganichev,
+    Nodes that do not depend on the mapped axis are shared, and computed once. A. Agarwal and I. Ganichev,
     "Auto-Vectorizing TensorFlow Graphs: Jacobians, Auto-Batching and Beyond", 2019.
     """
     results = batch_or_share(outputs, mapped, size, stop)
@@ -64,7 +64,7 @@ def batch_or_share(
     size: int,
     stop: Callable[[Value], bool],
 ) -> list[Value | Shared]:
-    """Do the same, and return what does not depend on the mapped axis as it is computed beside the rest."""
+    """Do what `batch` does, and return values that do not depend on the mapped axis as `Shared`."""
     found: dict[Value, Value | OneHot | Shared] = dict(mapped)
     nodes, _ = extract(outputs, mapped, stop=lambda value: stop(value) or value.node is None)
     for node in nodes:
@@ -102,8 +102,8 @@ def _array(operand: Value | OneHot) -> Value:
     return operand.dense() if isinstance(operand, OneHot) else operand
 
 
-def _inside(outputs: Sequence[Value], mapped: Mapping[Value, Value], size: int) -> list[Value | Shared]:
-    """Batch what a body computes."""
+def _batch_body(outputs: Sequence[Value], mapped: Mapping[Value, Value], size: int) -> list[Value | Shared]:
+    """Batch outputs of a body."""
     return batch_or_share(outputs, mapped, size, lambda value: False)
 
 
@@ -111,14 +111,14 @@ def _inside(outputs: Sequence[Value], mapped: Mapping[Value, Value], size: int) 
 def _loop(
     op: LoopOp, node: Node, operands: Sequence[Value], mapped: Sequence[bool], size: int
 ) -> tuple[Value | Shared, ...]:
-    return batch_loop(op, node, operands, mapped, size, _inside)
+    return batch_loop(op, node, operands, mapped, size, _batch_body)
 
 
 @batch_node.register
 def _switch(
     op: Switch, node: Node, operands: Sequence[Value], mapped: Sequence[bool], size: int
 ) -> tuple[Value | Shared, ...]:
-    return batch_switch(op, node, operands, mapped, size, _inside)
+    return batch_switch(op, node, operands, mapped, size, _batch_body)
 
 
 @batch_node.register
@@ -150,7 +150,7 @@ def _custom(
 
 
 class _MappedRule(Rule):
-    """The derivative that a user gave to a function, for every element of a mapped axis.
+    """The custom rule of a function, for every element of a mapped axis.
 
     Parameters
     ----------
@@ -177,12 +177,12 @@ class _MappedRule(Rule):
             None if tangent is None else Value(operand.aval)
             for tangent, operand in zip(tangents, self._single.inputs[self._hidden :], strict=True)
         ]
-        moving = {
+        mapped = {
             single: tangent if flag else in_front(tangent, self._size)
             for single, tangent, flag in zip(given, tangents, flags, strict=True)
             if single is not None and tangent is not None
         }
-        return self._batched(self._rule.push(self._single, given), node, moving)
+        return self._batched(self._rule.push(self._single, given), node, mapped)
 
     def pull_back(
         self, node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
@@ -196,22 +196,22 @@ class _MappedRule(Rule):
             None if cotangent is None else Value(out.aval)
             for cotangent, out in zip(cotangents, self._single.outs, strict=True)
         ]
-        moving = {
+        mapped = {
             single: cotangent
             for single, cotangent in zip(given, cotangents, strict=True)
             if single is not None and cotangent is not None
         }
-        parts = self._batched(self._rule.pull(self._single, given, wanted), node, moving)
-        # What all elements share receives something from each of them.
+        parts = self._batched(self._rule.pull(self._single, given, wanted), node, mapped)
+        # The cotangent of a shared operand is the sum over all elements.
         return [
             part if part is None or flag else PRIMITIVES["reduce_sum"](part, axes=(0,))
             for part, flag in zip(parts, self._mapped[self._hidden :], strict=True)
         ]
 
     def _batched(
-        self, parts: Sequence[Value | None], node: Node, moving: dict[Value, Value]
+        self, parts: Sequence[Value | None], node: Node, mapped: dict[Value, Value]
     ) -> list[Value | None]:
-        """Return what the rule gave for one element for all of them; `node` is the call on all elements."""
+        """Return the results of the rule for all elements, from those for one; `node` is the call on all elements."""
         known: dict[Value, Value] = dict(zip(self._single.outs, node.outs, strict=True))
         for place, (single, whole) in enumerate(zip(self._single.inputs, node.inputs, strict=True)):
             if self._mapped[place] or place < self._hidden:
@@ -219,7 +219,7 @@ class _MappedRule(Rule):
             elif whole is not single:
                 known[single] = in_front(whole, self._size)
         given = [part for part in parts if part is not None]
-        found = iter(batch(given, {**known, **moving}, self._size, lambda value: False))
+        found = iter(batch(given, {**known, **mapped}, self._size, lambda value: False))
         results: list[Value | None] = []
         for part in parts:
             if part is None:

@@ -1,4 +1,4 @@
-"""A whole graph as one node: what a tape records in place of work that it has seen before."""
+"""Call nodes: a whole graph as one node, which a tape records in place of a record that it has seen before."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Runner = Callable[[Sequence[NDArray]], Sequence[NDArray]]
 
 
 class Call(Op):
-    """Computes the outputs of a closed graph without constants. Derivatives and kernels see the nodes inside.
+    """The op of a closed graph without constants. Derivatives and kernels use the nodes of the graph.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class Call(Op):
     Attributes
     ----------
     programs : dict
-        What computes some of the outputs, for who runs calls: they go with the call.
+        Compiled programs by the outputs that they compute; the caller of the graph enters them.
     """
 
     def __init__(self, graph: Graph, run: Runner) -> None:
@@ -63,7 +63,7 @@ class Call(Op):
 
 
 def inlined(graph: Graph, inputs: Sequence[Value]) -> list[Value]:
-    """Return what the outputs of a graph are for these inputs, by copies of its nodes."""
+    """Return the outputs of a graph for other inputs, as copies of its nodes without tags."""
     becomes: dict[Value, Value] = dict(zip(graph.inputs, inputs, strict=True))
     for node in graph.nodes:
         operands = tuple([becomes.get(value, value) for value in node.inputs])
@@ -75,15 +75,15 @@ def inlined(graph: Graph, inputs: Sequence[Value]) -> list[Value]:
 
 
 def without_data(graph: Graph) -> Graph:
-    """Return a copy of a graph that is not part of the record that the graph was taken from, and keeps nothing of it alive."""
+    """Return a copy of a graph that keeps no value of the original alive."""
     fresh = [Value(value.aval) for value in graph.inputs]
     outputs = inlined(graph, fresh)
     nodes, _ = extract(outputs, fresh, lambda value: value.node is None)
     return Graph(fresh, nodes, outputs, graph.name)
 
 
-def repeated(graph: Graph, inputs: Sequence[Value]) -> tuple[list[Value], list[Value]]:
-    """Return what the outputs and guards of a graph are for these inputs, by nodes that are recorded as if the graph's code ran again."""
+def recorded(graph: Graph, inputs: Sequence[Value]) -> tuple[list[Value], list[Value]]:
+    """Return the outputs and guards of a graph for other inputs, as new nodes with serial numbers and tags, like those of running code."""
     becomes: dict[Value, Value] = dict(zip(graph.inputs, inputs, strict=True))
     for node in graph.nodes:
         operands = tuple([becomes.get(value, value) for value in node.inputs])

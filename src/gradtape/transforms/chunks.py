@@ -19,11 +19,11 @@ from gradtape.kinds.index_map import IndexMap
 from gradtape.transforms.basis import (
     LinearMap,
     Stop,
-    chosen_unit_vectors,
     is_array,
     pullback,
     pushforward,
     unit_vectors,
+    unit_vectors_at,
 )
 from gradtape.transforms.call import without_data
 from gradtape.transforms.jvp import jvp
@@ -32,33 +32,33 @@ from gradtape.transforms.loops.ops import scan
 from gradtape.transforms.one_hot import OneHot
 from gradtape.transforms.vjp import vjp
 
-Chosen: TypeAlias = Callable[[Value], Value | OneHot]
+SeedsAt: TypeAlias = Callable[[Value], Value | OneHot]
 """``(positions) -> seeds`` at these positions of a basis."""
 
 UNKNOWN_MEMORY = 2**32
-"""Bytes that are taken to be free where the system does not tell."""
+"""Bytes that are assumed to be free on systems that do not report them."""
 
-SHARE = 4
-"""The automatic bound is this part of what is free, as a power of two."""
+MEMORY_FRACTION = 4
+"""The automatic bound is the free memory divided by this, rounded down to a power of two."""
 
 
 @dataclass(frozen=True)
 class Bound:
-    """How many rows or columns are computed at once.
+    """The maximum size of a chunk: rows or columns that are computed at once.
 
     Attributes
     ----------
     chunk_size : int or None
-        So many.
+        Their number.
     memory : int or None
-        As many as need at most so many bytes; None for `gt.config.jacobian_memory`.
+        The bytes of their intermediate values; None for `gt.config.jacobian_memory`.
     """
 
     chunk_size: int | None = None
     memory: int | None = None
 
     def size(self, linear: LinearMap, count: int) -> int:
-        """Return the number of rows for a linear map and a basis of `count`, in chunks of about the same size."""
+        """Return the number of rows of a chunk for a linear map and a basis of `count`; chunks are of about the same size."""
         if self.chunk_size is not None:
             return max(min(self.chunk_size, count), 1)
         memory = self.memory or config.jacobian_memory or automatic_memory()
@@ -71,20 +71,17 @@ class Bound:
 
 @cache
 def automatic_memory() -> int:
-    """Return the bytes that what a Jacobian computes on its way may take: a part of what was free when it was asked for first."""
+    """Return the bytes of the intermediate values of a Jacobian: a part of the memory that was free at the first call."""
     try:
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
         free = UNKNOWN_MEMORY
-    return max(1 << (max(free // SHARE, 1).bit_length() - 1), 1 << 20)
+    return max(1 << (max(free // MEMORY_FRACTION, 1).bit_length() - 1), 1 << 20)
 
 
 def bytes_of_row(linear: LinearMap) -> int:
-    """Return how many bytes one row needs at most on the way from its seed: what is computed of it, but not what only is another view.
-
-    Results are not counted: they are there in any case.
-    """
-    nodes, _ = linear.opened()
+    """Return the bytes of all intermediate values of one row, without views and results."""
+    nodes, _ = linear.nodes_between()
     results = set(linear.outs)
     return sum(
         out.size * out.dtype.itemsize
@@ -96,29 +93,29 @@ def bytes_of_row(linear: LinearMap) -> int:
 
 
 def applied_in_chunks(
-    linear: LinearMap, chosen: Chosen, count: int, bound: Bound
+    linear: LinearMap, seeds_at: SeedsAt, count: int, bound: Bound
 ) -> list[Value | None] | None:
-    """Return the map of all elements of a basis, by a loop over chunks; None where they are few enough to be computed at once."""
+    """Return the map of all vectors of a basis, by a loop over chunks; None if one chunk is enough."""
     if all(out is None for out in linear.outs) or not count:
         return None
     size = bound.size(linear, count)
-    return None if size >= count else in_loop(linear, chosen, count, size)
+    return None if size >= count else in_loop(linear, seeds_at, count, size)
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """The pullback of some elements of a basis.
+    """The map of some vectors of a basis.
 
     Attributes
     ----------
     rows : Value
-        A placeholder for their positions.
+        A placeholder for their positions, int of shape (size,).
     shared : list of Value
-        What all of them need.
+        Values that do not depend on these.
     nodes : list of Node
-        What is computed for them.
+        The nodes that depend on these.
     outs : list of Value
-        What comes out, along a leading axis, where there is a path.
+        The results, stacked along a leading axis, without those that are zero.
     """
 
     rows: Value
@@ -127,12 +124,12 @@ class Chunk:
     outs: list[Value]
 
 
-def chunk_of_rows(linear: LinearMap, chosen: Chosen, size: int) -> Chunk:
+def chunk_of_rows(linear: LinearMap, seeds_at: SeedsAt, size: int) -> Chunk:
     rows = Value(aval((size,), INTP), tags=(TraceTag(),))
     outs = [out for out in linear.outs if out is not None]
     single, _ = extract(outs, [linear.seed], stop=lambda value: value.node is None)
     before = {out for node in single for out in node.outs if is_array(out)}
-    batched = [out for out in linear.at(chosen(rows)) if out is not None]
+    batched = [out for out in linear.apply(seeds_at(rows)) if out is not None]
     nodes, shared = extract(
         batched,
         [rows],
@@ -143,10 +140,10 @@ def chunk_of_rows(linear: LinearMap, chosen: Chosen, size: int) -> Chunk:
     return Chunk(rows, shared, nodes, batched)
 
 
-def in_loop(linear: LinearMap, chosen: Chosen, count: int, size: int) -> list[Value | None]:
-    """Append a loop over chunks of `size` rows; the last chunk is filled up with its last row."""
+def in_loop(linear: LinearMap, seeds_at: SeedsAt, count: int, size: int) -> list[Value | None]:
+    """Append a loop over chunks of `size` rows; the last chunk is padded with its last row."""
     length = -(-count // size)
-    chunk = chunk_of_rows(linear, chosen, size)
+    chunk = chunk_of_rows(linear, seeds_at, size)
     index = Value(aval((), INT64, True))
     body = without_data(Graph([index, *chunk.shared, chunk.rows], chunk.nodes, chunk.outs, "jacobian"))
     positions = np.minimum(np.arange(length * size, dtype=INTP), count - 1).reshape(-1, size)
@@ -159,11 +156,11 @@ def in_loop(linear: LinearMap, chosen: Chosen, count: int, size: int) -> list[Va
         policy=CARRIES_ONLY,
     )
     pieces = iter(stacks)
-    return [None if out is None else _joined(next(pieces), count) for out in linear.outs]
+    return [None if out is None else _concatenated(next(pieces), count) for out in linear.outs]
 
 
-def _joined(stack: Value, count: int) -> Value:
-    """Return the rows of all chunks, one after the other."""
+def _concatenated(stack: Value, count: int) -> Value:
+    """Return the rows of all chunks, from (chunks, size, ...) to (count, ...)."""
     chunks, size, *inner = stack.shape
     whole = PRIMITIVES["reshape"](stack, (chunks * size, *inner))
     rank = 1 + len(inner)
@@ -175,7 +172,7 @@ def _joined(stack: Value, count: int) -> Value:
 def rows(
     target: Value, sources: Sequence[Value], stop: Stop, tag: TraceTag, bound: Bound
 ) -> list[Value | None]:
-    """Return the Jacobian of `target` in each source by reverse mode: its rows along a leading axis (one row: by itself)."""
+    """Return the Jacobian of `target` in each source by reverse mode: its rows along a leading axis, which is missing for one row."""
     if target.size == 1:
         return vjp([target], sources, [_one(target)], stop)
     return _all(pullback(target, sources, stop, tag), target, bound)
@@ -186,14 +183,14 @@ def columns(
 ) -> list[Value | None]:
     """Return the Jacobian of each target in `source` by forward mode: its columns along a leading axis."""
     if source.size == 1:
-        return [_alone(part) for part in jvp(targets, [source], [_one(source)], stop)]
+        return [_as_column(part) for part in jvp(targets, [source], [_one(source)], stop)]
     return _all(pushforward(targets, source, stop, tag), source, bound)
 
 
 def _all(linear: LinearMap, like: Value, bound: Bound) -> list[Value | None]:
     """Return the map of all unit vectors."""
-    found = applied_in_chunks(linear, lambda places: chosen_unit_vectors(like, places), like.size, bound)
-    return linear.at(unit_vectors(like)) if found is None else found
+    found = applied_in_chunks(linear, lambda positions: unit_vectors_at(like, positions), like.size, bound)
+    return linear.apply(unit_vectors(like)) if found is None else found
 
 
 def _one(like: Value) -> Value:
@@ -201,5 +198,5 @@ def _one(like: Value) -> Value:
     return one if like.ndim == 0 else PRIMITIVES["expand"](one, like.shape, ())
 
 
-def _alone(part: Value | None) -> Value | None:
+def _as_column(part: Value | None) -> Value | None:
     return None if part is None else PRIMITIVES["reshape"](part, (1, *part.shape))

@@ -1,4 +1,4 @@
-"""Walking linear nodes backwards: cotangents, and the masks that selections leave on them."""
+"""Transposition of linear nodes: cotangents of outputs are propagated to inputs, with the masks of selections."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ from gradtape.transforms.masks import masked_parts
 
 
 class Cotangents:
-    """The cotangents met so far on a walk backwards, summed up by value.
+    """The cotangents of a reverse sweep so far, summed by value.
 
     Parameters
     ----------
     barriers : collection of Value
-        Values that count as constants: what arrives at them is kept, and not handed on.
+        Values that count as constants: their cotangents are kept, and not propagated.
     """
 
-    __slots__ = ("_barriers", "_found", "_kept")
+    __slots__ = ("_at_barriers", "_barriers", "_found")
 
     def __init__(self, barriers: Collection[Value] = ()) -> None:
         self._found: dict[Value, Cotangent] = {}
-        self._kept: dict[Value, Cotangent] = {}
+        self._at_barriers: dict[Value, Cotangent] = {}
         self._barriers = barriers
 
     def add(self, value: Value, cotangent: Cotangent) -> None:
-        place = self._kept if value in self._barriers else self._found
+        place = self._at_barriers if value in self._barriers else self._found
         before = place.get(value)
         place[value] = cotangent if before is None else _sum(before, cotangent)
 
     def get(self, value: Value) -> Cotangent | None:
-        """Return the cotangent that is to be handed on."""
+        """Return the cotangent of a value that is to be propagated."""
         return self._found.get(value)
 
     def arrived(self, value: Value) -> Cotangent | None:
-        """Return the cotangent of a value, whether or not it is to be handed on."""
-        return self._kept.get(value) or self._found.get(value)
+        """Return the cotangent of a value, propagated or not."""
+        return self._at_barriers.get(value) or self._found.get(value)
 
     def items(self) -> tuple[tuple[Value, Cotangent], ...]:
-        """Return all of them, in the order in which they were first met."""
-        return (*self._kept.items(), *self._found.items())
+        """Return all cotangents by value, in the order in which the values were reached."""
+        return (*self._at_barriers.items(), *self._found.items())
 
     def of_outputs(self, node: Node) -> list[Cotangent | None]:
         """Return the cotangents of a node's outputs."""
@@ -68,21 +68,21 @@ def _sum(a: Cotangent, b: Cotangent) -> Cotangent:
 def pull_linear(
     targets: Iterable[tuple[Value, Cotangent]], tangents: Sequence[Value], tag: TraceTag
 ) -> Cotangents:
-    """Transpose: from cotangents of values that depend linearly on `tangents` to cotangents of these.
+    """Transpose a linear map: propagate cotangents of values that depend linearly on `tangents` to these.
 
     Parameters
     ----------
     targets : iterable of (Value, Cotangent)
-        Linear values, and what is to be pulled back from each.
+        Linear values with their cotangents.
     tangents : sequence of Value
         The linear inputs; they carry `tag`, and so does every value that depends on them.
     tag : TraceTag
-        Tells the linear half of the nodes from the rest.
+        The tag of the linear nodes.
 
     Returns
     -------
     Cotangents
-        Holding one for each of `tangents` that is reached.
+        With one for each of `tangents` that is reached.
     """
     found = Cotangents()
     roots = []
@@ -96,7 +96,7 @@ def pull_linear(
 
 
 def pull_node(node: Node, linear: Sequence[bool], found: Cotangents) -> None:
-    """Pull the cotangents of a linear node's outputs back to its inputs."""
+    """Propagate the cotangents of a linear node's outputs to its inputs."""
     cotangents = found.of_outputs(node)
     if all(cotangent is None for cotangent in cotangents):
         return
@@ -107,7 +107,7 @@ def pull_node(node: Node, linear: Sequence[bool], found: Cotangents) -> None:
             parts = node.op.transpose(node, [cotangent.value], linear)
             for argument, part in enumerate(parts):
                 if part is not None:
-                    mask = _confined(node, argument, cotangent.mask)
+                    mask = _narrowed_mask(node, argument, cotangent.mask)
                     same = part is cotangent.value and mask is cotangent.mask
                     found.add(node.inputs[argument], Cotangent(part, mask, cotangent.is_applied and same))
             return
@@ -117,7 +117,9 @@ def pull_node(node: Node, linear: Sequence[bool], found: Cotangents) -> None:
                     found.add(operand, pulled)
             return
         if len(cotangents) == 1 and cotangents[0] is not None and cotangents[0].mask is not None:
-            moved = _moved(node, cotangents[0], linear) or masked_parts(node, cotangents[0], linear)
+            moved = _through_index_maps(node, cotangents[0], linear) or masked_parts(
+                node, cotangents[0], linear
+            )
             if moved is not None:
                 for operand, pulled in zip(node.inputs, moved, strict=True):
                     if pulled is not None:
@@ -129,12 +131,14 @@ def pull_node(node: Node, linear: Sequence[bool], found: Cotangents) -> None:
                 found.add(operand, Cotangent(part))
 
 
-def _moved(node: Node, cotangent: Cotangent, linear: Sequence[bool]) -> list[Cotangent | None] | None:
-    """Return what arrives at the inputs of a node whose transpose moves elements, or adds them up along axes: the mask goes the same way.
+def _through_index_maps(
+    node: Node, cotangent: Cotangent, linear: Sequence[bool]
+) -> list[Cotangent | None] | None:
+    """Return the cotangents of the inputs of a node whose transpose consists of index maps and sums, which are applied to the mask too.
 
-    None for other nodes, such as products of matrices (see `masked_parts`).
+    None for other nodes, such as matrix products (see `masked_parts`).
     """
-    if node.op is reshape_row:  # may undo one that the cotangent has been through, and leave no nodes behind
+    if node.op is reshape_row:  # the transpose may cancel another reshape, and have no nodes
         return [_reshaped(cotangent, node.inputs[0].shape)]
     if node.op is gather_row:
         return _gathered(node, cotangent, linear)
@@ -144,11 +148,11 @@ def _moved(node: Node, cotangent: Cotangent, linear: Sequence[bool]) -> list[Cot
         if part is None:
             pulled.append(None)
             continue
-        way = _way(part, cotangent.value)
-        if way is None:
+        path = _index_path(part, cotangent.value)
+        if path is None:
             return None
-        mask = _along(way, cotangent.mask)
-        sums = any(step.op is reduce_sum for step in way)
+        mask = _mask_along(path, cotangent.mask)
+        sums = any(step.op is reduce_sum for step in path)
         if sums:
             whole = whole or node.op.transpose(node, [cotangent.applied()], linear)
             part = whole[argument]
@@ -158,7 +162,7 @@ def _moved(node: Node, cotangent: Cotangent, linear: Sequence[bool]) -> list[Cot
 
 
 def _gathered(node: Node, cotangent: Cotangent, linear: Sequence[bool]) -> list[Cotangent | None]:
-    """Return what arrives at what is gathered from: it is zero by selection where nothing that is not is added up."""
+    """Return the cotangents of the inputs of a gather: zero by selection where all elements that are added are."""
     part, *others = node.op.transpose(node, [cotangent.applied()], linear)
     assert part is not None
     mask = cotangent.mask
@@ -175,29 +179,30 @@ def _reshaped(cotangent: Cotangent, shape: Shape) -> Cotangent:
     return Cotangent(reshape(cotangent.value, shape), mask, cotangent.is_applied)
 
 
-def _way(end: Value, start: Value) -> list[Node] | None:
-    """Return the nodes that lead from a value to another, if each of them moves elements or adds them up along axes."""
-    way: list[Node] = []
+def _index_path(end: Value, start: Value) -> list[Node] | None:
+    """Return the nodes from `start` to `end`, if each is an index map or a sum along axes; else None."""
+    path: list[Node] = []
     while end is not start:
         node = end.node
         if node is None or not (isinstance(node.op, IndexMap) or node.op is reduce_sum):
             return None
-        way.append(node)
+        path.append(node)
         end = node.inputs[0]
-    return way[::-1]
+    return path[::-1]
 
 
-def _along(way: Sequence[Node], mask: Value | None) -> Value | None:
-    """Return a mask as the elements are that it belongs to: of elements that are added up, one is enough."""
+def _mask_along(path: Sequence[Node], mask: Value | None) -> Value | None:
+    """Apply the nodes of a path to a mask: a sum is selected where one of its elements is."""
     if mask is None or isinstance(mask, Literal):
         return mask
-    for node in way:
+    for node in path:
         op = reduce_any if node.op is reduce_sum else node.op
         mask = emit(op, [mask, *node.inputs[1:]], **node.params)
     return mask
 
 
-def _confined(node: Node, argument: int, mask: Value | None) -> Value | None:
+def _narrowed_mask(node: Node, argument: int, mask: Value | None) -> Value | None:
+    """Return the mask of the cotangent of an operand of an elementwise node, from the mask of the output's."""
     assert isinstance(node.op, Elementwise)
     rule = None if node.op.confine is None else node.op.confine[argument]
     if rule is None:

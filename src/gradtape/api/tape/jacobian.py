@@ -37,7 +37,7 @@ from gradtape.trace.jit.guards import Mapped
 from gradtape.trace.lazy.force import force
 from gradtape.trace.lazy.gradient_cache import Derivatives, Derive, Stop, derivatives
 from gradtape.trace.source.sites import user_site
-from gradtape.transforms.basis import LinearMap, chosen_unit_vectors, pullback, unit_rows, unit_vectors
+from gradtape.transforms.basis import LinearMap, pullback, unit_rows, unit_vectors, unit_vectors_at
 from gradtape.transforms.chunks import Bound, applied_in_chunks, chunk_of_rows, in_loop
 from gradtape.transforms.one_hot import OneHot
 from gradtape.transforms.row_independence import UNKNOWN, row_axis
@@ -355,7 +355,7 @@ class _Basis:
 
 def _all_units(value: Value) -> _Basis:
     return _Basis(
-        value.size, value, lambda rows: chosen_unit_vectors(value, rows), lambda: unit_vectors(value), _unit
+        value.size, value, lambda rows: unit_vectors_at(value, rows), lambda: unit_vectors(value), _unit
     )
 
 
@@ -442,7 +442,7 @@ def _applied(linear: LinearMap, basis: _Basis, request: _Request) -> list[Value 
         if found is not None:
             return found
     if len(chunks) <= 1 or not basis.target.size:
-        return linear.at(basis.whole())
+        return linear.apply(basis.whole())
     if any(each.recording for out in linear.outs if out is not None for each in out.tags):
         return in_loop(linear, basis.chosen, basis.count, len(chunks[0]))
     return _one_by_one(linear, basis) if request.sequential else _by_chunks(linear, basis, chunks)
@@ -472,7 +472,7 @@ def _by_chunks(linear: LinearMap, basis: _Basis, chunks: Sequence[range]) -> lis
 def _one_by_one(linear: LinearMap, basis: _Basis) -> list[Value | None]:
     """Run one program, the pullback of a single cotangent, once per row."""
     outs = [out for out in linear.outs if out is not None]
-    nodes, shared = linear.opened()
+    nodes, shared = linear.nodes_between()
     arrays = force(shared)
     run = _runner(Graph([linear.seed, *shared], nodes, outs, "jacobian"))
     results = [np.empty((basis.count, *out.shape), out.dtype) for out in outs]

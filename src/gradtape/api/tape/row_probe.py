@@ -59,7 +59,7 @@ def _row_dependence(linear: LinearMap, choices: NDArray) -> Value:
     shape = (*choices.shape, *[1] * (linear.seed.ndim - 1))
     drawn = np.random.default_rng(0).uniform(0.5, 1.5, (1, *linear.seed.shape))
     seeds = np.where(choices.reshape(shape), drawn, 0.0).astype(linear.seed.dtype)
-    (found,) = linear.at(constant(seeds))
+    (found,) = linear.apply(constant(seeds))
     assert found is not None
     others = constant(np.broadcast_to(~choices.reshape(*choices.shape, *[1] * (found.ndim - 2)), found.shape))
     equal, both = PRIMITIVES["equal"], PRIMITIVES["bitwise_and"]
@@ -84,7 +84,7 @@ class _Probe:
             )
             self._given = [self._numbers(leaf) for leaf in leaves]
         else:
-            nodes, leaves = linear.opened()
+            nodes, leaves = linear.nodes_between()
             self._given = force(leaves)
         self._graph = Graph([linear.seed, *leaves], nodes, [out], "probe")
 

@@ -34,7 +34,7 @@ from gradtape.trace.jit.signature import (
 )
 from gradtape.trace.jit.state import State
 from gradtape.trace.lazy.force import force
-from gradtape.transforms.call import repeated
+from gradtape.transforms.call import recorded
 from gradtape.trees import TreeSpec
 
 
@@ -177,7 +177,7 @@ class Specialisation:
     def recorded(self, given: list[Value]) -> Any:
         """Append the nodes to the recordings that follow the inputs, as the function itself would; raise GuardMiss where a guard does
         not hold."""
-        values, looks = repeated(self.graph, [*given, *self.state.readings()])
+        values, looks = recorded(self.graph, [*given, *self.state.readings()])
         for number, ((_, expected), value) in enumerate(zip(self.graph.guards, looks, strict=True)):
             seen = int(force([value])[0])
             if seen != expected:
