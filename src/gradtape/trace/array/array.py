@@ -1,4 +1,4 @@
-"""The array that the user holds: NumPy's interface on a value of the graph."""
+"""The user's arrays: NumPy's interface on values of the graph."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _frame = sys._getframe
 
 
 def wrap_value(result: Any) -> Any:
-    """Return a result of one row as the user sees it: what the constructor of arrays does, quicker."""
+    """Return the Array of a value that one row has returned; a faster form of the constructor."""
     if type(result) is not Value or result.owner is not None:
         return wrap(result)
     array = _make(Array)
@@ -117,7 +117,7 @@ class Array(Operators, Methods, Handle):
 
     @property
     def name(self) -> str | None:
-        """The name given by the user, for debugging. Inside of a traced function every array has one: that of its operation."""
+        """The name that the user gave it, for debugging. In a traced function every array has one: that of its operation."""
         value = self.value
         if value.name is None and contexts.stack and (around := scopes()):
             return around[-1].name_of(value)
@@ -224,6 +224,7 @@ class Array(Operators, Methods, Handle):
     # NumPy's protocols
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        """Apply a ufunc. The common case, a call with one or two operands and no keywords, is written out at the top."""
         if not kwargs and method == "__call__":
             attendant = speculation.attendant
             if attendant is not None and (made := attendant.take(ufunc, inputs, _frame(1))) is not None:
@@ -262,6 +263,7 @@ class Array(Operators, Methods, Handle):
         return with_layout_of(made, inputs) if method == "__call__" else unknown_layout(made)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Apply a NumPy function: a predicted call, a known rule, a view, or the general case, in this order."""
         if len(types) > 1 and Selection in types:
             return NotImplemented
         if function in MAY_FAIL and is_handled(_frame(1)):
@@ -291,6 +293,7 @@ class Array(Operators, Methods, Handle):
     # Indexing
 
     def __getitem__(self, key: Any) -> Any:
+        """Return a scalar, a view for a basic index, a copy for index arrays, or a `Selection` for a traced mask."""
         attendant = speculation.attendant
         if (
             attendant is not None
@@ -338,7 +341,7 @@ class Array(Operators, Methods, Handle):
 
     @property
     def is_scalar(self) -> bool:
-        """Whether NumPy has a scalar in this place: what is made of it sees no changes. An argument may be either."""
+        """Whether NumPy has a scalar in this place, of which there are no views. An argument may be a scalar or an array."""
         return self._base is None and self._contiguous is True and not self.ndim
 
     def rearranged(self, view: Rearranged | Selected | ReadOnly, *, contiguous: bool) -> Array:
@@ -353,7 +356,7 @@ class Array(Operators, Methods, Handle):
         return rearranged
 
     def part_view(self, view: RealPart | ImaginaryPart) -> Array:
-        """Return a view of one part of complex numbers."""
+        """Return the view of the real or imaginary part."""
         if self.is_scalar:
             return wrap_value(view.read(self.value))  # type: ignore[no-any-return]
         part = Array(view.read(self.value), self, view)
@@ -361,17 +364,17 @@ class Array(Operators, Methods, Handle):
         return part
 
     def uncertain_view(self, value: Value, view: Uncertain) -> Array:
-        """Return a reshaped array of which it is not known whether it is a view."""
+        """Return a reshaped array that may be a view or a copy."""
         array = Array(value, self, view)
         array._contiguous = False
         return array
 
     def unknown_layout_result(self, value: Value) -> Any:
-        """Return results whose layout is not known."""
+        """Return results with an unknown layout."""
         return unknown_layout(wrap(value))
 
     def with_layout(self, function: Any, result: Any) -> Any:
-        """Return results of a function of this array."""
+        """Return results of a function of this array, with their layout."""
         return with_layout(function, wrap(result), (self,))
 
 
@@ -381,14 +384,14 @@ def has_ellipsis(key: Any) -> bool:
 
 
 def placeholder(value: Value, operand: Any) -> Array:
-    """Return an array that holds a value in place of an argument, and is laid out like it."""
+    """Return an Array of a value that stands for an argument, with the layout of the argument."""
     array = Array(value)
     array._contiguous = layout_of_operand(operand)
     return array
 
 
 def unknown_layout(made: Any) -> Any:
-    """Note that the layout of results is not known; return them."""
+    """Mark the layout of results as unknown, and return them."""
     for array in made if isinstance(made, tuple | list) else (made,):
         if isinstance(array, Array) and array._base is None and array.ndim > 1:
             array._contiguous = False
@@ -396,7 +399,7 @@ def unknown_layout(made: Any) -> Any:
 
 
 def with_layout(function: Any, made: Any, operands: tuple[Any, ...]) -> Any:
-    """Give results of a function the layout that NumPy gives them, as far as that is known; return them."""
+    """Set the layout of results to that of NumPy's results, as far as it is known, and return them."""
     if function in ODD:
         return unknown_layout(made)
     if function in ALWAYS_C or all(map(is_c_contiguous, operands)):
@@ -405,7 +408,7 @@ def with_layout(function: Any, made: Any, operands: tuple[Any, ...]) -> Any:
 
 
 def printable_data(value: Value) -> NDArray | None:
-    """Return what is to be printed of a value: nothing of one that is traced, or that stands for any tangent in a rule."""
+    """Return the data of a value for printing, or None for one that is traced or that is the symbolic tangent of a rule."""
     if concretize.abstracting_trace(value) is not None:
         return None
     try:
@@ -434,7 +437,7 @@ def _unpickle(data: NDArray, name: str | None) -> Array:
 
 
 def wrap(result: Any) -> Any:
-    """Return results of rows and composites as the user sees them."""
+    """Return results of rows and composites with Arrays for values."""
     if isinstance(result, Value):
         return Array(fresh_value(result))
     if isinstance(result, tuple) and any(isinstance(item, Value) for item in result):
@@ -446,8 +449,8 @@ def wrap(result: Any) -> Any:
 
 
 def known_ndarray(value: Value) -> NDArray | None:
-    """Return the array of a value, on which the shape of a result depends: on a tape it is computed; in a jitted function
-    only an integer can be had, which is guarded."""
+    """Return the data of a value on which the shape of a result depends, or None: on a tape it is computed; in a jitted function
+    only an integer is available, and it is guarded."""
     if concretize.abstracting_trace(value) is None:
         return force([value])[0]
     return (
@@ -458,7 +461,7 @@ def known_ndarray(value: Value) -> NDArray | None:
 
 
 def call_user_function(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a function of the user's with arrays for values, and return values."""
+    """Call a function of the user's with Arrays for values, and return values."""
     return unwrap(function(*[wrap(arg) for arg in args], **{name: wrap(arg) for name, arg in kwargs.items()}))
 
 
@@ -467,7 +470,7 @@ HOOKS.call = call_user_function
 
 
 def to_array(operand: Any, argument: str = "x") -> Array:
-    """Return an Array; one that is an Array already stays itself."""
+    """Return an operand as an Array; an Array is returned as it is."""
     if isinstance(operand, Array):
         return operand
     if operand is None:

@@ -1,4 +1,4 @@
-"""Leaving the graph: numbers and arrays for Python. In a jitted function truth and integers are guarded, floats are an error."""
+"""Concrete numbers and arrays of values, for Python. In a jitted function truth and integers are guarded, floats are an error."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WHY_UNKNOWN = "its numbers are known only when the compiled function runs"
 REMEDY_FOR_STORE = "write to an array made there: y = np.zeros(n), or np.zeros(n, like=x) in a library; or to a copy: y = gt.constant(y)"
 REMEDY_FOR_INDEX = "gt.constant(y)[k] for an ndarray y; np.stack a list first"
 NUMERIC_PACKAGES = frozenset({"math", "cmath", "numpy", "scipy"})
-"""Packages whose functions compute with the numbers that they ask for."""
+"""Packages whose functions compute with the numbers of their arguments."""
 
 PREDICATES = frozenset(
     {
@@ -50,7 +50,7 @@ PREDICATES = frozenset(
         cmath.isclose,
     }
 )
-"""Functions of numbers that only look: what they return has no derivative to lose."""
+"""Predicates of numbers: their results have no derivative."""
 
 
 def array_of(value: Value, what: str, *, meant: bool = True) -> NDArray:
@@ -72,7 +72,7 @@ def array_of(value: Value, what: str, *, meant: bool = True) -> NDArray:
 
 
 def abstracting_trace(value: Value) -> Trace | None:
-    """Return the running trace in which a value has no numbers of its own: it depends on the arguments, not on captures alone."""
+    """Return the running trace whose arguments a value depends on, so that it has no data; None if it depends on captures alone."""
     trace = trace_of(value)
     return None if trace is None or trace.depends_on_captures_only(value) else trace
 
@@ -108,7 +108,7 @@ def scalar_of(value: Value, what: str) -> Any:
 
 
 def as_ndarray(value: Value, dtype: Any) -> NDArray:
-    """Answer NumPy's request for an ndarray: an error in jit, a warning where a tape loses the trail."""
+    """Return a value as an ndarray for NumPy: an error in jit, a warning where a tape loses the derivative."""
     frame = user_frame(3)
     trace = abstracting_trace(value)
     if calling_module(3) == "numpy.ma.core":
@@ -148,12 +148,12 @@ def as_ndarray(value: Value, dtype: Any) -> NDArray:
 
 
 def _loses_derivative(value: Value) -> bool:
-    """Return whether a tape follows a value whose numbers leave it; integers, such as places, have no derivative to lose."""
+    """Return whether a tape follows a value and loses its derivative if it is converted; integers have none."""
     return is_inexact(value.dtype) and any(tag.recording for tag in value.tags)
 
 
 def _instead_of(function: Any) -> str:
-    """Return what to write in place of a call that asks for ndarrays."""
+    """Return the expression to write instead of a call that needs ndarrays."""
     if function is np.take:
         return "gt.constant(y)[k], or gt.gather(y, k), for an ndarray y"
     if function is np.full:
@@ -231,7 +231,7 @@ def index_of(value: Value) -> int:
 
 
 def concrete_key(key: Any, *, masks: bool = False) -> Any:
-    """Return an index with values for handles; integers scalars are guarded Python integers, masks are concrete.
+    """Return an index with values for arrays; integer scalars become guarded Python integers, masks concrete arrays.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What the user's arrays hold: the current value, and for a view, its base."""
+"""Handles: the current value of a user's array, and for a view, its base."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from gradtape.trees import LEAVES
 
 
 class Handle:
-    """A place for a value. In-place syntax rebinds it; a view reads from its base and writes through to it."""
+    """A mutable reference to a value. In-place syntax rebinds it; a view reads from its base and writes through to it."""
 
     __slots__ = ("__weakref__", "_base", "_contiguous", "_current", "_derived", "_view")
 
     _base: Any
-    """None, or what is asked for the content: another handle, what stands for one, or who has promised a value."""
+    """None; or the source of the content: another handle, the memory of a preallocated array, or the predictor of a deferred value."""
 
     _view: Any
 
     _contiguous: Any
-    """True, or what else is known of the order of the elements in memory: see `gradtape.trace.array.layout`."""
+    """The layout that NumPy's array would have: see `gradtape.trace.array.layout`."""
 
     def __init_subclass__(cls) -> None:
         LEAVES.add(cls)
@@ -70,7 +70,7 @@ class Handle:
         return self._current
 
     def _refresh(self) -> None:
-        """Bring a view up to date, and before it the views that it is a view of: in a loop, for there may be thousands."""
+        """Update a view and the views that it is a view of: in a loop, since there may be thousands."""
         chain: list[Handle] = []
         handle: Any = self
         while isinstance(handle, Handle) and handle._base is not None:
@@ -86,7 +86,7 @@ class Handle:
             content = view._current
 
     def rebind(self, value: Value) -> None:
-        """Make `value` the content, of the base as well."""
+        """Make `value` the content, also of the base of a view."""
         speculation.settle(self.value)
         value = fresh_value(value)
         if self._base is not None:
@@ -98,7 +98,7 @@ class Handle:
         self._hold(value)
 
     def _detach(self) -> None:
-        """Become an array of its own, and let nobody read what may have been changed as well."""
+        """Detach from a base of which this may be a view: reading the base, which may have changed, becomes an error."""
         root: Any = self._base
         root.value  # noqa: B018 - it is an error already after an earlier write
         while isinstance(root._base, Handle):
@@ -115,12 +115,12 @@ class Handle:
                 waiting.handles.append(reference)
 
     def pending(self) -> Value | None:
-        """Return the value if it was not computed yet."""
+        """Return the value if it is pending, else None."""
         value = self._current
         return value if value.data is None and value.is_made else None
 
     def write_result(self, result: Value, what: str) -> None:
-        """Take the result of an in-place operation, cast as NumPy casts (same kind)."""
+        """Write the result of an in-place operation, cast as NumPy casts (same kind)."""
         value = self.value
         check_fits(result, value.dtype, value.shape, what)
         self.rebind(fit_for_write(result, value.dtype, value.shape))
@@ -143,7 +143,7 @@ class Handle:
 
 
 def _reread(view: Any, content: Value) -> Value:
-    """Return what a view shows of a base that was written to. It was so from the write on, whoever has ended recording since."""
+    """Return the value of a view after a write to its base; tapes that have stopped since the write record it as well."""
     ended = [tag for tag in content.tags if type(tag) is TraceTag and not tag.recording]
     if not ended:
         return view.read(content)  # type: ignore[no-any-return]
@@ -181,7 +181,7 @@ def _fits(own: Shape, shape: Shape) -> bool:
 
 
 def run_checks(handle: Handle) -> None:
-    """Do what debugging asks for when an array is made."""
+    """Run the debugging checks on a new array: compute it in eager mode, register it for instruments."""
     value = handle._current
     if config.eager and abstract_of(value) is None:
         compute([value])
@@ -190,7 +190,7 @@ def run_checks(handle: Handle) -> None:
 
 
 def fresh_value(value: Value) -> Value:
-    """Return a value that no other handle has: to watch one array is not to watch its copy."""
+    """Return a value that no other handle holds: to watch an array does not watch its copies."""
     if not isinstance(value, Reading) and (value.owner is None or value.owner() is None):
         return value
     data = value.data  # once: another thread may take it over
@@ -202,12 +202,12 @@ def fresh_value(value: Value) -> Value:
 
 
 def is_followed(leaf: Any) -> bool:
-    """Return whether somebody follows what a handle holds."""
+    """Return whether a leaf is an array whose value an active tape or trace follows."""
     return isinstance(leaf, Handle) and any(tag.recording for tag in leaf.value.tags)
 
 
 def unwrap(operand: Any) -> Any:
-    """Return an operand with handles replaced by their values, in nested lists and tuples too."""
+    """Return an operand with values for arrays, also in nested lists and tuples."""
     if isinstance(operand, Handle):
         return operand.value
     if isinstance(operand, list | tuple) and any(isinstance(item, Handle | list | tuple) for item in operand):

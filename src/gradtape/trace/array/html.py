@@ -39,7 +39,7 @@ def card(title: str, badges: str, body: str) -> str:
 
 
 def array_card(value: Value, title: str) -> str:
-    """Return the picture of an array or a variable: what it is, and its numbers (computed now, if they are pending)."""
+    """Return the card of an array or a variable: its type, and its numbers (computed now, if they are pending)."""
     tapes = sum(not isinstance(tag, Trace) and tag.recording for tag in value.tags)
     trace = trace_of(value)
     kept = sum(not isinstance(tag, Trace) for tag in value.tags)
@@ -84,7 +84,7 @@ def _numbers(data: np.ndarray[Any, Any]) -> str:
 
 
 def _shown(extent: int, limit: int) -> list[int | None]:
-    """Return which positions are shown: the first and the last ones, and None for what is between."""
+    """Return the positions that are shown: the first and the last ones, and None for those between."""
     if extent <= limit:
         return list(range(extent))
     half = limit // 2

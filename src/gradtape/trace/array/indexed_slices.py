@@ -1,4 +1,4 @@
-"""Arrays of which only some rows are written down."""
+"""Indexed slices: sparse gradients that hold some rows of an array and their indices."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _unary(ufunc: Any) -> Callable[[Any], Any]:
 
 
 LARGE: Final = 10_000_000
-"""Elements from which writing all rows down is worth a warning: 80 MB of float64."""
+"""The number of elements from which densifying gives a warning: 80 MB of float64."""
 
 
 class IndexedSlices:
@@ -251,7 +251,7 @@ class IndexedSlices:
 
 
 def _slices(values: Any, indices: Any, dense_shape: Shape | None) -> IndexedSlices:
-    """Return slices of fields that are known to fit, or of whatever stands for fields in a structure."""
+    """Return slices of fields that are not checked: they are known to fit, or are placeholders in a tree."""
     made = object.__new__(IndexedSlices)
     made.values, made.indices, made.dense_shape = values, indices, dense_shape
     return made
@@ -268,10 +268,9 @@ register_node(
 def flatten_arrays(
     tree: Any, *, none_is_leaf: bool = True
 ) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
-    """Return the leaves of nested containers, and what makes such containers of other leaves.
+    """Return the leaves of a tree, and a function that rebuilds the tree with other leaves.
 
-    Slices count as their values: where these belong has no derivative, and stays as it is. In place of a leaf that is
-    None there is None.
+    The leaf of slices is their values: their indices have no derivative and stay. None in place of a leaf replaces the slices.
     """
     leaves, spec = (flatten_with_none if none_is_leaf else flatten)(tree)
     if spec.num_nodes <= len(leaves) + 1 and type(tree) is not IndexedSlices:  # one container, or none
@@ -293,14 +292,14 @@ def _unflatten_arrays(spec: TreeSpec, parts: Sequence[Any], leaves: Sequence[Any
 
 
 def wrap_negative(indices: Value, extent: int) -> Value:
-    """Return indices with the negative ones counted from the front; those out of bounds stay so."""
+    """Return indices with `extent` added to the negative ones; those out of bounds stay out of bounds."""
     negative = UFUNCS["less"](indices, 0) & UFUNCS["greater_equal"](indices, -extent)
     counted: Value = UFUNCS["add"](indices, UFUNCS["multiply"](convert(negative, INTP), extent))
     return counted
 
 
 def densified(argument: Any) -> Any:
-    """Return an argument with the whole array for slices, in lists and tuples too."""
+    """Return an argument with dense arrays for slices, also in nested lists and tuples."""
     if isinstance(argument, IndexedSlices):
         return Array(argument.to_value())
     if isinstance(argument, list | tuple) and any(
@@ -351,7 +350,7 @@ def _checked_shape(dense_shape: Any, values: Shape) -> Shape:
     return shape
 
 
-# What keeps the form. Each rule returns None where it does not apply: then the whole array is taken.
+# Rules for ufuncs of slices. Each returns None where it does not apply: then the slices are densified.
 
 
 def _is_number(operand: Any) -> bool:
@@ -387,7 +386,7 @@ def _sum(sign: int) -> Callable[[Any, Any], Any]:
 
 
 def _concatenated(a: IndexedSlices, b: IndexedSlices) -> IndexedSlices:
-    """Return a sum: the rows of both, one after the other."""
+    """Return the sum of two slices: their rows, concatenated."""
     shapes = a.dense_shape, b.dense_shape
     if (None not in shapes and shapes[0] != shapes[1]) or a.values.shape[1:] != b.values.shape[1:]:
         raise ShapeError(
@@ -426,7 +425,7 @@ def _linear(ufunc: Any) -> Callable[[Any], Any]:
 
 
 def _zero_preserving(ufunc: Any) -> Callable[[Any], Any]:
-    """Return the rule of a function that is 0 at 0 and not linear: rows of equal indices are added up first."""
+    """Return the rule of a nonlinear function that maps 0 to 0: rows of equal indices are summed first."""
 
     def rule(a: Any) -> Any:
         rows = a._summed()
@@ -448,7 +447,7 @@ def _refuse_as_out(kwargs: dict[str, Any]) -> None:
 
 
 def _is_in_place_update(ufunc: Any, inputs: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-    """Return whether ``n += slices`` or ``n -= slices`` is at hand, for an ndarray n that can be updated in place."""
+    """Return whether a call is ``n += slices`` or ``n -= slices``, for an ndarray n that can be updated in place."""
     target, *_ = out = kwargs.get("out", (None,))
     if (
         ufunc not in (np.add, np.subtract)
@@ -480,7 +479,7 @@ RULES: Final[dict[Any, Callable[..., Any]]] = {
     np.sqrt: _zero_preserving(np.sqrt),
     np.sign: _zero_preserving(np.sign),
 }
-"""The ufuncs under which slices stay slices."""
+"""The ufuncs whose results are slices."""
 
 FIELDS: Final[dict[Any, Callable[[IndexedSlices], Any]]] = {
     np.shape: lambda slices: slices._known_shape(),

@@ -1,6 +1,6 @@
 """The memory layout that NumPy's array would have: whether a reshape is a view or a copy depends on it.
 
-A traced array has no memory. What is known of NumPy's is kept in `Handle._contiguous`: True for a C-contiguous array, the axes from the
+A traced array has no memory. What is known of the layout is kept in `Handle._contiguous`: True for a C-contiguous array, the axes from the
 slowest to the fastest for an array of its own that is dense in another order, `Strides` for an argument with gaps, and False where the
 base of a view has to be asked, or where nothing is known. The questions themselves are answered by NumPy, on arrays of the same shape
 and strides without content.
@@ -29,7 +29,7 @@ Layout = bool | tuple[int, ...] | Strides
 
 
 def layout_of(array: NDArray) -> Layout:
-    """Return the layout of an ndarray that no other is the base of."""
+    """Return the layout of an ndarray that is not a view."""
     if array.flags.c_contiguous:
         return True
     order = tuple(sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis])))
@@ -57,12 +57,12 @@ def _simplest(array: NDArray) -> Strides:
 
 
 def argument_layout(array: NDArray | np.generic) -> Layout:
-    """Return what stands for the layout of an ndarray that is an argument: of rank 0 it is False, since it may be no scalar."""
+    """Return the layout of an ndarray that is an argument: of rank 0 it is False, since it is not a scalar."""
     return isinstance(array, np.ndarray) and array.ndim > 0 and layout_of(array)
 
 
 def layout_of_operand(operand: Any) -> Layout:
-    """Return the layout of what stands for an argument: that of the array, of rank 0 False unless it is a Python number."""
+    """Return the layout of the placeholder of an argument: that of the array; of rank 0 False unless it is a Python number."""
     if isinstance(operand, Handle):
         layout: Layout = operand._contiguous
         if operand._base is None:
@@ -86,7 +86,7 @@ def fortran(ndim: int) -> Layout:
 
 @lru_cache(maxsize=1024)
 def _shadow(shape: Shape, strides: tuple[int, ...] | None, dtype: np.dtype[Any]) -> NDArray:
-    """Return an array without content (nobody may read it). Without strides it is C-contiguous."""
+    """Return an array with a shape and strides, whose elements must not be read. Without strides it is C-contiguous."""
     if strides is None:
         strides = _c_strides(shape, dtype.itemsize)
     return np.lib.stride_tricks.as_strided(np.empty(1, dtype), shape, strides)
@@ -107,7 +107,7 @@ def _dense(shape: Shape, order: tuple[int, ...], dtype: np.dtype[Any]) -> NDArra
 
 
 def shadow_of(operand: Any) -> NDArray | None:
-    """Return an array without content that has the layout of NumPy's; None where that is not known."""
+    """Return an array with the layout of NumPy's, whose elements must not be read; None where the layout is not known."""
     if not isinstance(operand, Handle):
         return operand if isinstance(operand, np.ndarray) else None
     layout = operand._contiguous
@@ -168,7 +168,7 @@ def _axis_order(ndim: int, strides: Sequence[Sequence[int]]) -> tuple[int, ...]:
 
 
 def with_layout_of(made: Any, operands: Iterable[Any]) -> Any:
-    """Give the results of an elementwise operation the layout that NumPy gives them; return them."""
+    """Set the layout of the results of an elementwise operation to that of NumPy's results, and return them."""
     operands = tuple(operands)
     for array in made if isinstance(made, tuple | list) else (made,):
         if isinstance(array, Handle) and array._base is None and len(shape := array._current.aval.shape) > 1:
@@ -177,7 +177,7 @@ def with_layout_of(made: Any, operands: Iterable[Any]) -> Any:
 
 
 def is_c_contiguous(operand: Any) -> bool:
-    """Return whether an operand is certainly C-contiguous, or no array."""
+    """Return whether an operand is known to be C-contiguous, or is not an array."""
     if isinstance(operand, Handle):
         return operand._contiguous is True
     if isinstance(operand, np.ndarray):
@@ -194,7 +194,7 @@ def reshaped_view(seen: NDArray, shape: Shape, order: str) -> NDArray | None:
 
 
 def memory_order(seen: NDArray, order: str) -> str | tuple[int, ...]:
-    """Return which of C and Fortran order the orders A and K mean for an array; or, for K, its axes from the slowest to the fastest."""
+    """Return the order, C or F, that A or K means for an array; or, for K, its axes from the slowest to the fastest."""
     flags = seen.flags
     if flags.c_contiguous:
         return "C"

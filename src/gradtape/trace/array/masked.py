@@ -1,8 +1,8 @@
-"""The elements that a traced mask selects: ``x[mask]`` where it is not known how many there are.
+"""Selections: ``x[mask]`` with a traced mask, whose number of elements is not known.
 
-As an array they would have a shape that depends on values. As a selection they can do what does not depend on how many they are:
-elementwise operations, reductions, and going back to where they came from: ``x[mask] *= 2``, ``y[mask] = np.sqrt(x[mask])``,
-``np.mean(x[mask])``. All elements are computed with, and those that are not selected are left out in the end.
+As an array it would have a shape that depends on values. As a selection it supports what does not depend on the number of elements:
+elementwise operations, reductions, and writes to the same mask: ``x[mask] *= 2``, ``y[mask] = np.sqrt(x[mask])``,
+``np.mean(x[mask])``. All elements take part in the operations; those that are not selected are left out of the result.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _UFUNCS: Final = {np.add: np.sum, np.multiply: np.prod, np.maximum: np.max, np.m
 
 
 class Selection(NDArrayOperatorsMixin):
-    """What ``x[mask]`` is while the mask is traced.
+    """The elements ``x[mask]`` of a traced mask.
 
     Parameters
     ----------
     whole : Array
-        The elements, and those that are not selected.
+        All elements, selected or not.
     mask : Array
-        Which are, along the first axes.
+        Booleans, along the first axes of `whole`.
     """
 
     __slots__ = ("_mask", "_whole")
@@ -59,7 +59,7 @@ class Selection(NDArrayOperatorsMixin):
 
     @property
     def ndim(self) -> int:
-        """How many axes the elements have: one for all axes of the mask."""
+        """The rank: one axis for all axes of the mask, and the rest."""
         return int(self._whole.ndim - self._mask.ndim + 1)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
@@ -118,14 +118,14 @@ class Selection(NDArrayOperatorsMixin):
         return Selection(self._whole.astype(dtype), self._mask)
 
     def copy(self) -> Selection:
-        """Return the elements, which a write does not reach."""
+        """Return a copy of the elements."""
         return Selection(self._whole.copy(), self._mask)
 
     def __repr__(self) -> str:
         return f"Selection({self._whole!r}[{self._mask!r}])"
 
     def _beside(self, operand: Any, name: str) -> Any:
-        """Return an operand in the form of the whole."""
+        """Return an operand with the shape of the whole array."""
         if isinstance(operand, Selection):
             if not is_same_value(operand._mask.value, self._mask.value):
                 self.refuse(f"np.{name} of two selections")
@@ -153,7 +153,7 @@ class Selection(NDArrayOperatorsMixin):
         return function(self._whole, axis=axes, where=mask, **kwargs)
 
     def refuse(self, what: str) -> NoReturn:
-        """Raise the error for what depends on how many elements are selected."""
+        """Raise the error for an operation that depends on the number of selected elements."""
         raise UnsupportedFunctionError(
             f"{what}: x[mask] with a traced mask of shape {self._mask.shape}" + _in_trace(self._mask.value),
             where=user_site(),
@@ -169,7 +169,7 @@ def _in_trace(value: Value) -> str:
 
 
 def _lower_bound(dtype: np.dtype[Any], sign: int) -> Any:
-    """Return what is below (or above) all numbers of a dtype."""
+    """Return the lower (or upper) bound of all numbers of a dtype."""
     if dtype.kind == "f":
         return sign * np.inf
     if dtype.kind == "b":
@@ -179,7 +179,7 @@ def _lower_bound(dtype: np.dtype[Any], sign: int) -> Any:
 
 
 def is_traced_mask(x: Any, key: Any) -> bool:
-    """Return whether an index is a mask of which it is not known which elements it selects."""
+    """Return whether an index is a traced mask."""
     return (
         isinstance(key, Handle)
         and key.dtype.kind == "b"
@@ -199,7 +199,7 @@ def write_selection(x: Value, mask: Any, new: Selection) -> Value:
 
 
 def is_same_value(one: Value, other: Value, depth: int = 8) -> bool:
-    """Return whether two values are computed alike from the same ones."""
+    """Return whether two values are the same expression of the same values, up to a depth."""
     if one is other:
         return True
     if isinstance(one, Literal) and isinstance(other, Literal):

@@ -1,4 +1,4 @@
-"""The methods of ndarrays on traced arrays: each is the NumPy function of its name."""
+"""The methods of ndarrays on Arrays: each is the NumPy function of its name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Python's operators on arrays. They go to the rows directly: through NumPy's ufunc protocol they would cost three times as much."""
+"""Python's operators on Arrays. They call the rows directly: through NumPy's ufunc protocol they would cost three times as much."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def _power(x: Any, y: Any) -> Any:
 _POWER, _SQUARE = fast_rule(np.power), fast_rule(np.square)
 
 SQUARES = (np.ones(1, bool) ** 2).dtype == np.int8
-"""Whether the NumPy at hand does."""
+"""Whether this version of NumPy does."""
 
 
 def _sequence(other: Any) -> Any:
-    """Return an operand of a type that is seldom one: sequences as NumPy takes them, NotImplemented for what may know better.
+    """Return an operand of an uncommon type: sequences as NumPy takes them, NotImplemented for types with operators of their own.
 
     Raises
     ------
@@ -60,6 +60,7 @@ def _sequence(other: Any) -> Any:
 
 
 def _binary(name: str) -> Callable[[Any, Any], Any]:
+    """Return the method of a binary operator, of which the array is the left operand."""
     rule = _power if name == "power" else fast_rule(getattr(np, name))
     always_c = name in ALWAYS_C
 

@@ -1,7 +1,7 @@
-"""Arrays that user code makes to write to: ``y = np.zeros(n); y[i] = x[i]``.
+"""Preallocated arrays, which user code creates and then writes to: ``y = np.zeros(n); y[i] = x[i]``.
 
-Until something traced is written NumPy computes with an ndarray behind it: constants stay constants, and results are NumPy's. Then it is
-a traced array.
+Until a traced value is written, NumPy computes with the ndarray behind it: constants stay constants, and results are NumPy's. Then it
+becomes a traced array.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ from gradtape.trace.source.sites import is_user_file, user_site
 ViewFunction = Callable[[Any], Any]
 
 OPERATORS_FILE: Final = NDArrayOperatorsMixin.__add__.__code__.co_filename
-"""Where NumPy makes calls of ufuncs of operators."""
+"""The file in which NumPy implements operators by ufuncs."""
 
 
 class Memory:
-    """What is behind a preallocated array: numbers of NumPy's, and a traced array from the first traced write on.
+    """The memory of a preallocated array: an ndarray, and a traced array from the first traced write on.
 
     Attributes
     ----------
     numbers : ndarray
-        What NumPy computes with meanwhile.
+        The data until the first traced write.
     parent : Memory or None
-        For a view: whose numbers it sees.
+        For a view: the memory that it is a view of.
     view_function : callable
-        For a view: what makes it of the traced array that stands for the parent.
+        For a view: the function from the traced array of the parent to that of the view.
     root : Memory
-        The parent's parent, and so on: whose memory it is.
+        The last parent, which owns the memory.
     traced : Array or None
-        What stands for the numbers after a traced write.
+        The array after a traced write.
     views : set or None
-        Of a root: the views of it that are in the user's hands.
+        Of a root: the views of it that the user holds.
     """
 
     __slots__ = ("__weakref__", "_root", "numbers", "parent", "traced", "view_function", "views")
@@ -76,24 +76,24 @@ class Memory:
         return self._root or self
 
     def is_untraced(self) -> bool:
-        """Return whether nothing traced was written, through any view."""
+        """Return whether no traced value was written, through any view."""
         return self.root.traced is None
 
     def add_view(self, view: Memory) -> None:
-        """Take notice of a view."""
+        """Register a view."""
         if self.views is None:  # made late: many arrays have none
             self.views = weakref.WeakSet()
         self.views.add(view)
 
     def traced_array(self) -> Any:
-        """Return the traced array that stands for the numbers from now on."""
+        """Return the traced array that replaces the numbers."""
         if self.traced is None:
             if self.parent is None:
                 self._check_alone()
                 first = initial_value(self.numbers)
                 self.traced = Array(first)
                 self.traced._contiguous = layout_of(self.numbers)
-                # It is overwritten at once: no call comes back to ask whether it has changed.
+                # It is overwritten at once: no later call checks whether it has changed.
                 first.owner = None
             else:
                 self.traced = self.view_function(self.parent.traced_array())
@@ -109,18 +109,18 @@ class Memory:
             )
 
     def holders(self) -> int:
-        """Return how many objects hold the numbers, this and the call itself among them."""
+        """Return the reference count of the numbers, that of the call included."""
         return reference_count(self.numbers)
 
-    # What a handle asks of its base
+    # The interface of a handle's base
 
     @property
     def value(self) -> Value:
-        """The content, as it is now."""
+        """The current content."""
         return constant_copy(self.numbers) if self.is_untraced() else self.traced_array().value
 
     def rebind(self, value: Value) -> None:
-        """Take another content, which is followed."""
+        """Replace the content by a traced value."""
         self.traced_array().rebind(value)
 
     @property
@@ -129,7 +129,7 @@ class Memory:
 
 
 class _WholeView:
-    """The view that shows all of its base."""
+    """The view of all of its base."""
 
     __slots__ = ()
 
@@ -144,12 +144,12 @@ WHOLE_VIEW: Final = _WholeView()
 
 
 def constant_copy(numbers: NDArray) -> Value:
-    """Return the numbers as they are now, as a constant."""
+    """Return a copy of the numbers as a constant."""
     return Value(aval(numbers.shape, numbers.dtype), data=np.array(numbers, order="C"))
 
 
 def initial_value(numbers: NDArray) -> Value:
-    """Return the numbers at a first traced write: one number everywhere, such as zero, is no array to be kept and copied."""
+    """Return the numbers at the first traced write; equal numbers, such as zeros, are a fill of one number and no copy."""
     raw = numbers.tobytes()
     size = numbers.itemsize
     if numbers.ndim and raw and raw == raw[:size] * numbers.size:
@@ -162,11 +162,11 @@ def _identity_view(parent: Any) -> Any:
 
 
 UNSHARED_COUNT: Final = Memory(np.zeros(1), None, _identity_view).holders()
-"""How many hold numbers of which no view was made."""
+"""The reference count of numbers without views."""
 
 
 class Preallocated(NDArrayOperatorsMixin, Handle):
-    """An array that NumPy made for the user while somebody records. It becomes an `Array` when a traced value is written to it."""
+    """An array that NumPy created for the user during a recording. It becomes an `Array` when a traced value is written to it."""
 
     __slots__ = ()
     __class__ = np.ndarray  # type: ignore[assignment]
@@ -215,6 +215,7 @@ class Preallocated(NDArrayOperatorsMixin, Handle):
         self[key] = new
 
     def __getattr__(self, name: str) -> Any:
+        """Return an attribute or method of ndarrays, which NumPy computes until a traced value is written."""
         if name.startswith("_"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         if ndarray_or_none(self) is None:
@@ -273,17 +274,17 @@ WRITING_METHODS: Final = frozenset({"fill", "put", "itemset", "partition", "sort
 """Methods that write to their array."""
 
 COPYING_METHODS: Final = frozenset({"copy", "astype"})
-"""Methods that return an array of its own."""
+"""Methods that return a copy."""
 
 
 CONSTANT_TYPES: Final = frozenset({bool, int, float, complex, np.ndarray, np.float64})
-"""Types of what is written, most often, that is not traced."""
+"""Common types of written values that are not traced."""
 
 
 def preallocated(
     numbers: NDArray, parent: Memory | None = None, view_function: ViewFunction = _identity_view
 ) -> Preallocated:
-    """Return the array that the user sees of numbers that NumPy made for them."""
+    """Return a preallocated array of an ndarray, which for a view has a parent."""
     made = object.__new__(Preallocated)
     made._base = Memory(numbers, parent, view_function)
     made._view = WHOLE_VIEW
@@ -293,7 +294,7 @@ def preallocated(
 
 
 def ndarray_or_none(array: Preallocated) -> Any:
-    """Return the numbers that NumPy is to compute with; None if the array has become a traced one, as is then its class."""
+    """Return the ndarray that NumPy computes with; None if the array has become a traced one, and then its class is `Array`."""
     memory: Any = array._base
     if memory.is_untraced():
         return memory.numbers
@@ -302,20 +303,20 @@ def ndarray_or_none(array: Preallocated) -> Any:
 
 
 def to_ndarray(array: Any) -> Any:
-    """Return the numbers of an array, traced or not."""
+    """Return the data of an array, traced or not, as an ndarray."""
     seen = ndarray_or_none(array)
     return array.numpy() if seen is None else seen
 
 
 def become_traced(array: Any) -> None:
-    """Make a traced array of a preallocated one, in place: whoever holds it goes on with it."""
+    """Make a preallocated array a traced one, in place, for everybody who holds it."""
     traced_array = array._base.traced_array()
     set_class(array, Array)
     array._contiguous = traced_array._contiguous
 
 
 def unwrap_preallocated(operand: Any) -> Any:
-    """Return an operand with preallocated arrays replaced by their numbers, in lists, tuples and slices too."""
+    """Return an operand with ndarrays for preallocated arrays, also in nested lists and tuples."""
     if isinstance(operand, Preallocated):
         seen = ndarray_or_none(operand)
         return operand if seen is None else seen
@@ -328,12 +329,12 @@ def unwrap_preallocated(operand: Any) -> Any:
 
 
 def unwrap_keywords(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return keyword arguments with preallocated arrays replaced by their numbers."""
+    """Return keyword arguments with ndarrays for preallocated arrays."""
     return {name: unwrap_preallocated(item) for name, item in kwargs.items()} if kwargs else kwargs
 
 
 def is_traced(operand: Any) -> bool:
-    """Return whether an array of gradtape's that NumPy cannot see the numbers of stands in an operand."""
+    """Return whether an operand is or holds an Array, or a preallocated array that has become one."""
     if isinstance(operand, slice):
         return is_traced((operand.start, operand.stop, operand.step))
     if isinstance(operand, list | tuple):
@@ -344,7 +345,7 @@ def is_traced(operand: Any) -> bool:
 
 
 def _compute(call: Any, args: Any, kwargs: dict[str, Any], targets: Any) -> Any:
-    """Let NumPy compute with the numbers; where something traced would be written to a preallocated array, make that traced first."""
+    """Call NumPy with ndarrays; preallocated arrays to which a traced value would be written become traced first."""
     writes = [
         target
         for target in targets
@@ -362,7 +363,7 @@ def _compute(call: Any, args: Any, kwargs: dict[str, Any], targets: Any) -> Any:
 
 
 def _as_view(array: Preallocated, result: Any, view_function: ViewFunction) -> Any:
-    """Return a result of NumPy's, as a view that follows where it shares memory with the array that it was asked of."""
+    """Return a result of NumPy's, as a preallocated view where it shares memory with the array."""
     if type(result) in (list, tuple) and type(array) is Preallocated:
         return type(result)(
             [_as_view(array, item, _view_of_item(view_function, place)) for place, item in enumerate(result)]
@@ -380,7 +381,7 @@ def _view_of_item(view_function: ViewFunction, place: int) -> ViewFunction:
 
 
 def _preallocate_result(result: Any, frame: FrameType) -> Any:
-    """Return what the user's own code computed of a preallocated array, such as ``2.0 * np.ones(3)``, as another such array."""
+    """Return a result of the user's own code, such as ``2.0 * np.ones(3)``, as another preallocated array."""
     if frame.f_code.co_filename == OPERATORS_FILE and frame.f_back is not None:
         frame = frame.f_back
     fresh = type(result) is np.ndarray and result.base is None and result.dtype.char in "fdFD"

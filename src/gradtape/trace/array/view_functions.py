@@ -1,4 +1,4 @@
-"""NumPy's functions that return views of an array: what they return here sees the same elements, and writes to them or refuses to.
+"""NumPy's functions that return views of an array: their results here are views as well, which are written through or read-only.
 
 Whether a reshape is a view depends on the order of the elements in memory (`gradtape.trace.array.layout`).
 """
@@ -34,7 +34,7 @@ Viewer = Callable[[Any, Any, Arguments, Named], Any]
 
 
 def view_of(function: Any, args: Sequence[Any], kwargs: Named) -> Any:
-    """Return what a function of `VIEWING` returns, or None where that is no view."""
+    """Return the view that a function of `VIEWING` returns, or None where it returns a copy."""
     viewer = VIEWING.get(function)
     if viewer is None:
         return None
@@ -59,7 +59,7 @@ def _first_name(function: Any) -> str:
 
 
 def _view_kind(kind: Any) -> Viewer:
-    """Return the viewer of functions that move elements and never copy: views of a `kind`."""
+    """Return the viewer of functions that permute elements and never copy: views of a `kind`."""
 
     def view(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
         contiguous = source._contiguous is True and function in KEEP_ORDER
@@ -154,7 +154,7 @@ def flatten(source: Any, order: Any = "C") -> Any:
 
 
 def _known_order(source: Any, order: str) -> Any:
-    """Return what the orders A and K mean for an array."""
+    """Return the memory order that A or K means for an array."""
     seen = shadow_of(source)
     if seen is None:
         raise UnsupportedFunctionError(
@@ -220,7 +220,7 @@ def _broadcast_arrays(function: Any, _: Any, args: Arguments, kwargs: Named) -> 
 
 
 def _grid(function: Any, _: Any, args: Arguments, kwargs: Named) -> Any:
-    """View the arguments of ``np.ix_`` as columns, rows and so on; masks become positions."""
+    """Return the arguments of ``np.ix_`` as views with one long axis each; masks become positions."""
     if kwargs or not all(
         isinstance(arg, Handle | np.ndarray) and arg.ndim == 1 and arg.dtype != bool for arg in args
     ):
@@ -245,7 +245,7 @@ def _part(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
 
 
 def _pieces(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
-    """View the pieces of ``np.split`` and its kin as slices."""
+    """Return the pieces of ``np.split`` and similar functions as views."""
     shapes = [piece.shape for piece in call_function(function, (source, *rest), dict(kwargs))]
     if function is np.hsplit:
         axis = 1 if source.ndim > 1 else 0
@@ -269,7 +269,7 @@ def _unstacked(function: Any, source: Any, rest: Arguments, kwargs: Named) -> An
 
 
 def _einsum(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
-    """View what ``np.einsum`` of one operand shows of it, if nothing is added up."""
+    """Return ``np.einsum`` of one operand as a view, if it has no summed subscript."""
     if len(rest) != 1 or not isinstance(rest[0], str) or not kwargs.keys() <= {"optimize"}:
         return None
     (subscripts,) = rest

@@ -1,1 +1,1 @@
-"""From NumPy's protocols to rows and composites."""
+"""Dispatch: the rows and composites for NumPy's functions and ufuncs."""

@@ -1,4 +1,4 @@
-"""Errors of Python's that have a cause in how a function was called: a list where an array was meant."""
+"""Errors of Python that are caused by the arguments of a call: a list where an array was meant."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def _lists_of_numbers(argument: Any, place: str) -> Iterator[tuple[str, Any]]:
 
 
 def is_list_error(error: BaseException | None) -> bool:
-    """Return whether an error is one of Python's that tells of a list used as an array."""
+    """Return whether an error of Python says that a list was used as an array."""
     return type(error) in (TypeError, AttributeError) and bool(_USED_AS_ARRAY.search(str(error)))
 
 
 def list_error(
     error: Exception, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
 ) -> DtypeError | None:
-    """Return the error for a list where an array was meant, from what the function has raised; None where that was something else."""
+    """Return the error for a list that the function uses as an array, from the error that it raised; None for other errors."""
     if not is_list_error(error):
         return None
     names = local_names(function) or ()

@@ -1,4 +1,4 @@
-"""From NumPy's protocols to rows and composites."""
+"""Dispatch: the rows and composites for NumPy's functions and ufuncs."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from gradtape.trace.patching.bytecode import instruction_at
 from gradtape.trace.source.sites import user_frame
 
 UFUNC_RULES: Final[dict[Any, Callable[..., Any]]] = {}
-"""What runs in place of a ufunc of one or two operands, for those that were called before."""
+"""The rules of ufuncs of one or two operands that were called before."""
 
 OPERAND_TYPES: Final = NUMBERS | {np.ndarray}
-"""The types of operands, besides arrays that are followed, that these take."""
+"""The types of operands besides Arrays that these rules take."""
 
 
 def fast_rule(ufunc: Any) -> Callable[..., Any]:
-    """Return what runs in place of a ufunc that is followed, without a detour."""
+    """Return the rule of a ufunc that needs no conversion of arguments."""
     row = UFUNCS[ufunc.__name__]
     if isinstance(row, Elementwise):
         return row.of_one if ufunc.nin == 1 else row.of_two
@@ -48,11 +48,11 @@ def fast_rule(ufunc: Any) -> Callable[..., Any]:
 
 
 IGNORED_KEYWORDS = frozenset({"casting", "order", "subok", "signature"})
-"""Arguments of ufuncs that change no value in the cases that gradtape follows."""
+"""Keywords of ufuncs that change no value in the supported cases."""
 
 
 def call_ufunc(ufunc: Any, method: str, inputs: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Run a ufunc, or a method of one, on operands of which some are handles; results are values.
+    """Apply the row of a ufunc, or of a method of one, to operands of which some are Arrays; results are values.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def _apply_ufunc(ufunc: Any, operands: list[Any], kwargs: dict[str, Any], out: A
 
 
 def _in_scipy(ufunc: Any) -> bool:
-    """Return whether SciPy has this ufunc: its log1p, expm1 and the like mean what NumPy's do."""
+    """Return whether a ufunc is SciPy's: its log1p, expm1 and others are those of NumPy."""
     special = sys.modules.get("scipy.special")
     return special is not None and getattr(special, ufunc.__name__, None) is ufunc
 
@@ -105,7 +105,7 @@ def as_strong_result(result: Any) -> Any:
 
 
 def as_strong(value: Value) -> Value:
-    """Return a result of a ufunc: NumPy's scalars are not weak, even those made from Python numbers."""
+    """Return a result of a ufunc with a strong dtype: NumPy's scalars are not weak, even those made from Python numbers."""
     if value.aval.weak:
         value.aval = aval(value.shape, value.dtype)
     return value
@@ -128,7 +128,7 @@ def _masked(result: Value, keep: Any, out: Any) -> Value:
 
 
 def _write_outputs(result: Any, inputs: Sequence[Any], out: Any, what: str) -> Any:
-    """Put results into the arrays given as ``out=``; return these."""
+    """Write results to the arrays given as ``out=``, and return these."""
     targets = out if isinstance(out, tuple) else (out,)
     results = result if isinstance(result, tuple) else (result,)
     delivered = []
@@ -162,7 +162,7 @@ def _is_followed(value: Value) -> bool:
 def _store(
     target: Any, result: Value, what: str, refused: str = "", remedy: str = "write to an array made there"
 ) -> None:
-    """Write what an operation made into the array that it was given for that."""
+    """Write the result of an operation to the array that was given for it."""
     if isinstance(target, Handle):
         target.write_result(result, what)
     elif issubclass(type(target), np.ndarray) and not _is_followed(result):
@@ -179,12 +179,12 @@ def _store(
 
 
 def call_function(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Run what stands in for a NumPy function; results are values.
+    """Apply the rule of a NumPy function; results are values.
 
     Raises
     ------
     UnsupportedFunctionError
-        For functions that are not followed, with the reason.
+        For unsupported functions, with the reason.
     """
     known = FUNCTION_RULES.get(function) or _find_rule(function)
     rule = known.rule
@@ -210,16 +210,16 @@ def call_function(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) ->
 
 
 class FunctionRule(NamedTuple):
-    """What there is to know of a NumPy function that is followed.
+    """The rule of a NumPy function.
 
     Attributes
     ----------
     rule : callable
-        What runs in its place.
+        The row or composite.
     via : str
-        Its name, as one writes it.
+        The public name of the function, for messages.
     most : int
-        With how many positional arguments it returns a result, and writes to none of them.
+        The number of positional arguments up to which it writes to none of them.
     """
 
     rule: Callable[..., Any]
@@ -248,11 +248,11 @@ WRITTEN_ARGUMENTS: dict[Any, str] = {
     np.put_along_axis: "arr",
     np.fill_diagonal: "a",
 }
-"""Functions that write into their first argument: their stand-ins return its new content."""
+"""Functions that write to their first argument, whose name this is: their rules return its new content."""
 
 
 def public_name(function: Any) -> str:
-    """Return a function's name as one writes it, such as ``np.linalg.eig``."""
+    """Return a function's public name with the prefix np, such as ``np.linalg.eig``."""
     return qualified_name(function).replace("numpy.", "np.", 1)
 
 
@@ -262,13 +262,13 @@ def qualified_name(function: Any) -> str:
     name = getattr(function, "__name__", str(function))
     if not isinstance(function, np.ufunc):
         return f"{getattr(function, '__module__', '?')}.{name}"
-    homes = ("numpy", "scipy.special")  # ufuncs do not know where they live
+    homes = ("numpy", "scipy.special")  # ufuncs have no __module__
     home = next((home for home in homes if getattr(sys.modules.get(home), name, None) is function), None)
     return name if home is None else f"{home}.{name}"
 
 
 def unsupported(name: str) -> UnsupportedFunctionError:
-    """Return the error for a function that is not followed, with the reason that the table knows."""
+    """Return the error for an unsupported function, with the reason in the table."""
     reason = UNSUPPORTED.get(name)
     why, _, remedy = (reason or "").partition("; ")
     return UnsupportedFunctionError(

@@ -1,4 +1,4 @@
-"""The Python functions that loops and branches hold, traced once each and closed into graphs."""
+"""Bodies: the Python functions of loops and branches, traced once each and closed into graphs."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from gradtape.trace.variables.variable import Variable
 from gradtape.trees import tree_map
 
 BodyInput = Value | Variable
-"""What an input of a body stands for: itself, a value from outside, or the content of a variable."""
+"""An input of a body: an argument, a captured value, or the content of a variable."""
 
 
 class BodyTracer:
-    """Functions that are being traced: until all of them are closed into graphs, what they computed is followed."""
+    """Traces the functions of one loop or conditional; their tags are active until all of them are closed into graphs."""
 
     def __init__(self) -> None:
         self._runs: list[TracedBody] = []
@@ -50,20 +50,20 @@ class BodyTracer:
         Parameters
         ----------
         function : callable
-            What to call.
+            The function to call.
         written : callable
-            What the user wrote of it, for errors.
+            The user's function, for errors.
         tag : Abstract
-            Follows what depends on `inputs`.
+            The tag of values that depend on `inputs`.
         inputs : sequence of Value
-            What stands for the numbers in the arguments.
+            The values of the arrays in the arguments.
         *args : object
             The arguments.
 
         Raises
         ------
         ArgumentError
-            If it makes variables and keeps them.
+            If it creates variables and keeps them.
         InPlaceError
             If it writes to an array from outside.
         """
@@ -84,18 +84,18 @@ class BodyTracer:
 
 
 class TracedBody:
-    """One run of a function on what has no numbers.
+    """The trace of the function of a body.
 
     Attributes
     ----------
     result : object
-        What it returned.
+        The returned tree.
     inputs : tuple of Value
-        What its arguments were.
+        The values of its arguments.
     nodes : list of Node
-        What computes the values that `collect_nodes` was told of.
+        The nodes for the values that were given to `collect_nodes`.
     site : object
-        Where the user wrote the function.
+        The place of the function's definition.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class TracedBody:
             except TypeError as error:
                 if isinstance(error, GradtapeError) or ", traced)" not in str(error):
                     raise
-                # NumPy asked for an integer and hides why there is none.
+                # NumPy needed an integer and replaces the error.
                 raise ConcretizationError(
                     f"a function needs a number, and gets an array in {self._tag.described}: {error}",
                     where=_line_in(error),
@@ -152,20 +152,20 @@ class TracedBody:
                     self._assigned[variable] = content.value
 
     def finish(self) -> None:
-        """Let what leaked out of the function be found out."""
+        """End the trace, so that the use of a leaked value is an error."""
         self._tag.finish()
 
     def collect_nodes(self, outputs: Sequence[Value]) -> None:
-        """Find out what computes these values and those that were assigned to variables."""
+        """Collect the nodes of these values and of those that were assigned to variables."""
         own = [*self.inputs, *self._initial_contents.values()]
         ends = [*outputs, *self._assigned.values()]
         self.nodes, self._captured = extract(ends, own, stop=self._is_outside)
 
     def _is_outside(self, value: Value) -> bool:
-        """Return whether a value was there before the function ran.
+        """Return whether a value was computed before the function ran.
 
-        What the function computes belongs to its body, also where it depends on captured values alone: a branch that is not taken, and
-        a loop that makes no iteration, compute none of it. What depends on numbers alone costs less inside than to pass it.
+        Values that the function computes belong to its body, also where they depend on captured values alone: a branch that is not
+        taken, and a loop without iterations, compute none of them. An expression of literals costs less in the body than as an input.
         """
         if self._tag in value.tags:
             return False
@@ -180,14 +180,14 @@ class TracedBody:
         )
 
     def line_of(self, value: Value) -> Any:
-        """Return the line of the function that computes a value, or where the function begins."""
+        """Return the line that computes a value, or that of the function's definition."""
         if value.node is not None and self._tag in value.tags:
             return value.node.site
         return self.site
 
     @property
     def reads(self) -> list[BodyInput]:
-        """What it takes from outside and does not assign to."""
+        """The captured values and variables that it does not assign to."""
         return [
             *self._captured,
             *[variable for variable in self._initial_contents if variable not in self._assigned],
@@ -220,7 +220,7 @@ class TracedBody:
 
 
 def _arrays_named_in(function: Callable[..., Any]) -> list[tuple[str, Handle]]:
-    """Return the arrays that a function names and that are not its own; variables have contents of their own in a body."""
+    """Return the names and arrays among the globals and closure variables of a function, without variables."""
     return [
         (name, thing)
         for name, thing in outer_variables(function).items()
@@ -229,7 +229,7 @@ def _arrays_named_in(function: Callable[..., Any]) -> list[tuple[str, Handle]]:
 
 
 def _line_in(error: Exception) -> Site | None:
-    """Return the last line of the user's that an error passed."""
+    """Return the last line of user code in the traceback of an error."""
     trace = without_internals(error.__traceback__)
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -240,12 +240,12 @@ def _line_in(error: Exception) -> Site | None:
 
 
 def _variable_content(leaf: Any) -> Any:
-    """Return what a variable holds now in its place."""
+    """Return a leaf with the content of a variable in its place."""
     return leaf.read_value() if isinstance(leaf, Variable) else leaf
 
 
 def _remapped(node: Node, becomes: dict[Value, Value]) -> Node:
-    """Return a node on other values; one that does not change stays itself, since rules of the user's may know its values."""
+    """Return a node with other inputs; one whose inputs do not change stays itself, since custom rules may hold its values."""
     if not any(value in becomes for value in node.inputs):
         return node
     copy = node.copy(tuple([becomes.get(value, value) for value in node.inputs]))
@@ -256,7 +256,7 @@ def _remapped(node: Node, becomes: dict[Value, Value]) -> Node:
 
 
 def apply_graph(graph: Graph, inputs: Sequence[Value]) -> list[Value]:
-    """Return what a graph computes of these inputs, as if it had been recorded here."""
+    """Append the nodes of a graph to the recording with other inputs, and return its outputs."""
     becomes: dict[Value, Value] = dict(zip(graph.inputs, inputs, strict=True))
     before = here.site
     for node in graph.nodes:
@@ -268,7 +268,7 @@ def apply_graph(graph: Graph, inputs: Sequence[Value]) -> list[Value]:
 
 
 def definition_site(function: Callable[..., Any]) -> Any:
-    """Return where a function is written; for what has no Python code, where it is used."""
+    """Return the place of a function's definition; for callables without Python code, the current place."""
     while isinstance(function, functools.partial):
         function = function.func
     code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
@@ -278,16 +278,16 @@ def definition_site(function: Callable[..., Any]) -> Any:
 def refuse_outside_derivative(
     caller: str, values: Iterable[Value], around: Sequence[InBody], remedy: str
 ) -> None:
-    """Raise TapeError where a derivative would go through the beginning of a body.
+    """Raise TapeError where a derivative would need the history of a body's arguments.
 
     Parameters
     ----------
     caller, remedy : str
-        Who was asked, and what to do instead, for the error.
+        The called function, and what to do instead, for the error.
     values : iterable of Value
-        What would be differentiated, or followed.
+        The sources of the derivative.
     around : sequence of InBody
-        The bodies in which the question is a matter of the body alone.
+        The bodies whose own values are differentiated.
     """
     for value in values:
         for tag in value.tags:

@@ -369,6 +369,7 @@ class CallSite:
         copy: Any,
         objects: list[Any],
     ) -> tuple[Specialisation | None, list[weakref.ref[Any]]]:
+        """Trace the copy of the function, write its side effects back, and return the specialisation and the variables it created."""
         trace = walk.trace
         trace.dynamic_trips = dynamic_trips
         leaves, inputs = call.placeholders(trace, objects)
@@ -408,6 +409,7 @@ class CallSite:
     def _specialise(
         self, call: CallArguments, walk: Walk, copy: Any, leaves: list[Any]
     ) -> Specialisation | None:
+        """Run the copy of the function on traced arrays, and close the trace into a graph; None if a tape follows a capture."""
         trace = walk.trace
         args, kwargs = call.with_leaves(leaves)
         results, spec = flatten(self._result(copy, args, kwargs))

@@ -1,7 +1,7 @@
-"""How a call finds what its function reads from outside, and whether it is what was traced: a list of reads, each with its check.
+"""The checks of captures: a list of steps, each of which reads an object from outside and compares it with that of the trace.
 
-The reads form a tree: an attribute is read of an object that another step has read. So a step does not hold the objects on the way,
-and a list or an object in another's place serves as well if it looks the same. What steers Python is checked by identity or value;
+The steps form a tree: an attribute is read of an object that another step has read. So a step does not hold the objects on the path to
+its own, and a list or an object may be replaced by an equal one. Objects that control Python are checked by identity or value;
 arrays and numbers that enter the graph are checked for their type only, and passed on.
 """
 
@@ -23,7 +23,7 @@ from gradtape.trace.patching.copies import ABSENT
 
 
 class Source(IntEnum):
-    """Where a step finds its object."""
+    """The places from which a step reads its object."""
 
     FIXED = 0
     """It is known from the trace: `key`."""
@@ -49,7 +49,7 @@ Place = tuple[Source, int, Any]
 
 
 class Check(IntEnum):
-    """What is checked of an object."""
+    """The checks of an object."""
 
     NOTHING = 0
     SAME = 1
@@ -80,7 +80,7 @@ class Check(IntEnum):
 
 
 class Step:
-    """One read and its check. `name` says what it is, for people."""
+    """One read and its check. `name` is for messages."""
 
     __slots__ = ("check", "expected", "key", "name", "parent", "source")
 
@@ -123,7 +123,7 @@ class Step:
         return getattr(parent, key, ABSENT)
 
     def holds(self, value: Any, found: Sequence[Any]) -> bool:
-        """Return whether an object that was read is what was traced."""
+        """Return whether the check of an object holds."""
         check, expected = self.check, self.expected
         if check is Check.ABSENT:
             return value is ABSENT
@@ -175,7 +175,7 @@ def _same_key(one: Any, other: Any) -> bool:
 
 
 def is_same(value: Any, expected: Any) -> bool:
-    """Return whether two immutable values cannot be told apart."""
+    """Return whether two immutable values are equal, of one type, and of equal representation."""
     kind = type(value)
     if kind is not type(expected):
         return False
@@ -193,7 +193,7 @@ def is_same(value: Any, expected: Any) -> bool:
 
 
 def is_same_item(value: Any, expected: Any) -> bool:
-    """Return whether two items are one object, or immutable values that cannot be told apart."""
+    """Return whether two items are one object, or the same immutable value; see `is_same`."""
     return value is expected or is_same(value, expected)
 
 
@@ -225,7 +225,7 @@ def same_content(value: Any, expected: NDArray) -> bool:
 
 
 def type_key(value: Any) -> Any:
-    """Return the type of what enters a graph: dtype and shape of arrays, the class of numbers."""
+    """Return the type of a hidden input: dtype and shape of an array, the class of a number."""
     kind = type(value)
     if kind is np.ndarray:
         plain = value.flags.c_contiguous
@@ -241,7 +241,7 @@ def type_key(value: Any) -> Any:
 
 
 def read_captures(steps: Sequence[Step], leaves: Sequence[Any]) -> list[Any] | None:
-    """Return what all steps read; None where something is not what was traced."""
+    """Return the objects that all steps read; None where a check fails."""
     found: list[Any] = []
     for step in steps:
         value = step.read(found, leaves)

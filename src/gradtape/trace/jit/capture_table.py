@@ -1,4 +1,4 @@
-"""The checks of captures as a table for machine code."""
+"""The capture table: the checks of captures for native code."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _OWN_READS: Final = {
     "__self__": Read.METHOD_SELF,
 }
 _AT_ONCE: Final = frozenset({Check.SAME, Check.ALIVE, Check.ABSENT, Check.INPUT, Check.NOTHING})
-"""Checks that cannot change while a dict holds the same objects."""
+"""Checks whose result is the same as long as a dict holds the same objects."""
 
 
 class _Unsuited(Exception):
-    """A step that machine code cannot take."""
+    """Raised for a step that native code cannot check."""
 
 
 class _Table:
-    """Puts rows together; each step has the register of its number."""
+    """Builds the rows of the table; each step has the register of its number."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self.steps = steps
@@ -101,7 +101,7 @@ class _Table:
         raise _Unsuited
 
     def _add_group(self, parent: int, source: Source) -> None:
-        """Add all reads of one dict: while it is in the state in which it was seen last, none is made."""
+        """Add all reads of one dict: while its version is the same as in the last call, they are skipped."""
         holder = parent
         if source is Source.FIELD:
             holder = len(self.registers)
@@ -150,6 +150,7 @@ class _Table:
         self._row(read, a, b, self._test(step), number)
 
     def _test(self, step: Step) -> tuple[Test, int, int, int]:
+        """Return the test of a step: its kind and three operands."""
         check, expected = step.check, step.expected
         if check is Check.NOTHING or check is Check.INPUT:
             return Test.PRESENT, 0, 0, 0
@@ -201,7 +202,7 @@ def checked_function(
     arguments: int,
     passed: Sequence[int] | None,
 ) -> CheckedFunction | None:
-    """Return a native function behind the checks of what it reads from outside; None where machine code cannot check that.
+    """Return a native function behind the checks of its captures; None where native code cannot make them.
 
     Parameters
     ----------
@@ -234,7 +235,7 @@ def checked_function(
 
 
 def can_be_checked(steps: Sequence[Step]) -> bool:
-    """Return whether machine code can make all of these checks."""
+    """Return whether native code can make all of these checks."""
     try:
         _Table(steps)
     except _Unsuited:

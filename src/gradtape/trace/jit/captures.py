@@ -1,11 +1,11 @@
-"""Captures: what a function reads from outside, found before it is traced, and a copy of the function in which they are inputs.
+"""Captures: the values from outside that a function reads, found before it is traced, and a copy of the function in which they are inputs.
 
-The walk begins with the function and follows what its code names: closure cells, global names, defaults, attributes, entries of
-containers, other functions. Each thing that is met becomes a step of the checks (see `capture_steps`). Arrays and floating-point numbers
+The walk begins with the function and visits what its code names: closure cells, global names, defaults, attributes, entries of
+containers, other functions. Each object becomes a step of the checks (see `capture_steps`). Arrays and floating-point numbers
 become hidden inputs: the copy of the function, of the functions that it calls, and of the objects and containers that hold
-them, have traced arrays in their place. Nothing of the user's is changed for that, so other threads see nothing of it.
+them, have traced arrays in their place. The user's own objects are not changed, so other threads see nothing of the trace.
 
-What cannot be copied stays as it is, and its arrays and numbers are checked by value.
+Objects that cannot be copied stay as they are, and their arrays and numbers are checked by value.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ from gradtape.trace.patching.name_reads import Reads, reads_of
 from gradtape.trace.source.sites import PACKAGE, is_user_file
 
 MOST_STEPS: Final = 4096
-"""Steps after which what is met is checked by identity alone."""
+"""The number of steps after which objects are checked by identity alone."""
 
 MOST_ITEMS: Final = 64
-"""Entries up to which numbers in a container become inputs one by one."""
+"""The size up to which the numbers in a container become inputs of their own."""
 
 _PLAIN: Final = (int, float, complex, bool, str, bytes, type(None))
 _UNHASHED: Final = frozenset({"__dict__", "__weakref__", "__doc__", "__module__", "__annotations__"})
@@ -91,7 +91,7 @@ VARYING_FUNCTIONS: Final[dict[Any, str]] = {
         and callable(getattr(time, name))
     },
 }
-"""Functions that give another result in each call, and why that is not seen."""
+"""Functions whose results differ in each call, with the reason why compiled calls do not repeat them."""
 
 _AT_CONSTRUCTION: Final = frozenset(
     {"__init__", "__new__", "__post_init__", "__init_subclass__", "__class_getitem__", "__repr__", "__del__"}
@@ -99,29 +99,29 @@ _AT_CONSTRUCTION: Final = frozenset(
 
 
 class Walk:
-    """One walk over what a function reads.
+    """A walk over the captures of a function.
 
     Parameters
     ----------
     trace : Trace
-        Follows the arrays that stand for hidden inputs.
+        The tag of the arrays that stand for hidden inputs.
     leaves : sequence
         The arguments of the call, flattened.
     substitutes : bool
         Whether arrays and numbers become inputs; else they are checked by value.
     varying : set of str
-        The names of integers that have changed before, and become inputs.
+        The names of integers that have changed between calls; they become inputs.
 
     Attributes
     ----------
     steps : list of Step
-        All reads.
+        The reads, with their checks.
     inputs : list of int
         The steps whose objects are hidden inputs.
     arrays : list of Array
-        What stands for them in the trace.
-    unwatched : list of str
-        What was met that cannot be watched.
+        The traced arrays that stand for the hidden inputs.
+    unwatched : dict of str to str
+        Names of objects whose effects compiled calls do not repeat, with the reasons.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class Walk:
         self._classes: dict[tuple[type, bool], dict[str, Any]] = {}
 
     def function(self, function: Callable[..., Any]) -> Any:
-        """Walk over a function and the objects among the arguments; return the copy of the function, and the leaves for it."""
+        """Walk over a function and the objects among the arguments; return the copy of the function, and the copies of the leaves."""
         while True:
             known = len(self.attributes), self.everything, self.asks_types, self.asks
             self._begin()
@@ -192,7 +192,7 @@ class Walk:
     def visit(
         self, thing: Any, source: Source, parent: int, key: Any, name: str, copying: bool = True
     ) -> Any:
-        """Append the steps for a thing and what it gives access to; return what stands for it in the trace."""
+        """Append the steps for an object and what is reached from it; return the object that the traced function sees instead."""
         kind = type(thing)
         at = (source, parent, key)
         copying = copying and self.substitutes
@@ -245,7 +245,7 @@ class Walk:
         return copy
 
     def _same(self, thing: Any, at: Place, name: str, inside: Callable[[int], Any] | None = None) -> Any:
-        """Check a thing by identity."""
+        """Check an object by identity."""
         reference = None if isinstance(thing, type | ModuleType) else reference_to(thing)
         if at[0] is Source.FIXED:
             step = self._step(*at, Check.NOTHING, None, name)
@@ -311,6 +311,7 @@ class Walk:
     # Functions
 
     def _function(self, thing: FunctionType, at: Place, name: str, copying: bool) -> Any:
+        """Check a function by identity and code, and walk over its globals, closure and defaults; return its copy."""
         users = is_user_file(thing.__code__.co_filename)
         if not users and _encloses_libraries_only(thing):
             return self._same(thing, at, name)
@@ -348,7 +349,7 @@ class Walk:
         return copy
 
     def _note_use(self, name: str, logs: bool) -> None:
-        """Take note of whether code looks at what is in a container, or only appends to it."""
+        """Note whether code reads a container, or only appends to it."""
         (self.logs if logs else self._looked_at).add(name)
 
     def _cell(self, cell: CellType) -> tuple[CellType, CellType, str]:
@@ -358,6 +359,7 @@ class Walk:
         return known
 
     def _closure(self, thing: FunctionType, copying: bool, reads: Reads) -> None:
+        """Walk over the closure variables of a function, and fill the cells of its copy."""
         for variable, cell in closure_of(thing):
             name = f"the closure variable {variable!r} of {thing.__name__}"
             original, copy, label = self._cell(cell)
@@ -367,7 +369,9 @@ class Walk:
             except ValueError:
                 self._step(Source.CELL, -1, original, Check.ABSENT, None, name)
                 continue
-            own = thing.__module__.partition(".")[0] == PACKAGE  # whose variables are assigned to once
+            own = (
+                thing.__module__.partition(".")[0] == PACKAGE
+            )  # whose closure variables are assigned to once
             place: Place = (Source.FIXED, -1, content) if own else (Source.CELL, -1, original)
             if not copying:
                 self.visit(content, *place, name, False)
@@ -385,6 +389,7 @@ class Walk:
     def _defaults(
         self, thing: FunctionType, copy: FunctionType, step: int, label: str, copying: bool
     ) -> None:
+        """Walk over the defaults and attributes of a function, and set those of its copy."""
         defaults, named = thing.__defaults__, thing.__kwdefaults__
         if not is_user_file(thing.__code__.co_filename):
             if copy is not thing:
@@ -460,7 +465,7 @@ class Walk:
         self._learn_class(cls, step, whole=True)
 
     def _learn_class(self, cls: type, step: int, *, whole: bool) -> dict[str, Any]:
-        """Check what a class's own code is, and return what it defines for instances, by name."""
+        """Check the attributes of a class of the user's, and return those for instances, by name."""
         known = self._classes.get((cls, whole))
         if known is not None:
             return known
@@ -488,7 +493,7 @@ class Walk:
         if not listed:
             return found
         self._step(Source.FIXED, -1, cls, Check.CLASS, listed, f"the class {cls.__name__}")
-        for owner, name, *_ in listed:  # those that another one hides as well, which super() finds
+        for owner, name, *_ in listed:  # overridden ones as well, which super() finds
             item = vars(owner).get(name)
             for function in _functions_of(item):
                 self._raw(function, f"{owner.__name__}.{name}")
@@ -502,7 +507,7 @@ class Walk:
         return found
 
     def _raw(self, function: Any, name: str) -> None:
-        """Walk over a function that cannot be exchanged: what it reads is checked by value."""
+        """Walk over a function that is not copied: what it reads is checked by value."""
         if (id(function), False) not in self._memo:
             self.visit(function, Source.FIXED, -1, function, name, False)
 
@@ -525,7 +530,7 @@ class Walk:
         return copy
 
     def _note_functions(self, thing: ModuleType) -> None:
-        """Take note of functions of a library's module that give another result in each call."""
+        """Note the functions of a library's module whose results differ in each call."""
         if thing.__name__ == "numpy" and "random" in self.attributes:
             self._note_functions(np.random)
         if thing.__name__.partition(".")[0] not in VARYING_MODULES:
@@ -539,6 +544,7 @@ class Walk:
                 self.generators.append(owner)
 
     def _object(self, thing: Any, at: Place, name: str, copying: bool) -> Any:
+        """Walk over the attributes and methods of an object that code reads; return a copy of the object with copies of these."""
         cls = type(thing)
         reads_all = self.everything or is_record(cls) or has_foreign_code(cls)
         fields = getattr(thing, "__dict__", {})
@@ -563,7 +569,7 @@ class Walk:
             if key not in fields and not key.startswith("__") and issubclass(type(item), float | np.ndarray)
         ]
         if not wanted and not wanted_slots and not inherited and not constants:
-            # Nothing of it is read by name: it can only be a token, or be given to somebody else.
+            # Nothing of it is read by name: it is only compared or passed on.
             if not fixed:
                 check = self.steps[step]
                 if reference is not None:
@@ -614,7 +620,7 @@ class Walk:
         return copy
 
     def _opaque(self, thing: Any, at: Place, name: str, copying: bool) -> Any:
-        """Check something by identity whose inside is not known, and the arrays that it holds by content."""
+        """Check an object of an unknown kind by identity, and the arrays that it holds by content."""
         if isinstance(thing, operator.attrgetter | operator.methodcaller):
             named = [part for part in thing.__reduce__()[1] if isinstance(part, str)]
             self.attributes |= {word for part in named for word in part.split(".")}
@@ -635,7 +641,7 @@ class Walk:
         return self._same(thing, at, name, lambda step: self._inside(thing, at, step, name))
 
     def _inside(self, thing: Any, at: Place, step: int, name: str) -> None:
-        """Check by value what an object holds that is not copied: what code reads of it, arrays, and all of an object of the user's."""
+        """Check by value the content of an object that is not copied: arrays, attributes that code reads, all of user objects."""
         cls = type(thing)
         if isinstance(thing, enum.Enum) or cls.__module__.partition(".")[0] in ("numpy", "builtins", PACKAGE):
             return
@@ -671,7 +677,7 @@ class Walk:
             self._step(*at, Check.EQUAL, thing.copy(), name)
 
     def _keys(self, fields: dict[str, Any], step: int, name: str) -> None:
-        """Check which attributes an object has."""
+        """Check the names of the attributes of an object."""
         expected = dict, tuple(fields)
         self._step(Source.ATTRIBUTE, step, "__dict__", Check.KEYS, expected, f"the attributes of {name}")
 
@@ -732,7 +738,7 @@ class Walk:
         return self._container(thing, copy, step, changed, name, copying)
 
     def _collection(self, thing: Any, at: Place, name: str, copying: bool) -> Any:
-        """Check a container that is not copied by the items that it has, and what is in them by value."""
+        """Check a container that is not copied by its items, and the content of these by value."""
         is_mapping = isinstance(thing, MappingProxyType)
         step = self._step(*at, Check.EQUAL, type(thing)(dict(thing) if is_mapping else thing), name)
         self._met(thing, thing, step, copying)
@@ -756,20 +762,20 @@ class Walk:
         return made
 
     def begin(self) -> None:
-        """Give what stands for hidden inputs the numbers of this call."""
+        """Set the data of the placeholders of hidden inputs to those of this call."""
         self.contents = [np.array(as_input(thing)) for thing in self.things]
         for array, content in zip(self.arrays, self.contents, strict=True):
             array.value.data = content
 
     def pin(self, number: int) -> None:
-        """Check a hidden input by value from now on: Python has looked at it."""
+        """Check a hidden input by value from now on, because Python has looked at it."""
         step = self.steps[self.inputs[number]]
         if step.check is Check.INPUT:
             step.check = Check.PINNED
             step.expected = step.expected, self.contents[number]
 
     def release(self) -> None:
-        """Let the copies hold what the user's own hold: functions that outlive the trace see no traced arrays, and there is no cycle."""
+        """Restore the copies from their originals: functions that outlive the trace see no traced arrays, and no cycle is left."""
         for each in self.substituted:
             restore_content(each.copy, each.original)
         for copy, original in self._functions:
@@ -781,12 +787,12 @@ class Walk:
         self.substituted, self._functions, self.arrays, self.things = [], [], [], []
 
     def original(self, thing: Any) -> Any:
-        """Return what a copy stands for."""
+        """Return the original of a copy."""
         known = self._back.get(id(thing))
         return thing if known is None or known[0] is not thing else known[1]
 
     def owned(self, thing: Any, seen: set[int] | None = None) -> Any:
-        """Return what a copy stands for; or something that the trace has made, holding what the copies in it stand for."""
+        """Return the original of a copy; an object that the trace has created is returned with originals for the copies in it."""
         known = self.original(thing)
         if known is not thing:
             return known
@@ -819,14 +825,14 @@ class Walk:
 
 
 class _Namespace:
-    """The global names of a module, and the copy of them that copied functions have."""
+    """A namespace of globals, and the copy of it that copied functions have."""
 
     def __init__(self, walk: Walk, original: dict[str, Any]) -> None:
         self.walk = walk
         self.original = original
         self.label = str(original.get("__name__", "a module"))
         self.made: ModuleType | None = None
-        # Names that the code does not spell are not there: what lives on with a function of the trace keeps no more than that.
+        # Only names that the code reads are copied: a function that outlives the trace keeps no other objects alive.
         self.copy: dict[str, Any] = {
             name: content for name, content in original.items() if name.startswith("__")
         }
@@ -836,7 +842,7 @@ class _Namespace:
         walk._substitute(original, self.copy, f"the module {self.label}", self.label_of)
 
     def read(self, reads: Reads, copying: bool) -> None:
-        """Walk over what code reads of these names."""
+        """Walk over the globals that code reads."""
         if copying and not self._whole and (reads.everything or "globals" in reads.names):
             self._whole = True
             self.copy.update(
@@ -851,7 +857,7 @@ class _Namespace:
                 self.walk.visit(module, Source.FIXED, -1, module, f"the module {name}", False)
 
     def label_of(self, name: str) -> str:
-        """Return what a global name is called in messages."""
+        """Return the description of a global name for messages."""
         return f"the global {name!r}" if self.label == "__main__" else f"the global {name!r} of {self.label}"
 
     def meet(self, name: str, copying: bool) -> None:
@@ -874,7 +880,7 @@ class _Namespace:
             self.copy.setdefault(name, content)
 
     def attributes(self, copying: bool) -> None:
-        """Walk over what code may read of the module by attributes."""
+        """Walk over the attributes of the module that code may read."""
         wanted = self.walk.attributes if self.walk.asks else self.walk.attributes & self.original.keys()
         for name in sorted(wanted):
             self.meet(name, copying)
@@ -886,7 +892,7 @@ class _Namespace:
 
 
 def _encloses_libraries_only(function: FunctionType) -> bool:
-    """Return whether a function, such as what a decorator of a library made of a library's function, can call no code of the user's."""
+    """Return whether a function encloses only functions of libraries: a library's decorator has made it of a library's function."""
     for _, cell in closure_of(function):
         content = cell.cell_contents if is_filled(cell) else None
         if type(content) is not FunctionType or is_user_file(content.__code__.co_filename):

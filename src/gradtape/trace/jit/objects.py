@@ -1,4 +1,4 @@
-"""Objects of the user's classes: which of them are no more than their attributes, and what these are."""
+"""Objects of the user's classes: which of them are determined by their attributes, and the names of these."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _HEAP_TYPE: Final = 1 << 9
 
 
 def reads_fields(leaf: Any) -> bool:
-    """Return whether an argument is something that a function may read fields of, or that reads something itself."""
+    """Return whether an argument is a callable, or an object whose attributes a function may read."""
     return not isinstance(leaf, Handle | np.ndarray | np.generic) and (
         callable(leaf) or is_plain_object(leaf)
     )
 
 
 def is_plain_object(thing: Any) -> bool:
-    """Return whether something is an object of a class of the user's, which is no more than its attributes."""
+    """Return whether an object is of a user's class and determined by its attributes."""
     return _is_plain_class(type(thing))
 
 
@@ -83,7 +83,7 @@ def _is_user_class(cls: type) -> bool:
 
 
 def has_foreign_code(cls: type) -> bool:
-    """Return whether a class has code that is not the user's, which may read any of its fields."""
+    """Return whether a class has methods of a library, which may read any of its attributes."""
     return any(
         base is not object
         and base.__module__ not in ("abc", "typing", "collections.abc", PACKAGE)
@@ -94,7 +94,7 @@ def has_foreign_code(cls: type) -> bool:
 
 
 def fields_with_arrays(thing: Any) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-    """Return the names of those attributes of an object that hold arrays or floats, and of the others; None for what is no plain object."""
+    """Return the names of the attributes of an object that hold arrays or floats, and of the others; None unless it is a plain object."""
     if (
         not is_plain_object(thing)
         or type(thing) is SimpleNamespace

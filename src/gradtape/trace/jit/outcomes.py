@@ -1,8 +1,8 @@
-"""Outcomes that Python code looks at: ``try: np.linalg.cholesky(a)`` with a handler for the error.
+"""Outcomes: errors of linear algebra that user code handles, ``try: np.linalg.cholesky(a)``.
 
-Results are pending, and a matrix that cannot be factored would be found out when somebody looks at the numbers, outside of the handler. So
-where the code is prepared for an error the result is computed at once. A trace is made of one outcome: with a program that was traced
-where nothing failed, an error is a guard that missed, and the call runs as Python has it.
+Results are pending, and the error for a matrix that cannot be factored would be raised when the result is read, outside of the handler.
+So where the code handles an error, the result is computed at once. A trace has one outcome: with a program that was traced without an
+error, an error is a guard that missed, and the call runs in Python.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ MAY_FAIL: Final = frozenset(
 
 
 class OutcomeFailed(BaseException):
-    """Ends a trace in which an operation failed that the code is prepared for."""
+    """Raised to end a trace in which an operation has failed whose error the code handles."""
 
 
 def is_handled(frame: FrameType) -> bool:
-    """Return whether the user's code, which calls from this frame, is prepared for an error, up to the function that gradtape runs."""
+    """Return whether an error in this frame is caught by user code, up to the function that gradtape runs."""
     if frame.f_code is call_now.__code__:
         return False
     current: FrameType | None = frame
@@ -61,12 +61,12 @@ def is_handled(frame: FrameType) -> bool:
 
 
 def call_now(array: Any, function: Any, types: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """Return what a function returns for arrays, computed; raise the error that NumPy raises."""
+    """Call a function of Arrays and compute its results now; raise the error that NumPy raises."""
     return compute_now(array.__array_function__(function, types, args, kwargs))
 
 
 def compute_now(made: Any) -> Any:
-    """Compute what was made where the code is prepared for an error; a trace is told how it went."""
+    """Compute results whose error the code handles, and set the outcome of their traces."""
     values = [
         item.value for item in (made if isinstance(made, tuple) else (made,)) if isinstance(item, Handle)
     ]

@@ -74,9 +74,9 @@ def write_back(walk: Walk, effects: SideEffects) -> None:
 
 
 def expect_side_effects(steps: Sequence[Step], leaves: Sequence[Any], effects: SideEffects) -> bool:
-    """Let the checks expect what the traced function itself has made of things, and return whether they can.
+    """Update the checks to the side effects of the traced function itself, and return whether that is possible.
 
-    What a function writes, compiled calls do not write again, so that what it finds in the next call is what the trace has left.
+    Compiled calls do not repeat its writes: the next call finds what the trace has left.
     """
     found: list[Any] = []
     for step in steps:
@@ -111,6 +111,7 @@ def _is_leaked(array: Handle) -> bool:
 
 
 def _expect(step: Step, value: Any) -> bool:
+    """Let a check expect a value; return whether a check of this kind can."""
     check = step.check
     if check is Check.CLASS:
         step.expected = [

@@ -1,4 +1,4 @@
-"""What a jitted function is specialised on: the structure of its arguments, their dtypes and shapes, and static values."""
+"""Signatures of calls: the structure of the arguments, their dtypes and shapes, and static values."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _REFUSED = (KeysView, ValuesView, ItemsView, array, memoryview, bytearray)
 
 @dataclass(frozen=True)
 class StaticLeaf:
-    """An argument that the user declared to be a part of the program text."""
+    """A static argument: its value is part of the program."""
 
     value: Any
 
 
 @dataclass(frozen=True)
 class StaticArguments:
-    """Which arguments the user declared static, by position and by name."""
+    """The static arguments of a function, by position and by name."""
 
     positions: tuple[int, ...] = ()
     names: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ class CallArguments:
 
     @property
     def key(self) -> Any:
-        """What is equal for calls that one specialisation can serve, as long as what the function reads from outside is the same."""
+        """The signature: equal for calls that have the same specialisations, if the captures are the same."""
         if self._key is None:
             try:
                 self._key = ((self.spec, config.reroll_checkpoint), *map(leaf_key, self.leaves))
@@ -100,7 +100,7 @@ class CallArguments:
         return self._key
 
     def dynamic(self) -> list[NDArray]:
-        """Return the leaves that the kernel sees, as it wants to see them."""
+        """Return the inputs of the kernel among the leaves, as it takes them; see `as_input`."""
         return [as_input(leaf) for leaf in self.leaves if is_dynamic(leaf)]
 
     def with_leaves(self, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -112,7 +112,7 @@ class CallArguments:
         return args, kwargs
 
     def placeholders(self, tag: TraceTag, objects: Sequence[Any]) -> tuple[list[Any], list[Value]]:
-        """Return the leaves with a traced Array for each dynamic one and what stands for each object, and the values of the Arrays."""
+        """Return the leaves with a traced Array for each dynamic one and the copy of each object, and the values of the Arrays."""
         leaves: list[Any] = []
         inputs: list[Value] = []
         for leaf, thing in zip(self.leaves, objects, strict=True):
@@ -133,7 +133,7 @@ class CallArguments:
 
 
 def _refuse_by_name(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raise the error for an argument that cannot be one, with where it stands."""
+    """Raise the error for an argument of a wrong type, with its place in its containers."""
     for name, argument in [*((f"argument {k}", arg) for k, arg in enumerate(args)), *kwargs.items()]:
         for position, leaf in enumerate(unwrap_preallocated(flatten_arguments(argument)[0])):
             place = place_of_leaf(argument, position) if leaf is not argument else ""
@@ -145,7 +145,7 @@ def _is_recorded(leaf: Handle) -> bool:
 
 
 def is_dynamic(leaf: Any) -> bool:
-    """Return whether a leaf is an array or a number, and not part of the program text."""
+    """Return whether a leaf is an array or a number, and not part of the program."""
     return issubclass(type(leaf), np.ndarray | np.generic) or type(leaf) in NUMBERS or is_array(leaf)
 
 
@@ -155,7 +155,7 @@ def is_array(leaf: Any) -> bool:
 
 
 def is_weak(leaf: Any) -> bool:
-    """Return whether a number leaves the dtype of a result to others, as Python's numbers do."""
+    """Return whether a leaf has a weak type, as Python's numbers have."""
     return type(leaf) in NUMBERS or (isinstance(leaf, Handle) and leaf.value.aval.weak)
 
 
@@ -169,14 +169,14 @@ def as_input(leaf: Any) -> NDArray:
 
 
 def layout_of_input(leaf: Any) -> Layout:
-    """Return the layout that NumPy's array would have where this enters a trace."""
+    """Return the layout of an input of a trace, as NumPy's array would have it."""
     if isinstance(leaf, Handle):
         return leaf._contiguous if leaf._base is None else leaf._contiguous is True
     return argument_layout(leaf) if isinstance(leaf, np.ndarray | np.generic) else True
 
 
 def leaf_key(leaf: Any, argument: str = "an argument") -> Any:
-    """Return what a specialisation depends on of one leaf."""
+    """Return the part of the signature of one leaf."""
     kind = type(leaf)
     if kind is np.ndarray:
         key = (check_dtype(leaf.dtype, argument), leaf.shape)
@@ -224,21 +224,21 @@ def leaf_key(leaf: Any, argument: str = "an argument") -> Any:
 
 
 class NativeCall(NamedTuple):
-    """How machine code can serve calls of one signature without Python: what it checks, and how it returns results.
+    """The calling convention of the native entry of one signature.
 
     Attributes
     ----------
     form : CallForm
         Types of the arguments, results and their nesting.
     statics : list
-        The objects that static arguments must be.
+        The objects that static arguments are compared with.
     nested : tuple of TreeSpec or None
-        The containers of arguments and of results, where there are any but plain tuples and lists of results: then the machine code takes
-        and returns the leaves.
+        The structures of arguments and of results, unless they are plain tuples and lists of results: then the entry takes and returns
+        the leaves.
     leaves : int
-        How many leaves a call has.
+        The number of leaves of a call.
     passed : tuple of int
-        Which of them the machine code takes; it does not take objects whose fields are checked.
+        The leaves that the entry takes; it does not take objects whose attributes are checked.
     """
 
     form: CallForm
@@ -255,14 +255,14 @@ def native_call(
     results: Sequence[int],
     hidden: Sequence[Any],
 ) -> NativeCall | None:
-    """Return how machine code can serve calls like this one.
+    """Return the calling convention of the native entry for calls like this one, or None.
 
     Parameters
     ----------
     call : Call
         The call.
     values : sequence of Value
-        What the kernel computes.
+        The outputs of the kernel.
     spec : TreeSpec
         The containers of the results.
     results : sequence of int

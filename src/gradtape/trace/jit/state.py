@@ -1,4 +1,4 @@
-"""The state of a compiled function: hidden inputs for the variables that it reads, hidden outputs for those that it assigns to."""
+"""The state of a compiled function: inputs for the variables that it reads, outputs for those that it assigns to."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from gradtape.trace.variables.variable import Variable
 
 @dataclass(frozen=True)
 class Assignment:
-    """How a program's outputs change a variable.
+    """The changes of a variable by outputs of a program.
 
     Attributes
     ----------
     variable : weakref.ref
         Which.
     steps : tuple of {"add", "set"}
-        What each pair of outputs, rows and their places, does to it. Without steps there is one output, the new content.
+        The operation of each pair of outputs, rows and their indices. Without steps there is one output, the new content.
     """
 
     variable: weakref.ref[Variable]
     steps: tuple[How, ...]
 
     def taken(self, outputs: Iterator[NDArray]) -> list[NDArray]:
-        """Return those of the outputs that come next."""
+        """Take the outputs of this assignment from an iterator."""
         return [next(outputs) for _ in range(2 * len(self.steps) or 1)]
 
     def check(self, arrays: Sequence[NDArray]) -> None:
-        """Raise IndexError where a place is out of bounds."""
+        """Raise IndexError where an index is out of bounds."""
         variable = self.variable()
         for places in arrays[1::2] if variable is not None else ():
             check_places(variable.shape[0], places)  # type: ignore[union-attr]
@@ -68,13 +68,13 @@ class State:
     Attributes
     ----------
     read : tuple of weakref.ref
-        Those whose contents follow the arguments among the program's inputs.
+        The variables whose contents are inputs, after the arguments.
     assigned : tuple of Assignment
-        What is done to some of them by the program's last outputs.
+        The changes by the last outputs.
     count : int
-        How many these are.
+        The number of these outputs.
     places : tuple of int
-        The places of the locks of those that are assigned to, in order: so two threads never wait for each other.
+        The numbers of the locks of variables that are assigned to, in ascending order, which excludes deadlocks.
     """
 
     read: tuple[weakref.ref[Variable], ...]
@@ -86,7 +86,7 @@ class State:
         """Run a program on the present contents, store the new ones, and return the outputs."""
         if not self.read:
             return program.run(arrays)
-        # Of one call after the other each finds what the one before has left.
+        # Calls that assign to the same variables run one after the other.
         held = [turns.changing[place] for place in self.places]
         for lock in held:
             lock.acquire()
@@ -107,7 +107,7 @@ class State:
         return outputs
 
     def readings(self) -> list[Value]:
-        """Return what the variables hold, as whoever follows them sees it."""
+        """Return the contents of the variables, as reads that tapes and traces follow."""
         return [variable.value for variable in _alive(self.read)]
 
     def alive(self) -> bool:
@@ -115,12 +115,12 @@ class State:
         return all(variable() is not None for variable in self.read)
 
     def followed(self) -> bool:
-        """Return whether a tape or trace around would take notice if one of them is read."""
+        """Return whether a tape or trace around would follow a read of one of them."""
         return any(variable.followed for variable in _alive(self.read))
 
 
 def state_of(trace: Trace) -> tuple[State, list[Value]]:
-    """Return the variables that a trace met, and the values to be stored in them."""
+    """Return the variables of a trace, and the values to be assigned to them."""
     met = [content for content in trace.contents.values() if content.input is not None]
     assigned, stored = [], []
     for content in met:
@@ -136,7 +136,7 @@ def state_of(trace: Trace) -> tuple[State, list[Value]]:
 
 
 def _changed_rows(content: Content) -> list[tuple[How, Value, Value]]:
-    """Return how, by what, and where a large content was changed, if that was done row by row."""
+    """Return operation, rows and indices of each change of a large content, if it was changed by rows; else nothing."""
     steps: list[tuple[How, Value, Value]] = []
     value = content.value
     if value.size * value.dtype.itemsize < LARGE:
@@ -159,21 +159,21 @@ def _changed_rows(content: Content) -> list[tuple[How, Value, Value]]:
 
 
 def _are_few_rows(node: Node) -> bool:
-    """Return whether an update at places that are known writes whole rows, and less than half of them."""
+    """Return whether an update writes whole rows, and at most half of them."""
     whole, rows = (value.shape for value in node.inputs)
     return 2 * rows[0] <= whole[0] and rows[1:] == whole[1:] and set(node.params["strides"][1:]) <= {1}
 
 
 def variables_made(trace: Trace) -> list[weakref.ref[Any]]:
-    """Return the variables that the traced function made."""
+    """Return the variables that the traced function created."""
     return [content.variable for content in trace.contents.values() if content.input is None]
 
 
 def any_alive(variables: Sequence[weakref.ref[Any]]) -> bool:
-    """Return whether somebody keeps one of these variables."""
+    """Return whether one of these variables is still referenced."""
     if all(variable() is None for variable in variables):
         return False
-    gc.collect()  # an object in a cycle is nobody's
+    gc.collect()  # objects that only a cycle refers to are freed
     return any(variable() is not None for variable in variables)
 
 

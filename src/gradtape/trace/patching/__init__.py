@@ -1,5 +1,5 @@
-"""Hooks in functions of NumPy and SciPy. Only this folder changes objects of other packages.
+"""Patching: hooks in functions of NumPy and SciPy. Only this folder changes objects of other packages and reads bytecode.
 
-A hooked function stays the object that it was, under all names that anybody has for it: the same identity, hash, attributes and
-signature. What changes is what a call of it does while somebody records.
+A hooked function stays the same object, under all its names: its identity, hash, attributes and signature do not change. While there is
+a recorder, its calls go to a handler first.
 """

@@ -1,9 +1,8 @@
-"""Lists of traced numbers that are made into arrays: ``np.array([x[0], -x[1]])``.
+"""Array-conversion capture of `numpy.array` and `numpy.asarray`: lists of traced numbers become traced arrays.
 
-NumPy has no protocol by which what stands in a list could say what becomes of the list: np.array asks each item for its numbers. So
-while somebody records, handlers of `numpy.array` and `numpy.asarray` do the same and, where NumPy asked an item that is followed, make
-the array once more as an operation. User code that says ``x = np.asarray(x)``, as much code does, gets an array
-that is followed too.
+NumPy has no protocol for the elements of a list: ``np.array([x[0], -x[1]])`` converts each element to a number. During a recording,
+handlers of these functions do the same and, if NumPy has converted a traced element, apply the function once more as an operation.
+User code with ``x = np.asarray(x)`` gets a traced array as well.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _frame = sys._getframe
 
 
 class _CapturedElements(threading.local):
-    """The followed items that NumPy asks for their numbers while it makes an array of a list; None at any other time."""
+    """The traced elements that NumPy has converted during the conversion of a list; None at any other time."""
 
     items: list[Any] | None = None
 
@@ -39,7 +38,7 @@ _captured: Final = _CapturedElements()
 
 
 def capture_element(item: Any) -> bool:
-    """Return whether any number will do for a traced array, because the array of the list that it stands in is made once more."""
+    """Return whether an element of a list is being converted, and note it: then any number will do, since the call is repeated."""
     if _captured.items is None or not is_followed(item):
         return False
     _captured.items.append(item)
@@ -47,13 +46,13 @@ def capture_element(item: Any) -> bool:
 
 
 def is_followed(array: Handle) -> bool:
-    """Return whether somebody who records now follows an array."""
+    """Return whether an active tape, trace or prediction follows an array."""
     promised = array._base is not None and array._base is speculation.attendant
     return promised or any(tag.recording for tag in array.value.tags)
 
 
 def _array_or_traced(function: Any, *args: Any, **kwargs: Any) -> Any:
-    """Make an array of what may be, or hold, a traced one: a traced array."""
+    """Call a conversion function; the result is traced if the argument is or holds a traced array."""
     if not args or not isinstance(args[0], list | tuple) or kwargs.get("like") is not None:
         source: Any = args[0] if args else None
         if not isinstance(source, Handle) or not _is_copied_by_user(source, _frame(1), function):
@@ -70,7 +69,7 @@ def _array_or_traced(function: Any, *args: Any, **kwargs: Any) -> Any:
     except ValueError as error:
         if isinstance(error.__cause__, Exception | None):
             raise
-        raise error.__cause__ from None  # Ctrl-C came while NumPy asked, and NumPy says something else of it
+        raise error.__cause__ from None  # Ctrl-C during the conversion, which NumPy replaces by another error
     finally:
         _captured.items = before
     return _traced_call(asked[0], function, args, kwargs) if asked else made
@@ -81,11 +80,11 @@ def _traced_call(like: Any, function: Any, args: tuple[Any, ...], kwargs: dict[s
 
 
 ORDERS: Final = {"ascontiguousarray": "C", "asfortranarray": "F"}
-"""The order that a function asks for by its name."""
+"""The memory order of the results of a function."""
 
 
 def _returns_argument(name: str, source: Handle, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Return whether a function returns the array itself, unless it is in another order."""
+    """Return whether a function returns its argument itself, unless the memory order differs."""
     if len(args) > 2 or not kwargs.keys() <= {"dtype", "order", "copy"} or kwargs.get("order") == "A":
         return False
     if (kwargs.get("copy", True) if name == "array" else kwargs.get("copy")) is True:
@@ -96,8 +95,8 @@ def _returns_argument(name: str, source: Handle, args: tuple[Any, ...], kwargs: 
 
 
 def _is_copied_by_user(array: Handle, frame: FrameType, function: Any) -> bool:
-    """Return whether the user's own code says ``np.asarray(x)`` of an array that is followed, rather than something compiled does that
-    is to have the numbers. An array of a trace has no numbers."""
+    """Return whether user code calls ``np.asarray(x)`` with a traced array, rather than compiled code that needs the numbers. An array of a
+    trace has no numbers."""
     if trace_of(array.value) is not None:
         return is_user_file(calling_frame(frame)[0].f_code.co_filename)
     followed = is_followed(array) or (bool(scopes()) and not _is_constant(array))
@@ -105,7 +104,7 @@ def _is_copied_by_user(array: Handle, frame: FrameType, function: Any) -> bool:
 
 
 def _is_constant(array: Handle) -> bool:
-    """Return whether NumPy has the numbers: of arrays that were made to be written to, until something traced is."""
+    """Return whether an array is preallocated and no traced value was written to it."""
     base: Any = array._base
     return type(array) in COMPACT and (not hasattr(base, "is_untraced") or base.is_untraced())
 
@@ -119,6 +118,6 @@ def calling_module(depth: int) -> str:
 
 
 CONVERTING: Final = (np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray)
-"""Functions that make arrays of anything."""
+"""Functions that convert anything to an array."""
 
 before_recording(lambda: interpose(_array_or_traced, When.NO_ARRAY, CONVERTING))

@@ -1,7 +1,7 @@
-"""Who calls a hooked function: the user's own code, or something compiled that runs in its frame.
+"""The callers of hooked functions: user code, or compiled code that runs in the frame of user code.
 
 Compiled code has no frame: ``rng.normal(size=3)`` calls `numpy.empty` in the frame of the user, and needs an ndarray. So the expression
-that the frame is calling is read from the positions of its instructions, and looked up by its names.
+that the frame calls is read from the positions of its instructions, and its names are looked up.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from gradtape.trace.source.sites import is_user_file
 _NUMPY_CALLERS: Final = {
     id(vars(np)[name].__code__): vars(np)[name] for name in ("ones", "full", "eye", "identity")
 }
-"""By the ids of their code, functions that NumPy wrote in Python: who calls them calls what they call."""
+"""Functions of NumPy that are written in Python and call hooked functions, by the ids of their code."""
 
 _callee_cache: Final[dict[int, tuple[CodeType, dict[int, tuple[str, ...]]]]] = {}
-"""By the id of code, with the code itself, which keeps the id its own: the names of what it calls where; none in code of libraries."""
+"""By the id of code: the code, which keeps the id valid, and the names of its callees by offset; none for code of libraries."""
 
 
 def calling_frame(frame: FrameType, function: Any = None) -> tuple[FrameType, Any]:
-    """Return the frame that calls a function, or a function of NumPy's that calls it, and the one that is called there."""
+    """Return the frame that calls a function, or that calls a function of NumPy's that calls it, and the called function."""
     while (outer := _NUMPY_CALLERS.get(id(frame.f_code))) is not None and frame.f_back is not None:
         frame, function = frame.f_back, outer
     return frame, function
 
 
 def called_by_user(frame: FrameType, function: Any) -> bool:
-    """Return whether a frame is of the user's own code and calls a function, rather than something compiled that does.
+    """Return whether a frame is of user code and calls a function itself, rather than through compiled code.
 
     Parameters
     ----------
     frame : frame
-        From which `function` is called, by itself or by something compiled.
+        The frame in which `function` is called.
     function : callable
         A hooked function.
     """
@@ -65,7 +65,7 @@ def called_by_user(frame: FrameType, function: Any) -> bool:
 
 
 def _callee_names(frame: FrameType, function: Any) -> tuple[str, ...]:
-    """Return the names of what a frame is calling; none, where that is another function of the same name."""
+    """Return the names of the callee of a frame; none if it is another function of the same name."""
     names = callee_names(frame)
     if not names or not names[-1]:
         return ()
@@ -85,7 +85,7 @@ def _is_same_function(found: Any, function: Any) -> bool:
 
 
 def callee_of(frame: FrameType) -> Any:
-    """Return the function that a frame calls, or None; of ``x.copy().fill(y)`` it is what the names before the first call stand for."""
+    """Return the function that a frame calls, or None; for ``x.copy().fill(y)`` it is ``x.copy``, the names before the first call."""
     names = tuple(takewhile(bool, callee_names(frame)))
     return _value_of(names, frame, getattr) if names else None
 
@@ -93,7 +93,7 @@ def callee_of(frame: FrameType) -> Any:
 def _value_of(
     names: tuple[str, ...], frame: FrameType, get: Callable[..., Any] = inspect.getattr_static
 ) -> Any:
-    """Return what an expression of names stands for, or None. Unless `get` does, no code of an object runs for its attributes."""
+    """Return the object that names and attributes refer to, or None; the default of `get` runs no code of the objects."""
     first, *attributes = names
     found = _local(frame, first)
     if found is None:
@@ -104,9 +104,9 @@ def _value_of(
 
 
 def _local(frame: FrameType, name: str) -> Any:
-    """Return what a local name of a frame stands for, or None.
+    """Return the object that a local name of a frame refers to, or None.
 
-    Before Python 3.13 ``frame.f_locals`` makes a dict, which keeps what stands in it until the frame ends.
+    Before Python 3.13 ``frame.f_locals`` makes a dict, which keeps its objects alive until the frame ends.
     """
     code = frame.f_code
     if not code.co_flags & inspect.CO_OPTIMIZED or sys.version_info >= (3, 13):
@@ -130,7 +130,7 @@ _at: Final = ctypes.c_void_p.from_address
 
 
 def _from_memory(frame: FrameType, name: str) -> Any:
-    """Read a local of a frame of CPython 3.11, where no function does."""
+    """Read a local variable from the memory of a frame of CPython 3.11, which has no function for it."""
     code = frame.f_code
     inside = _at(id(frame) + object.__basicsize__ + _WORD).value or 0
     if _at(inside + 4 * _WORD).value != id(code):

@@ -1,4 +1,4 @@
-"""Array-conversion capture: calls that would convert traced arrays to numbers are made with the arrays themselves.
+"""Array-conversion capture: calls that would convert traced arrays to numbers are applied to the arrays as operations.
 
 A list of traced numbers, wherever NumPy takes an array (``np.exp([a, b])``, ``y @ [a, b]``, ``np.linalg.det([[a, b], [c, d]])``), becomes a
 traced array first. Scalar types (``np.float64(a)``) convert as `astype` does, methods of ndarrays (``y.dot(a)``) run as the functions of
@@ -37,7 +37,7 @@ _dispatched: Final = type(np.sum)
 
 
 def find_followed(operand: Any, depth: int = 32) -> Any:
-    """Return an array in an operand, or in lists and tuples in it, that somebody who records follows; None if there is none."""
+    """Return a traced array in an operand, or in lists and tuples in it; None if there is none."""
     if isinstance(operand, Handle):
         if isinstance(operand, Preallocated) and operand._base.is_untraced():
             return None
@@ -51,7 +51,7 @@ def find_followed(operand: Any, depth: int = 32) -> Any:
 
 
 def _as_array(items: Any) -> Any:
-    """Return the array that a list is; the list itself where nothing in it is followed."""
+    """Return a list as a traced array; a list without traced elements is returned as it is."""
     if type(items) is not list and type(items) is not tuple:
         return items
     found = find_followed(items)
@@ -68,7 +68,7 @@ def _of_ufunc(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
 
 
 _dispatchers: Final[dict[Any, Any]] = {}
-"""What finds the arguments that a function asks who they are."""
+"""The dispatchers of NumPy's functions, which return the relevant arguments."""
 
 
 def _takes_sequences(function: Any) -> bool:
@@ -88,7 +88,7 @@ def _of_function(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         relevant = [
             item for item in opener(*args, **kwargs) or () if type(item) is list or type(item) is tuple
         ]
-    except TypeError:  # NumPy will say so in its own words
+    except TypeError:  # NumPy raises its own error
         return NotImplemented
     arrays = {id(item): made for item in relevant if (made := _as_array(item)) is not item}
     if not arrays:
@@ -120,7 +120,7 @@ def _method(name: str) -> Function:
             return NotImplemented
         operands = (args[0], array, *args[1:]) if name == "compress" else (array, *args)
         if function in FUNCTIONS:
-            # NumPy itself does not ask every argument: of np.take it asks the array alone, and would come back here.
+            # NumPy dispatches on some arguments only, np.take on the array alone, and would come back here.
             return wrap(call_function(function, operands, kwargs))
         return function(*operands, **kwargs)
 
@@ -173,7 +173,7 @@ SCALARS: Final = (
 
 
 def _number(x: Any, kind: type = float) -> Any:
-    """Return a number as functions of Python's library see it; None if it is none."""
+    """Return an argument of a function of math or cmath as an array or number; None for other arguments."""
     if isinstance(x, Handle):
         if x.ndim:
             return None
@@ -193,7 +193,7 @@ def _mathematical(function: Function, kind: type = float) -> Function:
 
 
 def type_or_none(x: Any) -> type | None:
-    """Return the type of an object, and None for None: arrays are not to be compared."""
+    """Return the type of an object, and None for None, without comparing arrays."""
     return None if x is None else type(x)
 
 
@@ -334,7 +334,7 @@ recorders.before_recording(_interpose)
 
 
 def _index_trick(plain: Function) -> Function:
-    """Follow ``np.r_[...]`` and ``np.c_[...]``: NumPy's own code arranges the places of the elements."""
+    """Return the handler of ``np.r_[...]`` and ``np.c_[...]``: NumPy's own code arranges the positions of the elements."""
 
     def getitem(self: Any, key: Any) -> Any:
         items = key if isinstance(key, tuple) else (key,)
@@ -366,7 +366,7 @@ def _index_trick(plain: Function) -> Function:
 
 
 def _vectorize_call(plain: Function) -> Function:
-    """Follow calls of what `numpy.vectorize` made: the function is called with traced numbers, one after the other."""
+    """Return the handler of functions of `numpy.vectorize`: the function is called with one traced number after the other."""
 
     def call(self: Any, func: Any, args: Any) -> Any:
         if find_followed(args) is None:
@@ -404,7 +404,7 @@ def _stack_results(results: Any, lead: tuple[int, ...], kind: Any) -> Any:
 
 
 def _refuse_matrix(plain: Function) -> Function:
-    """Refuse to make an `np.matrix`, as its operators do of the other operand."""
+    """Return the handler of `numpy.matrix`, which raises an error for traced arrays."""
 
     def new(kind: Any, data: Any, *args: Any, **kwargs: Any) -> Any:
         if find_followed(data) is None:

@@ -11,7 +11,7 @@ ABSENT: Final = object()
 
 
 class Substitute:
-    """A container, object or namespace of the user's, and the copy that the traced function sees instead.
+    """A container, object or namespace of the user's, and its copy for the traced function.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class ModuleCopy(ModuleType):
 
 
 def copy_module(original: ModuleType, names: dict[str, Any]) -> ModuleCopy:
-    """Return what stands for a module, with the namespace `names`."""
+    """Return the copy of a module with the namespace `names`."""
     made = ModuleCopy(original.__name__)
     vars(made).update(_names=names, _original=original)
     return made

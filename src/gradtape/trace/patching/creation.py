@@ -1,4 +1,4 @@
-"""Handlers of NumPy's ``zeros`` and its kin: while somebody records, user code gets arrays that take traced numbers."""
+"""Creation patches: during a recording, `numpy.zeros` and similar functions return preallocated arrays to user code."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from gradtape.trace.source.contexts import contexts
 from gradtape.trace.source.sites import user_site
 
 ALLOCATORS: Final = (np.zeros, np.empty)
-"""NumPy's compiled functions that make arrays of nothing. Those written in Python call them: `ones`, `full`, `eye`, `identity`."""
+"""NumPy's compiled functions that allocate arrays. Those written in Python call them: `ones`, `full`, `eye`, `identity`."""
 
 LIKE_FUNCTIONS: Final = (np.zeros_like, np.empty_like, np.ones_like, np.full_like)
-"""Those that make an array of the form of another."""
+"""Functions that create an array with the shape and dtype of another."""
 
 _FULL: Final = np.full.__code__
 _frame = sys._getframe
 
 
 HOOKED: Final[set[Any]] = {*ALLOCATORS, *LIKE_FUNCTIONS}
-"""The functions that are hooked here."""
+"""The functions that are patched here."""
 
 
 def _create(function: Any, *args: Any, **kwargs: Any) -> Any:
-    """Make an array as one of NumPy's functions does: for the user's own code, one that takes traced numbers."""
+    """Call one of NumPy's functions, and for user code return its result as a preallocated array."""
     if not contexts.stack:
         return NotImplemented
     if args and type(args[0]) in (list, tuple) and function in LIKE_FUNCTIONS:
@@ -51,7 +51,7 @@ def _create(function: Any, *args: Any, **kwargs: Any) -> Any:
     if frame.f_code is _FULL and isinstance(frame.f_locals["fill_value"], Handle):
         made.fill(
             0
-        )  # the fill value is written next: what was there before is to be no constant in the graph
+        )  # the fill value is written next: the uninitialised elements are not to become constants of the graph
     if type(made) is not np.ndarray or made.dtype.kind not in "biufc" or made.dtype.char in "gG":
         return made
     return preallocated(made if made.base is None else made.copy())

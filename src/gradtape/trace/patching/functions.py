@@ -1,4 +1,4 @@
-"""Hooks in functions that are written in Python, such as SciPy's: the code object calls a handler, which has the function's own code."""
+"""Hooks in functions that are written in Python, such as SciPy's: their code is replaced by code that calls a handler."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from gradtape.trace.patching.recorders import RECORDERS
 Function = Callable[..., Any]
 
 _PLACE: Final = "gradtape's handler"
-"""The constant in the place of which the handler is put."""
+"""The constant that is replaced by the handler."""
 
 _original_functions: Final[dict[CodeType, Function]] = {}
-"""By the code that calls a handler: a function with the code that was there."""
+"""Functions with the original code, by the code that replaces it."""
 
 
 def hook_function(function: FunctionType, handler_of: Callable[[Function], Function]) -> None:
-    """Let a handler answer the calls of a function that is written in Python, while somebody records.
+    """Let a handler answer the calls of a Python function while there is a recorder.
 
     The function stays the same object, with its signature, defaults, names and source lines.
 
@@ -29,7 +29,7 @@ def hook_function(function: FunctionType, handler_of: Callable[[Function], Funct
     function : function
         Its ``__code__`` is replaced, once.
     handler_of : callable
-        Makes the handler, of a function that does what `function` did.
+        Returns the handler, for a function with the original code.
     """
     if function.__code__ in _original_functions:
         return
@@ -53,12 +53,12 @@ def hook_function(function: FunctionType, handler_of: Callable[[Function], Funct
 
 
 def without_hook(function: FunctionType) -> Function:
-    """Return what does what a function did before it was hooked."""
+    """Return a function with the code that a function had before it was hooked."""
     return _original_functions.get(function.__code__, function)
 
 
 def _forwarding_code(code: CodeType, answer: Function) -> CodeType:
-    """Return code with the same parameters that calls a function with all of them."""
+    """Return code with the same parameters that calls `answer` with all of them."""
     count = code.co_argcount
     positional = list(code.co_varnames[:count])
     only = list(code.co_varnames[count : count + code.co_kwonlyargcount])
@@ -94,7 +94,7 @@ def _constant(code: CodeType, name: str) -> CodeType:
 
 
 def _without_defaults(function: FunctionType) -> Callable[[Sequence[Any], dict[str, Any]], tuple[Any, Any]]:
-    """Return what leaves out arguments that are the parameters' defaults: rules need not know all of SciPy's."""
+    """Return a function that drops arguments that are defaults of their parameters: rules have only some of SciPy's parameters."""
     code = function.__code__
     defaults = function.__defaults__ or ()
     count, first = code.co_argcount, code.co_argcount - len(defaults)

@@ -1,4 +1,4 @@
-"""What is done when a module has been imported: SciPy's functions are hooked as soon as they exist, and not before."""
+"""Actions after the import of a module: SciPy's functions are hooked as soon as SciPy is imported."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _awaited: Final[dict[str, list[Work]]] = {}
 
 
 def when_imported(name: str, work: Work) -> None:
-    """Do something with a module: at the first recording, or when it is imported afterwards."""
+    """Call a function with a module: at the first recording, or when it is imported afterwards."""
     before_recording(lambda: _begin(name, work))
 
 
 def _begin(name: str, work: Work) -> None:
-    """Do what is to be done with a module that is there, or wait for it."""
+    """Call a function with a module if it is imported, or register it for the import."""
     module = sys.modules.get(name)
     spec = getattr(module, "__spec__", None)
     if module is not None and not getattr(spec, "_initializing", False):
@@ -42,7 +42,7 @@ def _work(module: ModuleType) -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Finds awaited modules as the other finders do."""
+    """Finds awaited modules by the other finders, and wraps their loaders."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -59,7 +59,7 @@ class _Finder(MetaPathFinder):
 
 
 class _Loader(Loader):
-    """Loads a module as another loader does, gives it back its loader, and does what is to be done."""
+    """Loads a module by its own loader, restores that loader on it, and calls the registered functions."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader

@@ -26,30 +26,30 @@ DYNAMIC: Final = frozenset(
         "vars",
     }
 )
-"""Names by which code reads attributes that it does not spell."""
+"""Names by which code reads attributes whose names are computed."""
 
 WHOLE: Final = frozenset(
     {"deepcopy", "fields", "replace", "tree_flatten", "tree_leaves", "tree_map", "tree_reduce"}
 )
-"""Names by which code reads all that an object has."""
+"""Names by which code reads all attributes of an object."""
 
 
 _BY_NAME: Final = frozenset({"getattr", "hasattr"})
 _IDLE: Final = frozenset({"CACHE", "EXTENDED_ARG", "NOP", "PUSH_NULL", "RESUME"})
 
 APPENDING: Final = frozenset({"append", "extend", "add"})
-"""Methods that add to a container and look at nothing in it."""
+"""Methods that add to a container without reading it."""
 
 
 ASKING: Final = frozenset({"isinstance", "type", "issubclass", "isscalar"})
 KINDS: Final = frozenset(
     {"float", "int", "complex", "Number", "Real", "Complex", "Integral", "isscalar", "floating", "generic"}
 )
-"""Names by which code asks whether something is a number of Python's: a traced number is none."""
+"""Names by which code tests whether an object is a Python number: a traced number is not."""
 
 
 class Reads(NamedTuple):
-    """What a code object, and all code inside of it, reads and writes by name.
+    """The names that a code object, and all code inside of it, reads.
 
     Attributes
     ----------
@@ -62,11 +62,11 @@ class Reads(NamedTuple):
     logs : frozenset of str
         Names, global or of the closure, whose object is only ever appended to.
     everything : bool
-        Whether attributes may be read that are not spelt in the code.
+        Whether attributes may be read whose names are not in the code.
     asks_types : bool
-        Whether it asks whether something is a number of Python's.
+        Whether it tests whether an object is a Python number.
     asks : bool
-        Whether it may go on where an attribute is missing.
+        Whether it may continue where an attribute is missing.
     """
 
     names: frozenset[str]
@@ -79,11 +79,11 @@ class Reads(NamedTuple):
 
 
 _known: Final[dict[int, tuple[CodeType, Reads]]] = {}
-"""By the id of the code, with the code itself, which keeps the id its own."""
+"""By the id of the code: the code, which keeps the id valid, and its reads."""
 
 
 def reads_of(code: CodeType) -> Reads:
-    """Return what code reads by name.
+    """Return the names that code reads.
 
     Examples
     --------
@@ -100,6 +100,7 @@ def reads_of(code: CodeType) -> Reads:
 
 
 def _found_in(code: CodeType) -> Reads:
+    """Return the names that code reads, from one pass over the instructions of it and of the code inside of it."""
     names: set[str] = set()
     attributes: set[str] = set()
     modules: set[str] = set()
@@ -148,7 +149,7 @@ def _strings(constant: object) -> Iterator[str]:
 
 
 def _computes_names(code: CodeType, used: set[str]) -> bool:
-    """Return whether code may ask for an attribute by another name than one that is spelt in place: `getattr(thing, name)`."""
+    """Return whether code may read an attribute by a computed name: `getattr(thing, name)`."""
     return bool(used & _BY_NAME) and any(
         instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME")
         and instruction.argval in _BY_NAME
@@ -160,7 +161,7 @@ def _computes_names(code: CodeType, used: set[str]) -> bool:
 
 
 def _is_spelt(instructions: list[dis.Instruction]) -> bool:
-    """Return whether what follows the load of `getattr` is a name, its attributes, and a string."""
+    """Return whether the load of `getattr` is followed by a name, its attributes, and a constant string."""
     for number, instruction in enumerate(instructions):
         if instruction.opname.startswith(("LOAD_ATTR", "LOAD_METHOD") if number else "LOAD_"):
             continue
@@ -169,7 +170,7 @@ def _is_spelt(instructions: list[dis.Instruction]) -> bool:
 
 
 def _catches(code: CodeType) -> bool:
-    """Return whether code goes on after an exception."""
+    """Return whether code handles an exception."""
     return any(
         instruction.opname in ("CHECK_EXC_MATCH", "JUMP_IF_NOT_EXC_MATCH", "POP_EXCEPT")
         for inner in nested_codes(code)

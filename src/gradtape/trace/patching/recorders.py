@@ -1,4 +1,4 @@
-"""Who records: while there is anybody, on any thread, hooked functions ask their handlers."""
+"""Recorders: while there is one, on any thread, hooked functions call their handlers."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _last: Final[list[Callable[[], None]]] = []
 
 
 def before_recording(work: Callable[[], None], *, last: bool = False) -> None:
-    """Do something once, before the first recording of this process; what comes last is done again whenever there was more to do."""
+    """Call a function once, before the first recording of this process; one with `last` is called again after later additions."""
     (_last if last else _first).append(work)
 
 
 def enter(recorder: object) -> None:
-    """Let hooked functions ask their handlers, until the recorder leaves."""
+    """Let hooked functions call their handlers until the recorder leaves."""
     if _first and not _install_hooks():
         return
     RECORDERS.add(id(recorder))
 
 
 def leave(recorder: object) -> None:
-    """End what `enter` began; to leave twice does no harm."""
+    """Remove a recorder; to leave twice does no harm."""
     RECORDERS.discard(id(recorder))
 
 
@@ -49,7 +49,7 @@ _is_shut_down = False
 
 @atexit.register
 def _shut_down() -> None:
-    """Let nobody record any more: while Python takes its modules down, handlers cannot run, and finalisers still call NumPy."""
+    """End all recordings: while Python clears its modules, handlers cannot run, and finalisers still call NumPy."""
     global _over
     _is_shut_down = True
     _first.append(_shut_down)
@@ -57,7 +57,7 @@ def _shut_down() -> None:
 
 
 def _install_hooks() -> bool:
-    """Install the hooks: on another thread, where Ctrl-C does not come. Return whether somebody may record."""
+    """Install the hooks, on another thread, which Ctrl-C does not interrupt. Return whether recording is possible."""
     if _is_shut_down:
         return False
 

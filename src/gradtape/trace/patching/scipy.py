@@ -1,4 +1,4 @@
-"""Functions of SciPy that are written in Python: with traced arguments their rules run, with others they themselves."""
+"""SciPy patching: Python functions of SciPy apply their rules to traced arguments, and run unchanged for others."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _backend(plain: Function) -> Function:
 
 
 def _hook(module: ModuleType, name: str, rule: Function) -> None:
-    """Hook a function of a module, or a method of an object of its."""
+    """Hook a function of a module, or a method of an object in it."""
     found: Any = module
     for part in name[len(module.__name__) + 1 :].split("."):
         found = getattr(found, part, None)

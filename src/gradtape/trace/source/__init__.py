@@ -1,1 +1,1 @@
-"""Source locations: where in the user's code an operation stands, and what is active there."""
+"""Source locations of operations in user code, and the contexts that are active there."""

@@ -1,4 +1,4 @@
-"""What is going on around a line of code: tapes that record, traces, and functions that gradtape runs."""
+"""Contexts: the tapes and traces that record on a thread, and the functions that gradtape runs."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from gradtape.trace.variables.content import Content
 
 
 class Watcher(ABC):
-    """Somebody who is told which variables are read, such as a tape."""
+    """A recorder that is notified of reads of variables, such as a tape."""
 
     __slots__ = ()
 
     @abstractmethod
     def tag_for(self, variable: Any) -> TraceTag | None:
-        """Return the tag that what is read now is to carry; None where it is not followed."""
+        """Return the tag for a read of a variable now; None if it is not followed."""
 
     @abstractmethod
     def note(self, variable: Any, value: Value) -> None:
-        """Take notice of what was read under that tag."""
+        """Record a value that was read with this tag."""
 
 
 class Scope:
@@ -35,9 +35,9 @@ class Scope:
     Attributes
     ----------
     reads : dict
-        What was read of each variable, by its serial number.
+        The values that were read of each variable, by its serial number.
     names : dict
-        The names of values that were asked for theirs and had none.
+        The names that were generated for values.
     """
 
     __slots__ = ("_computed", "_taken", "names", "reads")
@@ -49,11 +49,11 @@ class Scope:
         self._computed: list[weakref.ref[Value]] = []
 
     def note(self, variable: Any, value: Value) -> None:
-        """Take notice of what was read."""
+        """Record a value that was read."""
         self.reads.setdefault(variable.serial, {})[value] = None
 
     def unique_name(self, stem: str) -> str:
-        """Return `stem`, or where that was given out in this run, ``stem_1``, ``stem_2`` and so on."""
+        """Return `stem`, or if it was used in this run, ``stem_1``, ``stem_2`` and so on."""
         name, count = stem, 0
         while name in self._taken:
             count += 1
@@ -62,7 +62,7 @@ class Scope:
         return name
 
     def name_of(self, value: Value) -> str:
-        """Return the name of a value; one without gets that of its op, or of an input its position: ``x0``."""
+        """Return the name of a value; one without gets that of its op, or as an input ``x0``, ``x1`` and so on."""
         if value.name is not None:
             return value.name
         name = self.names.get(value)
@@ -80,14 +80,14 @@ class Scope:
         return name
 
     def note_computed(self, values: Iterable[Value]) -> None:
-        """Remember values that were computed inside of the function, which may ask how they came to be.
+        """Register values that were computed in the function, which may differentiate them.
 
-        The history of what belongs to a trace is the program.
+        The history of values of a trace is the program.
         """
         self._computed += [weakref.ref(value) for value in values if trace_of(value) is None]
 
     def release(self) -> None:
-        """Give up the history of these values: the function has returned."""
+        """Release the history of these values, after the function has returned."""
         computed, self._computed = self._computed, []
         for reference in computed:
             if (value := reference()) is not None:
@@ -98,16 +98,16 @@ Context = Watcher | Scope | Trace
 
 
 class _Contexts(threading.local):
-    """What is going on in this thread.
+    """The contexts of this thread.
 
     Attributes
     ----------
     stack : list
         The contexts, from the outermost to the innermost.
     pending : dict
-        The variables whose content is still to be computed, by their serial numbers.
+        The contents that are pending, by the serial numbers of their variables.
     replays : list of dict
-        For each call around that is to leave variables alone: the contents that it has instead of theirs.
+        For each replayed call around: the contents that replace those of variables.
     """
 
     def __init__(self) -> None:
@@ -120,9 +120,9 @@ contexts = _Contexts()
 
 
 def leave(stack: list[Context], context: Context, user: object) -> None:
-    """Let a context, and what `user` needed NumPy's names for, be in force no longer.
+    """Remove a context and a recorder.
 
-    Ctrl-C may come anywhere, also in here: to leave twice, or what was entered by half, does no harm.
+    Ctrl-C may come anywhere, also in here: to leave twice, or after an incomplete entry, does no harm.
     """
     if context in stack:
         stack.remove(context)
@@ -131,7 +131,7 @@ def leave(stack: list[Context], context: Context, user: object) -> None:
 
 @contextmanager
 def inside(*added: Context) -> Iterator[None]:
-    """Let contexts be in force, for a function of the user's that is about to run."""
+    """Activate contexts for the call of a user's function."""
     stack = contexts.stack
     user = object()
     try:
@@ -152,7 +152,7 @@ def inside(*added: Context) -> Iterator[None]:
 
 @contextmanager
 def replayed() -> Iterator[None]:
-    """Let what is assigned hold for this thread alone, and until the end of the block: what runs again has been counted already."""
+    """Make assignments local to this thread and block: the function runs again, and its assignments have been made already."""
     around = contexts.replays
     try:
         contexts.replays = [*around, {}]
@@ -162,7 +162,7 @@ def replayed() -> Iterator[None]:
 
 
 def replayed_content(content: Content) -> Content:
-    """Return what stands for a content in the calls around that are to leave variables alone."""
+    """Return the content that replaces a variable's in the replayed calls around."""
     for contents in contexts.replays:
         if content not in contents:
             contents[content] = content.copy()
@@ -177,12 +177,12 @@ def scopes() -> list[Scope]:
 
 
 def running_trace() -> tuple[Trace | None, int]:
-    """Return the innermost trace of this thread, and how many contexts are around it."""
+    """Return the innermost trace of this thread, and the number of contexts around it."""
     return trace_below(len(contexts.stack))
 
 
 def trace_below(depth: int) -> tuple[Trace | None, int]:
-    """Return the innermost trace among the outermost `depth` contexts, and how many contexts are around it."""
+    """Return the innermost trace among the outermost `depth` contexts, and the number of contexts around it."""
     stack = contexts.stack
     for place in range(depth - 1, -1, -1):
         context = stack[place]

@@ -1,4 +1,4 @@
-"""What a tape remembers of where arrays came under its eyes and where they left it, for explanations."""
+"""The log of a tape: where it began to watch values, and where values left it, for explanations."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from gradtape.trace.source.sites import CLOCK, Site, user_site
 REMEMBERED = 64
 
 SAMPLE: Final = 64
-"""Elements by which an array that left is recognised."""
+"""The number of elements by which an array that left is recognised."""
 
 WALK: Final = 64
-"""Values that are looked at to find what a value that leaves was computed from."""
+"""The number of values that are visited to find the roots of a value that leaves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """A followed value was turned into a number or an ndarray.
+    """The conversion of a followed value to a number or an ndarray.
 
     Attributes
     ----------
     value : weakref.ref to Value
         The value, which is not kept alive.
     what : str
-        How it left.
+        The conversion, as the user writes it.
     site : Site
-        Where.
+        The place.
     numbers : tuple of float
-        Its elements, or some of a large array.
+        The elements, or a sample of a large array.
     shape : tuple of int
         Its shape.
     meant : bool
-        Whether the code says that it is to leave (``float(x)``), rather than that something else asked for the numbers.
+        Whether the conversion is explicit (``float(x)``), rather than made by another function.
     roots : tuple of weakref.ref to Value, or None
-        The values without an origin that it was computed from; None if that would have been too long a search.
+        The leaves of the record that it was computed from; None if the search was too long.
     """
 
     value: weakref.ref[Value]
@@ -52,7 +52,7 @@ class Exit:
     roots: tuple[weakref.ref[Value], ...] | None = ()
 
     def comes_from(self, source: Value) -> bool:
-        """Return whether the value that left may have been computed from another."""
+        """Return whether the value that left may depend on another."""
         value = self.value()
         if value is source or self.roots is None:
             return True
@@ -60,12 +60,12 @@ class Exit:
 
 
 class Log:
-    """The record of one tape; it keeps no array alive.
+    """The log of one tape; it keeps no array alive.
 
     Attributes
     ----------
     exits : list of Exit
-        Where arrays left, most recently.
+        The last conversions.
     """
 
     __slots__ = ("_watched", "exits")
@@ -76,11 +76,11 @@ class Log:
 
     @property
     def watched(self) -> dict[Value, Site]:
-        """Where the tape began to follow the values that are left."""
+        """The places where the tape began to follow the values that still exist."""
         return {value: site for reference, site in self._watched if (value := reference()) is not None}
 
     def note(self, value: Value, site: Site) -> None:
-        """Remember where the tape began to follow a value."""
+        """Record where the tape began to follow a value."""
         self._watched.append((weakref.ref(value), site))
 
 
@@ -93,13 +93,13 @@ def log_of(tag: TraceTag) -> Log:
 
 
 def note_watch(value: Value, tag: TraceTag, site: Site) -> None:
-    """Remember where a tape began to follow a value; what happens from now on happens afterwards."""
+    """Record where a tape began to follow a value, and advance the clock."""
     log_of(tag).note(value, site)
     CLOCK.ticks += 1
 
 
 def sample_of(data: NDArray) -> tuple[float, ...]:
-    """Return the elements by which an array of floats is recognised: all of a small one."""
+    """Return a sample of an array of floats, by which it is recognised: all elements of a small one."""
     if data.dtype.kind != "f":
         return ()
     flat = data.reshape(-1)
@@ -124,7 +124,7 @@ def _roots_of(value: Value) -> tuple[weakref.ref[Value], ...] | None:
 
 
 def note_exit(value: Value, what: str, data: Any = None, *, meant: bool = True) -> None:
-    """Remember that a value is leaving the tapes that follow it, with the numbers that leave if they are floats."""
+    """Record that a value leaves the tapes that follow it, with a sample of its data."""
     recording = [tag for tag in value.tags if tag.recording]
     if recording:
         numbers = () if data is None else sample_of(np.asarray(data))

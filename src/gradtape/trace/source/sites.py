@@ -1,4 +1,4 @@
-"""Where in the user's code something happens."""
+"""Sites: the places of operations in user code."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ OWN: Final = tuple(
     os.path.dirname(os.path.abspath(str(module.__file__))) + os.sep
     for module in (os, np, sys.modules[PACKAGE])
 )
-"""Where Python's own library, NumPy and gradtape are."""
+"""The folders of Python's library, NumPy and gradtape."""
 
 
 @functools.lru_cache(maxsize=4096)
 def is_user_file(filename: str) -> bool:
-    """Return whether a file holds code of the user's own: neither Python's library nor an installed package."""
+    """Return whether a file is user code: neither of Python's library nor of an installed package."""
     return not (
         filename.startswith(("<frozen ", *OWN)) or any(directory in filename for directory in INSTALLED)
     )
 
 
 class _Clock:
-    """Tells what happened before an array was watched from what happened afterwards."""
+    """A counter of watches, which orders operations before and after a watch."""
 
     __slots__ = ("ticks",)
 
@@ -45,7 +45,7 @@ CLOCK = _Clock()
 
 
 class Site:
-    """A place in the user's code, resolved to a line when somebody looks, and when it was: by the clock that watching moves."""
+    """A place in user code, whose line is computed on access, with the tick of the clock."""
 
     __slots__ = ("code", "instruction", "tick", "via")
 
@@ -74,9 +74,9 @@ class Site:
 
 
 def notebook_cell(filename: str) -> str:
-    """Return which cell of a notebook a file is, as ``In[3]``; empty for other files.
+    """Return the cell of a notebook that a file name stands for, as ``In[3]``; empty for other files.
 
-    A notebook's kernel compiles each cell under the name of a file that does not exist, which tells its reader nothing.
+    A notebook's kernel compiles each cell under the name of a file that does not exist.
     """
     if f"{os.sep}ipykernel_" not in filename:
         return ""
@@ -86,7 +86,7 @@ def notebook_cell(filename: str) -> str:
 
 
 def user_frame(depth: int = 1) -> FrameType:
-    """Return the nearest frame of the user's code, from `depth` callers up."""
+    """Return the nearest frame of user code, starting `depth` callers up."""
     frame: FrameType | None = sys._getframe(depth)
     last = frame
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in LIBRARIES:
@@ -104,7 +104,7 @@ _make = object.__new__
 
 
 def user_site(depth: int = 2, via: str = "") -> Site:
-    """Return the place in the user's code that called."""
+    """Return the place in user code that called."""
     frame = _frame(depth)
     library = _libraries.get(frame.f_globals.get("__name__"))
     if library is not False:
@@ -113,7 +113,7 @@ def user_site(depth: int = 2, via: str = "") -> Site:
             library = _libraries[name] = name.partition(".")[0] in LIBRARIES
         if library:
             frame = user_frame(depth + 1)
-    site = _make(Site)  # what its constructor does, quicker: this runs for every operation that is recorded
+    site = _make(Site)  # a faster form of the constructor: this runs for each recorded operation
     site.code = frame.f_code
     site.instruction = frame.f_lasti
     site.via = via
@@ -122,12 +122,12 @@ def user_site(depth: int = 2, via: str = "") -> Site:
 
 
 def site_of(frame: FrameType) -> Site:
-    """Return the place that a frame is at."""
+    """Return the current place of a frame."""
     return Site(frame.f_code, frame.f_lasti)
 
 
 def without_internals(trace: TracebackType | None) -> TracebackType | None:
-    """Return a traceback with only the frames of the user's code, so that an error ends at the user's own line."""
+    """Return a traceback with the frames of user code only, so that an error ends at a line of the user's."""
     frames = []
     while trace is not None:
         if trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] != PACKAGE:
