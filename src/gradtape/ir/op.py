@@ -20,6 +20,9 @@ class Op(ABC):
     shift: Any = None
     """How the result changes when a value is shifted from which the operands are computed; see `gradtape.ops.core.shift_rules`."""
 
+    finite_derivatives = False
+    """Whether derivatives of any order are finite where the operands are, other than by overflow."""
+
     def __init__(self, name: str) -> None:
         self.name = name
 

@@ -27,6 +27,7 @@ class Contract(Op):
     occurs in both (what occurs in one alone is summed before).
     """
 
+    finite_derivatives = True
     samples: Sequence[tuple[Any, ...]] = (
         ((2, 3), (3, 4), {"x": (0, 1), "y": (1, 2), "out": (0, 2)}),
         ((3,), (3,), {"x": (0,), "y": (0,), "out": ()}),

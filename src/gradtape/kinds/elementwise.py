@@ -16,6 +16,7 @@ from gradtape.ir.op import NDArray, Op
 from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.templates import Recipe, recipe_of, stand_in
 from gradtape.ir.types import FLOAT64, PYTHON_DTYPES, Aval, aval, is_inexact
+from gradtape.kinds.index_map import is_zero
 from gradtape.kinds.operands import as_value, broadcast_shapes, conform
 from gradtape.kinds.registry import UFUNCS, register
 
@@ -84,6 +85,12 @@ class Elementwise(Op):
         For rows that are linear in single arguments: a formula of ``(ct, *args)`` per such argument.
     confine : tuple of callables or None
         Per argument, a formula of ``*args`` for the mask outside of which the cotangent is zero by selection.
+    additive : tuple of int
+        Arguments in which the row is linear together; in others of `transpose` it is linear in one at a time.
+    finite_derivatives : bool
+        See `Op`.
+    twin : str
+        The row that is computed at almost no cost beside this one of the same operand.
     dtypes : callable, optional
         ``(input types) -> (operand dtypes, result dtype)`` for rows that are not ufuncs.
     domain : tuple of (low, high)
@@ -113,6 +120,9 @@ class Elementwise(Op):
         tangents: Rules | None = None,
         transpose: Rules | None = None,
         confine: Rules | None = None,
+        additive: tuple[int, ...] = (),
+        finite_derivatives: bool = False,
+        twin: str = "",
         dtypes: Callable[..., tuple[tuple[np.dtype[Any], ...], np.dtype[Any]]] | None = None,
         domain: tuple[tuple[float, float], ...] = ((-3.0, 3.0),),
         edges: tuple[tuple[Any, ...], ...] = (),
@@ -130,6 +140,9 @@ class Elementwise(Op):
         self.tangents = tangents
         self.linear_rules = transpose
         self.confine = confine
+        self.additive = additive
+        self.finite_derivatives = finite_derivatives
+        self.twin = twin
         self._dtypes = dtypes
         self.domain = domain
         self.edges = edges
@@ -314,17 +327,9 @@ def flat(z: Value, *args: Value, **params: Any) -> Value:
 def scaled(partial: Value, vector: Value) -> Value:
     """Return a partial derivative times a (co)tangent; the number 0 makes zeros, even of infinities."""
     number = number_of(partial)
-    if number == 0 or (_is_zero(vector) and np.can_cast(partial.dtype, vector.dtype, "same_kind")):
+    if number == 0 or (is_zero(vector) and np.can_cast(partial.dtype, vector.dtype, "same_kind")):
         return PRIMITIVES["zeros_like"](vector)
     return vector if number == 1 else PRIMITIVES["multiply"](partial, vector)
-
-
-def _is_zero(vector: Value) -> bool:
-    """Return whether a (co)tangent consists of zeros for certain, such as that of what was rounded."""
-    node = vector.node
-    if node is not None and len(node.inputs) == 1 and node.op.name == "expand":
-        vector = node.inputs[0]
-    return number_of(vector) == 0
 
 
 NUMBERS: Final = frozenset({bool, int, float, complex, np.float64, np.float32, np.int64})

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.ir.builder import emit
-from gradtape.ir.graph import Node, Value
+from gradtape.ir.graph import Literal, Node, Value, number_of
 from gradtape.ir.op import NDArray, Op
 from gradtape.ir.types import Aval, Shape, aval
 from gradtape.kinds.operands import as_value
@@ -44,6 +44,10 @@ class IndexMap(Op):
     inside : callable, optional
         ``(i, x shape, **params) -> ((expression, low, high), ...)``: where any expression is not in ``[low,
         high)`` the output is zero.
+    is_expansion : bool
+        Whether the row repeats its operand along new axes: an expanded literal is a repeated number.
+    finite_derivatives : bool
+        See `Op`.
     samples : sequence of tuples
         ``(shape, params)`` or ``(shape, index arrays, params)`` that the row is tested with.
     """
@@ -59,6 +63,8 @@ class IndexMap(Op):
         lead: Callable[..., dict[str, Any]] | None = None,
         axis_images: Callable[..., tuple[int | None, ...]] | None = None,
         inside: Callable[..., tuple[tuple[Any, int, int], ...]] | None = None,
+        is_expansion: bool = False,
+        finite_derivatives: bool = False,
         samples: Sequence[tuple[Any, ...]] = (),
     ) -> None:
         super().__init__(name)
@@ -69,6 +75,8 @@ class IndexMap(Op):
         self.lead_rule = lead
         self._axis_images = axis_images
         self.inside = inside
+        self.is_expansion = is_expansion
+        self.finite_derivatives = finite_derivatives
         self.samples = samples
 
     def __call__(self, x: Any, *indices: Any, **params: Any) -> Value:
@@ -107,3 +115,19 @@ class IndexMap(Op):
 def index_map(name: str, **facts: Any) -> IndexMap:
     """Enter a row of the index-map kind; see `IndexMap` for the facts."""
     return register(IndexMap(name, **facts))
+
+
+def repeated_number(value: Value) -> Literal | None:
+    """Return the literal that a value is, or repeats."""
+    if isinstance(value, Literal):
+        return value
+    node = value.node
+    if node is None or not isinstance(node.op, IndexMap) or not node.op.is_expansion:
+        return None
+    return node.inputs[0] if isinstance(node.inputs[0], Literal) else None
+
+
+def is_zero(value: Value) -> bool:
+    """Return whether a value is the number zero, or repeats it."""
+    number = repeated_number(value)
+    return number is not None and number_of(number) == 0

@@ -50,6 +50,7 @@ class Reduction(Op):
         transpose: Callable[[Value, Node], Value] | None = None,
         shift: Callable[..., Any] | None = None,
         kinks: str = "",
+        finite_derivatives: bool = False,
         samples: Sequence[tuple[Any, ...]] = (
             ((2, 3), {"axes": (1,)}),
             ((4,), {"axes": (0,)}),
@@ -64,6 +65,7 @@ class Reduction(Op):
         self.identity = identity
         self.shift = shift
         self.kinks = kinks
+        self.finite_derivatives = finite_derivatives
         self.samples = samples
 
     @property

@@ -1,4 +1,4 @@
-"""Transposing what a user wrote: rules that are to be linear are checked to be so."""
+"""The adjoint of a user's linear rule, which is checked to be linear."""
 
 from __future__ import annotations
 
@@ -21,17 +21,32 @@ from gradtape.kinds.join import Join
 from gradtape.kinds.matrix import Matrix
 from gradtape.kinds.reduction import Reduction
 from gradtape.kinds.sort import Sort
+from gradtape.ops.core.cumulative import cumsum
+from gradtape.ops.core.elementwise.arithmetic import divide, multiply, negative
+from gradtape.ops.core.elementwise.cast import convert_row, identity
+from gradtape.ops.core.elementwise.complex_parts import conjugate, imag, real
+from gradtape.ops.core.indexing import gather_row
+from gradtape.ops.core.reductions import reduce_sum
+from gradtape.ops.core.shape import expand_row, pad_row, permute_row, reshape_row, slice_row
 from gradtape.transforms.linear import pull_linear
 from gradtape.transforms.loops.draft import LoopOp
 
-ADDITIVE: Final = {"add": (0, 1), "subtract": (0, 1), "where": (1, 2)}
-"""Elementwise rows that are linear in several operands together, and which these are."""
-
 LINEAR_IN_FIRST: Final = frozenset(
-    {"expand", "reshape", "permute", "convert", "identity", "slice", "pad", "gather", "negative", "divide"}
-    | {"reduce_sum", "cumsum", "real", "imag", "conjugate"}
+    {
+        expand_row,
+        reshape_row,
+        permute_row,
+        convert_row,
+        identity,
+        slice_row,
+        pad_row,
+        gather_row,
+        negative,
+        divide,
+    }
+    | {reduce_sum, cumsum, real, imag, conjugate}
 )
-"""Rows that make zeros of zeros in their first operand."""
+"""Rows whose result is zero if their first operand is."""
 
 WHY: Final = "a rule for one direction of differentiation serves the other by transposition, and only linear maps have a transpose"
 REMEDY: Final = (
@@ -184,8 +199,7 @@ def _is_linear_row(node: Node, op: Elementwise, flags: Sequence[bool]) -> bool:
         return False
     if any(flag and rule is None for flag, rule in zip(flags, op.linear_rules, strict=True)):
         return False
-    together = ADDITIVE.get(op.name)
-    return sum(flags) == 1 if together is None else _others_are_zero(node, flags, together)
+    return _others_are_zero(node, flags, op.additive) if op.additive else sum(flags) == 1
 
 
 def _others_are_zero(node: Node, flags: Sequence[bool], positions: Sequence[int]) -> bool:
@@ -193,16 +207,17 @@ def _others_are_zero(node: Node, flags: Sequence[bool], positions: Sequence[int]
 
 
 def _is_zero(value: Value) -> bool:
+    """Return whether a value is zero at any primals, by the structure of its computation."""
     data: Any = value.data
     if data is not None:
         return not data.any()
     node = value.node
     if node is None:
         return False
-    if node.op.name in ("multiply", "contract"):
+    if node.op is multiply or isinstance(node.op, Contract):
         return any(map(_is_zero, node.inputs))
-    if node.op.name in ADDITIVE:
-        return all(_is_zero(node.inputs[position]) for position in ADDITIVE[node.op.name])
+    if isinstance(node.op, Elementwise) and node.op.additive:
+        return all(_is_zero(node.inputs[position]) for position in node.op.additive)
     if isinstance(node.op, Join):
         return all(map(_is_zero, node.inputs))
-    return node.op.name in LINEAR_IN_FIRST and _is_zero(node.inputs[0])
+    return node.op in LINEAR_IN_FIRST and _is_zero(node.inputs[0])

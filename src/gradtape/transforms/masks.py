@@ -14,6 +14,7 @@ from gradtape.kinds.cumulative import Cumulative
 from gradtape.kinds.matrix import Matrix
 from gradtape.ops.core.cumulative import cumsum, gated_recurrence, recurrence
 from gradtape.ops.core.reductions import reduce_any
+from gradtape.ops.core.shape import expand_row
 
 
 def masked_parts(node: Node, cotangent: Cotangent, linear: Sequence[bool]) -> list[Cotangent | None] | None:
@@ -43,7 +44,7 @@ def _of_product(
     place, own = (0, node.params["x"]) if linear[0] else (1, node.params["y"])
     # A product that is chosen or not as a whole is not multiplied with what may be infinite; where it is chosen by element, the other
     # operand counts for elements that are chosen as well.
-    whole = all(letter in own for letter in out) and _core(mask).ndim == 0
+    whole = all(subscript in own for subscript in out) and _core(mask).ndim == 0
     part = node.op.transpose(node, [cotangent.value if whole else cotangent.applied()], linear)[place]
     assert part is not None
     applied = cotangent.is_applied or not whole
@@ -53,32 +54,32 @@ def _of_product(
 
 def _core(mask: Value) -> Value:
     """Return what a mask is an expansion of."""
-    while mask.node is not None and mask.node.op.name == "expand":
+    while mask.node is not None and mask.node.op is expand_row:
         mask = mask.node.inputs[0]
     return mask
 
 
 def _operand_mask(mask: Value, out: Sequence[int], own: Sequence[int], shape: Shape) -> Value | None:
-    """Return where the cotangent of an operand with the letters `own` is not zero by selection, from a mask with the letters `out`.
+    """Return where the cotangent of an operand with the subscripts `own` is not zero by selection, from a mask with the subscripts `out`.
 
-    None where they have no letter in common: one selected element would be enough for all.
+    None where they have no subscript in common: one selected element would be enough for all.
     """
-    letters = list(out)
-    while mask.node is not None and mask.node.op.name == "expand":
-        letters = [letters[axis] for axis in mask.node.params["axes"]]
+    subscripts = list(out)
+    while mask.node is not None and mask.node.op is expand_row:
+        subscripts = [subscripts[axis] for axis in mask.node.params["axes"]]
         mask = mask.node.inputs[0]
-    summed = tuple([axis for axis, letter in enumerate(letters) if letter not in own])
-    if summed and len(summed) == len(letters):
+    summed = tuple([axis for axis, subscript in enumerate(subscripts) if subscript not in own])
+    if summed and len(summed) == len(subscripts):
         return None
     if summed:
         mask = emit(reduce_any, [mask], axes=summed)
-        letters = [letter for letter in letters if letter in own]
-    order = sorted(range(len(letters)), key=lambda axis: own.index(letters[axis]))
+        subscripts = [subscript for subscript in subscripts if subscript in own]
+    order = sorted(range(len(subscripts)), key=lambda axis: own.index(subscripts[axis]))
     if order != list(range(len(order))):
         mask = PRIMITIVES["permute"](mask, tuple(order))
     if mask.shape == shape:
         return mask
-    axes = tuple([own.index(letters[axis]) for axis in order])
+    axes = tuple([own.index(subscripts[axis]) for axis in order])
     wide: Value = PRIMITIVES["expand"](mask, shape, axes)
     return wide
 

@@ -9,22 +9,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from gradtape.ir.builder import emit
-from gradtape.ir.graph import Literal, Node, Value, constant, literal, number_of
+from gradtape.ir.graph import Literal, Node, Value, constant, literal
 from gradtape.ir.op import Op
 from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import INTP, Shape
 from gradtape.kinds.contract import Contract
 from gradtape.kinds.elementwise import Elementwise
-from gradtape.kinds.index_map import IndexMap
+from gradtape.kinds.index_map import IndexMap, is_zero
 from gradtape.kinds.reduction import Reduction
 from gradtape.kinds.registry import ROWS
+from gradtape.ops.core.elementwise.arithmetic import add, divide, multiply, negative, subtract
+from gradtape.ops.core.elementwise.cast import convert_row, identity
+from gradtape.ops.core.elementwise.select import where
+from gradtape.ops.core.reductions import reduce_sum
+from gradtape.ops.core.shape import permute_row, reshape_row
 
-LINEAR_ALONE = {"multiply": (0, 1), "divide": (0,), "negative": (0,), "identity": (0,), "convert": (0,)}
+LINEAR_ALONE: Final[dict[Op, tuple[int, ...]]] = {
+    multiply: (0, 1),
+    divide: (0,),
+    negative: (0,),
+    identity: (0,),
+    convert_row: (0,),
+}
 """In which arguments an elementwise row is linear whatever the others are, so that zero stays zero."""
 
 
@@ -119,21 +130,21 @@ def apply(node: Node, operands: Sequence[Operand], mapped: Sequence[bool]) -> Op
 def _elementwise(node: Node, operands: Sequence[Operand]) -> Operand | None:
     hot = [(k, x) for k, x in enumerate(operands) if isinstance(x, OneHot)]
     argument, first = hot[0]
-    name = node.op.name
-    if len(hot) == 2 and name in ("add", "subtract"):
+    op = node.op
+    if len(hot) == 2 and op in (add, subtract):
         second = hot[1][1]
         if first.rows is not second.rows or first.shape != second.shape:
             return None
         return first.scaled(emit(node.op, [first.numbers(), second.numbers()]))
     if len(hot) > 1:
         return None
-    if name == "where" and argument > 0:
+    if op is where and argument > 0:
         return _selected(node, operands, argument, first)
-    if argument not in LINEAR_ALONE.get(name, ()):
+    if argument not in LINEAR_ALONE.get(op, ()):
         return None
-    if name == "identity" or (name == "multiply" and first.scale is None):
+    if op is identity or (op is multiply and first.scale is None):
         others = [x for x in operands if isinstance(x, Value)]
-        return first if name == "identity" else first.scaled(_vector(first, first.picked(others[0])))
+        return first if op is identity else first.scaled(_vector(first, first.picked(others[0])))
     inputs = [first.numbers() if isinstance(x, OneHot) else first.picked(x) for x in operands]
     return first.scaled(emit(node.op, inputs, **node.params))
 
@@ -147,7 +158,7 @@ def _selected(node: Node, operands: Sequence[Operand], argument: int, hot: OneHo
     """``where(mask, hot, 0)``: zero stays zero."""
     other = operands[3 - argument]
     assert isinstance(other, Value)
-    if not _is_zero(other):
+    if not is_zero(other):
         return None
     inputs = [
         hot.numbers() if isinstance(x, OneHot) else literal(0, hot.dtype) if x is other else hot.picked(x)
@@ -156,21 +167,14 @@ def _selected(node: Node, operands: Sequence[Operand], argument: int, hot: OneHo
     return hot.scaled(emit(node.op, inputs))
 
 
-def _is_zero(x: Value) -> bool:
-    """Return whether an array is the number zero, repeated."""
-    while x.node is not None and x.node.op.name == "expand":
-        x = x.node.inputs[0]
-    return number_of(x) == 0
-
-
 def _index_map(node: Node, operands: Sequence[Operand]) -> Operand | None:
     (hot, *indices) = operands
     if indices or not isinstance(hot, OneHot):
         return None
     size = prod(hot.shape)
-    if node.op.name == "reshape":
+    if node.op is reshape_row:
         return OneHot(node.out.shape, hot.dtype, hot.rows, hot.whole, hot.scale)
-    if node.op.name == "permute":
+    if node.op is permute_row:
         places = np.empty(size, INTP)
         order = np.arange(size, dtype=INTP).reshape(hot.shape).transpose(node.params["axes"])
         places[order.reshape(-1)] = np.arange(size, dtype=INTP)
@@ -180,7 +184,7 @@ def _index_map(node: Node, operands: Sequence[Operand]) -> Operand | None:
 
 def _reduction(node: Node, operands: Sequence[Operand]) -> Operand | None:
     (hot,) = operands
-    if not isinstance(hot, OneHot) or node.op.name != "reduce_sum":
+    if not isinstance(hot, OneHot) or node.op is not reduce_sum:
         return None
     axes = node.params["axes"]
     kept = [axis for axis in range(len(hot.shape)) if axis not in axes]
@@ -199,7 +203,7 @@ def _coordinates(shape: Shape, axes: Sequence[int]) -> np.ndarray[Any, Any]:
 
 
 def _contract(node: Node, operands: Sequence[Operand]) -> Operand | None:
-    """Sum over one-hot letters: pick. What stays of the one-hot letters meets the picked numbers in a smaller product."""
+    """Sum over one-hot subscripts: pick. What stays of the one-hot subscripts meets the picked numbers in a smaller product."""
     first, second = operands
     x, y, out = node.params["x"], node.params["y"], node.params["out"]
     if isinstance(first, OneHot) and isinstance(second, OneHot):
@@ -207,26 +211,26 @@ def _contract(node: Node, operands: Sequence[Operand]) -> Operand | None:
     hot, other = (first, second) if isinstance(first, OneHot) else (second, first)
     own, theirs = (x, y) if isinstance(first, OneHot) else (y, x)
     assert isinstance(hot, OneHot) and isinstance(other, Value)
-    summed = [letter for letter in own if letter not in out]
-    kept = tuple(letter for letter in own if letter in out)
+    summed = [subscript for subscript in own if subscript not in out]
+    kept = tuple(subscript for subscript in own if subscript in out)
     if not summed:
         return None
-    rest = tuple(letter for letter in theirs if letter not in summed)
+    rest = tuple(subscript for subscript in theirs if subscript not in summed)
     extents = dict(zip(theirs, other.shape, strict=True))
-    permuted = PRIMITIVES["permute"](other, tuple(theirs.index(letter) for letter in (*summed, *rest)))
-    count = prod(extents[letter] for letter in summed)
-    table = PRIMITIVES["reshape"](permuted, (count, *[extents[letter] for letter in rest]))
+    permuted = PRIMITIVES["permute"](other, tuple(theirs.index(subscript) for subscript in (*summed, *rest)))
+    count = prod(extents[subscript] for subscript in summed)
+    table = PRIMITIVES["reshape"](permuted, (count, *[extents[subscript] for subscript in rest]))
     rows = hot
     if kept:
-        rows = hot.moved((count,), _coordinates(hot.shape, [own.index(letter) for letter in summed]))
+        rows = hot.moved((count,), _coordinates(hot.shape, [own.index(subscript) for subscript in summed]))
     picked = table if rows.whole else ROWS["gather"](table, rows.rows)  # type: ignore[operator]
     if hot.scale is not None:
         picked = PRIMITIVES["multiply"](picked, PRIMITIVES["expand"](hot.scale, picked.shape, (0,)))
     if not kept:
-        order = tuple(rest.index(letter) + 1 for letter in out)
+        order = tuple(rest.index(subscript) + 1 for subscript in out)
         return PRIMITIVES["permute"](picked, (0, *order))
-    shape = tuple(hot.shape[own.index(letter)] for letter in kept)
-    places = _coordinates(hot.shape, [own.index(letter) for letter in kept])
+    shape = tuple(hot.shape[own.index(subscript)] for subscript in kept)
+    places = _coordinates(hot.shape, [own.index(subscript) for subscript in kept])
     remaining = OneHot(shape, hot.dtype, hot.translated(places), False).dense()
     new = max((*x, *y)) + 1
     return emit(node.op, [remaining, picked], x=(new, *kept), y=(new, *rest), out=(new, *out))

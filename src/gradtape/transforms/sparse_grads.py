@@ -7,14 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from gradtape.ir.graph import Literal, Node, Value, extract, literal, number_of
+from gradtape.ir.graph import Node, Value, extract, literal
 from gradtape.ir.types import Shape
+from gradtape.kinds.index_map import is_zero
 from gradtape.kinds.operands import broadcast_to
 from gradtape.ops.core.elementwise.arithmetic import add
 from gradtape.ops.core.elementwise.integer import remainder
 from gradtape.ops.core.indexing import gather_row, put_add
 from gradtape.ops.core.join import join
-from gradtape.ops.core.shape import expand_row, reshape
+from gradtape.ops.core.shape import reshape
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,21 +97,11 @@ def _terms(cotangent: Value) -> list[Node]:
         seen.add(node)
         if node.op is add:
             pending.extend(node.inputs)
-        elif node.op is put_add and len(node.inputs) == 3 and _is_zero(node.inputs[0]):
+        elif node.op is put_add and len(node.inputs) == 3 and is_zero(node.inputs[0]):
             terms.append(node)
         else:
             return []
     return terms
-
-
-def _is_zero(value: Value) -> bool:
-    node = value.node
-    return (
-        node is not None
-        and node.op is expand_row
-        and isinstance(node.inputs[0], Literal)
-        and number_of(node.inputs[0]) == 0
-    )
 
 
 def _rows(terms: Sequence[Node], source: Value) -> Rows:

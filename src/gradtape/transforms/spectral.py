@@ -9,7 +9,7 @@ the rotation between these there.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -17,12 +17,15 @@ from gradtape.ir.graph import Node, Value, literal
 from gradtape.ir.primitives import PRIMITIVES
 from gradtape.kinds.contract import Contract
 from gradtape.kinds.elementwise import Elementwise
+from gradtape.ops.core.elementwise.arithmetic import add, divide, multiply, negative, subtract
+from gradtape.ops.core.elementwise.cast import convert_row, identity
 from gradtape.ops.core.matrices import adjoint, eigh, equal_pairs, rows, svd, weighted
+from gradtape.ops.core.shape import expand_row, pad_row, permute_row, reshape_row, slice_row
 from gradtape.ops.numpy.linalg.products import matmul
 from gradtape.transforms.jvp import jvp
 from gradtape.transforms.linear import Cotangents
 
-LINEAR = frozenset({"add", "subtract", "negative", "multiply", "divide", "convert", "identity"})
+LINEAR: Final = frozenset({add, subtract, negative, multiply, divide, convert_row, identity})
 """Elementwise rows that are linear in vectors, together with numbers that do not depend on the values."""
 
 
@@ -106,7 +109,7 @@ class _Family:
                 self._members[node.out] = member
 
     def _meet_rows(self, node: Node) -> None:
-        if node.op.name != "slice" or set(node.params["strides"]) != {1}:
+        if node.op is not slice_row or set(node.params["strides"]) != {1}:
             return
         begin, count = node.params["starts"][-2], node.params["shape"][-2]
         axes = (*range(node.out.ndim - 2), node.out.ndim - 1)
@@ -124,31 +127,29 @@ class _Family:
         if "vectors" not in kinds:
             self._members[node.out] = members[0]
         elif "numbers" not in kinds:
-            together = node.op.name in ("add", "subtract") and len(kinds) == 2
-            if node.op.name in LINEAR and (together or (len(kinds) == 1 and _is_linear(node, known))):
+            together = node.op in (add, subtract) and len(kinds) == 2
+            if node.op in LINEAR and (together or (len(kinds) == 1 and _is_linear(node, known))):
                 self._members[node.out] = members[0]
         elif sorted(kinds) == ["numbers", "vectors"] and (
-            node.op.name == "multiply" or (node.op.name == "divide" and kinds[0] == "vectors")
+            node.op is multiply or (node.op is divide and kinds[0] == "vectors")
         ):
             place = kinds.index("vectors")
             self._members[node.out] = members[place]
             operands = node.inputs
-            self.products.append(
-                _Product(node.out, operands[place], operands[1 - place], node.op.name == "divide")
-            )
+            self.products.append(_Product(node.out, operands[place], operands[1 - place], node.op is divide))
 
     def _meet_product(self, node: Node, known: Sequence[_Member | None]) -> None:
-        letters = (node.params["x"], node.params["y"])
+        subscripts = (node.params["x"], node.params["y"])
         kinds = [member.kind if member is not None else "" for member in known]
         if "vectors" not in kinds or kinds.count("vectors") == 2:
             return
         place = kinds.index("vectors")
         member, other = known[place], known[1 - place]
         assert member is not None
-        own = [letters[place][axis] for axis in member.axes]
+        own = [subscripts[place][axis] for axis in member.axes]
         out = node.params["out"]
         if other is not None and other.kind == "diagonal":
-            pair = [letters[1 - place][axis] for axis in other.axes]
+            pair = [subscripts[1 - place][axis] for axis in other.axes]
             if own[-1] in pair and own[-1] not in out and other.numbers is not None:
                 pair.remove(own[-1])
                 own[-1] = pair[0]
@@ -156,12 +157,12 @@ class _Family:
             else:
                 return
         elif other is not None:
-            theirs = [letters[1 - place][axis] for axis in other.axes]
+            theirs = [subscripts[1 - place][axis] for axis in other.axes]
             if theirs != own or not set(own) <= set(out):
                 return
             self.products.append(_Product(node.out, node.inputs[place], node.inputs[1 - place], False))
         if set(own) <= set(out):
-            self._members[node.out] = _Member("vectors", tuple([out.index(letter) for letter in own]))
+            self._members[node.out] = _Member("vectors", tuple([out.index(subscript) for subscript in own]))
 
     def term(self, product: _Product, found: Cotangents) -> Value | None:
         """Return f' times what turns the scaled vectors into one another, by pairs of these."""
@@ -173,13 +174,13 @@ class _Family:
         x, z = product.vectors, cotangent.applied()
         lead = len(starts.axes) - 1
         i, j = 0, 1
-        # Axes of the stack have letters of their own, and so have all other axes of the vectors, in their order.
-        letters_x = _letters(x.ndim, starts.axes, i, lead)
-        letters_z = _letters(z.ndim, ends.axes, j, lead)
+        # Axes of the stack have subscripts of their own, and so have all other axes of the vectors, in their order.
+        subscripts_x = _subscripts(x.ndim, starts.axes, i, lead)
+        subscripts_z = _subscripts(z.ndim, ends.axes, j, lead)
         if x.ndim != z.ndim:
             return None
         stack = tuple(range(2, 2 + lead))
-        pairs: Value = PRIMITIVES["contract"](x, z, letters_x, letters_z, (*stack, i, j))
+        pairs: Value = PRIMITIVES["contract"](x, z, subscripts_x, subscripts_z, (*stack, i, j))
         axes = (*range(lead), lead + 1)
         return pairs * PRIMITIVES["expand"](slope, pairs.shape, axes)
 
@@ -204,29 +205,29 @@ class _Family:
         return flat
 
 
-def _letters(rank: int, axes: Sequence[int], own: int, lead: int) -> tuple[int, ...]:
-    letters = dict(zip(axes, (*range(2, 2 + lead), own), strict=True))
+def _subscripts(rank: int, axes: Sequence[int], own: int, lead: int) -> tuple[int, ...]:
+    subscripts = dict(zip(axes, (*range(2, 2 + lead), own), strict=True))
     rest = iter(range(2 + lead, 2 + lead + rank))
-    return tuple([letters[axis] if axis in letters else next(rest) for axis in range(rank)])
+    return tuple([subscripts[axis] if axis in subscripts else next(rest) for axis in range(rank)])
 
 
 def _is_linear(node: Node, known: Sequence[_Member | None]) -> bool:
-    return node.op.name != "divide" or known[0] is not None
+    return node.op is not divide or known[0] is not None
 
 
 def _moved(node: Node, member: _Member) -> _Member | None:
     """Return what a node makes that moves elements, if it keeps the axes."""
-    name, shape = node.op.name, node.inputs[0].shape
-    if name == "permute":
+    op, shape = node.op, node.inputs[0].shape
+    if op is permute_row:
         return member._replace(axes=tuple([node.params["axes"].index(axis) for axis in member.axes]))
-    if name == "expand":
+    if op is expand_row:
         return member._replace(axes=tuple([node.params["axes"][axis] for axis in member.axes]))
-    if name == "reshape":
+    if op is reshape_row:
         return _reshaped(node, member)
-    if name == "slice":
+    if op is slice_row:
         kept = all(node.params["shape"][axis] == shape[axis] for axis in member.axes)
         return member if kept else None
-    if name == "pad" and member.kind == "numbers" and len(shape) == 1:
+    if op is pad_row and member.kind == "numbers" and len(shape) == 1:
         n = shape[0]
         if node.params["shape"] == (n * n,) and node.params["strides"] == (n + 1,):
             return _Member("flat", (0,), node.inputs[0])

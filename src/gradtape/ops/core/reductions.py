@@ -24,6 +24,7 @@ reduce_sum = reduction(
     identity=0,
     transpose=lambda ct, node: spread(ct, node.inputs[0].shape, node.params["axes"]),
     shift=reduced_sum,
+    finite_derivatives=True,
 )
 
 

@@ -38,6 +38,8 @@ expand_row = index_map(
     transpose=lambda ct, node: PRIMITIVES["reduce_sum"](
         ct, axes=tuple(axis for axis in range(ct.ndim) if axis not in node.params["axes"])
     ),
+    is_expansion=True,
+    finite_derivatives=True,
     samples=(
         ((3,), {"shape": (2, 3), "axes": (1,)}),
         ((2,), {"shape": (2, 3), "axes": (0,)}),
@@ -66,6 +68,7 @@ permute_row = index_map(
     evaluate=lambda x, *, axes: np.transpose(x, axes),
     source=lambda i, x, *, axes: tuple(i[axes.index(axis)] for axis in range(len(axes))),
     transpose=lambda ct, node: permute(ct, inverse_permutation(node.params["axes"])),
+    finite_derivatives=True,
     samples=(((2, 3), {"axes": (1, 0)}), ((2, 3, 4), {"axes": (2, 0, 1)}), ((0, 3), {"axes": (1, 0)})),
 )
 
@@ -124,6 +127,7 @@ reshape_row = index_map(
     evaluate=lambda x, *, shape: x.reshape(shape),
     source=_reshape_source,
     transpose=lambda ct, node: reshape(ct, node.inputs[0].shape),
+    finite_derivatives=True,
     samples=(
         ((6,), {"shape": (2, 3)}),
         ((2, 3), {"shape": (6,)}),
@@ -194,6 +198,7 @@ slice_row = index_map(
     transpose=lambda ct, node: pad_row(
         ct, shape=node.inputs[0].shape, starts=node.params["starts"], strides=node.params["strides"]
     ),
+    finite_derivatives=True,
     samples=(
         ((5,), {"starts": (1,), "shape": (3,), "strides": (1,)}),
         ((5,), {"starts": (4,), "shape": (5,), "strides": (-1,)}),

@@ -7,9 +7,10 @@ from typing import Any
 
 from gradtape.ir.graph import Graph, Literal, Node, Value, extract
 from gradtape.ir.primitives import PRIMITIVES
+from gradtape.kinds.index_map import repeated_number
+from gradtape.ops.core.shape import expand_row
 from gradtape.passes.control.equal_carries import EqualCarries, MergedLoop, source_key
 from gradtape.passes.rewrite import rewrite
-from gradtape.passes.simplify.fold import repeated_number
 from gradtape.transforms.loops.batch_before_loop import batched_before_loop
 from gradtape.transforms.loops.branches import select
 from gradtape.transforms.loops.draft import LoopOp, LoopOperand, LoopOutputs, placeholder, substitute
@@ -230,7 +231,7 @@ def _is_same(outcome: LoopOutputs, node: Node) -> bool:
 def _uniform_elements(array: Value) -> tuple[Value, tuple[int, ...], tuple[int, ...]] | None:
     """Return ``(value, shape, axes)`` of the expansion that each element along the leading axis is, where all are equal."""
     node = array.node
-    if node is None or node.op.name != "expand" or 0 in node.params["axes"]:
+    if node is None or node.op is not expand_row or 0 in node.params["axes"]:
         return None
     return node.inputs[0], array.shape[1:], tuple(axis - 1 for axis in node.params["axes"])
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from gradtape.ir.graph import Graph, Literal, Node, Value, literal, number_of
 from gradtape.ir.primitives import PRIMITIVES
+from gradtape.kinds.index_map import repeated_number
 from gradtape.kinds.registry import ROWS
 from gradtape.passes.rewrite import rewrite
-from gradtape.passes.simplify.fold import repeated_number
 
 
 def simplify(graph: Graph) -> Graph:

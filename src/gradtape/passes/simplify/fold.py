@@ -9,7 +9,7 @@ import numpy as np
 from gradtape.ir.graph import Graph, Literal, Node, Value, literal
 from gradtape.ir.primitives import PRIMITIVES
 from gradtape.kinds.elementwise import Elementwise
-from gradtape.kinds.index_map import IndexMap
+from gradtape.kinds.index_map import IndexMap, repeated_number
 from gradtape.kinds.operands import broadcast_to
 from gradtape.kinds.reduction import Reduction
 from gradtape.passes.rewrite import rewrite
@@ -18,16 +18,6 @@ from gradtape.passes.rewrite import rewrite
 def fold_numbers(graph: Graph) -> Graph:
     """Return the graph without computations whose operands are numbers or repetitions of a number."""
     return rewrite(graph, _fold)
-
-
-def repeated_number(value: Value) -> Literal | None:
-    """Return the number of which a value is made up: the number itself, or what is expanded."""
-    if isinstance(value, Literal):
-        return value
-    node = value.node
-    if node is not None and node.op.name == "expand" and isinstance(node.inputs[0], Literal):
-        return node.inputs[0]
-    return None
 
 
 def _fold(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:

@@ -27,7 +27,6 @@ from gradtape.transforms.loops.draft import (
     emit_substituted,
     substitute,
 )
-from gradtape.transforms.loops.licm import TAME
 from gradtape.transforms.loops.ops import Repeat, Scan, Switch, While
 
 Batch: TypeAlias = Callable[[Sequence[Value], Mapping[Value, Value], int], list[Value | Shared]]
@@ -337,7 +336,7 @@ def fill_inactive_lanes(active: Value, x: Value) -> Value:
 
 def _has_finite_derivatives(outputs: Sequence[Value], inputs: Sequence[Value]) -> bool:
     """Return whether no derivative of the outputs of any order is infinite where the inputs are finite."""
-    return all(node.op.name in TAME for node in extract(outputs, inputs)[0])
+    return all(node.op.finite_derivatives for node in extract(outputs, inputs)[0])
 
 
 def _value(result: Value | Shared) -> Value:

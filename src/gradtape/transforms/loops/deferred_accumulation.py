@@ -7,8 +7,10 @@ from typing import Any, Final
 
 from gradtape.ir.graph import Literal, Node, Value
 from gradtape.ir.primitives import PRIMITIVES
-from gradtape.kinds.accumulate import Accumulate
 from gradtape.kinds.contract import Contract
+from gradtape.kinds.index_map import is_zero
+from gradtape.ops.core.elementwise.arithmetic import add
+from gradtape.ops.core.indexing import put_add
 from gradtape.transforms.loops.draft import Draft, LoopOperand
 
 LARGE_MATRIX: Final = 1024
@@ -41,7 +43,7 @@ class DeferredAccumulation:
     def defer(self, const: LoopOperand, part: Value) -> Value | None:
         """Defer the terms of a contribution for which that pays; return the remaining terms."""
         node = part.node
-        if node is not None and node.op.name == "add":
+        if node is not None and node.op is add:
             parts = [self.defer(const, term) for term in node.inputs]
             remaining = [term for term in parts if term is not None]
             if len(remaining) == 2:
@@ -62,7 +64,7 @@ class DeferredAccumulation:
             size = sum(value.size for value in node.inputs)
             pays = part.size >= LARGE_MATRIX and size <= part.size
             operands: Sequence[Value] = node.inputs
-        elif isinstance(node.op, Accumulate) and node.op.name == "put_add" and _is_zero(node.inputs[0]):
+        elif node.op is put_add and is_zero(node.inputs[0]):
             operands = node.inputs[1:]
             size = sum(value.size for value in operands)
             pays = part.size >= SPARSE_RATIO * size
@@ -99,11 +101,3 @@ def _total(node: Node, arrays: Sequence[Value], const: Value) -> Value:
         return total
     total = op(PRIMITIVES["zeros_like"](const), *arrays)
     return total
-
-
-def _is_zero(value: Value) -> bool:
-    node = value.node
-    if node is None or node.op.name != "expand" or not isinstance(node.inputs[0], Literal):
-        return False
-    data = node.inputs[0].data
-    return data is not None and not data.any()

@@ -10,21 +10,15 @@ from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import INT64
 from gradtape.kinds.control import Barrier, Structured
 from gradtape.kinds.elementwise import Elementwise
+from gradtape.ops.core.shape import expand_row, permute_row
 from gradtape.transforms.loops.branches import select
 from gradtape.transforms.loops.draft import Draft, LoopOperand, emit_substituted
 
-VIEWS: Final = ("expand", "permute")
+VIEWS: Final = frozenset({expand_row, permute_row})
 """Index maps that only change how a value is read: outside the loop they would allocate memory."""
 
 SMALL_INVARIANT: Final = 16
-"""Elements up to which an invariant of rows in `TAME` is computed even if the loop has no iteration."""
-
-TAME: Final = frozenset(
-    {"add", "subtract", "multiply", "negative", "sin", "cos", "tanh", "arctan", "where", "convert", "expand"}
-    | {"maximum", "minimum", "absolute", "identity", "permute", "reshape", "slice", "reduce_sum", "contract"}
-    | {"less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "invert"}
-)
-"""Rows whose derivatives are finite, other than by overflow."""
+"""Elements up to which an invariant with finite derivatives is computed even if the loop has no iteration."""
 
 
 def selection_operands(draft: Draft, masked: Collection[Value]) -> set[Value]:
@@ -108,7 +102,7 @@ def _invariants(draft: Draft, excluded: Collection[Value]) -> list[Value]:
         value = pending.pop(0)
         if value in given or value.node is None or isinstance(value, Literal):
             continue
-        if value.node.op.name in VIEWS or all(isinstance(each, Literal) for each in value.node.inputs):
+        if value.node.op in VIEWS or all(isinstance(each, Literal) for each in value.node.inputs):
             pending.extend(value.node.inputs)
         else:
             moved[value] = None
@@ -146,7 +140,7 @@ def _dependencies(ends: Sequence[Value], body_inputs: Sequence[Value]) -> set[Va
 def _is_cheap(value: Value, body_inputs: Sequence[Value]) -> bool:
     """Return whether a value is cheap, cannot fail, and has finite derivatives."""
     return all(
-        node.op.name in TAME and max(out.size for out in node.outs) <= SMALL_INVARIANT
+        node.op.finite_derivatives and max(out.size for out in node.outs) <= SMALL_INVARIANT
         for node in extract([value], body_inputs)[0]
     )
 

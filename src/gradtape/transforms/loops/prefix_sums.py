@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 from gradtape.ir.body import Body
 from gradtape.ir.builder import at, emit_all
-from gradtape.ir.graph import Node, Value, extract, number_of
+from gradtape.ir.graph import Node, Value, extract
+from gradtape.kinds.index_map import is_zero
+from gradtape.ops.core.elementwise.arithmetic import add
 from gradtape.transforms.loops.draft import LoopOp, emit_substituted
 
 
@@ -54,7 +56,7 @@ def with_continued_sums(totals: Sequence[Value | None]) -> list[Value | None]:
 
 def _split_sum(total: Value) -> tuple[Value, Value] | None:
     """Return the operands of an addition: the sum of a loop, and the other one."""
-    if total.node is None or total.node.op.name != "add":
+    if total.node is None or total.node.op is not add:
         return None
     a, b = total.node.inputs
     for ours, other in ((b, a), (a, b)):
@@ -66,7 +68,7 @@ def _split_sum(total: Value) -> tuple[Value, Value] | None:
 
 def _is_sum(value: Value, node: Node) -> bool:
     """Return whether an output of a loop is a sum over its iterations with initial value zero."""
-    return _adds_to_start(value, node) and _is_zero(_start(value, node))
+    return _adds_to_start(value, node) and is_zero(_start(value, node))
 
 
 def _start(value: Value, node: Node) -> Value:
@@ -85,12 +87,6 @@ def _adds_to_start(value: Value, node: Node) -> bool:
     if reads != [inner] or carry.inner in body.outputs or body.outputs.count(carry.next_carry) > 1:
         return False
     assert inner is not None
-    if inner.op.name == "add":
+    if inner.op is add:
         return True
     return _adds_to_start(carry.next_carry, inner) and _start(carry.next_carry, inner) is carry.inner
-
-
-def _is_zero(value: Value) -> bool:
-    if value.node is not None and value.node.op.name == "expand":
-        value = value.node.inputs[0]
-    return number_of(value) == 0

@@ -18,10 +18,12 @@ from gradtape.kinds.control import Barrier, Custom, Structured
 from gradtape.kinds.elementwise import Elementwise, Instruction, Intrinsic
 from gradtape.kinds.index_map import IndexMap
 from gradtape.kinds.join import Join
+from gradtape.ops.core.elementwise.arithmetic import divide
+from gradtape.ops.core.elementwise.cast import identity
+from gradtape.ops.core.elementwise.complex_parts import conjugate, imag, real
+from gradtape.ops.core.elementwise.power import power
+from gradtape.ops.core.elementwise.roots import square
 from gradtape.passes.simplify.expand_composites import PRIMITIVE, expand_formula
-
-TWINS: Final = {"sin": "cos", "cos": "sin"}
-"""Functions whose result is stored rather than their operand, where the forward loop computes the other one."""
 
 SMALL_UPDATE: Final = 256
 """Elements up to which an array with a few replaced elements is recomputed rather than stored."""
@@ -36,7 +38,7 @@ and back."""
 CHEAP_POWERS: Final = (1, 2, 3, 4, -1)
 """Exponents that are products."""
 
-CHEAP_COMPLEX: Final = frozenset({"conjugate", "real", "imag", "identity", "square"})
+CHEAP_COMPLEX: Final = frozenset({conjugate, real, imag, identity, square})
 """Formulas on complex numbers that are a few products at most."""
 
 INFINITE: Final = 1 << 62
@@ -96,7 +98,9 @@ def residuals(
 
 def _has_twin(node: Node, computed: Collection[tuple[str, Sequence[Value]]]) -> bool:
     """Return whether a scalar node is computed in the latency of its twin in the forward loop; arrays have no such latency."""
-    return (TWINS.get(node.op.name), node.inputs) in computed and node.outs[0].shape == ()
+    op = node.op
+    twin = op.twin if isinstance(op, Elementwise) else ""
+    return bool(twin) and (twin, node.inputs) in computed and node.out.shape == ()
 
 
 def is_expensive(node: Node) -> bool:
@@ -114,10 +118,10 @@ def is_expensive(node: Node) -> bool:
 
 
 def _is_expensive_row(node: Node, op: Elementwise) -> bool:
-    if op.name == "power":
+    if op is power:
         number = number_of(node.inputs[1])
         return number not in CHEAP_POWERS
-    if op.name == "divide" and node.outs[0].size >= STREAMED_SIZE:
+    if op is divide and node.outs[0].size >= STREAMED_SIZE:
         return False
     return _is_expensive_elementwise(
         op, tuple(value.dtype for value in node.inputs), tuple(node.params.items())
@@ -149,7 +153,7 @@ def _is_expensive_elementwise(
     if isinstance(body, PRIMITIVE):
         return True
     if any(dtype.kind == "c" for dtype in dtypes):
-        return op.name not in CHEAP_COMPLEX
+        return op not in CHEAP_COMPLEX
     inputs = tuple([Value(aval((), dtype)) for dtype in dtypes])
     with at(None):
         node = Node(op, inputs, dict(params))

@@ -69,6 +69,7 @@ convert_row = elementwise(
     complex_body=_complex_cast,
     tangents=(_cast_tangent,),
     transpose=(_cast_back,),
+    finite_derivatives=True,
     dtypes=_to,
     dtype_samples="dfblQ?",
     params=tuple({"dtype": np.dtype(code)} for code in "fdlB?"),
@@ -82,6 +83,7 @@ identity = elementwise(
     complex_body=lambda x: x,
     tangents=(lambda d, z, x: d,),
     transpose=(lambda ct, x: ct,),
+    finite_derivatives=True,
     dtypes=_same,
     shift=unchanged,
 )

@@ -68,6 +68,7 @@ maximum = elementwise(
         lambda d, z, x, y: where(less(x, y), 0.0, _shared(d, x, y)),
         lambda d, z, x, y: where(less(y, x), 0.0, _shared(d, x, y)),
     ),
+    finite_derivatives=True,
     domain=PAIR,
     edges=EDGES,
     slopes=(
@@ -89,6 +90,7 @@ minimum = elementwise(
         lambda d, z, x, y: where(less(y, x), 0.0, _shared(d, x, y)),
         lambda d, z, x, y: where(less(x, y), 0.0, _shared(d, x, y)),
     ),
+    finite_derivatives=True,
     domain=PAIR,
     edges=EDGES,
     slopes=(

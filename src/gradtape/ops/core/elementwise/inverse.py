@@ -218,6 +218,7 @@ arctan = elementwise(
     body=Libm("atan"),
     complex_body=_complex_arctan,
     partials=(lambda z, x: 1.0 / (1.0 + x * x),),
+    finite_derivatives=True,
     edges=(*SPECIAL, (1e5,), (1e200,)),
     slopes=(((inf,), (0.0,)), ((1e200,), (0.0,)), ((1.0,), (0.5,))),
     dtype_samples=COMPLEX,

@@ -48,6 +48,7 @@ def _comparison(
             boolean=f"icmp {unsigned}",
         ),
         complex_body=complex_body,
+        finite_derivatives=True,
         domain=PAIR,
         edges=TIES,
         dtype_samples=ORDERED,
@@ -123,6 +124,7 @@ invert = elementwise(
     "invert",
     np.invert,
     body=Instruction(signed="not", unsigned="not", boolean="not"),
+    finite_derivatives=True,
     domain=((-50.0, 50.0),),
     dtype_samples=INTEGERS + "?",
 )

@@ -36,6 +36,8 @@ where: Elementwise = elementwise(
     ),
     transpose=(None, lambda ct, c, a, b: ct, lambda ct, c, a, b: ct),
     confine=(None, lambda c, a, b: c, lambda c, a, b: logical_not(c)),
+    additive=(1, 2),
+    finite_derivatives=True,
     dtypes=_where_dtypes,
     domain=((-1.0, 1.0), (-3.0, 3.0), (-3.0, 3.0)),
     edges=((True, 1.0, np.nan), (False, np.inf, 2.0)),

@@ -101,6 +101,7 @@ absolute = elementwise(
     body=_absolute_body,
     complex_body=lambda x: hypot(x[0], x[1]),
     tangents=(_absolute_tangent,),
+    finite_derivatives=True,
     edges=SPECIAL,
     slopes=(((0.0,), (0.0,)), ((-0.0,), (0.0,)), ((inf,), (1.0,))),
     kinks="0 at 0",
