@@ -11,7 +11,7 @@ from gradtape.kinds.batching import Shared, all_in_front, batch_node, in_front
 from gradtape.kinds.control import Barrier, Custom, Rule, pulled_by_value
 from gradtape.kinds.cotangent import Cotangent
 from gradtape.transforms import one_hot
-from gradtape.transforms.call import Call, inlined
+from gradtape.transforms.call import GraphCall, inlined
 from gradtape.transforms.loops.batch import batch_loop, batch_switch
 from gradtape.transforms.loops.draft import LoopOp
 from gradtape.transforms.loops.ops import Switch
@@ -123,7 +123,7 @@ def _switch(
 
 @batch_node.register
 def _call(
-    op: Call, node: Node, operands: Sequence[Value], mapped: Sequence[bool], size: int
+    op: GraphCall, node: Node, operands: Sequence[Value], mapped: Sequence[bool], size: int
 ) -> tuple[Value, ...]:
     pairs = list(zip(node.inputs, operands, mapped, strict=True))
     shared = {single for single, _, flag in pairs if not flag}

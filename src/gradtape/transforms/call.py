@@ -16,7 +16,7 @@ from gradtape.transforms.jvp import jvp
 Runner = Callable[[Sequence[NDArray]], Sequence[NDArray]]
 
 
-class Call(Op):
+class GraphCall(Op):
     """The op of a closed graph without constants. Derivatives and kernels use the nodes of the graph.
 
     Parameters

@@ -14,7 +14,7 @@ from gradtape.ir.op import NDArray
 from gradtape.kinds.control import Structured
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.ops.core.elementwise.select import where
-from gradtape.transforms.call import Call, inlined
+from gradtape.transforms.call import GraphCall, inlined
 from gradtape.transforms.observers import DerivativeSite
 
 SHOWN_SAMPLES: Final = 3
@@ -142,7 +142,7 @@ def origin(value: Value, index: Index) -> Finding:
         if pushed is not None:
             value, index = pushed
             continue
-        if node is not None and isinstance(node.op, Call):
+        if node is not None and isinstance(node.op, GraphCall):
             value = inlined(node.op.graph, node.inputs)[value.index]
             compute_op_by_op([value])
             continue

@@ -17,7 +17,7 @@ from gradtape.kinds.cotangent import Cotangent
 from gradtape.kinds.elementwise import Elementwise, flat
 from gradtape.kinds.operands import broadcast_to
 from gradtape.ops.core.elementwise.cast import convert_row, stop_gradient
-from gradtape.transforms.call import Call, inlined
+from gradtape.transforms.call import GraphCall, inlined
 from gradtape.transforms.loops.ops import STACK, Repeat
 from gradtape.transforms.observers import Sweep, inner_sweeps
 from gradtape.transforms.vjp import sweep_back
@@ -45,7 +45,7 @@ KINDS = ("recording", "stop_gradient", "integer", "no derivative", "position", "
 def unfolded(target: Value, tag: TraceTag) -> Value:
     """Return a target as nodes of its ops, where one call node has replaced its record."""
     node = target.node
-    if node is None or not isinstance(node.op, Call):
+    if node is None or not isinstance(node.op, GraphCall):
         return target
     copy = inlined(node.op.graph, node.inputs)[target.index]
     for step in extract([copy], node.inputs, stop=lambda value: False)[0]:

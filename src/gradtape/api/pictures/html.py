@@ -14,7 +14,7 @@ from gradtape.ir.graph import Graph, Literal, Node, TraceTag, Value, extract
 from gradtape.trace.array.html import LINE, NEGATIVE, POSITIVE, badge, card
 from gradtape.trace.jit.callsite import CallSite
 from gradtape.trace.jit.specialisation import Specialisation
-from gradtape.transforms.call import Call
+from gradtape.transforms.call import GraphCall
 from gradtape.transforms.observers import DerivativeSite
 
 OPEN_OPS, SHOWN_OPS = 24, 400
@@ -139,7 +139,7 @@ def _operations(nodes: Sequence[Node]) -> str:
 
 
 def _operation(node: Node) -> str:
-    return "a whole gradient" if isinstance(node.op, Call) else html.escape(node.op.name)
+    return "a whole gradient" if isinstance(node.op, GraphCall) else html.escape(node.op.name)
 
 
 def _names(nodes: Sequence[Node]) -> dict[Value, str]:

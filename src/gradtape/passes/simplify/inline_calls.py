@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 from gradtape.ir.graph import Graph, Node, Value
 from gradtape.passes.rewrite import rewrite
-from gradtape.transforms.call import Call, inlined
+from gradtape.transforms.call import GraphCall, inlined
 
 
 def inline_calls(graph: Graph) -> Graph:
     """Return the graph without calls, also without those inside of calls."""
     flat = rewrite(graph, _inline)
-    while any(isinstance(node.op, Call) for node in flat.nodes):
+    while any(isinstance(node.op, GraphCall) for node in flat.nodes):
         flat = rewrite(flat, _inline)
     return flat
 
 
 def _inline(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
-    return inlined(node.op.graph, inputs) if isinstance(node.op, Call) else None
+    return inlined(node.op.graph, inputs) if isinstance(node.op, GraphCall) else None

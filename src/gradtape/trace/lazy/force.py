@@ -26,7 +26,7 @@ from gradtape.trace.lazy.pending_cache import done_again, remember, run
 from gradtape.trace.source.contexts import scopes
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.locks import turns
-from gradtape.transforms.call import Call
+from gradtape.transforms.call import GraphCall
 
 SMALL_WORK = 200_000
 """Element operations below which a structure seen for the first time is interpreted: compiling costs some 20 ms, in which NumPy does
@@ -121,7 +121,7 @@ def _worked_out(pending: Sequence[Value], compiled: bool) -> Iterable[Value]:
 def _called(pending: Sequence[Value]) -> bool:
     """Compute values that one call computes, if there is nothing else to do, and return whether that is so."""
     node = pending[0]._node  # a call's is never put together late
-    if node is None or type(node.op) is not Call or not config.jit or CHECKS or waiting.left_alone:
+    if node is None or type(node.op) is not GraphCall or not config.jit or CHECKS or waiting.left_alone:
         return False
     arrays = []
     for value in node.inputs:
@@ -217,7 +217,7 @@ def _release_again(values: Iterable[Value]) -> None:
 def _is_worth_it(nodes: Sequence[Node]) -> bool:
     """Return whether to compile at first sight: heavy work, or a call, which stands for a record that has come before."""
     return sum(map(_work, nodes)) > max(SMALL_WORK, len(nodes) * WORK_PER_NODE) or any(
-        isinstance(node.op, Call) for node in nodes
+        isinstance(node.op, GraphCall) for node in nodes
     )
 
 

@@ -18,7 +18,7 @@ from gradtape.kinds.operands import broadcast_to
 from gradtape.runtime.compile.program import Program, tape_program
 from gradtape.trace.lazy.force import force
 from gradtape.trace.lazy.pattern import Pattern, begins
-from gradtape.transforms.call import Call, without_data
+from gradtape.transforms.call import GraphCall, without_data
 from gradtape.transforms.observers import OBSERVERS
 from gradtape.transforms.reroll.periods import MIN_SAVED
 from gradtape.transforms.reroll.roll import in_recorded_order, rolled
@@ -36,7 +36,7 @@ class Template(NamedTuple):
 
     Attributes
     ----------
-    call : Call
+    call : GraphCall
         From the leaves, the seeds and the constants to the targets and the derivatives that exist.
     counts : tuple of int
         Per source, how many outputs make up its derivative: none, one, or two where it comes as rows.
@@ -48,7 +48,7 @@ class Template(NamedTuple):
         Leaves that it takes as the rows of an array.
     """
 
-    call: Call
+    call: GraphCall
     counts: tuple[int, ...]
     constants: tuple[Value, ...]
     leaves: tuple[int, ...]
@@ -293,7 +293,7 @@ def _template(
     graph = without_data(
         Graph([*[inputs[place] for place in taken], *wholes, *constants], inner, outputs, "gradient")
     )
-    call = Call(graph, Lazily(graph).run)
+    call = GraphCall(graph, Lazily(graph).run)
     return Template(call, tuple(map(len, parts)), tuple(constants), tuple(taken), rows_of)
 
 

@@ -22,7 +22,7 @@ from gradtape.trace.lazy.script import Script, holding, perform
 from gradtape.trace.lazy.script_reader import Reader
 from gradtape.trace.lazy.script_writer import Writer
 from gradtape.trace.source.contexts import contexts
-from gradtape.transforms.call import Call, without_data
+from gradtape.transforms.call import GraphCall, without_data
 from gradtape.transforms.observers import OBSERVERS
 
 MOST_FORMS: Final = 8
@@ -270,7 +270,7 @@ def _form(plan: _Plan, held: tuple[int, ...]) -> _Form | None:
     outputs = [*call.outputs[:ends], *values, *call.outputs[ends:]]
     graph = without_data(Graph(inputs, [*call.nodes, *nodes], outputs, "gradient"))
     template = own.template._replace(
-        call=Call(graph, Lazily(graph).run), constants=(*own.template.constants, *constants)
+        call=GraphCall(graph, Lazily(graph).run), constants=(*own.template.constants, *constants)
     )
     form = plan.forms[held] = _Form(template, (*own.order, *more), kept)
     return form
