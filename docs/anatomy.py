@@ -1,13 +1,13 @@
 """The anatomy of gradtape: all of it in miniature, to be read from top to bottom in an evening.
 
 gradtape runs a function of NumPy code once, with arrays that record what is done to them. The record is a graph. A transform appends
-the derivative to the graph. Passes simplify the graph. It is turned into loops, and LLVM turns the loops into machine code:
+the derivative to the graph. Passes simplify the graph. Then loops are made of it, and LLVM makes machine code of the loops:
 
     function ── trace ──> graph ── vjp ──> graph ── passes ──> graph ── schedule ──> loops ── LLVM ──> machine code
 
-This file has the same stages and the names of the real classes and functions. The head of each part says which modules of
-`src/gradtape` it stands for, and "Real:" says what is different there. Nothing of gradtape is imported. The reader should know NumPy
-and the chain rule; compilers are explained. `python docs/anatomy.py` runs all examples.
+This file has the same stages, and its classes and functions have the names of the real ones. The head of each part says which modules
+of `src/gradtape` it stands for, and "Real:" says what is different there. Nothing of gradtape is imported. You should know NumPy and
+the chain rule; what you need of compilers is explained. `python docs/anatomy.py` runs all examples.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Shape = tuple[int, ...]
 # is to append the nodes that compute it. A function, its gradient and its second derivative are parts of one graph and share nodes.
 #
 # A `TraceTag` is on the values that a tape or a trace follows. The result of a node carries the tags of its inputs. So y depends on what
-# a tape watches if, and only if, y carries the tag of the tape.
+# a tape watches if, and only if, y carries the tag of this tape.
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,7 @@ def emit(op: Op, inputs: Sequence[Value], **params: Any) -> Value:
 
 def extract(outputs: Iterable[Value], stop: Callable[[Value], bool]) -> list[Node]:
     """Return the nodes that compute `outputs`, oldest first. The walk ends at values for which `stop` holds."""
-    found: set[Node] = set()
-    pending = list(outputs)
+    found, pending = set[Node](), list(outputs)
     while pending:
         value = pending.pop()
         if value.node is not None and value.node not in found and not stop(value):
@@ -108,7 +107,7 @@ def extract(outputs: Iterable[Value], stop: Callable[[Value], bool]) -> list[Nod
 
 
 class Graph:
-    """A part of the graph as a program. It is right for as long as each guard has the truth value that was seen."""
+    """A part of the graph as a program. It is right where each guard has the truth value that was seen (section 3)."""
 
     def __init__(self, inputs: Sequence[Value], outputs: Sequence[Value], guards: Any = ()) -> None:
         self.inputs, self.outputs, self.guards = inputs, outputs, guards
@@ -152,9 +151,9 @@ def verify(graph: Graph, stage: str) -> None:
 # kind: the type of the result (`infer`), how NumPy computes it (`evaluate`), derivatives (`jvp`, `transpose`), many cases at once
 # (`batch`). What is special to one op is a row: an instance of the class, made from a few facts. A new op is a new row.
 #
-# The elementwise kind is `out[i] = f(x[i], y[i], ...)`. A row has three facts: the function of NumPy, the instruction for LLVM, and a
-# partial derivative for each argument, which is a formula of the result `z` and the arguments. If the formula is a truth value, as in
-# the row of `where`, the derivative is a selection: where it is False the derivative is 0, whatever it is multiplied with.
+# The elementwise kind is `out[i] = f(x[i], y[i], ...)`. A row has three facts: the function of NumPy, the instruction for LLVM (with {}
+# for the operands), and a partial derivative for each argument: a formula of the result `z` and the arguments. If the formula is a truth
+# value, as in the row of `where`, the derivative is a selection: where it is False the derivative is 0, whatever it is multiplied with.
 #
 # Broadcasting has a node of its own, `expand`. So the operands of an elementwise node have one shape (or are numbers), and no
 # derivative has to undo a broadcast.
@@ -171,7 +170,7 @@ def as_value(operand: Any) -> Value:
 
 
 def scaled(partial: Any, vector: Value) -> Value:
-    """Return a partial derivative times a tangent or a cotangent."""
+    """Return a partial derivative times a tangent or a cotangent (section 4)."""
     if isinstance(partial, Value) and partial.aval.dtype == "bool":
         return where(partial, vector, 0.0)
     return partial * vector
@@ -224,9 +223,9 @@ where = Elementwise(
 # copy of one of x: `expand` repeats them, `permute` reorders the axes, `slice` selects. The fact of a row is `source`, arithmetic on
 # positions. NumPy calls it with arrays of integers, and so computes the result. Section 6 calls it with the variables of loops: there an
 # index map costs nothing, it only says where to read. (`lead` is for `batch`: the parameters if there is one more axis in front.)
+#
 # kinds/accumulate.py, kinds/reduction.py: the transpose of an index map adds, `out[source(j)] += x[j]`. It has the same parameters:
-# `whole` is the shape on the side of `source`, and `shape` is the other one. The transpose of `expand` is the sum along axes.
-# Real: sums, products, maxima and others are of a kind of their own.
+# `whole` is the shape on the side of `source`, and `shape` is the other one. The transpose of `expand` is a sum. Real: a kind of its own.
 
 
 @dataclass(eq=False)
@@ -264,7 +263,7 @@ class Accumulate(IndexMap):
     def evaluate(self, arrays: Sequence[Any], params: Any) -> Any:
         out, j = np.zeros((1, *params["whole"])), tuple(np.indices(params["shape"]))
         np.add.at(out, (np.zeros(params["shape"], int), *self.source(j, **params)), arrays[0])
-        return out[0]
+        return out[0]  # the axis in front is for sums over all axes: `source` has no index for them
 
 
 def _sliced(i: Any, starts: Shape, steps: Shape, **_: Shape) -> tuple[Any, ...]:
@@ -334,8 +333,7 @@ print(print_graph(Graph([v], [sum_(exp(getitem(v, 0)) * 2.0)])))
 #
 # An `Array` is what the user's code has in its hands. It holds a value and behaves as an ndarray, because NumPy hands every ufunc that
 # meets an `Array` to `__array_ufunc__`, and every other function to `__array_function__`. Both append nodes. Nothing is computed: the
-# value is pending. When somebody wants to see the numbers, `force` computes them with NumPy. Real: `x[i] = y` works too; it makes a new
-# value, which the `Array` holds from then on.
+# value is pending. To show numbers, `force` computes them with NumPy. Real: after `x[i] = y` the `Array` x holds another value.
 #
 # To jit a function is to run it once, with arrays that stand for the arguments of all later calls. A branch (`if total > 1:`) needs a
 # truth value then. It takes that of the call at hand, and a guard is recorded: the trace is right only where the truth is the same.
@@ -363,7 +361,9 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
         return Array(rule(*operands, **kwargs)) if rule else NotImplemented
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None) -> Any:
-        return self.__array_function__(ufunc, (), inputs, {})
+        return self.__array_function__(
+            ufunc, (), inputs, {}
+        )  # also for x += y: Python assigns the result to x
 
     def __getitem__(self, key: Any) -> Array:
         return Array(getitem(self.value, key))
@@ -377,7 +377,7 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
 
 
 def trace(function: Callable[..., Any], arrays: Sequence[Any]) -> Graph:
-    """Run a function once, and return what it does to arrays of these shapes."""
+    """Run a function once, and return what it does to arrays of these shapes. A guard becomes a number: 1.0 or 0.0."""
     tag = TraceTag()
     tag.guards = []
     inputs = [Value(Aval(np.shape(array)), data=array, tags=frozenset([tag])) for array in arrays]
@@ -541,7 +541,7 @@ def rewrite(graph: Graph, rule: Callable[..., Value]) -> Graph:
 def fold_numbers(node: Node, inputs: list[Value], found: dict[Any, Value]) -> Value:
     """Constant folding: compute what depends on numbers alone, and leave out factors of one."""
     numbers = {x: x.node.inputs[0] if x.node and x.node.op is expand else x for x in inputs}
-    inputs = [numbers[x] if isinstance(numbers[x], Literal) else x for x in inputs]
+    inputs = [numbers[x] if isinstance(numbers[x], Literal) else x for x in inputs]  # repeated or not
     if isinstance(node.op, IndexMap) or node.op.dtype == "bool":
         return emit(node.op, inputs, **node.params)
     if all(isinstance(x, Literal) for x in inputs):
@@ -641,7 +641,7 @@ class Builder:
         index = tuple(Affine(((f"i{level}", 1),)) for level in range(len(extents)))
         number = self.element(node.inputs[0], index) if adds else self.compute(node, index)
         place = node.op.source(index, **node.params) if adds else index
-        self.buffers[node.out] = out
+        self.buffers[node.out] = out  # from now on; above, `compute` was not to read it
         return LoopNest(extents, [*self.body, Store(out, flat(place, node.out.shape), number, adds)])
 
     def element(self, value: Value, index: tuple[Any, ...]) -> Any:
@@ -674,8 +674,8 @@ assert np.isclose(memory[loops.buffers[example.outputs[0]]], loss(np.ones(3), np
 
 # %% 7. Machine code: lower/llvm/module.py, lower/llvm/statements.py, runtime/compile/engine.py, runtime/compile/program.py
 #
-# LLVM is a compiler that reads a language between C and machine code. Every instruction computes one number, such as %v3, from others.
-# A loop is a label and a jump back to it. `phi` says what the loop variable is: 0 when control comes from above, and else the next one.
+# LLVM is a compiler that reads a language between C and machine code. An instruction makes one number, such as %v3, out of others, and
+# `getelementptr` an address. A loop is a label and a jump back to it. `phi` is the loop variable: 0 at first, and then the next number.
 #
 # Each nest becomes a function. `noalias` says that no buffer overlaps another. So LLVM may move what does not change out of a loop, and
 # compute several elements with one instruction. The additions of a sum are marked `reassoc`: LLVM may change their order, as it must to
