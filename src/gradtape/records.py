@@ -27,6 +27,12 @@ def record(cls: C) -> C:
     return _made(cls, by_value=False)
 
 
+@dataclass_transform(eq_default=False, frozen_default=True, field_specifiers=(field,))
+def frozen_record(cls: C) -> C:
+    """Make such a class whose fields the type checker lets nobody change, compared by identity."""
+    return _made(cls, by_value=False)
+
+
 @dataclass_transform(eq_default=True, frozen_default=True, field_specifiers=(field,))
 def value_record(cls: C) -> C:
     """Make such a class whose objects are equal where their fields are.

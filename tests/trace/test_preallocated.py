@@ -83,7 +83,7 @@ def test_a_python_loop_of_writes_becomes_a_loop() -> None:
         wanted.append(state)
     np.testing.assert_allclose(filtered(x), wanted)
     told = str(gt.inspect.explain(filtered))
-    assert "loop over 99 turns" in told
+    assert "loop over 99 iterations" in told
     assert "called natively" in told
 
 

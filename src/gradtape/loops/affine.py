@@ -230,6 +230,14 @@ def substitute(position: Position, values: dict[Atom, Position]) -> Position:
     return position if isinstance(position, int) or not values else position.substitute(values)
 
 
+def flat(index: tuple[Position, ...], shape: tuple[int, ...]) -> Position:
+    """Return the position in a flat buffer of an index into a shape, in row-major order."""
+    address: Position = 0
+    for position, extent in zip(index, shape, strict=True):
+        address = address * extent + position
+    return address
+
+
 def _made(terms: dict[Atom, int], offset: int) -> Position:
     return Affine(terms, offset) if terms else offset
 

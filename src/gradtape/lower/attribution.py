@@ -27,7 +27,7 @@ from gradtape.loops.ir import (
 )
 from gradtape.lower.llvm.profiled import timed_statements
 from gradtape.lower.schedule.costs import cost_of
-from gradtape.lower.schedule.nests import Root
+from gradtape.lower.schedule.order import Schedule
 from gradtape.records import value_record
 
 Site: TypeAlias = Any
@@ -68,7 +68,7 @@ class Nest:
     lines: tuple[tuple[Site, tuple[str, ...], float], ...]
 
 
-def describe_nests(program: LoopProgram, makers: Mapping[str, Node], roots: Sequence[Root]) -> list[Nest]:
+def describe_nests(program: LoopProgram, makers: Mapping[str, Node], plan: Schedule) -> list[Nest]:
     """Return the nests of a program, in order, and last what is outside of them all.
 
     Parameters
@@ -78,13 +78,14 @@ def describe_nests(program: LoopProgram, makers: Mapping[str, Node], roots: Sequ
     makers : mapping of str to Node
         By the names that the builder gave, the node for which something is computed. What later stages make of a loop has names that
         begin with those.
-    roots : sequence of Root
-        Whose storage tells for whom numbers are stored.
+    plan : Schedule
+        Its storage tells for whom numbers are stored.
     """
     known: dict[str, Node] = {}
-    for root in sorted(roots, key=lambda root: root.kind in ("blas", "routine")):
-        if root.storage is not None and root.node is not None:
-            known[root.storage.name] = root.node
+    for nest in sorted(plan.nests, key=lambda nest: nest.kind in ("product", "routine")):
+        memory = plan.storage[nest].buffer
+        if memory is not None and nest.node is not None:
+            known[memory.name] = nest.node
     timed = timed_statements(program)
     within = {id(statement) for statement in timed}
     outside = [statement for statement in program.body if id(statement) not in within]

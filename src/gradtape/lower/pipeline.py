@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from gradtape.config import config
@@ -9,19 +10,19 @@ from gradtape.ir.body import bodies_of
 from gradtape.ir.budget import budget
 from gradtape.ir.graph import Graph
 from gradtape.ir.types import Aval
-from gradtape.loops.ir import Buffer, LoopProgram
-from gradtape.loops.passes.pipeline import optimise_loops
+from gradtape.loops.ir import LoopProgram
+from gradtape.loops.passes.pipeline import optimise_body, optimise_loops
 from gradtape.loops.workspace import plan_memory
 from gradtape.lower.attribution import Nest, describe_nests
 from gradtape.lower.building.builder import Builder
-from gradtape.lower.building.outlined import COUNT, LoopKernels
-from gradtape.lower.building.rotate import test_ahead
+from gradtape.lower.building.context import BuildContext, LoopKernels, LoweredBody
 from gradtape.lower.llvm.counters import counted
 from gradtape.lower.llvm.module import KERNEL, emit_module
 from gradtape.lower.llvm.profiled import NestTimer
 from gradtape.lower.llvm.stacks import DRAIN
 from gradtape.lower.resident.interrupts import RAISE
 from gradtape.lower.schedule.order import Schedule, schedule
+from gradtape.lower.schedule.outlined import TRIP_COUNT
 from gradtape.passes.complex.split import split_complex
 from gradtape.passes.pipeline import optimise
 from gradtape.passes.rewrite import closed
@@ -98,9 +99,9 @@ def lower(graph: Graph, kernels: LoopKernels | None = None) -> LoweredProgram:
 
 
 def lower_loop(graph: Graph) -> LoweredProgram:
-    """Compile the graph of a loop alone, for any number of turns; see `gradtape.lower.building.outlined`."""
+    """Compile the graph of a loop alone, for any trip count; see `gradtape.lower.schedule.outlined`."""
     with budget(graph):
-        program, plan, _ = _finished(graph, graph, None, COUNT)
+        program, plan, _ = _loops(graph, graph, BuildContext(_lower_body, trip_count=TRIP_COUNT))
         return _lowered(graph, program, plan)
 
 
@@ -129,8 +130,8 @@ def _seconds(graph: Graph) -> float:
     for node in graph.nodes:
         if isinstance(node.op, While | Repeat):
             return ENDLESS
-        turns = node.params["length"] if isinstance(node.op, Scan) else 1
-        total += sum(map(_seconds, bodies_of(node))) * turns
+        trips = node.params["length"] if isinstance(node.op, Scan) else 1
+        total += sum(map(_seconds, bodies_of(node))) * trips
         total += max((value.size for value in node.outs), default=0) / ELEMENTS_PER_SECOND
     return total
 
@@ -147,10 +148,10 @@ class ProfiledProgram:
 
 def lower_profiled(graph: Graph) -> ProfiledProgram:
     """Compile a graph as far as the LLVM of a kernel that times itself."""
-    program, plan, builder = _built(graph)
+    program, plan, context = _built(graph)
     offsets, _ = plan_memory(program)
     module = emit_module(program, offsets, NestTimer(program).around)
-    nests = describe_nests(program, builder.makers, plan.roots)
+    nests = describe_nests(program, context.makers, plan)
     drain = DRAIN if module.stacks else None
     return ProfiledProgram(counted(module.text(), KERNEL), tuple(module.symbols), drain, nests)
 
@@ -166,25 +167,33 @@ def build_loops(graph: Graph) -> tuple[LoopProgram, list[str]]:
     return program, plan.explain
 
 
-def _built(graph: Graph, kernels: LoopKernels | None = None) -> tuple[LoopProgram, Schedule, Builder]:
+def _built(graph: Graph, kernels: LoopKernels | None = None) -> tuple[LoopProgram, Schedule, BuildContext]:
     graph = split_complex(closed(graph))
     notes: list[str] = []
-    program, plan, builder = _finished(
-        optimise(graph, check=config.verify, notes=notes), graph, kernels, None
-    )
+    optimised = optimise(graph, check=config.verify, notes=notes)
+    program, plan, context = _loops(optimised, graph, BuildContext(_lower_body, kernels))
     plan.explain[:0] = notes
-    return program, plan, builder
+    return program, plan, context
 
 
-def _finished(
-    graph: Graph, traced: Graph, kernels: LoopKernels | None, count: Buffer | None
-) -> tuple[LoopProgram, Schedule, Builder]:
-    plan = schedule(test_ahead(graph), traced, apart=kernels is not None)
-    builder = Builder(plan.by_value, plan.sources)
-    builder.kernels, builder.count = kernels, count
-    builder.block(plan.top)
-    scratch = [*plan.scratch, *builder.scratch]
-    inputs = plan.inputs if count is None else [*plan.inputs, count]
-    program = optimise_loops(LoopProgram(graph.name, inputs, plan.outputs, scratch, builder.body))
+def _loops(graph: Graph, traced: Graph, context: BuildContext) -> tuple[LoopProgram, Schedule, BuildContext]:
+    plan = schedule(graph, traced, outline=context.kernels is not None)
+    builder = Builder(plan, context)
+    program = optimise_loops(builder.build(graph.name))
     plan.explain.extend(builder.notes)
-    return program, plan, builder
+    return program, plan, context
+
+
+def _lower_body(graph: Graph, carried: Mapping[int, int], prefix: str, context: BuildContext) -> LoweredBody:
+    """Lower the body of a loop or a branch; see `BuildContext`."""
+    traced = closed(graph)
+    plan = schedule(traced, traced, carried, prefix)
+    builder = Builder(plan, context)
+    program = optimise_body(builder.build(graph.name))
+    in_place = {
+        place
+        for place, output in carried.items()
+        if plan.storage[plan.by_value[traced.inputs[place]]].buffer is plan.outputs[output]
+    }
+    notes = [*plan.explain, *builder.notes]
+    return LoweredBody(program.inputs, program.outputs, program.scratch, program.body, in_place, notes)

@@ -1,9 +1,11 @@
-"""From placed roots to loops: the second walk, which emits what the first one explored."""
+"""From a schedule to loops: the element interpreter emits what access analysis has gone through before."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from gradtape.ir.graph import Value
@@ -11,7 +13,7 @@ from gradtape.ir.types import BOOL, INT64
 from gradtape.kinds.cumulative import Cumulative
 from gradtape.kinds.join import starts
 from gradtape.kinds.reduction import Reduction
-from gradtape.loops.affine import Position, Var, affine, interval
+from gradtape.loops.affine import Position, Var, affine, flat, interval
 from gradtape.loops.ir import (
     Assign,
     Buffer,
@@ -21,198 +23,181 @@ from gradtape.loops.ir import (
     Guard,
     Index,
     Load,
+    LoopProgram,
     Number,
     Register,
     Store,
     const,
 )
 from gradtape.loops.passes.monoids import COMBINE, identity, monoid_of
-from gradtape.lower.building.calls import emit_call
+from gradtape.lower.building.calls import emit_product, emit_routine
+from gradtape.lower.building.context import BuildContext
 from gradtape.lower.building.control import emit_control
 from gradtape.lower.building.elements import ElementBuilder, Scope
-from gradtape.lower.building.outlined import LoopKernels
 from gradtape.lower.schedule.element_interpreter import Where
-from gradtape.lower.schedule.fusion import Block, Loop
-from gradtape.lower.schedule.nests import Root, flat
+from gradtape.lower.schedule.fusion import Block, FusedLoop
+from gradtape.lower.schedule.nests import LoopNest
+from gradtape.lower.schedule.order import Schedule
 
 
 class Builder(ElementBuilder):
-    """Emits the statements of a placed program."""
+    """Emits the statements of a schedule."""
 
-    def __init__(self, roots: dict[Value, Root], buffers: dict[Value, Buffer]) -> None:
-        super().__init__(roots, buffers)
-        self.scratch: list[Buffer] = []
-        self.kernels: LoopKernels | None = None
-        self.count: Buffer | None = None
-        self.notes: list[str] = []
-        self.values: dict[Root, list[Position]] = {}
-        self.accumulators: dict[Root, tuple[Register, ...]] = {}
-        self.emitters: dict[str, Callable[[Root, Where], None]] = {
-            "each": self._each,
+    def __init__(self, plan: Schedule, context: BuildContext) -> None:
+        super().__init__(plan, context)
+        self._values: dict[LoopNest, list[Position]] = {}
+        self._accumulators: dict[LoopNest, tuple[Register, ...]] = {}
+        self._emitters: dict[str, Callable[[LoopNest, Where], None]] = {
+            "elementwise": self._elementwise,
             "reduce": self._reduce,
             "argreduce": self._argreduce,
             "contract": self._contract,
-            "scan": self._scan,
+            "cumulative": self._cumulative,
             "scatter": self._scatter,
             "join": self._join,
             "guard": self._guard,
-            "blas": self._call,
-            "routine": self._call,
-            "control": self._control,
-            "result": self._nothing,
-            "held": self._nothing,
+            "product": partial(emit_product, self),
+            "routine": partial(emit_routine, self),
+            "control": lambda nest, values: emit_control(self, nest),
+            "result": lambda nest, values: None,
+            "carry": lambda nest, values: None,
         }
 
-    def within(self, roots: dict[Value, Root], buffers: dict[Value, Buffer]) -> Builder:
-        """Return a builder for the body of a loop, which shares the names."""
-        inner = Builder(roots, buffers)
-        inner.names = self.names
-        inner.makers = self.makers
-        return inner
+    def build(self, name: str) -> LoopProgram:
+        """Return the program of the schedule, as built."""
+        self._block(self.plan.top)
+        inputs, count = self.plan.inputs, self.context.trip_count
+        scratch = [*self.plan.scratch, *self.scratch]
+        return LoopProgram(
+            name, inputs if count is None else [*inputs, count], self.plan.outputs, scratch, self.body
+        )
 
-    # The tree
+    # The tree of blocks and loops
 
-    def block(self, block: Block) -> None:
-        """Emit what runs in one turn."""
-        for root in block.first:
-            self.stand(root)
+    def _block(self, block: Block) -> None:
+        """Emit what runs in one iteration."""
+        for nest in block.first:
+            self._nest(nest)
         for loop in block.loops:
-            self.loop(loop)
-            for root in loop.after:
-                self.stand(root)
+            self._loop(loop)
+            for nest in loop.after:
+                self._nest(nest)
 
-    def loop(self, loop: Loop) -> None:
-        """Emit a loop in as many pieces as it must be broken into."""
-        level = loop.roots[0].path.index(loop)
-        for root in loop.roots:
-            self.values.setdefault(root, [0] * len(root.axes))
-            if root.first_reduced() == level:
-                before, self.current = self.current, root
-                self._begin(root, level)
-                self.current = before
-            if root.kind == "scatter" and level == 0:
-                self._copy_base(root)
-            if root.carries(level):
-                register = Register(self.fresh("a"), root.value.dtype)
-                self.emit(Declare(register, const(0, root.value.dtype)))
-                self.accumulators[root] = (register,)
+    def _loop(self, loop: FusedLoop) -> None:
+        """Emit a loop in as many pieces as it must be cut into."""
+        level = loop.level
+        for nest in loop.nests:
+            self._values.setdefault(nest, [0] * len(nest.axes))
+            with self._emitting(nest):
+                if nest.first_reduced() == level:
+                    self._begin(nest, level)
+                if nest.kind == "scatter" and level == 0:
+                    self._copy_base(nest)
+            if nest.accumulates_along(level):
+                register = Register(self.fresh("a"), nest.value.dtype)
+                self.emit(Declare(register, const(0, nest.value.dtype)))
+                self._accumulators[nest] = (register,)
         ends = sorted({0, loop.extent, *[end for end in loop.breaks if 0 < end < loop.extent]})
         for low, high in itertools.pairwise(ends):
-            self._piece(loop, level, low, high)
-        for root in loop.roots:
-            if root.carries(level):
-                del self.accumulators[root]
-            elif root.first_reduced() == level and root.kind not in ("scatter", "join"):
-                self._finish(root)
-            elif root.trailing_reduced() == level and root.first_reduced() < level:
-                self._combine(root)
+            self._piece(loop, low, high)
+        for nest in loop.nests:
+            if nest.accumulates_along(level):
+                del self._accumulators[nest]
+            elif nest.first_reduced() == level and nest.kind not in ("scatter", "join"):
+                self._finish(nest)
+            elif nest.trailing_reduced() == level and nest.first_reduced() < level:
+                self._combine_partial(nest)
 
-    def _piece(self, loop: Loop, level: int, low: int, high: int) -> None:
-        running = [root for root in loop.roots if low < root.axes[level].extent]
-        for root in running:
-            partial = root.first_reduced() < level == root.trailing_reduced() and low == 0
-            if partial and root.kind != "blas":
-                self._begin_partial(root)
+    def _piece(self, loop: FusedLoop, low: int, high: int) -> None:
+        """Emit the iterations of a loop from `low` to before `high`; a single one without a loop."""
+        level = loop.level
+        for nest in loop.nests:
+            partial_ = nest.first_reduced() < level == nest.trailing_reduced() and low == 0
+            if partial_ and low < nest.axes[level].extent and nest.kind != "product":
+                with self._emitting(nest):
+                    register = Register(self.fresh("a"), nest.value.dtype)
+                self.emit(Declare(register, _identity(nest)))
+                self._accumulators[nest] = (register,)
         if high - low == 1:
-            for root in loop.roots:
-                self.values[root][level] = low
-            self.block(loop.body)
+            for nest in loop.nests:
+                self._values[nest][level] = low
+            self._block(loop.body)
             return
         var = Var(self.fresh("i_"), low, high - 1)
         self.depth_of[var.name] = len(self.scopes)
         statement = For(var)
         self.scopes.append(Scope(statement.body))
         position = affine(var)
-        for root in loop.roots:
-            self.values[root][level] = position
-        self.block(loop.body)
+        for nest in loop.nests:
+            self._values[nest][level] = position
+        self._block(loop.body)
         self.scopes.pop()
         if statement.body:
-            self.scopes[-1].statements.append(statement)
+            self.emit(statement)
 
-    def stand(self, root: Root) -> None:
-        """Emit a root at the innermost level of its loops."""
-        values = tuple(self.values.get(root, ()))
-        for value, axis in zip(values, root.axes, strict=True):
+    def _nest(self, nest: LoopNest) -> None:
+        """Emit what a nest does in one iteration of its innermost loop, unless its own loops are over."""
+        values = tuple(self._values.get(nest, ()))
+        for value, axis in zip(values, nest.axes, strict=True):
             if interval(value)[0] >= axis.extent:
                 return
-        before, self.current = self.current, root
-        self.emitters[root.kind](root, values)
+        with self._emitting(nest):
+            self._emitters[nest.kind](nest, values)
+
+    @contextmanager
+    def _emitting(self, nest: LoopNest) -> Iterator[None]:
+        """Let names say that what is emitted is for a nest."""
+        before, self.current = self.current, nest
+        yield
         self.current = before
+
+    def _memory(self, nest: LoopNest) -> Buffer:
+        buffer = self.plan.storage[nest].buffer
+        assert buffer is not None
+        return buffer
 
     # The kinds
 
-    def _each(self, root: Root, values: Where) -> None:
-        index = root.result_index(values)
-        own = root.node is not None and self.roots.get(root.value) is root
-        known = self.recall(root.value, index) if own else None
+    def _elementwise(self, nest: LoopNest, values: Where) -> None:
+        index = nest.result_index(values)
+        own = nest.node is not None and self.nests.get(nest.value) is nest
+        known = self.lookup(nest.value, index) if own else None
         if known is None:
             known = (
-                self.compute(root.node, index)
-                if own and root.node is not None
-                else self.element(root.value, index)
+                self.compute(nest.node, index)
+                if own and nest.node is not None
+                else self.element(nest.value, index)
             )
-        self._made(root, index, known)
+        self.emit_result(nest, index, known)
 
-    def _made(self, root: Root, index: Where, element: Number) -> None:
-        if root.storage is not None:
-            self.emit(Store(root.storage, self.address(root, index), element))
-        if self.roots.get(root.value) is root:
-            self.scopes[-1].known[root.value, index] = element
+    def _guard(self, nest: LoopNest, values: Where) -> None:
+        assert nest.guard is not None
+        number, expected = nest.guard
+        self.emit(Guard(number, self.element(nest.value, ()), expected))
 
-    def made_number(self, root: Root, number: Register) -> None:
-        """Take note of a number that a root has made for the whole program."""
-        self.depth_of[number.name] = 0
-        self._made(root, (), number)
+    def _reduce(self, nest: LoopNest, values: Where) -> None:
+        assert nest.node is not None
+        self._accumulate(nest, values, self.element(nest.node.inputs[0], nest.operand_index(values)))
 
-    def _guard(self, root: Root, values: Where) -> None:
-        assert root.guard is not None
-        number, expected = root.guard
-        self.emit(Guard(number, self.element(root.value, ()), expected))
-
-    def _reduce(self, root: Root, values: Where) -> None:
-        assert root.node is not None and isinstance(root.node.op, Reduction)
-        self._accumulate(root, values, self.element(root.node.inputs[0], root.operand_index(values)))
-
-    def _contract(self, root: Root, values: Where) -> None:
-        assert root.node is not None
-        node = root.node
+    def _contract(self, nest: LoopNest, values: Where) -> None:
+        node = nest.node
+        assert node is not None
         x, y = [
-            self.element(value, tuple([values[root.letters[letter]] for letter in letters]))
+            self.element(value, tuple([values[nest.letters[letter]] for letter in letters]))
             for value, letters in zip(node.inputs, (node.params["x"], node.params["y"]), strict=True)
         ]
-        product = self.function("multiply", (x, y), root.value.dtype)
-        if root.first_reduced() == len(root.axes):
-            self._made(root, root.result_index(values), product)
+        product = self.function("multiply", (x, y), nest.value.dtype)
+        if nest.first_reduced() == len(nest.axes):
+            self.emit_result(nest, nest.result_index(values), product)
         else:
-            self._accumulate(root, values, product)
+            self._accumulate(nest, values, product)
 
-    def _accumulate(self, root: Root, values: Where, element: Number) -> None:
-        if root in self.accumulators:
-            (register,) = self.accumulators[root]
-            total = self._combined(root, register, element)
-            self.emit(Assign(register, total))
-            return
-        self._combine_into(root, root.result_index(values), element)
-
-    def _combine_into(self, root: Root, index: Where, element: Number) -> None:
-        assert root.storage is not None
-        address = self.address(root, index)
-        before = Register(self.fresh("s"), root.value.dtype)
-        self.emit(Load(before, root.storage, address))
-        self.emit(Store(root.storage, address, self._combined(root, before, element)))
-
-    def _combined(self, root: Root, before: Number, element: Number) -> Number:
-        assert root.node is not None
-        name, body = COMBINE[monoid_of(root.node)]
-        return self._computed(name, body, (before, element), root.value.dtype, here=True, reassociate=True)
-
-    def _argreduce(self, root: Root, values: Where) -> None:
-        """The first greatest element, or the first NaN: a NaN beats any number and is beaten by nothing."""
-        assert root.node is not None and isinstance(root.node.op, Reduction)
-        x = self.element(root.node.inputs[0], root.operand_index(values))
-        best, place = self.accumulators[root]
-        greater = "greater" if root.node.op.monoid == "argmax" else "less"
+    def _argreduce(self, nest: LoopNest, values: Where) -> None:
+        """Emit the first greatest element, or the first NaN: a NaN beats any number and is beaten by nothing."""
+        assert nest.node is not None and isinstance(nest.node.op, Reduction)
+        x = self.element(nest.node.inputs[0], nest.operand_index(values))
+        best, place = self._accumulators[nest]
+        greater = "greater" if nest.node.op.monoid == "argmax" else "less"
         better = self.function(greater, (x, best), BOOL, here=True)
         if x.dtype.kind == "f":
             is_nan = self.function("not_equal", (x, x), BOOL)
@@ -223,157 +208,149 @@ class Builder(ElementBuilder):
         here = Index(values[-1])
         self.emit(Assign(place, self.function("where", (better, here, place), INT64, here=True)))
 
-    def _scan(self, root: Root, values: Where) -> None:
-        assert root.node is not None and isinstance(root.node.op, Cumulative)
-        op, axis = root.node.op, root.node.params["axis"]
-        index = root.result_index(values)
-        elements = [self.element(value, index) for value in root.node.inputs]
+    def _cumulative(self, nest: LoopNest, values: Where) -> None:
+        node, storage = nest.node, self.plan.storage[nest].buffer
+        assert node is not None and isinstance(node.op, Cumulative)
+        op, axis = node.op, node.params["axis"]
+        index = nest.result_index(values)
+        elements = [self.element(value, index) for value in node.inputs]
         low, _ = interval(values[axis])
         if low == 0:
-            result = self.formula(op.first, elements, root.node)
+            result = self.formula(op.first, elements, node)
         else:
-            step = 1 if root.node.params["reverse"] else -1
+            step = 1 if node.params["reverse"] else -1
             before = tuple([p + step if k == axis else p for k, p in enumerate(index)])
-            if root in self.accumulators:
-                previous: Number = self.accumulators[root][0]
+            if nest in self._accumulators:
+                previous: Number = self._accumulators[nest][0]
             else:
-                assert root.storage is not None
-                previous = Register(self.fresh("s"), root.value.dtype)
-                self.emit(Load(previous, root.storage, self.address(root, before)))
-            result = self.formula(op.step, [previous, *elements], root.node)
-        if root in self.accumulators:
-            self.emit(Assign(self.accumulators[root][0], result))
-        if root.storage is not None:
-            self.emit(Store(root.storage, self.address(root, index), result))
+                previous = Register(self.fresh("s"), nest.value.dtype)
+                self.emit(Load(previous, self._memory(nest), self.address(nest, before)))
+            result = self.formula(op.step, [previous, *elements], node)
+        if nest in self._accumulators:
+            self.emit(Assign(self._accumulators[nest][0], result))
+        if storage is not None:
+            self.emit(Store(storage, self.address(nest, index), result))
 
-    def _scatter(self, root: Root, values: Where) -> None:
-        assert root.node is not None and root.storage is not None
-        base, v, *indices = root.node.inputs
-        op: Any = root.node.op
-        index = root.operand_index(values)
+    def _scatter(self, nest: LoopNest, values: Where) -> None:
+        node, storage = nest.node, self._memory(nest)
+        assert node is not None
+        base, v, *indices = node.inputs
+        op: Any = node.op
+        index = nest.operand_index(values)
         element = self.element(v, index)
-        position = self.positions(op.target, index, base.shape, indices, root.node.params)
+        position = self.positions(op.target, index, base.shape, indices, node.params)
         address = flat(position, base.shape)
         if op.combine == "add":
-            before = Register(self.fresh("s"), root.value.dtype)
-            self.emit(Load(before, root.storage, address))
-            element = self.function("add", (before, element), root.value.dtype, here=True)
-        self.emit(Store(root.storage, address, element))
+            before = Register(self.fresh("s"), nest.value.dtype)
+            self.emit(Load(before, storage, address))
+            element = self.function("add", (before, element), nest.value.dtype, here=True)
+        self.emit(Store(storage, address, element))
 
-    def _join(self, root: Root, values: Where) -> None:
-        assert root.node is not None and root.storage is not None
-        storage, axis = root.storage, root.node.params["axis"]
-
-        def copy(piece: Value, start: int) -> None:
-            def store(index: Where) -> None:
-                place = tuple([p + start if k == axis else p for k, p in enumerate(index)])
-                self.emit(Store(storage, flat(place, root.shape), self.element(piece, index)))
-
-            self.over(piece.shape, store)
-
-        for piece, start in zip(root.node.inputs, starts(root.node), strict=True):
-            copy(piece, start)
-
-    def _copy_base(self, root: Root) -> None:
+    def _copy_base(self, nest: LoopNest) -> None:
         """Give a scatter its base to write into, unless it writes into the base itself."""
-        if root.in_place_of is not None:
+        if self.plan.storage[nest].in_place_of is not None:
             return
-        assert root.node is not None and root.storage is not None
-        base = root.node.inputs[0]
-        storage = root.storage
-        before, self.current = self.current, root
+        assert nest.node is not None
+        base, storage = nest.node.inputs[0], self._memory(nest)
         self.over(
             base.shape,
             lambda index: self.emit(Store(storage, flat(index, base.shape), self.element(base, index))),
         )
-        self.current = before
 
-    def _call(self, root: Root, values: Where) -> None:
-        emit_call(self, root, values)
+    def _join(self, nest: LoopNest, values: Where) -> None:
+        node, storage = nest.node, self._memory(nest)
+        assert node is not None
+        axis = node.params["axis"]
 
-    def _control(self, root: Root, values: Where) -> None:
-        emit_control(self, root)
+        def copy(piece: Value, start: int) -> None:
+            def store(index: Where) -> None:
+                place = tuple([p + start if k == axis else p for k, p in enumerate(index)])
+                self.emit(Store(storage, flat(place, nest.shape), self.element(piece, index)))
 
-    def _nothing(self, root: Root, values: Where) -> None:
-        """What stands is made by another root."""
+            self.over(piece.shape, store)
+
+        for piece, start in zip(node.inputs, starts(node), strict=True):
+            copy(piece, start)
 
     # Accumulators
 
-    def _begin(self, root: Root, level: int) -> None:
-        """Declare what the reduced loops accumulate into."""
-        if root.kind == "argreduce":
-            assert root.node is not None
-            dtype = root.node.inputs[0].dtype
+    def _begin(self, nest: LoopNest, level: int) -> None:
+        """Declare what the reduced loops from `level` on accumulate into, or clear the memory."""
+        if nest.kind == "argreduce":
+            assert nest.node is not None and isinstance(nest.node.op, Reduction)
+            dtype = nest.node.inputs[0].dtype
             best, place = Register(self.fresh("a"), dtype), Register(self.fresh("a"), INT64)
-            least = identity("maximum" if root.node.op.monoid == "argmax" else "minimum", dtype)  # type: ignore[attr-defined]
+            least = identity("maximum" if nest.node.op.monoid == "argmax" else "minimum", dtype)
             self.emit(Declare(best, least))
             self.emit(Declare(place, const(0, INT64)))
-            self.accumulators[root] = (best, place)
-        elif root.kind == "blas":
-            self._clear(root, level)
-        elif root.kind in ("reduce", "contract"):
-            assert root.node is not None
-            start = identity(monoid_of(root.node), root.value.dtype)
-            if (
-                start.dtype.kind == "f"
-                and monoid_of(root.node) == "add"
-                and any(not axis.extent for axis in root.axes)
-            ):
-                start = const(0, root.value.dtype)
-            if root.trailing_reduced() == level:
-                register = Register(self.fresh("a"), root.value.dtype)
+            self._accumulators[nest] = (best, place)
+        elif nest.kind == "product":
+            outside = {axis.position for axis in nest.axes[:level]}
+            inside = [k for k in range(nest.value.ndim) if k not in outside]
+            self._clear(nest, inside, const(0, nest.value.dtype))
+        elif nest.kind in ("reduce", "contract"):
+            start = _identity(nest)
+            assert nest.node is not None
+            empty = any(not axis.extent for axis in nest.axes)
+            if empty and start.dtype.kind == "f" and monoid_of(nest.node) == "add":
+                start = const(0, nest.value.dtype)  # a sum over nothing is 0.0, not -0.0
+            if nest.trailing_reduced() == level:
+                register = Register(self.fresh("a"), nest.value.dtype)
                 self.emit(Declare(register, start))
-                self.accumulators[root] = (register,)
+                self._accumulators[nest] = (register,)
             else:
-                assert root.storage is not None
-                storage = root.storage
-                outer = tuple(self.values[root])
-                kept = [axis for axis in root.axes[level:] if axis.position is not None]
-                index = list(root.result_index(outer))
+                kept = [axis.position for axis in nest.axes[level:] if axis.position is not None]
+                self._clear(nest, kept, start)
 
-                def store(inner: Where) -> None:
-                    for axis, position in zip(kept, inner, strict=True):
-                        assert axis.position is not None
-                        index[axis.position] = position
-                    self.emit(Store(storage, self.address(root, tuple(index)), start))
-
-                self.over(tuple(axis.extent for axis in kept), store)
-
-    def _clear(self, root: Root, level: int) -> None:
-        """Set to zero what products in the loops from `level` on add to."""
-        assert root.storage is not None
-        storage = root.storage
-        outside = {axis.position for axis in root.axes[:level]}
-        index = list(root.result_index(tuple(self.values[root])))
-        inside = [k for k in range(root.value.ndim) if k not in outside]
+    def _clear(self, nest: LoopNest, axes: Sequence[int], start: Number) -> None:
+        """Set the elements that the loops which are still to come add to."""
+        memory = self._memory(nest)
+        index = list(nest.result_index(tuple(self._values[nest])))
 
         def store(inner: Where) -> None:
-            for k, position in zip(inside, inner, strict=True):
-                index[k] = position
-            self.emit(Store(storage, self.address(root, tuple(index)), const(0, root.value.dtype)))
+            for axis, position in zip(axes, inner, strict=True):
+                index[axis] = position
+            self.emit(Store(memory, self.address(nest, tuple(index)), start))
 
-        self.over(tuple(root.shape[k] for k in inside), store)
+        self.over(tuple([nest.shape[axis] for axis in axes]), store)
 
-    def _begin_partial(self, root: Root) -> None:
-        before, self.current = self.current, root
-        register = Register(self.fresh("a"), root.value.dtype)
-        self.current = before
-        assert root.node is not None
-        self.emit(Declare(register, identity(monoid_of(root.node), root.value.dtype)))
-        self.accumulators[root] = (register,)
+    def _accumulate(self, nest: LoopNest, values: Where, element: Number) -> None:
+        if nest in self._accumulators:
+            (register,) = self._accumulators[nest]
+            self.emit(Assign(register, self._combined(nest, register, element)))
+        else:
+            self._combine_into(nest, nest.result_index(values), element)
 
-    def _combine(self, root: Root) -> None:
-        """Add what the innermost loops have accumulated to the buffer."""
-        registers = self.accumulators.pop(root, None)
+    def _combine_into(self, nest: LoopNest, index: Where, element: Number) -> None:
+        memory, address = self._memory(nest), self.address(nest, index)
+        before = Register(self.fresh("s"), nest.value.dtype)
+        self.emit(Load(before, memory, address))
+        self.emit(Store(memory, address, self._combined(nest, before, element)))
+
+    def _combined(self, nest: LoopNest, before: Number, element: Number) -> Number:
+        assert nest.node is not None
+        name, body = COMBINE[monoid_of(nest.node)]
+        return self.computed(name, body, (before, element), nest.value.dtype, here=True, reassociate=True)
+
+    def _combine_partial(self, nest: LoopNest) -> None:
+        """Add what the innermost loops have accumulated to the memory."""
+        registers = self._accumulators.pop(nest, None)
         if registers is not None:
-            self._combine_into(root, root.result_index(tuple(self.values[root])), registers[0])
+            self._combine_into(nest, nest.result_index(tuple(self._values[nest])), registers[0])
 
-    def _finish(self, root: Root) -> None:
-        if root not in self.accumulators:
+    def _finish(self, nest: LoopNest) -> None:
+        """Store what all reduced loops have accumulated."""
+        if nest not in self._accumulators:
             return
-        register = self.accumulators.pop(root)[-1]
-        index = root.result_index(tuple(self.values[root]))
+        register = self._accumulators.pop(nest)[-1]
+        index = nest.result_index(tuple(self._values[nest]))
         final = Register(self.fresh("t"), register.dtype)
         self.emit(Compute(final, "identity", None, (register,)))
         self.depth_of[final.name] = len(self.scopes) - 1
-        self._made(root, index, final)
+        self.emit_result(nest, index, final)
+
+
+def _identity(nest: LoopNest) -> Number:
+    """Return what a reduction or contraction begins with."""
+    assert nest.node is not None
+    return identity(monoid_of(nest.node), nest.value.dtype)

@@ -1,12 +1,12 @@
-"""What loops carry from turn to turn, and what their bodies read and write, in terms of the program around them."""
+"""Loop-carried values, and what the bodies of loops and branches read and write, in terms of the program around them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gradtape.ir.graph import Value
-from gradtape.loops.affine import Position, Var, affine
+from gradtape.loops.affine import Position, Var, affine, flat
 from gradtape.loops.copies import Splicer
 from gradtape.loops.ir import (
     Assign,
@@ -23,116 +23,153 @@ from gradtape.loops.ir import (
     Statement,
     Store,
 )
-from gradtape.lower.schedule.nests import Root, flat
-from gradtape.records import record
-
-if TYPE_CHECKING:
-    from gradtape.lower.building.builder import Builder
+from gradtape.lower.building.elements import ElementBuilder
+from gradtape.lower.schedule.nests import LoopNest
+from gradtape.records import frozen_record
 
 SMALL: Final = 512
-"""Bytes up to which what is carried is copied in each turn rather than that two buffers take turns: a few vectors."""
+"""Bytes up to which a carry is copied in each iteration rather than that two buffers are exchanged: a few vectors."""
 
 
-@record
-class Carry:
-    """What goes from turn to turn: a register, or memory.
+@frozen_record
+class LoopCarry:
+    """A loop-carried value: a number in a register, or an array in memory.
 
     Attributes
     ----------
-    taken : Number or None
-        The number at the beginning of a turn.
-    now, following : Place or None
-        The memory that a turn reads, and the one that it writes.
+    result : LoopNest
+        What it becomes after the loop.
+    register, loaded : Register or None
+        The accumulator of a number, and the number as an iteration finds it.
+    current, following : (Buffer, Position) or None
+        The memory that an iteration reads, and the one that it writes.
+    pair : DoubleBuffer or None
+        The buffers that are exchanged.
+    copied : bool
+        Whether each iteration begins with a copy from `following` to `current`.
     """
 
-    result: Root
+    result: LoopNest
     register: Register | None = None
-    taken: Register | None = None
-    now: Place | None = None
+    loaded: Register | None = None
+    current: Place | None = None
     following: Place | None = None
-    home: Place | None = None
-    spare: Place | None = None
     pair: DoubleBuffer | None = None
     copied: bool = False
 
 
-class Frame:
-    """What the bodies of one node read and write, in terms of the program around it."""
+class BodyBindings:
+    """What stands for the buffers of a body in the program around it: places in memory and numbers."""
 
-    def __init__(self, builder: Builder) -> None:
-        self.builder = builder
-        self.moved: dict[Buffer, Place] = {}
-        self.held: dict[Buffer, Number] = {}
-        self.left: dict[Buffer, list[Number]] = {}
+    def __init__(self, builder: ElementBuilder) -> None:
+        self._builder = builder
+        self._moved: dict[Buffer, Place] = {}
+        self._inputs: dict[Buffer, Number] = {}
+        self._outputs: dict[Buffer, list[Number]] = {}
 
-    def constant(self, buffer: Buffer, value: Value) -> None:
-        """Let a body read what is the same in each turn."""
+    def bind_number(self, buffer: Buffer, number: Number) -> None:
+        """Let a body read a number."""
+        self._inputs[buffer] = number
+
+    def bind_constant(self, buffer: Buffer, value: Value) -> None:
+        """Let a body read what is the same in each iteration."""
         if value.shape == ():
-            self.held[buffer] = self.builder.element(value, ())
+            self._inputs[buffer] = self._builder.element(value, ())
         else:
-            self.moved[buffer] = self.builder.place_of(value)
+            self._moved[buffer] = self._builder.place_of(value)
 
-    def element(self, buffer: Buffer, value: Value, turn: Position) -> None:
-        """Let a body read this turn's element."""
-        whole, start = self.builder.place_of(value)
-        self.moved[buffer] = (whole, start + turn * buffer.size)
+    def bind_element(self, buffer: Buffer, value: Value, iteration: Position) -> None:
+        """Let a body read this iteration's element of an array."""
+        whole, start = self._builder.place_of(value)
+        self._moved[buffer] = (whole, start + iteration * buffer.size)
 
-    def leaving(self, buffer: Buffer, result: Root, turn: Position) -> None:
-        """Let a body write this turn's element of a result."""
-        if result.storage is None:
-            self.moved[buffer] = (new_scratch(self.builder, "m", result.value), 0)
+    def bind_inputs(self, carries: Sequence[LoopCarry], buffers: Sequence[Buffer]) -> None:
+        """Let a body read the carries."""
+        for carry, buffer in zip(carries, buffers, strict=True):
+            if carry.loaded is not None:
+                self._inputs[buffer] = carry.loaded
+            elif carry.current is not None:
+                self._moved[buffer] = carry.current
+
+    def bind_outputs(self, carries: Sequence[LoopCarry], buffers: Sequence[Buffer]) -> None:
+        """Let a body write the next carries."""
+        for carry, buffer in zip(carries, buffers, strict=True):
+            if carry.register is not None:
+                self.want_number(buffer)
+            elif carry.following is not None:
+                self._moved[buffer] = carry.following
+
+    def bind_result(self, buffer: Buffer, result: LoopNest, iteration: Position) -> None:
+        """Let a body write this iteration's element of a result."""
+        memory = self._builder.plan.storage[result].buffer
+        if memory is None:
+            self.bind_memory(buffer, (self._builder.new_scratch(result.value.dtype, result.value.size), 0))
         else:
-            self.moved[buffer] = (result.storage, turn * buffer.size)
+            self.bind_memory(buffer, (memory, iteration * buffer.size))
 
-    def spliced(self, statements: Sequence[Statement]) -> list[Statement]:
+    def bind_memory(self, buffer: Buffer, place: Place) -> None:
+        """Let a body read or write memory."""
+        self._moved[buffer] = place
+
+    def want_number(self, buffer: Buffer) -> None:
+        """Keep the number that a body writes; see `number`."""
+        self._outputs[buffer] = []
+
+    def number(self, buffer: Buffer) -> Number:
+        """Return the number that a body has written."""
+        return self._outputs[buffer][-1]
+
+    def splice(self, statements: Sequence[Statement]) -> list[Statement]:
         """Return what a body does."""
-        return Splicer(self.moved, self.held, self.left).block(statements)
+        return Splicer(self._moved, self._inputs, self._outputs).block(statements)
 
 
-def begin_carry(builder: Builder, result: Root, initial: Value, in_place: bool, odd: bool | None) -> Carry:
-    """Emit what is there before the first turn.
+def begin_carry(
+    builder: ElementBuilder, result: LoopNest, initial: Value, in_place: bool, odd: bool | None
+) -> LoopCarry:
+    """Emit what is there before the first iteration.
 
-    `odd` says whether the number of turns is, if that is known.
+    Parameters
+    ----------
+    builder : ElementBuilder
+        Of the program.
+    result : LoopNest
+        What the carry becomes.
+    initial : Value
+        What it is before the first iteration.
+    in_place : bool
+        Whether iterations replace it element by element.
+    odd : bool or None
+        Whether the trip count is odd, if that is known: then the last iteration writes to where the result is wanted.
     """
-    carry = Carry(result)
     dtype = initial.dtype
     if initial.shape == ():
-        carry.register = Register(builder.fresh("r"), dtype)
-        builder.emit(Declare(carry.register, builder.element(initial, ())))
-        carry.taken = Register(builder.fresh("t"), dtype)
-        return carry
-    home = result.storage or new_scratch(builder, "m", initial)
-    carry.home = (home, 0)
-    target: Place = carry.home
+        register = Register(builder.fresh("r"), dtype)
+        builder.emit(Declare(register, builder.element(initial, ())))
+        return LoopCarry(result, register, Register(builder.fresh("t"), dtype))
+    storage = builder.plan.storage[result]
+    home = storage.buffer or builder.new_scratch(dtype, initial.size)
+    target = home
     if in_place:
-        carry.now = carry.following = carry.home
+        carry = LoopCarry(result, current=(home, 0), following=(home, 0))
     else:
-        spare = new_scratch(builder, "m", initial)
+        spare = builder.new_scratch(dtype, initial.size)
         if home.nbytes <= SMALL:
-            carry.copied = True
-            carry.now, carry.following, carry.spare = (spare, 0), carry.home, (spare, 0)
+            carry = LoopCarry(result, current=(spare, 0), following=(home, 0), copied=True)
         else:
-            now, following = (Buffer(builder.fresh("p"), dtype, initial.size, "pair") for _ in range(2))
-            first, second = carry.home, (spare, 0)
-            if odd:
-                first, second = second, first
+            current, following = [Buffer(builder.fresh("p"), dtype, initial.size, "pair") for _ in range(2)]
+            first, second = (spare, home) if odd else (home, spare)
             target = first
-            landing = carry.home if odd is None and result.storage is not None else None
-            carry.pair = DoubleBuffer(now, following, first, second, landing)
-            carry.now, carry.following = (now, 0), (following, 0)
-    if result.in_place_of is None or target is not carry.home:
-        _copy(builder, target[0], initial)
+            landing: Place | None = (home, 0) if odd is None and storage.buffer is not None else None
+            pair = DoubleBuffer(current, following, (first, 0), (second, 0), landing)
+            carry = LoopCarry(result, current=(current, 0), following=(following, 0), pair=pair)
+    if storage.in_place_of is None or target is not home:
+        _emit_copy(builder, target, initial)
     return carry
 
 
-def new_scratch(builder: Builder, prefix: str, value: Value) -> Buffer:
-    buffer = Buffer(builder.fresh(prefix), value.dtype, value.size, "scratch")
-    builder.scratch.append(buffer)
-    return buffer
-
-
-def _copy(builder: Builder, buffer: Buffer, value: Value) -> None:
-    """Emit the loops that put the elements of a value into a buffer."""
+def _emit_copy(builder: ElementBuilder, buffer: Buffer, value: Value) -> None:
+    """Emit the loops that give a carry its first elements."""
     statements = builder.scopes[-1].statements
     before = len(statements)
     builder.over(
@@ -144,14 +181,14 @@ def _copy(builder: Builder, buffer: Buffer, value: Value) -> None:
             statement.initial = True
 
 
-def head_of_turn(builder: Builder, carries: Sequence[Carry]) -> list[Statement]:
-    """Return what takes the carries at the beginning of a turn."""
+def load_carries(builder: ElementBuilder, carries: Sequence[LoopCarry]) -> list[Statement]:
+    """Return what loads the carries at the beginning of an iteration."""
     made: list[Statement] = []
     for carry in carries:
-        if carry.register is not None and carry.taken is not None:
-            made.append(Compute(carry.taken, "identity", None, (carry.register,)))
-        elif carry.copied and carry.now is not None and carry.following is not None:
-            source, target = carry.following[0], carry.now[0]
+        if carry.register is not None and carry.loaded is not None:
+            made.append(Compute(carry.loaded, "identity", None, (carry.register,)))
+        elif carry.copied and carry.current is not None and carry.following is not None:
+            (source, _), (target, _) = carry.following, carry.current
             var = Var(builder.fresh("i_"), 0, source.size - 1)
             one = Register(builder.fresh("t"), source.dtype)
             made.append(
@@ -162,37 +199,19 @@ def head_of_turn(builder: Builder, carries: Sequence[Carry]) -> list[Statement]:
     return made
 
 
-def let_take(frame: Frame, carries: Sequence[Carry], buffers: Sequence[Buffer]) -> None:
-    """Let a body read the carries."""
-    for carry, buffer in zip(carries, buffers, strict=True):
-        if carry.taken is not None:
-            frame.held[buffer] = carry.taken
-        elif carry.now is not None:
-            frame.moved[buffer] = carry.now
-
-
-def let_give(frame: Frame, carries: Sequence[Carry], buffers: Sequence[Buffer]) -> None:
-    """Let a body write the next carries."""
-    for carry, buffer in zip(carries, buffers, strict=True):
-        if carry.register is not None:
-            frame.left[buffer] = []
-        elif carry.following is not None:
-            frame.moved[buffer] = carry.following
-
-
-def tail_of_turn(frame: Frame, carries: Sequence[Carry], buffers: Sequence[Buffer]) -> list[Statement]:
-    """Return what hands the carries on at the end of a turn."""
+def store_carries(
+    bindings: BodyBindings, carries: Sequence[LoopCarry], buffers: Sequence[Buffer]
+) -> list[Statement]:
+    """Return what hands numbers on to the next iteration."""
     return [
-        Assign(carry.register, frame.left[buffer][-1])
+        Assign(carry.register, bindings.number(buffer))
         for carry, buffer in zip(carries, buffers, strict=True)
         if carry.register is not None
     ]
 
 
-def finish_carries(builder: Builder, carries: Sequence[Carry]) -> None:
+def finish_carries(builder: ElementBuilder, carries: Sequence[LoopCarry]) -> None:
     """Let the program read numbers that were carried."""
     for carry in carries:
         if carry.register is not None:
-            final = Register(builder.fresh("t"), carry.register.dtype)
-            builder.emit(Compute(final, "identity", None, (carry.register,)))
-            builder.made_number(carry.result, final)
+            builder.emit_final(carry.result, carry.register)

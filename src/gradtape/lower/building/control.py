@@ -1,10 +1,11 @@
-"""Loops over time and branches: their bodies are lowered as programs of their own and put where they run."""
+"""Loops and branches: their bodies are lowered as programs of their own and spliced in where they run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import numpy as np
 
 from gradtape.ir.graph import Graph, Value, extract
 from gradtape.ir.op import Op
@@ -22,366 +23,389 @@ from gradtape.loops.ir import (
     Index,
     IndexSwitch,
     Load,
-    LoopProgram,
     Number,
     OpenStack,
+    Place,
     Register,
     ReserveStack,
+    RoutineCall,
     SequentialFor,
     Statement,
     Store,
     WhileLoop,
     const,
 )
-from gradtape.loops.passes.pipeline import optimise_body
+from gradtape.lower.building.calls import COMPARISONS
 from gradtape.lower.building.carries import (
-    Carry,
-    Frame,
+    BodyBindings,
+    LoopCarry,
     begin_carry,
     finish_carries,
-    head_of_turn,
-    let_give,
-    let_take,
-    new_scratch,
-    tail_of_turn,
+    load_carries,
+    store_carries,
 )
-from gradtape.lower.building.outlined import emit_apart, stands_apart
-from gradtape.lower.building.rotate import TestedWhile, test_ahead, tested_after
-from gradtape.lower.schedule.nests import Root
-from gradtape.lower.schedule.order import replaces, schedule
+from gradtape.lower.building.context import LoopKernels, LoweredBody
+from gradtape.lower.building.elements import ElementBuilder
+from gradtape.lower.schedule.nests import LoopNest
+from gradtape.lower.schedule.order import replaces
+from gradtape.lower.schedule.outlined import is_outlined, outlined_graph
+from gradtape.lower.schedule.rotate import RotatedWhile, next_condition
 from gradtape.lower.schedule.storage import source_of
-from gradtape.passes.rewrite import closed
-from gradtape.records import record
-from gradtape.transforms.loops.ops import Repeat, Scan, Switch
-from gradtape.transforms.loops.ops import While as WhileOp
-
-if TYPE_CHECKING:
-    from gradtape.lower.building.builder import Builder
+from gradtape.records import frozen_record
+from gradtape.transforms.loops.ops import Repeat, Scan, Switch, While
 
 
-def emit_control(builder: Builder, root: Root) -> None:
-    """Emit the loop or the branch of a root, with what it leaves in its results."""
-    assert root.node is not None
-    _EMITTERS[type(root.node.op)](builder, root)
+def emit_control(builder: ElementBuilder, nest: LoopNest) -> None:
+    """Emit the loop or the branch of a nest, and let the program read its results."""
+    assert nest.node is not None
+    _EMITTERS[type(nest.node.op)](builder, nest)
 
 
-@record
-class _Body:
-    """The body of a loop, lowered for itself."""
-
-    inputs: Sequence[Buffer]
-    outputs: Sequence[Buffer]
-    statements: list[Statement]
-    in_place: set[int] = field(default_factory=set)
+def _results(builder: ElementBuilder, nest: LoopNest) -> list[LoopNest]:
+    assert nest.node is not None
+    return [builder.nests[out] for out in nest.node.outs]
 
 
-def lower_body(builder: Builder, graph: Graph, carried: dict[int, int]) -> _Body:
-    """Return the statements that one turn runs, over buffers of the body's own inputs and outputs.
+@frozen_record
+class _LoweredLoop:
+    """A loop whose body was lowered.
 
-    Parameters
+    Attributes
     ----------
-    builder : Builder
-        Of the program around it; receives the scratch buffers.
-    graph : Graph
-        The body.
-    carried : dict of int to int
-        The outputs that become inputs of the next turn, by these inputs.
+    body : LoweredBody
+        What one iteration runs. Its inputs are the number of the iteration, the consts, the carries and the elements; its outputs are
+        the carries that are live, the elements of the results in `stacked`, and what else was asked for.
+    consts : sequence of Value
+        What is the same in each iteration.
+    carries, live : list of LoopCarry
+        All carries, and those that an iteration makes.
+    elements : sequence of Value
+        Arrays of which each iteration reads one element.
+    stacked : sequence of LoopNest
+        Results to which each iteration adds one element.
     """
-    prefix = builder.fresh("b") + "_"
-    traced = closed(graph)
-    plan = schedule(test_ahead(traced), traced, carried, prefix)
-    inner = builder.within(plan.by_value, plan.sources)
-    inner.block(plan.top)
-    scratch = [*plan.scratch, *inner.scratch]
-    program = optimise_body(LoopProgram(graph.name, plan.inputs, plan.outputs, scratch, inner.body))
-    builder.scratch.extend(program.scratch)
-    builder.notes.extend(f"in a turn: {note}" for note in (*plan.explain, *inner.notes))
-    in_place = {
-        place
-        for place, output in carried.items()
-        if plan.by_value[traced.inputs[place]].storage is plan.outputs[output]
-    }
-    return _Body(program.inputs, program.outputs, program.body, in_place)
 
-
-@record
-class _Loop:
-    """A loop whose body was lowered, with what it carries, and those of the carries that a turn replaces."""
-
-    body: _Body
+    body: LoweredBody
     consts: Sequence[Value]
-    carries: list[Carry]
-    after: list[Carry]
+    carries: list[LoopCarry]
+    live: list[LoopCarry]
     elements: Sequence[Value]
-    left: Sequence[Root]
+    stacked: Sequence[LoopNest]
 
-    def frame(self, builder: Builder, turn: Position, buffers: Sequence[Buffer]) -> Frame:
-        """Return what a body reads in a turn."""
-        frame = Frame(builder)
+    def bindings(
+        self, builder: ElementBuilder, iteration: Position, buffers: Sequence[Buffer]
+    ) -> BodyBindings:
+        """Return what a graph over the number of the iteration, the consts, the carries and the elements reads."""
+        bindings = BodyBindings(builder)
         index, *inputs = buffers
-        frame.held[index] = Index(turn)
+        bindings.bind_number(index, Index(iteration))
         for buffer, value in zip(inputs, self.consts, strict=False):
-            frame.constant(buffer, value)
+            bindings.bind_constant(buffer, value)
         first = len(self.consts)
-        let_take(frame, self.carries, inputs[first : first + len(self.carries)])
-        for buffer, value in zip(inputs[first + len(self.carries) :], self.elements, strict=False):
-            frame.element(buffer, value, turn)
-        return frame
+        last = first + len(self.carries)
+        bindings.bind_inputs(self.carries, inputs[first:last])
+        for buffer, value in zip(inputs[last:], self.elements, strict=False):
+            bindings.bind_element(buffer, value, iteration)
+        return bindings
 
-    def turn(self, builder: Builder, turn: Position) -> tuple[list[Statement], list[Number]]:
-        """Return what a turn does, once the carries are taken, and the numbers that it makes besides."""
-        frame = self.frame(builder, turn, self.body.inputs)
-        count = len(self.after)
-        after = self.body.outputs[:count]
-        let_give(frame, self.after, after)
-        more = count + len(self.left)
-        for buffer, result in zip(self.body.outputs[count:more], self.left, strict=True):
-            frame.leaving(buffer, result, turn)
-        besides: list[list[Number]] = [[] for _ in self.body.outputs[more:]]
-        frame.left.update(zip(self.body.outputs[more:], besides, strict=True))
-        statements = frame.spliced(self.body.statements)
-        return [*statements, *tail_of_turn(frame, self.after, after)], [made[-1] for made in besides]
+    def iteration(self, builder: ElementBuilder, iteration: Position) -> tuple[list[Statement], list[Number]]:
+        """Return what an iteration does, once the carries are loaded, and the numbers that it makes besides."""
+        bindings = self.bindings(builder, iteration, self.body.inputs)
+        count = len(self.live)
+        more = count + len(self.stacked)
+        following, besides = self.body.outputs[:count], self.body.outputs[more:]
+        bindings.bind_outputs(self.live, following)
+        for buffer, result in zip(self.body.outputs[count:more], self.stacked, strict=True):
+            bindings.bind_result(buffer, result, iteration)
+        for buffer in besides:
+            bindings.want_number(buffer)
+        statements = bindings.splice(self.body.statements)
+        stores = store_carries(bindings, self.live, following)
+        return [*statements, *stores], [bindings.number(buffer) for buffer in besides]
 
-    def stacks(self) -> list[Buffer]:
-        """Return the stacks that the loop leaves."""
-        return [root.storage for root in self.left if root.storage is not None]
+    def stacks(self, builder: ElementBuilder) -> list[Buffer]:
+        """Return the memory of the results in `stacked`."""
+        memory = [builder.plan.storage[nest].buffer for nest in self.stacked]
+        return [buffer for buffer in memory if buffer is not None]
 
     def pairs(self) -> tuple[DoubleBuffer, ...]:
         return tuple([carry.pair for carry in self.carries if carry.pair is not None])
 
 
-def _loop(
-    builder: Builder,
-    root: Root,
+def _lowered_loop(
+    builder: ElementBuilder,
+    nest: LoopNest,
     inputs: Sequence[Value],
-    left: Sequence[Root],
+    stacked: Sequence[LoopNest],
     odd: bool | None,
     besides: Sequence[Value] = (),
-) -> _Loop:
-    """Lower a body and emit what is there before the first turn; `besides` it computes these."""
-    node = root.node
+) -> _LoweredLoop:
+    """Lower the body of a loop and emit what is there before the first iteration.
+
+    Parameters
+    ----------
+    builder : ElementBuilder
+        Of the program.
+    nest : LoopNest
+        The loop.
+    inputs : sequence of Value
+        Its consts, initial carries and arrays.
+    stacked : sequence of LoopNest
+        The results to which each iteration adds one element.
+    odd : bool or None
+        Whether the trip count is odd, if that is known.
+    besides : sequence of Value
+        What the body is to compute besides its outputs.
+    """
+    node, storage = nest.node, builder.plan.storage
     assert node is not None
     body, consts, count = node.params["body"], node.params["consts"], node.params["carries"]
-    read = [result for result in left if result.storage is not None]
-    if len(read) < len(left) or besides:
-        kept = [out for out, result in zip(body.outputs[count:], left, strict=True) if result in read]
+    results = _results(builder, nest)[:count]
+    read = [result for result in stacked if storage[result].buffer is not None]
+    if len(read) < len(stacked) or besides:
+        kept = [out for out, result in zip(body.outputs[count:], stacked, strict=True) if result in read]
         outputs = [*body.outputs[:count], *kept, *besides]
         nodes, _ = extract(outputs, body.inputs)
         body = Graph(body.inputs, nodes, outputs, body.name)
     live = list(range(count))
     if besides:
-        idle = _idle_carries(body, root, consts, count)
+        idle = _idle_carries(builder, body, results, consts)
         live = [k for k in live if k not in idle]
         outputs = [body.outputs[k] for k in live] + list(body.outputs[count:])
         body = Graph(body.inputs, body.nodes, outputs, body.name)
     carried = {1 + consts + k: place for place, k in enumerate(live) if body.outputs[place].shape != ()}
-    lowered = lower_body(builder, body, carried)
+    lowered = builder.lower_body(body, carried)
     initial = inputs[consts : consts + count]
     carries = [
         begin_carry(builder, result, value, 1 + consts + k in lowered.in_place, odd)
         if k in live
-        else Carry(result)
-        for k, (result, value) in enumerate(zip(root.results, initial, strict=False))
+        else LoopCarry(result)
+        for k, (result, value) in enumerate(zip(results, initial, strict=False))
     ]
-    after = [carries[k] for k in live]
-    return _Loop(lowered, inputs[:consts], carries, after, inputs[consts + count :], read)
+    elements = inputs[consts + count :]
+    return _LoweredLoop(lowered, inputs[:consts], carries, [carries[k] for k in live], elements, read)
 
 
-def _idle_carries(body: Graph, root: Root, consts: int, count: int) -> set[int]:
+def _idle_carries(builder: ElementBuilder, body: Graph, results: Sequence[LoopNest], consts: int) -> set[int]:
     """Return the arrays that only the condition reads, which is computed where they are made."""
     read = {value for node in body.nodes for value in node.inputs}.union(body.outputs)
     return {
         k
-        for k, result in enumerate(root.results[:count])
-        if result.shape != () and result.storage is None and body.inputs[1 + consts + k] not in read
+        for k, result in enumerate(results)
+        if result.shape != ()
+        and builder.plan.storage[result].buffer is None
+        and body.inputs[1 + consts + k] not in read
     }
 
 
-def _describe(builder: Builder, root: Root, turns: str, loop: _Loop) -> None:
-    """Say how a loop keeps what it carries and what it leaves."""
-    assert root.node is not None
-    body: Graph = root.node.params["body"]
+def _explain(builder: ElementBuilder, nest: LoopNest, trips: str, loop: _LoweredLoop) -> None:
+    """Say how a loop keeps its carries and its stacked results."""
+    assert nest.node is not None
+    body: Graph = nest.node.params["body"]
     first = 1 + len(loop.consts)
     kept: dict[str, list[str]] = {}
     for place, carry in enumerate(loop.carries):
-        if carry not in loop.after:
+        if carry not in loop.live:
             continue
         value = body.inputs[first + place]
         name = value.name or f"carry {place} of shape {value.shape}"
         where = "registers" if carry.register is not None else "memory that is written in place"
         if carry.pair is not None:
-            where = "two buffers by turns"
+            where = "two buffers that are exchanged"
         elif carry.copied:
-            where = "memory, copied in each turn"
+            where = "memory, copied in each iteration"
         kept.setdefault(where, []).append(name)
     carries = "; ".join(f"carries in {where}: {', '.join(names)}" for where, names in kept.items())
-    left = f"leaves {len(loop.left)} results of each turn" if loop.left else "leaves nothing of its turns"
-    builder.notes.append(f"loop over {turns}: {carries or 'carries nothing'}; {left}")
+    count = len(loop.stacked)
+    stacked = f"stacks {count} results of each iteration" if count else "stacks no results"
+    builder.notes.append(f"loop over {trips}: {carries or 'carries nothing'}; {stacked}")
 
 
-def _scan(builder: Builder, root: Root) -> None:
-    assert root.node is not None
-    length, count = root.node.params["length"], root.node.params["carries"]
-    if builder.kernels is not None and stands_apart(root.node):
-        emit_apart(builder, root, builder.kernels)
+def _emit_scan(builder: ElementBuilder, nest: LoopNest) -> None:
+    node = nest.node
+    assert node is not None
+    length, count = node.params["length"], node.params["carries"]
+    if builder.context.kernels is not None and is_outlined(node):
+        _emit_outlined(builder, nest, builder.context.kernels)
         return
-    if builder.count is not None:
-        _counted_scan(builder, root, builder.count)
+    stacked = _results(builder, nest)[count:]
+    if builder.context.trip_count is not None:
+        trips = Register(builder.fresh("k"), INT64)
+        builder.emit(Load(trips, builder.context.trip_count, 0))
+        builder.depth_of[trips.name] = 0
+        loop = _lowered_loop(builder, nest, node.inputs, stacked, None)
+        _explain(builder, nest, "as many iterations as it is told", loop)
+        _emit_counted(builder, loop, trips, node.params["reverse"])
         return
-    loop = _loop(builder, root, root.node.inputs, root.results[count:], length % 2 == 1)
+    loop = _lowered_loop(builder, nest, node.inputs, stacked, length % 2 == 1)
     if length > 0:
         var = Var(builder.fresh("i_"), 0, length - 1)
-        turn = length - 1 - affine(var) if root.node.params["reverse"] else affine(var)
-        statements = [*head_of_turn(builder, loop.carries), *loop.turn(builder, turn)[0]]
+        iteration = length - 1 - affine(var) if node.params["reverse"] else affine(var)
+        statements = [*load_carries(builder, loop.carries), *loop.iteration(builder, iteration)[0]]
         builder.emit(SequentialFor(var, statements, None, loop.pairs()))
-    _describe(builder, root, f"{length} turns", loop)
+    _explain(builder, nest, f"{length} iterations", loop)
     finish_carries(builder, loop.carries)
 
 
-def _counted_scan(builder: Builder, root: Root, turns: Buffer) -> None:
-    """Emit a loop that is a kernel of its own: the number of turns is in memory."""
-    assert root.node is not None
-    count = Register(builder.fresh("k"), INT64)
-    builder.emit(Load(count, turns, 0))
-    builder.depth_of[count.name] = 0
-    carries = root.node.params["carries"]
-    loop = _loop(builder, root, root.node.inputs, root.results[carries:], None)
-    _describe(builder, root, "as many turns as it is told", loop)
-    _emit_turns(builder, loop, count, root.node.params["reverse"])
-
-
-def _emit_turns(builder: Builder, loop: _Loop, count: Register, reverse: bool) -> None:
-    """Emit as many turns as a register says."""
+def _emit_counted(builder: ElementBuilder, loop: _LoweredLoop, trips: Register, reverse: bool) -> None:
+    """Emit as many iterations as a register says."""
     var = Var(builder.fresh("i_"), 0, UNBOUNDED)
-    turn: Position = affine(var)
+    iteration: Position = affine(var)
     if reverse:
-        turn = affine(Var(count.name, 0, UNBOUNDED)) - 1 - turn
-    statements = [*head_of_turn(builder, loop.carries), *loop.turn(builder, turn)[0]]
-    builder.emit(SequentialFor(var, statements, count, loop.pairs()))
+        iteration = affine(Var(trips.name, 0, UNBOUNDED)) - 1 - iteration
+    statements = [*load_carries(builder, loop.carries), *loop.iteration(builder, iteration)[0]]
+    builder.emit(SequentialFor(var, statements, trips, loop.pairs()))
     finish_carries(builder, loop.carries)
 
 
-def _repeat(builder: Builder, root: Root) -> None:
-    assert root.node is not None
-    carries = root.node.params["carries"]
-    count = _counted(builder, root.node.inputs[0])
-    loop = _loop(builder, root, root.node.inputs[1:], root.results[carries:], None)
-    for stack in loop.stacks():
-        builder.emit(ReserveStack(stack, count))
+def _emit_outlined(builder: ElementBuilder, nest: LoopNest, kernels: LoopKernels) -> None:
+    """Emit the call of an outlined loop's kernel: numbers are handed over in memory."""
+    node = nest.node
+    assert node is not None
+    results = _results(builder, nest)
+    memory = [builder.plan.storage[result].buffer for result in results]
+    used = [k for k, result in enumerate(results) if result.shape == () or memory[k] is not None]
+    graph, values = outlined_graph(node, used)
+    symbol, workspace = kernels(graph)
+    operands: list[Place] = []
+    for value in values:
+        if value.shape == ():
+            number = builder.new_scratch(value.dtype, 1)
+            builder.emit(Store(number, 0, builder.element(value, ())))
+            operands.append((number, 0))
+        elif value.size == 0:  # nothing makes it
+            operands.append((builder.new_scratch(value.dtype, 1), 0))
+        else:
+            operands.append(builder.place_of(value))
+    numbers: list[tuple[LoopNest, Buffer]] = []
+    for k in used:
+        buffer = memory[k]
+        if results[k].shape == ():
+            buffer = builder.new_scratch(results[k].value.dtype, 1)
+            numbers.append((results[k], buffer))
+        assert buffer is not None
+        operands.append((buffer, 0))
+    operands.append((builder.new_scratch(np.dtype(np.uint8), max(workspace, 1)), 0))
+    length = node.params["length"]
+    builder.notes.append(f"loop over {length} iterations: a kernel of its own, for any trip count")
+    work = COMPARISONS * operands[0][0].size
+    builder.emit(RoutineCall("loop", tuple(operands), (symbol, len(values), length), "gradtape", work))
+    for result, buffer in numbers:
+        register = Register(builder.fresh("t"), buffer.dtype)
+        builder.emit(Load(register, buffer, 0))
+        builder.emit_number(result, register)
+
+
+def _emit_repeat(builder: ElementBuilder, nest: LoopNest) -> None:
+    node = nest.node
+    assert node is not None
+    count, *inputs = node.inputs
+    trips = Register(builder.fresh("k"), INT64)
+    builder.emit(Compute(trips, "identity", None, (builder.element(count, ()),)))
+    builder.depth_of[trips.name] = 0
+    loop = _lowered_loop(builder, nest, inputs, _results(builder, nest)[node.params["carries"] :], None)
+    for stack in loop.stacks(builder):
+        builder.emit(ReserveStack(stack, trips))
     for value in loop.elements:
         builder.emit(OpenStack(builder.memory_of(value)))
-    _describe(builder, root, "as many turns as it is told", loop)
-    _emit_turns(builder, loop, count, root.node.params["reverse"])
+    _explain(builder, nest, "as many iterations as it is told", loop)
+    _emit_counted(builder, loop, trips, node.params["reverse"])
 
 
-def _counted(builder: Builder, value: Value) -> Register:
-    """Return a number of turns in a register, of which positions may be made."""
-    count = Register(builder.fresh("k"), INT64)
-    builder.emit(Compute(count, "identity", None, (builder.element(value, ()),)))
-    builder.depth_of[count.name] = 0
-    return count
-
-
-def _while(builder: Builder, root: Root) -> None:
-    """Where the condition reads arrays, each turn computes that of the next one while it has them at hand."""
-    assert root.node is not None
-    params = root.node.params
+def _emit_while(builder: ElementBuilder, nest: LoopNest) -> None:
+    """Emit a while loop; where it was rotated, each iteration computes the condition of the next one while it has the carries at hand."""
+    node = nest.node
+    assert node is not None
+    params, results = node.params, _results(builder, nest)
     carries, limit = params["carries"], params["limit"]
-    ahead = tested_after(root.node) if isinstance(root.node.op, TestedWhile) else []
-    inputs = root.node.inputs[: params["consts"] + carries]
-    loop = _loop(builder, root, inputs, root.results[carries + 1 :], None, ahead)
+    ahead = next_condition(node) if isinstance(node.op, RotatedWhile) else []
+    inputs = node.inputs[: params["consts"] + carries]
+    loop = _lowered_loop(builder, nest, inputs, results[carries + 1 :], None, ahead)
     var = Var(builder.fresh("i_"), 0, UNBOUNDED if limit is None else max(limit, 0) - 1)
-    turn = affine(var)
-    turns, goes_on = Register(builder.fresh("r"), INT64), Register(builder.fresh("t"), BOOL)
-    builder.emit(Declare(turns, const(0, INT64)))
-    for stack in loop.stacks():
+    iteration = affine(var)
+    trips, goes_on = Register(builder.fresh("r"), INT64), Register(builder.fresh("t"), BOOL)
+    builder.emit(Declare(trips, const(0, INT64)))
+    stacks = loop.stacks(builder)
+    for stack in stacks:
         builder.emit(ReserveStack(stack, const(0, INT64)))
-    body: list[Statement] = [GrowStack(stack, Index(turn)) for stack in loop.stacks()]
-    statements, besides = loop.turn(builder, turn)
+    body: list[Statement] = [GrowStack(stack, Index(iteration)) for stack in stacks]
+    statements, besides = loop.iteration(builder, iteration)
     if ahead:
         tested = Register(builder.fresh("r"), BOOL)
-        builder.emit(Declare(tested, builder.element(root.node.inputs[-1], ())))
+        builder.emit(Declare(tested, builder.element(node.inputs[-1], ())))
         test: list[Statement] = [Compute(goes_on, "identity", None, (tested,))]
-        body += [*head_of_turn(builder, loop.carries), *statements, Assign(tested, besides[0])]
+        body += [*load_carries(builder, loop.carries), *statements, Assign(tested, besides[0])]
     else:
-        condition = lower_body(builder, params["condition"], {})
-        inside, now = _tested(builder, loop.frame(builder, turn, condition.inputs), condition)
-        test = [*head_of_turn(builder, loop.carries), *inside, Compute(goes_on, "identity", None, (now,))]
+        condition = builder.lower_body(params["condition"], {})
+        bindings = loop.bindings(builder, iteration, condition.inputs)
+        bindings.want_number(condition.outputs[0])
+        inside = bindings.splice(condition.statements)
+        now = bindings.number(condition.outputs[0])
+        test = [*load_carries(builder, loop.carries), *inside, Compute(goes_on, "identity", None, (now,))]
         body += statements
-    body.append(Assign(turns, Index(turn + 1)))
+    body.append(Assign(trips, Index(iteration + 1)))
     builder.emit(WhileLoop(var, test, goes_on, body, loop.pairs()))
-    _describe(builder, root, "as many turns as its condition wants", loop)
+    _explain(builder, nest, "as many iterations as its condition wants", loop)
     finish_carries(builder, loop.carries)
-    final = Register(builder.fresh("t"), INT64)
-    builder.emit(Compute(final, "identity", None, (turns,)))
-    builder.made_number(root.results[carries], final)
+    builder.emit_final(results[carries], trips)
 
 
-def _tested(builder: Builder, frame: Frame, condition: _Body) -> tuple[list[Statement], Number]:
-    """Return what computes a condition, and its result."""
-    made: list[Number] = []
-    frame.left[condition.outputs[0]] = made
-    statements = frame.spliced(condition.statements)
-    return statements, made[-1]
-
-
-def _switch(builder: Builder, root: Root) -> None:
-    assert root.node is not None
-    index, *operands = root.node.inputs
+def _emit_switch(builder: ElementBuilder, nest: LoopNest) -> None:
+    node, storage = nest.node, builder.plan.storage
+    assert node is not None
+    index, *operands = node.inputs
+    results = _results(builder, nest)
     registers = {
-        result: Register(builder.fresh("r"), result.value.dtype)
-        for result in root.results
-        if result.shape == ()
+        result: Register(builder.fresh("r"), result.value.dtype) for result in results if result.shape == ()
     }
     for register in registers.values():
         builder.emit(Declare(register, const(0, register.dtype)))
-    branches = []
     replaced = {
         place: k
-        for k, result in enumerate(root.results)
-        if result.in_place_of is not None and (place := source_of(root.node, k, replaces)) is not None
+        for k, result in enumerate(results)
+        if storage[result].in_place_of is not None and (place := source_of(node, k, replaces)) is not None
     }
-    for graph in root.node.params["branches"]:
-        lowered = lower_body(builder, graph, replaced)
-        frame = Frame(builder)
+    branches = []
+    for graph in node.params["branches"]:
+        lowered = builder.lower_body(graph, replaced)
+        bindings = BodyBindings(builder)
         for buffer, value in zip(lowered.inputs, operands, strict=False):
-            frame.constant(buffer, value)
+            bindings.bind_constant(buffer, value)
         after: list[Statement] = []
-        for k, (buffer, result) in enumerate(zip(lowered.outputs, root.results, strict=True)):
+        for k, (buffer, result) in enumerate(zip(lowered.outputs, results, strict=True)):
             if result in registers:
-                frame.left[buffer] = []
+                bindings.want_number(buffer)
             elif any(out == k and place not in lowered.in_place for place, out in replaced.items()):
-                after.append(_made_aside(builder, frame, buffer, result))
+                after.append(_computed_aside(builder, bindings, buffer, result))
             else:
-                frame.leaving(buffer, result, 0)
-        statements = frame.spliced(lowered.statements)
+                bindings.bind_result(buffer, result, 0)
+        statements = bindings.splice(lowered.statements)
         statements.extend(
-            Assign(registers[result], frame.left[buffer][-1])
-            for buffer, result in zip(lowered.outputs, root.results, strict=True)
+            Assign(registers[result], bindings.number(buffer))
+            for buffer, result in zip(lowered.outputs, results, strict=True)
             if result in registers
         )
         branches.append([*statements, *after])
     builder.emit(IndexSwitch(builder.element(index, ()), tuple(branches)))
     for result, register in registers.items():
-        final = Register(builder.fresh("t"), register.dtype)
-        builder.emit(Compute(final, "identity", None, (register,)))
-        builder.made_number(result, final)
+        builder.emit_final(result, register)
 
 
-def _made_aside(builder: Builder, frame: Frame, buffer: Buffer, result: Root) -> For:
+def _computed_aside(builder: ElementBuilder, bindings: BodyBindings, buffer: Buffer, result: LoopNest) -> For:
     """Let a branch make a result that replaces an operand which it still reads; return the copy of it."""
-    assert result.storage is not None
-    aside = new_scratch(builder, "m", result.value)
-    frame.moved[buffer] = (aside, 0)
+    memory = builder.plan.storage[result].buffer
+    assert memory is not None
+    aside = builder.new_scratch(result.value.dtype, result.value.size)
+    bindings.bind_memory(buffer, (aside, 0))
     var = Var(builder.fresh("i_"), 0, max(aside.size, 1) - 1)
     one = Register(builder.fresh("t"), aside.dtype)
-    return For(var, [Load(one, aside, affine(var)), Store(result.storage, affine(var), one)])
+    return For(var, [Load(one, aside, affine(var)), Store(memory, affine(var), one)])
 
 
-_EMITTERS: Final[dict[type[Op], Callable[[Builder, Root], None]]] = {
-    Scan: _scan,
-    Repeat: _repeat,
-    WhileOp: _while,
-    TestedWhile: _while,
-    Switch: _switch,
+_EMITTERS: Final[dict[type[Op], Callable[[ElementBuilder, LoopNest], None]]] = {
+    Scan: _emit_scan,
+    Repeat: _emit_repeat,
+    While: _emit_while,
+    RotatedWhile: _emit_while,
+    Switch: _emit_switch,
 }

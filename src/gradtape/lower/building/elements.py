@@ -1,19 +1,19 @@
-"""Elements as statements: the half of the builder that follows values and emits what computes them."""
+"""Elements as statements: the element interpreter that emits what computes a number."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import count, product
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from math import prod
 from typing import Any, Final
 
 from gradtape.errors import InternalError
 from gradtape.ir.budget import spend
-from gradtape.ir.graph import Literal, Node, Value, extract
+from gradtape.ir.graph import Graph, Literal, Node, Value, extract
 from gradtape.ir.types import BOOL, INT64, aval
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.registry import ROWS
-from gradtape.loops.affine import Position, Var, affine
+from gradtape.loops.affine import Position, Var, affine, flat
 from gradtape.loops.ir import (
     Buffer,
     Compute,
@@ -24,19 +24,23 @@ from gradtape.loops.ir import (
     Number,
     Register,
     Statement,
+    Store,
     Wrap,
     const,
 )
-from gradtape.lower.schedule.element_interpreter import Test, Walker, Where
+from gradtape.lower.building.context import BuildContext, LoweredBody
+from gradtape.lower.schedule.element_interpreter import ElementInterpreter, Test, Where
 from gradtape.lower.schedule.fusion import shared_levels
-from gradtape.lower.schedule.nests import Root, flat, part_of
+from gradtape.lower.schedule.nests import LoopNest
+from gradtape.lower.schedule.operands import part_of
+from gradtape.lower.schedule.order import Schedule
 
 UNROLLED: Final = 8
 """Elements up to which a copy is written out: a nest costs the compiler 4 ms."""
 
 
 class Scope:
-    """One open loop: where statements go and what is known while it turns."""
+    """An open loop: where statements go, and the numbers that are known in each of its iterations."""
 
     __slots__ = ("known", "statements")
 
@@ -45,21 +49,47 @@ class Scope:
         self.known: dict[tuple[Value, Where], Number] = {}
 
 
-class ElementBuilder(Walker[Number]):
-    """Emits the statements that compute elements, each as far out of the loops as what it needs allows."""
+class ElementBuilder(ElementInterpreter[Number]):
+    """Emits the statements that compute elements, each as far out of the loops as what it needs allows.
 
-    def __init__(self, roots: dict[Value, Root], buffers: dict[Value, Buffer]) -> None:
-        super().__init__(roots)
-        self.buffers = buffers
+    Parameters
+    ----------
+    plan : Schedule
+        The nests, and where their values are.
+    context : BuildContext
+        What the builder shares with those of other bodies.
+
+    Attributes
+    ----------
+    body : list of Statement
+        What was emitted.
+    scratch : list of Buffer
+        The memory that it needs besides that of the schedule.
+    notes : list of str
+        Why loops have their form.
+    scopes : list of Scope
+        The program and the loops that are open, outermost first.
+    depth_of : dict of str to int
+        For registers and loop variables, the scope in which they are defined.
+    current : LoopNest or None
+        The nest that is being emitted.
+    """
+
+    def __init__(self, plan: Schedule, context: BuildContext) -> None:
+        super().__init__(plan.by_value)
+        self.plan = plan
+        self.context = context
         self.body: list[Statement] = []
+        self.scratch: list[Buffer] = []
+        self.notes: list[str] = []
         self.scopes = [Scope(self.body)]
         self.depth_of: dict[str, int] = {}
-        self.current: Root | None = None
-        self.node: Node | None = None
-        self.makers: dict[str, Node] = {}
-        self.names = count(1)
+        self.current: LoopNest | None = None
+        self._node: Node | None = None
 
-    def recall(self, value: Value, index: Where) -> Number | None:
+    # The element interpreter
+
+    def lookup(self, value: Value, index: Where) -> Number | None:
         key = (value, index)
         for scope in reversed(self.scopes):
             found = scope.known.get(key)
@@ -67,7 +97,7 @@ class ElementBuilder(Walker[Number]):
                 return found
         return None
 
-    def remember(self, value: Value, index: Where, element: Number) -> None:
+    def memoise(self, value: Value, index: Where, element: Number) -> None:
         spend(1)
         self.scopes[self._depth(element)].known[value, index] = element
 
@@ -78,17 +108,20 @@ class ElementBuilder(Walker[Number]):
     def zero(self, value: Value) -> Number:
         return const(0, value.dtype)
 
-    def read_root(self, root: Root, index: Where) -> Number:
-        if root.storage is None:
+    def read_nest(self, nest: LoopNest, index: Where) -> Number:
+        buffer = self.plan.storage[nest].buffer
+        if buffer is None:
             raise InternalError(
-                f"{root.value!r} is read at {index} where it is not at hand",
-                where=root.value.node and root.value.node.site,
+                f"{nest.value!r} is read at {index} where it is not at hand",
+                where=nest.value.node and nest.value.node.site,
             )
         assert self.current is not None
-        return self._load(root.storage, self.address(root, index), shared_levels(root, self.current))
+        placements = self.plan.placements
+        shared = shared_levels(placements[nest], placements[self.current])
+        return self._load(buffer, self.address(nest, index), shared)
 
-    def read_source(self, value: Value, index: Where) -> Number:
-        return self._load(self.buffers[value], flat(index, value.shape), 0)
+    def read_input(self, value: Value, index: Where) -> Number:
+        return self._load(self.plan.sources[value], flat(index, value.shape), 0)
 
     def _load(self, buffer: Buffer, address: Position, complete: int) -> Number:
         depth = max(self._position_depth(address), min(complete, len(self.scopes) - 1))
@@ -99,18 +132,18 @@ class ElementBuilder(Walker[Number]):
 
     def apply(self, node: Node, args: list[Number], index: Where) -> Number:
         assert isinstance(node.op, Elementwise)
-        self.node = node
-        result = self._computed(node.op.name, node.op.body, tuple(args), node.out.dtype)
-        self.node = None
+        self._node = node
+        result = self.computed(node.op.name, node.op.body, tuple(args), node.out.dtype)
+        self._node = None
         return result
 
     def function(self, name: str, args: tuple[Number, ...], dtype: Dtype, *, here: bool = False) -> Number:
         """Apply a row to numbers; `here` keeps it in the innermost loop, for what accumulators make."""
         op = ROWS[name]
         assert isinstance(op, Elementwise)
-        return self._computed(name, op.body, args, dtype, here)
+        return self.computed(name, op.body, args, dtype, here)
 
-    def _computed(
+    def computed(
         self,
         name: str,
         body: Any,
@@ -119,6 +152,7 @@ class ElementBuilder(Walker[Number]):
         here: bool = False,
         reassociate: bool = False,
     ) -> Number:
+        """Emit an instruction where its arguments are known; `here` keeps it in the innermost loop."""
         depth = len(self.scopes) - 1 if here else max([self._depth(arg) for arg in args], default=0)
         target = Register(self.fresh("t"), dtype)
         self.depth_of[target.name] = depth
@@ -144,7 +178,7 @@ class ElementBuilder(Walker[Number]):
         assert holds is not None
         return holds
 
-    def moved(self, node: Node, element: Number, index: Where) -> Number:
+    def gathered(self, node: Node, element: Number, index: Where) -> Number:
         return element
 
     def choose(self, test: Test, element: Number, other: Number, value: Value) -> Number:
@@ -164,7 +198,7 @@ class ElementBuilder(Walker[Number]):
             if callable(inner.op.body):
                 from_value[inner.out] = self.formula(inner.op.body, operands, inner)
             else:
-                from_value[inner.out] = self._computed(
+                from_value[inner.out] = self.computed(
                     inner.op.name, inner.op.body, tuple(operands), inner.out.dtype, here=True
                 )
         return self.number(result) if isinstance(result, Literal) else from_value[result]
@@ -173,34 +207,75 @@ class ElementBuilder(Walker[Number]):
 
     def memory_of(self, value: Value) -> Buffer:
         """Return the buffer in which the whole of a value stands."""
-        root = self.roots.get(value)
-        if root is None:
-            return self.buffers[value]
-        assert root.storage is not None
-        return root.storage
+        nest = self.nests.get(value)
+        if nest is None:
+            return self.plan.sources[value]
+        buffer = self.plan.storage[nest].buffer
+        assert buffer is not None
+        return buffer
 
     def place_of(self, value: Value) -> tuple[Buffer, int]:
         """Return the buffer in which a value stands as a whole, alone or among others, and where it begins."""
         base, start = part_of(value)
         return self.memory_of(base), start
 
-    def address(self, root: Root, index: Where) -> Position:
-        """Return where an element of a root stands in its storage."""
-        return flat(
-            tuple([index[axis] for axis in root.stored_axes]),
-            tuple([root.shape[axis] for axis in root.stored_axes]),
-        )
+    def address(self, nest: LoopNest, index: Where) -> Position:
+        """Return where an element of a nest's value stands in its memory."""
+        axes = self.plan.storage[nest].axes
+        return flat(tuple([index[axis] for axis in axes]), tuple([nest.shape[axis] for axis in axes]))
+
+    def new_scratch(self, dtype: Dtype, size: int) -> Buffer:
+        """Return memory that the schedule does not know of."""
+        buffer = Buffer(self.fresh("m"), dtype, size, "scratch")
+        self.scratch.append(buffer)
+        return buffer
+
+    # Statements
 
     def emit(self, statement: Statement) -> None:
         """Append a statement to the innermost loop."""
         self.scopes[-1].statements.append(statement)
 
+    def emit_result(self, nest: LoopNest, index: Where, element: Number) -> None:
+        """Store an element that a nest has made, where it has memory, and take note of it."""
+        buffer = self.plan.storage[nest].buffer
+        if buffer is not None:
+            self.emit(Store(buffer, self.address(nest, index), element))
+        if self.nests.get(nest.value) is nest:
+            self.scopes[-1].known[nest.value, index] = element
+
+    def emit_final(self, nest: LoopNest, register: Register) -> None:
+        """Let the program read the last number of an accumulator, which is the value of a nest."""
+        final = Register(self.fresh("t"), register.dtype)
+        self.emit(Compute(final, "identity", None, (register,)))
+        self.emit_number(nest, final)
+
+    def emit_number(self, nest: LoopNest, number: Register) -> None:
+        """Let the program read a number that is the value of a nest."""
+        self.depth_of[number.name] = 0
+        self.emit_result(nest, (), number)
+
+    def lower_body(self, graph: Graph, carried: Mapping[int, int]) -> LoweredBody:
+        """Lower the body of a loop or a branch.
+
+        Parameters
+        ----------
+        graph : Graph
+            The body.
+        carried : mapping of int to int
+            The outputs that become inputs of the next iteration, by these inputs.
+        """
+        lowered = self.context.lower_body(graph, carried, f"{self.fresh('b')}_", self.context.of_body())
+        self.scratch.extend(lowered.scratch)
+        self.notes.extend(f"in the body: {note}" for note in lowered.notes)
+        return lowered
+
     def fresh(self, prefix: str) -> str:
         """Return a name that is not in use."""
-        name = f"{prefix}{next(self.names)}"
-        maker = self.current.node if self.node is None and self.current is not None else self.node
+        name = f"{prefix}{next(self.context.names)}"
+        maker = self.current.node if self._node is None and self.current is not None else self._node
         if maker is not None:
-            self.makers[name] = maker
+            self.context.makers[name] = maker
         return name
 
     def over(self, shape: tuple[int, ...], store: Callable[[Where], None], before: Where = ()) -> None:

@@ -1,127 +1,179 @@
-"""What each root reads and what is computed where: a dry walk with one symbolic position per root."""
+"""Access analysis: what each nest reads, and what it computes where.
+
+Elements are interpreted as costs, at one symbolic position for each nest.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
 from typing import Final
 
 from gradtape.ir.budget import spend
 from gradtape.ir.graph import Literal, Node, Value
 from gradtape.kinds.matrix import Matrix
 from gradtape.loops.affine import Affine, Position, Var, affine, interval
-from gradtape.lower.schedule.costs import GATHER, LOAD, REPEATED, calls_vector_function, cost_of
-from gradtape.lower.schedule.element_interpreter import Test, Walker, Where
-from gradtape.lower.schedule.nests import Root, fresh_variables
-from gradtape.lower.schedule.row_functions import is_around
+from gradtape.lower.schedule.costs import (
+    GATHER,
+    LOAD,
+    REPEATED,
+    calls_vector_function,
+    cost_of,
+    is_around_long_loop,
+)
+from gradtape.lower.schedule.element_interpreter import ElementInterpreter, Test, Where
+from gradtape.lower.schedule.nests import LoopNest
+from gradtape.records import record
 
 SEGMENTS: Final = 6
 """More pieces of one loop than this cost more code than their tests cost time."""
 
 
-class Explorer(Walker[float]):
-    """Notes for one root the roots and sources that it reads, where loops must break, and what is costly.
-    Elements are costs."""
+@record
+class Access:
+    """What a nest reads and computes.
 
-    def __init__(self, roots: dict[Value, Root], costs: dict[Value, float]) -> None:
-        super().__init__(roots)
-        self.costs = costs
-        self.known: dict[tuple[Value, Where], float] = {}
-        self.root: Root | None = None
-        self.levels: dict[Var, int] = {}
-        self.level_of: dict[Where, int] = {}
-        self.facts: dict[Node, tuple[Value, float, bool]] = {}
-        self.gathered = 0
+    Attributes
+    ----------
+    reads : dict of LoopNest to set of tuple of Position
+        The nests that it reads, and at which positions.
+    sources : set of Value
+        The inputs and constants that it reads.
+    breaks : dict of int to set of int
+        For each loop, the iterations before which it is cut, so that tests of positions come out the same in each piece.
+    sites : dict of Value to set of tuple of Position
+        Costly values that are computed inside of it, and at which positions.
+    functions : list of str
+        The ops that call functions of the C library for several elements at a time.
+    around : dict of Value to int
+        What is computed around a long loop, and in which loop.
+    base_index, target : tuple of Position
+        Where a scatter reads what it is added to, and where it writes.
+    """
 
-    def explore(self, root: Root) -> None:
-        """Fill in what is to be known of a root."""
-        self._start(root, split=True)
-        self._visit(root)
-        if any(len(breaks) >= SEGMENTS for breaks in root.breaks.values()):
-            self._start(root, split=False)
-            self._visit(root)
+    reads: dict[LoopNest, set[Where]] = field(default_factory=dict)
+    sources: set[Value] = field(default_factory=set)
+    breaks: dict[int, set[int]] = field(default_factory=dict)
+    sites: dict[Value, set[Where]] = field(default_factory=dict)
+    functions: list[str] = field(default_factory=list)
+    around: dict[Value, int] = field(default_factory=dict)
+    base_index: Where = ()
+    target: Where = ()
 
-    def _start(self, root: Root, split: bool) -> None:
-        self.known = {}
-        self.root = root
-        root.split = split
-        root.variables = fresh_variables(root)
-        root.reads, root.sources, root.breaks, root.sites = {}, set(), {}, {}
-        root.functions, root.outside = [], {}
-        self.levels = {}
-        self.level_of = {}
-        for level, variable in enumerate(root.variables):
+
+Accesses = Mapping[LoopNest, Access]
+
+
+def analyse_accesses(
+    nests: Sequence[LoopNest], by_value: Mapping[Value, LoopNest]
+) -> tuple[dict[LoopNest, Access], dict[Value, float]]:
+    """Return what each nest reads and computes, and what an element of each costly value costs."""
+    analysis = _Analysis(by_value)
+    return {nest: analysis.access_of(nest) for nest in nests}, analysis.costs
+
+
+def readers_of(accesses: Accesses) -> dict[LoopNest, list[LoopNest]]:
+    """Return for each nest the nests that read it."""
+    readers: dict[LoopNest, list[LoopNest]] = {}
+    for nest, access in accesses.items():
+        for read in access.reads:
+            readers.setdefault(read, []).append(nest)
+    return readers
+
+
+class _Analysis(ElementInterpreter[float]):
+    """Interprets the elements of one nest after the other."""
+
+    def __init__(self, nests: Mapping[Value, LoopNest]) -> None:
+        super().__init__(nests)
+        self.costs: dict[Value, float] = {}
+        self._known: dict[tuple[Value, Where], float] = {}
+        self._nest: LoopNest
+        self._access = Access()
+        self._splits = True
+        self._levels: dict[Var, int] = {}
+        self._level_of: dict[Where, int] = {}
+        self._facts: dict[Node, tuple[Value, float, bool]] = {}
+        self._gathers = 0
+
+    def access_of(self, nest: LoopNest) -> Access:
+        """Return what a nest reads and computes."""
+        access = self._analysed(nest, splits=True)
+        if any(len(breaks) >= SEGMENTS for breaks in access.breaks.values()):
+            access = self._analysed(nest, splits=False)
+        return access
+
+    def _analysed(self, nest: LoopNest, splits: bool) -> Access:
+        self._nest, self._splits = nest, splits
+        self._known, self._level_of = {}, {}
+        self._levels = {}
+        for level, variable in enumerate(nest.variables):
             if not isinstance(variable, int):
                 ((atom, _),) = variable.terms.items()
                 assert isinstance(atom, Var)
-                self.levels[atom] = level
+                self._levels[atom] = level
+        self._access = access = Access()
+        self._visit(nest, access)
+        return access
 
-    def _visit(self, root: Root) -> None:
-        node = root.node
-        if any(axis.extent == 0 for axis in root.axes) and root.kind != "scatter":
+    def _visit(self, nest: LoopNest, access: Access) -> None:
+        """Interpret the operands of a nest."""
+        node = nest.node
+        if any(axis.extent == 0 for axis in nest.axes) and nest.kind != "scatter":
             return
-        index = root.operand_index(root.variables)
-        if root.kind == "each" or root.kind == "guard":
-            if node is not None and self.roots.get(root.value) is root:
-                self.compute(node, root.result_index(root.variables))
+        index = nest.operand_index(nest.variables)
+        if nest.kind in ("elementwise", "guard"):
+            if node is not None and self.nests.get(nest.value) is nest:
+                self.compute(node, nest.result_index(nest.variables))
             else:
-                self.element(root.value, root.result_index(root.variables))
+                self.element(nest.value, nest.result_index(nest.variables))
             return
-        if root.kind == "held":
+        if nest.kind == "carry":
             return
-        if root.main is not None:
-            root.reads[root.main] = set()
+        if nest.control is not None:
+            access.reads[nest.control] = set()
             return
         assert node is not None
-        if root.kind in ("reduce", "argreduce"):
+        if nest.kind in ("reduce", "argreduce"):
             self.element(node.inputs[0], index)
-        elif root.kind == "scan":
+        elif nest.kind == "cumulative":
             for value in node.inputs:
                 self.element(value, index)
             axis = node.params["axis"]
-            if root.axes[axis].extent > 1:
-                root.breaks[axis] = {1}
-        elif root.kind == "contract":
-            for value, letters in zip(node.inputs, (node.params["x"], node.params["y"]), strict=True):
-                self.element(value, tuple([root.variables[root.letters[letter]] for letter in letters]))
-        elif root.kind == "blas":
+            if nest.axes[axis].extent > 1:
+                access.breaks[axis] = {1}
+        elif nest.kind in ("contract", "product"):
             for value, letters in zip(node.inputs, (node.params["x"], node.params["y"]), strict=True):
                 anywhere = whole(value)
-                places = [root.letters.get(letter) for letter in letters]
-                self.element(
-                    value,
-                    tuple(
-                        [
-                            anywhere[k] if level is None else root.variables[level]
-                            for k, level in enumerate(places)
-                        ]
-                    ),
-                )
-        elif root.kind == "join":
-            self._whole(node.inputs)
-        elif root.kind == "scatter":
+                levels = [nest.letters.get(letter) for letter in letters]
+                position = [
+                    anywhere[k] if level is None else nest.variables[level] for k, level in enumerate(levels)
+                ]
+                self.element(value, tuple(position))
+        elif nest.kind == "scatter":
             base, v, *indices = node.inputs
-            root.base_index = whole(base)
+            access.base_index = whole(base)
             self._whole((base,))
             if v.size:
-                root.target = self.positions(node.op.target, index, base.shape, indices, node.params)  # type: ignore[attr-defined]
+                access.target = self.positions(node.op.target, index, base.shape, indices, node.params)  # type: ignore[attr-defined]
                 self.element(v, index)
         elif isinstance(node.op, Matrix):
             self._whole([node.inputs[place] for place in node.op.reads])
         else:
             self._whole(node.inputs)
 
-    def _whole(self, values: Sequence[Value]) -> None:
-        """Visit values that are read at any position."""
+    def _whole(self, values: Iterable[Value]) -> None:
+        """Interpret values that are read at any position."""
         for value in values:
             if value.size:
                 self.element(value, whole(value))
 
-    def recall(self, value: Value, index: Where) -> float | None:
-        return self.known.get((value, index))
+    def lookup(self, value: Value, index: Where) -> float | None:
+        return self._known.get((value, index))
 
-    def remember(self, value: Value, index: Where, element: float) -> None:
+    def memoise(self, value: Value, index: Where, element: float) -> None:
         spend(1)
-        self.known[value, index] = element
+        self._known[value, index] = element
 
     def number(self, value: Literal) -> float:
         return 0.0
@@ -129,29 +181,26 @@ class Explorer(Walker[float]):
     def zero(self, value: Value) -> float:
         return 0.0
 
-    def read_root(self, root: Root, index: Where) -> float:
-        assert self.root is not None
-        self.root.reads.setdefault(root, set()).add(index)
+    def read_nest(self, nest: LoopNest, index: Where) -> float:
+        self._access.reads.setdefault(nest, set()).add(index)
         return LOAD if index else 0.0
 
-    def read_source(self, value: Value, index: Where) -> float:
-        assert self.root is not None
-        self.root.sources.add(value)
+    def read_input(self, value: Value, index: Where) -> float:
+        self._access.sources.add(value)
         return LOAD if index else 0.0
 
     def apply(self, node: Node, args: list[float], index: Where) -> float:
-        assert self.root is not None
-        level = self.level_of.get(index)
+        level = self._level_of.get(index)
         if level is None:
-            level = self.level_of[index] = self._level(index)
-        facts = self.facts.get(node)
+            level = self._level_of[index] = self._level(index)
+        facts = self._facts.get(node)
         if facts is None:
-            facts = self.facts[node] = node.out, cost_of(node), calls_vector_function(node)
+            facts = self._facts[node] = node.out, cost_of(node), calls_vector_function(node)
         out, cost, calls = facts
-        if is_around(self.root, level):
-            self.root.outside[out] = level
+        if is_around_long_loop(self._nest, level):
+            self._access.around[out] = level
         elif calls:
-            self.root.functions.append(node.op.name)
+            self._access.functions.append(node.op.name)
         return self._noted(out, cost + sum(args), index)
 
     def _level(self, index: Where) -> int:
@@ -159,21 +208,20 @@ class Explorer(Walker[float]):
         variables = [
             var for position in index if isinstance(position, Affine) for var in position.variables()
         ]
-        return max([self.levels.get(var, len(self.levels)) for var in variables], default=-1)
+        return max([self._levels.get(var, len(self._levels)) for var in variables], default=-1)
 
     def _noted(self, value: Value, cost: float, index: Where) -> float:
-        assert self.root is not None
         if cost > REPEATED and index:
-            self.root.sites.setdefault(value, set()).add(index)
+            self._access.sites.setdefault(value, set()).add(index)
             self.costs[value] = max(cost, self.costs.get(value, 0.0))
         return cost
 
-    def moved(self, node: Node, element: float, index: Where) -> float:
+    def gathered(self, node: Node, element: float, index: Where) -> float:
         return self._noted(node.out, element + GATHER, index)
 
     def wrapped(self, element: float, extent: int) -> Position:
-        self.gathered += 1
-        return affine(Var(f"gather{self.gathered}", 0, max(extent - 1, 1)))
+        self._gathers += 1
+        return affine(Var(f"gather{self._gathers}", 0, max(extent - 1, 1)))
 
     def select(self, tests: Sequence[Test], element: float, value: Value) -> float:
         return element + 1.0
@@ -182,22 +230,21 @@ class Explorer(Walker[float]):
         return element + other
 
     def splits(self, test: Test) -> bool:
-        assert self.root is not None
-        if not self.root.split:
+        if not self._splits:
             return False
         expression, low, high = test
         if len(expression.terms) != 1:
             return False
         ((atom, factor),) = expression.terms.items()
-        level = self.levels.get(atom) if isinstance(atom, Var) else None
+        level = self._levels.get(atom) if isinstance(atom, Var) else None
         if level is None or abs(factor) != 1:
             return False
         ends = [low - expression.offset, high - expression.offset]
         if factor == -1:
             ends = [expression.offset - low + 1, expression.offset - high + 1]
-        least, greatest = interval(self.root.variables[level])
+        least, greatest = interval(self._nest.variables[level])
         inner = {end for end in ends if least < end <= greatest}
-        self.root.breaks.setdefault(level, set()).update(inner)
+        self._access.breaks.setdefault(level, set()).update(inner)
         return True
 
 

@@ -1,11 +1,13 @@
-"""From a value and a position to the expression of its element: the walk that exploring and building
-share."""
+"""The element interpreter: follows one element of a value through the nodes that compute it.
+
+Access analysis interprets elements as costs, and building as numbers of the loop IR.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from gradtape.errors import InternalError
 from gradtape.ir.graph import Literal, Node, Value
@@ -14,27 +16,30 @@ from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.index_map import IndexMap
 from gradtape.kinds.join import Join, starts
 from gradtape.loops.affine import Affine, Position, Var, affine, clamp, interval
-from gradtape.lower.schedule.nests import Root
+from gradtape.lower.schedule.nests import LoopNest
 
 T = TypeVar("T")
-Where = tuple[Position, ...]
-Test = tuple[Affine, int, int]
+Where: TypeAlias = tuple[Position, ...]
+"""A position for each axis of a value."""
 
-_UNKNOWN = 2**62
+Test: TypeAlias = tuple[Affine, int, int]
+"""A position, and the range in which it must be: from the first number to below the second."""
+
+_UNKNOWN: Final = 2**62
 
 
-class Walker(ABC, Generic[T]):
-    """Follows values through elementwise and index-map nodes until it meets roots, sources and numbers."""
+class ElementInterpreter(ABC, Generic[T]):
+    """Interprets elementwise nodes, index maps and joins; elements of nests, inputs and numbers are what it begins with."""
 
-    def __init__(self, roots: dict[Value, Root]) -> None:
-        self.roots = roots
+    def __init__(self, nests: Mapping[Value, LoopNest]) -> None:
+        self.nests = nests
 
     @abstractmethod
-    def recall(self, value: Value, index: Where) -> T | None:
+    def lookup(self, value: Value, index: Where) -> T | None:
         """Return what is already known of this element."""
 
     @abstractmethod
-    def remember(self, value: Value, index: Where, element: T) -> None:
+    def memoise(self, value: Value, index: Where, element: T) -> None:
         """Keep an element for later."""
 
     @abstractmethod
@@ -46,11 +51,11 @@ class Walker(ABC, Generic[T]):
         """Return zero in the dtype of a value."""
 
     @abstractmethod
-    def read_root(self, root: Root, index: Where) -> T:
-        """Return an element of a root."""
+    def read_nest(self, nest: LoopNest, index: Where) -> T:
+        """Return an element of what a nest computes."""
 
     @abstractmethod
-    def read_source(self, value: Value, index: Where) -> T:
+    def read_input(self, value: Value, index: Where) -> T:
         """Return an element of an input or constant."""
 
     @abstractmethod
@@ -66,7 +71,7 @@ class Walker(ABC, Generic[T]):
         """Return the element where all tests hold, else zero."""
 
     @abstractmethod
-    def moved(self, node: Node, element: T, index: Where) -> T:
+    def gathered(self, node: Node, element: T, index: Where) -> T:
         """Take note of an element whose place was not known before the program runs."""
 
     @abstractmethod
@@ -81,17 +86,17 @@ class Walker(ABC, Generic[T]):
         """Return the element of a value at a position."""
         if isinstance(value, Literal):
             return self.number(value)
-        known = self.recall(value, index)
+        known = self.lookup(value, index)
         if known is not None:
             return known
-        root = self.roots.get(value)
-        if root is not None:
-            found = self.read_root(root, index)
-        elif value.node is None or (value.data is not None and value.node is None):
-            found = self.read_source(value, index)
+        nest = self.nests.get(value)
+        if nest is not None:
+            found = self.read_nest(nest, index)
+        elif value.node is None:
+            found = self.read_input(value, index)
         else:
             found = self.compute(value.node, index)
-        self.remember(value, index, found)
+        self.memoise(value, index, found)
         return found
 
     def compute(self, node: Node, index: Where) -> T:
@@ -100,12 +105,12 @@ class Walker(ABC, Generic[T]):
         if isinstance(op, Elementwise):
             return self.apply(node, [self.element(value, index) for value in node.inputs], index)
         if isinstance(op, IndexMap):
-            return self._moved(node, op, index)
+            return self._indexed(node, op, index)
         if isinstance(op, Join):
             return self._joined(node, index)
         raise InternalError(f"{op.name} cannot be computed element by element", where=node.site)
 
-    def _moved(self, node: Node, op: IndexMap, index: Where) -> T:
+    def _indexed(self, node: Node, op: IndexMap, index: Where) -> T:
         x = node.inputs[0]
         tests: list[Test] = []
         if op.inside is not None:
@@ -122,9 +127,9 @@ class Walker(ABC, Generic[T]):
             if x.size == 0:
                 return self.zero(node.out)
             position = tuple([clamp(p, 0, extent - 1) for p, extent in zip(position, x.shape, strict=True)])
-            return self.moved(node, self.select(unsplit, self.element(x, position), node.out), index)
+            return self.gathered(node, self.select(unsplit, self.element(x, position), node.out), index)
         element = self.element(x, position)
-        return self.moved(node, element, index) if len(node.inputs) > 1 else element
+        return self.gathered(node, element, index) if len(node.inputs) > 1 else element
 
     def _joined(self, node: Node, index: Where) -> T:
         """Take the element from the piece in which it lies; the last piece needs no test."""

@@ -1,7 +1,7 @@
-"""Fusion: which loops the roots share.
+"""Loop fusion: which loops the nests share.
 
-The tree that results has blocks and loops by turns. A block runs the roots in `first`, then each of its
-loops followed by the roots that come `after` it. A root stands in the block of its innermost loop.
+The result is a tree of blocks and loops. A block runs the nests in `first`, then each of its loops followed by the nests that come
+`after` it. A nest runs in the block of its innermost loop.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ from dataclasses import field
 from typing import Final
 
 from gradtape.ir.graph import Value
-from gradtape.lower.schedule.access import SEGMENTS
-from gradtape.lower.schedule.nests import Root
-from gradtape.lower.schedule.row_functions import LONG, is_around, reads_again_soon
-from gradtape.records import record
+from gradtape.lower.schedule.access import SEGMENTS, Accesses
+from gradtape.lower.schedule.costs import LONG, is_around_long_loop, reads_again_soon
+from gradtape.lower.schedule.element_interpreter import Where
+from gradtape.lower.schedule.nests import LoopNest, describe
+from gradtape.records import frozen_record, record
 
 CROWD: Final = 48
-"""Roots in one loop above which registers and the compiler's time run out."""
+"""Nests in one loop above which registers and the compiler's time run out."""
 
-WHOLE: Final = ("held", "result")
-"""Kinds of roots that stand in memory although no loop of their own makes them."""
+WHOLE: Final = ("carry", "result")
+"""Kinds of nests whose values are in memory although no loop of their own makes them."""
 
 SLACK: Final = 4
 """A loop that is this much shorter still shares a longer one, which is split."""
@@ -28,179 +29,232 @@ SLACK: Final = 4
 
 @record
 class Block:
-    """What runs in one turn of the enclosing loop."""
+    """What runs in one iteration of the enclosing loop."""
 
-    first: list[Root] = field(default_factory=list)
-    loops: list[Loop] = field(default_factory=list)
+    first: list[LoopNest] = field(default_factory=list)
+    loops: list[FusedLoop] = field(default_factory=list)
 
 
 @record
-class Loop:
-    """A loop that one or more roots share.
+class FusedLoop:
+    """A loop that one or more nests share.
 
     Attributes
     ----------
+    extent : int
+        The trip count of the longest.
+    level : int
+        How many loops are around it.
     place : int
         Which of its block's loops it is.
-    roots : list of Root
-        All that stand inside, in the order in which they were placed.
-    opened : str
-        Why it is a loop of its own; for `explain`.
+    closed : bool
+        Whether no other nest may share it.
+    nests : list of LoopNest
+        All that run inside, in the order in which they were placed.
+    breaks : set of int
+        The iterations before which it is cut.
+    sources, reads : set
+        The inputs and the nests that are read inside.
     """
 
     extent: int
+    level: int
     place: int
     closed: bool
     body: Block = field(default_factory=Block)
-    after: list[Root] = field(default_factory=list)
-    roots: list[Root] = field(default_factory=list)
+    after: list[LoopNest] = field(default_factory=list)
+    nests: list[LoopNest] = field(default_factory=list)
     breaks: set[int] = field(default_factory=set)
     sources: set[Value] = field(default_factory=set)
-    reads: set[Root] = field(default_factory=set)
+    reads: set[LoopNest] = field(default_factory=set)
 
 
+@frozen_record
 class Placement:
-    """Places roots one by one, in topological order.
+    """Where a nest runs.
+
+    Attributes
+    ----------
+    path : tuple of FusedLoop
+        Its loops, outermost first.
+    block : Block
+        What runs in one iteration of the innermost.
+    after : int
+        After which of the block's loops it runs; -1 before all.
+    step : int
+        When its outermost loop runs: loop k of the program is step 2 k, what runs between it and the next is step 2 k + 1.
+    rank : int
+        How many nests were placed before.
+    """
+
+    path: tuple[FusedLoop, ...]
+    block: Block
+    after: int
+    step: int
+    rank: int
+
+
+Placements = Mapping[LoopNest, Placement]
+
+
+class Fusion:
+    """Places nests one by one, in topological order.
 
     Parameters
     ----------
-    readers : mapping of Root to sequence of Root
-        Which roots read which.
+    accesses : mapping of LoopNest to Access
+        What they read.
+    readers : mapping of LoopNest to sequence of LoopNest
+        Which nests read which.
+    made_for : mapping of LoopNest to LoopNest
+        The nests that are made for another one, which is to find their values at hand.
+
+    Attributes
+    ----------
+    top : Block
+        What the program runs.
+    placements : dict of LoopNest to Placement
+        Where each nest runs.
+    explain : list of str
+        Why loops are shared.
     """
 
-    def __init__(self, readers: Mapping[Root, Sequence[Root]]) -> None:
+    def __init__(
+        self,
+        accesses: Accesses,
+        readers: Mapping[LoopNest, Sequence[LoopNest]],
+        made_for: Mapping[LoopNest, LoopNest],
+    ) -> None:
         self.top = Block()
-        self._readers = readers
+        self.placements: dict[LoopNest, Placement] = {}
         self.explain: list[str] = []
-        self.placed = 0
-        self._after: dict[Root, int] = {}
+        self._accesses = accesses
+        self._readers = readers
+        self._made_for = made_for
 
-    def place(self, root: Root) -> None:
-        """Give a root its loops."""
+    def place(self, nest: LoopNest) -> None:
+        """Give a nest its loops."""
         block = self.top
-        root.path = []
-        root.rank = self.placed
-        self.placed += 1
-        for level in range(len(root.axes)):
-            loop = self._shared_loop(block, root, level) or self._new_loop(block, root, level)
-            loop.roots.append(root)
-            loop.breaks |= root.breaks.get(level, set())
-            if root.axes[level].extent < loop.extent:
-                loop.breaks.add(root.axes[level].extent)
-            loop.sources |= root.sources
-            loop.reads.update(root.reads)
-            root.path.append(loop)
+        access = self._accesses[nest]
+        path: list[FusedLoop] = []
+        for level, axis in enumerate(nest.axes):
+            loop = self._shared_loop(block, nest, level)
+            if loop is None:
+                loop = FusedLoop(axis.extent, level, len(block.loops), axis.closed)
+                block.loops.append(loop)
+            loop.nests.append(nest)
+            loop.breaks |= access.breaks.get(level, set())
+            if axis.extent < loop.extent:
+                loop.breaks.add(axis.extent)
+            loop.sources |= access.sources
+            loop.reads.update(access.reads)
+            path.append(loop)
             block = loop.body
-        root.block = block
-        last = self._stand(block, root)
-        root.turn = 2 * root.path[0].place if root.path else 2 * last + 1
-
-    def _stand(self, block: Block, root: Root) -> int:
-        """Let a root run in a block as early as what it reads allows."""
-        last = self._last_needed(block, root)
+        last = max([self._place_in(block, read) for read in access.reads], default=-1)
         if last < 0:
-            block.first.append(root)
+            block.first.append(nest)
         else:
-            block.loops[last].after.append(root)
-        self._after[root] = last
-        return last
+            block.loops[last].after.append(nest)
+        step = 2 * path[0].place if path else 2 * last + 1
+        self.placements[nest] = Placement(tuple(path), block, last, step, len(self.placements))
 
-    def _last_needed(self, block: Block, root: Root) -> int:
-        """Return the last loop of a block that must be over before the root can run; -1 for none."""
-        last = -1
-        for read in root.reads:
-            last = max(last, self._place_in(block, read))
-        return last
-
-    def _place_in(self, block: Block, read: Root) -> int:
-        """Return the place of the loop of `block` in or after which a root stands; -1 where it stands
-        before all or outside."""
+    def _place_in(self, block: Block, read: LoopNest) -> int:
+        """Return the place of the loop of `block` in or after which a nest runs; -1 where it runs before all or outside."""
+        placement = self.placements.get(read)
+        if placement is None:
+            return -1
         enclosing = self.top
-        for loop in read.path:
+        for loop in placement.path:
             if enclosing is block:
                 return loop.place
             enclosing = loop.body
-        if enclosing is block and read.block is block:
-            return self._after[read]
-        return -1
+        return placement.after if enclosing is block else -1
 
-    def _shared_loop(self, block: Block, root: Root, level: int) -> Loop | None:
-        if root.axes[level].closed:
+    def _shared_loop(self, block: Block, nest: LoopNest, level: int) -> FusedLoop | None:
+        """Return the last loop of a block that a nest may share and that has to do with it."""
+        if nest.axes[level].closed:
             return None
-        users = _users(root, level)
+        users = self._users(nest, level)
         earliest = max([self._earliest(block, user, level) for user in users])
         for loop in reversed(block.loops[earliest:]):
             related = any(self._related(loop, user) for user in users)
-            if loop.closed or not related or not self._fits(loop, root, level):
+            if loop.closed or not related or not self._fits(loop, nest, level):
                 continue
-            caller = self._slowed(loop, root, level)
+            caller = self._slowed(loop, nest, level)
             if caller is not None:
+                function = self._accesses[caller].functions[0]
                 self.explain.append(
-                    f"{describe(root)} does not share loop {level} with {describe(loop.roots[0])}: around a loop of {LONG} turns "
-                    f"or more, {caller.functions[0]} would be called for one element at a time"
+                    f"{describe(nest)} does not share loop {level} with {describe(loop.nests[0])}: around a loop of {LONG} iterations "
+                    f"or more, {function} would be called for one element at a time"
                 )
                 continue
-            self.explain.append(f"{describe(root)} shares loop {level} with {describe(loop.roots[0])}")
+            self.explain.append(f"{describe(nest)} shares loop {level} with {describe(loop.nests[0])}")
             return loop
         return None
 
-    def _earliest(self, block: Block, root: Root, level: int) -> int:
-        """Return the first loop in which all that the root reads from this block is complete or in step."""
+    def _users(self, nest: LoopNest, level: int) -> list[LoopNest]:
+        """Return a nest and what it is made for, which is to find it at hand: those that have a loop at this level."""
+        users = [nest]
+        while (user := self._made_for.get(users[-1])) is not None and level < len(user.axes):
+            users.append(user)
+        return users
+
+    def _earliest(self, block: Block, nest: LoopNest, level: int) -> int:
+        """Return the first loop in which all that a nest reads from this block is complete or in step."""
         earliest = 0
-        for read, positions in root.reads.items():
+        for read, positions in self._accesses[nest].reads.items():
             place = self._place_in(block, read)
             if place < 0:
                 continue
+            path = self.placements[read].path
             inside = (
-                len(read.path) > level
-                and read.path[level].place == place
-                and self._encloses(block, read, level)
+                len(path) > level
+                and path[level].place == place
+                and (self.top if level == 0 else path[level - 1].body) is block
             )
-            in_step = inside and self._in_step(read, positions, root, level)
+            in_step = inside and _in_step(read, positions, nest, level)
             earliest = max(earliest, place if in_step else place + 1)
         return earliest
 
-    def _encloses(self, block: Block, read: Root, level: int) -> bool:
-        return (self.top if level == 0 else read.path[level - 1].body) is block
-
-    def _in_step(self, read: Root, positions: Iterable[tuple[object, ...]], root: Root, level: int) -> bool:
-        """Whether turn k of the loop needs of `read` only what its turn k has made."""
-        axis = read.axes[level]
-        if axis.position is None or axis.closed:
-            return False
-        return all(position[axis.position] == root.variables[level] for position in positions)
-
-    def _slowed(self, loop: Loop, root: Root, level: int) -> Root | None:
-        """Return the root whose function could not be called for several elements at a time if another came in."""
-        surrounds = any(is_around(other, level) for other in loop.roots)
-        if is_around(root, level):
-            callers = [other for other in loop.roots if other.functions and len(other.axes) == level + 1]
+    def _slowed(self, loop: FusedLoop, nest: LoopNest, level: int) -> LoopNest | None:
+        """Return the nest whose function could not be called for several elements at a time if another came in."""
+        surrounds = any(is_around_long_loop(other, level) for other in loop.nests)
+        if is_around_long_loop(nest, level):
+            callers = [other for other in loop.nests if self._calls_along(other, level)]
             return callers[0] if callers and not surrounds else None
-        stays = surrounds and root.functions and len(root.axes) == level + 1
-        return root if stays and not self._comes_back(loop, root, level) else None
+        stays = surrounds and self._calls_along(nest, level)
+        return nest if stays and not self._comes_back(loop, nest, level) else None
 
-    def _comes_back(self, loop: Loop, root: Root, level: int) -> bool:
-        """Whether in the same turn more is computed with the root from what the loop reads, which would be read once more elsewhere."""
-        waiting = [root]
+    def _calls_along(self, nest: LoopNest, level: int) -> bool:
+        """Whether a nest calls functions for the elements along a loop, which is its innermost."""
+        return bool(self._accesses[nest].functions) and len(nest.axes) == level + 1
+
+    def _comes_back(self, loop: FusedLoop, nest: LoopNest, level: int) -> bool:
+        """Whether in the same iteration more is computed with a nest from what the loop reads, which would be read once more elsewhere."""
+        calls = len(self._accesses[nest].functions)
+        waiting = [nest]
         while waiting:
             read = waiting.pop()
             for reader in self._readers.get(read, ()):
-                if len(reader.axes) <= level or not self._in_step(read, reader.reads[read], reader, level):
+                if len(reader.axes) <= level:
+                    continue
+                if not _in_step(read, self._accesses[reader].reads[read], reader, level):
                     continue
                 if len(reader.axes) == level + 1:
                     waiting.append(reader)
-                elif self._related(loop, reader) and not reads_again_soon(reader, level, len(root.functions)):
+                elif self._related(loop, reader) and not reads_again_soon(reader, level, calls):
                     return True
         return False
 
-    def _fits(self, loop: Loop, root: Root, level: int) -> bool:
-        extent = root.axes[level].extent
-        if len(loop.roots) >= CROWD or extent < 2:
+    def _fits(self, loop: FusedLoop, nest: LoopNest, level: int) -> bool:
+        """Whether a loop has the right extent, or one that is near, and would not be cut into too many pieces."""
+        extent = nest.axes[level].extent
+        if len(loop.nests) >= CROWD or extent < 2:
             return False
-        breaks = loop.breaks | root.breaks.get(level, set())
+        breaks = loop.breaks | self._accesses[nest].breaks.get(level, set())
         if extent != loop.extent:
             longer = extent > loop.extent
-            if level > 0 or len(root.axes) > 1 or any(len(other.axes) > 1 for other in loop.roots):
+            if level > 0 or len(nest.axes) > 1 or any(len(other.axes) > 1 for other in loop.nests):
                 return False
             if abs(extent - loop.extent) > SLACK or min(extent, loop.extent) < 8:
                 return False
@@ -210,36 +264,29 @@ class Placement:
                 loop.extent = extent
         return len(breaks) < SEGMENTS
 
-    def _related(self, loop: Loop, root: Root) -> bool:
-        """Whether sharing saves memory traffic: one makes what the other reads, or both read the same
-        array."""
-        for read in root.reads:
-            if (read.axes or read.kind in WHOLE) and (read in loop.reads or loop in read.path):
+    def _related(self, loop: FusedLoop, nest: LoopNest) -> bool:
+        """Whether sharing saves memory traffic: one makes what the other reads, or both read the same array."""
+        access = self._accesses[nest]
+        for read in access.reads:
+            if (read.axes or read.kind in WHOLE) and (read in loop.reads or self._runs_in(loop, read)):
                 return True
-        return any(value.shape != () and value in loop.sources for value in root.sources)
+        return any(value.shape != () and value in loop.sources for value in access.sources)
 
-    def _new_loop(self, block: Block, root: Root, level: int) -> Loop:
-        axis = root.axes[level]
-        loop = Loop(axis.extent, len(block.loops), axis.closed)
-        block.loops.append(loop)
-        return loop
+    def _runs_in(self, loop: FusedLoop, nest: LoopNest) -> bool:
+        placement = self.placements.get(nest)
+        return placement is not None and loop in placement.path
 
 
-def _users(root: Root, level: int) -> list[Root]:
-    """Return a root and what it is made for, which is to find it at hand: those that have a loop at this level."""
-    users = [root]
-    while (user := users[-1].made_for) is not None and level < len(user.axes):
-        users.append(user)
-    return users
+def _in_step(read: LoopNest, positions: Iterable[Where], nest: LoopNest, level: int) -> bool:
+    """Whether iteration k of the loop needs of `read` only what its iteration k has made."""
+    axis = read.axes[level]
+    if axis.position is None or axis.closed:
+        return False
+    return all(position[axis.position] == nest.variables[level] for position in positions)
 
 
-def describe(root: Root) -> str:
-    """Return how messages name a root."""
-    return f"{root.value.node.op.name if root.value.node is not None else 'copy'}{list(root.shape)}"
-
-
-def shared_levels(a: Root, b: Root) -> int:
-    """Return how many loops two roots share."""
+def shared_levels(a: Placement, b: Placement) -> int:
+    """Return how many loops two nests share."""
     count = 0
     for mine, theirs in zip(a.path, b.path, strict=False):
         if mine is not theirs:

@@ -1,16 +1,20 @@
-"""Roots: the values that a loop nest computes. Everything else is computed inside of the nests that use
-it."""
+"""Loop nests: the values of a graph that are computed by loops or routines of their own.
+
+Everything else is computed inside of the nests that use it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import Any, Final
 
 from gradtape.errors import LoweringError
 from gradtape.ir.graph import Graph, Literal, Node, Value
 from gradtape.ir.types import Shape
 from gradtape.kinds.accumulate import Accumulate
 from gradtape.kinds.contract import Contract
+from gradtape.kinds.control import Structured
 from gradtape.kinds.cumulative import Cumulative
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.index_map import IndexMap
@@ -20,22 +24,31 @@ from gradtape.kinds.reduction import Reduction
 from gradtape.kinds.sort import Sort
 from gradtape.loops.affine import Position, Var, affine
 from gradtape.loops.ir import Buffer
+from gradtape.lower.schedule.operands import MemoryOperands, base_of_view
+from gradtape.lower.schedule.products import Product
 from gradtape.passes.layout.contract_transposes import innermost_letter
-from gradtape.records import record, value_record
+from gradtape.records import frozen_record, record, value_record
+from gradtape.transforms.loops.ops import STACK, Repeat, While
 
-if TYPE_CHECKING:
-    from gradtape.lower.schedule.fusion import Block, Loop
+JOINED_INLINE: Final = 3
+"""Pieces of a join up to which each element asks in which piece it lies; more are copied one after the other."""
 
-JOINED_INLINE = 3
-"""Pieces of a join up to which each element asks in which piece it lies; more are copied one after the
-other."""
+DEPTH: Final = 40
+"""Nodes in a chain after which one becomes a nest, so that interpreting its elements need not recurse deeper."""
 
-SUPPORTED = frozenset("?bhilqBHILQfd")
+TANGLED: Final = 4
+"""Reshapes in a chain after which one becomes a nest: each may double the length of a position."""
+
+PLACES: Final = 24
+"""Positions of a value at which one element of another may read it: beyond, the other is stored, or a chain of stencils would be
+followed to each of the elements in its cone."""
+
+SUPPORTED: Final = frozenset("?bhilqBHILQfd")
 
 
 @value_record
 class Axis:
-    """One loop that a root needs.
+    """One loop of a nest.
 
     Attributes
     ----------
@@ -52,57 +65,58 @@ class Axis:
     closed: bool = False
 
 
-@record
-class Root:
-    """A value that a nest computes, with what is known of the nest.
+@frozen_record
+class LoopNest:
+    """The computation of one value. Later stages say in tables of their own what it reads, where it runs and where its value is stored.
 
     Attributes
     ----------
     value : Value
         What is computed.
     kind : str
-        ``each`` (elementwise), ``reduce``, ``argreduce``, ``contract``, ``scan``, ``scatter``, ``join``,
-        ``blas``, ``routine``, ``guard``, ``control`` (a loop over time or a branch), ``result`` (one of its
-        outputs) or ``held`` (what a loop carries, when a turn begins).
+        ``elementwise``, ``reduce``, ``argreduce``, ``contract``, ``cumulative``, ``scatter``, ``join``, ``product`` (of matrices, by
+        BLAS), ``routine``, ``guard``, ``control`` (a sequential loop or a branch), ``result`` (one of its outputs) or ``carry``
+        (a loop-carried value, as an iteration finds it).
     axes : tuple of Axis
         The loops, outermost first.
     level_of : tuple of int
-        For each axis of the operand (or letter of the contraction), its loop.
+        For each axis of the operand, its loop.
+    letters : mapping of int to int
+        For each letter of a contraction that has one, its loop.
+    node : Node or None
+        What computes it; None for copies, guards and carries.
+    order : int
+        Its number, in topological order.
+    output : Buffer or None
+        The output of the program that it is.
+    variables : tuple of Position
+        One variable for each loop; loops of one iteration stand at zero.
+    product : Product or None
+        How BLAS computes it.
+    feeds_call : bool
+        Whether it is made for routines, and stored for nothing else.
+    control : LoopNest or None
+        The nest that makes a result.
+    carried_to : Buffer or None
+        Where an iteration leaves the carry for the next one.
+    guard : (int, int) or None
+        The number of the guard, and what is expected.
     """
 
     value: Value
     kind: str
     axes: tuple[Axis, ...]
     level_of: tuple[int, ...]
-    node: Node | None = None
-    order: int = 0
-    output: Buffer | None = None
+    letters: Mapping[int, int]
+    node: Node | None
+    order: int
+    output: Buffer | None
+    variables: tuple[Position, ...]
+    product: Product | None = None
+    feeds_call: bool = False
+    control: LoopNest | None = None
+    carried_to: Buffer | None = None
     guard: tuple[int, int] | None = None
-    split: bool = True
-    variables: tuple[Position, ...] = ()
-    reads: dict[Root, set[tuple[Position, ...]]] = field(default_factory=dict)
-    sources: set[Value] = field(default_factory=set)
-    breaks: dict[int, set[int]] = field(default_factory=dict)
-    sites: dict[Value, set[tuple[Position, ...]]] = field(default_factory=dict)
-    path: list[Loop] = field(default_factory=list)
-    block: Block | None = None
-    storage: Buffer | None = None
-    stored_axes: tuple[int, ...] = ()
-    spare: Buffer | None = None
-    in_place_of: Root | None = None
-    turn: int = 0
-    rank: int = 0
-    target: tuple[Position, ...] = ()
-    base_index: tuple[Position, ...] = ()
-    letters: dict[int, int] = field(default_factory=dict)
-    prepares: bool = False
-    made_for: Root | None = None
-    main: Root | None = None
-    results: tuple[Root, ...] = ()
-    following: Buffer | None = None
-    functions: list[str] = field(default_factory=list)
-    outside: dict[Value, int] = field(default_factory=dict)
-    """Attributes below `level_of` are filled in by the stages: exploring, placing, storing."""
 
     @property
     def shape(self) -> Shape:
@@ -122,10 +136,10 @@ class Root:
             level -= 1
         return level
 
-    def carries(self, level: int) -> bool:
-        """Return whether a running value is carried in a register around this loop."""
+    def accumulates_along(self, level: int) -> bool:
+        """Return whether the last element is held in a register around this loop."""
         return (
-            self.kind == "scan"
+            self.kind == "cumulative"
             and self.node is not None
             and level == self.node.params["axis"] == len(self.axes) - 1
         )
@@ -136,7 +150,7 @@ class Root:
         for level, axis in enumerate(self.axes):
             if axis.position is not None:
                 index[axis.position] = values[level]
-        if self.kind == "scan":
+        if self.kind == "cumulative":
             assert self.node is not None
             if self.node.params["reverse"]:
                 axis_ = self.node.params["axis"]
@@ -145,67 +159,190 @@ class Root:
 
     def operand_index(self, values: tuple[Position, ...]) -> tuple[Position, ...]:
         """Return the position in the operand when the loops stand at `values`."""
-        if self.kind == "scan":
+        if self.kind == "cumulative":
             return self.result_index(values)
         return tuple([values[level] for level in self.level_of])
 
 
-def fresh_variables(root: Root) -> tuple[Position, ...]:
-    """Return one variable per loop; loops of one turn stand at zero."""
-    return tuple(
-        affine(Var(f"r{root.order}_{level}", 0, axis.extent - 1)) if axis.extent > 1 else 0
-        for level, axis in enumerate(root.axes)
-    )
+def describe(nest: LoopNest) -> str:
+    """Return how messages name a nest."""
+    return f"{nest.value.node.op.name if nest.value.node is not None else 'copy'}{list(nest.shape)}"
+
+
+@record
+class _Form:
+    """The loops that a node needs; see `LoopNest`."""
+
+    kind: str
+    axes: tuple[Axis, ...] = ()
+    level_of: tuple[int, ...] = ()
+    letters: Mapping[int, int] = field(default_factory=dict)
+    product: Product | None = None
+
+
+def find_nests(
+    graph: Graph,
+    operands: MemoryOperands,
+    stored: set[Value],
+    outputs: Sequence[Buffer],
+    carried: Mapping[Value, Buffer],
+) -> tuple[list[LoopNest], dict[Value, LoopNest]]:
+    """Return the nests of a graph in topological order, and which of them makes which value.
+
+    Parameters
+    ----------
+    graph : Graph
+        Of primitive rows.
+    operands : MemoryOperands
+        What must be in memory.
+    stored : set of Value
+        What shall be stored besides.
+    outputs : sequence of Buffer
+        Of the program.
+    carried : mapping of Value to Buffer
+        Inputs that the next iteration finds as the body has left them, with the outputs in which it does.
+    """
+    claimed = _claim_outputs(graph, outputs)
+    found = _Nests(claimed)
+    for value, following in carried.items():
+        found.enter(value, _Form("carry"), None, carried_to=following)
+    depth: dict[Value, int] = {}
+    reach = _Reach()
+    for node in graph.nodes:
+        if isinstance(node.op, Structured):
+            found.enter_control(node)
+            continue
+        form = _form_of(node, operands.products)
+        out = node.outs[0]
+        feeds_call = False
+        if form is None:
+            deep = max([depth.get(value, 0) for value in node.inputs], default=0)
+            deep += DEPTH // TANGLED if node.op.name == "reshape" else 1
+            depth[out] = deep
+            wanted = out in claimed or out in stored or out in operands.stored
+            far = reach.enter(node) > PLACES
+            if wanted or deep > DEPTH or far:
+                form = _Form("elementwise", parallel_axes(out.shape))
+                feeds_call = out in operands.of_calls and out not in claimed
+                depth[out] = 0
+                reach.stop(out)
+        if form is not None:
+            found.enter(out, form, node, feeds_call=feeds_call)
+    taken = {id(buffer) for buffer in claimed.values()}
+    for value, buffer in zip(graph.outputs, outputs, strict=True):
+        if id(buffer) not in taken and carried.get(value) is not buffer:
+            found.add(value, _Form("elementwise", parallel_axes(value.shape)), None, output=buffer)
+    for number, (value, expected) in enumerate(graph.guards, 1):
+        found.add(value, _Form("guard"), None, guard=(number, expected))
+    return found.nests, found.by_value
+
+
+class _Nests:
+    """The nests that were found so far."""
+
+    def __init__(self, claimed: Mapping[Value, Buffer]) -> None:
+        self.nests: list[LoopNest] = []
+        self.by_value: dict[Value, LoopNest] = {}
+        self._claimed = claimed
+
+    def add(self, value: Value, form: _Form, node: Node | None, **facts: Any) -> LoopNest:
+        """Add a nest that computes a value."""
+        order = len(self.nests)
+        variables = tuple(
+            [
+                affine(Var(f"r{order}_{level}", 0, axis.extent - 1)) if axis.extent > 1 else 0
+                for level, axis in enumerate(form.axes)
+            ]
+        )
+        output = facts.pop("output", None)
+        nest = LoopNest(
+            value,
+            form.kind,
+            form.axes,
+            form.level_of,
+            form.letters,
+            node,
+            order,
+            output,
+            variables,
+            form.product,
+            **facts,
+        )
+        self.nests.append(nest)
+        return nest
+
+    def enter(self, value: Value, form: _Form, node: Node | None, **facts: Any) -> None:
+        """Add the nest that others read a value from."""
+        self.by_value[value] = self.add(value, form, node, output=self._claimed.get(value), **facts)
+
+    def enter_control(self, node: Node) -> None:
+        """Add the nest that runs a loop or a branch, and those of its results."""
+        for value in (*node.inputs, *node.outs):
+            if value.aval is not STACK or not isinstance(node.op, While | Repeat):
+                check_dtype(value, node)
+        control = self.add(node.outs[0], _Form("control"), node)
+        for out in node.outs:
+            self.enter(out, _Form("result"), node, control=control)
 
 
 def parallel_axes(shape: Shape) -> tuple[Axis, ...]:
     """Return a loop for each axis of a result, in order."""
-    return tuple(Axis(extent, position) for position, extent in enumerate(shape))
+    return tuple([Axis(extent, position) for position, extent in enumerate(shape)])
 
 
-def root_for(node: Node) -> Root | None:
-    """Return the root for a node that needs one whatever its use; None for what is computed where it is
-    used."""
+def _form_of(node: Node, products: Mapping[Node, Product]) -> _Form | None:
+    """Return the loops of a node that is a nest whatever its use; None for what is computed where it is used."""
     op, out = node.op, node.out
-    _check_dtypes(node)
+    for value in (*node.inputs, *node.outs):
+        check_dtype(value, node)
     if isinstance(op, Elementwise):
-        return Root(out, "each", (), (), node) if out.shape == () else None
+        return _Form("elementwise") if out.shape == () else None
     if isinstance(op, IndexMap):
         return None
     if isinstance(op, Reduction):
-        return _reduction_root(node, op)
+        return _reduction(node, op)
     if isinstance(op, Contract):
-        return contract_root(node)
+        product = products.get(node)
+        return _contraction(node) if product is None else _product(node, product)
     if isinstance(op, Cumulative):
         axis = node.params["axis"]
-        axes = tuple(Axis(extent, k, closed=k >= axis) for k, extent in enumerate(out.shape))
-        return Root(out, "scan", axes, tuple(range(out.ndim)), node)
+        axes = tuple([Axis(extent, k, closed=k >= axis) for k, extent in enumerate(out.shape)])
+        return _Form("cumulative", axes, tuple(range(out.ndim)))
     if isinstance(op, Accumulate):
         shape = node.inputs[1].shape
-        axes = tuple(Axis(extent, None, closed=True) for extent in shape or (1,))
-        return Root(out, "scatter", axes, tuple(range(len(shape))), node)
+        axes = tuple([Axis(extent, None, closed=True) for extent in shape or (1,)])
+        return _Form("scatter", axes, tuple(range(len(shape))))
     if isinstance(op, Join):
         if len(node.inputs) <= JOINED_INLINE:
             return None
-        return Root(out, "join", (Axis(1, None, closed=True),), (), node)
+        return _Form("join", (Axis(1, None, closed=True),))
     if isinstance(op, Sort | Matrix):
-        return Root(out, "routine", (), (), node)
+        return _Form("routine")
     raise LoweringError(
         f"kernels do not know the op {op.name}", where=node.site, why="the interpreter runs it"
     )
 
 
-def _reduction_root(node: Node, op: Reduction) -> Root:
+def _reduction(node: Node, op: Reduction) -> _Form:
     shape = node.inputs[0].shape
     reduced = node.params["axes"]
     kept = [axis for axis in range(len(shape)) if axis not in reduced]
     order = [*kept, *reduced] if op.positional else list(range(len(shape)))
-    axes = tuple(Axis(shape[axis], None if axis in reduced else kept.index(axis)) for axis in order)
-    level_of = tuple(order.index(axis) for axis in range(len(shape)))
-    return Root(node.out, "argreduce" if op.positional else "reduce", axes, level_of, node)
+    axes = tuple([Axis(shape[axis], None if axis in reduced else kept.index(axis)) for axis in order])
+    level_of = tuple([order.index(axis) for axis in range(len(shape))])
+    return _Form("argreduce" if op.positional else "reduce", axes, level_of)
 
 
-def contract_root(node: Node) -> Root:
+def _product(node: Node, product: Product) -> _Form:
+    """Return a call of BLAS. What is looped over around it are its axes, so that what makes its operands and what uses its result can
+    share the loops."""
+    out = node.params["out"]
+    axes = tuple([Axis(product.extents[s], out.index(s) if s in out else None) for s in product.looped])
+    letters = {letter: level for level, letter in enumerate(product.looped)}
+    return _Form("product", axes, (), letters, product)
+
+
+def _contraction(node: Node) -> _Form:
     """Return a contraction as loops, in the order that makes the innermost ones run along memory.
 
     Outermost is what takes the largest steps through the largest arrays: the rows, where there are many, and not a small array's.
@@ -228,13 +365,8 @@ def contract_root(node: Node) -> Root:
         key=lambda letter: (letter != last, letter == first, sorted(strides[letter], reverse=True)),
         reverse=True,
     )
-    axes = tuple(Axis(extents[s], out.index(s) if s in out else None) for s in order)
-    return Root(node.out, "contract", axes, (), node, letters={s: level for level, s in enumerate(order)})
-
-
-def _check_dtypes(node: Node) -> None:
-    for value in (*node.inputs, *node.outs):
-        check_dtype(value, node)
+    axes = tuple([Axis(extents[s], out.index(s) if s in out else None) for s in order])
+    return _Form("contract", axes, (), {letter: level for level, letter in enumerate(order)})
 
 
 def check_dtype(value: Value, node: Node | None = None) -> None:
@@ -248,57 +380,49 @@ def check_dtype(value: Value, node: Node | None = None) -> None:
         )
 
 
-def base_of_view(value: Value) -> Value:
-    """Return the array that a value is a reshaped view of; a number may stand in a register, of which there is no view."""
-    while (
-        value.node is not None
-        and value.node.op.name == "reshape"
-        and not isinstance(value.node.inputs[0], Literal)
-        and value.node.inputs[0].shape != ()
-    ):
-        value = value.node.inputs[0]
-    return value
+def _claim_outputs(graph: Graph, outputs: Sequence[Buffer]) -> dict[Value, Buffer]:
+    """Return which values are written straight into an output: each once, and views for what they view."""
+    claimed: dict[Value, Buffer] = {}
+    inputs = set(graph.inputs)
+    for value, buffer in zip(graph.outputs, outputs, strict=True):
+        base = base_of_view(value)
+        if base in inputs or base.node is None or isinstance(base, Literal) or base in claimed:
+            continue
+        claimed[base] = buffer
+    return claimed
 
 
-def part_of(value: Value) -> tuple[Value, int]:
-    """Return the value in whose memory all of a value stands one after the other, and the element at which it begins."""
-    offset = 0
-    while value.node is not None and not isinstance(value.node.inputs[0], Literal):
-        node, whole = value.node, value.node.inputs[0]
-        if node.op.name == "slice" and _is_run(node):
-            stride = 1
-            for start, extent in zip(reversed(node.params["starts"]), reversed(whole.shape), strict=True):
-                offset += start * stride
-                stride *= extent
-        elif node.op.name != "reshape" or whole.shape == ():  # a number stands in a register
-            break
-        value = whole
-    return value, offset
+class _Reach:
+    """At how many positions of what is stored an element of a value is computed from it.
+
+    The ways from one to the other are told apart by the index maps on them, in any order: shifts, of which stencils are made, commute.
+    """
+
+    def __init__(self) -> None:
+        self._ways: dict[Value, frozenset[tuple[int, ...]]] = {}
+        self._maps: dict[Any, int] = {}
+
+    def enter(self, node: Node) -> int:
+        """Take note of a value that is computed where it is used; return the number of its ways."""
+        ways: set[tuple[int, ...]] = set()
+        for place, value in enumerate(node.inputs):
+            if isinstance(value, Literal):
+                continue
+            before = self._ways.get(value, _HERE)
+            if isinstance(node.op, Elementwise):
+                ways |= before
+            else:
+                map_ = self._maps.setdefault(self._key(node, place), len(self._maps))
+                ways.update([tuple(sorted((*way, map_))) for way in before])
+        self._ways[node.outs[0]] = frozenset(ways)
+        return len(ways)
+
+    def stop(self, value: Value) -> None:
+        """Take note that a value is stored."""
+        del self._ways[value]
+
+    def _key(self, node: Node, place: int) -> Any:
+        return node.op, place, *[(name, repr(param)) for name, param in node.params.items()]
 
 
-def _is_run(node: Node) -> bool:
-    """Whether a slice takes elements that stand one after the other."""
-    shape, whole = node.params["shape"], node.inputs[0].shape
-    if any(stride != 1 for stride in node.params["strides"]) or 0 in shape:
-        return False
-    cut = [axis for axis, (extent, all_) in enumerate(zip(shape, whole, strict=True)) if extent != all_]
-    return not cut or all(extent == 1 for extent in shape[: cut[-1]])
-
-
-def count_uses(graph: Graph) -> dict[Value, int]:
-    """Return how often each value is an operand or an output."""
-    uses: dict[Value, int] = {}
-    for node in graph.nodes:
-        for value in node.inputs:
-            uses[value] = uses.get(value, 0) + 1
-    for value in (*graph.outputs, *[value for value, _ in graph.guards]):
-        uses[value] = uses.get(value, 0) + 1
-    return uses
-
-
-def flat(index: tuple[Position, ...], shape: tuple[int, ...]) -> Position:
-    """Return the position in a flat buffer of an index into a shape."""
-    address: Position = 0
-    for position, extent in zip(index, shape, strict=True):
-        address = address * extent + position
-    return address
+_HERE: Final = frozenset([()])

@@ -1,4 +1,4 @@
-"""From a graph to placed roots: what is computed in which loop, and what is stored."""
+"""The schedule of a graph: what is computed in which loop, in which order, and what is stored."""
 
 from __future__ import annotations
 
@@ -6,48 +6,55 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from math import prod
-from typing import Any, Final
+from typing import Final
 
 from gradtape.ir.body import Body
-from gradtape.ir.graph import Graph, Literal, Node, Value
-from gradtape.kinds.contract import Contract
-from gradtape.kinds.control import Structured
-from gradtape.kinds.elementwise import Elementwise
+from gradtape.ir.graph import Graph, Node, Value
 from gradtape.loops.affine import Affine, Position
 from gradtape.loops.ir import Buffer
-from gradtape.lower.building.calls import call_root, is_call, prepare_call, transposed_leaves
-from gradtape.lower.building.rotate import test_ahead
-from gradtape.lower.schedule.access import Explorer
-from gradtape.lower.schedule.control import control_roots, operands_in_memory, share_carry
-from gradtape.lower.schedule.costs import REPEATED, STORED
-from gradtape.lower.schedule.fusion import Block, Placement
-from gradtape.lower.schedule.nests import Root, base_of_view, check_dtype, count_uses, parallel_axes, root_for
-from gradtape.lower.schedule.row_functions import functions_of_rows
-from gradtape.lower.schedule.storage import assign_storage, choose_in_place, readers_of, share_outputs
+from gradtape.lower.schedule.access import Accesses, analyse_accesses, readers_of
+from gradtape.lower.schedule.costs import LANES, REPEATED, STORED, calls_vector_function, reads_again_soon
+from gradtape.lower.schedule.fusion import Block, Fusion, Placements
+from gradtape.lower.schedule.nests import LoopNest, check_dtype, find_nests
+from gradtape.lower.schedule.operands import memory_operands
+from gradtape.lower.schedule.rotate import rotate_loops
+from gradtape.lower.schedule.storage import Storage, StorageAssignment
 from gradtape.passes.rewrite import closed
-from gradtape.records import record
-
-DEPTH: Final = 40
-"""Nodes in a chain after which one becomes a root, so that the walks need not recurse deeper."""
-
-TANGLED: Final = 4
-"""Reshapes in a chain after which one becomes a root: each may double the length of a position."""
-
-PLACES: Final = 24
-"""Positions of a value at which one element of another may read it: beyond, the other is stored, or a chain of stencils would be
-followed to each of the elements in its cone."""
+from gradtape.records import frozen_record
 
 ROUNDS: Final = 3
-"""Placements tried: each but the first stores what the one before computed twice."""
+"""Schedules tried: each but the first stores what the one before computed twice."""
 
 
-@record
+@frozen_record
 class Schedule:
-    """Placed roots, ready to be built."""
+    """Loop nests with their place in the program and in memory.
+
+    Attributes
+    ----------
+    top : Block
+        The loops.
+    nests : list of LoopNest
+        In topological order.
+    by_value : dict of Value to LoopNest
+        Which of them makes which value.
+    placements : mapping of LoopNest to Placement
+        Where they run.
+    storage : mapping of LoopNest to Storage
+        Where their values are.
+    sources : dict of Value to Buffer
+        The memory of inputs and constants.
+    inputs, outputs, scratch : list of Buffer
+        Of the program; the constants follow its inputs.
+    explain : list of str
+        Why loops are shared and values are stored.
+    """
 
     top: Block
-    roots: list[Root]
-    by_value: dict[Value, Root]
+    nests: list[LoopNest]
+    by_value: dict[Value, LoopNest]
+    placements: Placements
+    storage: Mapping[LoopNest, Storage]
     sources: dict[Value, Buffer]
     inputs: list[Buffer]
     outputs: list[Buffer]
@@ -60,7 +67,7 @@ def schedule(
     traced: Graph,
     carried: Mapping[int, int] | None = None,
     prefix: str = "",
-    apart: bool = False,
+    outline: bool = False,
 ) -> Schedule:
     """Decide what is computed in which loop, and what is stored.
 
@@ -71,10 +78,10 @@ def schedule(
     traced : Graph
         What it was before the passes: its constants, in their order, follow the inputs.
     carried : mapping of int to int, optional
-        For the body of a loop: the inputs that the next turn finds as these outputs have left them.
+        For the body of a loop: the inputs that the next iteration finds as these outputs have left them.
     prefix : str, optional
         What the names of buffers begin with.
-    apart : bool
+    outline : bool
         Whether loops are kernels of their own, which find all that they read in memory.
 
     Raises
@@ -82,46 +89,47 @@ def schedule(
     LoweringError
         For ops and dtypes that kernels do not know.
     """
+    graph = rotate_loops(graph)
     for value in (*graph.inputs, *graph.outputs):
         check_dtype(value)
-    carried = carried or {}
     inputs, sources = _source_buffers(traced, prefix)
     outputs = [
         Buffer(f"{prefix}out{k}", value.dtype, value.size, "output") for k, value in enumerate(graph.outputs)
     ]
+    carries = {graph.inputs[place]: outputs[output] for place, output in (carried or {}).items()}
+    operands = memory_operands(graph, outline)
+    uses = _count_uses(graph)
     stored: set[Value] = set()
-    uses = count_uses(graph)
-    for turn in range(ROUNDS):
-        explain: list[str] = []
-        held = {graph.inputs[place]: outputs[output] for place, output in carried.items()}
-        roots, by_value = create_roots(graph, stored, outputs, held, apart)
-        costs: dict[Value, float] = {}
-        explorer = Explorer(by_value, costs)
-        for root in roots:
-            explorer.explore(root)
-        _find_prepared(roots)
-        placement = Placement(readers_of(roots))
-        for root in small_first(roots):
-            placement.place(root)
-        more = _computed_twice(roots, costs, uses, by_value) if turn < ROUNDS - 1 else set()
-        if turn == 0:
-            more |= functions_of_rows(roots)
-        choose_in_place(roots, by_value, explain, apart, replaces)
-        exposed = _read_while_written(roots, by_value)
-        if turn == ROUNDS - 1:
-            for root in exposed:
-                root.in_place_of = None
-        else:
-            more |= {root.node.inputs[1] for root in exposed if root.node is not None}
+    for attempt in range(ROUNDS):
+        is_last = attempt == ROUNDS - 1
+        nests, by_value = find_nests(graph, operands, stored, outputs, carries)
+        accesses, costs = analyse_accesses(nests, by_value)
+        readers = readers_of(accesses)
+        order, made_for = _small_first(nests, accesses, _made_just_before(nests, accesses, readers))
+        fusion = Fusion(accesses, readers, made_for)
+        for nest in order:
+            fusion.place(nest)
+        placements = fusion.placements
+        more: set[Value] = set()
+        if not is_last:
+            more |= _computed_twice(nests, accesses, placements, costs, uses, by_value)
+        if attempt == 0:
+            more |= _functions_around_long_loops(accesses)
+        assignment = StorageAssignment(nests, by_value, accesses, placements)
+        assignment.choose_in_place(outline, replaces)
+        for nest in assignment.read_while_written():
+            assert nest.node is not None
+            if is_last:
+                del assignment.in_place[nest]
+            else:
+                more.add(nest.node.inputs[1])
         if not more:
             break
         stored |= more
-    scratch = assign_storage(roots, explain, prefix)
-    for value in held:
-        share_carry(by_value[value], sources[value], roots)
-    share_outputs(roots, explain)
+    storage, scratch = assignment.assign({value: sources[value] for value in carries}, prefix)
+    explain = [*fusion.explain, *assignment.explain]
     return Schedule(
-        placement.top, roots, by_value, sources, inputs, outputs, scratch, [*placement.explain, *explain]
+        fusion.top, nests, by_value, placements, storage, sources, inputs, outputs, scratch, explain
     )
 
 
@@ -131,8 +139,8 @@ def replaces(branch: Body, place: int, output: int) -> bool:
     if branch.outputs[output] is branch.inputs[place]:
         return True
     traced = closed(branch)
-    plan = schedule(test_ahead(traced), traced, {place: output})
-    return plan.by_value[traced.inputs[place]].storage is plan.outputs[output]
+    plan = schedule(traced, traced, {place: output})
+    return plan.storage[plan.by_value[traced.inputs[place]]].buffer is plan.outputs[output]
 
 
 def _source_buffers(graph: Graph, prefix: str) -> tuple[list[Buffer], dict[Value, Buffer]]:
@@ -148,198 +156,136 @@ def _source_buffers(graph: Graph, prefix: str) -> tuple[list[Buffer], dict[Value
     return inputs, sources
 
 
-def create_roots(
-    graph: Graph, stored: set[Value], outputs: Sequence[Buffer], held: Mapping[Value, Buffer], apart: bool
-) -> tuple[list[Root], dict[Value, Root]]:
-    """Return the roots in topological order, and which of them makes which value."""
-    claimed = _claim_outputs(graph, outputs)
-    roots: list[Root] = []
-    by_value: dict[Value, Root] = {}
-    for value, following in held.items():
-        _enter(Root(value, "held", (), (), None, following=following), roots, by_value)
-    depth: dict[Value, int] = {}
-    reach = _Reach()
-    for_calls = prepare_call(graph) | transposed_leaves(graph)
-    operands = for_calls | _packed_operands(graph) | operands_in_memory(graph, apart)
+def _count_uses(graph: Graph) -> dict[Value, int]:
+    """Return how often each value is an operand or an output."""
+    uses: dict[Value, int] = {}
     for node in graph.nodes:
-        if isinstance(node.op, Structured):
-            for part in control_roots(node):
-                part.order = len(roots)
-                roots.append(part)
-                if part.main is not None:
-                    by_value[part.value] = part
-                    part.output = claimed.get(part.value)
+        for value in node.inputs:
+            uses[value] = uses.get(value, 0) + 1
+    for value in (*graph.outputs, *[value for value, _ in graph.guards]):
+        uses[value] = uses.get(value, 0) + 1
+    return uses
+
+
+# The order in which nests are placed
+
+
+def _made_just_before(
+    nests: Sequence[LoopNest], accesses: Accesses, readers: Mapping[LoopNest, Sequence[LoopNest]]
+) -> set[LoopNest]:
+    """Return what is made for calls and can share the outermost loop of all that read it; the rest is better out of the way early."""
+    found: set[LoopNest] = set()
+    for nest in nests:
+        if not nest.feeds_call:
             continue
-        root = root_for(node)
-        out = node.outs[0]
-        if root is not None and is_call(node):
-            root = call_root(node)
-        if root is None:
-            deep = max([depth.get(value, 0) for value in node.inputs], default=0)
-            deep += DEPTH // TANGLED if node.op.name == "reshape" else 1
-            depth[out] = deep
-            wanted = out in claimed or out in stored or out in operands
-            far = reach.enter(node) > PLACES
-            if wanted or deep > DEPTH or far:
-                root = Root(out, "each", parallel_axes(out.shape), (), node)
-                root.prepares = out in for_calls and out not in claimed
-                depth[out] = 0
-                reach.stop(out)
-        if root is not None:
-            _enter(root, roots, by_value)
-            root.output = claimed.get(out)
-    taken = {id(buffer) for buffer in claimed.values()}
-    for value, buffer in zip(graph.outputs, outputs, strict=True):
-        if id(buffer) not in taken and held.get(value) is not buffer:
-            copy = Root(value, "each", parallel_axes(value.shape), (), None, output=buffer)
-            copy.order = len(roots)
-            roots.append(copy)
-    for number, (value, expected) in enumerate(graph.guards, 1):
-        guard = Root(value, "guard", (), (), None, order=len(roots), guard=(number, expected))
-        roots.append(guard)
-    return roots, by_value
-
-
-class _Reach:
-    """At how many positions of what is stored an element of a value is computed from it.
-
-    The ways from one to the other are told apart by the index maps on them, in any order: shifts, of which stencils are made, commute.
-    """
-
-    def __init__(self) -> None:
-        self._ways: dict[Value, frozenset[tuple[int, ...]]] = {}
-        self._maps: dict[Any, int] = {}
-
-    def enter(self, node: Node) -> int:
-        """Take note of a value that is computed where it is used; return the number of its ways."""
-        ways: set[tuple[int, ...]] = set()
-        for place, value in enumerate(node.inputs):
-            if isinstance(value, Literal):
-                continue
-            before = self._ways.get(value, _HERE)
-            if isinstance(node.op, Elementwise):
-                ways |= before
-            else:
-                map_ = self._maps.setdefault(self._key(node, place), len(self._maps))
-                ways.update([tuple(sorted((*way, map_))) for way in before])
-        self._ways[node.outs[0]] = frozenset(ways)
-        return len(ways)
-
-    def stop(self, value: Value) -> None:
-        """Take note that a value is stored."""
-        del self._ways[value]
-
-    def _key(self, node: Node, place: int) -> Any:
-        return node.op, place, *[(name, repr(param)) for name, param in node.params.items()]
-
-
-_HERE: Final = frozenset([()])
-
-
-def small_first(roots: Sequence[Root]) -> list[Root]:
-    """Return a topological order in which what takes few turns comes as early as it can, and what is made for
-    a call just before it.
-
-    Then what large loops need from small ones is there when the first large loop is placed, and the others
-    can share it. What a turn leaves of a carry is copied first: the next carry may replace it then.
-    """
-    needs = {root: _needs(root) for root in roots if not root.prepares}
-    waiting = {root: len(needed) for root, needed in needs.items()}
-    readers: dict[Root, list[Root]] = {}
-    for root, needed in needs.items():
-        for read in needed:
-            readers.setdefault(read, []).append(root)
-    ready = [_urgency(root) for root, count in waiting.items() if not count]
-    heapify(ready)
-    order: dict[Root, None] = {}
-    while ready:
-        root = heappop(ready)[-1]
-        _prepare(root, order)
-        order[root] = None
-        for reader in readers.get(root, ()):
-            waiting[reader] -= 1
-            if not waiting[reader]:
-                heappush(ready, _urgency(reader))
-    return list(order | dict.fromkeys(roots))
-
-
-def _find_prepared(roots: Sequence[Root]) -> None:
-    """Keep as made for a call what can share the outermost loop of all that read it; the rest is better out of
-    the way early."""
-    for root, readers in readers_of(roots).items():
-        place = root.axes[0].position if root.axes else None
-        root.prepares &= place is not None and all(
-            bool(reader.axes)
-            and all(position[place] == reader.variables[0] for position in reader.reads[root])
-            for reader in readers
-        )
-
-
-def _turns(root: Root) -> int:
-    return root.value.size if root.kind == "blas" else prod(axis.extent for axis in root.axes)
-
-
-def _needs(root: Root) -> set[Root]:
-    """Return what must be placed before a root, but for what is made for it."""
-    found: set[Root] = set()
-    for read in root.reads:
-        found |= _needs(read) if read.prepares else {read}
+        place = nest.axes[0].position if nest.axes else None
+        if nest not in readers or (
+            place is not None
+            and all(
+                bool(reader.axes)
+                and all(position[place] == reader.variables[0] for position in accesses[reader].reads[nest])
+                for reader in readers[nest]
+            )
+        ):
+            found.add(nest)
     return found
 
 
-def _prepare(root: Root, order: dict[Root, None]) -> None:
-    for read in root.reads:
-        if read.prepares and read not in order:
-            read.made_for = root
-            _prepare(read, order)
-            order[read] = None
+def _small_first(
+    nests: Sequence[LoopNest], accesses: Accesses, prepared: set[LoopNest]
+) -> tuple[list[LoopNest], dict[LoopNest, LoopNest]]:
+    """Return a topological order in which what takes few iterations comes as early as it can, and what is prepared for a call just
+    before it; and for what it is prepared.
+
+    Then what large loops need from small ones is there when the first large loop is placed, and the others can share it. What an
+    iteration leaves of a carry is copied first: the next carry may replace it then.
+    """
+    order: dict[LoopNest, None] = {}
+    made_for: dict[LoopNest, LoopNest] = {}
+
+    def needs(nest: LoopNest) -> set[LoopNest]:
+        """Return what must be placed before a nest, but for what is prepared for it."""
+        found: set[LoopNest] = set()
+        for read in accesses[nest].reads:
+            found |= needs(read) if read in prepared else {read}
+        return found
+
+    def prepare(nest: LoopNest) -> None:
+        for read in accesses[nest].reads:
+            if read in prepared and read not in order:
+                made_for[read] = nest
+                prepare(read)
+                order[read] = None
+
+    def urgency(nest: LoopNest) -> tuple[int, bool, int, LoopNest]:
+        trips = nest.value.size if nest.kind == "product" else prod(axis.extent for axis in nest.axes)
+        reads = accesses[nest].reads
+        copies = nest.kind == "elementwise" and nest.node is None and any(r.kind == "carry" for r in reads)
+        return trips, not copies, nest.order, nest
+
+    needed_by = {nest: needs(nest) for nest in nests if nest not in prepared}
+    waiting = {nest: len(needed) for nest, needed in needed_by.items()}
+    readers: dict[LoopNest, list[LoopNest]] = {}
+    for nest, needed in needed_by.items():
+        for read in needed:
+            readers.setdefault(read, []).append(nest)
+    ready = [urgency(nest) for nest, count in waiting.items() if not count]
+    heapify(ready)
+    while ready:
+        nest = heappop(ready)[-1]
+        prepare(nest)
+        order[nest] = None
+        for reader in readers.get(nest, ()):
+            waiting[reader] -= 1
+            if not waiting[reader]:
+                heappush(ready, urgency(reader))
+    return list(order | dict.fromkeys(nests)), made_for
 
 
-def _urgency(root: Root) -> tuple[int, bool, int, Root]:
-    copies = root.kind == "each" and root.node is None and any(read.kind == "held" for read in root.reads)
-    return _turns(root), not copies, root.order, root
+# What is better stored than computed again
 
 
-def _packed_operands(graph: Graph) -> set[Value]:
-    return {
-        value
-        for node in graph.nodes
-        if isinstance(node.op, Contract)
-        for value in node.inputs
-        if value.node is not None and value.node.op.name == "permute"
-    }
-
-
-def _enter(root: Root, roots: list[Root], by_value: dict[Value, Root]) -> None:
-    root.order = len(roots)
-    roots.append(root)
-    by_value[root.value] = root
-
-
-def _claim_outputs(graph: Graph, outputs: Sequence[Buffer]) -> dict[Value, Buffer]:
-    """Return which values are written straight into an output: each once, and views for what they view."""
-    claimed: dict[Value, Buffer] = {}
-    inputs = set(graph.inputs)
-    for value, buffer in zip(graph.outputs, outputs, strict=True):
-        base = base_of_view(value)
-        if base in inputs or base.node is None or isinstance(base, Literal) or base in claimed:
-            continue
-        claimed[base] = buffer
-    return claimed
+def _functions_around_long_loops(accesses: Accesses) -> set[Value]:
+    """Return what nests compute around long loops with functions of the C library, and what is better stored before."""
+    chosen: set[Value] = set()
+    for nest, access in accesses.items():
+        calls: dict[Value, int] = {}
+        inner: set[Value] = set()
+        for value in access.around:
+            assert value.node is not None
+            operands = [operand for operand in value.node.inputs if operand in calls]
+            count = calls_vector_function(value.node) + sum(calls[operand] for operand in operands)
+            if count:
+                calls[value] = count
+                inner.update(operands)
+        for value, count in calls.items():
+            level = access.around[value]
+            rows = prod(axis.extent for axis in nest.axes[: level + 1])
+            reads_rows = any(len(read.axes) > level + 1 for read in access.reads)
+            soon = not reads_rows or reads_again_soon(nest, level, count)
+            if value not in inner and rows >= LANES and soon:
+                chosen.add(value)
+    return chosen
 
 
 def _computed_twice(
-    roots: Sequence[Root], costs: dict[Value, float], uses: dict[Value, int], by_value: dict[Value, Root]
+    nests: Sequence[LoopNest],
+    accesses: Accesses,
+    placements: Placements,
+    costs: Mapping[Value, float],
+    uses: Mapping[Value, int],
+    by_value: Mapping[Value, LoopNest],
 ) -> set[Value]:
     """Return costly values that several loops would compute, or one loop over and over."""
     sites: dict[Value, set[tuple[object, ...]]] = {}
     repeated: set[Value] = set()
-    for root in roots:
-        for value, positions in root.sites.items():
+    for nest in nests:
+        block = id(placements[nest].block)
+        for value, positions in accesses[nest].sites.items():
             for index in positions:
-                site = (id(root.block), tuple([_level(position, root) for position in index]))
+                site = (block, tuple([_level(position, nest) for position in index]))
                 sites.setdefault(value, set()).add(site)
-                if _repeats(root, index) and costs[value] > REPEATED:
+                if _repeats(nest, index) and costs[value] > REPEATED:
                     repeated.add(value)
     chosen: set[Value] = set()
     for value, where in sites.items():
@@ -354,7 +300,7 @@ def _computed_twice(
 
 
 def _cost_beyond(
-    value: Value, costs: dict[Value, float], chosen: set[Value], by_value: dict[Value, Root]
+    value: Value, costs: Mapping[Value, float], chosen: set[Value], by_value: Mapping[Value, LoopNest]
 ) -> float:
     """Return what a value costs when those already chosen are only loaded."""
     cost = costs[value]
@@ -371,17 +317,17 @@ def _cost_beyond(
     return cost
 
 
-def _level(position: Position, root: Root) -> object:
+def _level(position: Position, nest: LoopNest) -> object:
     """Name a position by the loop that it follows, so that roots in the same loops can be compared."""
-    for level, variable in enumerate(root.variables):
+    for level, variable in enumerate(nest.variables):
         if position == variable and not isinstance(variable, int):
             return level
-    return (root.order, position)
+    return (nest.order, position)
 
 
-def _repeats(root: Root, index: tuple[Position, ...]) -> bool:
+def _repeats(nest: LoopNest, index: tuple[Position, ...]) -> bool:
     """Whether a loop outside of those that a position follows would compute the element again and again."""
-    if not root.axes:
+    if not nest.axes:
         return False
     followed = set()
     for position in index:
@@ -389,39 +335,13 @@ def _repeats(root: Root, index: tuple[Position, ...]) -> bool:
             followed |= position.variables()
     levels = [
         level
-        for level, variable in enumerate(root.variables)
+        for level, variable in enumerate(nest.variables)
         if isinstance(variable, Affine) and variable.variables() & followed
     ]
     if not levels:
         return False
-    turns = 1
+    trips = 1
     for level in range(max(levels)):
         if level not in levels:
-            turns *= root.axes[level].extent
-    return turns > 1
-
-
-def _read_while_written(roots: Sequence[Root], by_value: dict[Value, Root]) -> list[Root]:
-    """Return scatters in place whose operand reads the base while it is being written: the operand is to
-    be stored first."""
-    found = []
-    bases: set[Root] = set()
-    for root in roots:
-        if root.in_place_of is None:
-            continue
-        assert root.node is not None
-        if root.in_place_of in bases:
-            root.in_place_of = None
-            continue
-        bases.add(root.in_place_of)
-        if (
-            root.kind == "scatter"
-            and root.node.inputs[1] not in by_value
-            and root.reads[root.in_place_of]
-            - {
-                root.base_index,
-                root.target,
-            }
-        ):
-            found.append(root)
-    return found
+            trips *= nest.axes[level].extent
+    return trips > 1

@@ -1,4 +1,7 @@
-"""Loops whose condition is computed ahead: the first time before the loop, where what it is made of is at hand."""
+"""Loop rotation: a while loop whose condition reads arrays computes it where these are made, for the next iteration.
+
+The first test is computed before the loop.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,8 @@ from gradtape.transforms.call import inlined
 from gradtape.transforms.loops.ops import While
 
 
-class TestedWhile(While):
-    """A loop that is told whether there is a first turn, by its last input."""
+class RotatedWhile(While):
+    """A while loop whose last input says whether there is a first iteration."""
 
     def infer(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
         return super().infer(avals[:-1], params)
@@ -25,29 +28,29 @@ class TestedWhile(While):
         return super().evaluate(arrays[:-1], params)
 
 
-tested_while: Final = TestedWhile("tested_while")
+rotated_while: Final = RotatedWhile("rotated_while")
 
 
-def test_ahead(graph: Graph) -> Graph:
+def rotate_loops(graph: Graph) -> Graph:
     """Return the graph in which the first test of a loop on arrays is computed along with what comes before the loop."""
-    return rewrite(graph, _ahead)
+    return rewrite(graph, _rotated)
 
 
-def _ahead(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
-    if type(node.op) is not While or not reads_arrays(node.params["condition"]):
+def _rotated(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
+    if type(node.op) is not While or not _reads_arrays(node.params["condition"]):
         return None
     (goes_on,) = inlined(node.params["condition"], [literal(0, INT64), *inputs])
-    return emit_all(tested_while, (*inputs, goes_on), **node.params)
+    return emit_all(rotated_while, (*inputs, goes_on), **node.params)
 
 
-def reads_arrays(condition: Graph) -> bool:
+def _reads_arrays(condition: Graph) -> bool:
     """Whether a condition takes long: what it needs of arrays is at hand where they are made."""
     read = {value for node in condition.nodes for value in node.inputs}
     return any(value.shape != () and value in read for value in condition.inputs)
 
 
-def tested_after(node: Node) -> list[Value]:
-    """Return the condition on the carries that a turn leaves, as a value of the body."""
+def next_condition(node: Node) -> list[Value]:
+    """Return the condition of the next iteration, as a value of the body: of the carries that an iteration makes."""
     body, condition = node.params["body"], node.params["condition"]
     consts, carries = node.params["consts"], node.params["carries"]
     index, *inputs = body.inputs
