@@ -170,7 +170,7 @@ def as_value(operand: Any) -> Value:
 
 
 def scaled(partial: Any, vector: Value) -> Value:
-    """Return a partial derivative times a tangent or a cotangent (section 4)."""
+    """Return a partial derivative times a vector; a truth value selects."""
     if isinstance(partial, Value) and partial.aval.dtype == "bool":
         return where(partial, vector, 0.0)
     return partial * vector
@@ -196,6 +196,7 @@ class Elementwise:
         return self.function(*arrays)
 
     def jvp(self, node: Node, tangents: Sequence[Any]) -> Value | None:
+        """Return the sum over the arguments of the partial derivative times the tangent (section 4)."""
         pairs = zip(self.partials, tangents, strict=True)
         terms = [scaled(rule(node.out, *node.inputs), dx) for rule, dx in pairs if rule and dx is not None]
         return sum(terms[1:], terms[0]) if terms else None
@@ -324,7 +325,7 @@ def matmul(a: Value, b: Value) -> Value:
     return sum_(left * b, axis=rank - 1)
 
 
-FUNCTIONS: dict[Any, Any] = {np.sum: sum_, np.transpose: transpose, np.matmul: matmul, np.where: where}
+FUNCTIONS: dict[Any, Any] = {np.sum: sum_, np.transpose: transpose, np.matmul: matmul}
 
 v = Value(Aval((2, 3)))
 print(print_graph(Graph([v], [sum_(exp(getitem(v, 0)) * 2.0)])))
@@ -348,12 +349,13 @@ def force(value: Value) -> Any:
 
 
 class Array(np.lib.mixins.NDArrayOperatorsMixin):
-    """The array that the user's code sees: NumPy's interface on a value."""
+    """The array that the user's code sees: NumPy's interface on a value. After x += y, Python's x is another one."""
 
     def __init__(self, value: Any) -> None:
         self.value = as_value(value)
 
     shape = property(lambda self: self.value.shape)
+    T = property(lambda self: np.transpose(self))
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         rule = FUNCTIONS.get(function) or PRIMITIVES.get(function.__name__)
@@ -361,9 +363,7 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
         return Array(rule(*operands, **kwargs)) if rule else NotImplemented
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None) -> Any:
-        return self.__array_function__(
-            ufunc, (), inputs, {}
-        )  # also for x += y: Python assigns the result to x
+        return self.__array_function__(ufunc, (), inputs, {})
 
     def __getitem__(self, key: Any) -> Array:
         return Array(getitem(self.value, key))
