@@ -9,9 +9,9 @@ from math import prod
 import numpy as np
 
 from gradtape.ir.graph import Node, TraceTag, Value, constant, extract
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import INTP, aval
 from gradtape.kinds.batching import in_front
+from gradtape.ops.core.shape import expand
 from gradtape.transforms.batch import batch
 from gradtape.transforms.jvp import jvp
 from gradtape.transforms.one_hot import OneHot
@@ -99,4 +99,4 @@ def unit_rows(like: Value, positions: Value) -> Value:
     """Return arrays like this one, (count, *shape), each with the same unit vector in every row, by its position in a row."""
     inner = OneHot(like.shape[1:], like.dtype, positions, False).dense()
     shape = (positions.shape[0], *like.shape)
-    return PRIMITIVES["expand"](inner, shape, (0, *range(2, len(shape))))
+    return expand(inner, shape, (0, *range(2, len(shape))))

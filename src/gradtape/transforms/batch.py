@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from gradtape.ir.builder import at, emit_all
 from gradtape.ir.graph import Node, Value, extract
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.kinds.batching import Shared, all_in_front, batch_node, in_front
 from gradtape.kinds.control import Barrier, Custom, Rule, pulled_by_value
 from gradtape.kinds.cotangent import Cotangent
+from gradtape.ops.core.reductions import reduce_sum
 from gradtape.transforms import one_hot
 from gradtape.transforms.call import GraphCall, inlined
 from gradtape.transforms.loops.batch import batch_loop, batch_switch
@@ -204,7 +204,7 @@ class _MappedRule(Rule):
         parts = self._batched(self._rule.pull(self._single, given, wanted), node, mapped)
         # The cotangent of a shared operand is the sum over all elements.
         return [
-            part if part is None or flag else PRIMITIVES["reduce_sum"](part, axes=(0,))
+            part if part is None or flag else reduce_sum(part, axes=(0,))
             for part, flag in zip(parts, self._mapped[self._hidden :], strict=True)
         ]
 

@@ -13,9 +13,9 @@ import numpy as np
 from gradtape.config import config
 from gradtape.ir.body import Body
 from gradtape.ir.graph import Graph, Node, TraceTag, Value, constant, extract, literal
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import INT64, INTP, aval
 from gradtape.kinds.index_map import IndexMap
+from gradtape.ops.core.shape import expand, reshape, slice_
 from gradtape.transforms.basis import (
     LinearMap,
     Stop,
@@ -162,11 +162,11 @@ def in_loop(linear: LinearMap, seeds_at: SeedsAt, count: int, size: int) -> list
 def _concatenated(stack: Value, count: int) -> Value:
     """Return the rows of all chunks, from (chunks, size, ...) to (count, ...)."""
     chunks, size, *inner = stack.shape
-    whole = PRIMITIVES["reshape"](stack, (chunks * size, *inner))
+    whole = reshape(stack, (chunks * size, *inner))
     rank = 1 + len(inner)
     if whole.shape[0] == count:
         return whole
-    return PRIMITIVES["slice"](whole, (0,) * rank, (count, *inner), (1,) * rank)
+    return slice_(whole, (0,) * rank, (count, *inner), (1,) * rank)
 
 
 def rows(
@@ -195,8 +195,8 @@ def _all(linear: LinearMap, like: Value, bound: Bound) -> list[Value | None]:
 
 def _one(like: Value) -> Value:
     one = literal(1, like.dtype)
-    return one if like.ndim == 0 else PRIMITIVES["expand"](one, like.shape, ())
+    return one if like.ndim == 0 else expand(one, like.shape, ())
 
 
 def _as_column(part: Value | None) -> Value | None:
-    return None if part is None else PRIMITIVES["reshape"](part, (1, *part.shape))
+    return None if part is None else reshape(part, (1, *part.shape))

@@ -12,6 +12,8 @@ from gradtape.kinds.control import Structured, carried
 from gradtape.kinds.cotangent import Cotangent
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.index_map import IndexMap
+from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.elementwise.logic import bitwise_and, bitwise_or, not_equal
 from gradtape.ops.core.indexing import gather_row
 from gradtape.ops.core.reductions import reduce_any, reduce_sum
 from gradtape.ops.core.shape import reshape, reshape_row
@@ -62,7 +64,7 @@ def _sum(a: Cotangent, b: Cotangent) -> Cotangent:
         return Cotangent(add(a.value, b.value), a.mask, a.is_applied and b.is_applied)
     if a.mask is None or b.mask is None:
         return Cotangent(add(a.applied(), b.applied()))
-    return Cotangent(add(a.applied(), b.applied()), PRIMITIVES["bitwise_or"](a.mask, b.mask), is_applied=True)
+    return Cotangent(add(a.applied(), b.applied()), bitwise_or(a.mask, b.mask), is_applied=True)
 
 
 def pull_linear(
@@ -167,8 +169,8 @@ def _gathered(node: Node, cotangent: Cotangent, linear: Sequence[bool]) -> list[
     assert part is not None
     mask = cotangent.mask
     if mask is not None and not isinstance(mask, Literal):
-        hits, *_ = node.op.transpose(node, [PRIMITIVES["convert"](mask, part.dtype)], linear)
-        mask = PRIMITIVES["not_equal"](hits, 0.0)
+        hits, *_ = node.op.transpose(node, [convert(mask, part.dtype)], linear)
+        mask = not_equal(hits, 0.0)
     return [Cotangent(part, mask, is_applied=True), *[None for _ in others]]
 
 
@@ -208,4 +210,4 @@ def _narrowed_mask(node: Node, argument: int, mask: Value | None) -> Value | Non
     if rule is None:
         return mask
     own = rule(*node.inputs)
-    return own if mask is None else PRIMITIVES["bitwise_and"](mask, own)
+    return own if mask is None else bitwise_and(mask, own)

@@ -6,15 +6,17 @@ from collections.abc import Sequence
 
 from gradtape.ir.builder import emit
 from gradtape.ir.graph import Literal, Node, Value
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import FLOAT64, INT64, Shape
 from gradtape.kinds.contract import Contract
 from gradtape.kinds.cotangent import Cotangent
 from gradtape.kinds.cumulative import Cumulative
 from gradtape.kinds.matrix import Matrix
 from gradtape.ops.core.cumulative import cumsum, gated_recurrence, recurrence
+from gradtape.ops.core.elementwise.cast import convert, zeros_like
+from gradtape.ops.core.elementwise.logic import greater, not_equal
+from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.reductions import reduce_any
-from gradtape.ops.core.shape import expand_row
+from gradtape.ops.core.shape import expand, expand_row, permute
 
 
 def masked_parts(node: Node, cotangent: Cotangent, linear: Sequence[bool]) -> list[Cotangent | None] | None:
@@ -76,12 +78,11 @@ def _operand_mask(mask: Value, out: Sequence[int], own: Sequence[int], shape: Sh
         subscripts = [subscript for subscript in subscripts if subscript in own]
     order = sorted(range(len(subscripts)), key=lambda axis: own.index(subscripts[axis]))
     if order != list(range(len(order))):
-        mask = PRIMITIVES["permute"](mask, tuple(order))
+        mask = permute(mask, tuple(order))
     if mask.shape == shape:
         return mask
     axes = tuple([own.index(subscripts[axis]) for axis in order])
-    wide: Value = PRIMITIVES["expand"](mask, shape, axes)
-    return wide
+    return expand(mask, shape, axes)
 
 
 def _of_run(
@@ -94,16 +95,16 @@ def _of_run(
         return None
     axis, reverse = node.params["axis"], node.params["reverse"]
     if op is gated_recurrence:
-        gates = PRIMITIVES["not_equal"](node.inputs[0], 0.0)
-        single = node.copy((PRIMITIVES["convert"](gates, FLOAT64), node.inputs[1]))
-        *_, hits = op.transpose(single, [PRIMITIVES["convert"](mask, FLOAT64)], linear)
+        gates = not_equal(node.inputs[0], 0.0)
+        single = node.copy((convert(gates, FLOAT64), node.inputs[1]))
+        *_, hits = op.transpose(single, [convert(mask, FLOAT64)], linear)
     else:
-        hits = cumsum(PRIMITIVES["convert"](mask, INT64), axis=axis, reverse=not reverse)
+        hits = cumsum(convert(mask, INT64), axis=axis, reverse=not reverse)
     assert hits is not None
-    counts = PRIMITIVES["greater"](hits, 0)
+    counts = greater(hits, 0)
     if op is recurrence:
         factors = node.inputs[0]
-        safe = PRIMITIVES["where"](counts, factors, PRIMITIVES["zeros_like"](factors))
+        safe = where(counts, factors, zeros_like(factors))
         node = node.copy((safe, *node.inputs[1:]))
     *others, part = op.transpose(node, [cotangent.applied()], linear)
     assert part is not None
@@ -113,5 +114,4 @@ def _of_run(
 def _spread(reduced: Value, shape: Shape, axes: Sequence[int]) -> Value:
     """Return what was reduced along some axes, repeated along these."""
     kept = tuple([axis for axis in range(len(shape)) if axis not in axes])
-    wide: Value = PRIMITIVES["expand"](reduced, shape, kept)
-    return wide
+    return expand(reduced, shape, kept)

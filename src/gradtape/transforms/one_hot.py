@@ -16,18 +16,18 @@ import numpy as np
 from gradtape.ir.builder import emit
 from gradtape.ir.graph import Literal, Node, Value, constant, literal
 from gradtape.ir.op import Op
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import INTP, Shape
 from gradtape.kinds.contract import Contract
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.index_map import IndexMap, is_zero
 from gradtape.kinds.reduction import Reduction
-from gradtape.kinds.registry import ROWS
 from gradtape.ops.core.elementwise.arithmetic import add, divide, multiply, negative, subtract
-from gradtape.ops.core.elementwise.cast import convert_row, identity
+from gradtape.ops.core.elementwise.cast import convert, convert_row, identity
+from gradtape.ops.core.elementwise.logic import equal
 from gradtape.ops.core.elementwise.select import where
+from gradtape.ops.core.indexing import gather_row
 from gradtape.ops.core.reductions import reduce_sum
-from gradtape.ops.core.shape import permute_row, reshape_row
+from gradtape.ops.core.shape import expand, permute, permute_row, reshape, reshape_row
 
 LINEAR_ALONE: Final[dict[Op, tuple[int, ...]]] = {
     multiply: (0, 1),
@@ -78,22 +78,22 @@ class OneHot:
         if self._dense is None:
             size = prod(self.shape)
             flat = (self.count, size)
-            positions = PRIMITIVES["expand"](constant(np.arange(size, dtype=INTP)), flat, (1,))
-            hit = PRIMITIVES["equal"](PRIMITIVES["expand"](self.rows, flat, (0,)), positions)
+            positions = expand(constant(np.arange(size, dtype=INTP)), flat, (1,))
+            hit = equal(expand(self.rows, flat, (0,)), positions)
             if self.scale is None:
-                found = PRIMITIVES["convert"](hit, self.dtype)
+                found = convert(hit, self.dtype)
             else:
-                scale = PRIMITIVES["expand"](self.scale, flat, (0,))
-                found = PRIMITIVES["where"](hit, scale, literal(0, self.dtype))
-            self._dense = PRIMITIVES["reshape"](found, (self.count, *self.shape))
+                scale = expand(self.scale, flat, (0,))
+                found = where(hit, scale, literal(0, self.dtype))
+            self._dense = reshape(found, (self.count, *self.shape))
         return self._dense
 
     def picked(self, other: Value) -> Value:
         """Return the elements of an array of the same shape at the positions."""
         if isinstance(other, Literal):
             return other
-        flat = PRIMITIVES["reshape"](other, (prod(self.shape),))
-        return flat if self.whole else ROWS["gather"](flat, self.rows)  # type: ignore[operator]
+        flat = reshape(other, (prod(self.shape),))
+        return flat if self.whole else gather_row(flat, self.rows)
 
     def scaled(self, scale: Value | None) -> OneHot:
         """Return the same positions with other numbers."""
@@ -107,13 +107,13 @@ class OneHot:
     def translated(self, places: np.ndarray[Any, Any]) -> Value:
         """Return ``places[rows]``."""
         table = constant(places.reshape(-1).astype(INTP))
-        return table if self.whole else ROWS["gather"](table, self.rows)  # type: ignore[operator]
+        return table if self.whole else gather_row(table, self.rows)
 
     def numbers(self) -> Value:
         """Return what stands at the positions."""
         if self.scale is not None:
             return self.scale
-        return PRIMITIVES["expand"](literal(1, self.dtype), (self.count,), ())
+        return expand(literal(1, self.dtype), (self.count,), ())
 
 
 Operand = Value | OneHot
@@ -151,7 +151,7 @@ def _elementwise(node: Node, operands: Sequence[Operand]) -> Operand | None:
 
 def _vector(hot: OneHot, number: Value) -> Value:
     """Return one number per element of the mapped axis."""
-    return PRIMITIVES["expand"](number, (hot.count,), ()) if isinstance(number, Literal) else number
+    return expand(number, (hot.count,), ()) if isinstance(number, Literal) else number
 
 
 def _selected(node: Node, operands: Sequence[Operand], argument: int, hot: OneHot) -> Operand | None:
@@ -217,18 +217,18 @@ def _contract(node: Node, operands: Sequence[Operand]) -> Operand | None:
         return None
     rest = tuple(subscript for subscript in theirs if subscript not in summed)
     extents = dict(zip(theirs, other.shape, strict=True))
-    permuted = PRIMITIVES["permute"](other, tuple(theirs.index(subscript) for subscript in (*summed, *rest)))
+    permuted = permute(other, tuple(theirs.index(subscript) for subscript in (*summed, *rest)))
     count = prod(extents[subscript] for subscript in summed)
-    table = PRIMITIVES["reshape"](permuted, (count, *[extents[subscript] for subscript in rest]))
+    table = reshape(permuted, (count, *[extents[subscript] for subscript in rest]))
     rows = hot
     if kept:
         rows = hot.moved((count,), _coordinates(hot.shape, [own.index(subscript) for subscript in summed]))
-    picked = table if rows.whole else ROWS["gather"](table, rows.rows)  # type: ignore[operator]
+    picked = table if rows.whole else gather_row(table, rows.rows)
     if hot.scale is not None:
-        picked = PRIMITIVES["multiply"](picked, PRIMITIVES["expand"](hot.scale, picked.shape, (0,)))
+        picked = multiply(picked, expand(hot.scale, picked.shape, (0,)))
     if not kept:
         order = tuple(rest.index(subscript) + 1 for subscript in out)
-        return PRIMITIVES["permute"](picked, (0, *order))
+        return permute(picked, (0, *order))
     shape = tuple(hot.shape[own.index(subscript)] for subscript in kept)
     places = _coordinates(hot.shape, [own.index(subscript) for subscript in kept])
     remaining = OneHot(shape, hot.dtype, hot.translated(places), False).dense()

@@ -14,13 +14,24 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from gradtape.ir.graph import Node, Value, literal
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.kinds.contract import Contract
 from gradtape.kinds.elementwise import Elementwise
+from gradtape.ops.core.contract import contract
 from gradtape.ops.core.elementwise.arithmetic import add, divide, multiply, negative, subtract
 from gradtape.ops.core.elementwise.cast import convert_row, identity
+from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.matrices import adjoint, eigh, equal_pairs, rows, svd, weighted
-from gradtape.ops.core.shape import expand_row, pad_row, permute_row, reshape_row, slice_row
+from gradtape.ops.core.shape import (
+    expand,
+    expand_row,
+    pad_row,
+    permute,
+    permute_row,
+    reshape,
+    reshape_row,
+    slice_,
+    slice_row,
+)
 from gradtape.ops.numpy.linalg.products import matmul
 from gradtape.transforms.jvp import jvp
 from gradtape.transforms.linear import Cotangents
@@ -71,11 +82,11 @@ def equal_part(node: Node, nodes: Sequence[Node], found: Cotangents) -> Value | 
         return None
     total = terms[0]
     for term in terms[1:]:
-        total = PRIMITIVES["add"](total, term)
+        total = add(total, term)
     total = (total + adjoint(total)) * 0.5
     first = family.first
     same = equal_pairs(rows(node.out, first, 1))
-    total = PRIMITIVES["where"](same, weighted(total, 1.0 - np.eye(total.shape[-1])), 0.0)
+    total = where(same, weighted(total, 1.0 - np.eye(total.shape[-1])), 0.0)
     left = rows(node.out, *((1, node.out.shape[-1]) if node.op is eigh else (0, first)))
     right = left if node.op is eigh else rows(node.out, first + 1, node.inputs[0].shape[-1])
     return matmul(left, matmul(total, adjoint(right)))
@@ -180,14 +191,14 @@ class _Family:
         if x.ndim != z.ndim:
             return None
         stack = tuple(range(2, 2 + lead))
-        pairs: Value = PRIMITIVES["contract"](x, z, subscripts_x, subscripts_z, (*stack, i, j))
+        pairs = contract(x, z, subscripts_x, subscripts_z, (*stack, i, j))
         axes = (*range(lead), lead + 1)
-        return pairs * PRIMITIVES["expand"](slope, pairs.shape, axes)
+        return pairs * expand(slope, pairs.shape, axes)
 
     def _slope(self, product: _Product) -> Value | None:
         """Return the derivative of what scales vectors in the values, one number for each."""
         numbers = product.numbers
-        ones = [PRIMITIVES["expand"](literal(1.0, root.dtype), root.shape, ()) for root in self._roots]
+        ones = [expand(literal(1.0, root.dtype), root.shape, ()) for root in self._roots]
         (slope,) = jvp([numbers], self._roots, ones, lambda value: value not in self._members)
         if slope is None:
             return None
@@ -197,12 +208,11 @@ class _Family:
         # All other axes repeat the same numbers.
         shape = tuple([extent if axis in member.axes else 1 for axis, extent in enumerate(slope.shape)])
         if shape != slope.shape:
-            slope = PRIMITIVES["slice"](slope, (0,) * slope.ndim, shape, (1,) * slope.ndim)
+            slope = slice_(slope, (0,) * slope.ndim, shape, (1,) * slope.ndim)
         order = (*member.axes, *[axis for axis in range(slope.ndim) if axis not in member.axes])
         if order != tuple(range(slope.ndim)):
-            slope = PRIMITIVES["permute"](slope, order)
-        flat: Value = PRIMITIVES["reshape"](slope, tuple([shape[axis] for axis in member.axes]))
-        return flat
+            slope = permute(slope, order)
+        return reshape(slope, tuple([shape[axis] for axis in member.axes]))
 
 
 def _subscripts(rank: int, axes: Sequence[int], own: int, lead: int) -> tuple[int, ...]:

@@ -12,8 +12,10 @@ from gradtape.api.control.nested import Nest, described, handed_back, result_val
 from gradtape.errors import ArgumentError, ShapeError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ops.core.indexing import parse_index
+from gradtape.ops.core.join import stack
+from gradtape.ops.core.shape import reshape
+from gradtape.ops.numpy.arrays.join import concatenate
 from gradtape.trace.jit.bodies import definition_site
 from gradtape.trace.source.sites import user_site
 
@@ -160,7 +162,7 @@ class _Prefixes:
         return parse_index(value.shape, key).read(value)
 
     def _joined(self, parts: Sequence[Value]) -> Value:
-        return PRIMITIVES["concatenate"](parts, axis=self._axis)
+        return concatenate(parts, axis=self._axis)
 
     def _woven(self, even: Value, odd: Value) -> Value:
         """Return the elements of two arrays interleaved; the first may have one more."""
@@ -168,7 +170,7 @@ class _Prefixes:
         count = odd.shape[axis]
         (paired,) = self._cut([even], 0, count)
         shape = (*even.shape[:axis], 2 * count, *even.shape[axis + 1 :])
-        woven = PRIMITIVES["reshape"](PRIMITIVES["stack"](paired, odd, axis=axis + 1), shape)
+        woven = reshape(stack(paired, odd, axis=axis + 1), shape)
         if even.shape[axis] == count:
             return woven
         return self._joined([woven, *self._cut([even], count, count + 1)])

@@ -8,9 +8,11 @@ import numpy as np
 
 from gradtape.ir.body import Body
 from gradtape.ir.graph import Value, extract
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import aval
 from gradtape.ops.core.indexing import parse_index
+from gradtape.ops.core.join import stack
+from gradtape.ops.core.shape import reshape
+from gradtape.ops.numpy.arrays.join import concatenate
 from gradtape.trace.jit.bodies import apply_graph
 from gradtape.transforms.loops.ops import Policy, scan
 
@@ -33,7 +35,7 @@ def unrolled_scan(
     parts: list[list[Value]] = []
     if blocks > 1:
         whole = [_part(array, first, blocks * size) for array in arrays]
-        folded = [PRIMITIVES["reshape"](array, (blocks, size, *array.shape[1:])) for array in whole]
+        folded = [reshape(array, (blocks, size, *array.shape[1:])) for array in whole]
         outs = scan(
             _block(body, len(consts), len(carries), size, first, reverse),
             consts,
@@ -44,7 +46,7 @@ def unrolled_scan(
             policy,
         )
         chain.carries = list(outs[: len(carries)])
-        parts.append([PRIMITIVES["reshape"](y, (blocks * size, *y.shape[2:])) for y in outs[len(carries) :]])
+        parts.append([reshape(y, (blocks * size, *y.shape[2:])) for y in outs[len(carries) :]])
         places = range(rest) if reverse else range(length - rest, length)
     else:
         places = range(length)
@@ -54,11 +56,9 @@ def unrolled_scan(
             place: chain.append(_number(place), [_element(array, place) for array in arrays])
             for place in order
         }
-        stacked = [PRIMITIVES["stack"](*ys) for ys in zip(*[ys[place] for place in places], strict=True)]
+        stacked = [stack(*ys) for ys in zip(*[ys[place] for place in places], strict=True)]
         parts.insert(0 if reverse else len(parts), stacked)
-    joined = [
-        ys[0] if len(ys) == 1 else PRIMITIVES["concatenate"](list(ys)) for ys in zip(*parts, strict=True)
-    ]
+    joined = [ys[0] if len(ys) == 1 else concatenate(list(ys)) for ys in zip(*parts, strict=True)]
     return [*chain.carries, *joined]
 
 
@@ -83,7 +83,7 @@ def _block(body: Body, consts: int, carries: int, size: int, first: int, reverse
     chain = _UnrolledIterations(body, fresh[1 : 1 + consts], fresh[1 + consts :])
     order = reversed(range(size)) if reverse else range(size)
     ys = {k: chain.append(fresh[0] * size + (first + k), [_element(x, k) for x in blocks]) for k in order}
-    stacked = [PRIMITIVES["stack"](*ys) for ys in zip(*[ys[k] for k in range(size)], strict=True)]
+    stacked = [stack(*ys) for ys in zip(*[ys[k] for k in range(size)], strict=True)]
     inputs, outputs = [*fresh, *blocks], [*chain.carries, *stacked]
     nodes, _ = extract(outputs, inputs)
     return Body(inputs, nodes, outputs, body.name)

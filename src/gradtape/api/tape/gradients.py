@@ -22,9 +22,10 @@ from gradtape.api.tape.endpoints import (
 from gradtape.errors import ArgumentError, DtypeError, ShapeError, TapeError, UnconnectedError
 from gradtape.ir.builder import emit, here
 from gradtape.ir.graph import Value, constant
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import is_inexact
 from gradtape.ops.core.elementwise.cast import identity, zeros_like
+from gradtape.ops.core.join import stack
+from gradtape.ops.core.shape import reshape
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.indexed_slices import IndexedSlices
@@ -226,8 +227,7 @@ def _jacobian(slope: Value, source: Source) -> Value:
     shape = (*slope.shape, *source.shape)
     if not rows:
         return constant(np.zeros(shape, source.dtype))
-    stacked: Value = PRIMITIVES["reshape"](PRIMITIVES["stack"](*rows), shape)
-    return stacked
+    return reshape(stack(*rows), shape)
 
 
 def _pulled(

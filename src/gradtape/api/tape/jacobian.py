@@ -27,8 +27,9 @@ from gradtape.errors import ArgumentError, ConcretizationError, DtypeError, Shap
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Graph, TraceTag, Value, constant
 from gradtape.ir.op import NDArray
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import INTP, is_inexact
+from gradtape.ops.core.join import stack
+from gradtape.ops.core.shape import permute, reshape
 from gradtape.progress import progress
 from gradtape.runtime.compile.program import program_for
 from gradtape.runtime.interpret import interpret
@@ -206,7 +207,7 @@ class Jacobians(ABC):
                             raise ConcretizationError("whether rows mix depends on numbers")
                         check_rows(LinearMap(linear.seed, (out,), linear.tag), caller)
                 return [
-                    None if part is None else PRIMITIVES["permute"](part, (1, 0, *range(2, part.ndim)))
+                    None if part is None else permute(part, (1, 0, *range(2, part.ndim)))
                     for part in _applied(linear, _units_of_rows(y), request)
                 ]
 
@@ -418,7 +419,7 @@ def _row_by_row(tag: TraceTag, y: Value, sources: Sequence[Source], basis: _Basi
         force([part for part in parts if part is not None])
         swept.append(parts)
     return [
-        None if column[0] is None else PRIMITIVES["stack"](*[part for part in column if part is not None])
+        None if column[0] is None else stack(*[part for part in column if part is not None])
         for column in zip(*swept, strict=True)
     ]
 
@@ -426,10 +427,7 @@ def _row_by_row(tag: TraceTag, y: Value, sources: Sequence[Source], basis: _Basi
 def _shaped(parts: Sequence[Value | None], blocks: Sequence[Source]) -> list[Value | None]:
     """Return the blocks of a Jacobian in their shapes."""
     shapes = [block.shape for block in blocks for _ in block.values]
-    return [
-        None if part is None else PRIMITIVES["reshape"](part, shape)
-        for part, shape in zip(parts, shapes, strict=True)
-    ]
+    return [None if part is None else reshape(part, shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 def _applied(linear: LinearMap, basis: _Basis, request: _Request) -> list[Value | None]:

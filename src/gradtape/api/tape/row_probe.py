@@ -10,8 +10,8 @@ from gradtape.errors import ArgumentError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Graph, Value, constant, extract
 from gradtape.ir.op import NDArray
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import is_inexact
+from gradtape.ops.core.elementwise.logic import bitwise_and, equal, not_equal
 from gradtape.ops.core.reductions import reduce_any
 from gradtape.runtime.interpret import interpret
 from gradtape.trace.jit.guards import abstract_of, trace_of
@@ -62,10 +62,8 @@ def _row_dependence(linear: LinearMap, choices: NDArray) -> Value:
     (found,) = linear.apply(constant(seeds))
     assert found is not None
     others = constant(np.broadcast_to(~choices.reshape(*choices.shape, *[1] * (found.ndim - 2)), found.shape))
-    equal, both = PRIMITIVES["equal"], PRIMITIVES["bitwise_and"]
-    known = both(equal(found, found), PRIMITIVES["not_equal"](found, 0))
-    mixing: Value = reduce_any(both(known, others), axes=tuple(range(found.ndim)))
-    return mixing
+    known = bitwise_and(equal(found, found), not_equal(found, 0))
+    return reduce_any(bitwise_and(known, others), axes=tuple(range(found.ndim)))
 
 
 class _Probe:

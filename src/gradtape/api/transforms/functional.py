@@ -19,11 +19,11 @@ from gradtape.api.transforms.recording import differentiable, named, recordable_
 from gradtape.errors import ArgumentError, DtypeError, StructureError
 from gradtape.ir.builder import emit, here
 from gradtape.ir.graph import TraceTag, Value, literal
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import Shape, is_inexact
 from gradtape.kinds.batching import from_front
 from gradtape.kinds.contract import Contract
 from gradtape.kinds.operands import broadcast_to
+from gradtape.ops.core.shape import reshape
 from gradtape.trace.array.array import Array, placeholder
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.jit.signature import EVERYTHING_TRACED
@@ -442,8 +442,7 @@ def _block(
     """Return a part of the Jacobian in its shape; zeros where there is no influence."""
     if part is None:
         return broadcast_to(literal(0, like.dtype), shape)
-    block: Value = PRIMITIVES["reshape"](convert_convention(part), shape)
-    return block
+    return reshape(convert_convention(part), shape)
 
 
 def _last(part: Value) -> Value:

@@ -11,8 +11,8 @@ from typing import Any, Final
 from gradtape.ir.builder import at, emit_all
 from gradtape.ir.graph import Graph, Node, Value, literal
 from gradtape.ir.op import NDArray
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import INT64, Aval
+from gradtape.ops.core.elementwise.arithmetic import add
 from gradtape.passes.rewrite import rewrite
 from gradtape.transforms.call import inlined
 from gradtape.transforms.loops.ops import While
@@ -55,5 +55,5 @@ def next_condition(node: Node) -> list[Value]:
     consts, carries = node.params["consts"], node.params["carries"]
     index, *inputs = body.inputs
     with at(None):
-        following = PRIMITIVES["add"](index, literal(1, INT64))
+        following = add(index, literal(1, INT64))
         return inlined(condition, [following, *inputs[:consts], *body.outputs[:carries]])

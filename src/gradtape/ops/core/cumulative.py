@@ -10,12 +10,13 @@ import numpy as np
 
 from gradtape.ir.graph import Node, Value, literal
 from gradtape.ir.op import NDArray
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.kinds.cumulative import Cumulative, cumulative
+from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.operands import broadcast_to
-from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.elementwise.cast import convert, zeros_like
 from gradtape.ops.core.elementwise.exponential import exp
 from gradtape.ops.core.elementwise.extrema import maximum, minimum
+from gradtape.ops.core.elementwise.logic import equal, greater, less
 from gradtape.ops.core.elementwise.logistic import logaddexp
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.shape import pad_row, slice_
@@ -105,7 +106,7 @@ def _gated_transpose(ct: Value, node: Node) -> tuple[Value | None, ...]:
 
 gated_recurrence: Cumulative = cumulative(
     "gated_recurrence",
-    step=lambda previous, a, b: where(PRIMITIVES["equal"](a, 0.0), b, a * previous + b),
+    step=lambda previous, a, b: where(equal(a, 0.0), b, a * previous + b),
     first=lambda a, b: b,
     evaluate=_gated,
     tangent=functools.partial(_recurrence_tangent, gated=True),
@@ -151,21 +152,21 @@ cumprod = cumulative(
 )
 
 
-def _by_selection(compare: str, start: float) -> Callable[..., Push]:
+def _by_selection(compare: Elementwise, start: float) -> Callable[..., Push]:
     """The tangent of a running extremum is that of the element which it is, by selection."""
 
     def tangent(z: Value, inputs: Sequence[Value], params: dict[str, Any]) -> Push:
         (x,) = inputs
         before = shifted(z, params["axis"], params["reverse"], start)
-        tie = PRIMITIVES["equal"](before, x)
-        kept = where(tie, 0.5, convert(PRIMITIVES[compare](before, x), z.dtype))
+        tie = equal(before, x)
+        kept = where(tie, 0.5, convert(compare(before, x), z.dtype))
         taken = 1.0 - kept
 
         def push(tangents: Tangents) -> Value | None:
             (dx,) = tangents
             if dx is None:
                 return None
-            own = where(PRIMITIVES["equal"](taken, 0.0), PRIMITIVES["zeros_like"](dx), taken * dx)
+            own = where(equal(taken, 0.0), zeros_like(dx), taken * dx)
             return gated_recurrence(kept, own, **params)
 
         return push
@@ -178,7 +179,7 @@ cummax = cumulative(
     step=lambda previous, x: maximum(previous, x),
     first=lambda x: x,
     evaluate=lambda x, *, axis: np.maximum.accumulate(x, axis=axis),
-    tangent=_by_selection("greater", -np.inf),
+    tangent=_by_selection(greater, -np.inf),
     kinks="ties 0.5 each",
 )
 cummin = cumulative(
@@ -186,7 +187,7 @@ cummin = cumulative(
     step=lambda previous, x: minimum(previous, x),
     first=lambda x: x,
     evaluate=lambda x, *, axis: np.minimum.accumulate(x, axis=axis),
-    tangent=_by_selection("less", np.inf),
+    tangent=_by_selection(less, np.inf),
     kinks="ties 0.5 each",
 )
 cumlogaddexp = cumulative(

@@ -21,6 +21,7 @@ from gradtape.kinds.accumulate import Accumulate, accumulate
 from gradtape.kinds.index_map import Index, IndexMap, index_map
 from gradtape.kinds.operands import as_value, broadcast_to
 from gradtape.ops.core.elementwise.cast import convert, convert_number, drops_imaginary, zeros_like
+from gradtape.ops.core.elementwise.logic import equal
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.index_keys import (
     Hits,
@@ -107,7 +108,7 @@ def _winners(node: Node) -> Value | None:
     order = constant(np.arange(count, dtype=INTP).reshape(lead))
     blank = constant(np.full(extents, -1, INTP))
     last = gather(put_row(blank, order, *indices), *indices)
-    won = PRIMITIVES["equal"](last, order)
+    won = equal(last, order)
     return expand(won, shape, tuple(range(len(lead))))
 
 

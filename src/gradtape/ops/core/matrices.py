@@ -18,13 +18,14 @@ import numpy as np
 
 from gradtape.ir.graph import Node, Value, constant
 from gradtape.ir.op import NDArray
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import Shape
 from gradtape.kinds.matrix import Matrix, Push, Tangents, matrix_row
+from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.complex_parts import conjugate, real
+from gradtape.ops.core.elementwise.logic import equal, less_equal
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.join import join
-from gradtape.ops.core.reductions import reduce_max
+from gradtape.ops.core.reductions import reduce_max, reduce_sum
 from gradtape.ops.core.shape import diagonal_of, expand, permute, reshape, slice_
 from gradtape.ops.numpy.linalg.products import matmul
 
@@ -239,7 +240,7 @@ def _log_det_tangent(z: Value, inputs: Sequence[Value], params: dict[str, Any]) 
         if da is None:
             return None
         change = lu_solve(a, factors, da, transposed=False)
-        return PRIMITIVES["reduce_sum"](diagonal(change), axes=(change.ndim - 2,))
+        return reduce_sum(diagonal(change), axes=(change.ndim - 2,))
 
     return push
 
@@ -309,7 +310,7 @@ def _eigh_tangent(z: Value, inputs: Sequence[Value], params: dict[str, Any]) -> 
         inside = matmul(adjoint(vectors), matmul(symmetric(da), vectors))
         moved = diagonal(inside)
         if da.dtype.kind == "c":
-            moved = PRIMITIVES["convert"](real(moved), da.dtype)
+            moved = convert(real(moved), da.dtype)
         same = equal_pairs(numbers)
         turn = inside * where(same, 0, 1 / where(same, 1, differences(numbers)))
         return join([reshape(moved, numbers.shape), matmul(vectors, turn)], z.ndim - 2)
@@ -334,10 +335,10 @@ def equal_pairs(numbers: Value) -> Value:
     gaps = abs(differences(numbers))
     n = numbers.shape[-1]
     if not gaps.size:
-        return PRIMITIVES["equal"](gaps, 0)
+        return equal(gaps, 0)
     largest = reduce_max(abs(numbers), axes=(numbers.ndim - 2, numbers.ndim - 1))
     bound = largest * float(ROUNDING * n * np.finfo(gaps.dtype).eps)
-    return PRIMITIVES["less_equal"](gaps, expand(bound, gaps.shape, tuple(range(numbers.ndim - 2))))
+    return less_equal(gaps, expand(bound, gaps.shape, tuple(range(numbers.ndim - 2))))
 
 
 def _with_numbers(shape: Shape, lower: bool) -> Shape:
@@ -391,12 +392,12 @@ def _svd_tangent(z: Value, inputs: Sequence[Value], params: dict[str, Any]) -> P
         columns = expand(flat, inside.shape, (*range(a.ndim - 2), a.ndim - 1))
         lines = expand(flat, inside.shape, (*range(a.ndim - 2), a.ndim - 2))
         sums = columns + lines
-        none = PRIMITIVES["equal"](sums, 0)
+        none = equal(sums, 0)
         alike = (inside + across) * 0.5 * where(same, 0, 1 / where(same, 1, differences(numbers)))
         against = (inside - across) * 0.5 * where(none, 0, 1 / where(none, 1, sums))
         turned_left = matmul(left, alike + against)
         turned_right = matmul(right, alike - against)
-        inverse = where(PRIMITIVES["equal"](flat, 0), 0, 1 / where(PRIMITIVES["equal"](flat, 0), 1, flat))
+        inverse = where(equal(flat, 0), 0, 1 / where(equal(flat, 0), 1, flat))
         moved = diagonal(inside)
         if a.dtype.kind == "c":
             # The phase of a pair of vectors is not determined: what turns them is given to the left one.
@@ -405,7 +406,7 @@ def _svd_tangent(z: Value, inputs: Sequence[Value], params: dict[str, Any]) -> P
             phase = (inside - across) * 0.5
             turn = weighted(phase, np.eye(k))
             turned_left = turned_left + scaled_columns(matmul(left, turn), inverse)
-            moved = PRIMITIVES["convert"](real(moved), a.dtype)
+            moved = convert(real(moved), a.dtype)
         if m > k:
             outside = moved_right - matmul(left, inside)
             turned_left = turned_left + scaled_columns(outside, inverse)

@@ -11,6 +11,7 @@ from gradtape.ir.primitives import PRIMITIVES
 from gradtape.kinds.reduction import reduction
 from gradtape.ops.core.cumulative import exclusive_product
 from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.elementwise.logic import equal
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.shape import permute, reshape, spread
 from gradtape.ops.core.shift_rules import reduced_extremum, reduced_sum
@@ -51,7 +52,7 @@ reduce_prod = reduction(
 
 def _extremum_tangent(z: Value, x: Value, axes: tuple[int, ...]) -> Linear:
     """Elements that tie share equally."""
-    hit = PRIMITIVES["equal"](x, spread(z, x.shape, axes))
+    hit = equal(x, spread(z, x.shape, axes))
     ties = reduce_sum(convert(hit, x.dtype), axes=axes)
     return lambda dx: reduce_sum(where(hit, dx, 0.0), axes=axes) / ties
 

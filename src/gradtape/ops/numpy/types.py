@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from gradtape.ir.graph import Value
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import BOOL
 from gradtape.kinds.arguments import as_array, concrete
 from gradtape.kinds.registry import implements, sample
 from gradtape.ops.core.elementwise.complex_parts import imag, real
 from gradtape.ops.core.elementwise.floats import isnan
+from gradtape.ops.core.elementwise.logic import equal
 from gradtape.ops.core.join import full
 from gradtape.ops.numpy.elementwise import isclose
 from gradtape.ops.numpy.statistics.reductions import all_
@@ -104,7 +104,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Value:
     x, y = as_array(a1), as_array(a2)
     if x.shape != y.shape:
         return full((), False, BOOL)
-    same = PRIMITIVES["equal"](x, y)
+    same = equal(x, y)
     if equal_nan and x.dtype.kind in "fc" and y.dtype.kind in "fc":
         same = same | (isnan(x) & isnan(y))
     return all_(same)
@@ -122,4 +122,4 @@ def array_equiv(a1: Any, a2: Any) -> Value:
         np.broadcast_shapes(x.shape, y.shape)
     except ValueError:
         return full((), False, BOOL)
-    return all_(PRIMITIVES["equal"](x, y))
+    return all_(equal(x, y))

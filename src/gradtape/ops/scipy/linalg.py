@@ -9,7 +9,6 @@ import numpy as np
 from gradtape.errors import UnsupportedFunctionError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import INT64
 from gradtape.kinds.arguments import concrete
 from gradtape.kinds.registry import borrows
@@ -19,6 +18,7 @@ from gradtape.ops.core.elementwise.extrema import maximum
 from gradtape.ops.core.elementwise.floats import ceil
 from gradtape.ops.core.elementwise.inverse import log2
 from gradtape.ops.core.elementwise.signs import absolute
+from gradtape.ops.core.indexing import getitem
 from gradtape.ops.core.matrices import adjoint, cholesky, triangular_solve, weighted
 from gradtape.ops.core.reductions import reduce_sum
 from gradtape.ops.core.shape import reshape
@@ -191,8 +191,8 @@ def scipy_eigh(
         vectors = _triangular(back, inside, True, True)
     if subset_by_index is not None:
         first, last = subset_by_index
-        numbers = PRIMITIVES["getitem"](numbers, (..., slice(first, last + 1)))
-        vectors = PRIMITIVES["getitem"](vectors, (..., slice(first, last + 1)))
+        numbers = getitem(numbers, (..., slice(first, last + 1)))
+        vectors = getitem(vectors, (..., slice(first, last + 1)))
     return numbers if eigvals_only else (numbers, vectors)
 
 

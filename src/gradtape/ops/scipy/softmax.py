@@ -10,17 +10,17 @@ import numpy as np
 from gradtape.errors import UnsupportedFunctionError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import is_inexact
 from gradtape.kinds.arguments import NO_VALUE, as_array, kept_shape, reduced_axes
 from gradtape.kinds.elementwise import Elementwise, elementwise, resolve
 from gradtape.kinds.reduction import remaining
 from gradtape.kinds.registry import borrows, implements_method, sample
-from gradtape.ops.core.elementwise.arithmetic import subtract
+from gradtape.ops.core.elementwise.arithmetic import add, subtract
 from gradtape.ops.core.elementwise.cast import convert, stop_gradient
 from gradtape.ops.core.elementwise.complex_parts import real
 from gradtape.ops.core.elementwise.exponential import exp, exp2
 from gradtape.ops.core.elementwise.inverse import log, log2
+from gradtape.ops.core.elementwise.logic import equal
 from gradtape.ops.core.elementwise.logistic import logaddexp, logaddexp2
 from gradtape.ops.core.elementwise.select import where as select
 from gradtape.ops.core.join import full
@@ -32,7 +32,7 @@ from gradtape.ops.numpy.statistics.reductions import initial_value, masked
 below = elementwise(
     "below",
     lambda x, m: np.where(x == m, 0, np.subtract(x, m)).astype(x.dtype),
-    body=lambda x, m: select(PRIMITIVES["equal"](x, m), 0, x - m),
+    body=lambda x, m: select(equal(x, m), 0, x - m),
     tangents=(lambda d, z, x, m: d, lambda d, z, x, m: -d),
     transpose=(lambda ct, x, m: ct, lambda ct, x, m: -ct),
     dtypes=lambda *types: resolve(subtract, types),
@@ -124,8 +124,8 @@ def logsumexp(
     if b is not None:
         factor = convert(as_array(b), x.dtype)
         shape = np.broadcast_shapes(x.shape, factor.shape)
-        factor = PRIMITIVES["add"](factor, full(shape, 0, x.dtype))
-        x = select(PRIMITIVES["equal"](factor, 0), convert(as_array(-np.inf), x.dtype), x)
+        factor = add(factor, full(shape, 0, x.dtype))
+        x = select(equal(factor, 0), convert(as_array(-np.inf), x.dtype), x)
     axes = reduced_axes(axis, x.ndim)
     result = log_sum(x, axes, exp, log, factor)
     return reshape(result, kept_shape(x.shape, axes)) if keepdims else result

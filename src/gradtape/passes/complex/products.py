@@ -8,9 +8,9 @@ from typing import Final, TypeAlias
 
 from gradtape.ir.builder import emit
 from gradtape.ir.graph import Node, Value
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import Shape
 from gradtape.kinds.elementwise import Parts
+from gradtape.ops.core.elementwise.arithmetic import add, subtract
 from gradtape.ops.core.join import join
 from gradtape.ops.core.shape import reshape, slice_
 from gradtape.passes.layout.contract_transposes import LARGE
@@ -40,7 +40,6 @@ def contracted(node: Node, x: Parts, y: Parts) -> Parts:
     def product(first: Value, second: Value) -> Value:
         return emit(node.op, [first, second], **node.params)
 
-    subtract, add = PRIMITIVES["subtract"], PRIMITIVES["add"]
     return (
         subtract(product(x[0], y[0]), product(x[1], y[1])),
         add(product(x[0], y[1]), product(x[1], y[0])),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradtape.ir.graph import Graph, Node, Value, literal, number_of
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import INT64
 from gradtape.kinds.operands import broadcast_to
+from gradtape.ops.core.shape import expand, reshape
 from gradtape.passes.rewrite import rewrite
 from gradtape.transforms.call import inlined
 from gradtape.transforms.loops.checkpoint import (
@@ -50,15 +50,15 @@ def _unrolled(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value]:
     if params["length"] == 0:
         empty = [_empty(out) for out in node.outs[params["carries"] :]]
         return [*inputs[first:second], *empty]
-    elements = [PRIMITIVES["reshape"](array, array.shape[1:]) for array in inputs[second:]]
+    elements = [reshape(array, array.shape[1:]) for array in inputs[second:]]
     results = inlined(params["body"], [literal(0, INT64), *inputs[:second], *elements])
     carries, ys = results[: params["carries"]], results[params["carries"] :]
     stacks = [
-        PRIMITIVES["expand"](out, whole.shape, tuple(range(1, out.ndim + 1)))
+        expand(out, whole.shape, tuple(range(1, out.ndim + 1)))
         for out, whole in zip(ys, node.outs[params["carries"] :], strict=True)
     ]
     return [*carries, *stacks]
 
 
 def _empty(stack: Value) -> Value:
-    return PRIMITIVES["expand"](literal(0, stack.dtype), stack.shape, ())
+    return expand(literal(0, stack.dtype), stack.shape, ())

@@ -6,9 +6,8 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from gradtape.ir.graph import Graph, Literal, Node, Value, extract
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.kinds.index_map import repeated_number
-from gradtape.ops.core.shape import expand_row
+from gradtape.ops.core.shape import expand, expand_row
 from gradtape.passes.control.equal_carries import EqualCarries, MergedLoop, source_key
 from gradtape.passes.rewrite import rewrite
 from gradtape.transforms.loops.batch_before_loop import batched_before_loop
@@ -122,7 +121,7 @@ class _Trim:
                     inner = outer if isinstance(outer, Literal) else placeholder(outer)
                     if inner is not outer:
                         draft.consts.append(LoopOperand(outer, inner))
-                    becomes[given.inner] = PRIMITIVES["expand"](inner, shape, axes)
+                    becomes[given.inner] = expand(inner, shape, axes)
         self._substitute(becomes)  # first: new consts may be numbers
         becomes = {}
         consts = draft.consts
@@ -132,7 +131,7 @@ class _Trim:
             if number is None:
                 draft.consts.append(given)
             else:
-                becomes[given.inner] = PRIMITIVES["expand"](number, given.inner.shape, ())
+                becomes[given.inner] = expand(number, given.inner.shape, ())
         self._substitute(becomes)
 
     def _remove_constant_carries(self) -> dict[int, Value]:
@@ -162,7 +161,7 @@ class _Trim:
                 if number is None:
                     draft.consts.append(LoopOperand(carry.init, carry.inner))
                 else:
-                    becomes[carry.inner] = PRIMITIVES["expand"](number, carry.inner.shape, ())
+                    becomes[carry.inner] = expand(number, carry.inner.shape, ())
             self._substitute(becomes)
 
     def _remove_dead_carries(self, constants: Collection[int]) -> list[int]:
@@ -200,10 +199,10 @@ class _Trim:
             if value in arrays:
                 found[place] = arrays[value]
             elif number is not None:
-                found[place] = PRIMITIVES["expand"](number, (length, *value.shape), ())
+                found[place] = expand(number, (length, *value.shape), ())
             elif value in consts:
                 axes = tuple(range(1, value.ndim + 1))
-                found[place] = PRIMITIVES["expand"](consts[value], (length, *value.shape), axes)
+                found[place] = expand(consts[value], (length, *value.shape), axes)
             else:
                 ys.append(value)
         draft.ys = ys
@@ -245,7 +244,7 @@ def _trimmed_switch(node: Node, inputs: tuple[Value, ...], flags: Sequence[bool]
     outputs = []
     for branch in branches:
         becomes = {
-            inner: PRIMITIVES["expand"](number, inner.shape, ())
+            inner: expand(number, inner.shape, ())
             for inner, number in zip(branch.inputs, numbers, strict=True)
             if number is not None
         }

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from gradtape.ir.graph import Graph, Literal, Node, Value
 from gradtape.kinds.contract import Contract
-from gradtape.kinds.registry import ROWS
+from gradtape.ops.core.shape import permute_row
 from gradtape.passes.rewrite import rewrite
 
 SHORT: Final = 64
@@ -128,9 +128,7 @@ def _with_batch_first(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] 
 def copy_packed(value: Value, axes: tuple[int, ...]) -> Value:
     """Return a transposed copy: the scheduler stores the transposed operands of contractions that are
     left."""
-    op: Any = ROWS["permute"]
-    transposed: Value = op(value, axes=axes)
-    return transposed
+    return permute_row(value, axes=axes)
 
 
 def _absorb(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:

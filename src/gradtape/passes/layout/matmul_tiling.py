@@ -15,10 +15,10 @@ from typing import Final
 
 from gradtape.ir.builder import at
 from gradtape.ir.graph import Graph, Node, Value
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.kinds.contract import Contract
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.reduction import Reduction
+from gradtape.ops.core.shape import permute, reshape
 from gradtape.passes.layout.axes import AxisClasses, letter_extents, narrowest
 from gradtape.passes.rewrite import applied, with_outputs
 
@@ -169,7 +169,7 @@ class _Splitter:
 
     def _whole(self, value: Value) -> Value:
         """Return a value in its own shape; with the rows first in it, that is a view."""
-        return PRIMITIVES["reshape"](self._form(value), value.shape) if value in self._made else value
+        return reshape(self._form(value), value.shape) if value in self._made else value
 
     def _rebuild(self, node: Node) -> None:
         places = self._plan.places
@@ -191,9 +191,9 @@ class _Splitter:
     def _sliced(self, value: Value, place: int) -> Value:
         rows = self._plan.rows
         shape = (*value.shape[:place], self._plan.extent // rows, rows, *value.shape[place + 1 :])
-        split: Value = PRIMITIVES["reshape"](value, shape)
+        split = reshape(value, shape)
         axes = (place, *[k for k in range(len(shape)) if k != place])
-        return split if place == 0 else PRIMITIVES["permute"](split, axes)
+        return split if place == 0 else permute(split, axes)
 
     def _shape(self, value: Value) -> tuple[int, ...]:
         place = self._plan.places.get(value)

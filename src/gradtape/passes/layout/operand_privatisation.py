@@ -13,9 +13,9 @@ from math import prod
 from typing import Final
 
 from gradtape.ir.graph import Graph, Literal, Node, Value
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.kinds.contract import Contract
 from gradtape.kinds.elementwise import Elementwise, Instruction
+from gradtape.ops.core.shape import expand, permute
 from gradtape.passes.layout.axes import letter_extents, narrowest
 from gradtape.passes.layout.contract_transposes import copy_packed
 from gradtape.passes.rewrite import applied, rewrite
@@ -142,7 +142,5 @@ class _Copy:
             placed = node.params["axes"]
             kept = tuple(k for k, axis in enumerate(axes) if axis in placed)
             source = self.turned(node.inputs[0], tuple(placed.index(axes[k]) for k in kept))
-            expanded: Value = PRIMITIVES["expand"](source, tuple(value.shape[k] for k in axes), kept)
-            return expanded
-        turned: Value = PRIMITIVES["permute"](value, axes)
-        return turned
+            return expand(source, tuple(value.shape[k] for k in axes), kept)
+        return permute(value, axes)

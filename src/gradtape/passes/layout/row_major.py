@@ -9,14 +9,14 @@ its own, so nothing is copied: inputs and outputs are reached by other address a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from gradtape.ir.builder import at
 from gradtape.ir.graph import Graph, Node, Value
 from gradtape.kinds.contract import Contract
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.reduction import Reduction
-from gradtape.kinds.registry import ROWS
+from gradtape.ops.core.shape import permute
 from gradtape.passes.layout.axes import AxisClasses, narrowest
 from gradtape.passes.rewrite import applied, with_outputs
 
@@ -105,7 +105,7 @@ class _Mover:
             moved = self._moved.get(value)
             if moved is None:
                 return value
-            found = self._plain[value] = _permuted(moved, _inverse(_front(self._rows[value], value.ndim)))
+            found = self._plain[value] = permute(moved, _inverse(_front(self._rows[value], value.ndim)))
         return found
 
     def _in_front(self, value: Value) -> Value:
@@ -114,7 +114,7 @@ class _Mover:
             return self._as_was(value)
         found = self._moved.get(value)
         if found is None:
-            found = self._moved[value] = _permuted(self._as_was(value), _front(self._rows[value], value.ndim))
+            found = self._moved[value] = permute(self._as_was(value), _front(self._rows[value], value.ndim))
         return found
 
     def _order(self, value: Value) -> tuple[int, ...]:
@@ -147,13 +147,5 @@ class _Mover:
             return applied(node, [self._in_front(x)], {"shape": shape, "axes": axes})
         if op.name == "permute":
             old = self._order(x)
-            return _permuted(self._in_front(x), tuple(old.index(params["axes"][k]) for k in order))
+            return permute(self._in_front(x), tuple(old.index(params["axes"][k]) for k in order))
         return None
-
-
-def _permuted(value: Value, axes: tuple[int, ...]) -> Value:
-    if axes == tuple(range(value.ndim)):
-        return value
-    op: Any = ROWS["permute"]
-    permuted: Value = op(value, axes=axes)
-    return permuted

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradtape.ir.graph import Graph, Literal, Node, Value
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import aval
 from gradtape.kinds.contract import Contract
 from gradtape.kinds.elementwise import Elementwise
+from gradtape.ops.core.shape import expand
 from gradtape.passes.layout.contract_transposes import copy_packed, is_large
 from gradtape.passes.rewrite import rewrite
 
@@ -77,7 +77,7 @@ def _transposed(value: Value, known: dict[Value, Value]) -> Value:
             known[value] = node.inputs[0]
         elif node.op.name == "expand":
             axes = tuple(1 - axis for axis in node.params["axes"])
-            known[value] = PRIMITIVES["expand"](node.inputs[0], shape, axes)
+            known[value] = expand(node.inputs[0], shape, axes)
         else:
             operands = tuple([_transposed(operand, known) for operand in node.inputs])
             copy = Node(node.op, operands, node.params, node.site)

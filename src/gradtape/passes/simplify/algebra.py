@@ -12,6 +12,9 @@ from gradtape.ir.graph import Graph, Literal, Node, Value, literal, number_of
 from gradtape.ir.primitives import PRIMITIVES
 from gradtape.kinds.index_map import repeated_number
 from gradtape.kinds.registry import ROWS
+from gradtape.ops.core.elementwise.arithmetic import add, divide, multiply, subtract
+from gradtape.ops.core.elementwise.select import where
+from gradtape.ops.core.shape import expand, reshape
 from gradtape.passes.rewrite import rewrite
 
 
@@ -62,10 +65,10 @@ def _add(node: Node, inputs: tuple[Value, ...]) -> Value | None:
         return y
     negated = made_by(y, "negative")
     if negated is not None:
-        return PRIMITIVES["subtract"](x, negated.inputs[0])
+        return subtract(x, negated.inputs[0])
     negated = made_by(x, "negative")
     if negated is not None:
-        return PRIMITIVES["subtract"](y, negated.inputs[0])
+        return subtract(y, negated.inputs[0])
     return _merged_choices(x, y)
 
 
@@ -76,9 +79,9 @@ def _merged_choices(x: Value, y: Value) -> Value | None:
         return None
     (c, a, b), (_, d, e) = first.inputs, second.inputs
     if is_zero(b, negative=False) and is_zero(d, negative=False):
-        return PRIMITIVES["where"](c, a, e)
+        return where(c, a, e)
     if is_zero(a, negative=False) and is_zero(e, negative=False):
-        return PRIMITIVES["where"](c, d, b)
+        return where(c, d, b)
     return None
 
 
@@ -87,7 +90,7 @@ def _subtract(node: Node, inputs: tuple[Value, ...]) -> Value | None:
     if is_zero(y, negative=False):
         return x
     negated = made_by(y, "negative")
-    return None if negated is None else PRIMITIVES["add"](x, negated.inputs[0])
+    return None if negated is None else add(x, negated.inputs[0])
 
 
 def _multiply(node: Node, inputs: tuple[Value, ...]) -> Value | None:
@@ -108,7 +111,7 @@ def _divide(node: Node, inputs: tuple[Value, ...]) -> Value | None:
     if isinstance(number, float) and number != 0 and np.isfinite(number):
         mantissa, exponent = np.frexp(number)
         if abs(mantissa) == 0.5 and abs(exponent) < 100:
-            return PRIMITIVES["multiply"](x, literal(1.0 / number, y.dtype))
+            return multiply(x, literal(1.0 / number, y.dtype))
     return None
 
 
@@ -129,14 +132,14 @@ def _power(node: Node, inputs: tuple[Value, ...]) -> Value | None:
     if number == 1:
         return x
     if number == 2:
-        return PRIMITIVES["multiply"](x, x)
+        return multiply(x, x)
     if number == 3:
-        return PRIMITIVES["multiply"](PRIMITIVES["multiply"](x, x), x)
+        return multiply(multiply(x, x), x)
     if number == 4:
-        square = PRIMITIVES["multiply"](x, x)
-        return PRIMITIVES["multiply"](square, square)
+        square = multiply(x, x)
+        return multiply(square, square)
     if number == -1:
-        return PRIMITIVES["divide"](literal(1, x.dtype), x)
+        return divide(literal(1, x.dtype), x)
     if number == 0.5:
         return row("sqrt")(x)
     return None
@@ -151,15 +154,11 @@ def _where(node: Node, inputs: tuple[Value, ...]) -> Value | None:
         return a if known.data else b
     inverted = made_by(c, "invert")
     if inverted is not None:
-        return PRIMITIVES["where"](inverted.inputs[0], b, a)
+        return where(inverted.inputs[0], b, a)
     for branch, position in ((a, 1), (b, 2)):
         inner = made_by(branch, "where")
         if inner is not None and inner.inputs[0] is c:
-            return (
-                PRIMITIVES["where"](c, inner.inputs[1], b)
-                if position == 1
-                else PRIMITIVES["where"](c, a, inner.inputs[2])
-            )
+            return where(c, inner.inputs[1], b) if position == 1 else where(c, a, inner.inputs[2])
     return None
 
 
@@ -194,7 +193,7 @@ def _reshape(node: Node, inputs: tuple[Value, ...]) -> Value | None:
     if x.shape == shape and not isinstance(x, Literal):
         return x
     inner = made_by(x, "reshape")
-    return None if inner is None else PRIMITIVES["reshape"](inner.inputs[0], shape)
+    return None if inner is None else reshape(inner.inputs[0], shape)
 
 
 def _expand(node: Node, inputs: tuple[Value, ...]) -> Value | None:
@@ -203,7 +202,7 @@ def _expand(node: Node, inputs: tuple[Value, ...]) -> Value | None:
     inner = made_by(x, "expand")
     if inner is not None:
         composed = tuple(axes[axis] for axis in inner.params["axes"])
-        return PRIMITIVES["expand"](inner.inputs[0], node.out.shape, composed)
+        return expand(inner.inputs[0], node.out.shape, composed)
     return x if x.shape == node.out.shape and not isinstance(x, Literal) else None
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradtape.ir.graph import Graph, Literal, Node, Value, extract, literal
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.kinds.elementwise import Elementwise, Instruction, Intrinsic, Libm, SciPy
+from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.shape import expand
 from gradtape.passes.rewrite import rewrite
 
 PRIMITIVE = (Instruction, Intrinsic, Libm, SciPy)
@@ -47,11 +48,11 @@ def expand_formula(op: Elementwise, inputs: tuple[Value, ...], node: Node) -> Va
 def conformed(value: Value, like: Value) -> Value:
     """Return `value` with the dtype and shape of `like`."""
     if value.dtype != like.dtype:
-        value = PRIMITIVES["convert"](value, like.dtype)
+        value = convert(value, like.dtype)
     if isinstance(value, Literal):
         value = literal(value.data, like.dtype)
     if value.shape != like.shape or (isinstance(value, Literal) and like.shape != ()):
-        value = PRIMITIVES["expand"](value, like.shape, ())
+        value = expand(value, like.shape, ())
     return value
 
 

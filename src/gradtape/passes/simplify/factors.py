@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradtape.ir.graph import Graph, Literal, Node, Value
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.kinds.reduction import Reduction
+from gradtape.ops.core.elementwise.arithmetic import multiply, negative
+from gradtape.ops.core.shape import expand
 from gradtape.passes.rewrite import rewrite
 
 Sums = set[tuple[Value, tuple[int, ...]]]
@@ -37,13 +38,13 @@ def _sum(op: Reduction, x: Value, axes: tuple[int, ...], sums: Sums) -> Value | 
         return None
     if inner.op.name == "negative":
         y = inner.inputs[0]
-        return PRIMITIVES["negative"](_summed(op, y, axes, sums))
+        return negative(_summed(op, y, axes, sums))
     if inner.op.name != "multiply":
         return None
     for factor, rest in (inner.inputs, inner.inputs[::-1]):
         outside = _outside(factor, axes)
         if outside is not None and (rest, axes) in sums:
-            return PRIMITIVES["multiply"](_summed(op, rest, axes, sums), outside)
+            return multiply(_summed(op, rest, axes, sums), outside)
     return None
 
 
@@ -66,6 +67,4 @@ def _outside(factor: Value, axes: tuple[int, ...]) -> Value | None:
     kept = [axis for axis in range(factor.ndim) if axis not in axes]
     shape = tuple(factor.shape[axis] for axis in kept)
     source = node.inputs[0]
-    return (
-        PRIMITIVES["expand"](source, shape, tuple(kept.index(axis) for axis in placed)) if shape else source
-    )
+    return expand(source, shape, tuple(kept.index(axis) for axis in placed)) if shape else source

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from gradtape.ir.graph import Graph, Literal, Node, Value, literal
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.index_map import IndexMap, repeated_number
 from gradtape.kinds.operands import broadcast_to
 from gradtape.kinds.reduction import Reduction
+from gradtape.ops.core.shape import expand
 from gradtape.passes.rewrite import rewrite
 
 
@@ -53,7 +53,7 @@ def _fold_elementwise(node: Node, op: Elementwise, inputs: tuple[Value, ...]) ->
         folded = literal(data.astype(node.out.dtype, copy=False), node.out.dtype)
         if node.out.shape == ():
             return (folded,)
-        return (PRIMITIVES["expand"](folded, node.out.shape, ()),)
+        return (expand(folded, node.out.shape, ()),)
     slim = tuple(
         value if number is None or value.shape == () else literal(number.data, value.dtype)
         for value, number in zip(inputs, numbers, strict=True)
@@ -83,7 +83,7 @@ def _fold_reduction(node: Node, op: Reduction, x: Value) -> Sequence[Value] | No
             result = literal(np.multiply(number.data, np.asarray(count, number.dtype)), node.out.dtype)
     else:
         return None
-    return (result if node.out.shape == () else PRIMITIVES["expand"](result, node.out.shape, ()),)
+    return (result if node.out.shape == () else expand(result, node.out.shape, ()),)
 
 
 def _sums_exactly(number: float, count: int) -> bool:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from gradtape.ir.graph import Graph, Node, Value
-from gradtape.ir.primitives import PRIMITIVES
+from gradtape.ops.core.contract import contract
 from gradtape.passes.rewrite import rewrite
 
 
@@ -30,4 +30,4 @@ def _summed_early(node: Node, inputs: tuple[Value, ...], once: set[Value]) -> Se
     (a, b), letters = product.inputs, product.params
     axes: tuple[int, ...] = node.params["axes"]
     out = tuple(letter for axis, letter in enumerate(letters["out"]) if axis not in axes)
-    return (PRIMITIVES["contract"](a, b, letters["x"], letters["y"], out),)
+    return (contract(a, b, letters["x"], letters["y"], out),)

@@ -16,7 +16,7 @@ from gradtape.ir.graph import Graph, Node, Value, extract
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import FLOAT64, aval
 from gradtape.kinds.control import Structured
-from gradtape.kinds.registry import ROWS
+from gradtape.ops.core.elementwise.cast import identity
 from gradtape.reference_counts import reference_count
 from gradtape.runtime.compile.program import ACTIVE, repeated_program, tape_program
 from gradtape.trace.jit.guards import Abstract, abstract_of
@@ -185,7 +185,7 @@ def _needed_elsewhere(nodes: Sequence[Node]) -> list[Value]:
 
 def _count_alone() -> int:
     """Return the references that `_needed_elsewhere` itself makes."""
-    node = Node(ROWS["identity"], (), {})
+    node = Node(identity, (), {})
     node.set_types((aval((), FLOAT64),))
     return next(reference_count(out) for node in (node,) for out in node.outs)
 

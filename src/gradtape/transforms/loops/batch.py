@@ -12,11 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from gradtape.ir.graph import Node, Value, extract, literal
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import BOOL, INT64, INTP, aval
 from gradtape.kinds.batching import Shared, in_front
 from gradtape.kinds.contract import Contract
-from gradtape.kinds.registry import ROWS
+from gradtape.ops.core.elementwise.cast import convert, zeros_like
+from gradtape.ops.core.elementwise.logic import equal, greater_equal, less, less_equal
+from gradtape.ops.core.elementwise.select import where
+from gradtape.ops.core.indexing import gather_row
+from gradtape.ops.core.reductions import argmax, reduce_any, reduce_max
+from gradtape.ops.core.shape import expand, permute, reshape
 from gradtape.transforms.loops.branches import select
 from gradtape.transforms.loops.draft import (
     Carry,
@@ -176,11 +180,11 @@ class _Lanes:
         carried = {carry.inner: next_carry for carry, next_carry in zip(draft.carries, next_, strict=True)}
         goes_on = active & self._for_all(then, {**self._inner, **carried})
         loop = self._draft_of_operands(draft.index)
-        loop.test = ROWS["reduce_any"](active, axes=(0,))  # type: ignore[operator]
-        zeros = PRIMITIVES["expand"](literal(0, INT64), (self._size,), ())
+        loop.test = reduce_any(active, axes=(0,))
+        zeros = expand(literal(0, INT64), (self._size,), ())
         loop.carries = [
             Carry(self._first_test(), active, goes_on),
-            Carry(zeros, trip_counts, trip_counts + PRIMITIVES["convert"](active, INT64)),
+            Carry(zeros, trip_counts, trip_counts + convert(active, INT64)),
             *[
                 Carry(start, self._inner[carry.inner], next_carry)
                 for start, carry, next_carry in zip(self._batched_inits(), draft.carries, next_, strict=True)
@@ -213,10 +217,10 @@ class _Lanes:
         draft = self._draft
         self._map_all_carries()
         limits = Value(counts.aval)
-        active = PRIMITIVES["less"](PRIMITIVES["expand"](draft.index, (self._size,), ()), limits)
+        active = less(expand(draft.index, (self._size,), ()), limits)
         next_, ys = self._masked_iteration(active)
         loop = self._draft_of_operands(draft.index)
-        longest = ROWS["reduce_max"](counts, axes=(0,)) if self._size else literal(0, INT64)  # type: ignore[operator]
+        longest = reduce_max(counts, axes=(0,)) if self._size else literal(0, INT64)
         loop.count = longest
         loop.consts.append(LoopOperand(counts, limits))
         loop.carries = [
@@ -287,8 +291,8 @@ def _by_element(
     total: list[Value] = []
     for place in reversed(range(len(results))):
         wide = [out if isinstance(out, Value) else in_front(out.value, size) for out in results[place]]
-        compare = "less_equal" if place == 0 else "greater_equal" if place == last else "equal"
-        taken = PRIMITIVES[compare](index, literal(place, INT64))
+        compare = less_equal if place == 0 else greater_equal if place == last else equal
+        taken = compare(index, literal(place, INT64))
         found = _branch_outputs(node.op, taken, operands[1:], mapped[1:], inputs[place], wide)
         total = (
             found
@@ -314,24 +318,24 @@ def _branch_outputs(
         fill_inactive_lanes(taken, operand) if flag and not is_finite else operand
         for operand, flag in zip(operands, mapped, strict=True)
     ]
-    zeros = [PRIMITIVES["zeros_like"](out) for out in outputs]
-    some = PRIMITIVES["convert"](ROWS["reduce_any"](taken, axes=(0,)), INT64)  # type: ignore[operator]
+    zeros = [zeros_like(out) for out in outputs]
+    some = convert(reduce_any(taken, axes=(0,)), INT64)
     return list(select(op, some, given, [placeholders, placeholders], [zeros, outputs]))
 
 
 def select_lanes(mask: Value, x: Value, y: Value) -> Value:
     """Return, for each lane, `x` or `y`."""
-    wide = mask if x.ndim == 1 else PRIMITIVES["expand"](mask, x.shape, (0,))
-    return PRIMITIVES["where"](wide, x, y)
+    wide = mask if x.ndim == 1 else expand(mask, x.shape, (0,))
+    return where(wide, x, y)
 
 
 def fill_inactive_lanes(active: Value, x: Value) -> Value:
     """Return `x` in which lanes that are not active have the numbers of the first one that is."""
     if not x.shape[0]:
         return x
-    first = ROWS["argmax"](PRIMITIVES["convert"](active, INTP), axes=(0,))  # type: ignore[operator]
-    first_element = ROWS["gather"](x, PRIMITIVES["reshape"](first, (1,)))  # type: ignore[operator]
-    return select_lanes(active, x, in_front(PRIMITIVES["reshape"](first_element, x.shape[1:]), x.shape[0]))
+    first = argmax(convert(active, INTP), axes=(0,))
+    first_element = gather_row(x, reshape(first, (1,)))
+    return select_lanes(active, x, in_front(reshape(first_element, x.shape[1:]), x.shape[0]))
 
 
 def _has_finite_derivatives(outputs: Sequence[Value], inputs: Sequence[Value]) -> bool:
@@ -345,4 +349,4 @@ def _value(result: Value | Shared) -> Value:
 
 def _swap_leading_axes(x: Value) -> Value:
     """Return an array with the mapped axis and the loop's in the other order."""
-    return PRIMITIVES["permute"](x, (1, 0, *range(2, x.ndim)))
+    return permute(x, (1, 0, *range(2, x.ndim)))

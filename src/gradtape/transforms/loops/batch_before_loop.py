@@ -9,13 +9,13 @@ from typing import Final
 
 from gradtape.ir.builder import at, emit
 from gradtape.ir.graph import Literal, Node, Value, literal
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import INT64
 from gradtape.kinds.batching import Shared, batch_node
 from gradtape.kinds.contract import Contract
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.index_map import IndexMap
 from gradtape.ops.core.cumulative import cumsum
+from gradtape.ops.core.shape import expand
 from gradtape.transforms.loops.draft import Draft, LoopOperand
 from gradtape.transforms.loops.residuals import is_expensive
 
@@ -68,7 +68,7 @@ def batched_before_loop(draft: Draft, excluded: Collection[Value] = ()) -> Draft
 
 def _iteration_numbers(length: int) -> Value:
     """Return the numbers of all iterations, int64 of shape (length,), computed: a pass may not add a constant, which no caller passes."""
-    ones = PRIMITIVES["expand"](literal(1, INT64), (length,), ())
+    ones = expand(literal(1, INT64), (length,), ())
     return cumsum(ones, axis=0, reverse=False) - literal(1, INT64)
 
 

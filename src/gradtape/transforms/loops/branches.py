@@ -7,9 +7,10 @@ from typing import Any
 
 from gradtape.ir.body import Body
 from gradtape.ir.graph import Node, Value, extract, literal
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import BOOL, aval, carries_derivatives
 from gradtape.kinds.cotangent import Cotangent
+from gradtape.ops.core.elementwise.cast import convert, zeros_like
+from gradtape.ops.core.shape import expand
 from gradtape.transforms.jvp import jvp
 from gradtape.transforms.loops.draft import make_body, never_stop, placeholder
 from gradtape.transforms.vjp import sweep_back
@@ -74,9 +75,8 @@ def pull_switch(
 def _zero_by_selection(start: Value, end: Cotangent | None) -> Value | None:
     """Return the mask of elements whose cotangent in a branch is zero by selection; None where there are none."""
     if end is None:
-        everywhere: Value = PRIMITIVES["expand"](literal(True), start.shape, ())
-        return everywhere
-    return None if end.mask is None else PRIMITIVES["expand"](~end.mask, start.shape, _axes(end.mask))
+        return expand(literal(True), start.shape, ())
+    return None if end.mask is None else expand(~end.mask, start.shape, _axes(end.mask))
 
 
 def _axes(value: Value) -> tuple[int, ...]:
@@ -147,5 +147,5 @@ def select(
 
 def _convert_or_zeros(value: Value | None, like: Value) -> Value:
     if value is None:
-        return PRIMITIVES["zeros_like"](like)
-    return value if value.dtype == like.dtype else PRIMITIVES["convert"](value, like.dtype)
+        return zeros_like(like)
+    return value if value.dtype == like.dtype else convert(value, like.dtype)

@@ -6,9 +6,11 @@ from math import isqrt
 from typing import Any, Final
 
 from gradtape.ir.graph import Value, literal
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import INT64
-from gradtape.kinds.registry import ROWS
+from gradtape.ops.core.elementwise.integer import floor_divide
+from gradtape.ops.core.elementwise.logic import less
+from gradtape.ops.core.join import join_row
+from gradtape.ops.core.shape import expand, reshape_row, slice_
 from gradtape.transforms.loops.draft import Carry, Draft, LoopOperand, LoopOutputs, placeholder, substitute
 
 CARRIES_ONLY: Final = 1
@@ -43,8 +45,9 @@ def scan_in_chunks(draft: Draft, chunk: int) -> LoopOutputs:
         elif not is_remainder and count:
             carries, ys = _loop_over_chunks(draft, carries, count, chunk)
             pieces.insert(0, ys)
-    join: Any = ROWS["join"]
-    stacks = [parts[0] if len(parts) == 1 else join(*parts, axis=0) for parts in zip(*pieces, strict=True)]
+    stacks = [
+        parts[0] if len(parts) == 1 else join_row(*parts, axis=0) for parts in zip(*pieces, strict=True)
+    ]
     return LoopOutputs(carries, stacks, None)
 
 
@@ -69,7 +72,7 @@ def while_in_chunks(draft: Draft) -> LoopOutputs:
     one = literal(1, INT64)
     number = placeholder(draft.index)
     if policy == "sqrt":
-        half: Any = ROWS["floor_divide"]
+        half: Any = floor_divide
         size = number + one
         first = half(number * size, literal(2, INT64))
     else:
@@ -81,7 +84,7 @@ def while_in_chunks(draft: Draft) -> LoopOutputs:
     known.update({carry.inner: entry for carry, entry in zip(draft.carries, entries, strict=True)})
     assert draft.test is not None
     (begins,) = substitute([draft.test], {**known, draft.index: first})
-    outer.test = begins if limit is None else begins & PRIMITIVES["less"](first, literal(limit, INT64))
+    outer.test = begins if limit is None else begins & less(first, literal(limit, INT64))
 
     index, length, base = (placeholder(draft.index) for _ in range(3))
     inner = Draft(draft.op, {"limit": None, "policy": None}, index)
@@ -94,9 +97,9 @@ def while_in_chunks(draft: Draft) -> LoopOutputs:
         LoopOperand(first, base),
     ]
     *next_carries, goes_on = substitute(draft.body_outputs, {draft.index: base + index})
-    inner.test = goes_on & PRIMITIVES["less"](index, length)
+    inner.test = goes_on & less(index, length)
     if limit is not None:
-        inner.test = inner.test & PRIMITIVES["less"](base + index, literal(limit, INT64))
+        inner.test = inner.test & less(base + index, literal(limit, INT64))
     inner.carries = [
         Carry(entry, carry.inner, next_carry)
         for entry, carry, next_carry in zip(entries, draft.carries, next_carries, strict=True)
@@ -178,9 +181,7 @@ def _shifted_body(draft: Draft, by: Value, length: int) -> Draft:
 
 def _reshape(x: Value, shape: tuple[int, ...]) -> Value:
     """Return an array with another shape, by a node on `x` itself, which is the source of a gradient."""
-    row: Any = ROWS["reshape"]
-    reshaped: Value = row(x, shape=shape)
-    return reshaped
+    return reshape_row(x, shape=shape)
 
 
 def _slice_leading(array: Value, first: int, length: int) -> Value:
@@ -188,11 +189,8 @@ def _slice_leading(array: Value, first: int, length: int) -> Value:
         return array
     rank = array.ndim - 1
     starts, strides = (first, *(0,) * rank), (1,) * array.ndim
-    sliced: Value = PRIMITIVES["slice"](array, starts, (length, *array.shape[1:]), strides)
-    return sliced
+    return slice_(array, starts, (length, *array.shape[1:]), strides)
 
 
 def _stacked_placeholder(element: Value, length: int) -> Value:
-    return placeholder(
-        PRIMITIVES["expand"](element, (length, *element.shape), tuple(range(1, element.ndim + 1)))
-    )
+    return placeholder(expand(element, (length, *element.shape), tuple(range(1, element.ndim + 1))))

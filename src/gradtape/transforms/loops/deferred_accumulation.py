@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from gradtape.ir.graph import Literal, Node, Value
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.kinds.contract import Contract
 from gradtape.kinds.index_map import is_zero
+from gradtape.ops.core.contract import contract
 from gradtape.ops.core.elementwise.arithmetic import add
+from gradtape.ops.core.elementwise.cast import zeros_like
 from gradtape.ops.core.indexing import put_add
 from gradtape.transforms.loops.draft import Draft, LoopOperand
 
@@ -50,7 +51,7 @@ class DeferredAccumulation:
                 return (
                     part
                     if remaining[0] is node.inputs[0] and remaining[1] is node.inputs[1]
-                    else PRIMITIVES["add"](*remaining)
+                    else add(*remaining)
                 )
             return remaining[0] if remaining else None
         if node is None or not self._pays(node, part):
@@ -88,16 +89,14 @@ class DeferredAccumulation:
         for const, node, stacks in self._terms:
             arrays = [ys[stack] if isinstance(stack, int) else stack for stack in stacks]
             total = _total(node, arrays, const)
-            found[const] = total if const not in found else PRIMITIVES["add"](found[const], total)
+            found[const] = total if const not in found else add(found[const], total)
         return found
 
 
 def _total(node: Node, arrays: Sequence[Value], const: Value) -> Value:
-    op: Any = node.op
-    if isinstance(op, Contract):
+    if isinstance(node.op, Contract):
         x, y, out = (node.params[name] for name in ("x", "y", "out"))
         iteration = max((*x, *y), default=-1) + 1
-        total: Value = PRIMITIVES["contract"](*arrays, (iteration, *x), (iteration, *y), out)
-        return total
-    total = op(PRIMITIVES["zeros_like"](const), *arrays)
-    return total
+        a, b = arrays
+        return contract(a, b, (iteration, *x), (iteration, *y), out)
+    return put_add(zeros_like(const), *arrays)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradtape.ir.graph import Node, Value
-from gradtape.ir.primitives import PRIMITIVES
+from gradtape.ops.core.elementwise.cast import zeros_like
 from gradtape.transforms.jvp import jvp
 from gradtape.transforms.loops.draft import Carry, LoopOp, LoopOperand, never_stop, placeholder
 
@@ -72,4 +72,4 @@ def _tangent_operands(
 
 
 def _or_zeros(value: Value | None, like: Value) -> Value:
-    return PRIMITIVES["zeros_like"](like) if value is None else value
+    return zeros_like(like) if value is None else value

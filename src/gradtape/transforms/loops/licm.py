@@ -6,10 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from gradtape.ir.graph import Literal, Node, Value, extract, literal
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import INT64
 from gradtape.kinds.control import Barrier, Structured
 from gradtape.kinds.elementwise import Elementwise
+from gradtape.ops.core.elementwise.cast import convert, zeros_like
+from gradtape.ops.core.elementwise.logic import greater
 from gradtape.ops.core.shape import expand_row, permute_row
 from gradtape.transforms.loops.branches import select
 from gradtape.transforms.loops.draft import Draft, LoopOperand, emit_substituted
@@ -149,13 +150,13 @@ def _emit_guarded(draft: Draft, wanted: Sequence[Value], known: Mapping[Value, V
     """Append a branch that computes invariants if the loop has an iteration; else they are zeros, which nothing reads."""
     if draft.test is None:
         assert draft.count is not None
-        has_iteration = PRIMITIVES["greater"](draft.count, literal(0, INT64))
+        has_iteration = greater(draft.count, literal(0, INT64))
     else:
         inits = {carry.inner: carry.init for carry in draft.carries}
         (has_iteration,) = emit_substituted([draft.test], {**known, **inits, draft.index: literal(0, INT64)})
-    zeros = [PRIMITIVES["zeros_like"](value) for value in wanted]
+    zeros = [zeros_like(value) for value in wanted]
     placeholders = list(known)
-    index = PRIMITIVES["convert"](has_iteration, INT64)
+    index = convert(has_iteration, INT64)
     return list(
         select(
             draft.op.switch_op(), index, list(known.values()), [placeholders, placeholders], [zeros, wanted]

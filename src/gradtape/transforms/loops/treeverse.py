@@ -15,9 +15,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from gradtape.ir.graph import Value, constant, literal
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import INT64, aval
-from gradtape.kinds.registry import ROWS
+from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.elementwise.extrema import maximum, minimum
+from gradtape.ops.core.elementwise.logic import equal, less
+from gradtape.ops.core.indexing import gather, put_row
+from gradtape.ops.core.reductions import reduce_sum
+from gradtape.ops.core.shape import expand, reshape
 from gradtape.transforms.loops.draft import Carry, Draft, LoopOp, LoopOperand, placeholder, substitute
 
 UNKNOWN_LENGTH: Final = 2**31
@@ -77,7 +81,7 @@ class Treeverse:
         now = self._advance(scope, [_gather_at(state, top) for state in states], first, iteration - first)
         self.entries = {carry.inner: state for carry, state in zip(draft.carries, now, strict=True)}
         # The checkpoint of this iteration is not needed any more; the first one always stays.
-        last = ROWS["maximum"](top - PRIMITIVES["convert"](PRIMITIVES["equal"](first, iteration), INT64), 0)  # type: ignore[operator]
+        last = maximum(top - convert(equal(first, iteration), INT64), 0)
         self.carries = [
             Carry(init, inner, next_carry)
             for init, inner, next_carry in zip(inits, checkpoints, (*states, iterations, last), strict=True)
@@ -90,12 +94,10 @@ class Treeverse:
     def _init_checkpoints(self) -> list[Value]:
         """Return the initial checkpoints: those of the first iteration."""
         many = [
-            PRIMITIVES["expand"](
-                carry.init, (self._count, *carry.inner.shape), tuple(range(1, carry.inner.ndim + 1))
-            )
+            expand(carry.init, (self._count, *carry.inner.shape), tuple(range(1, carry.inner.ndim + 1)))
             for carry in self._draft.carries
         ]
-        return [*many, PRIMITIVES["expand"](literal(0, INT64), (self._count,), ()), literal(0, INT64)]
+        return [*many, expand(literal(0, INT64), (self._count,), ()), literal(0, INT64)]
 
     def _store_checkpoints(
         self, until: LoopOp, scope: _Scope, checkpoints: list[Value], iteration: Value
@@ -106,7 +108,7 @@ class Treeverse:
         goal = _const(loop, iteration)
         *states, iterations, top = inners = [placeholder(x) for x in checkpoints]
         first = _gather_at(iterations, top)
-        loop.test = PRIMITIVES["less"](first, goal) & PRIMITIVES["less"](top, literal(self._count - 1, INT64))
+        loop.test = less(first, goal) & less(top, literal(self._count - 1, INT64))
         ahead = self._distance(goal + literal(1, INT64) - first, literal(self._count, INT64) - top)
         reached = self._advance(inner, [_gather_at(state, top) for state in states], first, ahead)
         next_ = top + literal(1, INT64)
@@ -121,9 +123,9 @@ class Treeverse:
     def _distance(self, remaining: Value, slots: Value) -> Value:
         """Return the distance to the next checkpoint, with `remaining` iterations to cover and `slots` free checkpoints."""
         ours, fewer = _gather_at(self._table, slots), _gather_at(self._table, slots - literal(1, INT64))
-        small = PRIMITIVES["less"](ours, PRIMITIVES["expand"](remaining, ours.shape, ()))
-        runs = ROWS["reduce_sum"](PRIMITIVES["convert"](small, INT64), axes=(0,)) - literal(1, INT64)  # type: ignore[operator]
-        distance: Value = ROWS["minimum"](_gather_at(ours, runs), remaining - _gather_at(fewer, runs))  # type: ignore[operator]
+        small = less(ours, expand(remaining, ours.shape, ()))
+        runs = reduce_sum(convert(small, INT64), axes=(0,)) - literal(1, INT64)
+        distance: Value = minimum(_gather_at(ours, runs), remaining - _gather_at(fewer, runs))
         return distance
 
     def _advance(self, scope: _Scope, states: Sequence[Value], first: Value, count: Value) -> Sequence[Value]:
@@ -170,12 +172,11 @@ def _reach_table(count: int, length: int) -> np.ndarray[Any, Any]:
 
 def _gather_at(x: Value, place: Value) -> Value:
     """Return the element of an array at a computed position."""
-    element_row: Value = ROWS["gather"](x, PRIMITIVES["reshape"](place, (1,)))  # type: ignore[operator]
-    return PRIMITIVES["reshape"](element_row, x.shape[1:])
+    element_row = gather(x, reshape(place, (1,)))
+    return reshape(element_row, x.shape[1:])
 
 
 def _scatter_at(x: Value, element: Value, place: Value) -> Value:
     """Return an array with another element at a computed position."""
-    element_row = PRIMITIVES["reshape"](element, (1, *element.shape))
-    changed: Value = ROWS["put"](x, element_row, PRIMITIVES["reshape"](place, (1,)))  # type: ignore[operator]
-    return changed
+    element_row = reshape(element, (1, *element.shape))
+    return put_row(x, element_row, reshape(place, (1,)))

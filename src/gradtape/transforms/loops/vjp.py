@@ -7,9 +7,12 @@ from dataclasses import dataclass
 
 from gradtape.ir.builder import at
 from gradtape.ir.graph import Literal, Node, Value, extract, literal
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import BOOL, aval, carries_derivatives
 from gradtape.kinds.cotangent import Cotangent
+from gradtape.ops.core.elementwise.arithmetic import add
+from gradtape.ops.core.elementwise.cast import convert, zeros_like
+from gradtape.ops.core.elementwise.logic import bitwise_or
+from gradtape.ops.core.shape import expand
 from gradtape.transforms.loops.batch_before_loop import batched_before_loop
 from gradtape.transforms.loops.checkpoint import (
     CARRIES_ONLY,
@@ -150,11 +153,9 @@ def _emit_backward(
     for carry, cotangent in zip(draft.carries, carries, strict=True):
         seed = body.carries.get(carry.inner)
         if seed is not None:
-            init = PRIMITIVES["zeros_like"](carry.init) if cotangent is None else cotangent.value
+            init = zeros_like(carry.init) if cotangent is None else cotangent.value
             next_carry = body.cotangents.get(carry.inner)
-            back.carries.append(
-                Carry(init, seed, PRIMITIVES["zeros_like"](seed) if next_carry is None else next_carry)
-            )
+            back.carries.append(Carry(init, seed, zeros_like(seed) if next_carry is None else next_carry))
             by_carry.append(carry.inner)
     elements = [element.inner for element in draft.elements if element.inner in body.cotangents]
     masked = [inner for inner in elements if inner in body.contribution_masks]
@@ -189,7 +190,7 @@ def _emit_backward(
     )
     if deferred is not None:
         for const, total in deferred.totals(outputs.ys).items():
-            found[const] = PRIMITIVES["add"](found[const], total) if const in found else total
+            found[const] = add(found[const], total) if const in found else total
     inners = draft.body_inputs[1:]
     lead: list[Cotangent | None] = [None] * (len(wanted) - len(inners))
     flags = wanted[len(lead) :]
@@ -207,8 +208,8 @@ def _emit_backward(
 def _const_mask_carry(const: LoopOperand, body: _BodyVjp) -> Carry:
     """Return the carry that gathers the masks of all contributions to the cotangent of a const."""
     running = Value(aval(const.inner.shape, BOOL))
-    never = PRIMITIVES["expand"](literal(False), const.inner.shape, ())
-    return Carry(never, running, PRIMITIVES["bitwise_or"](running, body.contribution_masks[const.inner]))
+    never = expand(literal(False), const.inner.shape, ())
+    return Carry(never, running, bitwise_or(running, body.contribution_masks[const.inner]))
 
 
 def _accumulate_consts(
@@ -227,7 +228,7 @@ def _accumulate_consts(
         if part is not None:
             parts[const] = part
     sums = [placeholder(const.inner) for const in parts]
-    totals = [PRIMITIVES["add"](running, part) for running, part in zip(sums, parts.values(), strict=True)]
+    totals = [add(running, part) for running, part in zip(sums, parts.values(), strict=True)]
     next_carries = [carry.next_carry for carry in back.carries]
     changed = [
         value for value in with_continued_sums([*totals, *next_carries, *back.ys]) if value is not None
@@ -239,7 +240,7 @@ def _accumulate_consts(
     ]
     back.ys = changed[count + len(next_carries) :]
     for const, running, total in zip(parts, sums, changed, strict=False):
-        back.carries.append(Carry(PRIMITIVES["zeros_like"](const.outer), running, total))
+        back.carries.append(Carry(zeros_like(const.outer), running, total))
         by_carry.append(const.inner)
     return deferred
 
@@ -332,9 +333,9 @@ def _body_vjp(draft: Draft, carries: Some, ys: Some, wanted: Sequence[bool]) -> 
     carried: dict[Value, Carry] = {}
     for inner, cotangent in zip(inners, carries, strict=True):
         if inner in masks and cotangent is None:  # the last iteration has no cotangent
-            init_masks[inner] = PRIMITIVES["expand"](literal(False), inner.shape, ())
+            init_masks[inner] = expand(literal(False), inner.shape, ())
     for inner, mask in masks.items():
-        everywhere = PRIMITIVES["expand"](literal(True), inner.shape, ())
+        everywhere = expand(literal(True), inner.shape, ())
         end = arrived.get(inner)
         if end is not None:
             pulled[inner] = _convert_like(end.value, inner)
@@ -436,4 +437,4 @@ def _read_by_backward(draft: Draft, body: _BodyVjp) -> tuple[dict[Value, None], 
 
 
 def _convert_like(part: Value, like: Value) -> Value:
-    return part if part.dtype == like.dtype else PRIMITIVES["convert"](part, like.dtype)
+    return part if part.dtype == like.dtype else convert(part, like.dtype)

@@ -9,11 +9,11 @@ import numpy as np
 from gradtape.errors import ShapeError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.kinds.arguments import as_array, as_int, lookup, one_axis, promoted
 from gradtape.kinds.contract import Letters
 from gradtape.kinds.registry import implements, sample
-from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.elementwise.arithmetic import add
+from gradtape.ops.core.elementwise.cast import convert, zeros_like
 from gradtape.ops.core.indexing import getitem
 from gradtape.ops.core.join import stack
 from gradtape.ops.core.reductions import reduce_sum
@@ -77,7 +77,7 @@ def matrix_power(a: Any, n: Any) -> Value:
     if times < 0:
         x, times = inv(x), -times
     if times == 0:
-        return PRIMITIVES["add"](PRIMITIVES["zeros_like"](x), np.eye(x.shape[-1], dtype=x.dtype))
+        return add(zeros_like(x), np.eye(x.shape[-1], dtype=x.dtype))
     result: Value | None = None
     while times:
         if times & 1:
@@ -164,7 +164,7 @@ def component(x: Value, k: int) -> Value:
     """Return ``x[..., k]``, zero beyond the last."""
     inside = k < x.shape[-1]
     picked = getitem(x, (Ellipsis, k if inside else 0))
-    return picked if inside else PRIMITIVES["zeros_like"](picked)
+    return picked if inside else zeros_like(picked)
 
 
 @implements(

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from gradtape.ir.graph import Value
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import FLOAT64, is_inexact
 from gradtape.kinds.arguments import as_array, as_int, kept_shape, lookup, one_axis
 from gradtape.kinds.elementwise import Intrinsic, elementwise
 from gradtape.kinds.registry import FUNCTIONS, implements, sample
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.complex_parts import imag, real
+from gradtape.ops.core.elementwise.logic import equal, not_equal
 from gradtape.ops.core.elementwise.power import power
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import absolute
@@ -26,7 +26,7 @@ root = elementwise(
     "root",
     np.sqrt,
     body=Intrinsic("llvm.sqrt"),
-    partials=(lambda z, x: where(PRIMITIVES["equal"](z, 0), 0, 0.5 / z),),
+    partials=(lambda z, x: where(equal(z, 0), 0, 0.5 / z),),
     domain=((0.1, 9.0),),
     edges=((0.0,), (np.inf,)),
     kinks="0 at 0: it ends norms and standard deviations, which have their minimum there",
@@ -52,13 +52,13 @@ def _vector_norm(x: Value, order: Any, axes: tuple[int, ...], keepdims: bool) ->
     if order == -np.inf:
         return min_(absolute(x), axes, keepdims=keepdims)
     if order == 0:
-        return reduced(reduce_sum, convert(PRIMITIVES["not_equal"](x, 0), absolute(x).dtype), axes, keepdims)
+        return reduced(reduce_sum, convert(not_equal(x, 0), absolute(x).dtype), axes, keepdims)
     if order == 1:
         return reduced(reduce_sum, absolute(x), axes, keepdims)
     total = reduced(reduce_sum, power(absolute(x), order), axes, keepdims)
     if order < 0:
         return power(total, 1.0 / order)
-    nothing = PRIMITIVES["equal"](total, 0)
+    nothing = equal(total, 0)
     return where(nothing, 0, power(where(nothing, 1, total), 1.0 / order))
 
 

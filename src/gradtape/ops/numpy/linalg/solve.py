@@ -10,14 +10,14 @@ from numpy.linalg import LinAlgError
 from gradtape.errors import ShapeError, UnsupportedFunctionError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value, constant, literal
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import FLOAT64, INTP, Shape
 from gradtape.kinds.arguments import NO_VALUE, as_array, as_int, lookup, promoted
 from gradtape.kinds.operands import broadcast_shapes, broadcast_to
 from gradtape.kinds.registry import FUNCTIONS, implements, sample
-from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.elementwise.cast import convert, zeros_like
 from gradtape.ops.core.elementwise.complex_parts import imag, real
 from gradtape.ops.core.elementwise.exponential import cos, exp, sin
+from gradtape.ops.core.elementwise.logic import equal, not_equal
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import absolute, sign
 from gradtape.ops.core.indexing import getitem
@@ -140,9 +140,7 @@ def _parity(factors: Value) -> Value:
     n = factors.shape[-1]
     exchanged = rows(real(factors) if factors.dtype.kind == "c" else factors, n, 1)
     stays = broadcast_to(constant(np.arange(1, n + 1).astype(exchanged.dtype)), exchanged.shape)
-    signs = where(
-        PRIMITIVES["equal"](exchanged, stays), literal(1, exchanged.dtype), literal(-1, exchanged.dtype)
-    )
+    signs = where(equal(exchanged, stays), literal(1, exchanged.dtype), literal(-1, exchanged.dtype))
     return reduce_prod(signs, axes=(signs.ndim - 2, signs.ndim - 1))
 
 
@@ -157,7 +155,7 @@ def _sign_and_log(x: Value) -> tuple[Value, Value]:
     angle = imag(whole)
     turn = convert(parity, x.dtype) * (convert(cos(angle), x.dtype) + convert(sin(angle), x.dtype) * 1j)
     size = real(whole)
-    return where(PRIMITIVES["equal"](size, -np.inf), literal(0, x.dtype), turn), size
+    return where(equal(size, -np.inf), literal(0, x.dtype), turn), size
 
 
 @implements(np.linalg.slogdet, samples=(*map(sample, SQUARES[:-1]), sample((2, 3))), dtypes="qfFD")
@@ -166,7 +164,7 @@ def slogdet(a: Any) -> SlogdetResult:
     x = square(inexact(a))
     if x.shape[-1] == 0:
         ones = broadcast_to(literal(1, x.dtype), x.shape[:-2])
-        return SlogdetResult(ones, real(PRIMITIVES["zeros_like"](ones)))
+        return SlogdetResult(ones, real(zeros_like(ones)))
     return SlogdetResult(*_sign_and_log(x))
 
 
@@ -305,7 +303,7 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
     """Follow `numpy.linalg.matrix_rank`."""
     x = as_array(A)
     if x.ndim < 2:
-        return convert(FUNCTIONS[np.any](PRIMITIVES["not_equal"](x, 0)), INTP)
+        return convert(FUNCTIONS[np.any](not_equal(x, 0)), INTP)
     if 0 in x.shape:
         return broadcast_to(literal(0, INTP), x.shape[:-2])
     numbers = thin_svd(inexact(x))[1]
@@ -335,7 +333,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Value, Value, int, Value]:
     rank = as_int(reduce_sum(convert(kept, INTP), axes=(0,)), "the rank of a")
     inverse = _pseudoinverse(x, left, where(kept, 1 / where(kept, numbers, 1), 0), right)
     found = matmul(inverse, y)
-    residuals = getitem(PRIMITIVES["zeros_like"](numbers), (slice(0, 0),))
+    residuals = getitem(zeros_like(numbers), (slice(0, 0),))
     if rank == n < m:
         rest = absolute(matmul(x, found) - y)
         residuals = reduce_sum(rest * rest, axes=(0,))

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from gradtape.ir.graph import Value
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import BOOL, FLOAT64, is_inexact
 from gradtape.kinds.arguments import NO_VALUE, as_array, as_int, common_dtype, one_axis, promoted, some_axes
 from gradtape.kinds.operands import as_value, broadcast_to
@@ -16,6 +15,7 @@ from gradtape.ops.core.cumulative import cumsum
 from gradtape.ops.core.elementwise.cast import convert, stop_gradient
 from gradtape.ops.core.elementwise.extrema import clip
 from gradtape.ops.core.elementwise.integer import remainder
+from gradtape.ops.core.elementwise.logic import equal, not_equal
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.elementwise.signs import absolute
 from gradtape.ops.core.indexing import gather, getitem
@@ -63,7 +63,7 @@ def diff(a: Any, n: Any = 1, axis: Any = -1, prepend: Any = NO_VALUE, append: An
     for _ in range(times):
         extent = x.shape[place]
         late, early = cut(x, place, 1, extent), cut(x, place, 0, extent - 1)
-        x = PRIMITIVES["not_equal"](late, early) if x.dtype == BOOL else late - early
+        x = not_equal(late, early) if x.dtype == BOOL else late - early
     return x
 
 
@@ -275,14 +275,14 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     above = getitem(values, -1) if right is None else convert(as_array(right), values.dtype)
     if knots.size == 1:
         inside = broadcast_to(getitem(values, 0), points.shape)
-        inside = where(PRIMITIVES["equal"](points, points), inside, points)
+        inside = where(equal(points, points), inside, points)
     else:
         place = clip(searchsorted(knots, points, side="right") - 1, 0, knots.size - 2)
         start, height = gather(knots, place), gather(values, place)
         after = gather(values, place + 1)
         width = gather(knots, place + 1) - start
         # Where knots repeat, the last of them counts: only that of the very last one has no width.
-        empty = PRIMITIVES["equal"](width, 0.0)
+        empty = equal(width, 0.0)
         slope = where(empty, 0.0, (after - height) / where(empty, 1.0, width))
         inside = slope * (points - start) + where(empty, after, height)
     return where(points < first, below, where(points > last, above, inside))
@@ -384,7 +384,7 @@ def unwrap(p: Any, discont: Any = None, axis: Any = -1, *, period: Any = 2 * np.
     low = -high
     folded = remainder(steps - low, period) + low
     if ambiguous:
-        folded = where(PRIMITIVES["equal"](folded, low) & (steps > 0), high, folded)
+        folded = where(equal(folded, low) & (steps > 0), high, folded)
     correction = stop_gradient(where(absolute(steps) < discont, 0, folded - steps))
     moved = cut(x, place, 1, x.shape[place]) + cumsum(correction, axis=place)
     return join([convert(cut(x, place, 0, 1), dtype), convert(moved, dtype)], place)

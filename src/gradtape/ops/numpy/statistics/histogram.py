@@ -10,12 +10,12 @@ import numpy as np
 from gradtape.errors import DtypeError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import BOOL, FLOAT64, INTP, is_inexact
 from gradtape.kinds.arguments import as_array, as_int, common_dtype, concrete
 from gradtape.kinds.operands import as_value, broadcast_to
 from gradtape.kinds.registry import implements, sample
 from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.elementwise.logic import equal
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.indexing import getitem, put_add
 from gradtape.ops.core.join import full
@@ -42,7 +42,7 @@ def _outer_edges(a: Value, given: Any) -> tuple[Value, Value]:
     common = common_dtype(low, high, a)
     common = common if is_inexact(common) else FLOAT64
     low, high = convert(low, common), convert(high, common)
-    half = convert(where(PRIMITIVES["equal"](low, high), 0.5, 0.0), common)
+    half = convert(where(equal(low, high), 0.5, 0.0), common)
     return low - half, high + half
 
 
@@ -118,7 +118,7 @@ def histogram(
     points, limits = convert(x, common), convert(edges, common)
     place = searchsorted(limits, points, side="right") - 1
     last = getitem(limits, -1)
-    place = where(PRIMITIVES["equal"](points, last), count - 1, place)
+    place = where(equal(points, last), count - 1, place)
     outside = (points < getitem(limits, 0)) | ~(points <= last)
     heaps = put_add(full((count + 1,), 0, w.dtype), w, where(outside, count, place))
     heights = getitem(heaps, slice(0, count))

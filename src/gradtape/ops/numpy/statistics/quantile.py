@@ -12,7 +12,6 @@ import numpy as np
 from gradtape.errors import DtypeError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Literal, Value
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import FLOAT64, INTP, is_inexact
 from gradtape.kinds.arguments import as_array, kept_shape, some_axes
 from gradtape.kinds.operands import as_value
@@ -22,7 +21,7 @@ from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.extrema import maximum, minimum
 from gradtape.ops.core.elementwise.floats import floor, isnan, rint
 from gradtape.ops.core.elementwise.integer import floor_divide
-from gradtape.ops.core.elementwise.logic import logical_not
+from gradtape.ops.core.elementwise.logic import equal, greater_equal, less, logical_not, not_equal
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.indexing import getitem
 from gradtape.ops.core.join import stack
@@ -50,18 +49,18 @@ def _next_unless(stays: Callable[[Value], Value]) -> Callable[[Value], Value]:
 
     def step(position: Value) -> Value:
         below = floor(position)
-        exact = PRIMITIVES["equal"](position, below)
+        exact = equal(position, below)
         return maximum(where(exact & stays(below), below, below + 1), 0)
 
     return step
 
 
 def _always(below: Value) -> Value:
-    return PRIMITIVES["equal"](below, below)
+    return equal(below, below)
 
 
 def _odd(below: Value) -> Value:
-    return PRIMITIVES["not_equal"](below - 2 * floor(below / 2), 0)
+    return not_equal(below - 2 * floor(below / 2), 0)
 
 
 STEPS: dict[str, Positions] = {
@@ -108,9 +107,7 @@ def pick(ordered: Value, position: Value) -> Value:
 def _between(low: Value, high: Value, weight: Value) -> Value:
     """Interpolate from the nearer end, as NumPy does."""
     difference = high - low
-    return where(
-        PRIMITIVES["greater_equal"](weight, 0.5), high - difference * (1 - weight), low + difference * weight
-    )
+    return where(greater_equal(weight, 0.5), high - difference * (1 - weight), low + difference * weight)
 
 
 def _one_quantile(ordered: Value, n: Any, q: Value, method: str) -> Value:
@@ -122,9 +119,9 @@ def _one_quantile(ordered: Value, n: Any, q: Value, method: str) -> Value:
             below = floor(position)
             weight = position - below
             if method == "midpoint":
-                weight = where(PRIMITIVES["equal"](weight, 0), 0.0, 0.5)
+                weight = where(equal(weight, 0), 0.0, 0.5)
             if method == "averaged_inverted_cdf":
-                weight = where(PRIMITIVES["equal"](weight, 0), 0.5, 1.0)
+                weight = where(equal(weight, 0), 0.5, 1.0)
             if q.aval.weak and is_inexact(ordered.dtype):
                 weight = convert(weight, ordered.dtype)
             ends = [pick(ordered, maximum(minimum(k, n - 1), 0)) for k in (below, below + 1)]
@@ -217,10 +214,10 @@ def _weighted(rows: Value, each: list[Value], method: str, weights: Value, witho
     ordered = along(rows, order, last)
     runs = cumsum(along(convert(weights, FLOAT64), order, last), axis=last)
     share = runs / getitem(runs, (Ellipsis, slice(-1, None)))
-    share = where(PRIMITIVES["equal"](share, 0), -1.0, share)
+    share = where(equal(share, 0), -1.0, share)
     found = []
     for q in each:
-        place = reduce_sum(convert(PRIMITIVES["less"](share, q), INTP), axes=(last,))
+        place = reduce_sum(convert(less(share, q), INTP), axes=(last,))
         picked = pick(ordered, minimum(place, rows.shape[-1] - 1))
         if is_inexact(rows.dtype) and not without_nan:
             end = getitem(ordered, (Ellipsis, -1))

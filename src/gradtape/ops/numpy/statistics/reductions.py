@@ -11,7 +11,6 @@ import numpy as np
 from gradtape.errors import ArgumentError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import BOOL, INTP
 from gradtape.kinds.arguments import NO_VALUE, as_array, kept_shape, one_axis, reduced_axes
 from gradtape.kinds.elementwise import Elementwise
@@ -21,7 +20,7 @@ from gradtape.kinds.registry import implements, implements_method, sample
 from gradtape.ops.core.elementwise.arithmetic import add, multiply
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.extrema import maximum, minimum
-from gradtape.ops.core.elementwise.logic import logical_and, logical_or, logical_xor, truth
+from gradtape.ops.core.elementwise.logic import logical_and, logical_or, logical_xor, not_equal, truth
 from gradtape.ops.core.elementwise.select import where as select
 from gradtape.ops.core.reductions import (
     argmax,
@@ -324,7 +323,7 @@ def _logical_reduce(row: Any, combine: Elementwise, neutral: bool) -> Callable[.
 
 def parity(x: Value, *, axes: tuple[int, ...]) -> Value:
     """Return whether an odd number of elements is true."""
-    return PRIMITIVES["not_equal"](reduce_sum(convert(x, INTP), axes=axes) & 1, 0)
+    return not_equal(reduce_sum(convert(x, INTP), axes=axes) & 1, 0)
 
 
 implements_method("logical_and", "reduce", samples=METHOD)(_logical_reduce(reduce_all, logical_and, True))

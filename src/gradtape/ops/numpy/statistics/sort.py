@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 
 from gradtape.ir.graph import Value
-from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import BOOL, INTP
 from gradtape.kinds.arguments import as_array, concrete, one_axis, promoted
 from gradtape.kinds.registry import implements, sample
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.extrema import clip
+from gradtape.ops.core.elementwise.logic import equal
 from gradtape.ops.core.indexing import gather, getitem
 from gradtape.ops.core.join import full
-from gradtape.ops.core.shape import reshape
+from gradtape.ops.core.shape import expand, reshape
 from gradtape.ops.core.sorting import argsort, searchsorted
 from gradtape.ops.numpy.arrays.join import items_of
 from gradtape.ops.numpy.arrays.shape import flat_or, moved
@@ -32,7 +32,7 @@ def along(x: Value, positions: Value, axis: int) -> Value:
             indices.append(positions)
         else:
             counter = as_array(np.arange(shape[k], dtype=INTP))
-            indices.append(PRIMITIVES["expand"](counter, shape, (k,)))
+            indices.append(expand(counter, shape, (k,)))
     return gather(x, *indices)
 
 
@@ -213,5 +213,5 @@ def isin(
         return full(x.shape, invert, BOOL)
     haystack = sorted_along(among, 0)
     place = clip(searchsorted(haystack, x, side="left"), 0, among.size - 1)
-    met = PRIMITIVES["equal"](gather(haystack, place), x)
+    met = equal(gather(haystack, place), x)
     return ~met if invert else met
