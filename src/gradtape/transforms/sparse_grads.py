@@ -1,4 +1,4 @@
-"""Cotangents that are zero except for a few rows: found in the graph, before anything dense is computed."""
+"""Sparse gradients: cotangents that are zero except for a few rows, found in the graph before they are computed as dense arrays."""
 
 from __future__ import annotations
 
@@ -19,55 +19,57 @@ from gradtape.ops.core.shape import reshape
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """An array that is zero but for ``array[positions[i]] += values[i]``.
+class SparseGradient:
+    """The array ``zeros; array[positions[i]] += values[i]``.
 
     Attributes
     ----------
     values : Value
-        The rows that are added, along the first axis.
+        The rows that are added, shape (n, ...).
     positions : Value
-        Where, as integers from 0; a position may repeat.
+        Their positions, integers >= 0 of shape (n,); a position may repeat.
     """
 
     values: Value
     positions: Value
 
 
-def with_rows(
+def sparsify(
     cotangents: Sequence[Value | None],
     sources: Sequence[Value],
     targets: Sequence[Value],
     stop: Callable[[Value], bool],
-) -> list[Value | Rows | None]:
-    """Return cotangents as rows where every contribution comes from a gather of rows of the source itself.
+) -> list[Value | SparseGradient | None]:
+    """Return cotangents as sparse gradients where all contributions come from gathers of rows of the source itself.
 
     Parameters
     ----------
     cotangents, sources, targets, stop
         The result of `gradtape.transforms.vjp.vjp`, and what it was called with.
     """
-    found: list[Value | Rows | None] = list(cotangents)
+    found: list[Value | SparseGradient | None] = list(cotangents)
     terms = {k: _terms(value) for k, value in enumerate(cotangents) if value is not None}
     if any(terms.values()):
         nodes, _ = extract(targets, (), stop)
         for k, parts in terms.items():
             if parts and not _positions(parts) - Counter(_gathers(nodes, sources[k])):
-                found[k] = _rows(parts, sources[k])
+                found[k] = _sparse_gradient(parts, sources[k])
     return found
 
 
-def total(parts: Sequence[Value | Rows], shape: Shape) -> Value | Rows:
-    """Return the sum of cotangents of one shape: rows where all of them are."""
-    rows = [part for part in parts if isinstance(part, Rows)]
+def sparse_sum(parts: Sequence[Value | SparseGradient], shape: Shape) -> Value | SparseGradient:
+    """Return the sum of cotangents of one shape, which is sparse if all of them are."""
+    rows = [part for part in parts if isinstance(part, SparseGradient)]
     if len(rows) == len(parts):
-        return Rows(join([part.values for part in rows], 0), join([part.positions for part in rows], 0))
-    return reduce(add, [whole(part, shape) for part in parts])
+        return SparseGradient(
+            join([part.values for part in rows], 0), join([part.positions for part in rows], 0)
+        )
+    return reduce(add, [densify(part, shape) for part in parts])
 
 
-def whole(part: Value | Rows, shape: Shape) -> Value:
-    """Return a cotangent of this shape as an array."""
-    if isinstance(part, Rows):
+def densify(part: Value | SparseGradient, shape: Shape) -> Value:
+    """Return a cotangent of this shape as a dense array."""
+    if isinstance(part, SparseGradient):
         return put_add(broadcast_to(literal(0, part.values.dtype), shape), part.values, part.positions)
     return part
 
@@ -104,8 +106,8 @@ def _terms(cotangent: Value) -> list[Node]:
     return terms
 
 
-def _rows(terms: Sequence[Node], source: Value) -> Rows:
+def _sparse_gradient(terms: Sequence[Node], source: Value) -> SparseGradient:
     extent, *row = source.shape
     values = join([reshape(term.inputs[1], (term.inputs[2].size, *row)) for term in terms], 0)
     positions = join([reshape(term.inputs[2], (term.inputs[2].size,)) for term in terms], 0)
-    return Rows(values, remainder(positions, max(extent, 1)))
+    return SparseGradient(values, remainder(positions, max(extent, 1)))

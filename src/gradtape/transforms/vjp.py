@@ -60,16 +60,16 @@ def vjp_with_observers(
     barriers: Collection[Value] = (),
     masks: Sequence[Value | None] | None = None,
 ) -> Sweep:
-    """Return the same sweep as `sweep_back`, and notify the observers."""
+    """Return the same sweep as `reverse_sweep`, and notify the observers."""
     if not is_observed():
-        return sweep_back(targets, sources, cotangents, stop, barriers, masks)
+        return reverse_sweep(targets, sources, cotangents, stop, barriers, masks)
     with inner_sweeps() as inner:
-        sweep = sweep_back(targets, sources, cotangents, stop, barriers, masks)
+        sweep = reverse_sweep(targets, sources, cotangents, stop, barriers, masks)
     notify(replace(sweep, inner=inner))
     return sweep
 
 
-def sweep_back(
+def reverse_sweep(
     targets: Sequence[Value],
     sources: Sequence[Value],
     cotangents: Sequence[Value],

@@ -16,7 +16,7 @@ from gradtape.ops.core.indexing import parse_index
 from gradtape.trace.jit.guards import trace_of
 from gradtape.transforms.loops.ops import STACK, Switch
 from gradtape.transforms.observers import Sweep, inner_sweeps
-from gradtape.transforms.vjp import sweep_back
+from gradtape.transforms.vjp import reverse_sweep
 
 NodeFilter: TypeAlias = Callable[[Node], bool]
 
@@ -125,7 +125,7 @@ def sweep_unrolled(
     ]
     targets = [end for end, _ in ends]
     with inner_sweeps() as inner:
-        sweep = sweep_back(
+        sweep = reverse_sweep(
             targets,
             [operand for operand in operands if operand in cotangents],
             [part.value for _, part in ends],

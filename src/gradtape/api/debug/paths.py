@@ -20,7 +20,7 @@ from gradtape.ops.core.elementwise.cast import convert_row, stop_gradient
 from gradtape.transforms.call import GraphCall, inlined
 from gradtape.transforms.loops.ops import STACK, Repeat
 from gradtape.transforms.observers import Sweep, inner_sweeps
-from gradtape.transforms.vjp import sweep_back
+from gradtape.transforms.vjp import reverse_sweep
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def _passes(node: Node, argument: int) -> bool:
     outs = [out for out in node.outs if is_inexact(out.dtype)]
     seeds = [_ones(out) for out in outs]
     try:
-        sweep = sweep_back(outs, [node.inputs[argument]], seeds, lambda value: value.node is not node)
+        sweep = reverse_sweep(outs, [node.inputs[argument]], seeds, lambda value: value.node is not node)
     except NotDifferentiableError:
         return False
     return sweep.results[0] is not None
@@ -134,7 +134,7 @@ def _reaches(node: Node, argument: int, out: Value) -> bool:
     """Return whether a path leads from one operand of a node to one of its results: loops and branches have many."""
     if not isinstance(node.op, Structured):
         return True
-    sweep = sweep_back([out], [node.inputs[argument]], [_ones(out)], lambda value: value.node is not node)
+    sweep = reverse_sweep([out], [node.inputs[argument]], [_ones(out)], lambda value: value.node is not node)
     return sweep.results[0] is not None
 
 
@@ -197,7 +197,7 @@ class Loss:
 def unobserved_sweep(target: Value, source: Value, tag: TraceTag) -> Sweep:
     """Return the sweep of a gradient; observers do not see it."""
     with inner_sweeps() as inner:
-        sweep = sweep_back([target], [source], [_ones(target)], lambda value: tag not in value.tags)
+        sweep = reverse_sweep([target], [source], [_ones(target)], lambda value: tag not in value.tags)
     return replace(sweep, inner=inner)
 
 

@@ -19,7 +19,7 @@ from gradtape.trace.array.array import Array, wrap_value
 from gradtape.trace.array.handle import Handle, fresh_value
 from gradtape.trace.array.indexed_slices import IndexedSlices, flatten_arrays
 from gradtape.trace.array.preallocated import Preallocated, unwrap_preallocated
-from gradtape.transforms.sparse_grads import Rows, total
+from gradtape.transforms.sparse_grads import SparseGradient, sparse_sum
 from gradtape.trees import flatten_to, place_of_leaf, unflatten
 
 
@@ -178,9 +178,11 @@ def seed_for(given: Any, target: Value, caller: str, argument: str) -> Value:
     return conjugated(fitted(given, target, f"{caller}: an entry of {argument}", "its target"))
 
 
-def per_source(sources: Sequence[Source], parts: Sequence[Value | Rows | None]) -> list[Value | Rows | None]:
+def per_source(
+    sources: Sequence[Source], parts: Sequence[Value | SparseGradient | None]
+) -> list[Value | SparseGradient | None]:
     """Return one gradient per source from one cotangent per value that stands for a source: they add up."""
-    found: list[Value | Rows | None] = []
+    found: list[Value | SparseGradient | None] = []
     place = 0
     for source in sources:
         count = len(source.values)
@@ -193,20 +195,26 @@ def per_source(sources: Sequence[Source], parts: Sequence[Value | Rows | None]) 
     return found
 
 
-def _gathered(source: Source, parts: Sequence[Value | Rows | None]) -> Value | Rows | None:
+def _gathered(
+    source: Source, parts: Sequence[Value | SparseGradient | None]
+) -> Value | SparseGradient | None:
     arrived = [part for part in parts if part is not None]
     if not arrived:
         return None
-    whole = total(arrived, source.shape) if len(arrived) > 1 else arrived[0]
-    return Rows(conjugated(whole.values), whole.positions) if isinstance(whole, Rows) else conjugated(whole)
+    whole = sparse_sum(arrived, source.shape) if len(arrived) > 1 else arrived[0]
+    return (
+        SparseGradient(conjugated(whole.values), whole.positions)
+        if isinstance(whole, SparseGradient)
+        else conjugated(whole)
+    )
 
 
 def completed(
-    gradients: Sequence[Value | Rows | None],
+    gradients: Sequence[Value | SparseGradient | None],
     sources: Sequence[Source | Handle],
     choice: UnconnectedGradients,
     tree: Any,
-) -> Sequence[Value | Rows | None]:
+) -> Sequence[Value | SparseGradient | None]:
     """Return gradients with `choice` for the missing ones.
 
     The sources are of the shapes and dtypes of `sources`; `tree` is what the user gave for them.
@@ -230,7 +238,9 @@ def completed(
     return gradients
 
 
-def as_results(gradients: Sequence[Value | Rows | None], sources: Sequence[Source | Handle]) -> list[Any]:
+def as_results(
+    gradients: Sequence[Value | SparseGradient | None], sources: Sequence[Source | Handle]
+) -> list[Any]:
     """Return gradients as the user sees them: Arrays, IndexedSlices, and None."""
     return [
         wrap_value(part)
@@ -238,7 +248,7 @@ def as_results(gradients: Sequence[Value | Rows | None], sources: Sequence[Sourc
         else None
         if part is None
         else IndexedSlices(Array(followable(part.values)), Array(part.positions), source.shape)
-        if isinstance(part, Rows)
+        if isinstance(part, SparseGradient)
         else wrap_value(followable(part))
         for part, source in zip(gradients, sources, strict=True)
     ]

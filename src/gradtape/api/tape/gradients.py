@@ -35,7 +35,7 @@ from gradtape.trace.lazy.gradient_cache import one_like
 from gradtape.trace.source.contexts import scopes
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.variable import Variable
-from gradtape.transforms.sparse_grads import Rows, whole, with_rows
+from gradtape.transforms.sparse_grads import SparseGradient, densify, sparsify
 from gradtape.transforms.vjp import vjp
 
 
@@ -195,7 +195,7 @@ def hessians(
             remedy="leave this entry of xs away",
         )
     blocks = [
-        Array(_jacobian(followable(whole(slope, source.shape)), source))
+        Array(_jacobian(followable(densify(slope, source.shape)), source))
         for slope, source in zip(slopes, sources, strict=True)
         if slope is not None
     ]
@@ -223,7 +223,7 @@ def _jacobian(slope: Value, source: Source) -> Value:
         seed = np.zeros(slope.shape, slope.dtype)
         seed.flat[position] = 1
         (row,) = _pulled([slope], [constant(seed)], [source], frozenset())
-        rows.append(zero if row is None else whole(row, source.shape))
+        rows.append(zero if row is None else densify(row, source.shape))
     shape = (*slope.shape, *source.shape)
     if not rows:
         return constant(np.zeros(shape, source.dtype))
@@ -232,7 +232,7 @@ def _jacobian(slope: Value, source: Source) -> Value:
 
 def _pulled(
     targets: Sequence[Value], seeds: Sequence[Value], sources: Sequence[Source], barriers: Any
-) -> list[Value | Rows | None]:
+) -> list[Value | SparseGradient | None]:
     chosen = [(value, seed) for value, seed in zip(targets, seeds, strict=True) if is_inexact(value.dtype)]
     ends = [value for value, _ in chosen]
     begins = [value for source in sources for value in source.values]
@@ -246,7 +246,7 @@ def _pulled(
         return False
 
     parts = vjp(ends, begins, [seed for _, seed in chosen], stop, barriers)
-    return per_source(sources, with_rows(parts, begins, ends, stop))
+    return per_source(sources, sparsify(parts, begins, ends, stop))
 
 
 def _source(leaf: Handle) -> Source:

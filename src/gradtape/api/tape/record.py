@@ -24,7 +24,7 @@ from gradtape.trace.source.contexts import Watcher
 from gradtape.trace.source.log import note_watch
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.variable import Variable
-from gradtape.transforms.sparse_grads import Rows
+from gradtape.transforms.sparse_grads import SparseGradient
 from gradtape.trees import place_of_leaf
 
 
@@ -249,7 +249,7 @@ def source_of(leaf: Any, record: Record) -> Source:
 
 def pulled(
     tag: TraceTag, targets: list[Value], seeds: list[Value] | None, sources: list[Source], *, last: bool
-) -> list[Value | Rows | None]:
+) -> list[Value | SparseGradient | None]:
     """Return the gradient of the targets in each source, along values that carry `tag`."""
     chosen = [tag in value.tags and is_inexact(value.aval.dtype) for value in targets]
     if not all(chosen):

@@ -53,7 +53,7 @@ from gradtape.trace.patching import recorders
 from gradtape.trace.source.contexts import Context, bodies_around, contexts, leave
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.variable import Variable
-from gradtape.transforms.sparse_grads import Rows
+from gradtape.transforms.sparse_grads import SparseGradient
 from gradtape.trees import flatten_up_to, flatten_with_none
 
 _frame = sys._getframe
@@ -393,7 +393,9 @@ class GradientTape(Jacobians):
             _, spec = flatten_with_none(target)
             flatten_up_to(spec, output_gradients, "output_gradients", "target", here.site)
         known = record.rehearsal is not None and output_gradients is None
-        parts: Sequence[Value | Rows | None] | None = self._expected(record, ends, leaves) if known else None
+        parts: Sequence[Value | SparseGradient | None] | None = (
+            self._expected(record, ends, leaves) if known else None
+        )
         if parts is None:
             parts = self._derived(record, ends, leaves, output_gradients, choice, sources)
         return nest(as_results(parts, leaves))
@@ -422,7 +424,7 @@ class GradientTape(Jacobians):
         output_gradients: Any,
         choice: UnconnectedGradients,
         sources: Any,
-    ) -> Sequence[Value | Rows | None]:
+    ) -> Sequence[Value | SparseGradient | None]:
         """Return gradients from the record, and what stands for missing ones."""
         targets = values_followed_alone(ends, record)
         starts = (

@@ -22,10 +22,10 @@ from gradtape.transforms.call import GraphCall, without_data
 from gradtape.transforms.observers import OBSERVERS
 from gradtape.transforms.reroll.periods import MIN_SAVED
 from gradtape.transforms.reroll.roll import in_recorded_order, rolled
-from gradtape.transforms.sparse_grads import Rows, with_rows
+from gradtape.transforms.sparse_grads import SparseGradient, sparsify
 from gradtape.transforms.vjp import vjp
 
-Derivatives = list[Value | Rows | None]
+Derivatives = list[Value | SparseGradient | None]
 Stop = Callable[[Value], bool]
 Derive = Callable[[Sequence[Value], Sequence[Value], Sequence[Value] | None, Stop], Derivatives]
 """``(targets, sources, seeds, stop) -> derivatives``, one per source; `stop` tells which values are not followed."""
@@ -101,7 +101,7 @@ def gradients(
     Seeds may be None, for ones.
     """
     weights = [one_like(target) for target in targets] if seeds is None else seeds
-    return with_rows(vjp(targets, sources, weights, stop), sources, targets, stop)
+    return sparsify(vjp(targets, sources, weights, stop), sources, targets, stop)
 
 
 def one_like(target: Value) -> Value:
@@ -297,10 +297,10 @@ def _template(
     return Template(call, tuple(map(len, parts)), tuple(constants), tuple(taken), rows_of)
 
 
-def _parts(gradient: Value | Rows | None) -> list[Value]:
+def _parts(gradient: Value | SparseGradient | None) -> list[Value]:
     if gradient is None:
         return []
-    return [gradient.values, gradient.positions] if isinstance(gradient, Rows) else [gradient]
+    return [gradient.values, gradient.positions] if isinstance(gradient, SparseGradient) else [gradient]
 
 
 class Lazily:
@@ -347,7 +347,9 @@ def parted(counts: Sequence[int], outs: Sequence[Value]) -> Derivatives:
     found: Derivatives = []
     place = 0
     for count in counts:
-        found.append(Rows(*outs[place : place + 2]) if count == 2 else outs[place] if count else None)
+        found.append(
+            SparseGradient(*outs[place : place + 2]) if count == 2 else outs[place] if count else None
+        )
         place += count
     return found
 

@@ -13,7 +13,7 @@ from gradtape.ops.core.elementwise.cast import convert, zeros_like
 from gradtape.ops.core.shape import expand
 from gradtape.transforms.jvp import jvp
 from gradtape.transforms.loops.draft import make_body, never_stop, placeholder
-from gradtape.transforms.vjp import sweep_back
+from gradtape.transforms.vjp import reverse_sweep
 
 Some = Sequence[Value | None]
 Derivative = Callable[[Body, list[Value]], list[Value | None]]
@@ -52,7 +52,7 @@ def pull_switch(
     def pull(branch: Body, placeholders: list[Value]) -> list[Value | None]:
         masks_inside = iter(placeholders[len(present) :])
         starts = [branch.inputs[place] for place in sources]
-        sweep = sweep_back(
+        sweep = reverse_sweep(
             [branch.outputs[place] for place in targets],
             starts,
             placeholders[: len(present)],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -214,30 +214,38 @@ def placeholder(value: Value) -> Value:
 
 def substitute(outputs: Sequence[Value], becomes: dict[Value, Value]) -> list[Value]:
     """Return copies of `outputs` in which some values are replaced; nodes that do not depend on these are shared."""
-    nodes, _ = extract(outputs, becomes)
-    known = dict(becomes)
-    for node in nodes:
-        inputs = tuple([known.get(value, value) for value in node.inputs])
-        if inputs != node.inputs:
-            copy = node.copy(inputs)
-            before, after = node.outs, copy.outs
-            keep_names(before, after)
-            for out, copied in zip(before, after, strict=True):
-                known.setdefault(out, copied)
-    return [known.get(output, output) for output in outputs]
+
+    def copied(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value]:
+        before, after = node.outs, node.copy(inputs).outs
+        keep_names(before, after)
+        return after
+
+    return _rebuilt(outputs, becomes, copied)
 
 
 def emit_substituted(outputs: Sequence[Value], becomes: dict[Value, Value]) -> list[Value]:
     """Do what `substitute` does, and append the new nodes to the graph that is recorded: tags and types are inferred anew."""
+
+    def emitted(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value]:
+        with at(node.site):
+            return emit_all(node.op, inputs, **node.params)
+
+    return _rebuilt(outputs, becomes, emitted)
+
+
+def _rebuilt(
+    outputs: Sequence[Value],
+    becomes: dict[Value, Value],
+    rebuild: Callable[[Node, tuple[Value, ...]], Sequence[Value]],
+) -> list[Value]:
+    """Return outputs with some values replaced; `rebuild` makes the outputs of a node on other inputs."""
     nodes, _ = extract(outputs, becomes)
     known = dict(becomes)
     for node in nodes:
         inputs = tuple([known.get(value, value) for value in node.inputs])
         if inputs != node.inputs:
-            with at(node.site):
-                outs = emit_all(node.op, inputs, **node.params)
-            for out, made in zip(node.outs, outs, strict=True):
-                known.setdefault(out, made)
+            for out, rebuilt in zip(node.outs, rebuild(node, inputs), strict=True):
+                known.setdefault(out, rebuilt)
     return [known.get(output, output) for output in outputs]
 
 

@@ -36,7 +36,7 @@ from gradtape.transforms.loops.prefix_sums import with_continued_sums
 from gradtape.transforms.loops.residuals import residuals
 from gradtape.transforms.loops.treeverse import Treeverse
 from gradtape.transforms.shift_invariance import depending_on
-from gradtape.transforms.vjp import sweep_back
+from gradtape.transforms.vjp import reverse_sweep
 
 Some = Sequence[Cotangent | None]
 
@@ -253,7 +253,7 @@ def _vjp_through(
     pairs = [
         (out, cotangent) for out, cotangent in zip(outs, cotangents, strict=True) if cotangent is not None
     ]
-    sweep = sweep_back(
+    sweep = reverse_sweep(
         [out for out, _ in pairs],
         list(sources),
         [cotangent.value for _, cotangent in pairs],
@@ -310,7 +310,7 @@ def _body_vjp(draft: Draft, carries: Some, ys: Some, wanted: Sequence[bool]) -> 
     }
     while True:  # terminates: each round but the last finds another carry with a cotangent or a mask
         targets = [carry for carry in draft.carries if carry.inner in carry_seeds]
-        sweep = sweep_back(
+        sweep = reverse_sweep(
             [*[carry.next_carry for carry in targets], *[draft.ys[place] for place in y_seeds]],
             list(sources),
             [*[carry_seeds[carry.inner] for carry in targets], *y_seeds.values()],
