@@ -38,7 +38,7 @@ LATE = {"llvmlite", "numba", "scipy", "opt_einsum", "platformdirs", "filelock", 
 """Packages that a function may import when it runs: `import gradtape` is to be quick."""
 
 LATE_FLOORS = {
-    ("runtime/compile/program.py", "lower"),
+    ("runtime/compile/kernel.py", "lower"),
     ("api/transforms/jit.py", "api"),
     ("api/tape/tape.py", "api"),
     ("trace/array/array.py", "trace"),

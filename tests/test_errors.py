@@ -238,7 +238,7 @@ def a_counter_in_a_traced_function() -> None:
 @raises("CompileWarning")
 def a_compiler_that_fails() -> None:
     failure = mock.patch(
-        "gradtape.runtime.compile.program.compile_object", side_effect=RuntimeError("out of memory")
+        "gradtape.runtime.compile.kernel.compile_object", side_effect=RuntimeError("out of memory")
     )
     with failure, gt.config.override(disk_cache=False):
         gt.jit(lambda x: x**3 - 0.375)(PAIR)

@@ -15,7 +15,7 @@ from gradtape.loops.printer import print_loops
 from gradtape.loops.traversal import walk
 from gradtape.lower.llvm.math import can_inline_scalar, can_inline_vectors
 from gradtape.lower.pipeline import lower, schedule_of
-from gradtape.runtime.compile import program as programs
+from gradtape.runtime.compile import kernel as kernels
 from gradtape.transforms.loops.ops import repeat, scan, switch, while_loop
 from tests.support.control_cases import body_of, graph_of, value
 from tests.support.lowering import Compiled, check
@@ -173,13 +173,13 @@ def test_stacks_grow_stay_and_are_each_threads_own():
 
 def compilations(monkeypatch):
     found = []
-    compile_object = programs.compile_object
+    compile_object = kernels.compile_object
 
     def counted(text, name, **options):
         found.append(name)
         return compile_object(text, name, **options)
 
-    monkeypatch.setattr(programs, "compile_object", counted)
+    monkeypatch.setattr(kernels, "compile_object", counted)
     return found
 
 

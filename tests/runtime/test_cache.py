@@ -371,8 +371,9 @@ import sys
 import numpy as np
 from gradtape.runtime.compile.cache import CachedObject, cached_object, disk
 from gradtape.runtime.compile.engine import compile_object
-from gradtape.runtime.call.entry import add_entry, bind, load
-from gradtape.runtime.call.signature import ArraySpec, Signature
+from gradtape.runtime.call.entry import bind, load
+from gradtape.runtime.call.entry_ir import add_entry
+from gradtape.runtime.call.convention import ArraySpec, Signature
 from tests.support.kernels import TWICE
 vector = ArraySpec("float64", (3,))
 signature = Signature((vector,), (vector,), 0)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from gradtape.runtime.call.callable import FastCallable, NativeHead, vectorcalled
-from gradtape.runtime.call.signature import ArraySpec, Signature, StaticSpec
+from gradtape.runtime.call.convention import ArraySpec, Signature, StaticSpec
 from tests.support.kernels import NUMBER, TWICE, VALUE_AND_GRADIENT, VECTOR, elementwise, native, told
 
 X = np.array([1.0, 2.0, 3.0])

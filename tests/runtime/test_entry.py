@@ -16,8 +16,9 @@ import pytest
 from gradtape.runtime.call import entry
 from gradtape.runtime.call.callable import FastCallable
 from gradtape.runtime.call.capi import supports_dtype
-from gradtape.runtime.call.entry import add_entry, arena_bytes, bind, load, trim
-from gradtape.runtime.call.signature import ArraySpec, ScalarSpec, Signature, StaticSpec, Structure
+from gradtape.runtime.call.convention import ArraySpec, ScalarSpec, Signature, StaticSpec, Structure
+from gradtape.runtime.call.entry import arena_bytes, bind, load, trim
+from gradtape.runtime.call.entry_ir import add_entry
 from gradtape.runtime.compile.engine import compile_object
 from tests.support.kernels import (
     COPY_BYTES,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from gradtape.runtime.call.entry import NativeFunction, add_entry, bind, load
-from gradtape.runtime.call.signature import ArraySpec, Signature
+from gradtape.runtime.call.convention import ArraySpec, Signature
+from gradtape.runtime.call.entry import NativeFunction, bind, load
+from gradtape.runtime.call.entry_ir import add_entry
 from gradtape.runtime.compile.engine import compile_object
 
 VECTOR = ArraySpec("float64", (3,))

@@ -13,7 +13,8 @@ import pytest
 
 import gradtape as gt
 from gradtape.kinds.registry import TRIALS
-from gradtape.runtime.compile.program import Program, _kernels
+from gradtape.runtime.compile.kernel import kernels
+from gradtape.runtime.compile.program import Program
 from gradtape.trace.lazy import trace_prediction
 from gradtape.trace.lazy.call_observer import speculation
 from gradtape.trace.lazy.script_reader import Reader
@@ -286,7 +287,7 @@ def test_steps_written_in_the_block_are_one_program_from_the_third_on(looked_at)
             gradients = tape.gradient(loss, weights)
             weights = {name: weights[name] - 0.125 * gradients[name] for name in weights}
             float(loss if looked_at == "loss" else hidden[0])
-            misses.append(_kernels.misses)
+            misses.append(kernels.misses)
     finally:
         gc.enable()
     assert misses[2] == misses[3] == misses[-1]

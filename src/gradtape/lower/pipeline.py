@@ -17,9 +17,10 @@ from gradtape.lower.attribution import Nest, describe_nests
 from gradtape.lower.building.builder import Builder
 from gradtape.lower.building.context import BuildContext, LoopKernels, LoweredBody
 from gradtape.lower.llvm.counters import counted
-from gradtape.lower.llvm.module import KERNEL, emit_module
+from gradtape.lower.llvm.module import emit_module
 from gradtape.lower.llvm.profiled import NestTimer
 from gradtape.lower.llvm.stacks import DRAIN
+from gradtape.lower.llvm.writer import KERNEL
 from gradtape.lower.resident.interrupts import RAISE
 from gradtape.lower.schedule.order import Schedule, schedule
 from gradtape.lower.schedule.outlined import TRIP_COUNT

@@ -397,8 +397,8 @@ def test_a_body_runs_once_for_any_length() -> None:
 
 def test_equal_bodies_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    compile_ = programs._kernel
-    monkeypatch.setattr(programs, "_kernel", lambda *args: made.append(args) or compile_(*args))
+    compile_ = programs._compiled
+    monkeypatch.setattr(programs, "_compiled", lambda *args: made.append(args) or compile_(*args))
     for k in range(20):
         start, xs = np.full(5, float(k)), np.full((7, 5), k / 10)
         last, _ = gt.scan(lambda c, x: (np.tanh(c * 0.25 + x), None), start, xs)
@@ -409,8 +409,8 @@ def test_equal_bodies_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_long_loop_is_compiled_at_first_sight(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    compile_ = programs._kernel
-    monkeypatch.setattr(programs, "_kernel", lambda *args: made.append(args) or compile_(*args))
+    compile_ = programs._compiled
+    monkeypatch.setattr(programs, "_compiled", lambda *args: made.append(args) or compile_(*args))
     gt.scan(lambda c, x: (c * 0.375 + x, None), 0.0, np.ones(100_000))
     assert len(made) == 1
 

@@ -273,9 +273,9 @@ def test_the_iterations_of_a_loop_have_a_row_each(slope_of: Any, scale: float, v
 
 def test_unrolled_iterations_are_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[int] = []
-    before = program._compile
+    before = program.compile_graph
     monkeypatch.setattr(
-        program, "_compile", lambda graph, form: compiled.append(len(graph.nodes)) or before(graph, form)
+        program, "compile_graph", lambda graph, form: compiled.append(len(graph.nodes)) or before(graph, form)
     )
     with gt.debug.GradientsDebugger().watch_gradients_by_tensor_names(None, "state") as debugger:
         for _ in range(3):

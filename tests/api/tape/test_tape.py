@@ -11,7 +11,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.ir.graph import extract
-from gradtape.runtime.compile.program import _kernels
+from gradtape.runtime.compile.kernel import kernels
 
 
 def recorded(persistent=False, function=lambda x: x * x, at=3.0):
@@ -226,7 +226,7 @@ def test_a_step_is_one_program_from_the_third_on():
             loss = np.sum(np.arctan(batch @ w) ** 4)
         w = w - 0.125 * tape.gradient(loss, w)
         float(loss)
-        misses.append(_kernels.misses)
+        misses.append(kernels.misses)
     assert misses[2] == misses[3] == misses[5]
 
 

@@ -133,7 +133,7 @@ def _outlined_loop(function: FunctionEmitter, call: RoutineCall) -> None:
     module.bind(symbol, RAISE)
     count = module.constant(f"trip_count.{trip_count}", "i64", str(trip_count))
     pointers = list(map(function.place, call.operands))
-    name = function.fresh()[1:]
+    name = function.new_label()
     tables = []
     for what, held in (("in", [*pointers[:inputs], count]), ("out", pointers[inputs:-1])):
         tables.append(f"%{name}.{what}")

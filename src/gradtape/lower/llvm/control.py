@@ -126,7 +126,7 @@ def _poll(function: FunctionEmitter, statement: SequentialFor | WhileLoop) -> No
 def _switch(function: FunctionEmitter, statement: IndexSwitch) -> None:
     index = function.number(statement.index)
     last = len(statement.branches) - 1
-    name = function.fresh()[1:]
+    name = function.new_label()
     labels = [f"{name}.branch{number}" for number in range(last + 1)]
     # Without fewer than none there is only more than all.
     clamped = function.call("i64", "llvm.smax.i64", f"i64 {index}", "i64 0")

@@ -33,6 +33,7 @@ from gradtape.lower.llvm.stacks import STACKS, add_stacks
 from gradtape.lower.llvm.statements import STATEMENTS
 from gradtape.lower.llvm.vector_plans import are_vectors, find_slots
 from gradtape.lower.llvm.vectors import VectorWriter
+from gradtape.lower.llvm.writer import KERNEL
 
 EMITTERS: Final[Emitters] = {**STATEMENTS, **CONTROL, **STACKS, RoutineCall: emit_routine}
 """What appends a statement to a function, by the statement's class."""
@@ -44,7 +45,6 @@ LARGE: Final = 4000.0
 """Additions in a nest inside of a sequential loop from which it is a function of its own, whose pointers do not overlap: the
 vectoriser need not ask. A call costs 5 nanoseconds."""
 
-KERNEL: Final = "kernel"
 WITH_STACKS: Final = "with_stacks"
 """The function that a kernel with stacks calls."""
 

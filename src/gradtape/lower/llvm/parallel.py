@@ -81,7 +81,7 @@ def one_thread_each(kernel: FunctionEmitter) -> Iterator[None]:
     """Let BLAS serve by itself each of the threads that share out blocks."""
     kernel.module.bind(SET, WANTED)
     kernel.module.declare(f'@"{WANTED}" = external global i32')
-    name = kernel.fresh()[1:]
+    name = kernel.new_label()
     wanted = kernel.let(f'load i32, ptr @"{WANTED}"')
     alone = kernel.let(f"icmp eq i32 {wanted}, 1")
     kernel.branch(alone, f"{name}.shared", f"{name}.several")

@@ -60,7 +60,7 @@ def _make_room(function: FunctionEmitter, entry: str, count: str, size: int, fir
     """Append what makes room for entries of `size` bytes, and ends the kernel where there is no memory."""
     symbol = function.module.add_routine("grow_stack", head=HEAD)
     bytes_ = function.let(f"mul nsw i64 {count}, {size}")
-    name = function.fresh()[1:]
+    name = function.new_label()
     block = function.load("ptr", entry)
     if first:
         function.branch(function.let(f"icmp eq ptr {block}, null"), f"{name}.more", f"{name}.kept")

@@ -7,6 +7,9 @@ import pkgutil
 import re
 from typing import Final
 
+KERNEL: Final = "kernel"
+"""The function ``int32_t (void **inputs, void **outputs, void *workspace)`` of a kernel's module."""
+
 LIKELY: Final = '!prof !{!"branch_weights", i32 2000, i32 1}'
 UNLIKELY: Final = '!prof !{!"branch_weights", i32 1, i32 2000}'
 
@@ -140,10 +143,10 @@ class FunctionWriter:
         """Return the function, with these instructions at its end."""
         return "\n".join([f"{header} {{", "entry:", *self.entry, *self.lines, *end, "}"])
 
-    def fresh(self) -> str:
-        """Return a name that is not in use."""
+    def new_label(self) -> str:
+        """Return a label that is not in use."""
         self.count += 1
-        return f"%v{self.count}"
+        return f"L{self.count}"
 
     def emit(self, instruction: str) -> None:
         """Append an instruction."""
@@ -192,10 +195,11 @@ class FunctionWriter:
 
     # Memory
 
-    def slot(self, type_: str, align: int = 0, initial: str = "") -> str:
+    def slot(self, type_: str, align: int = 16, initial: str = "") -> str:
         """Reserve memory on the stack for the length of the call, and return its address."""
-        name = self.fresh()
-        self.entry.append(f"  {name} = alloca {type_}{f', align {align}' if align else ''}")
+        self.count += 1
+        name = f"%v{self.count}"
+        self.entry.append(f"  {name} = alloca {type_}, align {align}")
         if initial:
             self.entry.append(f"  store {type_} {initial}, ptr {name}")
         return name

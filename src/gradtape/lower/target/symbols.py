@@ -45,13 +45,7 @@ def address_of(symbol: str) -> int:
     table: dict[str, Any] = library.__pyx_capi__
     if name not in table:
         raise LoweringError(f"{module} has no routine {name}", remedy="install a current SciPy")
-    capsule = table[name]
-    name_of = ctypes.pythonapi.PyCapsule_GetName
-    name_of.restype, name_of.argtypes = ctypes.c_char_p, [ctypes.py_object]
-    pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    address: int = pointer_of(capsule, name_of(capsule))
-    return address
+    return capsule_pointer(table[name])
 
 
 def addresses_of(symbols: Iterable[str]) -> dict[str, int]:
@@ -72,14 +66,22 @@ def special_function(name: str) -> str:
     table: dict[str, Any] = compiled_module(module).__pyx_capi__
     for candidate in (name, f"__pyx_fuse_1{name}", f"__pyx_fuse_0{name}"):
         if candidate in table:
-            signature = _signature(table[candidate])
+            signature = (_capsule_name(table[candidate]) or b"").decode()
             if "complex" not in signature and "float " not in signature.replace("double", ""):
                 return f"{module}.{candidate}"
     raise LoweringError(f"scipy.special has no compiled function {name}", why="the interpreter runs it")
 
 
-def _signature(capsule: Any) -> str:
+def _capsule_name(capsule: object) -> bytes | None:
     name_of = ctypes.pythonapi.PyCapsule_GetName
     name_of.restype, name_of.argtypes = ctypes.c_char_p, [ctypes.py_object]
-    text: bytes = name_of(capsule)
-    return text.decode()
+    name: bytes | None = name_of(capsule)
+    return name
+
+
+def capsule_pointer(capsule: object) -> int:
+    """Return what a capsule of Python's points to."""
+    pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    address: int = pointer_of(capsule, _capsule_name(capsule))
+    return address

@@ -19,7 +19,7 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-__all__ = ["FALLBACK_OFFSET", "STATE_OFFSET", "FastCallable", "NativeHead", "vectorcalled"]
+__all__ = ["ENTRY_OFFSET", "FALLBACK_OFFSET", "STATE_OFFSET", "FastCallable", "NativeHead", "vectorcalled"]
 
 C = TypeVar("C", bound=type)
 
@@ -81,7 +81,7 @@ class _Fallback:
 
 FALLBACK_OFFSET: Final = object.__basicsize__
 STATE_OFFSET: Final = _Fallback.__basicsize__
-_ENTRY_OFFSET: Final = STATE_OFFSET + ctypes.sizeof(ctypes.c_void_p)
+ENTRY_OFFSET: Final = STATE_OFFSET + ctypes.sizeof(ctypes.c_void_p)
 
 if TYPE_CHECKING:
 
@@ -95,10 +95,10 @@ else:
     NativeHead = _make_type(
         "NativeHead",
         _Fallback,
-        _ENTRY_OFFSET + ctypes.sizeof(ctypes.c_void_p),
+        ENTRY_OFFSET + ctypes.sizeof(ctypes.c_void_p),
         (
             _Member(b"state", _SIZE_MEMBER, STATE_OFFSET, 0, None),
-            _Member(b"entry", _SIZE_MEMBER, _ENTRY_OFFSET, 0, None),
+            _Member(b"entry", _SIZE_MEMBER, ENTRY_OFFSET, 0, None),
         ),
         0,
     )
@@ -123,7 +123,7 @@ def vectorcalled(cls: C) -> C:
     if "d" in getattr(sys, "abiflags", ""):
         # A debug build insists on a tp_call of the type's own, which would shadow the inherited __call__.
         return cls
-    offset = _Member(b"__vectorcalloffset__", _SIZE_MEMBER, _ENTRY_OFFSET, _READ_ONLY, None)
+    offset = _Member(b"__vectorcalloffset__", _SIZE_MEMBER, ENTRY_OFFSET, _READ_ONLY, None)
     made: C = _make_type(cls.__name__, cls, 0, (offset,), flags)
     made.__module__, made.__qualname__, made.__doc__ = cls.__module__, cls.__qualname__, cls.__doc__
     return made

@@ -1,33 +1,66 @@
-"""Addresses of what Python and NumPy keep in memory: C functions, types, dtype objects."""
+"""What machine code knows of Python and NumPy: the layouts of objects, and the addresses of C functions, types and dtype objects."""
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import sys
 from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
 import numpy._core._multiarray_umath as _multiarray
 
+from gradtape.lower.target.host import python_function
+from gradtape.lower.target.symbols import capsule_pointer
+
 __all__ = ["addresses", "array_type", "numpy_function", "scalar_holds_data", "supports_dtype"]
 
-_PYTHON_FUNCTIONS: Final = (
-    "PyErr_NoMemory",
-    "PyEval_RestoreThread",
-    "PyEval_SaveThread",
-    "PyList_New",
-    "PyList_SetItem",
-    "PyLong_AsLongLongAndOverflow",
-    "PyMem_RawFree",
-    "PyMem_RawMalloc",
-    "PyObject_Vectorcall",
-    "PyTuple_New",
-    "Py_DecRef",
-    "Py_IncRef",
+FREE_THREADED: Final = "t" in getattr(sys, "abiflags", "")
+
+WORD: Final = 8
+HEAD: Final = object.__basicsize__
+TYPE: Final = HEAD - WORD
+TUPLE_ITEMS: Final = tuple.__basicsize__
+LIST_ITEMS: Final = HEAD + WORD
+"""Bytes from the beginning of an object to what follows its head, to its type, to a tuple's items, to the address of a list's."""
+
+ARRAY_DATA, ARRAY_NDIM, ARRAY_DIMENSIONS, ARRAY_DESCR, ARRAY_FLAGS = (
+    HEAD,
+    HEAD + 8,
+    HEAD + 16,
+    HEAD + 40,
+    HEAD + 48,
 )
-_NUMPY_FUNCTIONS: Final = {"PyArray_Scalar": 60, "PyArray_NewFromDescr": 94, "PyDataMem_SetHandler": 304}
-"""Indices into NumPy's C API table, fixed by its ABI."""
+"""Bytes to the fields of an ndarray."""
+
+C_CONTIGUOUS, ALIGNED = 0x0001, 0x0100
+"""Bits of an ndarray's flags."""
+
+_PYTHON_FUNCTIONS: Final = {
+    "PyErr_NoMemory": "ptr ()",
+    "PyEval_RestoreThread": "void (ptr)",
+    "PyEval_SaveThread": "ptr ()",
+    "PyList_New": "ptr (i64)",
+    "PyList_SetItem": "i32 (ptr, i64, ptr)",
+    "PyLong_AsLongLongAndOverflow": "i64 (ptr, ptr)",
+    "PyMem_RawFree": "void (ptr)",
+    "PyMem_RawMalloc": "ptr (i64)",
+    "PyObject_Vectorcall": "ptr (ptr, ptr, i64, ptr)",
+    "PyTuple_New": "ptr (i64)",
+    "Py_DecRef": "void (ptr)",
+    "Py_IncRef": "void (ptr)",
+}
+_NUMPY_FUNCTIONS: Final = {
+    "PyArray_Scalar": ("ptr (ptr, ptr, ptr)", 60),
+    "PyArray_NewFromDescr": ("ptr (ptr, ptr, i32, ptr, ptr, ptr, i32, ptr)", 94),
+    "PyDataMem_SetHandler": ("ptr (ptr)", 304),
+}
+"""Functions that a native entry calls, with their types in LLVM's notation; NumPy's with their indices into its C API table, which its
+ABI fixes."""
+
+_OTHER_FUNCTIONS: Final = {"allocate": "ptr (ptr, i64)", "raise": "ptr ()"}
+"""A type's own function that makes objects, and the routine of `gradtape.lower.resident.interrupts`."""
 
 _OBJECTS: Final = {
     "PyComplex_Type": complex,
@@ -73,8 +106,22 @@ def scalar_holds_data(dtype: np.dtype[Any]) -> bool:
     if dtype.kind == "b":
         return False
     example = dtype.type(3)
-    content = ctypes.string_at(id(example) + object.__basicsize__, dtype.itemsize)
+    content = ctypes.string_at(id(example) + HEAD, dtype.itemsize)
     return content == np.asarray(example).tobytes()
+
+
+def prototype(function: str) -> tuple[str, list[str]]:
+    """Return the result type and the parameter types of a C function that a native entry calls.
+
+    Examples
+    --------
+    >>> prototype("PyList_SetItem")
+    ('i32', ['ptr', 'i64', 'ptr'])
+    """
+    name = function.partition(".")[0]
+    text = _PYTHON_FUNCTIONS.get(name) or _OTHER_FUNCTIONS.get(name) or _NUMPY_FUNCTIONS[name][0]
+    result, _, parameters = text.partition(" ")
+    return result, [kind for kind in parameters.strip("()").split(", ") if kind]
 
 
 def numpy_function(name: str) -> int:
@@ -85,18 +132,14 @@ def numpy_function(name: str) -> int:
     >>> numpy_function("PyArray_Scalar") != 0
     True
     """
-    take = ctypes.pythonapi.PyCapsule_GetPointer
-    take.restype = ctypes.c_void_p
-    take.argtypes = [ctypes.py_object, ctypes.c_char_p]
-    table = ctypes.cast(take(_multiarray._ARRAY_API, None), ctypes.POINTER(ctypes.c_void_p))
-    address: int = table[_NUMPY_FUNCTIONS[name]] or 0
+    table = ctypes.cast(capsule_pointer(_multiarray._ARRAY_API), ctypes.POINTER(ctypes.c_void_p))
+    address: int = table[_NUMPY_FUNCTIONS[name][1]] or 0
     return address
 
 
 @functools.cache
 def _fixed_addresses() -> dict[str, int]:
-    python = ctypes.pythonapi
-    found = {name: ctypes.cast(getattr(python, name), ctypes.c_void_p).value for name in _PYTHON_FUNCTIONS}
+    found = {name: python_function(name) for name in _PYTHON_FUNCTIONS}
     found.update((name, numpy_function(name)) for name in _NUMPY_FUNCTIONS)
     found.update((name, id(thing)) for name, thing in _OBJECTS.items())
     return {name: address for name, address in found.items() if address}

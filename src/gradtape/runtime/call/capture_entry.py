@@ -22,7 +22,25 @@ import numpy as np
 
 from gradtape.lower.llvm.writer import read_ll
 from gradtape.lower.resident.routine import load_resident, python_functions
-from gradtape.runtime.call.callable import FALLBACK_OFFSET, STATE_OFFSET, NativeHead, vectorcalled
+from gradtape.runtime.call.callable import (
+    ENTRY_OFFSET,
+    FALLBACK_OFFSET,
+    STATE_OFFSET,
+    NativeHead,
+    vectorcalled,
+)
+from gradtape.runtime.call.capi import (
+    ARRAY_DATA,
+    ARRAY_DESCR,
+    ARRAY_DIMENSIONS,
+    ARRAY_FLAGS,
+    ARRAY_NDIM,
+    FREE_THREADED,
+    HEAD,
+    LIST_ITEMS,
+    TUPLE_ITEMS,
+    TYPE,
+)
 
 __all__ = ["MISSED", "CheckedFunction", "Read", "Row", "Test", "can_check_classes", "checked", "missing"]
 
@@ -99,14 +117,8 @@ class Row(NamedTuple):
 
 
 _ROW_BYTES: Final = 64
-_HEAD: Final = object.__basicsize__
-_TYPE: Final = _HEAD - 8
-_ENTRY_OFFSET: Final = STATE_OFFSET + 8
-_VERSION_OF_DICT: Final = _HEAD + 8
+_VERSION_OF_DICT: Final = HEAD + 8
 _VERSION_OF_TYPE: Final = 384
-_LIST_ITEMS: Final = _HEAD + 8
-_TUPLE_ITEMS: Final = tuple.__basicsize__
-_FREE_THREADED: Final = "t" in getattr(sys, "abiflags", "")
 
 MISSED: Final = object()
 """What an entry behind the checks returns for arguments that it cannot take."""
@@ -128,25 +140,25 @@ def _text() -> str:
         **{f"test_{test.name.lower()}": test.value for test in Test},
         state=STATE_OFFSET,
         fallback=FALLBACK_OFFSET,
-        entry=_ENTRY_OFFSET,
-        head=_HEAD,
-        list_items=_LIST_ITEMS,
-        tuple_items=_TUPLE_ITEMS,
+        entry=ENTRY_OFFSET,
+        head=HEAD,
+        list_items=LIST_ITEMS,
+        tuple_items=TUPLE_ITEMS,
         dict_version=_VERSION_OF_DICT,
         type_version=_VERSION_OF_TYPE,
         row=_ROW_BYTES,
-        type=_TYPE,
-        data=_HEAD,
-        ndim=_HEAD + 8,
-        dimensions=_HEAD + 16,
-        descr=_HEAD + 40,
-        flags=_HEAD + 48,
+        type=TYPE,
+        data=ARRAY_DATA,
+        ndim=ARRAY_NDIM,
+        dimensions=ARRAY_DIMENSIONS,
+        descr=ARRAY_DESCR,
+        flags=ARRAY_FLAGS,
     )
 
 
 @functools.cache
 def _has_functions() -> bool:
-    return not _FREE_THREADED and all(python_functions(_text()).values())
+    return not FREE_THREADED and all(python_functions(_text()).values())
 
 
 def _version_of(cls: type) -> int:

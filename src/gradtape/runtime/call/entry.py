@@ -18,14 +18,22 @@ from weakref import WeakSet
 import numpy.typing as npt
 
 from gradtape.locks import renewed_in_child
+from gradtape.lower.llvm.writer import KERNEL
 from gradtape.runtime.call.callable import NativeHead, vectorcalled
 from gradtape.runtime.call.capi import addresses, array_type
-from gradtape.runtime.call.entry_ir import ACTIVE_WORD, CONSTANT_WORD, WORKSPACE_WORD, add_entry, in_arena
-from gradtape.runtime.call.signature import ArraySpec, Signature
+from gradtape.runtime.call.convention import (
+    ACTIVE_WORD,
+    CONSTANT_WORD,
+    ENTRY,
+    ENTRY_DRAIN,
+    WORKSPACE_WORD,
+    ArraySpec,
+    Signature,
+)
 from gradtape.runtime.compile.loader import LoadedModule, drain_all
 from gradtape.runtime.memory.result_pool import is_pooled, result_handler, trim_results
 
-__all__ = ["NativeFunction", "add_entry", "arena_bytes", "bind", "load", "trim"]
+__all__ = ["NativeFunction", "arena_bytes", "bind", "load", "trim"]
 
 _DRAIN = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 _FREE = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(("PyMem_RawFree", ctypes.pythonapi))
@@ -59,24 +67,20 @@ _undead: Final[list[_Resources]] = []
 
 def load(
     object_code: bytes,
-    signature: Signature,
-    kernel: str = "kernel",
-    entry: str = "entry",
+    signature: Signature | None,
     *,
     imports: Mapping[str, int] | None = None,
     drain: str | None = None,
     needs: Sequence[LoadedModule] = (),
 ) -> LoadedModule:
-    """Load object code whose module :func:`add_entry` completed.
+    """Load the object code of a kernel, and of its native entry if it has one.
 
     Parameters
     ----------
     object_code : bytes
         The compiled module.
-    signature : Signature
-        The one that the entry was made for.
-    kernel, entry : str, optional
-        The names given to :func:`add_entry`.
+    signature : Signature or None
+        The one that the entry was made for; None for a kernel without an entry.
     imports : mapping of str to int, optional
         Addresses of further names that the kernel uses, such as BLAS routines.
     drain : str, optional
@@ -89,13 +93,15 @@ def load(
     LoadedModule
         To be bound any number of times.
     """
+    if signature is None:
+        return LoadedModule(object_code, KERNEL, imports=imports, drain=drain, needs=needs)
     specs = (*signature.arguments, *signature.outputs)
     found = addresses({spec.dtype for spec in specs if isinstance(spec, ArraySpec)})
     named = {f"gt.{name}": address for name, address in found.items()} | dict(imports or {})
     if any(is_pooled(spec) for spec in signature.outputs):
         named["gt.result_handler"] = id(result_handler())
-    exports = (entry, f"{entry}.drain") if in_arena(signature) else (entry,)
-    return LoadedModule(object_code, kernel, exports=exports, imports=named, drain=drain, needs=needs)
+    exports = (ENTRY, ENTRY_DRAIN) if signature.keeps_workspace else (ENTRY,)
+    return LoadedModule(object_code, KERNEL, exports=exports, imports=named, drain=drain, needs=needs)
 
 
 class _PythonNative(NativeHead):
@@ -165,7 +171,6 @@ def bind(
     constants: Sequence[npt.NDArray[Any]] = (),
     *,
     statics: Sequence[object] = (),
-    entry: str = "entry",
 ) -> NativeFunction:
     """Make a Python callable of loaded machine code.
 
@@ -182,8 +187,6 @@ def bind(
         The captured arrays, C-contiguous, of the dtypes and shapes that the kernel was compiled for.
     statics : sequence of object, optional
         The objects that the static arguments must be.
-    entry : str, optional
-        The name given to :func:`add_entry`.
 
     Returns
     -------
@@ -193,7 +196,8 @@ def bind(
     Examples
     --------
     >>> from gradtape.runtime.compile.engine import compile_object
-    >>> from gradtape.runtime.call.signature import ScalarSpec
+    >>> from gradtape.runtime.call.convention import ScalarSpec
+    >>> from gradtape.runtime.call.entry_ir import add_entry
     >>> kernel = '''
     ... define i32 @kernel(ptr %inputs, ptr %outputs, ptr %workspace) {
     ...   %x = load ptr, ptr %inputs
@@ -221,17 +225,17 @@ def bind(
         words[number] = constant.ctypes.data
     for number, static in enumerate(statics, CONSTANT_WORD + len(constants)):
         words[number] = id(static)
-    drain = _DRAIN(loaded.address(f"{entry}.drain")) if in_arena(signature) else None
+    drain = _DRAIN(loaded.address(ENTRY_DRAIN)) if signature.keeps_workspace else None
     resources = _Resources(words, loaded, drain, signature.workspace, (*constants, *statics))
-    native = NativeFunction(loaded.address(entry), fallback, resources)
-    _bury()
+    native = NativeFunction(loaded.address(ENTRY), fallback, resources)
+    _free_dead_bindings()
     with _lock:
         _living.add(native)
     return native
 
 
-def _bury() -> None:
-    """Let go of what belonged to bindings whose last call has ended."""
+def _free_dead_bindings() -> None:
+    """Free what belonged to bindings whose last call has ended."""
     for _ in range(len(_undead)):
         try:
             resources = _undead.pop(0)
@@ -266,7 +270,7 @@ def trim() -> None:
     >>> arena_bytes()
     0
     """
-    _bury()
+    _free_dead_bindings()
     with _lock:
         living = [native._resources for native in _living]
     for resources in living:

@@ -12,65 +12,54 @@ two uses of the same code is in the state block that the called object points to
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from typing import Final
 
 from gradtape.lower.llvm.counters import ENTRIES, ENTRY_TICKS, add
+from gradtape.lower.llvm.writer import KERNEL, LIKELY, FunctionWriter, ModuleWriter
 from gradtape.lower.resident.interrupts import INTERRUPTED
 from gradtape.runtime.call.callable import FALLBACK_OFFSET, STATE_OFFSET
-from gradtape.runtime.call.capi import scalar_holds_data
-from gradtape.runtime.call.llvm_writer import LIKELY, WORD, FunctionWriter
-from gradtape.runtime.call.signature import ArraySpec, ScalarSpec, Signature, StaticSpec, Structure
+from gradtape.runtime.call.capi import (
+    ALIGNED,
+    ARRAY_DATA,
+    ARRAY_DESCR,
+    ARRAY_DIMENSIONS,
+    ARRAY_FLAGS,
+    ARRAY_NDIM,
+    C_CONTIGUOUS,
+    FREE_THREADED,
+    HEAD,
+    TUPLE_ITEMS,
+    TYPE,
+    WORD,
+    prototype,
+    scalar_holds_data,
+)
+from gradtape.runtime.call.convention import (
+    ACTIVE_WORD,
+    CONSTANT_WORD,
+    ENTRY,
+    ENTRY_DRAIN,
+    WORKSPACE_WORD,
+    ArraySpec,
+    ScalarSpec,
+    Signature,
+    StaticSpec,
+    Structure,
+)
 from gradtape.runtime.memory.result_pool import is_pooled
 
-__all__ = ["ACTIVE_WORD", "CONSTANT_WORD", "WORKSPACE_WORD", "add_entry", "in_arena"]
-
-WORKSPACE_WORD: Final = 0
-ACTIVE_WORD: Final = 1
-CONSTANT_WORD: Final = 2
-"""Words of the state block: scratch memory, calls under way, then captured arrays and static arguments."""
-
-STACK_WORKSPACE: Final = 2048
-"""Workspaces up to this many bytes are on the stack, larger ones in the arena."""
-
-_HEAD: Final = object.__basicsize__
-_TYPE: Final = _HEAD - WORD
-_DATA, _NDIM, _DIMENSIONS, _DESCR, _FLAGS = _HEAD, _HEAD + 8, _HEAD + 16, _HEAD + 40, _HEAD + 48
-_CONTIGUOUS_AND_ALIGNED: Final = 0x0001 | 0x0100
-_TUPLE_ITEMS: Final = tuple.__basicsize__
-_FREE_THREADED: Final = "t" in getattr(sys, "abiflags", "")
+__all__ = ["add_entry"]
 
 
-def in_arena(signature: Signature) -> bool:
-    """Whether the workspace is memory that stays from call to call, rather than the stack's.
-
-    Examples
-    --------
-    >>> in_arena(Signature((), (), None, workspace=64)), in_arena(Signature((), (), None, workspace=2**20))
-    (False, True)
-    """
-    return signature.workspace > STACK_WORKSPACE
-
-
-def add_entry(
-    ir_text: str,
-    signature: Signature,
-    kernel: str = "kernel",
-    entry: str = "entry",
-    *,
-    profiled: bool = False,
-) -> str:
+def add_entry(ir_text: str, signature: Signature | None, *, profiled: bool = False) -> str:
     """Append the native entry for a kernel to the module that defines the kernel.
 
     Parameters
     ----------
     ir_text : str
-        A module of LLVM IR that defines `kernel`.
-    signature : Signature
-        What the entry expects and returns.
-    kernel, entry : str, optional
-        The kernel's name and the entry's.
+        A module of LLVM IR that defines a kernel.
+    signature : Signature or None
+        What the entry expects and returns; None for a kernel that needs no entry.
     profiled : bool, optional
         Whether the module is that of a kernel which times itself, so that the entry does the same.
 
@@ -85,24 +74,21 @@ def add_entry(
     >>> "define ptr @entry(" in add_entry("", signature)
     True
     """
-    return f"{ir_text.rstrip()}\n\n{_EntryWriter(signature, kernel, entry, profiled).write()}\n"
+    if signature is None:
+        return ir_text
+    return f"{ir_text.rstrip()}\n\n{_EntryWriter(signature, profiled).write()}"
 
 
 class _EntryWriter(FunctionWriter):
     """Writes one entry from top to bottom; each method appends the instructions of one step."""
 
-    def __init__(self, signature: Signature, kernel: str, entry: str, profiled: bool) -> None:
-        # Optimising the entry's straight line costs 8 ms for two arguments, 24 for ten, and gains nothing.
-        super().__init__(
-            f"define ptr @{entry}(ptr %self, ptr %args, i64 %nargsf, ptr %kwnames) noinline optnone"
-        )
+    def __init__(self, signature: Signature, profiled: bool) -> None:
+        super().__init__(ModuleWriter())
         self.signature = signature
-        self.kernel = kernel
-        self.entry = entry
         self.owned: list[str] = []
         self.status = ""
         # Read once: another thread may install other machine code in the called object while the kernel runs.
-        self.state_block = self.field("ptr", "%self", STATE_OFFSET)
+        self.state_block = self.load("ptr", "%self", STATE_OFFSET)
         self.profiled = profiled
         self.begin = self.let("call i64 @now()") if profiled else ""
         self.ticks = ""
@@ -117,9 +103,13 @@ class _EntryWriter(FunctionWriter):
                 self.box(spec, pointer, owner)
         self.hand_back([owner for _, owner in targets])
         self.finish_early()
-        if in_arena(self.signature):
-            return f"{self.text()}\n{self.drain()}"
-        return self.text()
+        # Optimising the entry's straight line costs 8 ms for two arguments, 24 for ten, and gains nothing.
+        parameters = "ptr %self, ptr %args, i64 %nargsf, ptr %kwnames"
+        functions = [self.text(f"define ptr @{ENTRY}({parameters}) noinline optnone")]
+        if self.signature.keeps_workspace:
+            functions.append(self.drain())
+        self.module.functions += functions
+        return self.module.text()
 
     # The steps
 
@@ -130,7 +120,7 @@ class _EntryWriter(FunctionWriter):
         self.require(self.let(f"icmp eq i64 {count}, {len(self.signature.arguments)}"))
         sources, statics = [], 0
         for number, spec in enumerate(self.signature.arguments):
-            argument = self.field("ptr", "%args", WORD * number)
+            argument = self.load("ptr", "%args", WORD * number)
             match spec:
                 case ArraySpec():
                     sources.append(self.check_array(spec, argument))
@@ -143,35 +133,35 @@ class _EntryWriter(FunctionWriter):
         return sources + [self.state(CONSTANT_WORD + k) for k in range(self.signature.constants)]
 
     def check_array(self, spec: ArraySpec, argument: str) -> str:
-        kind = self.field("ptr", argument, _TYPE)
+        kind = self.load("ptr", argument, TYPE)
         is_array = self.let(f"icmp eq ptr {kind}, {self.symbol('PyArray_Type')}")
         if spec.shape or not scalar_holds_data(spec.dtype):
             self.require(is_array)
             return self.check_layout(spec, argument)
         array, scalar, known = self.new_label(), self.new_label(), self.new_label()
         self.emit(f"br i1 {is_array}, label %{array}, label %{scalar}")
-        self.label(array)
+        self.start_block(array)
         from_array = self.check_layout(spec, argument)
-        array_end = self.block
+        array_end = self.label
         self.emit(f"br label %{known}")
-        self.label(scalar)
+        self.start_block(scalar)
         self.require_same(kind, self.symbol(f"scalar.{spec.dtype.name}"))
-        from_scalar = self.offset(argument, _HEAD)
-        scalar_end = self.block
+        from_scalar = self.offset(argument, HEAD)
+        scalar_end = self.label
         self.emit(f"br label %{known}")
-        self.label(known)
+        self.start_block(known)
         return self.let(f"phi ptr [{from_array}, %{array_end}], [{from_scalar}, %{scalar_end}]")
 
     def check_layout(self, spec: ArraySpec, argument: str) -> str:
-        self.require_same(self.field("ptr", argument, _DESCR), self.symbol(f"dtype.{spec.dtype.name}"))
-        self.require(self.let(f"icmp eq i32 {self.field('i32', argument, _NDIM)}, {len(spec.shape)}"))
-        flags = self.let(f"and i32 {self.field('i32', argument, _FLAGS)}, {_CONTIGUOUS_AND_ALIGNED}")
-        self.require(self.let(f"icmp eq i32 {flags}, {_CONTIGUOUS_AND_ALIGNED}"))
+        self.require_same(self.load("ptr", argument, ARRAY_DESCR), self.symbol(f"dtype.{spec.dtype.name}"))
+        self.require(self.let(f"icmp eq i32 {self.load('i32', argument, ARRAY_NDIM)}, {len(spec.shape)}"))
+        flags = self.let(f"and i32 {self.load('i32', argument, ARRAY_FLAGS)}, {C_CONTIGUOUS | ALIGNED}")
+        self.require(self.let(f"icmp eq i32 {flags}, {C_CONTIGUOUS | ALIGNED}"))
         if spec.shape:
-            dimensions = self.field("ptr", argument, _DIMENSIONS)
+            dimensions = self.load("ptr", argument, ARRAY_DIMENSIONS)
             for axis, length in enumerate(spec.shape):
-                self.require(self.let(f"icmp eq i64 {self.field('i64', dimensions, WORD * axis)}, {length}"))
-        return self.field("ptr", argument, _DATA)
+                self.require(self.let(f"icmp eq i64 {self.load('i64', dimensions, WORD * axis)}, {length}"))
+        return self.load("ptr", argument, ARRAY_DATA)
 
     def check_scalar(self, spec: ScalarSpec, argument: str) -> str:
         if spec.kind == "bool":
@@ -180,11 +170,11 @@ class _EntryWriter(FunctionWriter):
             self.require(self.let(f"or i1 {is_true}, {is_false}"))
             return self.stored("i8", self.let(f"zext i1 {is_true} to i8"))
         types = {"float": "PyFloat_Type", "int": "PyLong_Type", "complex": "PyComplex_Type"}
-        self.require_same(self.field("ptr", argument, _TYPE), self.symbol(types[spec.kind]))
+        self.require_same(self.load("ptr", argument, TYPE), self.symbol(types[spec.kind]))
         if spec.kind != "int":
-            return self.offset(argument, _HEAD)
+            return self.offset(argument, HEAD)
         overflow = self.slot("i32")
-        value = self.call("PyLong_AsLongLongAndOverflow", argument, overflow)
+        value = self.call_c("PyLong_AsLongLongAndOverflow", argument, overflow)
         self.require(self.let(f"icmp eq i32 {self.let(f'load i32, ptr {overflow}')}, 0"))
         return self.stored("i64", value)
 
@@ -195,14 +185,14 @@ class _EntryWriter(FunctionWriter):
         made: dict[int, str] = {}
         if any(is_pooled(spec) for spec in specs):
             # Nothing is checked before NumPy has its own allocator back.
-            former = self.call("PyDataMem_SetHandler", self.symbol("result_handler"))
+            former = self.call_c("PyDataMem_SetHandler", self.symbol("result_handler"))
             self.require(self.let(f"icmp ne ptr {former}, null"), otherwise="failed")
             for number, spec in enumerate(specs):
                 if is_pooled(spec):
                     made[number] = self.make_array(spec, number)
                     self.emit(f"store ptr {made[number]}, ptr {owners[number]}")
-            self.do("Py_DecRef", self.call("PyDataMem_SetHandler", former))
-            self.do("Py_DecRef", former)
+            self.call_c("Py_DecRef", self.call_c("PyDataMem_SetHandler", former))
+            self.call_c("Py_DecRef", former)
         targets = []
         for number, (spec, owner) in enumerate(zip(specs, owners, strict=True)):
             if spec.shape == ():
@@ -210,36 +200,37 @@ class _EntryWriter(FunctionWriter):
                 continue
             array = made[number] if number in made else self.make_array(spec, number)
             self.keep(array, owner)
-            targets.append((self.field("ptr", array, _DATA), owner))
+            targets.append((self.load("ptr", array, ARRAY_DATA), owner))
         return targets
 
     def make_array(self, spec: ArraySpec, number: int) -> str:
-        name = self.constant(f"{self.entry}.shape{number}", spec.shape)
-        dtype = self.symbol(f"dtype.{spec.dtype.name}")
-        self.do("Py_IncRef", dtype)
-        ndim = str(len(spec.shape))
-        kind = self.symbol("PyArray_Type")
-        return self.call("PyArray_NewFromDescr", kind, dtype, ndim, name, "null", "null", "0", "null")
+        lengths = ", ".join(f"i64 {length}" for length in spec.shape)
+        ndim = len(spec.shape)
+        self.module.declare(f"@{ENTRY}.shape{number} = private constant [{ndim} x i64] [{lengths}]")
+        dtype, kind = self.symbol(f"dtype.{spec.dtype.name}"), self.symbol("PyArray_Type")
+        self.call_c("Py_IncRef", dtype)
+        shape = f"@{ENTRY}.shape{number}"
+        return self.call_c("PyArray_NewFromDescr", kind, dtype, str(ndim), shape, "null", "null", "0", "null")
 
     def run_kernel(self, sources: list[str], targets: list[str]) -> None:
         inputs, outputs = self.pointer_list(sources), self.pointer_list(targets)
         size = self.signature.workspace
         block = workspace = "null"
-        if size and not in_arena(self.signature):
+        if size and not self.signature.keeps_workspace:
             workspace = self.slot(f"[{size} x i8]", align=64)
         elif size:
             block = self.take_workspace(size + 64)
             address = self.let(f"ptrtoint ptr {block} to i64")
             padding = self.let(f"and i64 {self.let(f'sub i64 0, {address}')}, 63")
             workspace = self.let(f"getelementptr i8, ptr {block}, i64 {padding}")
-        thread = self.call("PyEval_SaveThread") if self.signature.release_gil else ""
+        thread = self.call_c("PyEval_SaveThread") if self.signature.release_gil else ""
         before = self.let("call i64 @now()") if self.profiled else ""
-        status = self.let(f"call i32 @{self.kernel}(ptr {inputs}, ptr {outputs}, ptr {workspace})")
+        status = self.let(f"call i32 @{KERNEL}(ptr {inputs}, ptr {outputs}, ptr {workspace})")
         if self.profiled:
             after = self.let("call i64 @now()")
             self.ticks = self.let(f"sub i64 {after}, {before}")
         if thread:
-            self.do("PyEval_RestoreThread", thread)
+            self.call_c("PyEval_RestoreThread", thread)
         if block != "null":
             self.return_workspace(block)
         self.status = status
@@ -251,13 +242,13 @@ class _EntryWriter(FunctionWriter):
         kept = self.exchange(WORKSPACE_WORD, "null")
         found = self.let(f"icmp ne ptr {kept}, null")
         self.emit(f"br i1 {found}, label %{have}, label %{need}, {LIKELY}")
-        self.label(have)
+        self.start_block(have)
         self.emit(f"br label %{ready}")
-        self.label(need)
-        fresh = self.call("PyMem_RawMalloc", str(size))
+        self.start_block(need)
+        fresh = self.call_c("PyMem_RawMalloc", str(size))
         allocated = self.let(f"icmp ne ptr {fresh}, null")
         self.emit(f"br i1 {allocated}, label %{ready}, label %nomemory, {LIKELY}")
-        self.label(ready)
+        self.start_block(ready)
         return self.let(f"phi ptr [{kept}, %{have}], [{fresh}, %{need}]")
 
     def return_workspace(self, block: str) -> None:
@@ -265,22 +256,22 @@ class _EntryWriter(FunctionWriter):
         displaced = self.exchange(WORKSPACE_WORD, block)
         alone = self.let(f"icmp eq ptr {displaced}, null")
         self.emit(f"br i1 {alone}, label %{done}, label %{spare}, {LIKELY}")
-        self.label(spare)
-        self.do("PyMem_RawFree", displaced)
+        self.start_block(spare)
+        self.call_c("PyMem_RawFree", displaced)
         self.emit(f"br label %{done}")
-        self.label(done)
+        self.start_block(done)
 
     def box(self, spec: ArraySpec, pointer: str, owner: str) -> None:
         """Make a NumPy scalar of a 0-d output."""
         name = spec.dtype.name
         if not scalar_holds_data(spec.dtype):
-            self.keep(self.call("PyArray_Scalar", pointer, self.symbol(f"dtype.{name}"), "null"), owner)
+            self.keep(self.call_c("PyArray_Scalar", pointer, self.symbol(f"dtype.{name}"), "null"), owner)
             return
-        made = self.call(f"allocate.{name}", self.symbol(f"scalar.{name}"), "0")
+        made = self.call_c(f"allocate.{name}", self.symbol(f"scalar.{name}"), "0")
         self.keep(made, owner)
         whole = f"i{8 * spec.nbytes}"
         value = self.let(f"load {whole}, ptr {pointer}")
-        self.emit(f"store {whole} {value}, ptr {self.offset(made, _HEAD)}, align 8")
+        self.emit(f"store {whole} {value}, ptr {self.offset(made, HEAD)}, align 8")
 
     def hand_back(self, owners: list[str]) -> None:
         """Build the result; containers are allocated before one is filled, so that filling cannot fail."""
@@ -288,12 +279,12 @@ class _EntryWriter(FunctionWriter):
         containers = []
         for node in _containers(self.signature.structure):
             function = "PyTuple_New" if isinstance(node, tuple) else "PyList_New"
-            containers.append(self.call(function, str(len(node))))
+            containers.append(self.call_c(function, str(len(node))))
             self.keep(containers[-1], self.owner())
         used: set[int] = set()
         root = self.place(self.signature.structure, results, iter(containers), used)
         for number in set(range(len(results))) - used:
-            self.do("Py_DecRef", results[number])
+            self.call_c("Py_DecRef", results[number])
         self.count_calls("sub")
         self.read_clock(answered=1)
         self.emit(f"ret ptr {root}")
@@ -301,49 +292,49 @@ class _EntryWriter(FunctionWriter):
     def place(self, node: Structure, results: list[str], made: Iterator[str], used: set[int]) -> str:
         """Fill containers with results, in the order in which `_containers` lists them."""
         if node is None:
-            self.do("Py_IncRef", self.symbol("Py_None"))
+            self.call_c("Py_IncRef", self.symbol("Py_None"))
             return self.symbol("Py_None")
         if isinstance(node, int):
             if node in used:
-                self.do("Py_IncRef", results[node])
+                self.call_c("Py_IncRef", results[node])
             used.add(node)
             return results[node]
         container = next(made)
         for position, child in enumerate(node):
             item = self.place(child, results, made, used)
             if isinstance(node, tuple):
-                self.emit(f"store ptr {item}, ptr {self.offset(container, _TUPLE_ITEMS + WORD * position)}")
+                self.emit(f"store ptr {item}, ptr {self.offset(container, TUPLE_ITEMS + WORD * position)}")
             else:
-                self.call("PyList_SetItem", container, str(position), item)
+                self.call_c("PyList_SetItem", container, str(position), item)
         return container
 
     def finish_early(self) -> None:
         """The ways out that return no result: wrong arguments, the kernel's own refusal, no memory."""
-        self.label("missed")
+        self.start_block("missed")
         if self.signature.polls:
             self.require(self.let(f"icmp ne i32 {self.status}, {INTERRUPTED}"), otherwise="interrupted")
         self.give_up()
         self.read_clock(answered=0)
         self.emit("br label %fallback")
-        self.label("fallback")
-        fallback = self.field("ptr", "%self", FALLBACK_OFFSET)
+        self.start_block("fallback")
+        fallback = self.load("ptr", "%self", FALLBACK_OFFSET)
         vectorcall = self.function("PyObject_Vectorcall")
         operands = f"ptr {fallback}, ptr %args, i64 %nargsf, ptr %kwnames"
         self.emit(f"ret ptr {self.let(f'musttail call ptr {vectorcall}({operands})')}")
-        self.label("nomemory")
-        self.call("PyErr_NoMemory")
+        self.start_block("nomemory")
+        self.call_c("PyErr_NoMemory")
         self.emit("br label %failed")
         if self.signature.polls:
-            self.label("interrupted")
-            self.call("raise")
+            self.start_block("interrupted")
+            self.call_c("raise")
             self.emit("br label %failed")
-        self.label("failed")
+        self.start_block("failed")
         self.give_up()
         self.emit("ret ptr null")
 
     def give_up(self) -> None:
         for owner in self.owned:
-            self.do("Py_DecRef", self.let(f"load ptr, ptr {owner}"))
+            self.call_c("Py_DecRef", self.let(f"load ptr, ptr {owner}"))
         self.count_calls("sub")
 
     def read_clock(self, answered: int) -> None:
@@ -360,10 +351,52 @@ class _EntryWriter(FunctionWriter):
         """A second function, which frees the workspace in one step that no other thread can come between."""
         free = self.function("PyMem_RawFree")
         take = ["  %block = load ptr, ptr %state", "  store ptr null, ptr %state"]
-        if _FREE_THREADED:
+        if FREE_THREADED:
             take = ["  %block = atomicrmw xchg ptr %state, ptr null seq_cst"]
-        lines = (f"define void @{self.entry}.drain(ptr %state) {{", *take, f"  call void {free}(ptr %block)")
+        lines = (f"define void @{ENTRY_DRAIN}(ptr %state) {{", *take, f"  call void {free}(ptr %block)")
         return "\n".join((*lines, "  ret void", "}"))
+
+    # Instructions
+
+    def require(self, condition: str, otherwise: str = "fallback") -> None:
+        """Go on if the condition holds."""
+        follow = self.new_label()
+        self.branch(condition, follow, otherwise, LIKELY)
+        self.start_block(follow)
+
+    def require_same(self, left: str, right: str) -> None:
+        """Go on if two pointers are equal."""
+        self.require(self.let(f"icmp eq ptr {left}, {right}"))
+
+    def stored(self, type_: str, value: str) -> str:
+        """Put a value into memory on the stack."""
+        slot = self.slot(type_)
+        self.store(type_, value, slot)
+        return slot
+
+    def pointer_list(self, pointers: list[str]) -> str:
+        """Put pointers one after the other into memory on the stack."""
+        array = self.slot(f"[{len(pointers)} x ptr]")
+        for number, pointer in enumerate(pointers):
+            self.store("ptr", pointer, self.offset(array, WORD * number))
+        return array
+
+    def symbol(self, name: str) -> str:
+        """Return the address of an object of Python's or NumPy's."""
+        self.module.declare(f'@"gt.{name}" = external global i8')
+        return f'@"gt.{name}"'
+
+    def function(self, name: str) -> str:
+        """Return the address of a C function of Python's or NumPy's."""
+        result, parameters = prototype(name)
+        self.module.declare(f'declare {result} @"gt.{name}"({", ".join(parameters)})')
+        return f'@"gt.{name}"'
+
+    def call_c(self, function: str, *operands: str) -> str:
+        """Call a C function of Python's or NumPy's."""
+        result, parameters = prototype(function)
+        typed = [f"{type_} {operand}" for type_, operand in zip(parameters, operands, strict=True)]
+        return self.call(result, f'"gt.{function}"', *typed)
 
     # Ownership
 
@@ -389,7 +422,7 @@ class _EntryWriter(FunctionWriter):
     def count_calls(self, operation: str) -> None:
         """Count the calls under way, so that code is not unmapped while a call lets other threads run."""
         address = self.state_address(ACTIVE_WORD)
-        if _FREE_THREADED:
+        if FREE_THREADED:
             self.let(f"atomicrmw {operation} ptr {address}, i64 1 seq_cst")
             return
         changed = self.let(f"{operation} i64 {self.let(f'load i64, ptr {address}')}, 1")
@@ -398,7 +431,7 @@ class _EntryWriter(FunctionWriter):
     def exchange(self, word: int, pointer: str) -> str:
         """Exchange a pointer in the state block; the interpreter lock makes it atomic."""
         address = self.state_address(word)
-        if _FREE_THREADED:
+        if FREE_THREADED:
             return self.let(f"atomicrmw xchg ptr {address}, ptr {pointer} seq_cst")
         former = self.let(f"load ptr, ptr {address}")
         self.emit(f"store ptr {pointer}, ptr {address}")

@@ -17,13 +17,13 @@ import numpy.typing as npt
 
 from gradtape.locks import held_at_fork
 from gradtape.lower.target.host import target_machine
+from gradtape.runtime.call.capi import ARRAY_DATA
 
 __all__ = ["LoadedModule", "call_flat"]
 
 # Lists of pointers are packed into bytes objects, which takes half the time that ctypes arrays take.
 _KERNEL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p)
 _DRAIN = ctypes.CFUNCTYPE(None)
-_DATA_OFFSET: Final = object.__basicsize__
 
 
 _MODULES_PER_LINKER: Final = 16
@@ -183,7 +183,7 @@ def call_flat(
         Zero for success, or the kernel's own status.
     """
     read = ctypes.c_void_p.from_address
-    offset = _DATA_OFFSET
+    offset = ARRAY_DATA
     sources = _pointer_list(len(inputs)).pack(*[read(id(array) + offset).value for array in inputs])
     targets = _pointer_list(len(outputs)).pack(*[read(id(array) + offset).value for array in outputs])
     scratch = None if workspace is None else read(id(workspace) + offset).value
@@ -194,7 +194,7 @@ def call_flat(
 def _check_layout() -> None:
     """Make sure that an ndarray holds its data pointer in the first field after the object's head."""
     probe = np.zeros(1)
-    if ctypes.c_void_p.from_address(id(probe) + _DATA_OFFSET).value != probe.ctypes.data:
+    if ctypes.c_void_p.from_address(id(probe) + ARRAY_DATA).value != probe.ctypes.data:
         raise ImportError("gradtape does not know the layout of this NumPy's arrays")
 
 

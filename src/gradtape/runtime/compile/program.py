@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy import asarray
 
 from gradtape.config import config
-from gradtape.errors import CompileWarning, GradtapeError, InternalError, LoweringError, warn
+from gradtape.errors import InternalError
 from gradtape.ir.budget import steps_since_now
 from gradtape.ir.evaluate import compute_values
 from gradtape.ir.fingerprint import fingerprint, structure
 from gradtape.ir.graph import Graph, Node
 from gradtape.ir.op import NDArray
 from gradtape.lower.resident.interrupts import INTERRUPTED, raise_interruption
-from gradtape.lower.target.symbols import addresses_of
 from gradtape.passes.simplify.annotations import open_custom_calls
 from gradtape.progress import counting
-from gradtape.runtime.call.entry import NativeFunction, add_entry, bind, load
-from gradtape.runtime.call.entry_ir import in_arena
-from gradtape.runtime.call.signature import ArraySpec, ScalarSpec, Signature, StaticSpec, Structure
+from gradtape.runtime.call.convention import ArraySpec, CallForm
+from gradtape.runtime.call.entry import NativeFunction, bind
 from gradtape.runtime.collector import uncollected
-from gradtape.runtime.compile.cache import CachedObject, MemoryCache, cached_object
-from gradtape.runtime.compile.engine import compile_object
+from gradtape.runtime.compile.kernel import Kernel, compile_graph, kernel_for, kernels
 from gradtape.runtime.compile.loader import KernelCode, LoadedModule, call_flat
 from gradtape.runtime.interpret import missed_guards
 from gradtape.runtime.memory.result_pool import empty_results
@@ -73,15 +68,6 @@ class _Active:
 
 ACTIVE: Final = _Active()
 
-LOOP: Final = "gradtape.loop."
-"""What the symbols of loops' kernels begin with."""
-
-KERNEL: Final = "kernel"
-"""The function of a loop's kernel."""
-
-GIL_SECONDS: Final = 5e-6
-"""Estimated time above which a kernel lets other threads run: taking the lock back costs about a tenth of it."""
-
 
 class GuardMiss(Exception):
     """A value that Python looked at while tracing is another one in this call."""
@@ -90,42 +76,6 @@ class GuardMiss(Exception):
         super().__init__(guard, actual)
         self.guard = guard
         self.actual = actual
-
-
-class CallForm(NamedTuple):
-    """How a jitted function is called and returns: what a native entry needs to know besides the kernel."""
-
-    arguments: tuple[ArraySpec | ScalarSpec | StaticSpec, ...]
-    outputs: tuple[ArraySpec, ...]
-    structure: Structure
-
-
-class Kernel(NamedTuple):
-    """Machine code for every graph of one fingerprint.
-
-    Attributes
-    ----------
-    loaded : LoadedModule or None
-        None where the graph could not be compiled; `reason` says why.
-    signature : Signature or None
-        Of the native entry, if there is one.
-    workspace : int
-        Bytes of scratch memory.
-    origin : str
-        ``"compiled"``, ``"disk"`` or ``"interpreter"``.
-    seconds : float
-        What it took to compile or load.
-    notes : tuple of str
-        What the scheduler decided, and why.
-    """
-
-    loaded: LoadedModule | None
-    signature: Signature | None
-    workspace: int
-    origin: str
-    seconds: float
-    notes: tuple[str, ...] = ()
-    reason: str = ""
 
 
 class Program:
@@ -181,7 +131,7 @@ class Program:
     def enter_natively(self) -> None:
         """Let the machine code's native entry, which takes arrays one by one, serve from now on."""
         signature = self.kernel.signature
-        if signature is not None and not in_arena(signature):
+        if signature is not None and not signature.keeps_workspace:
             self._native = self.bind(_refused, ())
 
     def compute(self, arrays: Sequence[NDArray], loaded: KernelCode | None) -> list[NDArray]:
@@ -227,10 +177,6 @@ def _refused(*arrays: NDArray) -> None:
     """Answer for a native entry that does not take these arrays."""
 
 
-_kernels: Final[MemoryCache[Kernel]] = MemoryCache()
-"""Machine code by fingerprint and form: shared by tapes, decorated functions and nested gradients."""
-
-
 SMALL: Final = 65536
 """Bytes of arguments and results up to which a tape's work has a native entry: it saves some 4 us of each run."""
 
@@ -269,7 +215,7 @@ def program_for(graph: Graph, form: CallForm | None = None) -> Program:
     """
     print_ = fingerprint(graph)
     key = f"{print_}:{form}:{config.precise_math}"
-    return Program(graph, _kernels.get(key, lambda: _kernel(graph, form, key)))
+    return Program(graph, kernels.get(key, lambda: _compiled(graph, form, key)))
 
 
 def repeated_program(graph: Graph, *, at_once: Callable[[], bool]) -> Program | None:
@@ -299,170 +245,11 @@ def _to_compile(graph: Graph) -> Graph:
     return without_data_rolled(graph) if config.reroll else without_data(graph)
 
 
-def _kernel(graph: Graph, form: CallForm | None, key: str) -> Kernel:
-    """Load a graph's machine code from the disk, or compile it; without either, the interpreter stands in."""
+def _compiled(graph: Graph, form: CallForm | None, key: str) -> Kernel:
+    """Return the kernel of a graph that no program has had yet."""
     with uncollected(), counting(f"compiling {graph.name}", "step", steps_since_now()):
-        kernel = _found(lambda: graph, form, key, _compile)
+        kernel = kernel_for(lambda: graph, form, key, compile_graph)
     profiler = ACTIVE.profiler
     if profiler is not None:
         profiler.compiled(kernel.seconds)
     return kernel
-
-
-def _found(
-    graph_of: Callable[[], Graph],
-    form: CallForm | None,
-    key: str,
-    compile_: Callable[[Graph, CallForm | None], CachedObject],
-) -> Kernel:
-    begin = time.perf_counter()
-    compiled = False
-
-    def build() -> CachedObject:
-        nonlocal compiled
-        compiled = True
-        return compile_(graph_of(), form)
-
-    try:
-        found = cached_object(key, build)
-        kernel = _loaded(graph_of, form, found)
-    except LoweringError as error:
-        return Kernel(None, None, 0, "interpreter", time.perf_counter() - begin, (), error.what)
-    except Exception as error:  # what LLVM says of a module that it cannot compile, or a defect: the interpreter has the answer
-        if is_of_interruption(error):
-            raise KeyboardInterrupt from error
-        reason, remedy = _reason(error)
-        warn(
-            CompileWarning,
-            f"{graph_of().name} could not be compiled and runs on the interpreter",
-            why=reason,
-            remedy=remedy,
-        )
-        return Kernel(None, None, 0, "interpreter", time.perf_counter() - begin, (), reason)
-    origin = "compiled" if compiled else "disk"
-    return kernel._replace(origin=origin, seconds=time.perf_counter() - begin)
-
-
-def is_of_interruption(error: BaseException) -> bool:
-    """Return whether an error came up while Ctrl-C was handed on, as it can in Python's own `threading`: it says nothing of the graph."""
-    seen: BaseException | None = error if isinstance(error, RuntimeError) else None
-    while seen is not None and not isinstance(seen, KeyboardInterrupt):
-        seen = seen.__context__
-    return seen is not None
-
-
-def _reason(error: Exception) -> tuple[str, str]:
-    """Return why a graph could not be compiled, and what to do."""
-    remedy = "nothing, if the speed does not matter; please report it"
-    if isinstance(error, GradtapeError):
-        return ": ".join(filter(None, (error.what, error.why))), error.remedy or remedy
-    return (str(error) if isinstance(error, RuntimeError) else f"{type(error).__name__}: {error}"), remedy
-
-
-def _compile(graph: Graph, form: CallForm | None) -> CachedObject:
-    from gradtape.lower.pipeline import (
-        lower,  # late: a process that finds its kernels on disk starts 10 ms sooner
-    )
-
-    loops: dict[str, None] = {}
-    notes: list[str] = []
-
-    def kernel_of(loop: Graph) -> tuple[str, int]:
-        symbol = f"{LOOP}{fingerprint(loop)}"
-        loops[symbol] = None
-        kernel = _loop_kernel(symbol, lambda: loop)
-        if kernel.loaded is None:
-            raise LoweringError(kernel.reason)
-        notes.extend(kernel.notes)
-        return symbol, kernel.workspace
-
-    lowered = lower(graph, kernel_of)
-    heavy = lowered.estimated_cost > GIL_SECONDS
-    signature = _signature(graph, form, lowered.workspace_bytes, heavy, lowered.polls)
-    text = (
-        lowered.ir_text
-        if signature is None
-        else add_entry(lowered.ir_text, signature, kernel=lowered.kernel_name)
-    )
-    facts = {
-        "workspace": lowered.workspace_bytes,
-        "heavy": heavy,
-        "kernel": lowered.kernel_name,
-        "symbols": [symbol for symbol in lowered.symbols if symbol not in loops],
-        "loops": list(loops),
-        "drain": lowered.drain,
-        "polls": lowered.polls,
-        "notes": [*lowered.explain, *notes],
-    }
-    return CachedObject(compile_object(text, lowered.kernel_name), metadata=facts)
-
-
-def _loop_kernel(symbol: str, graph_of: Callable[[], Graph]) -> Kernel:
-    """Return the kernel of a loop alone, for any number of turns: from memory, from the disk, or compiled now."""
-    key = f"{symbol}:{config.precise_math}"
-    return _kernels.get(key, lambda: _found(graph_of, None, key, _compile_loop))
-
-
-def _compile_loop(graph: Graph, form: CallForm | None) -> CachedObject:
-    from gradtape.lower.pipeline import lower_loop
-
-    lowered = lower_loop(graph)
-    facts = {
-        "workspace": lowered.workspace_bytes,
-        "heavy": True,
-        "kernel": lowered.kernel_name,
-        "symbols": list(lowered.symbols),
-        "loops": [],
-        "drain": lowered.drain,
-        "polls": lowered.polls,
-        "notes": list(lowered.explain),
-    }
-    return CachedObject(compile_object(lowered.ir_text, "loop"), metadata=facts)
-
-
-def _loop_of(graph_of: Callable[[], Graph], wanted: str) -> Graph:
-    """Return the graph of a loop that a program calls: for a program that is on the disk without its loops."""
-    from gradtape.lower.pipeline import lower
-
-    found: dict[str, Graph] = {}
-
-    def note(loop: Graph) -> tuple[str, int]:
-        symbol = f"{LOOP}{fingerprint(loop)}"
-        found[symbol] = loop
-        return symbol, 0
-
-    lower(graph_of(), note)
-    return found[wanted]
-
-
-def _loaded(graph_of: Callable[[], Graph], form: CallForm | None, found: CachedObject) -> Kernel:
-    facts = found.metadata
-    signature = (
-        None
-        if form is None
-        else _signature(graph_of(), form, facts["workspace"], facts["heavy"], facts["polls"])
-    )
-    imports = addresses_of(facts["symbols"])
-    needs = []
-    for symbol in facts["loops"]:
-        code = _loop_kernel(symbol, partial(_loop_of, graph_of, symbol)).loaded
-        if code is None:
-            raise LoweringError("a loop of the program cannot be compiled")
-        needs.append(code)
-        imports[symbol] = code.address(KERNEL)
-    drain, kernel = facts["drain"], facts["kernel"]
-    if signature is None:
-        loaded = LoadedModule(found.code, kernel, imports=imports, drain=drain, needs=needs)
-    else:
-        loaded = load(found.code, signature, kernel=kernel, imports=imports, drain=drain, needs=needs)
-    return Kernel(loaded, signature, facts["workspace"], "", 0.0, tuple(facts["notes"]))
-
-
-def _signature(
-    graph: Graph, form: CallForm | None, workspace: int, heavy: bool, polls: bool
-) -> Signature | None:
-    if form is None:
-        return None
-    return Signature(
-        form.arguments, form.outputs, form.structure, len(graph.constants()), max(workspace, 8), heavy, polls
-    )

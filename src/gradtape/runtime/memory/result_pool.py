@@ -25,7 +25,7 @@ from gradtape.lower.resident.routine import load_resident
 from gradtape.lower.target.host import has_symbol
 from gradtape.reference_counts import keep_for_ever
 from gradtape.runtime.call.capi import numpy_function
-from gradtape.runtime.call.signature import ArraySpec
+from gradtape.runtime.call.convention import ArraySpec
 
 __all__ = ["LARGE", "empty_results", "is_pooled", "kept_bytes", "result_handler", "trim_results"]
 

@@ -16,16 +16,16 @@ from gradtape.ir.graph import Graph
 from gradtape.ir.op import NDArray
 from gradtape.lower.attribution import Nest
 from gradtape.lower.llvm.counters import COUNTERS, FIRST_NEST, clock_text
-from gradtape.lower.llvm.module import KERNEL
-from gradtape.lower.llvm.writer import read_ll
+from gradtape.lower.llvm.writer import KERNEL, read_ll
 from gradtape.lower.pipeline import lower_profiled
 from gradtape.lower.resident.interrupts import RAISE
 from gradtape.lower.target.symbols import addresses_of
-from gradtape.runtime.call.entry import add_entry, load
+from gradtape.runtime.call.entry import load
+from gradtape.runtime.call.entry_ir import add_entry
 from gradtape.runtime.compile.cache import CachedObject, MemoryCache, cached_object
 from gradtape.runtime.compile.engine import compile_object
+from gradtape.runtime.compile.kernel import Kernel
 from gradtape.runtime.compile.loader import LoadedModule
-from gradtape.runtime.compile.program import Kernel
 
 __all__ = ["Moment", "ProfiledKernel", "clock", "profiled_kernel", "profiled_objects"]
 
@@ -67,7 +67,7 @@ def profiled_kernel(graph: Graph, kernel: Kernel) -> ProfiledKernel:
     key = f"{fingerprint(graph)}:{signature}:{config.precise_math}:profiled"
 
     def build() -> CachedObject:
-        whole = text if signature is None else add_entry(text, signature, kernel=KERNEL, profiled=True)
+        whole = add_entry(text, signature, profiled=True)
         return CachedObject(compile_object(whole, KERNEL))
 
     found = profiled_objects.get(key, lambda: cached_object(key, build))
@@ -76,10 +76,7 @@ def profiled_kernel(graph: Graph, kernel: Kernel) -> ProfiledKernel:
     # ask all the same.
     symbols = [*lowered.symbols, RAISE] if signature is not None and signature.polls else lowered.symbols
     imports = {**addresses_of(symbols), COUNTERS: counters.ctypes.data}
-    if signature is None:
-        loaded = LoadedModule(found.code, KERNEL, imports=imports, drain=drain)
-    else:
-        loaded = load(found.code, signature, kernel=KERNEL, imports=imports, drain=drain)
+    loaded = load(found.code, signature, imports=imports, drain=drain)
     return ProfiledKernel(loaded, counters, nests)
 
 

@@ -32,10 +32,8 @@ from gradtape.kinds.refusals import comes_later
 from gradtape.locks import renewed_in_child
 from gradtape.progress import counting
 from gradtape.runtime.call.capture_entry import CheckedFunction
-from gradtape.runtime.compile.program import (
-    ACTIVE,
-    is_of_interruption,
-)
+from gradtape.runtime.compile.kernel import is_of_interruption
+from gradtape.runtime.compile.program import ACTIVE
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle, is_followed
 from gradtape.trace.array.layout import argument_layout

@@ -17,8 +17,7 @@ from gradtape.ir.op import NDArray
 from gradtape.ir.types import PYTHON_DTYPES, aval
 from gradtape.kinds.operands import check_dtype, check_plain
 from gradtape.kinds.refusals import is_used_up, library_of, refusal
-from gradtape.runtime.call.signature import ArraySpec, ScalarSpec, StaticSpec
-from gradtape.runtime.compile.program import CallForm
+from gradtape.runtime.call.convention import ArraySpec, CallForm, ScalarSpec, StaticSpec
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.layout import Layout, argument_layout, layout_of

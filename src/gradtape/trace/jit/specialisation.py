@@ -13,13 +13,9 @@ from gradtape.ir.body import holds_rules
 from gradtape.ir.graph import Graph, Value
 from gradtape.ir.op import NDArray
 from gradtape.runtime.call.capture_entry import CheckedFunction, missing
+from gradtape.runtime.call.convention import CallForm
 from gradtape.runtime.compile.loader import LoadedModule
-from gradtape.runtime.compile.program import (
-    CallForm,
-    GuardMiss,
-    Program,
-    program_for,
-)
+from gradtape.runtime.compile.program import GuardMiss, Program, program_for
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle, fresh_value
 from gradtape.trace.jit.capture_steps import Step, read_captures

@@ -1,14 +1,34 @@
-"""What a native entry expects and returns: one description per specialisation."""
+"""The calling convention of native code: what a native entry expects and returns, and where it finds what belongs to one use of it.
+
+A kernel is ``int32_t kernel(void **inputs, void **outputs, void *workspace)``. Its inputs are followed by captured constants. It returns 0,
+or the number of a guard that does not hold (with the actual value in the workspace), or a negative number where the interpreter has to
+say what is wrong. The entry in front of it is a C function of CPython's vectorcall protocol; what differs between two uses of the same
+machine code is in a block of words, the state, that the called object points to.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-__all__ = ["ArraySpec", "ScalarSpec", "Signature", "StaticSpec", "Structure"]
+__all__ = ["ArraySpec", "CallForm", "ScalarSpec", "Signature", "StaticSpec", "Structure"]
+
+ENTRY: Final = "entry"
+"""The function of a module that a Python callable calls."""
+
+ENTRY_DRAIN: Final = "entry.drain"
+"""The function of a module that frees the workspace which a state keeps between calls."""
+
+WORKSPACE_WORD: Final = 0
+ACTIVE_WORD: Final = 1
+CONSTANT_WORD: Final = 2
+"""Words of the state: scratch memory, calls under way, then the addresses of captured arrays and of static arguments."""
+
+STACK_WORKSPACE: Final = 2048
+"""Workspaces up to this many bytes are on the stack, larger ones stay from call to call."""
 
 Structure: TypeAlias = "int | tuple[Structure, ...] | list[Structure] | None"
 """How outputs are handed back: the number of an output, or tuples and lists of such, or None."""
@@ -56,8 +76,8 @@ class StaticSpec:
 
 
 @dataclass(frozen=True)
-class Signature:
-    """Everything that the native entry of one specialisation needs to know.
+class CallForm:
+    """How a native entry is called and returns.
 
     Attributes
     ----------
@@ -68,6 +88,19 @@ class Signature:
         The kernel's outputs.
     structure : nested tuples and lists of int or None
         How the outputs are handed back; an int counts into `outputs`.
+    """
+
+    arguments: tuple[ArraySpec | ScalarSpec | StaticSpec, ...]
+    outputs: tuple[ArraySpec, ...]
+    structure: Structure
+
+
+@dataclass(frozen=True)
+class Signature(CallForm):
+    """Everything that the native entry of one specialisation needs to know: how it is called, and what its kernel needs.
+
+    Attributes
+    ----------
     constants : int
         Number of captured arrays, whose addresses :func:`~gradtape.runtime.call.entry.bind` is given.
     workspace : int
@@ -84,9 +117,6 @@ class Signature:
     2
     """
 
-    arguments: tuple[ArraySpec | ScalarSpec | StaticSpec, ...]
-    outputs: tuple[ArraySpec, ...]
-    structure: Structure
     constants: int = 0
     workspace: int = 0
     release_gil: bool = False
@@ -101,3 +131,14 @@ class Signature:
     def statics(self) -> int:
         """Number of arguments that are compared by identity."""
         return sum(isinstance(argument, StaticSpec) for argument in self.arguments)
+
+    @property
+    def keeps_workspace(self) -> bool:
+        """Whether the workspace is memory that stays from call to call, rather than the stack's.
+
+        Examples
+        --------
+        >>> Signature((), (), None, workspace=64).keeps_workspace, Signature((), (), None, workspace=2**20).keeps_workspace
+        (False, True)
+        """
+        return self.workspace > STACK_WORKSPACE

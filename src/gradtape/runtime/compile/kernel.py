@@ -1,0 +1,228 @@
+"""Kernels: machine code of graphs, compiled now or loaded from the disk."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from gradtape.config import config
+from gradtape.errors import CompileWarning, GradtapeError, LoweringError, warn
+from gradtape.ir.fingerprint import fingerprint
+from gradtape.ir.graph import Graph
+from gradtape.lower.llvm.writer import KERNEL
+from gradtape.lower.target.symbols import addresses_of
+from gradtape.runtime.call.convention import CallForm, Signature
+from gradtape.runtime.call.entry import load
+from gradtape.runtime.call.entry_ir import add_entry
+from gradtape.runtime.compile.cache import CachedObject, MemoryCache, cached_object
+from gradtape.runtime.compile.engine import compile_object
+from gradtape.runtime.compile.loader import LoadedModule
+
+if TYPE_CHECKING:
+    from gradtape.lower.pipeline import LoweredProgram
+
+LOOP: Final = "gradtape.loop."
+"""What the symbols of loops' kernels begin with."""
+
+GIL_SECONDS: Final = 5e-6
+"""Estimated time above which a kernel lets other threads run: taking the lock back costs about a tenth of it."""
+
+
+class Kernel(NamedTuple):
+    """Machine code for every graph of one fingerprint.
+
+    Attributes
+    ----------
+    loaded : LoadedModule or None
+        None where the graph could not be compiled; `reason` says why.
+    signature : Signature or None
+        Of the native entry, if there is one.
+    workspace : int
+        Bytes of scratch memory.
+    origin : str
+        ``"compiled"``, ``"disk"`` or ``"interpreter"``.
+    seconds : float
+        What it took to compile or load.
+    notes : tuple of str
+        What the scheduler decided, and why.
+    """
+
+    loaded: LoadedModule | None
+    signature: Signature | None
+    workspace: int
+    origin: str
+    seconds: float
+    notes: tuple[str, ...] = ()
+    reason: str = ""
+
+
+kernels: Final[MemoryCache[Kernel]] = MemoryCache()
+"""Machine code by fingerprint and form: shared by tapes, decorated functions and nested gradients."""
+
+
+class _Facts(NamedTuple):
+    """What is on disk beside a kernel's object code: what its caller needs to know, as JSON can hold it.
+
+    Attributes
+    ----------
+    workspace : int
+        Bytes of scratch memory.
+    heavy : bool
+        Whether other threads may run meanwhile.
+    polls : bool
+        Whether a signal may end a run.
+    drain : str or None
+        The function of the module that gives back the memory which it keeps between calls.
+    symbols : sequence of str
+        Routines to bind at load.
+    loops : sequence of str
+        Kernels of outlined loops to bind at load.
+    notes : sequence of str
+        What the scheduler decided, and why.
+    """
+
+    workspace: int
+    heavy: bool
+    polls: bool
+    drain: str | None
+    symbols: tuple[str, ...]
+    loops: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def signature(self, form: CallForm | None, graph: Graph) -> Signature | None:
+        """Return the signature of the native entry, None if there is no form in which it is called."""
+        if form is None:
+            return None
+        needs = (len(graph.constants()), max(self.workspace, 8), self.heavy, self.polls)
+        return Signature(form.arguments, form.outputs, form.structure, *needs)
+
+
+def _facts(
+    lowered: LoweredProgram, heavy: bool, loops: Iterable[str] = (), notes: Iterable[str] = ()
+) -> _Facts:
+    loops = tuple(loops)
+    symbols = tuple([symbol for symbol in lowered.symbols if symbol not in loops])
+    notes = (*lowered.explain, *notes)
+    return _Facts(lowered.workspace_bytes, heavy, lowered.polls, lowered.drain, symbols, loops, notes)
+
+
+def kernel_for(
+    graph_of: Callable[[], Graph],
+    form: CallForm | None,
+    key: str,
+    compile_: Callable[[Graph, CallForm | None], CachedObject],
+) -> Kernel:
+    """Return a graph's kernel, loaded from the disk or compiled; without either, one that says why the interpreter has to stand in."""
+    begin = time.perf_counter()
+    compiled = False
+
+    def build() -> CachedObject:
+        nonlocal compiled
+        compiled = True
+        return compile_(graph_of(), form)
+
+    try:
+        found = cached_object(key, build)
+        kernel = _loaded(graph_of, form, found)
+    except LoweringError as error:
+        return Kernel(None, None, 0, "interpreter", time.perf_counter() - begin, (), error.what)
+    except Exception as error:  # what LLVM says of a module that it cannot compile, or a defect: the interpreter has the answer
+        if is_of_interruption(error):
+            raise KeyboardInterrupt from error
+        reason, remedy = _reason(error)
+        warn(
+            CompileWarning,
+            f"{graph_of().name} could not be compiled and runs on the interpreter",
+            why=reason,
+            remedy=remedy,
+        )
+        return Kernel(None, None, 0, "interpreter", time.perf_counter() - begin, (), reason)
+    origin = "compiled" if compiled else "disk"
+    return kernel._replace(origin=origin, seconds=time.perf_counter() - begin)
+
+
+def is_of_interruption(error: BaseException) -> bool:
+    """Return whether an error came up while Ctrl-C was handed on, as it can in Python's own `threading`: it says nothing of the graph."""
+    seen: BaseException | None = error if isinstance(error, RuntimeError) else None
+    while seen is not None and not isinstance(seen, KeyboardInterrupt):
+        seen = seen.__context__
+    return seen is not None
+
+
+def _reason(error: Exception) -> tuple[str, str]:
+    """Return why a graph could not be compiled, and what to do."""
+    remedy = "nothing, if the speed does not matter; please report it"
+    if isinstance(error, GradtapeError):
+        return ": ".join(filter(None, (error.what, error.why))), error.remedy or remedy
+    return (str(error) if isinstance(error, RuntimeError) else f"{type(error).__name__}: {error}"), remedy
+
+
+def compile_graph(graph: Graph, form: CallForm | None) -> CachedObject:
+    """Compile a graph, with a native entry if there is a form in which it is called; its large loops are kernels of their own."""
+    from gradtape.lower.pipeline import (
+        lower,  # late: a process that finds its kernels on disk starts 10 ms sooner
+    )
+
+    loops: dict[str, None] = {}
+    notes: list[str] = []
+
+    def kernel_of(loop: Graph) -> tuple[str, int]:
+        symbol = f"{LOOP}{fingerprint(loop)}"
+        loops[symbol] = None
+        kernel = _loop_kernel(symbol, lambda: loop)
+        if kernel.loaded is None:
+            raise LoweringError(kernel.reason)
+        notes.extend(kernel.notes)
+        return symbol, kernel.workspace
+
+    lowered = lower(graph, kernel_of)
+    facts = _facts(lowered, lowered.estimated_cost > GIL_SECONDS, loops, notes)
+    text = add_entry(lowered.ir_text, facts.signature(form, graph))
+    return CachedObject(compile_object(text, KERNEL), metadata=facts._asdict())
+
+
+def _loop_kernel(symbol: str, graph_of: Callable[[], Graph]) -> Kernel:
+    """Return the kernel of a loop alone, for any trip count: from memory, from the disk, or compiled now."""
+    key = f"{symbol}:{config.precise_math}"
+    return kernels.get(key, lambda: kernel_for(graph_of, None, key, _compile_loop))
+
+
+def _compile_loop(graph: Graph, form: CallForm | None) -> CachedObject:
+    from gradtape.lower.pipeline import lower_loop
+
+    lowered = lower_loop(graph)
+    facts = _facts(lowered, heavy=True)
+    return CachedObject(compile_object(lowered.ir_text, "loop"), metadata=facts._asdict())
+
+
+def _loop_of(graph_of: Callable[[], Graph], wanted: str) -> Graph:
+    """Return the graph of a loop that a program calls: for a program that is on the disk without its loops."""
+    from gradtape.lower.pipeline import lower
+
+    found: dict[str, Graph] = {}
+
+    def note(loop: Graph) -> tuple[str, int]:
+        symbol = f"{LOOP}{fingerprint(loop)}"
+        found[symbol] = loop
+        return symbol, 0
+
+    lower(graph_of(), note)
+    return found[wanted]
+
+
+def _loaded(graph_of: Callable[[], Graph], form: CallForm | None, found: CachedObject) -> Kernel:
+    """Load object code, with the kernels of the loops that it calls."""
+    facts = _Facts(**found.metadata)
+    signature = None if form is None else facts.signature(form, graph_of())
+    imports = addresses_of(facts.symbols)
+    needs = []
+    for symbol in facts.loops:
+        code = _loop_kernel(symbol, partial(_loop_of, graph_of, symbol)).loaded
+        if code is None:
+            raise LoweringError("a loop of the program cannot be compiled")
+        needs.append(code)
+        imports[symbol] = code.address(KERNEL)
+    loaded = load(found.code, signature, imports=imports, drain=facts.drain, needs=needs)
+    return Kernel(loaded, signature, facts.workspace, "", 0.0, tuple(facts.notes))
