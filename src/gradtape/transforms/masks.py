@@ -1,4 +1,4 @@
-"""Masks of cotangents through nodes that mix elements: where nothing that is not zero by selection is added up."""
+"""Masks of cotangents through nodes that mix elements: an element is masked if all elements that are added to it are."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from gradtape.ops.core.shape import expand, expand_row, permute
 
 
 def masked_parts(node: Node, cotangent: Cotangent, linear: Sequence[bool]) -> list[Cotangent | None] | None:
-    """Return what arrives at the inputs of a product, a running sum or a solution of equations, with masks; None for other nodes.
+    """Return the cotangents of a contraction, cumulative sum, recurrence or linear solve, with masks; None for other nodes.
 
-    A mask costs a reduction of truths, and is dropped unless an elementwise node asks for it.
+    A mask costs a reduction of booleans. It is dropped unless an elementwise node reads it.
     """
     mask, op = cotangent.mask, node.op
     assert mask is not None
     if isinstance(op, Contract):
-        return _of_product(node, cotangent, mask, linear)
+        return _contraction(node, cotangent, mask, linear)
     if op in (cumsum, recurrence, gated_recurrence):
-        return _of_run(node, cotangent, mask, linear)
+        return _cumulative(node, cotangent, mask, linear)
     if isinstance(op, Matrix) and op.linear_in is not None and not isinstance(mask, Literal):
-        # Each column is solved for by itself.
+        # Each column is solved by itself.
         rows = (mask.ndim - 2,)
         any_row = _spread(emit(reduce_any, [mask], axes=rows), mask.shape, rows)
         parts = op.transpose(node, [cotangent.applied()], linear)
@@ -39,23 +39,23 @@ def masked_parts(node: Node, cotangent: Cotangent, linear: Sequence[bool]) -> li
     return None
 
 
-def _of_product(
+def _contraction(
     node: Node, cotangent: Cotangent, mask: Value, linear: Sequence[bool]
 ) -> list[Cotangent | None]:
     out = node.params["out"]
     place, own = (0, node.params["x"]) if linear[0] else (1, node.params["y"])
     # A product that is chosen or not as a whole is not multiplied with what may be infinite; where it is chosen by element, the other
     # operand counts for elements that are chosen as well.
-    whole = all(subscript in own for subscript in out) and _core(mask).ndim == 0
+    whole = all(subscript in own for subscript in out) and _unexpanded(mask).ndim == 0
     part = node.op.transpose(node, [cotangent.value if whole else cotangent.applied()], linear)[place]
     assert part is not None
     applied = cotangent.is_applied or not whole
-    told = Cotangent(part, _operand_mask(mask, out, own, node.inputs[place].shape), applied)
-    return [told if k == place else None for k in range(2)]
+    pulled = Cotangent(part, _operand_mask(mask, out, own, node.inputs[place].shape), applied)
+    return [pulled if k == place else None for k in range(2)]
 
 
-def _core(mask: Value) -> Value:
-    """Return what a mask is an expansion of."""
+def _unexpanded(mask: Value) -> Value:
+    """Return the mask without its expansions."""
     while mask.node is not None and mask.node.op is expand_row:
         mask = mask.node.inputs[0]
     return mask
@@ -85,10 +85,10 @@ def _operand_mask(mask: Value, out: Sequence[int], own: Sequence[int], shape: Sh
     return expand(mask, shape, axes)
 
 
-def _of_run(
+def _cumulative(
     node: Node, cotangent: Cotangent, mask: Value, linear: Sequence[bool]
 ) -> list[Cotangent | None] | None:
-    """Return what arrives at the operand of a running sum: an element counts where one of those that follow does."""
+    """Return the cotangent of the operand of a cumulative op: an element is not masked if one of those after it is not."""
     op = node.op
     assert isinstance(op, Cumulative)
     if isinstance(mask, Literal) or (op is not cumsum and linear[0]):
@@ -112,6 +112,6 @@ def _of_run(
 
 
 def _spread(reduced: Value, shape: Shape, axes: Sequence[int]) -> Value:
-    """Return what was reduced along some axes, repeated along these."""
+    """Return an array that was reduced along some axes, repeated along these."""
     kept = tuple([axis for axis in range(len(shape)) if axis not in axes])
     return expand(reduced, shape, kept)

@@ -1,4 +1,4 @@
-"""Arrays that are zero but for one element, along a mapped axis: what the seeds of a Jacobian are, and stay for a while.
+"""One-hot arrays along a mapped axis: the seeds of a Jacobian, kept as positions and numbers.
 
 The first nodes that the seeds meet are often an elementwise factor and a product with a matrix. Of a product with the
 identity the matrix itself is left; of one with a diagonal, its scaled rows. So the seeds are carried as positions and
@@ -53,7 +53,7 @@ class OneHot:
     whole : bool
         Whether `rows` counts all positions: then nothing needs to be looked up.
     scale : Value or None
-        What stands there; None means one.
+        The numbers at the positions, shape (count,); None means one.
     """
 
     __slots__ = ("_dense", "dtype", "rows", "scale", "shape", "whole")
@@ -110,7 +110,7 @@ class OneHot:
         return table if self.whole else gather_row(table, self.rows)
 
     def numbers(self) -> Value:
-        """Return what stands at the positions."""
+        """Return the numbers at the positions."""
         if self.scale is not None:
             return self.scale
         return expand(literal(1, self.dtype), (self.count,), ())

@@ -61,16 +61,16 @@ class _Product(NamedTuple):
 
 
 def equal_part(node: Node, nodes: Sequence[Node], found: Cotangents) -> Value | None:
-    """Return what functions of equal eigenvalues or singular values add to the cotangent of the matrix.
+    """Return the part of the matrix's cotangent from functions of equal eigenvalues or singular values.
 
     Parameters
     ----------
     node : Node
         An `eigh` or `svd` of real matrices.
     nodes : sequence of Node
-        What the sweep goes through, in order.
+        The nodes of the sweep, in topological order.
     found : Cotangents
-        What has arrived behind `node`.
+        The cotangents of the values after `node`.
     """
     if node.op not in (eigh, svd) or node.out.dtype.kind == "c" or found.get(node.out) is None:
         return None
@@ -93,7 +93,7 @@ def equal_part(node: Node, nodes: Sequence[Node], found: Cotangents) -> Value | 
 
 
 class _Family:
-    """What is computed of the eigenvalues and vectors of a node."""
+    """The values that are computed from the eigenvalues and vectors of a node."""
 
     def __init__(self, node: Node) -> None:
         self.first = 0 if node.op is eigh else node.inputs[0].shape[-2]
@@ -103,7 +103,7 @@ class _Family:
         self._roots: list[Value] = []
 
     def meet(self, node: Node) -> None:
-        """Find out what a node computes of what was met before."""
+        """Classify the output of a node that reads members of the family."""
         if len(node.inputs) and node.inputs[0] is self._node.out:
             self._meet_rows(node)
             return
@@ -176,7 +176,7 @@ class _Family:
             self._members[node.out] = _Member("vectors", tuple([out.index(subscript) for subscript in own]))
 
     def term(self, product: _Product, found: Cotangents) -> Value | None:
-        """Return f' times what turns the scaled vectors into one another, by pairs of these."""
+        """Return f' times the rotation between the scaled vectors, by pairs of these."""
         cotangent = found.get(product.out)
         slope = self._slope(product)
         ends, starts = self._members.get(product.out), self._members[product.vectors]
@@ -226,7 +226,7 @@ def _is_linear(node: Node, known: Sequence[_Member | None]) -> bool:
 
 
 def _moved(node: Node, member: _Member) -> _Member | None:
-    """Return what a node makes that moves elements, if it keeps the axes."""
+    """Return the output of a node that moves elements, if it keeps the axes; else None."""
     op, shape = node.op, node.inputs[0].shape
     if op is permute_row:
         return member._replace(axes=tuple([node.params["axes"].index(axis) for axis in member.axes]))

@@ -155,7 +155,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
 
 
 def _scalar(given: Any) -> Value | None:
-    """Return a scalar as a value; None for what is none."""
+    """Return a scalar as a value; None for any other object."""
     if not isinstance(given, Handle | np.ndarray | np.generic | int):
         return None
     value = as_value_of_rank(given, "the choice")
@@ -171,7 +171,7 @@ def _shown(given: Any) -> str:
 
 
 class _Branches:
-    """Functions of which one is chosen, and which are being recorded.
+    """Traces the branches of a choice and records its node.
 
     `functions` has them by role, in the order of the caller's arguments; `roles` in the order of their numbers.
     """
@@ -200,7 +200,7 @@ class _Branches:
         self._caller = caller
 
     def run(self, index: Value, given: Any) -> Any:
-        """Record the choice, and return what the user gets of it."""
+        """Record the choice, and return its results."""
         site = here.site
         with BodyTracer() as tracing:
             runs, index = self._traced(tracing, index, None if isinstance(given, Handle) else index)

@@ -94,7 +94,7 @@ def signature_of(function: Callable[..., Any]) -> str:
 
 
 def captures_data(function: Any, seen: set[int] | None = None) -> bool:
-    """Return whether a function may read numbers, ndarrays, or objects that hold some, beside its arguments and what is traced."""
+    """Return whether a function may read numbers, ndarrays, or objects that hold some, except for arguments and traced values."""
     seen = set() if seen is None else seen
     if id(function) in seen:
         return False

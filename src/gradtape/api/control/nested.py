@@ -89,13 +89,13 @@ def as_value_of_rank(leaf: Any, argument: str) -> Value:
 
 
 def result_value(leaf: Any, argument: str) -> Value:
-    """Return what a body returned as a value that a node computes."""
+    """Return a result of a body as a value that a node computes."""
     value = leaf.value if isinstance(leaf, Handle) else as_value(leaf, argument)
     return weakly(broadcast_to(value, ()), value.aval) if isinstance(value, Literal) else value
 
 
 def weakly(value: Value, like: Aval) -> Value:
-    """Return a value as weak as another was."""
+    """Return a value with the weak type of another."""
     value.aval = aval(value.shape, value.dtype, like.weak)
     return value
 
@@ -106,7 +106,7 @@ def is_weak(leaf: Any) -> bool:
 
 
 def returned_nest(result: Any, like: Nest, what: str, where: Any) -> list[Any]:
-    """Return the leaves of what a body returned, which must have the containers of what it was given.
+    """Return the leaves of a body's result, which must have the structure of its argument.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def type_of(value: Value | Aval) -> str:
 
 
 def handed_back(values: Sequence[Value], recorded: bool) -> list[Any]:
-    """Return values as the caller works: Arrays in a recording, else ndarrays."""
+    """Return values as Arrays in a recording, else as ndarrays."""
     if recorded or any(tag.recording for value in values for tag in value.tags):
         return [Array(value) for value in values]
     return [array.copy() if array.ndim else array[()] for array in force(values)]

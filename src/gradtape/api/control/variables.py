@@ -1,4 +1,4 @@
-"""Variables in bodies: what is read goes in, and what is assigned is carried on and assigned outside."""
+"""Variables in bodies: variables that are read become consts, those that are assigned become carries and are assigned after the loop."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gradtape.trace.variables.variable import Variable
 
 
 def operand(place: BodyInput) -> Value:
-    """Return what is passed to a body for something that it reads from outside."""
+    """Return the operand for a place outside that a body reads."""
     return place.value if isinstance(place, Variable) else place
 
 
 def contents(variables: Sequence[Variable], caller: str) -> list[Value]:
-    """Return what variables hold that a body assigns to.
+    """Return the contents of the variables that a body assigns to.
 
     Raises
     ------
@@ -41,6 +41,6 @@ def contents(variables: Sequence[Variable], caller: str) -> list[Value]:
 
 
 def carry_on(variables: Sequence[Variable], values: Sequence[Value]) -> None:
-    """Assign what a loop or branch leaves in variables."""
+    """Assign the final values of variables after a loop or branch."""
     for variable, value in zip(variables, values, strict=True):
         variable.rebind(value)

@@ -260,6 +260,7 @@ class _Level:
         return []
 
     def _rewrite(self, claims: Sequence[tuple[int, int, tuple[int, int] | LoopExit]]) -> None:
+        """Replace disjoint parts of the recording by loops: ``(first node, end, (period, trips) or loop exit)``, in order."""
         recording = self._recording
         state = self._state
         outside = (recording.source < 0).nonzero()[0].tolist()
