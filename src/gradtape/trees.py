@@ -7,7 +7,7 @@ classes are entered, for gradtape alone, when one is met.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import optree
@@ -119,6 +119,56 @@ def flatten_to(kind: type, tree: Any, *, none_is_leaf: bool = True) -> tuple[lis
     return optree.tree_flatten(
         tree, lambda part: isinstance(part, kind), none_is_leaf=none_is_leaf, namespace=NAMESPACE
     )
+
+
+class Leaves:
+    """The leaves of a tree, some of which are traced, and the structure of the tree.
+
+    Parameters
+    ----------
+    leaves : list
+        All leaves.
+    spec : TreeSpec
+        The structure.
+    is_traced : callable
+        Returns whether a leaf is traced: an array or number, and not a static part of the program.
+
+    Attributes
+    ----------
+    positions : list of int
+        The positions of the traced leaves.
+    """
+
+    __slots__ = ("leaves", "positions", "spec")
+
+    def __init__(self, leaves: list[Any], spec: TreeSpec, is_traced: Callable[[Any], bool]) -> None:
+        self.leaves, self.spec = leaves, spec
+        self.positions = [position for position, leaf in enumerate(leaves) if is_traced(leaf)]
+
+    def traced(self) -> list[Any]:
+        """Return the traced leaves."""
+        return [self.leaves[position] for position in self.positions]
+
+    def select(self, parts: Sequence[Any]) -> list[Any]:
+        """Return the parts, of which there is one per leaf, at the positions of traced leaves."""
+        return [parts[position] for position in self.positions]
+
+    def rebuild(self, parts: Iterable[Any]) -> Any:
+        """Return the tree with other objects in place of the traced leaves."""
+        leaves = list(self.leaves)
+        for position, part in zip(self.positions, parts, strict=True):
+            leaves[position] = part
+        return unflatten(self.spec, leaves)
+
+
+def map_nested(function: Callable[[Any], Any], kind: type, operand: Any) -> Any:
+    """Return an operand with a function applied to instances of a class, also in nested lists and tuples; others are not copied."""
+    if isinstance(operand, kind):
+        return function(operand)
+    if isinstance(operand, list | tuple) and any(isinstance(item, (kind, list, tuple)) for item in operand):
+        items = [map_nested(function, kind, item) for item in operand]
+        return items if isinstance(operand, list) else tuple(items)
+    return operand
 
 
 def flatten_up_to(spec: TreeSpec, tree: Any, argument: str, reference: str, where: Any = None) -> list[Any]:

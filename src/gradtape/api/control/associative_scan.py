@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 
 from gradtape.api.control.checks import flag_of, function_of
-from gradtape.api.control.nested import Nest, described, handed_back, result_value, returned_nest, type_of
+from gradtape.api.control.nested import (
+    NumericLeaves,
+    described,
+    handed_back,
+    result_value,
+    returned_nest,
+    type_of,
+)
 from gradtape.errors import ArgumentError, ShapeError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
@@ -73,7 +80,7 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     here.site = user_site()
     combine = function_of(fn, "associative_scan", "fn", 2, ": two nests of elements")
     backwards = flag_of(reverse, "associative_scan", "reverse")
-    start = Nest(elems, "elems")
+    start = NumericLeaves(elems, "elems")
     if not isinstance(axis, int | np.integer) or isinstance(axis, bool):
         raise ArgumentError(
             f"associative_scan: axis must be an int, got {axis!r}", where=here.site, remedy="axis=0"
@@ -83,14 +90,14 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     found = prefixes.of(values)
     if backwards:
         found = [prefixes.reversed(value) for value in found]
-    return start.filled(handed_back(found, start.recorded))
+    return start.rebuild(handed_back(found, start.recorded))
 
 
 class _Prefixes:
     """The recursion: combine neighbours, compute the prefixes of the pairs, and fill in those between them."""
 
     def __init__(
-        self, combine: Callable[..., Any], written: Callable[..., Any], start: Nest, axis: int
+        self, combine: Callable[..., Any], written: Callable[..., Any], start: NumericLeaves, axis: int
     ) -> None:
         self._combine, self._start, self._axis = combine, start, axis
         self._name, self._site = described(written), definition_site(written)

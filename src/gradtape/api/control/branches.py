@@ -11,11 +11,10 @@ import numpy as np
 from gradtape.api.control.carries import RANKS, placeholders
 from gradtape.api.control.checks import captures_data, function_of
 from gradtape.api.control.nested import (
-    Nest,
+    NumericLeaves,
     as_value_of_rank,
     described,
     handed_back,
-    is_numeric,
     kind_of,
     result_value,
     type_of,
@@ -38,9 +37,10 @@ from gradtape.trace.array.concretize import index_of
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.jit.bodies import BodyTracer, TracedBody
 from gradtape.trace.jit.guards import InBranch
+from gradtape.trace.jit.leaf_kinds import is_numeric
 from gradtape.trace.source.sites import user_site
 from gradtape.transforms.loops.ops import switch as switch_node
-from gradtape.trees import TreeSpec, flatten, outline, place_of_leaf, unflatten
+from gradtape.trees import Leaves, TreeSpec, flatten, outline, place_of_leaf
 
 
 def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *operands: Any) -> Any:
@@ -196,7 +196,7 @@ class _Branches:
         self._functions = [checked[role] for role in roles]
         self._written = [functions[role] for role in roles]
         self._names = [f"{role} {described(functions[role])}" for role in roles]
-        self._operands = Nest(operands, "operands")
+        self._operands = NumericLeaves(operands, "operands")
         self._caller = caller
 
     def run(self, index: Value, given: Any) -> Any:
@@ -228,7 +228,9 @@ class _Branches:
         count = len(outs) - len(assigned)
         carry_on(assigned, outs[count:])
         recorded = self._operands.recorded or isinstance(given, Handle)
-        return self._filled(runs[0].result, spec, handed_back(outs[:count], recorded))
+        return Leaves(flatten(runs[0].result)[0], spec, is_numeric).rebuild(
+            handed_back(outs[:count], recorded)
+        )
 
     def _traced(
         self, tracing: BodyTracer, index: Value, known: Value | None
@@ -307,10 +309,9 @@ class _Branches:
         """Return the numeric results of each function, in the same types."""
         rows = []
         for run, name in zip(runs, self._names, strict=True):
-            leaves = [leaf for leaf in flatten(run.result)[0] if is_numeric(leaf)]
+            leaves = Leaves(*flatten(run.result), is_numeric).traced()
             rows.append([result_value(leaf, f"{self._caller}: a result of {name}") for leaf in leaves])
-        numeric = [k for k, leaf in enumerate(flatten(runs[0].result)[0]) if is_numeric(leaf)]
-        for column, position in enumerate(numeric):
+        for column, position in enumerate(Leaves(*flatten(runs[0].result), is_numeric).positions):
             common = rows[0][column].aval
             for row, run, name in zip(rows[1:], runs[1:], self._names[1:], strict=True):
                 joined = _joined(common, row[column].aval)
@@ -336,11 +337,6 @@ class _Branches:
             why="which one is taken is not known before the program runs",
             remedy=f"return arrays of one shape and dtype from all: {fix}",
         )
-
-    @staticmethod
-    def _filled(result: Any, spec: TreeSpec, values: Sequence[Any]) -> Any:
-        found = iter(values)
-        return unflatten(spec, [next(found) if is_numeric(leaf) else leaf for leaf in flatten(result)[0]])
 
 
 def _joined(one: Aval, other: Aval) -> Aval | None:

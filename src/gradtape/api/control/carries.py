@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradtape.api.control.nested import Nest, is_weak, type_of
+from gradtape.api.control.nested import NumericLeaves, type_of
 from gradtape.errors import DtypeError, ShapeError
 from gradtape.ir.graph import Value, number_of
 from gradtape.ir.types import Aval, aval
@@ -17,6 +17,7 @@ from gradtape.ops.core.elementwise.cast import convert, convert_row, identity
 from gradtape.ops.core.shape import expand_row
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.jit.bodies import TracedBody
+from gradtape.trace.jit.leaf_kinds import is_weak
 
 RANKS: Final = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 """Kinds of dtypes, from the narrowest to the widest; a number of Python's takes the kind of what it meets if that is no narrower."""
@@ -27,7 +28,7 @@ class CarryTypes:
 
     Parameters
     ----------
-    init : Nest
+    init : NumericLeaves
         The initial carry.
     caller : str
         The function that loops, for errors.
@@ -38,7 +39,7 @@ class CarryTypes:
         The types, as far as they are known.
     """
 
-    def __init__(self, init: Nest, caller: str) -> None:
+    def __init__(self, init: NumericLeaves, caller: str) -> None:
         self.init, self.caller = init, caller
         self.types: list[Aval] = [value.aval for value in init.values]
         self._numbers = [is_weak(init.leaves[position]) for position in init.positions]

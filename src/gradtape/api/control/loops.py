@@ -10,7 +10,7 @@ import numpy as np
 from gradtape.api.control.carries import CarryTypes, placeholders
 from gradtape.api.control.checks import function_of, integer_of, policy_of
 from gradtape.api.control.nested import (
-    Nest,
+    NumericLeaves,
     described,
     handed_back,
     kind_of,
@@ -131,7 +131,7 @@ def while_loop(
 
     policy = policy_of(checkpoint, "while_loop")
     return _WhileTracer(
-        spread(goes_on), once, Nest(loop_vars, "loop_vars"), (cond, body), limit, policy
+        spread(goes_on), once, NumericLeaves(loop_vars, "loop_vars"), (cond, body), limit, policy
     ).run()
 
 
@@ -182,13 +182,13 @@ def fori_loop(
     iterate = function_of(body, "fori_loop", "body", 2, ": the integer and the carry")
     first, last = _bound(lower, "lower"), _bound(upper, "upper")
     policy = policy_of(checkpoint, "fori_loop")
-    init = Nest(init, "init")
+    init = NumericLeaves(init, "init")
     if isinstance(first, int) and isinstance(last, int):
         loop = ScanTracer(
             lambda number, carry: iterate(Array(number + first), carry),
             body,
             init,
-            Nest(None, "xs"),
+            NumericLeaves(None, "xs"),
             "fori_loop",
             pair=False,
         )
@@ -229,7 +229,7 @@ class _WhileTracer:
     ----------
     condition, body : callable
         Functions of the carry; with `counted`, of the number of the iteration and the carry.
-    init : Nest
+    init : NumericLeaves
         The initial carry.
     written : tuple of callable
         The user's condition and body, for errors.
@@ -245,7 +245,7 @@ class _WhileTracer:
         self,
         condition: Callable[..., Any],
         body: Callable[..., Any],
-        init: Nest,
+        init: NumericLeaves,
         written: tuple[Callable[..., Any], Callable[..., Any]],
         limit: int | None,
         policy: Policy,
@@ -275,7 +275,7 @@ class _WhileTracer:
             except Exception as failure:
                 if self._has_iteration(failure):
                     raise
-                return self._init.filled(handed_back(self._carried.initial(), self._init.recorded))
+                return self._init.rebuild(handed_back(self._carried.initial(), self._init.recorded))
             traced.collect_nodes(carries)
             asked = self._trace(tracing, self._condition, 0, self._carried.types)
             truth = self._truth(asked)
@@ -315,7 +315,7 @@ class _WhileTracer:
             self._policy,
         )
         carry_on(assigned, outs[len(carries) : len(carries) + len(assigned)])
-        return self._init.filled(handed_back(outs[: len(carries)], self._init.recorded))
+        return self._init.rebuild(handed_back(outs[: len(carries)], self._init.recorded))
 
     def _trace(
         self, tracing: BodyTracer, function: Callable[..., Any], role: int, types: list[Aval]

@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from gradtape.errors import DtypeError, StructureError
 from gradtape.ir.graph import Literal, Value
-from gradtape.ir.types import PYTHON_DTYPES, Aval, aval
-from gradtape.kinds.operands import COMPACT, as_value, broadcast_to
+from gradtape.ir.types import Aval, aval
+from gradtape.kinds.operands import as_value, broadcast_to
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
+from gradtape.trace.jit.leaf_kinds import is_numeric
 from gradtape.trace.lazy.force import force
 from gradtape.trace.variables.variable import Variable
-from gradtape.trees import flatten, outline, place_of_leaf, unflatten
+from gradtape.trees import Leaves, flatten, outline, place_of_leaf
 
 
-class Nest:
-    """The leaves of nested containers; None is an empty container.
+class NumericLeaves(Leaves):
+    """The leaves of a tree whose arrays and numbers are traced; None is an empty container.
 
     Parameters
     ----------
@@ -32,16 +31,11 @@ class Nest:
     ----------
     values : list of Value
         Those leaves that are arrays or numbers.
-    positions : list of int
-        Which leaves these are.
-    spec : TreeSpec
-        The containers.
     """
 
     def __init__(self, tree: Any, argument: str) -> None:
         self.tree, self.argument = tree, argument
-        self.leaves, self.spec = flatten(tree)
-        self.positions = [place for place, leaf in enumerate(self.leaves) if is_numeric(leaf)]
+        super().__init__(*flatten(tree), is_numeric)
         self.values = [as_value_of_rank(self.leaves[place], self.place(place)) for place in self.positions]
 
     def place(self, position: int) -> str:
@@ -52,16 +46,9 @@ class Nest:
         """Return where the arrays and numbers stand."""
         return [self.place(position) for position in self.positions]
 
-    def filled(self, values: Sequence[Any]) -> Any:
-        """Return the containers with other arrays."""
-        leaves = list(self.leaves)
-        for place, value in zip(self.positions, values, strict=True):
-            leaves[place] = value
-        return unflatten(self.spec, leaves)
-
     def with_arrays(self, values: Sequence[Value]) -> Any:
         """Return the containers with Arrays of other values."""
-        return self.filled([Array(value) for value in values])
+        return self.rebuild(map(Array, values))
 
     @property
     def recorded(self) -> bool:
@@ -75,11 +62,6 @@ class Nest:
         """Return the leaves that stay as they are, with their positions."""
         chosen = set(self.positions)
         return [(position, leaf) for position, leaf in enumerate(self.leaves) if position not in chosen]
-
-
-def is_numeric(leaf: Any) -> bool:
-    """Return whether a leaf is an array or a number."""
-    return isinstance(leaf, Handle | np.ndarray | np.generic | int | float | complex) or type(leaf) in COMPACT
 
 
 def as_value_of_rank(leaf: Any, argument: str) -> Value:
@@ -100,19 +82,14 @@ def weakly(value: Value, like: Aval) -> Value:
     return value
 
 
-def is_weak(leaf: Any) -> bool:
-    """Return whether a leaf is a number that takes the dtype of what it meets."""
-    return leaf.value.aval.weak if isinstance(leaf, Handle) else type(leaf) in PYTHON_DTYPES
-
-
-def returned_nest(result: Any, like: Nest, what: str, where: Any) -> list[Any]:
+def returned_nest(result: Any, like: NumericLeaves, what: str, where: Any) -> list[Any]:
     """Return the leaves of a body's result, which must have the structure of its argument.
 
     Parameters
     ----------
     result : object
         What it returned.
-    like : Nest
+    like : NumericLeaves
         What it was given.
     what : str
         What that is, for errors.
@@ -149,7 +126,7 @@ def returned_nest(result: Any, like: Nest, what: str, where: Any) -> list[Any]:
             )
     for place in like.positions:
         refuse_static(leaves[place], at(what, place_of_leaf(result, place)), where)
-    return [leaves[place] for place in like.positions]
+    return like.select(leaves)
 
 
 def refuse_static(leaf: Any, what: str, where: Any) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from gradtape.api.control.carries import CarryTypes, element_types, placeholders
 from gradtape.api.control.checks import flag_of, function_of, integer_of, policy_of
 from gradtape.api.control.nested import (
-    Nest,
+    NumericLeaves,
     at,
     described,
     handed_back,
@@ -100,7 +100,7 @@ def scan(
     """
     here.site = user_site()
     body = function_of(f, "scan", "f", 2, ": the carry and an element of xs")
-    loop = ScanTracer(body, f, Nest(init, "init"), Nest(xs, "xs"), "scan", pair=True)
+    loop = ScanTracer(body, f, NumericLeaves(init, "init"), NumericLeaves(xs, "xs"), "scan", pair=True)
     loop.length = _length(loop.elements, length)
     loop.reverse = flag_of(reverse, "scan", "reverse")
     loop.unroll = integer_of(unroll, "scan", "unroll", 1, "unroll=4 unrolls four iterations into one")
@@ -141,7 +141,14 @@ def map(f: Callable[[Any], Any], xs: Any) -> Any:
     """
     here.site = user_site()
     body = function_of(f, "map", "f", 1, ": an element of xs")
-    loop = ScanTracer(lambda _, x: (None, body(x)), f, Nest(None, "init"), Nest(xs, "xs"), "map", pair=True)
+    loop = ScanTracer(
+        lambda _, x: (None, body(x)),
+        f,
+        NumericLeaves(None, "init"),
+        NumericLeaves(xs, "xs"),
+        "map",
+        pair=True,
+    )
     loop.length = _length(loop.elements, None, "map")
     return loop.run()[1]
 
@@ -155,7 +162,7 @@ class ScanTracer:
         ``(carry, x) -> (carry, y)``; without `pair`, ``(number of the iteration, carry) -> carry``.
     written : callable
         The user's function, for errors.
-    init, elements : Nest
+    init, elements : NumericLeaves
         The initial carry, and the arrays.
     caller : str
         The user's loop, for errors.
@@ -172,8 +179,8 @@ class ScanTracer:
         self,
         body: Callable[..., Any],
         written: Callable[..., Any],
-        init: Nest,
-        elements: Nest,
+        init: NumericLeaves,
+        elements: NumericLeaves,
         caller: str,
         *,
         pair: bool,
@@ -205,7 +212,7 @@ class ScanTracer:
         results = handed_back(given, self.init.recorded or self.elements.recorded)
         spec = None if self._ys is None else flatten(self._ys)[1]
         stacked = None if spec is None else unflatten(spec, results[len(carries) :])
-        return self.init.filled(results[: len(carries)]), stacked
+        return self.init.rebuild(results[: len(carries)]), stacked
 
     def _trace(self, tracing: BodyTracer, types: list[Aval]) -> TracedBody:
         tag = InLoop(
@@ -263,7 +270,7 @@ class ScanTracer:
         return list(scan_node(body, shared, carries, arrays, self.length, self.reverse, self.policy))
 
 
-def _length(elements: Nest, length: Any, caller: str = "scan") -> int:
+def _length(elements: NumericLeaves, length: Any, caller: str = "scan") -> int:
     """Return the trip count."""
     for position, leaf in elements.statics():
         raise ShapeError(

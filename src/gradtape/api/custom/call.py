@@ -23,16 +23,16 @@ from gradtape.ops.core.elementwise.cast import identity
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.indexed_slices import IndexedSlices, densified
+from gradtape.trace.jit.leaf_kinds import is_array, is_handle
 from gradtape.trace.source.contexts import inside
 from gradtape.trace.variables.snapshot import Beginning
-from gradtape.trace.variables.variable import Variable
 from gradtape.transforms.adjoint import adjoint
-from gradtape.trees import flatten, flatten_to, flatten_with_none, outline, unflatten
+from gradtape.trees import Leaves, flatten, flatten_to, flatten_with_none, outline, unflatten
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Operands:
+class Operands(Leaves):
     """The positional arguments of a function with a derivative of its own.
 
     Parameters
@@ -46,10 +46,6 @@ class Operands:
     ----------
     args : tuple
         The arguments.
-    leaves : list
-        Their leaves, None among them.
-    places : list of int
-        Which leaves are Arrays.
     values : tuple of Value
         What these hold: the operands.
     starts : tuple of Value
@@ -60,18 +56,12 @@ class Operands:
         What variables held when the body was called.
     """
 
-    __slots__ = ("args", "beginning", "leaves", "places", "spec", "starts", "tag", "values")
+    __slots__ = ("args", "beginning", "starts", "tag", "values")
 
     def __init__(self, args: tuple[Any, ...], *, variables: bool = True) -> None:
         self.args = args
-        self.leaves, self.spec = flatten_with_none(args)
-        kept = () if variables else Variable
-        self.places = [
-            place
-            for place, leaf in enumerate(self.leaves)
-            if isinstance(leaf, Handle) and not isinstance(leaf, kept)
-        ]
-        self.values = tuple(traceable(self.leaves[place].value) for place in self.places)
+        super().__init__(*flatten_with_none(args), is_handle if variables else is_array)
+        self.values = tuple(traceable(leaf.value) for leaf in self.traced())
         self.tag = TraceTag()
         self.beginning = Beginning()
         self.starts = tuple(_fresh(value, self.tag) for value in self.values)
@@ -88,10 +78,7 @@ class Operands:
 
     def filled(self, values: Sequence[Value]) -> tuple[Any, ...]:
         """Return the arguments with other values in place of the operands."""
-        leaves = list(self.leaves)
-        for place, value in zip(self.places, values, strict=True):
-            leaves[place] = Array(value)
-        filled: tuple[Any, ...] = unflatten(self.spec, leaves)
+        filled: tuple[Any, ...] = self.rebuild(map(Array, values))
         return filled
 
     def are(self, values: Sequence[Value]) -> bool:
@@ -101,7 +88,7 @@ class Operands:
     def tangents(self, tangents: Sequence[Value | None]) -> tuple[Any, ...]:
         """Return one tangent per argument: zeros where there is none, and None for what is no number."""
         leaves = [_zeros_of(leaf) for leaf in self.leaves]
-        for place, tangent in zip(self.places, tangents, strict=True):
+        for place, tangent in zip(self.positions, tangents, strict=True):
             if tangent is not None:
                 leaves[place] = Array(tangent)
         whole: tuple[Any, ...] = unflatten(self.spec, leaves)
@@ -111,10 +98,6 @@ class Operands:
         """Return the values that the body read besides its arguments, in the order of their use."""
         _, leaves = extract(outputs, self.starts, lambda value: self.tag not in value.tags, followed)
         return leaves
-
-    def by_leaf(self, parts: Sequence[Any]) -> list[Any]:
-        """Return those of the parts, one per leaf, that belong to operands."""
-        return [parts[place] for place in self.places]
 
 
 class BothModes(Rule):

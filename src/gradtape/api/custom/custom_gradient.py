@@ -163,7 +163,7 @@ class GradientRule(ReverseRule):
     def _of_operands(self, gradients: Any, told: bool) -> list[Any]:
         """Return one gradient per operand: those of the arguments, then those of the variables, of which `grad_fn` may have been told."""
         if not told:
-            return self.operands.by_leaf(self._by_leaf(gradients))
+            return self.operands.select(self._by_leaf(gradients))
         if not isinstance(gradients, tuple | list) or len(gradients) != 2:
             raise RuleError(
                 f"the gradient function of {self.name} got variables and did not return a pair",
@@ -177,7 +177,7 @@ class GradientRule(ReverseRule):
                 where=here.site,
                 remedy="return one gradient per entry of `variables`, in that order, with None for zero",
             )
-        return [*self.operands.by_leaf(self._by_leaf(own)), *of_variables]
+        return [*self.operands.select(self._by_leaf(own)), *of_variables]
 
     def _by_leaf(self, gradients: Any) -> list[Any]:
         """Return one gradient per leaf of the arguments."""

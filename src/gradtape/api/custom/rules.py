@@ -375,7 +375,7 @@ class _CotangentRule(ReverseRule):
         ]
         fitting = [
             rule_result(part, value, what, "its argument") if flag else None
-            for part, value, flag in zip(operands.by_leaf(parts), values, wanted[:count], strict=True)
+            for part, value, flag in zip(operands.select(parts), values, wanted[:count], strict=True)
         ]
         pulled = [None if part is None else conjugated(part) for part in fitting]
         return [*pulled, *[None] * (len(wanted) - count)]

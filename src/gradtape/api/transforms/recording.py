@@ -20,6 +20,7 @@ from gradtape.ops.core.elementwise.cast import convert, identity
 from gradtape.trace.array.array import Array, placeholder
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.dispatch.call_errors import list_error
+from gradtape.trace.jit.leaf_kinds import is_handle
 from gradtape.trace.lazy.force import force
 from gradtape.trace.lazy.reroll import moment_now, rolled_since
 from gradtape.trace.source.contexts import Scope, inside
@@ -27,7 +28,7 @@ from gradtape.trace.source.sites import user_site
 from gradtape.transforms.jvp import jvp
 from gradtape.transforms.loops.residuals import expensive_values
 from gradtape.transforms.vjp import vjp
-from gradtape.trees import TreeSpec, flatten, flatten_up_to, unflatten
+from gradtape.trees import Leaves, TreeSpec, flatten, flatten_up_to, unflatten
 
 
 class Recording:
@@ -117,10 +118,8 @@ class Recording:
 
     def aux(self, aux: Any) -> Any:
         """Return what the function gave besides its result, as the caller works."""
-        leaves, spec = flatten(aux)
-        traced = [leaf.value for leaf in leaves if isinstance(leaf, Handle)]
-        arrays = iter(as_given(traced, self.recorded))
-        return unflatten(spec, [next(arrays) if isinstance(leaf, Handle) else leaf for leaf in leaves])
+        leaves = Leaves(*flatten(aux), is_handle)
+        return leaves.rebuild(as_given([leaf.value for leaf in leaves.traced()], self.recorded))
 
 
 def recordable_body(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -23,7 +23,7 @@ from gradtape.trace.lazy.instruments import CHECKS, MADE
 from gradtape.trace.lazy.pending import waiting
 from gradtape.trace.source.contexts import scopes
 from gradtape.trace.variables.content import Reading
-from gradtape.trees import LEAVES
+from gradtape.trees import LEAVES, map_nested
 
 
 class Handle:
@@ -210,7 +210,4 @@ def unwrap(operand: Any) -> Any:
     """Return an operand with values for arrays, also in nested lists and tuples."""
     if isinstance(operand, Handle):
         return operand.value
-    if isinstance(operand, list | tuple) and any(isinstance(item, Handle | list | tuple) for item in operand):
-        items = [unwrap(item) for item in operand]
-        return items if isinstance(operand, list) else tuple(items)
-    return operand
+    return map_nested(unwrap, Handle, operand) if isinstance(operand, list | tuple) else operand

@@ -23,7 +23,15 @@ from gradtape.trace.array.handle import Handle, unwrap
 from gradtape.trace.jit.guards import trace_of
 from gradtape.trace.lazy.force import force
 from gradtape.trace.source.sites import user_site
-from gradtape.trees import TreeSpec, flatten, flatten_to, flatten_with_none, register_node, unflatten
+from gradtape.trees import (
+    TreeSpec,
+    flatten,
+    flatten_to,
+    flatten_with_none,
+    map_nested,
+    register_node,
+    unflatten,
+)
 
 
 def _binary(ufunc: Any) -> Callable[[Any, Any], Any]:
@@ -300,14 +308,7 @@ def wrap_negative(indices: Value, extent: int) -> Value:
 
 def densified(argument: Any) -> Any:
     """Return an argument with dense arrays for slices, also in nested lists and tuples."""
-    if isinstance(argument, IndexedSlices):
-        return Array(argument.to_value())
-    if isinstance(argument, list | tuple) and any(
-        isinstance(item, IndexedSlices | list | tuple) for item in argument
-    ):
-        items = [densified(item) for item in argument]
-        return items if isinstance(argument, list) else tuple(items)
-    return argument
+    return map_nested(lambda slices: Array(slices.to_value()), IndexedSlices, argument)
 
 
 def _checked_indices(indices: Array, values: Shape) -> Array:

@@ -31,6 +31,7 @@ from gradtape.trace.dispatch.dispatch import WRITTEN_ARGUMENTS
 from gradtape.trace.patching.classes import set_class
 from gradtape.trace.source.contexts import contexts
 from gradtape.trace.source.sites import is_user_file, user_site
+from gradtape.trees import map_nested
 
 ViewFunction = Callable[[Any], Any]
 
@@ -320,11 +321,8 @@ def unwrap_preallocated(operand: Any) -> Any:
     if isinstance(operand, Preallocated):
         seen = ndarray_or_none(operand)
         return operand if seen is None else seen
-    if isinstance(operand, list | tuple) and any(
-        isinstance(item, Preallocated | list | tuple) for item in operand
-    ):
-        items = [unwrap_preallocated(item) for item in operand]
-        return items if isinstance(operand, list) else tuple(items)
+    if isinstance(operand, list | tuple):
+        return map_nested(unwrap_preallocated, Preallocated, operand)
     return operand
 
 

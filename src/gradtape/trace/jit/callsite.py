@@ -42,6 +42,7 @@ from gradtape.trace.dispatch.call_errors import list_error
 from gradtape.trace.jit.capture_steps import Check, Step, are_alive
 from gradtape.trace.jit.captures import Walk
 from gradtape.trace.jit.guards import Trace, trace_of
+from gradtape.trace.jit.leaf_kinds import is_array, is_dynamic, is_handle, is_weak
 from gradtape.trace.jit.outcomes import OutcomeFailed
 from gradtape.trace.jit.side_effects import SideEffects, expect_side_effects, generator_state, write_back
 from gradtape.trace.jit.signature import (
@@ -49,9 +50,6 @@ from gradtape.trace.jit.signature import (
     CallArguments,
     StaticArguments,
     as_input,
-    is_array,
-    is_dynamic,
-    is_weak,
     native_call,
 )
 from gradtape.trace.jit.specialisation import CaptureSet, CaptureSets, GuardTree, Miss, Specialisation
@@ -64,7 +62,7 @@ from gradtape.trace.patching.bytecode import raises_explicitly
 from gradtape.trace.source.contexts import Scope, inside
 from gradtape.trace.source.sites import is_user_file, user_site
 from gradtape.trace.variables.variable import Variable
-from gradtape.trees import TreeSpec, flatten, flatten_arguments
+from gradtape.trees import Leaves, TreeSpec, flatten, flatten_arguments
 
 _tracing = threading.RLock()
 """Held while any function is traced: functions call each other in any order, and one lock cannot deadlock."""
@@ -196,9 +194,7 @@ class CallSite:
         with _tracing:
             if captures.in_python or not tree.can_be_recorded():
                 return self.run_recorded(call, keep_arrays=True)
-            given = [
-                _as_value(leaf) for leaf in (*(leaf for leaf in call.leaves if is_dynamic(leaf)), *hidden)
-            ]
+            given = [_as_value(leaf) for leaf in (*call.traced(), *hidden)]
             found, result, missed = tree.recorded(given)
             if found:
                 return result
@@ -441,7 +437,7 @@ class CallSite:
         plain = (
             not owners
             and trace.outcome is None
-            and len(trace.inputs) == len(call.dynamic()) + len(trace.hidden)
+            and len(trace.inputs) == len(call.positions) + len(trace.hidden)
             and all(isinstance(output, int) for output in outputs)
             and not any(isinstance(leaf, Variable) for leaf in call.leaves)
         )
@@ -482,14 +478,11 @@ class CallSite:
         leaves = [_as_recorded(leaf) for leaf in call.leaves]
         args, kwargs = call.with_leaves(leaves)
         with inside(Scope()):
-            results, spec = flatten(self._called(self.function, args, kwargs))
-        if keep_arrays or any(is_followed(leaf) for leaf in results):
-            return spec.unflatten(results)
-        handles = [leaf.value for leaf in results if isinstance(leaf, Handle)]
-        arrays = iter(force(handles))
-        return spec.unflatten(
-            [_owned_array(next(arrays)) if isinstance(leaf, Handle) else leaf for leaf in results]
-        )
+            results = Leaves(*flatten(self._called(self.function, args, kwargs)), is_handle)
+        arrays = results.traced()
+        if not (keep_arrays or any(map(is_followed, arrays))):
+            arrays = list(map(_owned_array, force([array.value for array in arrays])))
+        return results.rebuild(arrays)
 
     def _warn(self, tree: GuardTree, missed: Miss | None) -> None:
         if tree.warned:

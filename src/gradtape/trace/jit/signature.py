@@ -22,13 +22,12 @@ from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.layout import Layout, argument_layout, layout_of
 from gradtape.trace.array.preallocated import unwrap_preallocated
+from gradtape.trace.jit.leaf_kinds import NUMBERS, is_dynamic, is_weak
 from gradtape.trace.jit.objects import is_plain_object
 from gradtape.trace.lazy.force import force
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.variable import Variable
-from gradtape.trees import TreeSpec, flatten_arguments, place_of_leaf
-
-NUMBERS = (float, int, complex)
+from gradtape.trees import Leaves, TreeSpec, flatten_arguments, place_of_leaf
 
 _REFUSED = (KeysView, ValuesView, ItemsView, array, memoryview, bytearray)
 """Types that hold numbers, but are neither arrays nor containers."""
@@ -61,8 +60,8 @@ class StaticArguments:
 EVERYTHING_TRACED = StaticArguments()
 
 
-class CallArguments:
-    """The arguments of one call, flattened.
+class CallArguments(Leaves):
+    """The arguments of one call, flattened. The traced leaves are the inputs of the kernel.
 
     Attributes
     ----------
@@ -74,13 +73,13 @@ class CallArguments:
         Whether an argument is an `Array`, so that the results are.
     """
 
-    __slots__ = ("_given", "_key", "arrays", "leaves", "objects", "spec")
+    __slots__ = ("_given", "_key", "arrays", "objects")
 
     def __init__(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], static: StaticArguments = EVERYTHING_TRACED
     ) -> None:
-        leaves, self.spec = flatten_arguments(static.mark(args, kwargs))
-        self.leaves: list[Any] = unwrap_preallocated(leaves)
+        leaves, spec = flatten_arguments(static.mark(args, kwargs))
+        super().__init__(unwrap_preallocated(leaves), spec, is_dynamic)
         self.objects = [leaf.value if type(leaf) is StaticLeaf else leaf for leaf in self.leaves]
         self.arrays = any(isinstance(leaf, Handle) and _is_recorded(leaf) for leaf in self.leaves)
         self._key: Any = None
@@ -100,7 +99,7 @@ class CallArguments:
 
     def dynamic(self) -> list[NDArray]:
         """Return the inputs of the kernel among the leaves, as it takes them; see `as_input`."""
-        return [as_input(leaf) for leaf in self.leaves if is_dynamic(leaf)]
+        return list(map(as_input, self.traced()))
 
     def with_leaves(self, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return arguments of the same structure with other leaves."""
@@ -141,21 +140,6 @@ def _refuse_by_name(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 def _is_recorded(leaf: Handle) -> bool:
     return leaf.followed if isinstance(leaf, Variable) else True
-
-
-def is_dynamic(leaf: Any) -> bool:
-    """Return whether a leaf is an array or a number, and not part of the program."""
-    return issubclass(type(leaf), np.ndarray | np.generic) or type(leaf) in NUMBERS or is_array(leaf)
-
-
-def is_array(leaf: Any) -> bool:
-    """Return whether a leaf is an `Array` that is no variable."""
-    return isinstance(leaf, Handle) and not isinstance(leaf, Variable)
-
-
-def is_weak(leaf: Any) -> bool:
-    """Return whether a leaf has a weak type, as Python's numbers have."""
-    return type(leaf) in NUMBERS or (isinstance(leaf, Handle) and leaf.value.aval.weak)
 
 
 def as_input(leaf: Any) -> NDArray:
