@@ -165,7 +165,8 @@ def map_nested(function: Callable[[Any], Any], kind: type, operand: Any) -> Any:
     """Return an operand with a function applied to instances of a class, also in nested lists and tuples; others are not copied."""
     if isinstance(operand, kind):
         return function(operand)
-    if isinstance(operand, list | tuple) and any(isinstance(item, (kind, list, tuple)) for item in operand):
+    nested = (kind, list, tuple)
+    if isinstance(operand, list | tuple) and any(isinstance(item, nested) for item in operand):
         items = [map_nested(function, kind, item) for item in operand]
         return items if isinstance(operand, list) else tuple(items)
     return operand

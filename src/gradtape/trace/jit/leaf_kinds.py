@@ -16,6 +16,8 @@ from gradtape.trace.array.handle import Handle
 from gradtape.trace.variables.variable import Variable
 
 NUMBERS: Final = (float, int, complex)
+_NDARRAYS: Final = (np.ndarray, np.generic)
+_NUMERIC: Final = (Handle, *_NDARRAYS, *NUMBERS)
 
 
 def is_handle(leaf: Any) -> bool:
@@ -30,12 +32,12 @@ def is_array(leaf: Any) -> bool:
 
 def is_dynamic(leaf: Any) -> bool:
     """Return whether a leaf is an argument of a kernel: an array or a number, no boolean and no variable."""
-    return issubclass(type(leaf), np.ndarray | np.generic) or type(leaf) in NUMBERS or is_array(leaf)
+    return issubclass(type(leaf), _NDARRAYS) or type(leaf) in NUMBERS or is_array(leaf)
 
 
 def is_numeric(leaf: Any) -> bool:
     """Return whether a leaf is an argument of a body: an array, a variable, a number or a boolean."""
-    return isinstance(leaf, Handle | np.ndarray | np.generic | int | float | complex) or type(leaf) in COMPACT
+    return isinstance(leaf, _NUMERIC) or type(leaf) in COMPACT
 
 
 def is_weak(leaf: Any) -> bool:

@@ -99,7 +99,7 @@ class CallArguments(Leaves):
 
     def dynamic(self) -> list[NDArray]:
         """Return the inputs of the kernel among the leaves, as it takes them; see `as_input`."""
-        return list(map(as_input, self.traced()))
+        return [as_input(self.leaves[position]) for position in self.positions]
 
     def with_leaves(self, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return arguments of the same structure with other leaves."""
