@@ -183,12 +183,14 @@ def _contract(node: Node, shifts: Shifts) -> Shift | None:
     """Return the shift of a product that is summed over subscripts which are no axes of m."""
     x, y, out = node.params["x"], node.params["y"], node.params["out"]
     total: Shift | None = None
-    for letters, shift in zip((x, y), shifts, strict=True):
+    for subscripts, shift in zip((x, y), shifts, strict=True):
         if shift is not None:
-            own = dict(zip(letters, shift.axes, strict=True))
-            if not shift.base or any(own[letter] is not None for letter in letters if letter not in out):
+            own = dict(zip(subscripts, shift.axes, strict=True))
+            if not shift.base or any(
+                own[subscript] is not None for subscript in subscripts if subscript not in out
+            ):
                 raise NotAShift
-            total = added(total, shift._replace(axes=tuple(own.get(letter) for letter in out)), 1)
+            total = added(total, shift._replace(axes=tuple(own.get(subscript) for subscript in out)), 1)
     return total
 
 

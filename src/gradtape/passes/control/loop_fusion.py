@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from gradtape.ir.builder import at
@@ -11,7 +12,7 @@ from gradtape.kinds.control import Structured
 from gradtape.passes.control.equal_carries import EqualCarries, MergedLoop, source_key
 from gradtape.passes.rewrite import with_outputs
 from gradtape.transforms.loops.branches import select
-from gradtape.transforms.loops.draft import Carry, Draft, LoopOp, LoopOperand, placeholder, substitute
+from gradtape.transforms.loops.draft import Draft, LoopOp, LoopOperand, placeholder, substitute
 from gradtape.transforms.loops.ops import Repeat, Switch
 
 
@@ -126,34 +127,22 @@ def renamed(draft: Draft) -> Draft:
     new = Draft(draft.op, draft.params, becomes[draft.index], count=draft.count)
     new.consts = [LoopOperand(given.outer, becomes[given.inner]) for given in draft.consts]
     new.elements = [LoopOperand(given.outer, becomes[given.inner]) for given in draft.elements]
-    finals = substitute(draft.body_outputs, becomes)
-    count = len(draft.carries)
-    new.carries = [
-        Carry(carry.init, becomes[carry.inner], next_carry)
-        for carry, next_carry in zip(draft.carries, finals, strict=False)
-    ]
-    new.ys = finals[count : count + len(draft.ys)]
-    new.test = None if draft.test is None else finals[-1]
+    new.carries = [carry._replace(inner=becomes[carry.inner]) for carry in draft.carries]
+    new.ys, new.test = draft.ys, draft.test
+    new.substitute(becomes)
     return new
 
 
 def _side_by_side(a: Draft, b: Draft) -> Draft:
     """Return one loop with the operands, carries and outputs of both."""
-    index = {b.index: a.index}
+    moved = replace(b)
+    moved.substitute({b.index: a.index})
+    b.test = moved.test
     both = Draft(a.op, a.params, a.index, test=a.test, count=a.count)
     both.consts = [*a.consts, *b.consts]
     both.elements = [*a.elements, *b.elements]
-    finals = substitute(b.body_outputs, index)
-    count = len(b.carries)
-    both.carries = [
-        *a.carries,
-        *[
-            carry._replace(next_carry=next_carry)
-            for carry, next_carry in zip(b.carries, finals, strict=False)
-        ],
-    ]
-    both.ys = [*a.ys, *finals[count : count + len(b.ys)]]
-    b.test = None if b.test is None else finals[-1]
+    both.carries = [*a.carries, *moved.carries]
+    both.ys = [*a.ys, *moved.ys]
     return both
 
 

@@ -92,19 +92,6 @@ class _Trim:
         body: Any = self._node.params["body"]
         return len(body.outputs) - int(self._node.params["carries"])
 
-    def _substitute(self, becomes: dict[Value, Value]) -> None:
-        draft = self._draft
-        if not becomes:
-            return
-        ends = substitute(draft.body_outputs, becomes)
-        count = len(draft.carries)
-        draft.carries = [
-            carry._replace(next_carry=next_carry)
-            for carry, next_carry in zip(draft.carries, ends, strict=False)
-        ]
-        draft.ys = ends[count : count + len(draft.ys)]
-        draft.test = None if draft.test is None else ends[-1]
-
     def _fold_constants(self) -> None:
         """Fold numbers into the body, and make elements that are equal in all iterations consts."""
         draft = self._draft
@@ -122,7 +109,7 @@ class _Trim:
                     if inner is not outer:
                         draft.consts.append(LoopOperand(outer, inner))
                     becomes[given.inner] = expand(inner, shape, axes)
-        self._substitute(becomes)  # first: new consts may be numbers
+        draft.substitute(becomes)  # first: new consts may be numbers
         becomes = {}
         consts = draft.consts
         draft.consts = []
@@ -132,7 +119,7 @@ class _Trim:
                 draft.consts.append(given)
             else:
                 becomes[given.inner] = expand(number, given.inner.shape, ())
-        self._substitute(becomes)
+        draft.substitute(becomes)
 
     def _remove_constant_carries(self) -> dict[int, Value]:
         """Remove carries that never change; return their values by position."""
@@ -162,7 +149,7 @@ class _Trim:
                     draft.consts.append(LoopOperand(carry.init, carry.inner))
                 else:
                     becomes[carry.inner] = expand(number, carry.inner.shape, ())
-            self._substitute(becomes)
+            draft.substitute(becomes)
 
     def _remove_dead_carries(self, constants: Collection[int]) -> list[int]:
         """Remove carries that no result depends on; return the positions of the others among the node's."""
@@ -173,9 +160,9 @@ class _Trim:
         roots = [*draft.ys, *([] if draft.test is None else [draft.test])]
         inners = draft.body_inputs
         while True:  # terminates: each round but the last finds another live carry
-            ends = [*roots, *[by_place[place].next_carry for place in live]]
-            nodes, _ = extract(ends, inners)
-            read = {value for node in nodes for value in node.inputs}.union(ends)
+            outputs = [*roots, *[by_place[place].next_carry for place in live]]
+            nodes, _ = extract(outputs, inners)
+            read = {value for node in nodes for value in node.inputs}.union(outputs)
             newly_active = {place for place, carry in by_place.items() if carry.inner in read} - live
             if not newly_active:
                 break
@@ -248,7 +235,7 @@ def _trimmed_switch(node: Node, inputs: tuple[Value, ...], flags: Sequence[bool]
             for inner, number in zip(branch.inputs, numbers, strict=True)
             if number is not None
         }
-        ends = [out for out, flag in zip(branch.outputs, flags, strict=True) if flag]
-        outputs.append(substitute(ends, becomes))
+        used = [out for out, flag in zip(branch.outputs, flags, strict=True) if flag]
+        outputs.append(substitute(used, becomes))
     outs = iter(select(node.op, inputs[0], inputs[1:], [branch.inputs for branch in branches], outputs))
     return [next(outs) if flag else old for old, flag in zip(node.outs, flags, strict=True)]

@@ -126,25 +126,25 @@ class _Lanes:
         loop.ys = [_value(each) for each in ys]
         if draft.test is not None:
             loop.test = _value(results[-1])
-        outcome = loop.emit()
-        ends = [
+        outputs = loop.emit()
+        finals = [
             end if carry.inner in self._inner else Shared(end)
-            for end, carry in zip(outcome.carries, draft.carries, strict=True)
+            for end, carry in zip(outputs.carries, draft.carries, strict=True)
         ]
-        return self._arrange(ends, ys, outcome)
+        return self._arrange(finals, ys, outputs)
 
     def _arrange(
-        self, ends: Sequence[Value | Shared], ys: Sequence[Value | Shared], outcome: LoopOutputs
+        self, finals: Sequence[Value | Shared], ys: Sequence[Value | Shared], outputs: LoopOutputs
     ) -> Result:
         """Return the results in the order of the node's outputs."""
         stacks: list[Any] = []
-        for stack, inner in zip(outcome.ys, ys, strict=False):
+        for stack, inner in zip(outputs.ys, ys, strict=False):
             if isinstance(inner, Shared):
                 stacks.append(Shared(stack))
             else:
                 stacks.append(_swap_leading_axes(stack) if isinstance(self._op, Scan) else stack)
-        count = [] if outcome.trip_count is None else [Shared(outcome.trip_count)]
-        return (*ends, *count, *stacks)
+        count = [] if outputs.trip_count is None else [Shared(outputs.trip_count)]
+        return (*finals, *count, *stacks)
 
     def _draft_of_operands(self, index: Value) -> Draft:
         """Return the loop with its consts and elements, without carries."""
@@ -191,13 +191,13 @@ class _Lanes:
             ],
         ]
         loop.ys = [_value(each) for each in ys]
-        outcome = loop.emit()
-        _, count, *ends = outcome.carries
+        outputs = loop.emit()
+        _, count, *finals = outputs.carries
         stacks = [
             Shared(stack) if isinstance(inner, Shared) else stack
-            for stack, inner in zip(outcome.ys, ys, strict=True)
+            for stack, inner in zip(outputs.ys, ys, strict=True)
         ]
-        return (*ends, count, *stacks)
+        return (*finals, count, *stacks)
 
     def _first_test(self) -> Value:
         """Return which lanes have a first iteration, bool of shape (size,)."""
@@ -228,12 +228,12 @@ class _Lanes:
             for start, carry, next_carry in zip(self._batched_inits(), draft.carries, next_, strict=True)
         ]
         loop.ys = [_value(each) for each in ys]
-        outcome = loop.emit()
+        outputs = loop.emit()
         stacks = [
             Shared(stack) if isinstance(inner, Shared) else stack
-            for stack, inner in zip(outcome.ys, ys, strict=True)
+            for stack, inner in zip(outputs.ys, ys, strict=True)
         ]
-        return (*outcome.carries, *stacks)
+        return (*outputs.carries, *stacks)
 
     def _masked_iteration(self, active: Value) -> tuple[list[Value], list[Value | Shared]]:
         """Return the next carries of an iteration of the `active` lanes only, and the elements of the stacked outputs."""

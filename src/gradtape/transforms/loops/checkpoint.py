@@ -114,8 +114,8 @@ def while_in_chunks(draft: Draft) -> LoopOutputs:
         ],
         Carry(literal(0, INT64), so_far, first + outcome.trip_count),
     ]
-    *ends, trips = outer.emit().carries
-    return LoopOutputs(ends, [], trips)
+    *carries, trips = outer.emit().carries
+    return LoopOutputs(carries, [], trips)
 
 
 def _loop_over_chunks(
@@ -170,12 +170,8 @@ def _shifted_body(draft: Draft, by: Value, length: int) -> Draft:
     index, base = placeholder(draft.index), placeholder(draft.index)
     loop = Draft(draft.op, {**draft.params, "length": length, "policy": "all"}, index)
     loop.consts = [LoopOperand(by, base)]
-    ends = substitute(draft.body_outputs, {draft.index: index + base})
-    count = len(draft.carries)
-    loop.carries = [
-        carry._replace(next_carry=next_carry) for carry, next_carry in zip(draft.carries, ends, strict=False)
-    ]
-    loop.ys = ends[count:]
+    loop.carries, loop.ys = draft.carries, draft.ys
+    loop.substitute({draft.index: index + base})
     return loop
 
 

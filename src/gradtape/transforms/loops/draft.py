@@ -115,6 +115,19 @@ class Draft:
             self.count,
         )
 
+    def substitute(self, becomes: dict[Value, Value]) -> None:
+        """Replace values that the body reads."""
+        if not becomes:
+            return
+        outputs = substitute(self.body_outputs, becomes)
+        count = len(self.carries)
+        self.carries = [
+            carry._replace(next_carry=next_carry)
+            for carry, next_carry in zip(self.carries, outputs, strict=False)
+        ]
+        self.ys = outputs[count : count + len(self.ys)]
+        self.test = None if self.test is None else outputs[-1]
+
     def emit(self) -> LoopOutputs:
         """Append the loop to the graph. Operands that the body does not read are dropped."""
         outputs = self.body_outputs

@@ -133,9 +133,9 @@ def _partition(draft: Draft, moved: Sequence[Value], deriving: bool) -> tuple[li
     return safe, guarded
 
 
-def _dependencies(ends: Sequence[Value], body_inputs: Sequence[Value]) -> set[Value]:
+def _dependencies(outputs: Sequence[Value], body_inputs: Sequence[Value]) -> set[Value]:
     """Return all values that some outputs of the body depend on."""
-    return {*ends, *[out for node in extract(ends, body_inputs)[0] for out in node.outs]}
+    return {*outputs, *[out for node in extract(outputs, body_inputs)[0] for out in node.outs]}
 
 
 def _is_cheap(value: Value, body_inputs: Sequence[Value]) -> bool:

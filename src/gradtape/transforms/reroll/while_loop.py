@@ -182,12 +182,12 @@ def roll_while(
         operand = loop.slots[slot, output]
         for number in iterations:
             old = loop.recording.nodes[loop.start + slot + number * loop.period].outs[output]
-            stands = carried.place((slot, output), loop.trips - number)
+            place = carried.place((slot, output), loop.trips - number)
             if isinstance(operand, Invariant):
                 results.append((old, operand.value))
             else:
-                assert stands is not None
-                results.append((old, outs[stands]))
+                assert place is not None
+                results.append((old, outs[place]))
     loop.state.place([*outs, *[value for _, value in results]])
     for old, value in results:
         loop.state.replace(old, value)
