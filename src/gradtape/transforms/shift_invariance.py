@@ -10,7 +10,6 @@ from gradtape.ir.graph import Node, Value
 from gradtape.ir.types import carries_derivatives
 from gradtape.kinds.contract import Contract
 from gradtape.kinds.control import followed
-from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.index_map import IndexMap
 from gradtape.ops.core.elementwise.cast import stop_gradient
 from gradtape.ops.core.elementwise.extrema import clip
@@ -31,6 +30,7 @@ from gradtape.ops.core.shift_rules import (
     reduced_extremum,
     selection,
 )
+from gradtape.transforms.activity import active_values
 
 VIEWS: Final = frozenset((expand_row, reshape_row, permute_row))
 """Index maps with all elements of their operand."""
@@ -65,7 +65,7 @@ def cancelling_shifts(
     """
     if not any(isinstance(node.op.shift, Exponential) for node in nodes):
         return set()
-    active = depending_on(nodes, sources)
+    active = active_values(nodes, sources)
     candidates = _candidates(nodes, sources, active)
     if not candidates:
         return set()
@@ -76,25 +76,6 @@ def cancelling_shifts(
             if value in active:
                 readers.setdefault(value, []).append(place)
     return {value for value in candidates if _cancels(value, nodes, readers, target_set)}
-
-
-def depending_on(
-    nodes: Sequence[Node], sources: Collection[Value], constant: Collection[Value] = ()
-) -> set[Value]:
-    """Return the values with a differentiable path from a source that does not lead through a value of `constant`."""
-    active = set(sources)
-    for node in nodes:
-        if any(operand in active for operand in _differentiable(node)):
-            active.update(out for out in node.outs if carries_derivatives(out.dtype) and out not in constant)
-    return active
-
-
-def _differentiable(node: Node) -> Sequence[Value]:
-    """Return the inputs in which a node may have a derivative."""
-    op = node.op
-    if isinstance(op, Elementwise) and op.partials is not None and None in op.partials:
-        return [operand for operand, rule in zip(node.inputs, op.partials, strict=True) if rule is not None]
-    return followed(node)
 
 
 def _candidates(

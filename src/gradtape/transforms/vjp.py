@@ -13,9 +13,10 @@ from gradtape.kinds.control import Custom, Structured, followed
 from gradtape.kinds.cotangent import Cotangent
 from gradtape.kinds.elementwise import Elementwise, scaled
 from gradtape.kinds.matrix import Matrix
+from gradtape.transforms.activity import active_values
 from gradtape.transforms.linear import Cotangents, pull_linear
 from gradtape.transforms.observers import Sweep, derivative_site, inner_sweeps, is_observed, notify
-from gradtape.transforms.shift_invariance import cancelling_shifts, depending_on
+from gradtape.transforms.shift_invariance import cancelling_shifts
 from gradtape.transforms.spectral import equal_part
 
 
@@ -89,7 +90,7 @@ def reverse_sweep(
         stop=lambda value: value.node is None or value in barriers or (stop(value) and value not in wanted),
         follow=followed,
     )
-    active = depending_on(nodes, wanted, cancelling_shifts(nodes, targets, wanted))
+    active = active_values(nodes, wanted, cancelling_shifts(nodes, targets, wanted))
     found = Cotangents(barriers)
     for target, cotangent, mask in zip(targets, cotangents, masks or [None] * len(targets), strict=True):
         found.add(target, Cotangent(cotangent, mask))

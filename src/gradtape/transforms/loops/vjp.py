@@ -13,6 +13,7 @@ from gradtape.ops.core.elementwise.arithmetic import add
 from gradtape.ops.core.elementwise.cast import convert, zeros_like
 from gradtape.ops.core.elementwise.logic import bitwise_or
 from gradtape.ops.core.shape import expand
+from gradtape.transforms.activity import active_values
 from gradtape.transforms.loops.batch_before_loop import batched_before_loop
 from gradtape.transforms.loops.checkpoint import (
     CARRIES_ONLY,
@@ -35,7 +36,6 @@ from gradtape.transforms.loops.licm import hoisted, selection_operands
 from gradtape.transforms.loops.prefix_sums import with_continued_sums
 from gradtape.transforms.loops.residuals import residuals
 from gradtape.transforms.loops.treeverse import Treeverse
-from gradtape.transforms.shift_invariance import depending_on
 from gradtape.transforms.vjp import reverse_sweep
 
 Some = Sequence[Cotangent | None]
@@ -285,7 +285,7 @@ def _body_vjp(draft: Draft, carries: Some, ys: Some, wanted: Sequence[bool]) -> 
     carry has one.
     """
     sources = _differentiable_inputs(draft, wanted)
-    active = depending_on(draft.nodes(), sources)
+    active = active_values(draft.nodes(), sources)
     carry_seeds = {
         carry.inner: placeholder(carry.inner)
         for carry, cotangent in zip(draft.carries, carries, strict=True)
@@ -362,7 +362,7 @@ def _differentiable_inputs(draft: Draft, wanted: Sequence[bool]) -> dict[Value, 
     }
     nodes = draft.nodes()
     while True:  # terminates: each round but the last finds another carry
-        active = depending_on(nodes, found)
+        active = active_values(nodes, found)
         newly_active = [
             carry.inner
             for carry in draft.carries

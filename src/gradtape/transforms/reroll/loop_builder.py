@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradtape.ir.builder import at
-from gradtape.ir.graph import Literal, Node, Value
+from gradtape.ir.graph import Literal, Node, Value, extract
 from gradtape.ir.types import INT64, INTP, aval
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.operands import broadcast_to
@@ -80,7 +80,7 @@ class LoopBuilder:
     ----------
     recording : Recording
         The nodes.
-    state : World
+    state : RewriteState
         The replacements of the nodes before.
     start, period, trips : int
         The nodes of the loop: the first one, the number per iteration, and the number of iterations.
@@ -138,6 +138,16 @@ class LoopBuilder:
         self._selects = any(map(is_selection, self.template))
         for slot in range(period):
             self._slot(slot)
+
+    def live_body(
+        self, outputs: Sequence[Value], carries: Sequence[Value]
+    ) -> tuple[list[Node], dict[Value, Value], dict[Value, Value], bool]:
+        """Return the nodes of the body for some outputs, the consts and elements that they read, and whether they read the index."""
+        nodes, _ = extract(outputs, [self.index, *self.consts.values(), *carries, *self.elements.values()])
+        read = {value for node in nodes for value in node.inputs}.union(outputs)
+        consts = {outer: value for outer, value in self.consts.items() if value in read}
+        elements = {outer: value for outer, value in self.elements.items() if value in read}
+        return nodes, consts, elements, self.index in read
 
     # Operands
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from gradtape.config import rolling
 from gradtape.ir.body import Body
 from gradtape.ir.builder import at
-from gradtape.ir.graph import Value, extract, literal
+from gradtape.ir.graph import Value, literal
 from gradtape.transforms.loops.ops import scan
 from gradtape.transforms.reroll.carries import (
     LoopCarries,
@@ -44,8 +44,8 @@ def roll_scan(
 
     Parameters
     ----------
-    loop : Iteration
-        The body of the loop.
+    loop : LoopBuilder
+        The loop.
     seen_guards : dict
         All guards, by node and output.
     """
@@ -70,13 +70,7 @@ def roll_scan(
     count = elements = 0
     if carried.inputs or stacked or deferred:
         outputs = [*carried.following, *stacked.values(), *deferred.values()]
-        nodes, _ = extract(
-            outputs,
-            [loop.index, *loop.consts.values(), *carried.inputs, *loop.elements.values()],
-        )
-        needed = {value for node in nodes for value in node.inputs} | set(outputs)
-        consts = {outer: value for outer, value in loop.consts.items() if value in needed}
-        elements_read = {outer: value for outer, value in loop.elements.items() if value in needed}
+        nodes, consts, elements_read, _ = loop.live_body(outputs, carried.inputs)
         body = Body([loop.index, *consts.values(), *carried.inputs, *elements_read.values()], nodes, outputs)
         with at(loop.template[0].site):
             outs = scan(

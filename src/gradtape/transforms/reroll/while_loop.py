@@ -10,7 +10,7 @@ import numpy as np
 from gradtape.config import rolling
 from gradtape.ir.body import Body
 from gradtape.ir.builder import at
-from gradtape.ir.graph import Value, extract, literal
+from gradtape.ir.graph import Value, literal
 from gradtape.ir.types import aval
 from gradtape.kinds.registry import UFUNCS
 from gradtape.transforms.loops.ops import while_loop
@@ -134,11 +134,11 @@ def roll_while(
 
     Parameters
     ----------
-    loop : Iteration
-        The body of the loop.
+    loop : LoopBuilder
+        The loop.
     seen_guards : dict
         All guards, by node and output.
-    loop_exit : Exit
+    loop_exit : LoopExit
         The exit of the loop.
     entered : Value
         Whether there is a first iteration: the condition before the loop holds, and all guards before it.
@@ -158,12 +158,10 @@ def roll_while(
         places.append(carried.add(before, filled(literal(True), before), after))
     going = Value(aval((), np.dtype(bool)))
     place_of_going = carried.add(going, entered, goes_on)
-    nodes, _ = extract(carried.following, [loop.index, *loop.consts.values(), *carried.inputs])
-    needed = {value for node in nodes for value in node.inputs} | set(carried.following)
-    consts = {outer: value for outer, value in loop.consts.items() if value in needed}
+    nodes, consts, _, reads_index = loop.live_body(carried.following, carried.inputs)
     inputs = [loop.index, *consts.values(), *carried.inputs]
     # Numbers that Python counts may be counted differently in iterations that were not recorded.
-    bounded = loop_exit.bounded or loop.index in needed
+    bounded = loop_exit.bounded or reads_index
     limits = [
         *([loop.trips] if bounded else []),
         *([loop.max_trips] if loop.max_trips is not None else []),
