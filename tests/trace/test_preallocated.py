@@ -327,11 +327,11 @@ def test_a_body_must_not_write_to_an_array_from_outside() -> None:
     def filled(x):
         y = np.zeros(4)
 
-        def turn(i, total):
+        def body(i, total):
             y[i] = total
             return total + x[i]
 
-        return gt.fori_loop(0, 4, turn, 0.0)
+        return gt.fori_loop(0, 4, body, 0.0)
 
     with pytest.raises(errors.InPlaceError, match="writes to 'y', an array from outside"):
         gt.jit(filled)(X)

@@ -12,7 +12,7 @@ import pytest
 import gradtape as gt
 
 THREADS = 4
-TURNS = 100
+REPEATS = 100
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +44,7 @@ def together(*works: Callable[[], Any]) -> None:
 
 def often(work: Callable[[], Any]) -> Callable[[], None]:
     def again() -> None:
-        for _ in range(TURNS):
+        for _ in range(REPEATS):
             work()
 
     return again
@@ -77,7 +77,7 @@ def test_no_change_is_lost(name: str, compiled: bool) -> None:
 
     work = gt.jit(change) if compiled else change
     together(*[often(work)] * THREADS)
-    expected = np.array([[0.0], [2.0]] if "scatter" in name else [[1.0], [1.0]]) * THREADS * TURNS
+    expected = np.array([[0.0], [2.0]] if "scatter" in name else [[1.0], [1.0]]) * THREADS * REPEATS
     np.testing.assert_array_equal(v.numpy(), np.broadcast_to(expected, (2, 3)))
 
 
@@ -88,7 +88,7 @@ def test_compiled_functions_that_change_the_same_variables_in_other_orders_do_no
     there = gt.jit(lambda: (v.assign_add(1.0), u.assign_add(1.0)))
     back = gt.jit(lambda: (u.assign_add(1.0), v.assign_add(1.0)))
     together(often(there), often(back), often(there), often(back))
-    assert (float(v), float(u)) == (4 * TURNS, 4 * TURNS)
+    assert (float(v), float(u)) == (4 * REPEATS, 4 * REPEATS)
 
 
 def test_what_is_assigned_while_another_thread_computes_the_content_before_it_stays() -> None:
@@ -96,12 +96,12 @@ def test_what_is_assigned_while_another_thread_computes_the_content_before_it_st
     torn = []
 
     def write() -> None:
-        for turn in range(TURNS):
-            v.assign(np.full(3, float(turn)))
+        for repeat in range(REPEATS):
+            v.assign(np.full(3, float(repeat)))
             count.assign_add(1.0)
 
     def read() -> None:
-        for _ in range(TURNS):
+        for _ in range(REPEATS):
             seen = v.numpy()
             if seen.min() != seen.max():
                 torn.append(seen)
@@ -109,8 +109,8 @@ def test_what_is_assigned_while_another_thread_computes_the_content_before_it_st
 
     together(write, read, write, read)
     assert not torn
-    assert v.numpy().tolist() == [TURNS - 1.0] * 3
-    assert float(count) == 2 * TURNS
+    assert v.numpy().tolist() == [REPEATS - 1.0] * 3
+    assert float(count) == 2 * REPEATS
 
 
 def test_pending_arrays_are_computed_by_whoever_looks_first() -> None:

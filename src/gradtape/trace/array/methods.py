@@ -23,7 +23,8 @@ from gradtape.trace.source.sites import user_site
 _frame = sys._getframe
 
 
-def _method(function: Any) -> Callable[..., Any]:
+def _method(function: Any, viewer: Any = None) -> Callable[..., Any]:
+    """Return the method of the name of a NumPy function; with a viewer, it returns a view where that does."""
     via = f"x.{function.__name__}"
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -34,35 +35,16 @@ def _method(function: Any) -> Callable[..., Any]:
         ):
             return made
         here.site = user_site(via=via)
+        if viewer is not None and (view := viewer(function, self, args, kwargs)) is not None:
+            return view
         made = call_function(function, (self, *args), kwargs)
-        return self.wrap_value(made) if self._contiguous is True else self.with_layout(function, made)
+        if viewer is None and self._contiguous is True:
+            return self.wrap_value(made)
+        return self.with_layout(function, made)
 
     call.__name__ = function.__name__
-    call.__doc__ = f"Return ``np.{function.__name__}`` of the array; see there."
-    return call
-
-
-def _view_method(function: Any) -> Callable[..., Any]:
-    via = f"x.{function.__name__}"
-    viewer = VIEWING[function]
-
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        attendant = speculation.attendant
-        if (
-            attendant is not None
-            and (made := attendant.take(call, (self, *args), _frame(1), kwargs)) is not None
-        ):
-            return made
-        here.site = user_site(via=via)
-        found = viewer(function, self, args, kwargs)
-        return (
-            self.with_layout(function, call_function(function, (self, *args), kwargs))
-            if found is None
-            else found
-        )
-
-    call.__name__ = function.__name__
-    call.__doc__ = f"Return ``np.{function.__name__}`` of the array, as a view; see there."
+    view_or_array = "the array" if viewer is None else "the array, as a view"
+    call.__doc__ = f"Return ``np.{function.__name__}`` of {view_or_array}; see there."
     return call
 
 
@@ -79,8 +61,8 @@ class Methods:
     take, repeat, trace = (_method(f) for f in (np.take, np.repeat, np.trace))
     argsort, argpartition, searchsorted = (_method(f) for f in (np.argsort, np.argpartition, np.searchsorted))
     compress, nonzero, choose = (_method(f) for f in (np.compress, np.nonzero, np.choose))
-    swapaxes, squeeze = _view_method(np.swapaxes), _view_method(np.squeeze)
-    ravel, diagonal = _view_method(np.ravel), _view_method(np.diagonal)
+    swapaxes, squeeze = _method(np.swapaxes, VIEWING[np.swapaxes]), _method(np.squeeze, VIEWING[np.squeeze])
+    ravel, diagonal = _method(np.ravel, VIEWING[np.ravel]), _method(np.diagonal, VIEWING[np.diagonal])
 
     def reshape(self: Any, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
         """Return the array with another shape: ``np.reshape``."""

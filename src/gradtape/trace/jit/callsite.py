@@ -40,7 +40,7 @@ from gradtape.trace.array.layout import argument_layout
 from gradtape.trace.array.masked import Selection
 from gradtape.trace.dispatch.call_errors import list_error
 from gradtape.trace.jit.capture_steps import Check, Step, are_alive
-from gradtape.trace.jit.captures import Walk
+from gradtape.trace.jit.captures import CaptureWalk
 from gradtape.trace.jit.guards import Trace, trace_of
 from gradtape.trace.jit.leaf_kinds import is_array, is_dynamic, is_handle, is_weak
 from gradtape.trace.jit.outcomes import OutcomeFailed
@@ -267,10 +267,10 @@ class CallSite:
                 return captures.tree.all()
         return []
 
-    def walk(self, call: CallArguments, substitutes: bool = True) -> tuple[Walk, Any, list[Any]]:
+    def walk(self, call: CallArguments, substitutes: bool = True) -> tuple[CaptureWalk, Any, list[Any]]:
         """Walk over the captures; return the walk, the copy of the function, and the copies of its arguments."""
         trace = Trace(f"the jitted function {self.name!r}")
-        walk = Walk(trace, call.objects, substitutes, self._varying)
+        walk = CaptureWalk(trace, call.objects, substitutes, self._varying)
         copy, leaves = walk.function(self.function)
         return walk, copy, leaves
 
@@ -359,7 +359,7 @@ class CallSite:
         call: CallArguments,
         captures: CaptureSet,
         dynamic_trips: bool,
-        walk: Walk,
+        walk: CaptureWalk,
         copy: Any,
         objects: list[Any],
     ) -> tuple[Specialisation | None, list[weakref.ref[Any]]]:
@@ -401,7 +401,7 @@ class CallSite:
                 known.remove(captures)
 
     def _specialise(
-        self, call: CallArguments, walk: Walk, copy: Any, leaves: list[Any]
+        self, call: CallArguments, walk: CaptureWalk, copy: Any, leaves: list[Any]
     ) -> Specialisation | None:
         """Run the copy of the function on traced arrays, and close the trace into a graph; None if a tape follows a capture."""
         trace = walk.trace
@@ -509,9 +509,9 @@ class CallSite:
             remedy="pass it as an argument, keep it in an array or a gt.Variable, or raise gt.config.trace_limit",
         )
 
-    def _warn_of_effects(self, walk: Walk, effects: SideEffects, draws: list[tuple[Any, Any]]) -> None:
+    def _warn_of_effects(self, walk: CaptureWalk, effects: SideEffects, draws: list[tuple[Any, Any]]) -> None:
         """Warn once of each side effect that the compiled function does not repeat."""
-        unrepeated = dict(walk.unwatched)
+        unrepeated = dict(walk.unrepeatable)
         if any(generator_state(generator) != state for generator, state in draws):
             unrepeated["a random number generator"] = (
                 "it has drawn numbers, and the compiled function has those of the trace"

@@ -98,7 +98,7 @@ _AT_CONSTRUCTION: Final = frozenset(
 )
 
 
-class Walk:
+class CaptureWalk:
     """A walk over the captures of a function.
 
     Parameters
@@ -120,7 +120,7 @@ class Walk:
         The steps whose objects are hidden inputs.
     arrays : list of Array
         The traced arrays that stand for the hidden inputs.
-    unwatched : dict of str to str
+    unrepeatable : dict of str to str
         Names of objects whose effects compiled calls do not repeat, with the reasons.
     """
 
@@ -147,11 +147,11 @@ class Walk:
         self.arrays: list[Array] = []
         self.contents: list[NDArray] = []
         self.things: list[Any] = []
-        self.unwatched: dict[str, str] = {}
+        self.unrepeatable: dict[str, str] = {}
         self.generators: list[Any] = []
         self.substituted: list[Substitute] = []
         self.logs: set[str] = set()
-        self._looked_at: set[str] = set()
+        self._read_names: set[str] = set()
         self._functions: list[tuple[FunctionType, FunctionType]] = []
         self._memo: dict[tuple[int, bool], tuple[Any, Any, int]] = {}
         self._cells: dict[int, tuple[CellType, CellType, str]] = {}
@@ -172,7 +172,7 @@ class Walk:
                 for number, leaf in enumerate(self.leaves)
             ]
             if (len(self.attributes), self.everything, self.asks_types, self.asks) == known:
-                self.logs -= self._looked_at
+                self.logs -= self._read_names
                 for each in self.substituted:
                     each.initial = content_of(each.copy)
                 return copy, leaves
@@ -183,7 +183,7 @@ class Walk:
         self.steps.append(Step(source, parent, key, check, expected, name))
         return len(self.steps) - 1
 
-    def _learn(self, reads: Reads) -> None:
+    def _add_reads(self, reads: Reads) -> None:
         self.attributes |= reads.attributes
         self.asks_types = self.asks_types or reads.asks_types
         self.everything = self.everything or reads.everything
@@ -215,7 +215,7 @@ class Walk:
         if kind is MethodType:
             return self._method(thing, at, name, copying)
         if isinstance(thing, type):
-            return self._same(thing, at, name, lambda step: self._class(thing, step))
+            return self._by_identity(thing, at, name, lambda step: self._class(thing, step))
         if isinstance(thing, ModuleType):
             return self._module(thing, at, name, copying)
         if kind in (dict, OrderedDict, defaultdict):
@@ -238,13 +238,15 @@ class Walk:
             return self._object(thing, at, name, copying)
         return self._opaque(thing, at, name, copying)
 
-    def _met(self, thing: Any, copy: Any, step: int, copying: bool) -> Any:
+    def _remember(self, thing: Any, copy: Any, step: int, copying: bool) -> Any:
         self._memo[id(thing), copying] = thing, copy, step
         if copy is not thing:
             self._back[id(copy)] = copy, thing
         return copy
 
-    def _same(self, thing: Any, at: Place, name: str, inside: Callable[[int], Any] | None = None) -> Any:
+    def _by_identity(
+        self, thing: Any, at: Place, name: str, inside: Callable[[int], Any] | None = None
+    ) -> Any:
         """Check an object by identity."""
         reference = None if isinstance(thing, type | ModuleType) else reference_to(thing)
         if at[0] is Source.FIXED:
@@ -278,7 +280,7 @@ class Walk:
         if weak:
             self._back[id(copy)] = copy, thing
         else:
-            self._met(thing, copy, step, True)
+            self._remember(thing, copy, step, True)
         return copy
 
     def _number(self, thing: Any, kind: type, at: Place, name: str, copying: bool) -> Any:
@@ -294,19 +296,19 @@ class Walk:
         if copying and thing.dtype.kind in "fc" and _is_numeric(thing.dtype):
             return self._input(thing, at, name)
         step = self._step(*at, Check.SAME, thing, name)
-        return self._met(thing, thing, step, copying)
+        return self._remember(thing, thing, step, copying)
 
     def _array(self, thing: Any, at: Place, name: str, copying: bool) -> Any:
         if copying and type(thing) is np.ndarray and _is_numeric(thing.dtype):
             return self._input(thing, at, name)
         content = np.array(thing, subok=False) if type(thing) is not np.ndarray else thing.copy()
         step = self._step(*at, Check.CONTENT, content, name)
-        return self._met(thing, thing, step, copying)
+        return self._remember(thing, thing, step, copying)
 
     def _handle(self, thing: Handle, at: Place, name: str, copying: bool) -> Any:
         if type(thing) is Array and copying:
             return self._input(thing, at, name)
-        return self._same(thing, at, name)
+        return self._by_identity(thing, at, name)
 
     # Functions
 
@@ -314,7 +316,7 @@ class Walk:
         """Check a function by identity and code, and walk over its globals, closure and defaults; return its copy."""
         users = is_user_file(thing.__code__.co_filename)
         if not users and _encloses_libraries_only(thing):
-            return self._same(thing, at, name)
+            return self._by_identity(thing, at, name)
         if at[0] is Source.FIXED:
             step = self._step(*at, Check.NOTHING, None, name)
         else:
@@ -330,7 +332,7 @@ class Walk:
             f"the code of {label}",
         )
         if len(self.steps) >= MOST_STEPS:
-            return self._met(thing, thing, step, copying)
+            return self._remember(thing, thing, step, copying)
         space = thing.__globals__
         copy: Any = thing
         if copying:
@@ -339,10 +341,10 @@ class Walk:
             fresh = tuple([self._cell(cell)[1] for _, cell in closure_of(thing)])
             copy = copy_function(thing, space, fresh)
             self._functions.append((copy, thing))
-        self._met(thing, copy, step, copying)
+        self._remember(thing, copy, step, copying)
         reads = reads_of(code)
         if users:
-            self._learn(reads)
+            self._add_reads(reads)
             self._namespace(thing.__globals__).read(reads, copying)
         self._closure(thing, copying, reads)
         self._defaults(thing, copy, step, label, copying)
@@ -350,7 +352,7 @@ class Walk:
 
     def _note_use(self, name: str, logs: bool) -> None:
         """Note whether code reads a container, or only appends to it."""
-        (self.logs if logs else self._looked_at).add(name)
+        (self.logs if logs else self._read_names).add(name)
 
     def _cell(self, cell: CellType) -> tuple[CellType, CellType, str]:
         known = self._cells.get(id(cell))
@@ -380,7 +382,7 @@ class Walk:
                 continue
             self._cells[id(cell)] = original, copy, name
             if variable == "__class__":
-                self._same(content, (Source.CELL, -1, original), name)
+                self._by_identity(content, (Source.CELL, -1, original), name)
                 copy.cell_contents = content
                 continue
             copy.cell_contents = self.visit(content, *place, name)
@@ -445,26 +447,26 @@ class Walk:
         target = thing()
         step = self._step(*at, Check.SAME, thing, name)
         if target is None or not copying:
-            return self._met(thing, thing, step, copying)
+            return self._remember(thing, thing, step, copying)
         made = self.visit(target, Source.REFERENT, step, None, name, copying)
         if made is target:
-            return self._met(thing, thing, step, copying)
-        return self._met(thing, ReferenceCopy(made), step, copying)
+            return self._remember(thing, thing, step, copying)
+        return self._remember(thing, ReferenceCopy(made), step, copying)
 
     def _builtin(self, thing: Any, at: Place, name: str) -> Any:
         if thing in VARYING_FUNCTIONS:
-            self.unwatched[name] = VARYING_FUNCTIONS[thing]
+            self.unrepeatable[name] = VARYING_FUNCTIONS[thing]
         owner = getattr(thing, "__self__", None)
         if isinstance(owner, GENERATORS):
             self.generators.append(owner)
-        return self._same(thing, at, name)
+        return self._by_identity(thing, at, name)
 
     # Classes, modules and objects
 
     def _class(self, cls: type, step: int) -> None:
-        self._learn_class(cls, step, whole=True)
+        self._check_class(cls, step, whole=True)
 
-    def _learn_class(self, cls: type, step: int, *, whole: bool) -> dict[str, Any]:
+    def _check_class(self, cls: type, step: int, *, whole: bool) -> dict[str, Any]:
         """Check the attributes of a class of the user's, and return those for instances, by name."""
         known = self._classes.get((cls, whole))
         if known is not None:
@@ -489,14 +491,14 @@ class Walk:
             absent = (self.attributes if self.asks else self.attributes & inherited) - vars(owner).keys()
             listed += [(owner, name, ABSENT, False) for name in sorted(absent)]
         if is_user_class(type(cls)) and not issubclass(cls, type):
-            self._learn_class(type(cls), step, whole=True)
+            self._check_class(type(cls), step, whole=True)
         if not listed:
             return found
         self._step(Source.FIXED, -1, cls, Check.CLASS, listed, f"the class {cls.__name__}")
         for owner, name, *_ in listed:  # overridden ones as well, which super() finds
             item = vars(owner).get(name)
             for function in _functions_of(item):
-                self._raw(function, f"{owner.__name__}.{name}")
+                self._visit_uncopied(function, f"{owner.__name__}.{name}")
             if hasattr(type(item), "__get__") and is_user_class(
                 type(item)
             ):  # a descriptor, whose code is run
@@ -506,7 +508,7 @@ class Walk:
                 self.visit(item, Source.FIXED, -1, item, f"{cls.__name__}.{name}", False)
         return found
 
-    def _raw(self, function: Any, name: str) -> None:
+    def _visit_uncopied(self, function: Any, name: str) -> None:
         """Walk over a function that is not copied: what it reads is checked by value."""
         if (id(function), False) not in self._memo:
             self.visit(function, Source.FIXED, -1, function, name, False)
@@ -516,7 +518,7 @@ class Walk:
         users = thing.__name__ == "__main__" or (file is not None and is_user_file(file))
         if not users or thing.__name__.partition(".")[0] in (PACKAGE, "numpy", "scipy"):
             self._note_functions(thing)
-            return self._same(thing, at, name)
+            return self._by_identity(thing, at, name)
         if at[0] is Source.FIXED:
             step = self._step(*at, Check.NOTHING, None, name)
         else:
@@ -525,7 +527,7 @@ class Walk:
         copy: Any = thing
         if copying:
             copy = space.module(thing)
-        self._met(thing, copy, step, copying)
+        self._remember(thing, copy, step, copying)
         space.attributes(copying)
         return copy
 
@@ -538,7 +540,7 @@ class Walk:
         for key in self.attributes & vars(thing).keys():
             function = vars(thing)[key]
             if _hashable(function) and function in VARYING_FUNCTIONS:
-                self.unwatched[f"{thing.__name__}.{key}"] = VARYING_FUNCTIONS[function]
+                self.unrepeatable[f"{thing.__name__}.{key}"] = VARYING_FUNCTIONS[function]
             owner = getattr(function, "__self__", None)
             if isinstance(owner, GENERATORS):
                 self.generators.append(owner)
@@ -557,7 +559,7 @@ class Walk:
         reference = reference_to(thing)
         fixed = at[0] is Source.FIXED
         step = self._step(*at, Check.NOTHING if fixed else Check.TYPE, cls, name)
-        defined = self._learn_class(cls, step, whole=False) if not own else {}
+        defined = self._check_class(cls, step, whole=False) if not own else {}
         inherited = [
             key
             for key, item in defined.items()
@@ -578,11 +580,11 @@ class Walk:
                     check.check, check.expected = Check.SAME, thing
             if self.asks and hasattr(thing, "__dict__"):
                 self._keys(fields, step, name)
-            return self._met(thing, thing, step, copying)
+            return self._remember(thing, thing, step, copying)
         if (reads_all or self.asks) and hasattr(thing, "__dict__"):
             self._keys(fields, step, name)
         copy = copy_object(thing) if copying else thing
-        self._met(thing, copy, step, copying)
+        self._remember(thing, copy, step, copying)
         label = cls.__name__ if name.startswith(("argument", "self of")) else f"{cls.__name__} ({name})"
         for key in (*wanted, *wanted_slots):
             is_field = key in fields
@@ -629,25 +631,27 @@ class Walk:
             and not thing.closed
             and thing not in (sys.stdout, sys.stderr, sys.stdin)
         ):
-            self.unwatched[name] = "a file: reading from it moves on, and the compiled function reads nothing"
+            self.unrepeatable[name] = (
+                "a file: reading from it moves on, and the compiled function reads nothing"
+            )
         elif _is_iterator(thing):
-            self.unwatched[name] = "an iterator: it gives each item once, to the trace"
+            self.unrepeatable[name] = "an iterator: it gives each item once, to the trace"
         elif isinstance(thing, GENERATORS):
             self.generators.append(thing)
         site = getattr(thing, "site", None)
         if type(thing).__name__ == "Jitted" and site is not None:
             return self._jitted(thing, at, name, copying)
 
-        return self._same(thing, at, name, lambda step: self._inside(thing, at, step, name))
+        return self._by_identity(thing, at, name, lambda step: self._content(thing, at, step, name))
 
-    def _inside(self, thing: Any, at: Place, step: int, name: str) -> None:
+    def _content(self, thing: Any, at: Place, step: int, name: str) -> None:
         """Check by value the content of an object that is not copied: arrays, attributes that code reads, all of user objects."""
         cls = type(thing)
         if isinstance(thing, enum.Enum) or cls.__module__.partition(".")[0] in ("numpy", "builtins", PACKAGE):
             return
         users = is_user_class(cls)
         if users:
-            self._learn_class(cls, step, whole=False)
+            self._check_class(cls, step, whole=False)
         fields = getattr(thing, "__dict__", {})
         if users and fields:
             self._keys(fields, step, name)
@@ -687,11 +691,11 @@ class Walk:
             *at, Check.NOTHING if fixed else Check.ALIVE, None if fixed else weakref.ref(thing), name
         )
         if not copying:
-            self._met(thing, thing, step, copying)
+            self._remember(thing, thing, step, copying)
             self.visit(thing.site.function, Source.FIXED, -1, thing.site.function, name, False)
             return thing
         copy = thing.with_function(None)
-        self._met(thing, copy, step, copying)
+        self._remember(thing, copy, step, copying)
         copy.site.function = self.visit(thing.site.function, Source.FIXED, -1, thing.site.function, name)
         return copy
 
@@ -703,10 +707,10 @@ class Walk:
             step = self._step(
                 *at, Check.EQUAL, kind(thing) if kind is not defaultdict else thing.copy(), name
             )
-            return self._met(thing, thing, step, copying)
+            return self._remember(thing, thing, step, copying)
         step = self._step(*at, Check.KEYS, (kind, tuple(thing)), name)
         copy: Any = thing.copy() if copying else thing
-        self._met(thing, copy, step, copying)
+        self._remember(thing, copy, step, copying)
         changed = False
         for key, item in list(thing.items()):
             made = self.visit(item, Source.ENTRY, step, key, f"the entry {key!r} of {name}", copying)
@@ -719,11 +723,11 @@ class Walk:
         kind = type(thing)
         if len(thing) > MOST_ITEMS and all(type(item) in _PLAIN for item in thing):
             step = self._step(*at, Check.EQUAL, kind(thing) if kind in (list, tuple) else thing, name)
-            return self._met(thing, thing, step, copying)
+            return self._remember(thing, thing, step, copying)
         step = self._step(*at, Check.LENGTH, (kind, len(thing)), name)
         copying = copying and (kind is not list or len(self.steps) < MOST_STEPS)
         copy: Any = list(thing) if copying and kind is list else thing
-        self._met(thing, copy, step, copying)
+        self._remember(thing, copy, step, copying)
         items = [
             self.visit(item, Source.ITEM, step, number, f"item {number} of {name}", copying)
             for number, item in enumerate(thing)
@@ -734,14 +738,14 @@ class Walk:
                 copy[:] = items
         elif changed:
             copy = tuple.__new__(kind, items)
-            return self._met(thing, copy, step, copying)
+            return self._remember(thing, copy, step, copying)
         return self._container(thing, copy, step, changed, name, copying)
 
     def _collection(self, thing: Any, at: Place, name: str, copying: bool) -> Any:
         """Check a container that is not copied by its items, and the content of these by value."""
         is_mapping = isinstance(thing, MappingProxyType)
         step = self._step(*at, Check.EQUAL, type(thing)(dict(thing) if is_mapping else thing), name)
-        self._met(thing, thing, step, copying)
+        self._remember(thing, thing, step, copying)
         for item in (thing.values() if is_mapping else thing) if len(thing) <= MOST_ITEMS else ():
             self.visit(item, Source.FIXED, -1, item, f"an item of {name}", False)
         return thing
@@ -750,7 +754,7 @@ class Walk:
         if copy is thing:
             return thing
         if not changed:
-            return self._met(thing, thing, step, copying)
+            return self._remember(thing, thing, step, copying)
         self._substitute(thing, copy, name, "the entry {!r} of " + name)
         return copy
 
@@ -791,7 +795,7 @@ class Walk:
         known = self._back.get(id(thing))
         return thing if known is None or known[0] is not thing else known[1]
 
-    def owned(self, thing: Any, seen: set[int] | None = None) -> Any:
+    def with_originals(self, thing: Any, seen: set[int] | None = None) -> Any:
         """Return the original of a copy; an object that the trace has created is returned with originals for the copies in it."""
         known = self.original(thing)
         if known is not thing:
@@ -802,7 +806,7 @@ class Walk:
             return thing
         seen.add(id(thing))
         if isinstance(thing, tuple):
-            items = [self.owned(item, seen) for item in thing]
+            items = [self.with_originals(item, seen) for item in thing]
             changed = any(made is not item for made, item in zip(items, thing, strict=True))
             return tuple.__new__(kind, items) if changed else thing
         if kind is list:
@@ -814,7 +818,7 @@ class Walk:
         else:
             return thing
         for key, item in held:
-            made = self.owned(item, seen)
+            made = self.with_originals(item, seen)
             if made is item:
                 continue
             if kind is list:
@@ -827,7 +831,7 @@ class Walk:
 class _Namespace:
     """A namespace of globals, and the copy of it that copied functions have."""
 
-    def __init__(self, walk: Walk, original: dict[str, Any]) -> None:
+    def __init__(self, walk: CaptureWalk, original: dict[str, Any]) -> None:
         self.walk = walk
         self.original = original
         self.label = str(original.get("__name__", "a module"))
@@ -850,7 +854,7 @@ class _Namespace:
             )
         for name in sorted(reads.names):
             self.walk._note_use(self.label_of(name), name in reads.logs)
-            self.meet(name, copying)
+            self.visit(name, copying)
         for name in sorted(reads.modules):
             module = sys.modules.get(name)
             if module is not None:
@@ -860,7 +864,7 @@ class _Namespace:
         """Return the description of a global name for messages."""
         return f"the global {name!r}" if self.label == "__main__" else f"the global {name!r} of {self.label}"
 
-    def meet(self, name: str, copying: bool) -> None:
+    def visit(self, name: str, copying: bool) -> None:
         """Walk over one name."""
         if (name, copying) in self._met:
             return
@@ -870,7 +874,7 @@ class _Namespace:
             self.walk._step(Source.ENTRY, self.step, name, Check.ABSENT, None, label)
             builtin = vars(builtins).get(name)
             if builtin is not None and _hashable(builtin) and builtin in VARYING_FUNCTIONS:
-                self.walk.unwatched[name] = VARYING_FUNCTIONS[builtin]
+                self.walk.unrepeatable[name] = VARYING_FUNCTIONS[builtin]
             return
         content = self.original[name]
         made = self.walk.visit(content, Source.ENTRY, self.step, name, label, copying)
@@ -883,7 +887,7 @@ class _Namespace:
         """Walk over the attributes of the module that code may read."""
         wanted = self.walk.attributes if self.walk.asks else self.walk.attributes & self.original.keys()
         for name in sorted(wanted):
-            self.meet(name, copying)
+            self.visit(name, copying)
 
     def module(self, thing: ModuleType) -> ModuleType:
         if self.made is None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.jit.capture_steps import Check, Step, reference_to
-from gradtape.trace.jit.captures import Walk
+from gradtape.trace.jit.captures import CaptureWalk
 from gradtape.trace.jit.guards import Trace
 from gradtape.trace.patching.copies import ABSENT, content_of, set_content
 from gradtape.trace.variables.variable import Variable
@@ -36,7 +36,7 @@ class SideEffects:
         self.lost: dict[str, None] = {}
 
 
-def write_back(walk: Walk, effects: SideEffects) -> None:
+def write_back(walk: CaptureWalk, effects: SideEffects) -> None:
     """Write what the traced function has written to copies into their originals, except for traced arrays."""
 
     def is_traced(array: Handle) -> bool:
@@ -48,7 +48,7 @@ def write_back(walk: Walk, effects: SideEffects) -> None:
             if len(now) != len(initial) or any(
                 one is not other for one, other in zip(now, initial, strict=True)
             ):
-                now = list(map(walk.owned, now))
+                now = list(map(walk.with_originals, now))
                 kept = [item for item in now if not _contains(item, is_traced)]
                 if len(kept) < len(now):
                     effects.lost[each.name] = None
@@ -64,7 +64,7 @@ def write_back(walk: Walk, effects: SideEffects) -> None:
             if new is initial.get(key, ABSENT):
                 continue
             name = each.name if isinstance(each.copy, CellType) else each.place(key)
-            new = walk.owned(new)
+            new = walk.with_originals(new)
             if _contains(new, is_traced):
                 effects.lost[name] = None
                 continue

@@ -20,7 +20,7 @@ from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle, fresh_value
 from gradtape.trace.jit.capture_steps import Step, read_captures
 from gradtape.trace.jit.capture_table import checked_function
-from gradtape.trace.jit.captures import Walk
+from gradtape.trace.jit.captures import CaptureWalk
 from gradtape.trace.jit.guards import Guard, Trace
 from gradtape.trace.jit.loop_exits import dynamic_loop_key, may_be_loop
 from gradtape.trace.jit.outcomes import OutcomeFailed
@@ -295,17 +295,17 @@ class CaptureSet:
 
     __slots__ = ("checked", "in_python", "inputs", "steps", "substitutes", "tree", "walk")
 
-    def __init__(self, walk: Walk, copy: Any, leaves: list[Any]) -> None:
+    def __init__(self, walk: CaptureWalk, copy: Any, leaves: list[Any]) -> None:
         self.substitutes = walk.substitutes
         self.tree = GuardTree()
         self.in_python = False
         self.checked: weakref.WeakSet[CheckedFunction] = weakref.WeakSet()
         self.take(walk, copy, leaves)
 
-    def take(self, walk: Walk, copy: Any, leaves: list[Any]) -> None:
+    def take(self, walk: CaptureWalk, copy: Any, leaves: list[Any]) -> None:
         """Set the walk that the next trace uses."""
         self.steps, self.inputs = walk.steps, walk.inputs
-        self.walk: tuple[Walk, Any, list[Any]] | None = (walk, copy, leaves)
+        self.walk: tuple[CaptureWalk, Any, list[Any]] | None = (walk, copy, leaves)
 
     def release(self) -> None:
         """Release a walk that no trace has used."""
