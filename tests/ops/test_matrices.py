@@ -12,7 +12,6 @@ import gradtape.ops
 from gradtape.ir.graph import Value
 from gradtape.kinds.matrix import Matrix
 from gradtape.kinds.registry import ROWS
-from gradtape.lower.llvm.matrix import MATRIX_ROUTINES
 from tests.support.graphs import check_derivatives, input_like, run
 from tests.support.lowering import Compiled, graph_of
 from tests.support.matrix_programs import RNG, STACK, A, Array, B, Function, bent, definite
@@ -24,7 +23,7 @@ def test_the_routine_of_a_row_does_what_its_evaluation_does(name: str, dtype: st
     row: Any = ROWS[name]
     for *shapes, params in row.samples:
         arrays = [RNG.normal(size=shape).astype(dtype) for shape in shapes]
-        if not MATRIX_ROUTINES[name].is_rectangular:
+        if not row.routine.is_rectangular:
             arrays[0] = definite(arrays[0]).astype(dtype)
         if "factors" in row.shape_rule.__code__.co_varnames:
             a = input_like(arrays[0])
@@ -50,7 +49,7 @@ def test_a_row_is_differentiated_in_both_directions(name: str) -> None:
         arrays = [RNG.normal(size=shape) for shape in shapes]
         inputs = [input_like(array) for array in arrays]
         matrix = inputs[0]
-        if not MATRIX_ROUTINES[name].is_rectangular:
+        if not row.routine.is_rectangular:
             matrix = matrix + _turned(inputs[0]) + np.broadcast_to(8 * np.eye(shapes[0][-1]), shapes[0])
         operands = [matrix, *inputs[1:]]
         if "factors" in row.shape_rule.__code__.co_varnames:

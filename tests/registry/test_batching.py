@@ -14,7 +14,6 @@ from gradtape.kinds.matrix import Matrix
 from gradtape.kinds.reduction import Reduction
 from gradtape.kinds.registry import ROWS
 from gradtape.kinds.sort import Sort
-from gradtape.lower.llvm.matrix import MATRIX_ROUTINES
 from gradtape.transforms.batch import batch
 from gradtape.transforms.vjp import vjp
 from tests.support.graphs import input_like, run
@@ -31,7 +30,7 @@ def draw(row: Any, position: int, shape: tuple[int, ...]) -> Array:
         return numbers > 0
     if row.name == "searchsorted" and position == 0:
         return np.sort(numbers, axis=-1)
-    if isinstance(row, Matrix) and position == 0 and not MATRIX_ROUTINES[row.name].is_rectangular:
+    if isinstance(row, Matrix) and position == 0 and not row.routine.is_rectangular:
         return numbers @ np.swapaxes(numbers, -1, -2) + 3 * np.eye(shape[-1])
     return numbers
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from gradtape.errors import NotDifferentiableError
 from gradtape.ir.builder import emit
 from gradtape.ir.graph import Node, Value
@@ -12,9 +14,49 @@ from gradtape.ir.op import NDArray, Op
 from gradtape.ir.types import Aval, Shape, aval
 from gradtape.kinds.operands import as_value
 from gradtape.kinds.registry import register
+from gradtape.records import value_record
+
+Places = dict[str, str]
 
 Tangents = Sequence[Value | None]
 Push = Callable[[Tangents], Value | None]
+
+
+def _no_places(dtype: np.dtype[Any]) -> Places:
+    return {}
+
+
+@value_record
+class Routine:
+    """How kernels compute a row: an LLVM function around routines of LAPACK, in ``lower/llvm/routines/<name of the row>.ll``.
+
+    Attributes
+    ----------
+    work : float
+        Its multiplications, as a part of the cube of its size, or of the square of it times the columns to solve for.
+    spare : callable
+        Returns how many elements it needs besides its operands and its result, for m by n matrices.
+    extents : int
+        How many extents it is told: 2 for matrices that need not be square, and where there are columns to solve for.
+    is_rectangular : bool
+        Whether matrices need not be square.
+    uses : tuple of str
+        Files of routines that it calls.
+    places : callable
+        Returns what its file has places for, given the dtype and the parameters; under ``file`` its file if that is not its name.
+    """
+
+    work: float
+    spare: Callable[[int, int], int] = lambda m, n: 1
+    extents: int = 1
+    is_rectangular: bool = False
+    uses: tuple[str, ...] = ()
+    places: Callable[..., Places] = _no_places
+
+    def multiplications(self, numbers: Sequence[object]) -> int:
+        """Return about how many multiplications a call takes that is told these numbers, the extents first."""
+        n, *others = [number for number in numbers if type(number) is int]
+        return int(n * n * next(iter(others), n) * self.work)
 
 
 class Matrix(Op):
@@ -28,6 +70,8 @@ class Matrix(Op):
         ``(*shapes, **params) -> shape``.
     evaluate : callable
         ``(*arrays, **params) -> array`` with NumPy or SciPy.
+    routine : Routine
+        How kernels compute it.
     tangent : callable or None
         ``(z, inputs, params) -> (tangents -> Value)``, linear in the tangents (None is zero); None for a factorisation whose
         derivative is that of what is computed with it.
@@ -49,6 +93,7 @@ class Matrix(Op):
         *,
         shape: Callable[..., Shape],
         evaluate: Callable[..., NDArray],
+        routine: Routine,
         tangent: Callable[..., Push] | None,
         transpose: Callable[[Value, Node], Value] | None = None,
         linear_in: int | None = None,
@@ -59,6 +104,7 @@ class Matrix(Op):
         super().__init__(name)
         self.shape_rule = shape
         self.numpy = evaluate
+        self.routine = routine
         self.tangent = tangent
         self.transpose_rule = transpose
         self.linear_in = linear_in

@@ -12,7 +12,6 @@ from gradtape.kinds.sort import Sort
 from gradtape.loops.affine import Affine, Atom, Position, Var, affine, flat, substitute
 from gradtape.loops.ir import Buffer, For, RoutineCall
 from gradtape.lower.building.elements import ElementBuilder
-from gradtape.lower.llvm.matrix import MATRIX_ROUTINES, multiplications_of
 from gradtape.lower.schedule.element_interpreter import Where
 from gradtape.lower.schedule.nests import LoopNest
 from gradtape.lower.schedule.operands import operands_of_routine
@@ -105,8 +104,8 @@ def emit_routine(builder: ElementBuilder, nest: LoopNest, values: Where) -> None
     sizes = [value.size // count for value in (*operands, nest.value)]
     places = [(buffer, number * size) for buffer, size in zip(buffers, sizes, strict=True)]
     library: Literal["lapack", "gradtape"] = "lapack" if isinstance(node.op, Matrix) else "gradtape"
-    if library == "lapack":
-        work = multiplications_of(node.op.name, numbers)
+    if isinstance(node.op, Matrix):
+        work = node.op.routine.multiplications(numbers)
     else:
         work = COMPARISONS * buffers[0].size
     looks_up = isinstance(node.op, Sort) and len(operands) > 1
@@ -123,7 +122,7 @@ def _calls(node: Node, operands: Sequence[Value]) -> tuple[int, tuple[Any, ...]]
         if len(operands) > 1:  # the second one is looked up in the first
             return 1, (operands[0].size, operands[1].size, *params)
         return prod(shape[:-1]), (shape[-1],)
-    if MATRIX_ROUTINES[node.op.name].is_rectangular:
+    if node.op.routine.is_rectangular:
         extents = shape[-2:]
     else:
         extents = (shape[-1], *[value.shape[-1] for value in operands[1:]])

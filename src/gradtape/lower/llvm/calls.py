@@ -8,7 +8,7 @@ from typing import Final
 from gradtape.loops.ir import Dtype, RoutineCall
 from gradtape.lower.llvm.function import FunctionEmitter
 from gradtape.lower.llvm.instructions import memory_type
-from gradtape.lower.llvm.matrix import MATRIX_ROUTINES, emit_matrix_routine
+from gradtape.lower.llvm.matrix import emit_matrix_routine
 from gradtape.lower.resident.interrupts import RAISE
 
 LEAST_ROWS: Final = 64
@@ -21,7 +21,7 @@ LEAST_PRODUCTS: Final = 2**21
 
 def emit_routine(function: FunctionEmitter, call: RoutineCall) -> None:
     """Append a call of a routine."""
-    if call.function in MATRIX_ROUTINES:
+    if call.library == "lapack":
         emit_matrix_routine(function, call)
     elif call.function == "gemm":
         (_syrk if is_symmetric(call) else _gemm)(function, call)

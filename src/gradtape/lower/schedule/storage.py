@@ -11,7 +11,6 @@ from gradtape.ir.graph import Node, Value
 from gradtape.kinds.matrix import Matrix
 from gradtape.loops.affine import Position
 from gradtape.loops.ir import Buffer
-from gradtape.lower.llvm.matrix import MATRIX_ROUTINES
 from gradtape.lower.schedule.access import Accesses, readers_of
 from gradtape.lower.schedule.fusion import Placements, shared_levels
 from gradtape.lower.schedule.nests import LoopNest, describe
@@ -384,7 +383,7 @@ def _workspace_size(nest: LoopNest) -> int:
     """Return how many elements a routine needs besides its operands and its result."""
     assert nest.node is not None
     if isinstance(nest.node.op, Matrix):
-        return MATRIX_ROUTINES[nest.node.op.name].spare(*nest.node.inputs[0].shape[-2:])
+        return nest.node.op.routine.spare(*nest.node.inputs[0].shape[-2:])
     return nest.shape[-1] if nest.shape else 1
 
 

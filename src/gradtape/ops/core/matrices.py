@@ -19,7 +19,7 @@ import numpy as np
 from gradtape.ir.graph import Node, Value, constant
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import Shape
-from gradtape.kinds.matrix import Matrix, Push, Tangents, matrix_row
+from gradtape.kinds.matrix import Matrix, Places, Push, Routine, Tangents, matrix_row
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.complex_parts import conjugate, real
 from gradtape.ops.core.elementwise.logic import equal, less_equal
@@ -124,10 +124,24 @@ def _triangular_transpose(ct: Value, node: Node) -> Value:
     return triangular_solve(node.inputs[0], ct, **params)
 
 
+def _triangular_solve_places(dtype: np.dtype[Any], lower: bool, transposed: bool, unit: bool) -> Places:
+    # The lower triangle of what stands by rows is the upper one by columns.
+    return {
+        "form": f"{'lower' if lower else 'upper'}{'.transposed' * transposed}{'.unit' * unit}",
+        "triangle": "U" if lower else "L",
+        "transposed": "T" if transposed else "N",
+        "unit": "U" if unit else "N",
+        "singular": "or i1 false, false"
+        if unit
+        else f"call i1 @has_zero_on_diagonal.{dtype.name}(ptr %a, i64 %n)",
+    }
+
+
 triangular_solve: Matrix = matrix_row(
     "triangular_solve",
     shape=lambda t, b, **params: b,
     evaluate=_solve_triangular,
+    routine=Routine(0.5, extents=2, uses=("has_zero_on_diagonal",), places=_triangular_solve_places),
     tangent=_triangular_tangent,
     transpose=_triangular_transpose,
     linear_in=1,
@@ -167,6 +181,7 @@ lu: Matrix = matrix_row(
     "lu",
     shape=lambda a: (*a[:-2], a[-1] + 1, a[-1]),
     evaluate=_lu,
+    routine=Routine(0.5, lambda m, n: max(n, 1), uses=("transpose",)),
     tangent=None,
     samples=(((3, 3), {}), ((2, 4, 4), {}), ((1, 1), {}), ((0, 2, 2), {}), ((0, 0), {})),
 )
@@ -200,6 +215,12 @@ lu_solve: Matrix = matrix_row(
     "lu_solve",
     shape=lambda a, factors, b, **params: b,
     evaluate=_lu_solve,
+    routine=Routine(
+        1.0,
+        extents=2,
+        uses=("has_zero_on_diagonal", "swap_rows"),
+        places=lambda dtype, transposed: {"file": "lu_solve_transposed"} if transposed else {},
+    ),
     tangent=_lu_tangent,
     transpose=_lu_transpose,
     linear_in=2,
@@ -249,6 +270,7 @@ log_det: Matrix = matrix_row(
     "log_det",
     shape=lambda a, factors: a[:-2],
     evaluate=_log_det,
+    routine=Routine(0.01),
     tangent=_log_det_tangent,
     reads=(1,),
     samples=(
@@ -283,6 +305,7 @@ cholesky: Matrix = matrix_row(
     "cholesky",
     shape=lambda a: a,
     evaluate=np.linalg.cholesky,
+    routine=Routine(0.3),
     tangent=_cholesky_tangent,
     kinks="that of a symmetric matrix, although one triangle counts: it is symmetric",
     samples=(((3, 3), {}), ((2, 4, 4), {}), ((1, 1), {}), ((0, 2, 2), {}), ((0, 0), {})),
@@ -349,6 +372,12 @@ eigh: Matrix = matrix_row(
     "eigh",
     shape=_with_numbers,
     evaluate=_eigh,
+    routine=Routine(
+        9.0,
+        lambda m, n: 3 * n * n + 11 * n + 4,
+        uses=("transpose",),
+        places=lambda dtype, lower: {"triangle": "L" if lower else "U"},
+    ),
     tangent=_eigh_tangent,
     kinks="that of a symmetric matrix; 0 between eigenvectors of equal eigenvalues, but exact for functions of the matrix by reverse mode",
     samples=(
@@ -422,6 +451,13 @@ svd: Matrix = matrix_row(
     "svd",
     shape=lambda a: (*a[:-2], a[-2] + 1 + a[-1], min(a[-2:])),
     evaluate=_svd,
+    routine=Routine(
+        20.0,
+        lambda m, n: m * n + m * min(m, n) + 4 * min(m, n) ** 2 + 64 * (m + n) + 8 * min(m, n),
+        extents=2,
+        is_rectangular=True,
+        uses=("transpose",),
+    ),
     tangent=_svd_tangent,
     kinks="0 between vectors of equal singular values that turn alike, but exact for functions of the matrix by reverse mode",
     samples=(((3, 3), {}), ((4, 2), {}), ((2, 2, 3), {}), ((1, 1), {}), ((0, 2, 2), {})),
@@ -452,6 +488,7 @@ pseudoinverse: Matrix = matrix_row(
     "pseudoinverse",
     shape=lambda a, inverse: inverse,
     evaluate=lambda a, inverse: inverse,
+    routine=Routine(0.01, extents=2, is_rectangular=True),
     tangent=_pseudoinverse_tangent,
     reads=(1,),
     kinks="that of matrices of the same rank",
@@ -495,6 +532,7 @@ qr: Matrix = matrix_row(
     "qr",
     shape=lambda a: (*a[:-2], a[-2] + a[-1], a[-1]),
     evaluate=_qr,
+    routine=Routine(4.0, lambda m, n: m * n + 65 * n, extents=2, is_rectangular=True, uses=("transpose",)),
     tangent=_qr_tangent,
     samples=(((3, 3), {}), ((4, 2), {}), ((2, 3, 2), {}), ((1, 1), {}), ((0, 2, 2), {})),
 )
