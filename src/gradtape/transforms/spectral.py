@@ -16,6 +16,7 @@ import numpy as np
 from gradtape.ir.graph import Node, Value, literal
 from gradtape.kinds.contract import Contract
 from gradtape.kinds.elementwise import Elementwise
+from gradtape.kinds.index_map import IndexMap
 from gradtape.ops.core.contract import contract
 from gradtape.ops.core.elementwise.arithmetic import add, divide, multiply, negative, subtract
 from gradtape.ops.core.elementwise.cast import convert_row, identity
@@ -23,10 +24,8 @@ from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.matrices import adjoint, eigh, equal_pairs, rows, svd, weighted
 from gradtape.ops.core.shape import (
     expand,
-    expand_row,
     pad_row,
     permute,
-    permute_row,
     reshape,
     reshape_row,
     slice_,
@@ -226,34 +225,18 @@ def _is_linear(node: Node, known: Sequence[_Member | None]) -> bool:
 
 
 def _moved(node: Node, member: _Member) -> _Member | None:
-    """Return the output of a node that moves elements, if it keeps the axes; else None."""
+    """Return the output of an index map, if it keeps the axes of its operand; else None."""
     op, shape = node.op, node.inputs[0].shape
-    if op is permute_row:
-        return member._replace(axes=tuple([node.params["axes"].index(axis) for axis in member.axes]))
-    if op is expand_row:
-        return member._replace(axes=tuple([node.params["axes"][axis] for axis in member.axes]))
-    if op is reshape_row:
-        return _reshaped(node, member)
-    if op is slice_row:
-        kept = all(node.params["shape"][axis] == shape[axis] for axis in member.axes)
-        return member if kept else None
-    if op is pad_row and member.kind == "numbers" and len(shape) == 1:
-        n = shape[0]
-        if node.params["shape"] == (n * n,) and node.params["strides"] == (n + 1,):
-            return _Member("flat", (0,), node.inputs[0])
-    return None
-
-
-def _reshaped(node: Node, member: _Member) -> _Member | None:
-    before, after = node.inputs[0].shape, node.out.shape
     if member.kind == "flat":
         n = member.numbers.size if member.numbers is not None else 0
-        return _Member("diagonal", (0, 1), member.numbers) if after == (n, n) else None
-    long_before = [axis for axis, extent in enumerate(before) if extent != 1]
-    long_after = [axis for axis, extent in enumerate(after) if extent != 1]
-    if [before[axis] for axis in long_before] != [after[axis] for axis in long_after]:
+        is_square = op is reshape_row and node.out.shape == (n, n)
+        return _Member("diagonal", (0, 1), member.numbers) if is_square else None
+    if op is pad_row:
+        n = shape[0] if len(shape) == 1 and member.kind == "numbers" else -1
+        is_diagonal = node.params["shape"] == (n * n,) and node.params["strides"] == (n + 1,)
+        return _Member("flat", (0,), node.inputs[0]) if is_diagonal else None
+    if not isinstance(op, IndexMap):
         return None
-    places = dict(zip(long_before, long_after, strict=True))
-    if not set(member.axes) <= set(places):
-        return None
-    return member._replace(axes=tuple([places[axis] for axis in member.axes]))
+    images = op.axis_images(node)
+    axes = tuple([image for axis in member.axes if (image := images[axis]) is not None])
+    return member._replace(axes=axes) if len(axes) == len(member.axes) else None
