@@ -13,6 +13,7 @@ from tests.support.processes import words_printed
 ROOT = Path(gradtape.__file__).parent
 FLOORS = {
     "errors": 0,
+    "collector": 0,
     "config": 0,
     "locks": 0,
     "habits": 0,

@@ -101,3 +101,13 @@ def test_reference_counts_are_read_and_changed_in_one_module() -> None:
             node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)
         }
         assert not used & REFERENCE_COUNTS or path == ROOT / "reference_counts.py", path.name
+
+
+COLLECTOR = {"disable", "enable", "freeze"}
+
+
+def test_the_cycle_collector_is_paused_in_one_module() -> None:
+    for path in sorted(ROOT.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "gc":
+                assert node.attr not in COLLECTOR or path == ROOT / "collector.py", path.name

@@ -35,6 +35,7 @@ from numpy import sum as total
 from numpy import zeros
 
 import gradtape as gt
+from gradtape import collector
 from gradtape.runtime.compile import program
 from gradtape.trace.lazy import call_observer, instruments, pending
 from gradtape.trace.source import contexts
@@ -481,7 +482,7 @@ def state() -> dict[str, Any]:
         "profiler": program.ACTIVE.profiler,
         "observers": list(gt.transforms.observers.OBSERVERS),
         "collector": gc.isenabled(),
-        "stopped by": list(gt.runtime.collector._stopped_by),
+        "pauses": dict(collector._depths),
         "settings": str(gt.config),
     }
 

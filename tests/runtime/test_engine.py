@@ -348,47 +348,6 @@ def test_numba_compiles_beside_and_calls_kernels() -> None:
     assert finished.returncode == 0, finished.stderr
 
 
-def test_the_collector_rests_while_a_program_is_compiled_and_only_then() -> None:
-    finished = run_python(
-        """
-        import gc, os, threading
-        import numpy as np, gradtape as gt
-        from gradtape.runtime.collector import uncollected
-
-        gt.config.disk_cache = False
-        f = gt.jit(lambda x: np.sum(np.tanh(x)))
-        f(np.ones(3))
-        assert gc.isenabled()
-        with uncollected():
-            with uncollected():
-                assert not gc.isenabled()
-            assert not gc.isenabled()
-        assert gc.isenabled()
-        gc.disable()
-        f(np.ones(4))
-        assert not gc.isenabled(), "who has stopped it keeps it stopped"
-        gc.enable()
-
-        entered, leave = threading.Event(), threading.Event()
-        def work():
-            with uncollected():
-                entered.set()
-                leave.wait(60)
-        worker = threading.Thread(target=work)
-        worker.start()
-        entered.wait(60)
-        child = os.fork() if hasattr(os, "fork") else -1
-        if child == 0:
-            os._exit(0 if gc.isenabled() else 1)
-        leave.set()
-        worker.join()
-        assert gc.isenabled()
-        assert child < 0 or os.waitpid(child, 0)[1] == 0
-        """
-    )
-    assert finished.returncode == 0, finished.stderr
-
-
 def test_the_identity_of_the_host_names_what_code_depends_on() -> None:
     identity = host.cpu_identity()
     assert host.cpu_name() in identity

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import numpy as np
 from numpy import asarray
 
+from gradtape.collector import collector_paused
 from gradtape.config import config
 from gradtape.errors import InternalError
 from gradtape.ir.budget import steps_since_now
@@ -22,7 +23,6 @@ from gradtape.passes.simplify.annotations import open_custom_calls
 from gradtape.progress import counting
 from gradtape.runtime.call.convention import ArraySpec, CallForm
 from gradtape.runtime.call.entry import NativeFunction, bind
-from gradtape.runtime.collector import uncollected
 from gradtape.runtime.compile.kernel import Kernel, compile_graph, kernel_for, kernels
 from gradtape.runtime.compile.loader import KernelCode, LoadedModule, call_flat
 from gradtape.runtime.interpret import missed_guards
@@ -247,7 +247,7 @@ def _to_compile(graph: Graph) -> Graph:
 
 def _compiled(graph: Graph, form: CallForm | None, key: str) -> Kernel:
     """Return the kernel of a graph that no program has had yet."""
-    with uncollected(), counting(f"compiling {graph.name}", "step", steps_since_now()):
+    with collector_paused(), counting(f"compiling {graph.name}", "step", steps_since_now()):
         kernel = kernel_for(lambda: graph, form, key, compile_graph)
     profiler = ACTIVE.profiler
     if profiler is not None:

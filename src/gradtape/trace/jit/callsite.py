@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from gradtape.collector import collector_paused
 from gradtape.config import config
 from gradtape.errors import (
     ArgumentError,
@@ -54,7 +55,6 @@ from gradtape.trace.jit.signature import (
 )
 from gradtape.trace.jit.specialisation import CaptureSet, CaptureSets, GuardTree, Miss, Specialisation
 from gradtape.trace.jit.state import any_alive, state_of, variables_made
-from gradtape.trace.lazy.collector import resting
 from gradtape.trace.lazy.force import force
 from gradtape.trace.lazy.instruments import RECORDING
 from gradtape.trace.lazy.reroll import moment_now, recorded_since, rolled_trace
@@ -374,7 +374,7 @@ class CallSite:
         profiler = ACTIVE.profiler
         traced = counting(f"tracing {self.name}", "operation", recorded_since(moment_now()))
         profiled = nullcontext() if profiler is None else profiler.tracing(self)
-        with inside(trace, Scope()), resting(), traced, profiled:
+        with inside(trace, Scope()), collector_paused(), traced, profiled:
             try:
                 specialisation = self._specialise(call, walk, copy, leaves)
                 made = variables_made(trace)
