@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from gradtape import locks
+from gradtape.locks import Rank
 from tests.support.processes import run_python
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
@@ -95,42 +98,182 @@ def test_a_child_of_a_busy_process_compiles(stage: str) -> None:
     assert run.stdout.strip() == "0", run.stdout + run.stderr
 
 
-def test_locks_are_taken_in_their_order_and_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken: list[int] = []
+class Lock:
+    """A lock that writes down what is done to it."""
 
-    class Lock:
-        def __init__(self, rank: int) -> None:
-            self.rank = rank
+    def __init__(self, done: list[str], name: str) -> None:
+        self.done = done
+        self.name = name
 
-        def __enter__(self) -> None:
-            taken.append(self.rank)
+    def __enter__(self) -> None:
+        self.done.append(f"take {self.name}")
 
-        def __exit__(self, *_: object) -> None:
-            taken.append(-self.rank)
+    def __exit__(self, *_: object) -> None:
+        self.done.append(f"release {self.name}")
 
-    monkeypatch.setattr(locks, "_held", [])
+    def _is_owned(self) -> bool:
+        return self.name == "mine"
+
+    def _at_fork_reinit(self) -> None:
+        self.done.append(f"renew {self.name}")
+
+
+def test_a_fork_takes_locks_in_their_order_or_renews_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    ranks = {
+        "linkers": Rank.LINKERS,
+        "mine": Rank.TRACE,
+        "patches": Rank.PATCHES,
+        "leaf": Rank.LEAF,
+        "compiler": Rank.COMPILER,
+    }
+    entries = {Lock(done, name): rank for name, rank in ranks.items()}
+    monkeypatch.setattr(locks, "_locks", entries)
     # This process is no child: its threads wait on what would be renewed.
     monkeypatch.setattr(locks, "_renew", [])
-    for rank in (7, 5, 6):
-        locks.held_at_fork(rank, lambda rank=rank: Lock(rank))  # type: ignore[misc]
-    locks.held_at_fork(8, lambda: None)
+    monkeypatch.delitem(sys.modules, "llvmlite.binding.ffi", raising=False)
     locks._before()
     locks._in_child()
-    assert taken == [5, 6, 7, -7, -6, -5]
+    order = ["patches", "compiler", "linkers"]
+    assert done[:3] == [f"take {name}" for name in order]
+    assert done[3:6] == [f"release {name}" for name in order[::-1]]
+    assert set(done[6:]) == {f"renew {name}" for name in ranks if name != "mine"}
 
 
-def test_every_lock_has_a_place() -> None:
-    """A new lock is entered in the order, and says what a fork does with it."""
+def test_a_child_has_the_locks_of_the_thread_that_forked_alone() -> None:
+    run = run_python(
+        """
+        import os, threading
+        from gradtape.locks import Rank, new_lock
+
+        mine, theirs = new_lock(Rank.TRACE), new_lock(Rank.VARIABLE)
+        entered, leave = threading.Event(), threading.Event()
+
+        def work():
+            with theirs:
+                entered.set()
+                leave.wait(60)
+
+        worker = threading.Thread(target=work)
+        worker.start()
+        entered.wait(60)
+        with mine:
+            child = os.fork()
+            held = mine._is_owned()
+        if not child:
+            os._exit(not (held and not mine._is_owned() and theirs.acquire(timeout=5)))
+        leave.set()
+        worker.join()
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        """
+    )
+    assert run.stdout.strip() == "0", run.stdout + run.stderr
+
+
+def test_locks_are_made_and_forks_are_observed_in_one_module() -> None:
+    primitives = {
+        "Lock",
+        "RLock",
+        "Condition",
+        "Semaphore",
+        "BoundedSemaphore",
+        "allocate_lock",
+        "register_at_fork",
+    }
     source = Path(locks.__file__).parent
-    with_locks = {
-        path.relative_to(source).as_posix()
-        for path in source.rglob("*.py")
-        if "threading.Lock()" in (text := path.read_text()) or "threading.RLock()" in text
-    }
-    told = {
-        name
-        for name in with_locks
-        if "renewed_in_child(" in (source / name).read_text()
-        or "held_at_fork(" in (source / name).read_text()
-    }
-    assert with_locks == told
+    for path in source.rglob("*.py"):
+        used = {
+            node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)
+        }
+        assert not used & primitives or path == source / "locks.py", path.name
+
+
+ORDER = """
+import sys, threading
+
+RLock = threading.RLock
+held = threading.local()
+wrong = []
+
+
+class Checked:
+    "A lock that looks at the ranks of those that its thread holds already."
+
+    def __init__(self):
+        self.lock = RLock()
+
+    def acquire(self, *args, **kwargs):
+        locks = sys.modules.get("gradtape.locks")
+        rank = locks._locks.get(self) if hasattr(locks, "_locks") else None
+        if rank is not None and not self.lock._is_owned():
+            several = {locks.Rank.PROGRAM, locks.Rank.VARIABLE}
+            for other in held.__dict__.setdefault("ranks", []):
+                if other > rank or other == rank and rank not in several:
+                    wrong.append((other, rank))
+        got = self.lock.acquire(*args, **kwargs)
+        if got and rank is not None:
+            held.__dict__.setdefault("ranks", []).append(rank)
+        return got
+
+    def release(self):
+        locks = sys.modules.get("gradtape.locks")
+        rank = locks._locks.get(self) if hasattr(locks, "_locks") else None
+        if rank is not None:
+            held.ranks.reverse()
+            held.ranks.remove(rank)
+            held.ranks.reverse()
+        self.lock.release()
+
+    def __enter__(self):
+        return self.acquire()
+
+    def __exit__(self, *_):
+        self.release()
+
+    def __getattr__(self, name):
+        return getattr(self.lock, name)
+
+
+threading.RLock = Checked
+import numpy as np
+import gradtape as gt
+
+gt.config.disk_cache = False
+x = np.linspace(0.1, 1.0, 7)
+v = gt.Variable(np.ones(7))
+
+
+@gt.jit
+def step(x):
+    y = np.sum(np.sin(x * v) @ np.linalg.solve(np.eye(7) * 3.0 + x[:, None] * x, x))
+    v.assign_sub(0.1 * x)
+    return y
+
+
+def work(k):
+    for _ in range(6):
+        with gt.GradientTape() as tape:
+            tape.watch(v)
+            y = np.sum(np.tanh(v * k) ** 2) + step(x)
+        v.assign_sub(0.01 * tape.gradient(y, v))
+        gt.grad(lambda x: np.sum(np.exp(x) * k))(x)
+        gt.scan(lambda c, a: (np.tanh(c * a + k), None), x, np.ones(2000))
+        np.array([x[0], y.numpy()])
+
+
+threads = [threading.Thread(target=work, args=(k,)) for k in range(3)]
+for thread in threads:
+    thread.start()
+work(9.0)
+for thread in threads:
+    thread.join()
+with gt.inspect.profile() as report:
+    work(11.0)
+str(report)
+print(sorted({(a.name, b.name) for a, b in wrong}))
+"""
+
+
+def test_locks_are_taken_in_their_order() -> None:
+    run = run_python(ORDER)
+    assert run.stdout.strip() == "[]", run.stdout + run.stderr

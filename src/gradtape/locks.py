@@ -1,22 +1,9 @@
 """The order of all locks, and the one hook that runs when the process forks.
 
-Whoever holds a lock may take those below it, and none above it:
-
-1. tracing: one function is traced at a time (`gradtape.trace.jit.callsite`)
-2. changing a variable, computing what is pending, noting a reading (`gradtape.trace.variables.locks`), in this order
-3. keeping a script's arrays (`gradtape.trace.lazy.script_reader`)
-4. building one program, then the table of programs (`gradtape.runtime.compile.cache`); a program's loops are built while it is
-5. installing the hooks of NumPy's functions (`gradtape.trace.patching.recorders`)
-6. compiling a module (`gradtape.runtime.compile.engine`)
-7. handing out a linker (`gradtape.runtime.compile.loader`)
-8. loading a compiled module of SciPy (`gradtape.lower.target.extensions`)
-9. llvmlite's own, around each of its functions
-10. leaves, under which nothing else is taken: types, native entries, profiles
-
-A fork copies locks, but not the threads that hold them. Locks under which the user's code may run (1 to 4), and those that guard no
-more than a table (10), are made anew in the child: what they guard is whole between two instructions. Locks under which memory is
-changed in many steps (5 to 9) are waited for before the fork, in their order, and so are imports of packages that compiling needs: what
-was imported by half would stay so for ever.
+No other module makes a lock, or registers a hook of `os.register_at_fork`. A fork copies locks, but not the threads that hold them. Locks
+under which the user's code may run, and those that guard no more than a table, are free in the child unless the thread that forked holds
+them: what they guard is whole between two instructions. Locks under which memory is changed in many steps are waited for before the fork,
+in their order, and so are imports of packages that compiling needs: what was imported by half would stay so for ever.
 """
 
 from __future__ import annotations
@@ -27,45 +14,92 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
-from typing import Any, Final
+from enum import IntEnum
+from typing import Any, Final, TypeAlias
+from weakref import WeakKeyDictionary
 
-Held = Callable[[], AbstractContextManager[Any] | None]
+Lock: TypeAlias = AbstractContextManager[Any]
+
+
+class Rank(IntEnum):
+    """The places of locks in their order: who holds a lock may take those of a higher rank."""
+
+    PROFILE = 1
+    """A profile begins."""
+    TRACE = 2
+    """One function is traced at a time."""
+    VARIABLE = 3
+    """The next content of a variable is made of the present one."""
+    PENDING = 4
+    """It is found out how to compute what is pending, and the results are written down; not held while machine code runs."""
+    READS = 5
+    """What was read of variables is written down or counted."""
+    SCRIPT = 6
+    """A script's arrays are kept."""
+    PROFILED_KERNEL = 7
+    """A kernel that times itself is built."""
+    PROGRAM = 8
+    """One program is built; the kernels of its loops are built meanwhile, each under a lock of the same rank."""
+    PROGRAMS = 9
+    """The table of programs."""
+    PATCHES = 10
+    """The hooks of NumPy's functions are installed."""
+    COMPILER = 11
+    """A module is compiled."""
+    LINKERS = 12
+    """A linker is handed out."""
+    EXTENSIONS = 13
+    """A compiled module of SciPy is loaded."""
+    LLVMLITE = 14
+    """llvmlite's own lock, around each of its functions."""
+    LEAF = 15
+    """Tables, under whose locks no other one is taken: types, native entries, records of a profile."""
+
+
+WAITED_FOR: Final = range(Rank.PATCHES, Rank.LEAF)
+"""Ranks of the locks that a fork waits for."""
 
 PACKAGES: Final = ("gradtape", "llvmlite", "numpy", "scipy", "filelock", "platformdirs", "opt_einsum")
 """Whose imports a fork waits for. Any other may run a whole program while it is imported."""
 
-_held: Final[list[tuple[int, Held]]] = []
+_locks: Final[WeakKeyDictionary[Any, Rank]] = WeakKeyDictionary()
 _renew: Final[list[Callable[[], object]]] = []
 _paused: Final = ExitStack()
 
 
-def held_at_fork(rank: int, lock: Held) -> None:
-    """Let a fork wait for a lock, which is taken after those of lower rank.
+def new_lock(rank: Rank) -> Any:
+    """Return a reentrant lock with this place in the order.
 
-    Parameters
-    ----------
-    rank : int
-        The lock's place in the order above.
-    lock : callable
-        Returns the lock, or None where there is none yet.
+    Examples
+    --------
+    >>> with new_lock(Rank.LEAF):
+    ...     pass
     """
-    _held.append((rank, lock))
-    _held.sort(key=lambda entry: entry[0])
+    lock = threading.RLock()
+    _locks[lock] = rank
+    return lock
 
 
 def renewed_in_child(renew: Callable[[], object]) -> None:
-    """Let a function run in a forked process: its other threads are gone, and nobody is left to release what they held."""
+    """Let a function run in a forked process: its other threads are gone, and nobody is left to finish what they had begun."""
     _renew.append(renew)
+
+
+def _waited_for() -> list[Lock]:
+    """Return the locks that a fork waits for, in their order."""
+    llvmlite = getattr(getattr(sys.modules.get("llvmlite.binding.ffi"), "lib", None), "_lock", None)
+    found = [(rank, lock) for lock, rank in list(_locks.items()) if rank in WAITED_FOR]
+    if llvmlite is not None:  # it exists once llvmlite is there
+        found.append((Rank.LLVMLITE, llvmlite))
+    return [lock for _, lock in sorted(found, key=lambda entry: entry[0])]
 
 
 def _before() -> None:
     try:
         while True:  # ends: an import that begins meanwhile begins once
             _wait_for_imports()  # without locks, which an import may need
-            for _, lock in _held:
-                found = lock()
-                if found is not None:
-                    _paused.enter_context(found)
+            for lock in _waited_for():
+                _paused.enter_context(lock)
             if not _importing():
                 return
             _paused.close()
@@ -76,6 +110,9 @@ def _before() -> None:
 
 def _in_child() -> None:
     _paused.close()
+    for lock in list(_locks):
+        if not lock._is_owned():
+            lock._at_fork_reinit()
     for renew in _renew:
         renew()
 
@@ -106,8 +143,3 @@ _MODULE_LOCKS: Final[dict[str, Callable[[], Any]]] = getattr(
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before, after_in_parent=_paused.close, after_in_child=_in_child)
-
-_llvmlite_lock: Final[Held] = lambda: getattr(  # noqa: E731 - a lock that exists once llvmlite is there
-    getattr(sys.modules.get("llvmlite.binding.ffi"), "lib", None), "_lock", None
-)
-held_at_fork(9, _llvmlite_lock)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from functools import lru_cache
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
 import numpy as np
 
-from gradtape.locks import renewed_in_child
+from gradtape.locks import Rank, new_lock
 
 Shape = tuple[int, ...]
 
@@ -52,15 +51,7 @@ class Aval:
 
 
 _alive: Final[WeakValueDictionary[tuple[Shape, np.dtype[Any], bool], Aval]] = WeakValueDictionary()
-_making = threading.Lock()
-
-
-def _renew_lock() -> None:
-    global _making
-    _making = threading.Lock()
-
-
-renewed_in_child(_renew_lock)
+_making: Final = new_lock(Rank.LEAF)
 
 
 @lru_cache(maxsize=16384)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from typing import Any, Final, Literal, TypeAlias
@@ -14,7 +13,7 @@ from gradtape.api.inspect.report import FunctionFigures, figures
 from gradtape.api.inspect.text import profile_text
 from gradtape.api.transforms.jit import every_jitted
 from gradtape.errors import ArgumentError
-from gradtape.locks import renewed_in_child
+from gradtape.locks import Rank, new_lock
 from gradtape.runtime.compile.program import ACTIVE
 from gradtape.runtime.profile.profiled_kernel import Moment, clock
 from gradtape.trace.source.sites import user_site
@@ -32,15 +31,7 @@ ORDERS: Final[dict[Order, str]] = {
     "moved": "moved",
 }
 
-_starting = threading.Lock()
-
-
-def _renew_lock() -> None:
-    global _starting
-    _starting = threading.Lock()
-
-
-renewed_in_child(_renew_lock)
+_starting: Final = new_lock(Rank.PROFILE)
 
 
 def _answer_natively() -> None:

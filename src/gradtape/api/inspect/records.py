@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from gradtape.api.transforms.jit import Jitted
 from gradtape.ir.graph import Node
 from gradtape.ir.op import NDArray
-from gradtape.locks import renewed_in_child
+from gradtape.locks import Rank, new_lock
 from gradtape.runtime.compile.loader import LoadedModule
 from gradtape.runtime.compile.program import Program
 from gradtape.runtime.profile.profiled_kernel import ProfiledKernel, profiled_kernel
@@ -85,31 +85,16 @@ class _Stack(threading.local):
         self.frames: list[_Frame] = []
 
 
-_recorders: Final[weakref.WeakSet[Recorder]] = weakref.WeakSet()
-
-
-def _renew_locks() -> None:
-    for recorder in _recorders:
-        recorder.renew_lock()
-
-
-renewed_in_child(_renew_locks)
-
-
 class Recorder:
     """Takes notes of everything that compiled functions and tapes do while it is active (see `runtime.program.Profiler`)."""
 
     def __init__(self) -> None:
         self.records: dict[Any, Record] = {}
         self.profiling = 0
-        self.renew_lock()
-        _recorders.add(self)
+        self._lock = new_lock(Rank.LEAF)
+        self._profiling_kernel = new_lock(Rank.PROFILED_KERNEL)
         self._stack = _Stack()
         self._linked: weakref.WeakSet[Jitted] = weakref.WeakSet()
-
-    def renew_lock(self) -> None:
-        """Forget who holds the lock: in a forked process the other threads are gone."""
-        self._lock = threading.RLock()
 
     # Told by jitted functions
 
@@ -199,7 +184,7 @@ class Recorder:
         found = record.programs.get(key)
         if found is not None:
             return found
-        with self._lock, self._spend(record, PROFILING):
+        with self._profiling_kernel, self._spend(record, PROFILING):
             if key not in record.programs:
                 profiled = profiled_kernel(program.graph, program.kernel)
                 # The machine code may be running in another thread when all else has let go of it.

@@ -5,19 +5,17 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-import threading
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from gradtape.locks import held_at_fork
+from gradtape.locks import Rank, new_lock
 
-_loading: Final = threading.RLock()
+_loading: Final = new_lock(Rank.EXTENSIONS)
 """Held while a module is loaded past Python's own locks of imports."""
 
-held_at_fork(8, lambda: _loading)
 
 _ALONE: Final = frozenset(("scipy.linalg.cython_blas", "scipy.linalg.cython_lapack"))
 """Modules that need nothing of their packages. Importing `scipy.linalg` for its BLAS takes 0.1 to 0.3 s and 27 MB, the module alone

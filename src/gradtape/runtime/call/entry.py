@@ -8,7 +8,6 @@ which stays from call to call, because fresh memory costs a page fault for every
 from __future__ import annotations
 
 import ctypes
-import threading
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from weakref import WeakSet
 
 import numpy.typing as npt
 
-from gradtape.locks import renewed_in_child
+from gradtape.locks import Rank, new_lock
 from gradtape.lower.llvm.writer import KERNEL
 from gradtape.runtime.call.callable import NativeHead, vectorcalled
 from gradtape.runtime.call.capi import addresses, array_type
@@ -60,7 +59,7 @@ class _Resources:
         _FREE(block)
 
 
-_lock = threading.Lock()
+_lock: Final = new_lock(Rank.LEAF)
 _undead: Final[list[_Resources]] = []
 """Of bindings that died during one of their own calls; looked through when the next one is made."""
 
@@ -154,14 +153,6 @@ else:
 
 
 _living: Final[WeakSet[_PythonNative]] = WeakSet()
-
-
-def _renew_lock() -> None:
-    global _lock
-    _lock = threading.Lock()
-
-
-renewed_in_child(_renew_lock)
 
 
 def bind(

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Generic, TypeVar
-from weakref import WeakSet, WeakValueDictionary
+from weakref import WeakValueDictionary
 
 from gradtape.config import config
-from gradtape.locks import renewed_in_child
+from gradtape.locks import Rank, new_lock
 from gradtape.runtime.compile.disk import CachedObject, DiskCache, DiskStatistics, cache_path
 from gradtape.runtime.compile.keys import object_key
 
@@ -54,13 +53,8 @@ class MemoryCache(Generic[P]):
         self.misses = 0
         self._limit = limit
         self._programs: OrderedDict[str | bytes, P] = OrderedDict()
-        self.renew_locks()
-        _caches.add(self)
-
-    def renew_locks(self) -> None:
-        """Forget who holds what: in a forked process the other threads are gone."""
-        self._lock = threading.RLock()
-        self._making: WeakValueDictionary[str | bytes, _Turn] = WeakValueDictionary()
+        self._lock = new_lock(Rank.PROGRAMS)
+        self._building: WeakValueDictionary[str | bytes, Any] = WeakValueDictionary()
 
     def get(self, key: str | bytes, make: Callable[[], P]) -> P:
         """Return the program of the key, made by `make` if there is none."""
@@ -69,10 +63,10 @@ class MemoryCache(Generic[P]):
                 self.hits += 1
                 self._programs.move_to_end(key)
                 return self._programs[key]
-            turn = self._making.get(key)
-            if turn is None:
-                turn = self._making[key] = _Turn()
-        with turn.lock:
+            building = self._building.get(key)
+            if building is None:  # reentrant: building one program may need the same one
+                building = self._building[key] = new_lock(Rank.PROGRAM)
+        with building:
             with self._lock:
                 if key in self._programs:
                     self.hits += 1
@@ -99,26 +93,6 @@ class MemoryCache(Generic[P]):
 
     def __len__(self) -> int:
         return len(self._programs)
-
-
-_caches: Final[WeakSet[MemoryCache[Any]]] = WeakSet()
-
-
-def _renew_locks() -> None:
-    for cache in _caches:
-        cache.renew_locks()
-
-
-renewed_in_child(_renew_locks)
-
-
-class _Turn:
-    """Held by the thread that makes a program; reentrant, since making one program may need the same one."""
-
-    __slots__ = ("__weakref__", "lock")
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
 
 
 disk: Final = DiskCache()

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
-from gradtape.locks import held_at_fork
+from gradtape.locks import Rank, new_lock
 from gradtape.lower.target.host import cpu_identity, has_symbol, parse_module, target_machine, vector_bytes
 from gradtape.runtime.compile.loader import LoadedModule, call_flat
 
@@ -43,7 +43,7 @@ Measured on 50 small loop nests: 200 ms with both, 95 ms with neither.
 """
 
 
-_lock: Final = threading.RLock()
+_lock: Final = new_lock(Rank.COMPILER)
 """Held while a module is compiled; reentrant, since a finaliser may compile another one."""
 
 
@@ -156,9 +156,6 @@ def _optimise(machine: Any, module: Any, pipeline: _Pipeline) -> None:
 @functools.cache
 def _target_machine() -> Any:
     return target_machine(opt=3, reloc="pic", codemodel="default")
-
-
-held_at_fork(6, lambda: _lock)
 
 
 def _choose_pipeline(ir_text: str, opt: int) -> _Pipeline:

@@ -6,7 +6,6 @@ import ctypes
 import functools
 import os
 import struct
-import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
@@ -15,7 +14,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from gradtape.locks import held_at_fork
+from gradtape.locks import Rank, new_lock
 from gradtape.lower.target.host import target_machine
 from gradtape.runtime.call.capi import ARRAY_DATA
 
@@ -45,7 +44,7 @@ class _Linkers:
         self._linker: Any = None
         self._modules = 0
         self._numbers = count()
-        self.lock = threading.Lock()
+        self.lock = new_lock(Rank.LINKERS)
 
     def take(self) -> tuple[Any, str]:
         """Return a linker and the name of its next module."""
@@ -62,7 +61,6 @@ class _Linkers:
 
 
 linkers: Final = _Linkers()
-held_at_fork(7, lambda: linkers.lock)
 
 
 class LoadedModule:

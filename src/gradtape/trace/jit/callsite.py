@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable
@@ -30,7 +29,7 @@ from gradtape.ir.op import NDArray
 from gradtape.ir.types import aval
 from gradtape.kinds.operands import as_value
 from gradtape.kinds.refusals import comes_later
-from gradtape.locks import renewed_in_child
+from gradtape.locks import Rank, new_lock
 from gradtape.progress import counting
 from gradtape.runtime.call.capture_entry import CheckedFunction
 from gradtape.runtime.compile.kernel import is_of_interruption
@@ -64,16 +63,8 @@ from gradtape.trace.source.sites import is_user_file, user_site
 from gradtape.trace.variables.variable import Variable
 from gradtape.trees import Leaves, TreeSpec, flatten, flatten_arguments
 
-_tracing = threading.RLock()
+_tracing: Final = new_lock(Rank.TRACE)
 """Held while any function is traced: functions call each other in any order, and one lock cannot deadlock."""
-
-
-def _renew_lock() -> None:
-    global _tracing
-    _tracing = threading.RLock()
-
-
-renewed_in_child(_renew_lock)
 
 
 MISSED: Final = object()

@@ -19,7 +19,7 @@ from gradtape.runtime.compile.program import Program
 from gradtape.trace.jit.guards import Trace
 from gradtape.trace.jit.signature import as_input
 from gradtape.trace.variables.content import Content
-from gradtape.trace.variables.locks import SEVERAL, turns
+from gradtape.trace.variables.locks import changing
 from gradtape.trace.variables.scatter import LARGE, How, check_places
 from gradtape.trace.variables.variable import Variable
 
@@ -87,7 +87,7 @@ class State:
         if not self.read:
             return program.run(arrays)
         # Calls that assign to the same variables run one after the other.
-        held = [turns.changing[place] for place in self.places]
+        held = [changing[place] for place in self.places]
         for lock in held:
             lock.acquire()
         try:
@@ -131,7 +131,7 @@ def state_of(trace: Trace) -> tuple[State, list[Value]]:
     changed = [
         serial for serial, content in trace.contents.items() if content.input is not None and content.assigned
     ]
-    places = tuple(sorted({serial % SEVERAL for serial in changed}))
+    places = tuple(sorted({serial % len(changing) for serial in changed}))
     return State(tuple(content.variable for content in met), tuple(assigned), len(stored), places), stored
 
 

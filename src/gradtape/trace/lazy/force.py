@@ -25,7 +25,7 @@ from gradtape.trace.lazy.pending import followers, others, waiting
 from gradtape.trace.lazy.pending_cache import done_again, remember, run
 from gradtape.trace.source.contexts import scopes
 from gradtape.trace.source.sites import user_site
-from gradtape.trace.variables.locks import turns
+from gradtape.trace.variables.locks import computing
 from gradtape.transforms.call import GraphCall
 
 SMALL_WORK = 200_000
@@ -80,7 +80,7 @@ def _computed(values: Sequence[Value]) -> list[NDArray]:
         _release_again(values)
         return arrays  # type: ignore[return-value]
     while True:
-        with turns.computing:
+        with computing:
             pending = [value for value in values if value.data is None]
             if pending and not _called(pending):
                 compiled = config.jit and not CHECKS

@@ -14,7 +14,7 @@ from gradtape.runtime.compile.program import Program
 from gradtape.trace.lazy.pattern import Pattern
 from gradtape.trace.lazy.pending import waiting
 from gradtape.trace.source.contexts import scopes
-from gradtape.trace.variables.locks import turns
+from gradtape.trace.variables.locks import computing
 
 
 class _Work(NamedTuple):
@@ -66,11 +66,11 @@ def done_again(asked: Sequence[Value]) -> list[Value] | None:
 
 def run(program: Program, arrays: Sequence[NDArray], kept: Iterable[Value]) -> None:
     """Let a program compute values, and other threads work meanwhile."""
-    turns.computing.release()
+    computing.release()
     try:
         computed = program.run(arrays)
     finally:
-        turns.computing.acquire()
+        computing.acquire()
     for value, array in zip(kept, computed, strict=True):
         value.data = array
 

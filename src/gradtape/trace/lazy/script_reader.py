@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from gradtape.ir.graph import Literal, TraceTag, Value
 from gradtape.kinds.operands import as_value
-from gradtape.locks import renewed_in_child
+from gradtape.locks import Rank, new_lock
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.lazy.call_observer import NO_NAMES, Attendant, Promised, speculation
 from gradtape.trace.lazy.pattern import begins
@@ -18,15 +18,7 @@ from gradtape.trace.lazy.script import Argument, Script, Several, holding, is_pl
 
 _make: Final = object.__new__
 _reference: Final = weakref.ref
-_keeping = threading.RLock()
-
-
-def _renew_lock() -> None:
-    global _keeping
-    _keeping = threading.RLock()
-
-
-renewed_in_child(_renew_lock)
+_keeping: Final = new_lock(Rank.SCRIPT)
 
 
 class Reader(Attendant, Promised):

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from gradtape.locks import held_at_fork
+from gradtape.locks import Rank, new_lock
 
 RECORDERS: Final[set[int]] = set()
 """The ids of tapes, traces and accumulators that record. The native code of the hooks reads its size.
@@ -41,7 +41,7 @@ def leave(recorder: object) -> None:
     RECORDERS.discard(id(recorder))
 
 
-_lock: Final = threading.RLock()
+_lock: Final = new_lock(Rank.PATCHES)
 
 
 _is_shut_down = False
@@ -88,6 +88,3 @@ def _install_hooks() -> bool:
     if failed:
         raise failed[0]
     return True
-
-
-held_at_fork(5, lambda: _lock)

@@ -6,7 +6,7 @@ import weakref
 from typing import Any, NamedTuple
 
 from gradtape.ir.graph import ARRAYS, TraceTag, Value
-from gradtape.trace.variables.locks import turns
+from gradtape.trace.variables.locks import noting
 
 
 class Reading(Value):
@@ -56,7 +56,7 @@ class Content:
         self.value = value
         self.assigned = True
         self._last = None
-        with turns.noting:
+        with noting:
             self._given.clear()
 
     def copy(self) -> Content:
@@ -78,16 +78,16 @@ class Content:
     def give_out(self, of: Value, value: Value, tags: tuple[TraceTag, ...]) -> Value:
         """Remember what was given out to these followers, of what the content was a moment ago."""
         self._last = _Given(of, value, tags)
-        with turns.noting:
+        with noting:
             self._given.add(value)
         return value
 
     def read(self) -> list[Value]:
         """Return the content and what was given out of it since the last assignment."""
-        with turns.noting:
+        with noting:
             return [self.value, *self._given]
 
     def holders(self) -> list[Value]:
         """Return the content and what was given out of it: all values that share its array."""
-        with turns.noting:
+        with noting:
             return [self.value, *[value for value in self._given if value.data is self.value.data]]

@@ -18,7 +18,7 @@ from gradtape.reference_counts import reference_count
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.indexed_slices import IndexedSlices
 from gradtape.trace.lazy.force import force
-from gradtape.trace.variables.locks import turns
+from gradtape.trace.variables.locks import computing
 
 How = Literal["add", "subtract", "set"]
 """What happens to a row."""
@@ -153,7 +153,7 @@ def updated(
         Where a place is out of bounds; nothing has been changed then.
     """
     numbers, at = _merged(holders[0].shape[0], rows, places, how)
-    with turns.computing:  # somebody may be about to read the array
+    with computing:  # somebody may be about to read the array
         force(holders[:1])
         alone = _are_alone(holders)
         data = holders[0].data
