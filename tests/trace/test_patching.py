@@ -20,7 +20,7 @@ from numpy import zeros as zeros_by_another_name
 import gradtape as gt
 from gradtape.errors import SideEffectWarning
 from gradtape.trace.patching import interpose, recorders
-from gradtape.trace.patching.interpose import original
+from gradtape.trace.patching.interpose import without_hook
 from gradtape.trace.patching.recorders import RECORDERS
 from tests.support.processes import words_printed
 
@@ -101,7 +101,7 @@ def test_nothing_differs_while_somebody_records():
 @pytest.mark.parametrize("name", HOOKED)
 def test_a_hooked_function_is_as_it_was(name):
     gt.grad(np.sum)(X)
-    function, plain = getattr(np, name), original(getattr(np, name))
+    function, plain = getattr(np, name), without_hook(getattr(np, name))
     assert plain is not function
     assert pickle.loads(pickle.dumps(function)) is function
     assert function.__name__ == name and "function" in repr(function) and f" {name}" in repr(function)
@@ -646,7 +646,7 @@ def test_functions_that_take_a_tuple_and_a_dict(function):
 
     def look(called, *args, **kwargs):
         seen.append((called, args, kwargs))
-        return NotImplemented if kwargs else interpose.original(called)(*args)
+        return NotImplemented if kwargs else interpose.without_hook(called)(*args)
 
     number = hash(function)
     recorders.before_recording(lambda: interpose.interpose(look, interpose.When.ALWAYS, [function]))

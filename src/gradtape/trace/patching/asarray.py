@@ -20,7 +20,7 @@ from gradtape.trace.array.view_functions import in_order
 from gradtape.trace.jit.guards import trace_of
 from gradtape.trace.lazy.call_observer import speculation
 from gradtape.trace.patching.callers import called_by_user, calling_frame
-from gradtape.trace.patching.interpose import When, interpose, original
+from gradtape.trace.patching.interpose import When, interpose, without_hook
 from gradtape.trace.patching.recorders import before_recording
 from gradtape.trace.source.contexts import scopes
 from gradtape.trace.source.sites import is_user_file
@@ -64,7 +64,7 @@ def _array_or_traced(function: Any, *args: Any, **kwargs: Any) -> Any:
         return _traced_call(source, function, args, kwargs)
     before, _captured.items = _captured.items, []
     try:
-        made = original(function)(*args, **kwargs)
+        made = without_hook(function)(*args, **kwargs)
         asked = _captured.items
     except ValueError as error:
         if isinstance(error.__cause__, Exception | None):

@@ -28,7 +28,7 @@ from gradtape.trace.patching.asarray import is_followed
 from gradtape.trace.patching.creation import HOOKED
 from gradtape.trace.patching.functions import hook_function
 from gradtape.trace.patching.imports import when_imported
-from gradtape.trace.patching.interpose import When, dispatcher_of, follow, interpose
+from gradtape.trace.patching.interpose import When, dispatcher_of, interpose, set_traced_types
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.variable import Variable
 
@@ -312,7 +312,7 @@ def _hook(called: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _interpose() -> None:
-    follow(Array, Variable, Preallocated)
+    set_traced_types(Array, Variable, Preallocated)
     functions = {
         function for function in FUNCTIONS if type(function) is _dispatched and dispatcher_of(function)
     }

@@ -13,7 +13,7 @@ from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.preallocated import is_traced, preallocated, unwrap_keywords, unwrap_preallocated
 from gradtape.trace.dispatch.dispatch import call_function
 from gradtape.trace.patching.callers import called_by_user
-from gradtape.trace.patching.interpose import When, interpose, original
+from gradtape.trace.patching.interpose import When, interpose, without_hook
 from gradtape.trace.patching.recorders import before_recording
 from gradtape.trace.source.contexts import contexts
 from gradtape.trace.source.sites import user_site
@@ -47,7 +47,7 @@ def _create(function: Any, *args: Any, **kwargs: Any) -> Any:
     if function is np.full_like and is_traced((args[1:], kwargs.get("fill_value"))):
         here.site = user_site(via="np.full_like")
         return wrap(call_function(function, args, kwargs))
-    made = original(function)(*args, **kwargs)
+    made = without_hook(function)(*args, **kwargs)
     if frame.f_code is _FULL and isinstance(frame.f_locals["fill_value"], Handle):
         made.fill(
             0

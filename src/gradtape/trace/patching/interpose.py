@@ -1,14 +1,13 @@
-"""Interposition on C functions of Python's and NumPy's, object by object, while somebody records.
+"""Interposition: hooks in C functions of Python and NumPy, in each function object, during recordings.
 
-NumPy asks an argument who it is (``__array_ufunc__``, ``__array_function__``), but not what stands in a list; `math.sin`,
-``np.float64(x)`` and the methods of ndarrays do not ask at all. Each of them reaches its C function through a pointer: ufuncs,
-dispatched functions and builtin functions through the vectorcall pointer of the object (PEP 590), methods through their
-`PyMethodDef`, types through ``tp_new``. Here that pointer is exchanged for a few instructions of machine code that call the C
-function itself, unless somebody records and an argument holds an object of certain types; then a Python function, the hook, is
-asked first. The objects stay what they are: no name, identity, hash or signature differs, and a call that nobody has to know of
-takes 2 ns more.
+NumPy's protocols (``__array_ufunc__``, ``__array_function__``) look at arguments, but not at the elements of lists; `math.sin`,
+``np.float64(x)`` and the methods of ndarrays have no protocol. Each of them calls its C function through a pointer: ufuncs, dispatched
+functions and builtin functions through the vectorcall pointer of the object (PEP 590), methods through their `PyMethodDef`, types
+through ``tp_new``. This pointer is replaced by the address of a few native instructions. They call the C function itself, unless there
+is a recorder and an argument holds an object of certain types; then a Python function, the hook, is called first. The objects stay the
+same: no name, identity, hash or signature changes, and a call that does not concern the hook takes 2 ns more.
 
-Every layout is checked against what Python tells before anything is written. What is not as expected is left alone.
+Each layout is compared with what Python reports before anything is written. Objects with another layout are left alone.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ _POINTER: Final = ctypes.c_void_p
 _VECTORCALL_OFFSET: Final = 56
 _VECTORCALL_FLAG: Final = 1 << 11
 _DEFINITION: Final = {"builtin_function_or_method": 16, "method_descriptor": 40}
-"""Where these objects keep the address of their `PyMethodDef`."""
+"""Offsets of the address of the `PyMethodDef` in these objects."""
 
 _DISPATCHER: Final = 32
 _IMPLEMENTATION: Final = 40
-"""Where a dispatched function of NumPy's keeps its dispatcher and its implementation."""
+"""Offsets of the dispatcher and the implementation in a dispatched function of NumPy's."""
 
 _NEW: Final = 312
 _NEW_SLOT: Final = 65
@@ -88,35 +87,35 @@ _FORMS: Final = {
     "tuple_named": ("ptr %self, ptr %given, ptr %keywords", _WITHOUT_NAMES + _OF_TUPLE + _NO_NAMES),
     "new": ("ptr %self, ptr %given, ptr %keywords", _WITHOUT_NAMES + _OF_TUPLE + _NO_NAMES),
 }
-"""The parameters of each kind of C function, and what makes %args, %count, %named and %all of them."""
+"""The parameters of each kind of C function, and the code that computes %args, %count, %named and %all from them."""
 
 
 _BY_TYPE: Final = 0
-"""Stands for the address of what calls an object that has no vectorcall pointer yet."""
+"""Stands for the address of the function that calls an object without a vectorcall pointer."""
 
 
 def _by_type() -> int:
-    """Return the address of what calls objects by their type; 0 where this Python does not export it."""
+    """Return the address of the C function that calls objects by their type; 0 where this Python does not export it."""
     return python_function("_PyObject_MakeTpCall")
 
 
 class When(enum.Enum):
-    """Which calls a hook is asked about, of those while somebody records."""
+    """The calls, during recordings, that a hook is called for."""
 
     ALWAYS = "always"
-    """All."""
+    """All calls."""
     NO_ARRAY = "other"
-    """All but those with one ndarray and nothing else."""
+    """All calls but those with one ndarray and nothing else."""
     ANYWHERE = "anywhere"
-    """Those with something followed, by itself or in lists and tuples."""
+    """Calls with a traced array, as an argument or in lists and tuples."""
     NESTED = "nested"
-    """Those with something followed in lists and tuples."""
+    """Calls with a traced array in lists and tuples."""
     WITHIN = "within"
-    """Those with something followed in lists and tuples that are in lists and tuples."""
+    """Calls with a traced array in lists and tuples that are in lists and tuples."""
 
 
-class _Place:
-    """A pointer to a C function in an object's memory, to be exchanged."""
+class FunctionPointer:
+    """A pointer to a C function in the memory of an object, to be replaced."""
 
     __slots__ = ("at", "form", "key", "original")
 
@@ -132,14 +131,14 @@ def _word(address: int) -> int:
 
 
 _hooks: Final[dict[Any, Hook]] = {}
-"""By object, what is asked before its C function. Machine code looks them up here."""
+"""The hooks, by object. Native code looks them up here."""
 
 keep_for_ever(_hooks)
 keep_for_ever(RECORDERS)
 
 
-def _called(thing: Any) -> list[_Place]:
-    """Find the pointer by which an object that is called by vectorcall is called."""
+def _vectorcall_pointer(thing: Any) -> list[FunctionPointer]:
+    """Return the vectorcall pointer of an object, if it has one."""
     kind = type(thing)
     offset = ctypes.c_ssize_t.from_address(id(kind) + _VECTORCALL_OFFSET).value
     if not kind.__flags__ & _VECTORCALL_FLAG or not 0 < offset <= kind.__basicsize__ - ctypes.sizeof(
@@ -147,17 +146,17 @@ def _called(thing: Any) -> list[_Place]:
     ):
         return []
     if type(thing).__name__ in _DEFINITION:
-        form = _redefined(thing, _UNSPECIALISED)
+        form = _copy_definition(thing, _UNSPECIALISED)
         if form in ("tuple", "tuple_named"):  # these have no vectorcall pointer of their own
-            return [_Place(thing, "call", id(thing) + offset, _BY_TYPE)] if _by_type() else []
+            return [FunctionPointer(thing, "call", id(thing) + offset, _BY_TYPE)] if _by_type() else []
         if form is None:
             return []
     original = _word(id(thing) + offset)
-    return [_Place(thing, "call", id(thing) + offset, original)] if original else []
+    return [FunctionPointer(thing, "call", id(thing) + offset, original)] if original else []
 
 
-def _redefined(thing: Any, flags: int | None = None) -> str | None:
-    """Give a builtin function or method a definition of its own, and return the form of its C function; None if it is unknown.
+def _copy_definition(thing: Any, flags: int | None = None) -> str | None:
+    """Give a builtin function or method its own copy of its definition, and return the form of its C function; None if it is unknown.
 
     The address of the C function stays in the definition of a function: its hash is made of it, and dictionaries such as Numba's have it
     as a key. But the interpreter's specialised instructions would call that address; flags that they do not know keep them from it.
@@ -177,88 +176,90 @@ def _redefined(thing: Any, flags: int | None = None) -> str | None:
     return form
 
 
-def _defined(thing: Any) -> list[_Place]:
-    """Give a builtin method a definition of its own, and find the pointer in it."""
-    form = _redefined(thing)
+def _method_pointer(thing: Any) -> list[FunctionPointer]:
+    """Give a builtin method its own copy of its definition, and return the pointer in it."""
+    form = _copy_definition(thing)
     if form is None:
         return []
     at = _word(id(thing) + _DEFINITION["method_descriptor"]) + 8
-    return [_Place(thing, form, at, _word(at))]
+    return [FunctionPointer(thing, form, at, _word(at))]
 
 
-def _made(thing: type) -> list[_Place]:
-    """Find the pointer by which objects of a type are made."""
+def _constructor_pointer(thing: type) -> list[FunctionPointer]:
+    """Return the pointer to the constructor of a type."""
     slot = ctypes.pythonapi.PyType_GetSlot
     slot.restype, slot.argtypes = _POINTER, [ctypes.py_object, ctypes.c_int]
     original = slot(thing, _NEW_SLOT)
     if not original or _word(id(thing) + _NEW) != original:
         return []
-    return [_Place(thing, "new", id(thing) + _NEW, original)]
+    return [FunctionPointer(thing, "new", id(thing) + _NEW, original)]
 
 
-def _place_of(thing: Any) -> list[_Place]:
+def _pointer_of(thing: Any) -> list[FunctionPointer]:
     if isinstance(thing, type):
-        return _made(thing)
-    return _defined(thing) if type(thing).__name__ == "method_descriptor" else _called(thing)
+        return _constructor_pointer(thing)
+    return (
+        _method_pointer(thing) if type(thing).__name__ == "method_descriptor" else _vectorcall_pointer(thing)
+    )
 
 
 _thunks: Final[dict[tuple[str, int], int]] = {}
-"""The machine code in place of C functions that many objects share, by the rule for arguments and the C function."""
+"""The native code that replaces C functions that many objects share, by the mode and the C function."""
 
 _originals: Final[dict[int, Hook]] = {}
-"""By the id of a function with a hook that may call it: what does without the hook what it does."""
+"""The functions without their hooks, by the id of the hooked function."""
 
-_waiting: Final[list[tuple[_Place, str]]] = []
+_pending: Final[list[tuple[FunctionPointer, str]]] = []
 _installed: Final[set[int]] = set()
-"""The addresses that stand in such pointers."""
+"""The addresses of installed native code."""
 
-_followed: Final[list[type]] = []
+_traced_types: Final[list[type]] = []
 
 
-def follow(*types: type) -> None:
-    """Say of which types, at most three, the objects are that are not to be converted."""
-    _followed[:] = types
+def set_traced_types(*types: type) -> None:
+    """Set the types of traced arrays, at most three."""
+    _traced_types[:] = types
 
 
 def interpose(hook: Hook, when: When, things: Iterable[Any]) -> None:
-    """Let a hook be asked before the C functions of these objects, while somebody records.
+    """Call a hook before the C functions of these objects, during recordings.
 
     Parameters
     ----------
     hook : callable
         Is called with the object, for methods and types with ``self`` or the type, and then with the arguments, from the frame that
-        called. What it returns is the result of the call; NotImplemented lets the C function run.
+        called. It returns the result of the call, or NotImplemented for the C function to run.
     when : When
-        Which calls it is asked about.
+        The calls that it is called for.
     things : iterable of object
         Builtin functions, ufuncs, dispatched functions of NumPy, methods of types written in C, and such types.
     """
     if not _can_install():
         return
     for thing in things:
-        for place in _place_of(thing):
+        for place in _pointer_of(thing):
             if place.original in _installed:  # an interruption, or a fork, came in between
                 continue
             _hooks[thing] = hook
             if when in (When.ALWAYS, When.NO_ARRAY):
-                _originals[id(thing)] = _original(place)
+                _originals[id(thing)] = _unhooked_function(place)
             thunk = _thunks.get((when.value, place.original)) if place.form == "call" else None
             if thunk is None:
-                _waiting.append((place, when.value))
+                _pending.append((place, when.value))
             else:
                 _POINTER.from_address(place.at).value = thunk
 
 
 def install() -> None:
-    """Compile the machine code for what was interposed since the last time, and write the pointers to it."""
-    if not _waiting:
+    """Compile the native code for the pending hooks, and write the pointers to it."""
+    if not _pending:
         return
     numbers: list[int] = []
     shared: dict[tuple[str, int], int] = {}
-    owners: list[_Place] = []
+    owners: list[FunctionPointer] = []
     forms: set[str] = set()
     text = [read_ll(__package__, "interpose.ll")]
-    for place, mode in _waiting:
+    for place, mode in _pending:
         # All ufuncs are called by one C function, and so are all dispatched functions.
         known = shared.get((mode, place.original)) if place.form == "call" else None
         if known is None:
@@ -282,52 +283,52 @@ def install() -> None:
     if not _by_type():  # not called where it is not there, but bound
         imports["_PyObject_MakeTpCall"] = python_function("PyObject_Vectorcall")
     things = {"hooks": _hooks, "list": list, "tuple": tuple, "declined": NotImplemented, "array": np.ndarray}
-    things |= {f"followed{k}": kind for k, kind in enumerate([*_followed, object, object, object][:3])}
+    things |= {f"followed{k}": kind for k, kind in enumerate([*_traced_types, object, object, object][:3])}
     imports.update((name, id(thing)) for name, thing in things.items())
     imports["recording"] = COUNT
     exports = ["by_type", *[f"{what}{k}" for k in range(len(owners)) for what in ("thunk", "owner")]]
     try:
         found = load_resident("\n".join(text), "gradtape.interpose", exports, imports, effort=0)
     except (RuntimeError, OSError) as error:  # where no memory may be executed that was written to
-        _waiting.clear()
+        _pending.clear()
         _refuse(f"its machine code cannot be loaded: {error}")
         return
     for number, owner in enumerate(owners):
         words = found[f"owner{number}"]
         _POINTER.from_address(words).value = id(owner.key)
         _POINTER.from_address(words + 8).value = owner.original or found["by_type"]
-    for (place, mode), number in zip(_waiting, numbers, strict=True):
+    for (place, mode), number in zip(_pending, numbers, strict=True):
         thunk = found[f"thunk{number}"]
         _installed.add(thunk)
         _POINTER.from_address(place.at).value = thunk
         if place.form == "call":
             _thunks[mode, place.original] = thunk
-    _waiting.clear()
+    _pending.clear()
 
 
 before_recording(install, last=True)
 
 
-def original(function: Any) -> Any:
-    """Return what does without its hook what a function does, if the hook is asked ALWAYS or about NO_ARRAY; else the function itself."""
+def without_hook(function: Any) -> Any:
+    """Return a function without its hook, if the mode of the hook is ALWAYS or NO_ARRAY; else the function itself."""
     return _originals.get(id(function), function)
 
 
-def _made_of(definition: int, self: int) -> Hook:
+def _new_function(definition: int, self: int) -> Hook:
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype, make.argtypes = ctypes.py_object, [_POINTER] * 3
     made: Hook = make(definition, self, None)
     return made
 
 
-def _original(place: _Place) -> Hook:
-    """Return a function that calls what stood in a vectorcall pointer: its form is that of METH_FASTCALL | METH_KEYWORDS."""
+def _unhooked_function(place: FunctionPointer) -> Hook:
+    """Return a function that calls the original of a vectorcall pointer, whose form is that of METH_FASTCALL | METH_KEYWORDS."""
     thing: Any = place.key
     if place.original == _BY_TYPE:
-        return _made_of(_word(id(thing) + _DEFINITION[type(thing).__name__]), id(thing.__self__))
+        return _new_function(_word(id(thing) + _DEFINITION[type(thing).__name__]), id(thing.__self__))
     name = keep_for_ever(ctypes.create_string_buffer(str(thing.__name__).encode()))
     words = (ctypes.addressof(name), place.original, _FAST | _KEYWORDS, 0)
-    return _made_of(ctypes.addressof(keep_for_ever((_POINTER * 4)(*words))), id(thing))
+    return _new_function(ctypes.addressof(keep_for_ever((_POINTER * 4)(*words))), id(thing))
 
 
 def _refuse(why: str) -> None:
@@ -341,7 +342,7 @@ def _refuse(why: str) -> None:
 
 @functools.cache
 def _can_install() -> bool:
-    """Return whether this Python's objects are laid out as they are thought to be; where they are not, say so once."""
+    """Return whether the objects of this Python have the expected layout; where they have not, warn once."""
     why = ""
     if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
         why = "that needs CPython with its lock"
@@ -358,8 +359,8 @@ _PROBE: Final = frozenset("abc")
 
 
 def dispatcher_of(function: Any) -> Any:
-    """Return what finds the arguments that a dispatched function asks who they are, or None where the layout is not as expected."""
-    if not _called(function) or _word(id(function) + _IMPLEMENTATION) != id(
+    """Return the dispatcher of a function of NumPy's, which returns the relevant arguments, or None where the layout is not as expected."""
+    if not _vectorcall_pointer(function) or _word(id(function) + _IMPLEMENTATION) != id(
         getattr(function, "_implementation", None)
     ):
         return None
