@@ -21,32 +21,8 @@ from gradtape.kinds.join import Join
 from gradtape.kinds.matrix import Matrix
 from gradtape.kinds.reduction import Reduction
 from gradtape.kinds.sort import Sort
-from gradtape.ops.core.cumulative import cumsum
-from gradtape.ops.core.elementwise.arithmetic import divide, multiply, negative
-from gradtape.ops.core.elementwise.cast import convert_row, identity
-from gradtape.ops.core.elementwise.complex_parts import conjugate, imag, real
-from gradtape.ops.core.indexing import gather_row
-from gradtape.ops.core.reductions import reduce_sum
-from gradtape.ops.core.shape import expand_row, pad_row, permute_row, reshape_row, slice_row
 from gradtape.transforms.linear import pull_linear
 from gradtape.transforms.loops.draft import LoopOp
-
-LINEAR_IN_FIRST: Final = frozenset(
-    {
-        expand_row,
-        reshape_row,
-        permute_row,
-        convert_row,
-        identity,
-        slice_row,
-        pad_row,
-        gather_row,
-        negative,
-        divide,
-    }
-    | {reduce_sum, cumsum, real, imag, conjugate}
-)
-"""Rows whose result is zero if their first operand is."""
 
 WHY: Final = "a rule for one direction of differentiation serves the other by transposition, and only linear maps have a transpose"
 REMEDY: Final = (
@@ -214,10 +190,20 @@ def _is_zero(value: Value) -> bool:
     node = value.node
     if node is None:
         return False
-    if node.op is multiply or isinstance(node.op, Contract):
-        return any(map(_is_zero, node.inputs))
-    if isinstance(node.op, Elementwise) and node.op.additive:
-        return all(_is_zero(node.inputs[position]) for position in node.op.additive)
-    if isinstance(node.op, Join):
-        return all(map(_is_zero, node.inputs))
-    return node.op in LINEAR_IN_FIRST and _is_zero(node.inputs[0])
+    op, inputs = node.op, node.inputs
+    if isinstance(op, Elementwise):
+        if op.additive:
+            return all(_is_zero(inputs[position]) for position in op.additive)
+        rules = op.linear_rules or ()
+        return any(
+            rule is not None and _is_zero(operand) for rule, operand in zip(rules, inputs, strict=False)
+        )
+    if isinstance(op, Contract):
+        return any(map(_is_zero, inputs))
+    if isinstance(op, Join):
+        return all(map(_is_zero, inputs))
+    if isinstance(op, Reduction | Cumulative) and op.transpose_rule is None:
+        return False
+    return isinstance(op, IndexMap | Reduction | Cumulative) and _is_zero(
+        inputs[-1] if isinstance(op, Cumulative) else inputs[0]
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -21,22 +21,13 @@ from gradtape.kinds.contract import Contract
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.index_map import IndexMap, is_zero
 from gradtape.kinds.reduction import Reduction
-from gradtape.ops.core.elementwise.arithmetic import add, divide, multiply, negative, subtract
-from gradtape.ops.core.elementwise.cast import convert, convert_row, identity
+from gradtape.ops.core.elementwise.arithmetic import add, multiply, subtract
+from gradtape.ops.core.elementwise.cast import convert, identity
 from gradtape.ops.core.elementwise.logic import equal
 from gradtape.ops.core.elementwise.select import where
 from gradtape.ops.core.indexing import gather_row
 from gradtape.ops.core.reductions import reduce_sum
 from gradtape.ops.core.shape import expand, permute, permute_row, reshape, reshape_row
-
-LINEAR_ALONE: Final[dict[Op, tuple[int, ...]]] = {
-    multiply: (0, 1),
-    divide: (0,),
-    negative: (0,),
-    identity: (0,),
-    convert_row: (0,),
-}
-"""In which arguments an elementwise row is linear whatever the others are, so that zero stays zero."""
 
 
 class OneHot:
@@ -140,8 +131,9 @@ def _elementwise(node: Node, operands: Sequence[Operand]) -> Operand | None:
         return None
     if op is where and argument > 0:
         return _selected(node, operands, argument, first)
-    if argument not in LINEAR_ALONE.get(op, ()):
-        return None
+    assert isinstance(op, Elementwise)
+    if op.additive or op.linear_rules is None or op.linear_rules[argument] is None:
+        return None  # zeros do not stay zeros
     if op is identity or (op is multiply and first.scale is None):
         others = [x for x in operands if isinstance(x, Value)]
         return first if op is identity else first.scaled(_vector(first, first.picked(others[0])))

@@ -35,6 +35,7 @@ below = elementwise(
     body=lambda x, m: select(equal(x, m), 0, x - m),
     tangents=(lambda d, z, x, m: d, lambda d, z, x, m: -d),
     transpose=(lambda ct, x, m: ct, lambda ct, x, m: -ct),
+    additive=(0, 1),
     dtypes=lambda *types: resolve(subtract, types),
     domain=((-3.0, 3.0), (3.0, 4.0)),
     edges=((np.inf, np.inf), (-np.inf, -np.inf), (-np.inf, 0.0), (1.0, 1.0), (np.nan, np.nan)),
