@@ -225,7 +225,7 @@ class InternalError(GradtapeError, RuntimeError):
 
 
 class VerifyError(InternalError):
-    """A graph breaks the rules between two stages."""
+    """A graph or loops break the rules between two stages."""
 
 
 class CompileBudgetError(InternalError):

@@ -74,6 +74,11 @@ def print_loops(program: LoopProgram) -> str:
     return "\n".join([*lines, *body, "    return 0"])
 
 
+def print_statement(statement: Statement) -> str:
+    """Return the line of a statement; the first one of a loop or a branch."""
+    return next(_block([statement], ""), type(statement).__name__)
+
+
 def _block(statements: Sequence[Statement], indent: str) -> Iterator[str]:
     for statement in statements:
         if isinstance(statement, For):

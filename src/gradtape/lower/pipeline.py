@@ -180,7 +180,7 @@ def _built(graph: Graph, kernels: LoopKernels | None = None) -> tuple[LoopProgra
 def _loops(graph: Graph, traced: Graph, context: BuildContext) -> tuple[LoopProgram, Schedule, BuildContext]:
     plan = schedule(graph, traced, outline=context.kernels is not None)
     builder = Builder(plan, context)
-    program = optimise_loops(builder.build(graph.name))
+    program = optimise_loops(builder.build(graph.name), check=config.verify)
     plan.explain.extend(builder.notes)
     return program, plan, context
 
@@ -190,7 +190,7 @@ def _lower_body(graph: Graph, carried: Mapping[int, int], prefix: str, context: 
     traced = closed(graph)
     plan = schedule(traced, traced, carried, prefix)
     builder = Builder(plan, context)
-    program = optimise_body(builder.build(graph.name))
+    program = optimise_body(builder.build(graph.name), check=config.verify)
     in_place = {
         place
         for place, output in carried.items()

@@ -10,21 +10,24 @@ from gradtape.loops.traversal import positions_of
 
 def collapse_loops(program: LoopProgram) -> LoopProgram:
     """Return the program, in which nested loops have been merged, innermost first."""
-    _collapse(program.body)
-    return program
+    body = _collapsed_block(program.body)
+    if body is program.body:
+        return program
+    return LoopProgram(program.name, program.inputs, program.outputs, program.scratch, body)
 
 
-def _collapse(statements: list[Statement]) -> None:
-    for place, statement in enumerate(statements):
-        if isinstance(statement, For):
-            _collapse(statement.body)
-            statements[place] = _collapsed(statement)
+def _collapsed_block(statements: list[Statement]) -> list[Statement]:
+    made = [_collapsed(statement) if isinstance(statement, For) else statement for statement in statements]
+    return made if any(new is not old for new, old in zip(made, statements, strict=True)) else statements
 
 
 def _collapsed(outer: For) -> For:
-    if len(outer.body) != 1 or not isinstance(outer.body[0], For):
+    body = _collapsed_block(outer.body)
+    if body is not outer.body:
+        outer = For(outer.var, body)
+    if len(body) != 1 or not isinstance(body[0], For):
         return outer
-    inner = outer.body[0]
+    inner = body[0]
     slow, fast = outer.var, inner.var
     extent = fast.high + 1
     if fast.low != 0 or not all(isinstance(s, Load | Store | Compute | Declare | Assign) for s in inner.body):

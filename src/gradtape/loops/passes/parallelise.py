@@ -63,6 +63,8 @@ def parallelise(program: LoopProgram) -> LoopProgram:
     for statement in program.body:
         plan = _plan(statement, program) if isinstance(statement, For) else None
         body.extend([statement] if plan is None else _split(plan, scratch))
+    if body == program.body:
+        return program
     return LoopProgram(program.name, program.inputs, program.outputs, scratch, body)
 
 

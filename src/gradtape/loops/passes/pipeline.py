@@ -11,8 +11,10 @@ from gradtape.loops.passes.parallelise import parallelise
 from gradtape.loops.passes.poll import insert_polls
 from gradtape.loops.passes.row_blocking import block_rows
 from gradtape.loops.passes.strip_mine import strip_mine
+from gradtape.loops.verifier import verify_loops
 
 LoopPass = Callable[[LoopProgram], LoopProgram]
+"""Returns the same program where there is nothing to do; what it returns may share statements with what it was given."""
 
 LOOP_PASSES: Final[tuple[LoopPass, ...]] = (strip_mine, collapse_loops, block_rows, parallelise)
 """In this order, on a program, and on the body of each loop and branch before it is put where it runs."""
@@ -21,17 +23,35 @@ LAST: Final[tuple[LoopPass, ...]] = (insert_polls,)
 """After these, on the whole program: what a loop costs is known once its body is in its place."""
 
 
-def optimise_loops(program: LoopProgram) -> LoopProgram:
-    """Return an equivalent program that is ready to be emitted."""
-    return _run(LAST, _run(LOOP_PASSES, program))
+def optimise_loops(program: LoopProgram, *, check: bool = False) -> LoopProgram:
+    """Return an equivalent program that is ready to be emitted.
+
+    Parameters
+    ----------
+    program : LoopProgram
+        As built.
+    check : bool
+        Verify the program as built, and after each pass that changes it.
+
+    Raises
+    ------
+    VerifyError
+        Where a pass broke a rule; it is named.
+    """
+    return _run((*LOOP_PASSES, *LAST), program, check)
 
 
-def optimise_body(program: LoopProgram) -> LoopProgram:
-    """Return an equivalent program, which another one is to run."""
-    return _run(LOOP_PASSES, program)
+def optimise_body(program: LoopProgram, *, check: bool = False) -> LoopProgram:
+    """Return an equivalent program, which another one is to run; see `optimise_loops`."""
+    return _run(LOOP_PASSES, program, check)
 
 
-def _run(steps: tuple[LoopPass, ...], program: LoopProgram) -> LoopProgram:
+def _run(steps: tuple[LoopPass, ...], program: LoopProgram, check: bool) -> LoopProgram:
+    if check:
+        verify_loops(program, "build")
     for step in steps:
-        program = step(program)
+        before = program
+        program = step(before)
+        if check and program is not before:
+            verify_loops(program, step.__name__)
     return program

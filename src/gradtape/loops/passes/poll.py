@@ -28,16 +28,16 @@ BETWEEN: Final = 5e-5
 """Seconds between two questions: each costs 30 nanoseconds, and the loop its registers."""
 
 UNKNOWN: Final = 16
-"""SequentialFor of a loop of unknown length, for the time that the one around it takes."""
+"""Iterations of a loop of unknown trip count, for the time that the one around it takes."""
 
 _FUNCTION: Final = 40.0
 _SLOW: Final = {"fdiv": 4.0, "llvm.sqrt": 5.0}
 
 
 def insert_polls(program: LoopProgram) -> LoopProgram:
-    """Return the program, whose long loops ask."""
+    """Return the program, whose long sequential loops ask."""
     _insert(program.body)
-    return program
+    return LoopProgram(program.name, program.inputs, program.outputs, program.scratch, program.body)
 
 
 def _insert(statements: Sequence[Statement]) -> float:

@@ -38,7 +38,7 @@ BLOCKS: Final = (32, 16, 8)
 addition takes."""
 
 SHORT: Final = 64
-"""SequentialFor of an inner loop above which it fills vectors by itself."""
+"""Iterations of an inner loop above which it fills vectors by itself."""
 
 DENSE: Final = 24
 """Operations per gathered element from which blocks pay: a softmax of rows of 16 has 4 and loses a third,
@@ -67,6 +67,8 @@ def block_rows(program: LoopProgram) -> LoopProgram:
         }
         body.extend(_Rewriter(plan, wide, scratch).result())
         scratch = [wide.get(buffer, buffer) for buffer in scratch]
+    if body == program.body:
+        return program
     return LoopProgram(program.name, program.inputs, program.outputs, scratch, body)
 
 

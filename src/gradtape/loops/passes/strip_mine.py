@@ -47,6 +47,8 @@ def strip_mine(program: LoopProgram) -> LoopProgram:
             body.extend(_strips(statement, nest, first))
         if isinstance(statement, ControlFlow) and statement.blocks():
             since = len(body)
+    if body == program.body:
+        return program
     return LoopProgram(program.name, program.inputs, program.outputs, program.scratch, body)
 
 
