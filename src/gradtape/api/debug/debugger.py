@@ -331,6 +331,7 @@ class GradientsDebugger(Observer):
             self._gradients[x_tensor_name] = Array(value)
 
     def see(self, sweep: Sweep) -> None:
+        """Keep the gradients of a sweep at watched values."""
         if not self._listens() or (self._y is not None and self._y not in sweep.targets):
             return
         if any(trace_of(cotangent.value) is not None for _, cotangent in sweep.arrived()):

@@ -111,7 +111,7 @@ def is_expensive(node: Node) -> bool:
     if isinstance(op, Structured):
         return all(out.dtype.kind != "O" for out in node.outs)
     if isinstance(op, Contract):
-        return any(letter not in node.params["out"] for letter in node.params["x"])
+        return any(subscript not in node.params["out"] for subscript in node.params["x"])
     if isinstance(op, Accumulate):
         return node.outs[0].size > SMALL_UPDATE
     return not isinstance(op, IndexMap | Join | Barrier | Custom)

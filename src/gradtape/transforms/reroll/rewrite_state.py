@@ -86,7 +86,7 @@ class RewriteState:
         self._replaced[old] = proxy
 
     def materialise(self, value: Value) -> Value:
-        """Return a value itself, or the element that a proxy stands for, read from its stack."""
+        """Return a value, or for a proxy the element that is read from its stack."""
         element = self._elements.get(value)
         if element is None:
             return value

@@ -98,7 +98,7 @@ def rolled(
         All nodes that the outputs and guards depend on.
     outputs : sequence of Value
         The values to keep.
-    guards : sequence of Look
+    guards : sequence of RecordedGuard
         Guards.
     pinned : frozenset of Node
         Nodes that must stay as they are.
