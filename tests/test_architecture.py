@@ -17,6 +17,7 @@ FLOORS = {
     "config": 0,
     "locks": 0,
     "habits": 0,
+    "lru": 0,
     "trees": 0,
     "progress": 0,
     "records": 0,

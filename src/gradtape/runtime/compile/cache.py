@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Generic, TypeVar
@@ -10,6 +9,7 @@ from weakref import WeakValueDictionary
 
 from gradtape.config import config
 from gradtape.locks import Rank, new_lock
+from gradtape.lru import LRU
 from gradtape.runtime.compile.disk import CachedObject, DiskCache, DiskStatistics, cache_path
 from gradtape.runtime.compile.keys import object_key
 
@@ -51,42 +51,38 @@ class MemoryCache(Generic[P]):
     def __init__(self, limit: Callable[[], int] = lambda: config.memory_cache) -> None:
         self.hits = 0
         self.misses = 0
-        self._limit = limit
-        self._programs: OrderedDict[str | bytes, P] = OrderedDict()
+        self._programs: LRU[str | bytes, tuple[P]] = LRU(limit)
         self._lock = new_lock(Rank.PROGRAMS)
         self._building: WeakValueDictionary[str | bytes, Any] = WeakValueDictionary()
 
     def get(self, key: str | bytes, make: Callable[[], P]) -> P:
         """Return the program of the key, made by `make` if there is none."""
         with self._lock:
-            if key in self._programs:
-                self.hits += 1
-                self._programs.move_to_end(key)
-                return self._programs[key]
+            found = self._find(key)
+            if found is not None:
+                return found[0]
             building = self._building.get(key)
             if building is None:  # reentrant: building one program may need the same one
                 building = self._building[key] = new_lock(Rank.PROGRAM)
         with building:
             with self._lock:
-                if key in self._programs:
-                    self.hits += 1
-                    return self._programs[key]
+                found = self._find(key)
+                if found is not None:
+                    return found[0]
             program = make()
             with self._lock:
                 self.misses += 1
-                self._programs[key] = program
-                dropped = [
-                    self._programs.popitem(last=False) for _ in range(len(self._programs) - self._limit())
-                ]
-        del dropped
+            self._programs[key] = (program,)
         return program
+
+    def _find(self, key: str | bytes) -> tuple[P] | None:
+        found = self._programs.get(key)
+        self.hits += found is not None
+        return found
 
     def clear(self) -> int:
         """Drop every program and return how many there were."""
-        with self._lock:
-            dropped = list(self._programs.values())
-            self._programs.clear()
-        return len(dropped)
+        return self._programs.clear()
 
     def __contains__(self, key: str | bytes) -> bool:
         return key in self._programs
