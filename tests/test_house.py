@@ -17,9 +17,6 @@ ONE_THING = "gradtape.ir."
 MOST_MODULES = 16
 """Python files in a folder, besides its ``__init__``."""
 
-CROWDED = {"tests/support"}
-"""Folders with more. The set only shrinks; empty, it goes."""
-
 
 def module_name(path: Path) -> str:
     parts = ("gradtape", *path.relative_to(ROOT).with_suffix("").parts)
@@ -89,7 +86,7 @@ def test_folders_are_small() -> None:
     counts = Counter(path.parent for path in files if path.name != "__init__.py")
     for folder, count in counts.items():
         name = folder.relative_to(PROJECT).as_posix()
-        assert count <= MOST_MODULES or name in CROWDED, f"{name} has {count} Python files"
+        assert count <= MOST_MODULES, f"{name} has {count} Python files"
 
 
 REFERENCE_COUNTS = {"getrefcount", "Py_IncRef", "Py_DecRef", "py_incref", "py_decref"}

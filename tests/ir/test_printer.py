@@ -14,10 +14,10 @@ from gradtape.ir.printer import print_graph
 from gradtape.kinds.registry import ROWS
 from gradtape.loops.printer import print_loops
 from gradtape.lower.pipeline import schedule_of
-from tests.support.graph_programs import black_scholes, log_sum_exp, rosenbrock
 from tests.support.graphs import calls
 from tests.support.lowering import array_input, graph_of, with_gradient
 from tests.support.processes import words_printed
+from tests.support.programs.graphs import black_scholes, log_sum_exp, rosenbrock
 
 ROW: dict[str, Any] = dict(ROWS)
 Golden = Callable[[str, str], None]

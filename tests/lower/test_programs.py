@@ -14,9 +14,9 @@ from gradtape.ir.types import INTP
 from gradtape.kinds.registry import ROWS
 from gradtape.loops.ir import Compute, For, Statement, Store
 from gradtape.lower.pipeline import lower, schedule_of
-from tests.support.graph_programs import black_scholes, log_sum_exp, rosenbrock
 from tests.support.graphs import calls
 from tests.support.lowering import Compiled, array_input, check, graph_of, inputs_like, with_gradient
+from tests.support.programs.graphs import black_scholes, log_sum_exp, rosenbrock
 
 ROW: dict[str, Any] = dict(ROWS)
 UNARY = ("exp", "tanh", "sin", "negative", "sqrt", "absolute", "cos")

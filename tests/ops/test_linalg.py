@@ -7,7 +7,7 @@ import pytest
 import scipy.linalg
 
 import gradtape as gt
-from tests.support.matrix_programs import STACK, A, Array, B, Function, bent, check_program, definite
+from tests.support.programs.matrices import STACK, A, Array, B, Function, bent, check_program, definite
 
 PROGRAMS: dict[str, tuple[Function, tuple[Array, ...]]] = {
     "solve a vector": (lambda a, b: bent(np.linalg.solve(a, b)), (A, B[:, 0])),

@@ -14,7 +14,7 @@ from gradtape.kinds.matrix import Matrix
 from gradtape.kinds.registry import ROWS
 from tests.support.graphs import check_derivatives, input_like, run
 from tests.support.lowering import Compiled, graph_of
-from tests.support.matrix_programs import RNG, STACK, A, Array, B, Function, bent, definite
+from tests.support.programs.matrices import RNG, STACK, A, Array, B, Function, bent, definite
 
 
 @pytest.mark.parametrize("dtype", ["f", "d"])

@@ -16,7 +16,7 @@ from scipy.stats import norm
 
 import gradtape as gt
 from gradtape.errors import UnsupportedFunctionError
-from tests.support.matrix_programs import A, Array, B, Function, bent, check_program, definite
+from tests.support.programs.matrices import A, Array, B, Function, bent, check_program, definite
 
 PROGRAMS: dict[str, tuple[Function, tuple[Array, ...]]] = {
     "solve_triangular": (lambda a, b: bent(sla.solve_triangular(a, b)), (A, B)),

@@ -9,7 +9,7 @@ import optree
 import pytest
 
 import gradtape as gt
-from tests.support.programs import PROGRAMS, Program
+from tests.support.programs.user_code import PROGRAMS, Program
 
 everywhere = pytest.mark.parametrize("program", PROGRAMS.values(), ids=list(PROGRAMS))
 

@@ -13,7 +13,7 @@ from scipy import interpolate, optimize
 import gradtape as gt
 from gradtape import errors
 from tests.support.differences import gradient_by_differences
-from tests.support.preallocated_programs import PROGRAMS, Function, masks
+from tests.support.programs.preallocated import PROGRAMS, Function, masks
 
 X = np.array([0.7, 1.9, 2.4, 3.1])
 

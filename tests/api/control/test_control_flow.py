@@ -13,7 +13,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.runtime.compile import program as programs
-from tests.support.control_flow_programs import PROGRAMS, ROWS, VECTOR, Program
+from tests.support.programs.control_flow import PROGRAMS, ROWS, VECTOR, Program
 
 Function = Callable[..., Any]
 programs_of_all = pytest.mark.parametrize("program", PROGRAMS.values(), ids=list(PROGRAMS))

@@ -12,7 +12,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.errors import TapeError
-from tests.support.control_flow_programs import (
+from tests.support.programs.control_flow import (
     PROGRAMS,
     ROWS,
     SQUARE,
