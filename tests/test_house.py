@@ -108,3 +108,44 @@ def test_the_cycle_collector_is_paused_in_one_module() -> None:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "gc":
                 assert node.attr not in COLLECTOR or path == ROOT / "collector.py", path.name
+
+
+def _is_text(node: ast.expr) -> bool:
+    """Whether an expression is a string, or a collection of strings that is written out."""
+    if isinstance(node, ast.Call) and node.args:  # frozenset(("add", "subtract"))
+        return _is_text(node.args[0])
+    if isinstance(node, ast.Tuple | ast.List | ast.Set):
+        return any(map(_is_text, node.elts))
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _asks_for_a_name(node: ast.AST) -> bool:
+    """Whether code compares the name of an op, keeps it to compare it later, or compares an op with what a table has under a name."""
+    if isinstance(node, ast.Assign):
+        return ast.unparse(node.value).endswith("op.name")
+    if not isinstance(node, ast.Compare):
+        return False
+    operands = [node.left, *node.comparators]
+    tables = ("PRIMITIVES[", "ROWS[", "UFUNCS[")
+    named = any(
+        isinstance(one, ast.Attribute) and one.attr == "name" and ast.unparse(one) != "os.name"
+        for one in operands
+    )
+    return (named and any(map(_is_text, operands))) or any(
+        ast.unparse(one).startswith(tables) for one in operands
+    )
+
+
+def test_names_of_ops_are_recognised() -> None:
+    asking = ['op.name == "add"', 'x.node.op.name in ("a", "b")', "name = node.op.name", 'op is ROWS["add"]']
+    fine = ['os.name == "nt"', "op is add", "register.name in known", "names[op] = x.name"]
+    for text, expected in (*((text, True) for text in asking), *((text, False) for text in fine)):
+        assert any(map(_asks_for_a_name, ast.walk(ast.parse(text)))) is expected, text
+
+
+def test_facts_of_ops_are_fields_of_their_rows() -> None:
+    for folder in ("passes", "transforms", "lower", "runtime"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text())):
+                where = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
+                assert not _asks_for_a_name(node), f"{where} asks for an op by its name: give its row a field"

@@ -38,6 +38,9 @@ from gradtape.lower.schedule.element_interpreter import Where
 from gradtape.lower.schedule.fusion import Block, FusedLoop
 from gradtape.lower.schedule.nests import LoopNest
 from gradtape.lower.schedule.order import Schedule
+from gradtape.ops.core.elementwise.arithmetic import add, multiply
+from gradtape.ops.core.elementwise.logic import bitwise_and, bitwise_or, equal, greater, less, not_equal
+from gradtape.ops.core.elementwise.select import where
 
 
 class Builder(ElementBuilder):
@@ -186,7 +189,7 @@ class Builder(ElementBuilder):
             self.element(value, tuple([values[nest.letters[letter]] for letter in letters]))
             for value, letters in zip(node.inputs, (node.params["x"], node.params["y"]), strict=True)
         ]
-        product = self.function("multiply", (x, y), nest.value.dtype)
+        product = self.function(multiply, (x, y), nest.value.dtype)
         if nest.first_reduced() == len(nest.axes):
             self.emit_result(nest, nest.result_index(values), product)
         else:
@@ -197,16 +200,16 @@ class Builder(ElementBuilder):
         assert nest.node is not None and isinstance(nest.node.op, Reduction)
         x = self.element(nest.node.inputs[0], nest.operand_index(values))
         best, place = self._accumulators[nest]
-        greater = "greater" if nest.node.op.monoid == "argmax" else "less"
-        better = self.function(greater, (x, best), BOOL, here=True)
+        beats = greater if nest.node.op.monoid == "argmax" else less
+        better = self.function(beats, (x, best), BOOL, here=True)
         if x.dtype.kind == "f":
-            is_nan = self.function("not_equal", (x, x), BOOL)
-            was_number = self.function("equal", (best, best), BOOL, here=True)
-            takes = self.function("bitwise_and", (is_nan, was_number), BOOL, here=True)
-            better = self.function("bitwise_or", (better, takes), BOOL, here=True)
-        self.emit(Assign(best, self.function("where", (better, x, best), x.dtype, here=True)))
+            is_nan = self.function(not_equal, (x, x), BOOL)
+            was_number = self.function(equal, (best, best), BOOL, here=True)
+            takes = self.function(bitwise_and, (is_nan, was_number), BOOL, here=True)
+            better = self.function(bitwise_or, (better, takes), BOOL, here=True)
+        self.emit(Assign(best, self.function(where, (better, x, best), x.dtype, here=True)))
         here = Index(values[-1])
-        self.emit(Assign(place, self.function("where", (better, here, place), INT64, here=True)))
+        self.emit(Assign(place, self.function(where, (better, here, place), INT64, here=True)))
 
     def _cumulative(self, nest: LoopNest, values: Where) -> None:
         node, storage = nest.node, self.plan.storage[nest].buffer
@@ -243,7 +246,7 @@ class Builder(ElementBuilder):
         if op.combine == "add":
             before = Register(self.fresh("s"), nest.value.dtype)
             self.emit(Load(before, storage, address))
-            element = self.function("add", (before, element), nest.value.dtype, here=True)
+            element = self.function(add, (before, element), nest.value.dtype, here=True)
         self.emit(Store(storage, address, element))
 
     def _copy_base(self, nest: LoopNest) -> None:

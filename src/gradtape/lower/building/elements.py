@@ -12,7 +12,6 @@ from gradtape.ir.budget import spend
 from gradtape.ir.graph import Graph, Literal, Node, Value, extract
 from gradtape.ir.types import BOOL, INT64, aval
 from gradtape.kinds.elementwise import Elementwise
-from gradtape.kinds.registry import ROWS
 from gradtape.loops.affine import Position, Var, affine, flat
 from gradtape.loops.ir import (
     Buffer,
@@ -34,6 +33,8 @@ from gradtape.lower.schedule.fusion import shared_levels
 from gradtape.lower.schedule.nests import LoopNest
 from gradtape.lower.schedule.operands import part_of
 from gradtape.lower.schedule.order import Schedule
+from gradtape.ops.core.elementwise.logic import bitwise_and, greater_equal, less
+from gradtape.ops.core.elementwise.select import where
 
 UNROLLED: Final = 8
 """Elements up to which a copy is written out: a nest costs the compiler 4 ms."""
@@ -137,11 +138,11 @@ class ElementBuilder(ElementInterpreter[Number]):
         self._node = None
         return result
 
-    def function(self, name: str, args: tuple[Number, ...], dtype: Dtype, *, here: bool = False) -> Number:
+    def function(
+        self, row: Elementwise, args: tuple[Number, ...], dtype: Dtype, *, here: bool = False
+    ) -> Number:
         """Apply a row to numbers; `here` keeps it in the innermost loop, for what accumulators make."""
-        op = ROWS[name]
-        assert isinstance(op, Elementwise)
-        return self.computed(name, op.body, args, dtype, here)
+        return self.computed(row.name, row.body, args, dtype, here)
 
     def computed(
         self,
@@ -167,14 +168,14 @@ class ElementBuilder(ElementInterpreter[Number]):
         return affine(Var(target.name, 0, max(extent - 1, 1)))
 
     def select(self, tests: Sequence[Test], element: Number, value: Value) -> Number:
-        return self.function("where", (self._holds(tests), element, self.zero(value)), value.dtype)
+        return self.function(where, (self._holds(tests), element, self.zero(value)), value.dtype)
 
     def _holds(self, tests: Sequence[Test]) -> Number:
         holds: Number | None = None
         for expression, low, high in tests:
-            for name, bound in (("greater_equal", low), ("less", high)):
-                test = self.function(name, (Index(expression), const(bound, INT64)), BOOL)
-                holds = test if holds is None else self.function("bitwise_and", (holds, test), BOOL)
+            for compare, bound in ((greater_equal, low), (less, high)):
+                test = self.function(compare, (Index(expression), const(bound, INT64)), BOOL)
+                holds = test if holds is None else self.function(bitwise_and, (holds, test), BOOL)
         assert holds is not None
         return holds
 
@@ -182,7 +183,7 @@ class ElementBuilder(ElementInterpreter[Number]):
         return element
 
     def choose(self, test: Test, element: Number, other: Number, value: Value) -> Number:
-        return self.function("where", (self._holds([test]), element, other), value.dtype)
+        return self.function(where, (self._holds([test]), element, other), value.dtype)
 
     def splits(self, test: Test) -> bool:
         return False
@@ -195,7 +196,7 @@ class ElementBuilder(ElementInterpreter[Number]):
         for inner in nodes:
             assert isinstance(inner.op, Elementwise)
             operands = [self.number(v) if isinstance(v, Literal) else from_value[v] for v in inner.inputs]
-            if callable(inner.op.body):
+            if inner.op.is_formula:
                 from_value[inner.out] = self.formula(inner.op.body, operands, inner)
             else:
                 from_value[inner.out] = self.computed(

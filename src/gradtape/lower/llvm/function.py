@@ -11,7 +11,7 @@ from gradtape.loops.ir import Buffer, Const, Dtype, For, Index, Number, Place, S
 from gradtape.lower.llvm.instructions import constant_text, memory_type, operation, register_type
 from gradtape.lower.llvm.vector_plans import Slot
 from gradtape.lower.llvm.writer import FunctionWriter, ModuleWriter
-from gradtape.lower.target.vecmath import c_name, vector_attribute, vector_lanes
+from gradtape.lower.target.vecmath import vector_attribute, vector_lanes
 
 PURE = "nounwind willreturn memory(none)"
 
@@ -201,7 +201,7 @@ class FunctionEmitter(FunctionWriter):
         types = [operand.split()[0] for operand in given.rstrip(")").split(", ")]
         declaration = f"declare {head.split()[-1]} @{name}({', '.join(types)})"
         if isinstance(body, Libm):
-            attribute, variants = vector_attribute(c_name(body.name, out), out)
+            attribute, variants = vector_attribute(body, out)
             group = self.module.attribute(" ".join(filter(None, (PURE, attribute))))
             for lanes, symbol in variants:
                 self.keep_vector_function(symbol, lanes, register_type(out), len(types))

@@ -25,7 +25,7 @@ from gradtape.loops.ir import (
 )
 from gradtape.loops.traversal import walk
 from gradtape.lower.target.host import vector_bytes
-from gradtape.lower.target.vecmath import c_name, vector_attribute
+from gradtape.lower.target.vecmath import vector_attribute
 
 REGISTERS: Final = 4
 """Vector registers that one value may fill."""
@@ -168,7 +168,7 @@ def _has_vector_form(statement: Compute) -> bool:
         return False
     if isinstance(body, Libm):
         dtype = statement.target.dtype
-        return bool(vector_attribute(c_name(body.name, dtype), dtype)[1])
+        return bool(vector_attribute(body, dtype)[1])
     if isinstance(body, Instruction) and statement.args[0].dtype.kind in "iu":
         # Lanes that do not count hold zeros, by which nothing may be divided.
         return not {body.signed, body.unsigned} & {"sdiv", "udiv", "srem", "urem"}

@@ -27,7 +27,7 @@ from gradtape.lower.llvm.vector_plans import (
     step_of,
     width_of,
 )
-from gradtape.lower.target.vecmath import c_name, vector_attribute
+from gradtape.lower.target.vecmath import vector_attribute
 
 _IDENTITY: Final = {"logical_or": "or", "logical_and": "and"}
 
@@ -249,7 +249,7 @@ class _LoopWriter(VectorWriter):
     def _called(self, body: Libm, dtype: Dtype, args: Sequence[str], count: int) -> str:
         """Call the C library's function for vectors; lanes that do not count repeat one that does."""
         function, element = self.function, register_type(dtype)
-        _, variants = vector_attribute(c_name(body.name, dtype), dtype)
+        _, variants = vector_attribute(body, dtype)
         if can_inline_vectors(body.name, dtype):
             symbol = inline_vectors(function.module, body.name, self.width)
             type_ = self.type(element)

@@ -11,10 +11,10 @@ from typing import Final
 
 from gradtape.ir.graph import Node, Value, extract
 from gradtape.ir.types import aval
-from gradtape.kinds.elementwise import Elementwise, Instruction, Intrinsic, Libm
+from gradtape.kinds.elementwise import Elementwise, Libm
 from gradtape.loops.ir import Dtype
 from gradtape.lower.schedule.nests import LoopNest
-from gradtape.lower.target.vecmath import c_name, vector_attribute
+from gradtape.lower.target.vecmath import vector_attribute
 
 LOAD: Final = 1.0
 GATHER: Final = 4.0
@@ -40,49 +40,35 @@ NEAR: Final = 2**17
 LANES: Final = 8
 """Fewer elements are not worth a loop."""
 
-_INSTRUCTIONS: Final = {"fdiv": 4.0, "convert": 1.0}
-_INTRINSICS: Final = {"llvm.sqrt": 5.0}
-_FUNCTIONS: Final = {"pow": 25.0, "exp": 10.0, "log": 10.0}
-
 
 def cost_of(node: Node) -> float:
     """Return the cost of one element, its operands apart."""
-    op = node.op
-    if not isinstance(op, Elementwise):
-        return 0.0
-    body = op.body
-    if isinstance(body, Instruction):
-        return _INSTRUCTIONS.get(body.real or "", 1.0)
-    if isinstance(body, Intrinsic):
-        return _INTRINSICS.get(body.real or "", 2.0)
-    if isinstance(body, Libm):
-        return _FUNCTIONS.get(body.name, 15.0)
-    return 40.0
+    return node.op.cost if isinstance(node.op, Elementwise) else 0.0
 
 
 def calls_vector_function(node: Node) -> bool:
     """Return whether a node calls a function of the C library that computes several elements at a time."""
     op = node.op
     return isinstance(op, Elementwise) and any(
-        vector_attribute(c_name(name, node.out.dtype), node.out.dtype)[1]
-        for name in _functions(op, tuple([value.dtype for value in node.inputs]))
+        vector_attribute(function, node.out.dtype)[1]
+        for function in _functions(op, tuple([value.dtype for value in node.inputs]))
     )
 
 
 @cache
-def _functions(op: Elementwise, dtypes: tuple[Dtype, ...]) -> tuple[str, ...]:
+def _functions(op: Elementwise, dtypes: tuple[Dtype, ...]) -> tuple[Libm, ...]:
     """Return the functions of the C library that a row calls, by itself or by its formula."""
     if isinstance(op.body, Libm):
-        return (op.body.name,)
+        return (op.body,)
     if not callable(op.body):
         return ()
     operands = [Value(aval((), dtype)) for dtype in dtypes]
     nodes, _ = extract([op.body(*operands)], operands)
     return tuple(
-        name
+        function
         for inner in nodes
         if isinstance(inner.op, Elementwise)
-        for name in _functions(inner.op, tuple([value.dtype for value in inner.inputs]))
+        for function in _functions(inner.op, tuple([value.dtype for value in inner.inputs]))
     )
 
 

@@ -26,6 +26,7 @@ from gradtape.loops.affine import Position, Var, affine
 from gradtape.loops.ir import Buffer
 from gradtape.lower.schedule.operands import MemoryOperands, base_of_view
 from gradtape.lower.schedule.products import Product
+from gradtape.ops.core.shape import reshape_row
 from gradtape.passes.layout.contract_transposes import innermost_letter
 from gradtape.records import frozen_record, record, value_record
 from gradtape.transforms.loops.ops import STACK, Repeat, While
@@ -217,7 +218,7 @@ def find_nests(
         feeds_call = False
         if form is None:
             deep = max([depth.get(value, 0) for value in node.inputs], default=0)
-            deep += DEPTH // TANGLED if node.op.name == "reshape" else 1
+            deep += DEPTH // TANGLED if node.op is reshape_row else 1
             depth[out] = deep
             wanted = out in claimed or out in stored or out in operands.stored
             far = reach.enter(node) > PLACES

@@ -14,6 +14,7 @@ from gradtape.kinds.matrix import Matrix
 from gradtape.kinds.sort import Sort
 from gradtape.lower.schedule.outlined import is_outlined, outlined_operands
 from gradtape.lower.schedule.products import Product, plan_product
+from gradtape.ops.core.shape import permute_row, reshape_row, slice_row
 from gradtape.passes.layout.contract_transposes import REUSED
 from gradtape.records import frozen_record
 from gradtape.transforms.loops.ops import Repeat, Scan
@@ -85,7 +86,7 @@ def _transposed_leaves(operands: Iterable[Value]) -> set[Value]:
             node = stack.pop().node
             if node is None or not isinstance(node.op, Elementwise | IndexMap):
                 continue
-            across = node.op.name == "permute" and node.params["axes"][-1] != node.out.ndim - 1
+            across = node.op is permute_row and node.params["axes"][-1] != node.out.ndim - 1
             if across and operand.size >= REUSED * node.out.size:
                 found.add(node.out)
                 continue
@@ -102,7 +103,7 @@ def _packed_operands(graph: Graph) -> set[Value]:
         for node in graph.nodes
         if isinstance(node.op, Contract)
         for value in node.inputs
-        if value.node is not None and value.node.op.name == "permute"
+        if value.node is not None and value.node.op is permute_row
     }
 
 
@@ -130,7 +131,7 @@ def base_of_view(value: Value) -> Value:
     """Return the array that a value is a reshaped view of; a number may stand in a register, of which there is no view."""
     while (
         value.node is not None
-        and value.node.op.name == "reshape"
+        and value.node.op is reshape_row
         and not isinstance(value.node.inputs[0], Literal)
         and value.node.inputs[0].shape != ()
     ):
@@ -143,12 +144,12 @@ def part_of(value: Value) -> tuple[Value, int]:
     offset = 0
     while value.node is not None and not isinstance(value.node.inputs[0], Literal):
         node, whole = value.node, value.node.inputs[0]
-        if node.op.name == "slice" and _is_run(node):
+        if node.op is slice_row and _is_run(node):
             stride = 1
             for start, extent in zip(reversed(node.params["starts"]), reversed(whole.shape), strict=True):
                 offset += start * stride
                 stride *= extent
-        elif node.op.name != "reshape" or whole.shape == ():  # a number stands in a register
+        elif node.op is not reshape_row or whole.shape == ():  # a number stands in a register
             break
         value = whole
     return value, offset

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from gradtape.ir.builder import at, emit_all
-from gradtape.ir.graph import Graph, Literal, Node, Value, extract
+from gradtape.ir.graph import Graph, Node, Value, extract
 from gradtape.ir.types import INT64, aval
+from gradtape.kinds.index_map import repeated_number
 from gradtape.loops.ir import Buffer
 from gradtape.transforms.loops.ops import Scan
 
@@ -29,7 +30,9 @@ def is_outlined(node: Node) -> bool:
 def outlined_operands(node: Node) -> list[Value]:
     """Return what an outlined loop is given: all but what is made of numbers in the program text alone."""
     first = node.params["consts"] + node.params["carries"]
-    return [value for place, value in enumerate(node.inputs) if place >= first or not _is_text(value)]
+    return [
+        value for place, value in enumerate(node.inputs) if place >= first or repeated_number(value) is None
+    ]
 
 
 def outlined_graph(node: Node, results: list[int]) -> tuple[Graph, list[Value]]:
@@ -49,7 +52,7 @@ def outlined_graph(node: Node, results: list[int]) -> tuple[Graph, list[Value]]:
     outside: list[Value] = []
     operands: list[Value] = []
     for place, value in enumerate(node.inputs):
-        if place < first and _is_text(value):
+        if place < first and repeated_number(value) is not None:
             operands.append(value)
             continue
         shape = value.shape if place < first else (1, *value.shape[1:])
@@ -61,11 +64,3 @@ def outlined_graph(node: Node, results: list[int]) -> tuple[Graph, list[Value]]:
     outputs = [outs[place] for place in results]
     nodes, _ = extract(outputs, inputs)
     return Graph(inputs, nodes, outputs, "loop"), outside
-
-
-def _is_text(value: Value) -> bool:
-    return isinstance(value, Literal) or (
-        value.node is not None
-        and value.node.op.name == "expand"
-        and all(isinstance(operand, Literal) for operand in value.node.inputs)
-    )

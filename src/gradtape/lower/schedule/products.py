@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 from gradtape.ir.graph import Literal, Node, Value
 from gradtape.kinds.index_map import IndexMap
 from gradtape.loops.affine import Affine, Position, Var, affine, flat
+from gradtape.ops.core.shape import permute_row
 from gradtape.passes.layout.contract_transposes import LARGE
 from gradtape.passes.layout.matmul_tiling import LEAST_ROWS, PRODUCT
 from gradtape.records import frozen_record
@@ -127,7 +128,7 @@ def _operand(value: Value, letters: Letters) -> Operand:
     }
     base = value
     index: tuple[Position, ...] = tuple([affine(variable) for variable in variables.values()])
-    if value.node is None or value.node.op.name != "permute":
+    if value.node is None or value.node.op is not permute_row:
         base, index = _viewed(value, index)
     strides = _strides(index, base.shape, variables)
     if strides is None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import functools
-from typing import Final
 
 from gradtape.config import config
+from gradtape.kinds.elementwise import Libm
 from gradtape.loops.ir import Dtype
 from gradtape.lower.target.host import has_symbol
-
-TWO_ARGUMENTS: Final = frozenset(("pow", "atan2", "hypot"))
 
 
 def c_name(name: str, dtype: Dtype) -> str:
@@ -18,35 +16,35 @@ def c_name(name: str, dtype: Dtype) -> str:
 
 
 @functools.cache
-def vector_variants(name: str, single: bool) -> tuple[tuple[int, str], ...]:
+def vector_variants(body: Libm, single: bool) -> tuple[tuple[int, str], ...]:
     """Return the vector forms of a C function that this machine can run: lanes and symbol, the widest
     first."""
-    kind = "vv" if name.removesuffix("f") in TWO_ARGUMENTS else "v"
+    name = body.name + "f" if single else body.name
     found = []
     for letter, lanes in _isa():
         width = lanes * 2 if single else lanes
-        symbol = f"_ZGV{letter}N{width}{kind}_{name}"
+        symbol = f"_ZGV{letter}N{width}{'v' * body.arity}_{name}"
         if has_symbol(symbol):
             found.append((width, symbol))
     return tuple(found)
 
 
-def vector_attribute(name: str, dtype: Dtype) -> tuple[str, tuple[tuple[int, str], ...]]:
+def vector_attribute(body: Libm, dtype: Dtype) -> tuple[str, tuple[tuple[int, str], ...]]:
     """Return LLVM's attribute that lets its vectoriser call the vector forms, and these; empty without any.
 
     Examples
     --------
     >>> import numpy as np
-    >>> vector_attribute("no_such_function", np.dtype(float))
+    >>> vector_attribute(Libm("no_such_function"), np.dtype(float))
     ('', ())
     """
     if config.precise_math:
         return "", ()
-    variants = vector_variants(name, dtype.char == "f")
+    variants = vector_variants(body, dtype.char == "f")
     if not variants:
         return "", ()
-    kind = "vv" if name.removesuffix("f") in TWO_ARGUMENTS else "v"
-    mangled = ",".join(f"_ZGV_LLVM_N{lanes}{kind}_{name}({symbol})" for lanes, symbol in variants)
+    name = f"{'v' * body.arity}_{c_name(body.name, dtype)}"
+    mangled = ",".join(f"_ZGV_LLVM_N{lanes}{name}({symbol})" for lanes, symbol in variants)
     return f'"vector-function-abi-variant"="{mangled}"', variants
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -15,10 +15,12 @@ from gradtape.ir.types import aval, part_dtype
 from gradtape.kinds.accumulate import Accumulate
 from gradtape.kinds.contract import Contract
 from gradtape.kinds.control import Barrier, barrier
+from gradtape.kinds.cumulative import Cumulative
 from gradtape.kinds.elementwise import Elementwise, Parts
 from gradtape.kinds.index_map import IndexMap
 from gradtape.kinds.join import Join
 from gradtape.kinds.operands import broadcast_to
+from gradtape.kinds.reduction import Reduction
 from gradtape.ops.core.join import join
 from gradtape.ops.core.shape import reshape, slice_
 from gradtape.passes.complex.products import contracted
@@ -26,9 +28,6 @@ from gradtape.passes.simplify.annotations import open_custom_calls
 from gradtape.passes.simplify.inline_calls import inline_calls
 from gradtape.transforms.loops.draft import make_body
 from gradtape.transforms.loops.ops import Switch, While
-
-LINEAR: Final = ("reduce_sum", "cumsum")
-"""Reductions and runs that do to each part what they do to the whole."""
 
 
 def split_complex(graph: Graph) -> Graph:
@@ -196,7 +195,10 @@ class _Split:
         if isinstance(op, Contract):
             x, y = map(self.parts, node.inputs)
             return contracted(node, x, y)
-        if isinstance(op, IndexMap | Join | Accumulate) or op.name in LINEAR:
+        is_sum = (
+            isinstance(op, Reduction | Cumulative) and op.transpose_rule is not None and len(node.inputs) == 1
+        )
+        if is_sum or isinstance(op, IndexMap | Join | Accumulate):
             return self._one_part(node, 0), self._one_part(node, 1)
         raise LoweringError(
             f"{op.name} of complex numbers cannot be compiled",

@@ -9,6 +9,7 @@ from gradtape.ir.graph import Graph, Literal, Node, Value
 from gradtape.kinds.contract import Contract
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.reduction import Reduction
+from gradtape.ops.core.shape import expand_row, permute_row
 
 Axis = tuple[Value, int]
 
@@ -75,9 +76,9 @@ def same_axes(node: Node) -> list[tuple[Axis, Axis]]:
                 home[letter] = (value, k)
         return pairs
     x = node.inputs[0] if node.inputs else None
-    if op.name == "expand" and x is not None and not isinstance(x, Literal):
+    if op is expand_row and x is not None and not isinstance(x, Literal):
         return [((x, k), (out, axis)) for k, axis in enumerate(params["axes"])]
-    if op.name == "permute" and x is not None:
+    if op is permute_row and x is not None:
         return [((x, axis), (out, k)) for k, axis in enumerate(params["axes"])]
     return []
 

@@ -138,7 +138,7 @@ def _absorb(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
     operands = list(inputs)
     for position, letters in enumerate(("x", "y")):
         source = operands[position].node
-        while source is not None and source.op.name == "permute":
+        while source is not None and source.op is permute_row:
             axes = source.params["axes"]
             params[letters] = tuple(params[letters][axes.index(axis)] for axis in range(len(axes)))
             operands[position] = source.inputs[0]

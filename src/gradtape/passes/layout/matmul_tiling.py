@@ -18,7 +18,7 @@ from gradtape.ir.graph import Graph, Node, Value
 from gradtape.kinds.contract import Contract
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.reduction import Reduction
-from gradtape.ops.core.shape import permute, reshape
+from gradtape.ops.core.shape import expand_row, permute, permute_row, reshape
 from gradtape.passes.layout.axes import AxisClasses, letter_extents, narrowest
 from gradtape.passes.rewrite import applied, with_outputs
 
@@ -149,7 +149,7 @@ def _is_possible(graph: Graph, plan: _Plan) -> bool:
 def _splits(node: Node) -> bool:
     if isinstance(node.op, Reduction):
         return not node.op.positional
-    return isinstance(node.op, Elementwise | Contract) or node.op.name in ("expand", "permute")
+    return isinstance(node.op, Elementwise | Contract) or node.op in (expand_row, permute_row)
 
 
 class _Splitter:
@@ -221,6 +221,6 @@ class _Splitter:
             return applied(node, inputs, {"axes": axes if out in places else (0, *axes)})
         first = (0,) if moved else ()
         axes = (*first, *[axis + 1 for axis in params["axes"]])
-        if op.name == "expand":
+        if op is expand_row:
             return applied(node, inputs, {"shape": self._shape(out), "axes": axes})
         return applied(node, inputs, {"axes": axes})

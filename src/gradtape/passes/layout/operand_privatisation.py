@@ -14,14 +14,17 @@ from typing import Final
 
 from gradtape.ir.graph import Graph, Literal, Node, Value
 from gradtape.kinds.contract import Contract
-from gradtape.kinds.elementwise import Elementwise, Instruction
-from gradtape.ops.core.shape import expand, permute
+from gradtape.kinds.elementwise import Elementwise
+from gradtape.ops.core.shape import expand, expand_row, permute, permute_row
 from gradtape.passes.layout.axes import letter_extents, narrowest
 from gradtape.passes.layout.contract_transposes import copy_packed
 from gradtape.passes.rewrite import applied, rewrite
 
 CHEAP: Final = 4
 """Operations for each element up to which computing again costs less than reading from memory."""
+
+SIMPLE: Final = 1.0
+"""Cost of such an operation at most: an addition or a multiplication."""
 
 LARGE_SIDE: Final = 16
 """Rows, columns and summands from which a product is BLAS's."""
@@ -91,10 +94,10 @@ def _is_cheap(value: Value) -> bool:
             continue
         if node is not None and isinstance(node.op, Elementwise):
             steps += 1
-            if steps > CHEAP or not isinstance(node.op.body, Instruction) or node.op.body.real == "fdiv":
+            if steps > CHEAP or node.op.cost > SIMPLE:
                 return False
             stack.extend(node.inputs)
-        elif node is not None and node.op.name in ("expand", "permute"):
+        elif node is not None and node.op in (expand_row, permute_row):
             stack.extend(node.inputs)
         elif 4 * current.size > value.size:
             return False
@@ -108,9 +111,9 @@ def _strided(value: Value, axes: tuple[int, ...]) -> int:
         return 0
     if node is not None and isinstance(node.op, Elementwise):
         return sum(_strided(operand, axes) for operand in node.inputs if not isinstance(operand, Literal))
-    if node is not None and node.op.name == "permute":
+    if node is not None and node.op is permute_row:
         return _strided(node.inputs[0], tuple(node.params["axes"][k] for k in axes))
-    if node is not None and node.op.name == "expand":
+    if node is not None and node.op is expand_row:
         placed = node.params["axes"]
         kept = tuple(placed.index(k) for k in axes if k in placed)
         return 0 if axes[-1] not in placed else _strided(node.inputs[0], kept)
@@ -136,9 +139,9 @@ class _Copy:
         node = value.node
         if node is not None and isinstance(node.op, Elementwise):
             return applied(node, [self.turned(operand, axes) for operand in node.inputs], node.params)
-        if node is not None and node.op.name == "permute":
+        if node is not None and node.op is permute_row:
             return self.turned(node.inputs[0], tuple(node.params["axes"][k] for k in axes))
-        if node is not None and node.op.name == "expand":
+        if node is not None and node.op is expand_row:
             placed = node.params["axes"]
             kept = tuple(k for k, axis in enumerate(axes) if axis in placed)
             source = self.turned(node.inputs[0], tuple(placed.index(axes[k]) for k in kept))

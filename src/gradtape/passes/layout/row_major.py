@@ -16,7 +16,7 @@ from gradtape.ir.graph import Graph, Node, Value
 from gradtape.kinds.contract import Contract
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.reduction import Reduction
-from gradtape.ops.core.shape import permute
+from gradtape.ops.core.shape import expand_row, permute, permute_row
 from gradtape.passes.layout.axes import AxisClasses, narrowest
 from gradtape.passes.rewrite import applied, with_outputs
 
@@ -141,11 +141,11 @@ class _Mover:
             old = self._order(x)
             axes = tuple(sorted(old.index(axis) for axis in params["axes"]))
             return applied(node, [self._in_front(x)], {"axes": axes})
-        if op.name == "expand":
+        if op is expand_row:
             shape = tuple(out.shape[k] for k in order)
             axes = tuple(order.index(params["axes"][k]) for k in self._order(x))
             return applied(node, [self._in_front(x)], {"shape": shape, "axes": axes})
-        if op.name == "permute":
+        if op is permute_row:
             old = self._order(x)
             return permute(self._in_front(x), tuple(old.index(params["axes"][k]) for k in order))
         return None

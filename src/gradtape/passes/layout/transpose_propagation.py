@@ -8,7 +8,7 @@ from gradtape.ir.graph import Graph, Literal, Node, Value
 from gradtape.ir.types import aval
 from gradtape.kinds.contract import Contract
 from gradtape.kinds.elementwise import Elementwise
-from gradtape.ops.core.shape import expand
+from gradtape.ops.core.shape import expand, expand_row, permute_row
 from gradtape.passes.layout.contract_transposes import copy_packed, is_large
 from gradtape.passes.rewrite import rewrite
 
@@ -46,11 +46,13 @@ def _is_transposed(value: Value, reader: Node, users: dict[Value, set[Node | Non
     found = {value: value.node}
     waiting = [value.node]
     nodes: set[Node | None] = {reader}
-    names = set()
+    has_transpose = False
     while waiting:
         node = waiting.pop()
         if not isinstance(node.op, Elementwise):
-            names.add(node.op.name if node.params.get("axes") != (0, 1) else "")
+            if node.op not in (permute_row, expand_row) or node.params["axes"] == (0, 1):
+                return False
+            has_transpose |= node.op is permute_row
             continue
         nodes.add(node)
         for operand in node.inputs:
@@ -60,9 +62,7 @@ def _is_transposed(value: Value, reader: Node, users: dict[Value, set[Node | Non
                 return False
             found[operand] = operand.node
             waiting.append(operand.node)
-    if "permute" not in names or not names <= {"permute", "expand"}:
-        return False
-    return all(users[inner] <= nodes for inner, node in found.items() if node in nodes)
+    return has_transpose and all(users[inner] <= nodes for inner, node in found.items() if node in nodes)
 
 
 def _transposed(value: Value, known: dict[Value, Value]) -> Value:
@@ -73,9 +73,9 @@ def _transposed(value: Value, known: dict[Value, Value]) -> Value:
         node = value.node
         assert node is not None
         shape = value.shape[::-1]
-        if node.op.name == "permute":
+        if node.op is permute_row:
             known[value] = node.inputs[0]
-        elif node.op.name == "expand":
+        elif node.op is expand_row:
             axes = tuple(1 - axis for axis in node.params["axes"])
             known[value] = expand(node.inputs[0], shape, axes)
         else:

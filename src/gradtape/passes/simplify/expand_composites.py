@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradtape.ir.graph import Graph, Literal, Node, Value, extract, literal
-from gradtape.kinds.elementwise import Elementwise, Instruction, Intrinsic, Libm, SciPy
+from gradtape.kinds.elementwise import Elementwise
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.shape import expand
 from gradtape.passes.rewrite import rewrite
-
-PRIMITIVE = (Instruction, Intrinsic, Libm, SciPy)
 
 
 def expand_bodies(graph: Graph) -> Graph:
@@ -21,7 +19,7 @@ def expand_bodies(graph: Graph) -> Graph:
 
 def _expand(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
     op = node.op
-    if not isinstance(op, Elementwise) or isinstance(op.body, PRIMITIVE):
+    if not isinstance(op, Elementwise) or not op.is_formula:
         return None
     return (expand_formula(op, inputs, node),)
 
@@ -35,9 +33,7 @@ def expand_formula(op: Elementwise, inputs: tuple[Value, ...], node: Node) -> Va
     becomes: dict[Value, Value] = {}
     for inner in nodes:
         operands = tuple([becomes.get(value, value) for value in inner.inputs])
-        formula = isinstance(inner.op, Elementwise) and not isinstance(inner.op.body, PRIMITIVE)
-        if formula:
-            assert isinstance(inner.op, Elementwise)
+        if isinstance(inner.op, Elementwise) and inner.op.is_formula:
             becomes[inner.out] = expand_formula(inner.op, operands, inner)
         elif operands != inner.inputs:
             copy = inner.copy(operands)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradtape.ir.graph import Graph, Literal, Node, Value
-from gradtape.kinds.reduction import Reduction
 from gradtape.ops.core.elementwise.arithmetic import multiply, negative
-from gradtape.ops.core.shape import expand
+from gradtape.ops.core.reductions import reduce_sum
+from gradtape.ops.core.shape import expand, expand_row
 from gradtape.passes.rewrite import rewrite
 
 Sums = set[tuple[Value, tuple[int, ...]]]
@@ -19,39 +19,39 @@ def hoist_factors(graph: Graph) -> Graph:
 
     Elsewhere the product stays inside: a sum that overflows without its factor would give infinity where NumPy gives a number.
     """
-    sums = {(node.inputs[0], node.params["axes"]) for node in graph.nodes if node.op.name == "reduce_sum"}
+    sums = {(node.inputs[0], node.params["axes"]) for node in graph.nodes if node.op is reduce_sum}
     return rewrite(graph, lambda node, inputs: _hoist(node, inputs, sums))
 
 
 def _hoist(node: Node, inputs: tuple[Value, ...], sums: Sums) -> Sequence[Value] | None:
-    if not isinstance(node.op, Reduction) or node.op.name != "reduce_sum" or node.out.dtype.kind != "f":
+    if node.op is not reduce_sum or node.out.dtype.kind != "f":
         return None
     axes: tuple[int, ...] = node.params["axes"]
-    result = _sum(node.op, inputs[0], axes, sums)
+    result = _sum(inputs[0], axes, sums)
     return None if result is None else (result,)
 
 
-def _sum(op: Reduction, x: Value, axes: tuple[int, ...], sums: Sums) -> Value | None:
+def _sum(x: Value, axes: tuple[int, ...], sums: Sums) -> Value | None:
     """Return the sum with what could be taken out, or None if nothing could."""
     inner = x.node
     if inner is None:
         return None
-    if inner.op.name == "negative":
+    if inner.op is negative:
         y = inner.inputs[0]
-        return negative(_summed(op, y, axes, sums))
-    if inner.op.name != "multiply":
+        return negative(_summed(y, axes, sums))
+    if inner.op is not multiply:
         return None
     for factor, rest in (inner.inputs, inner.inputs[::-1]):
         outside = _outside(factor, axes)
         if outside is not None and (rest, axes) in sums:
-            return multiply(_summed(op, rest, axes, sums), outside)
+            return multiply(_summed(rest, axes, sums), outside)
     return None
 
 
-def _summed(op: Reduction, x: Value, axes: tuple[int, ...], sums: Sums) -> Value:
+def _summed(x: Value, axes: tuple[int, ...], sums: Sums) -> Value:
     """Return the sum, with what could be taken out."""
-    result = _sum(op, x, axes, sums)
-    return op(x, axes=axes) if result is None else result
+    result = _sum(x, axes, sums)
+    return reduce_sum(x, axes=axes) if result is None else result
 
 
 def _outside(factor: Value, axes: tuple[int, ...]) -> Value | None:
@@ -59,7 +59,7 @@ def _outside(factor: Value, axes: tuple[int, ...]) -> Value | None:
     if isinstance(factor, Literal):
         return factor
     node = factor.node
-    if node is None or node.op.name != "expand":
+    if node is None or node.op is not expand_row:
         return None
     placed: tuple[int, ...] = node.params["axes"]
     if any(axis in axes for axis in placed):

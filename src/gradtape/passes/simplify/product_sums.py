@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from gradtape.ir.graph import Graph, Node, Value
+from gradtape.kinds.contract import Contract
 from gradtape.ops.core.contract import contract
+from gradtape.ops.core.reductions import reduce_sum
 from gradtape.passes.rewrite import rewrite
 
 
@@ -22,10 +24,10 @@ def sum_before_products(graph: Graph) -> Graph:
 
 
 def _summed_early(node: Node, inputs: tuple[Value, ...], once: set[Value]) -> Sequence[Value] | None:
-    if node.op.name != "reduce_sum" or node.out.dtype.kind != "f" or node.inputs[0] not in once:
+    if node.op is not reduce_sum or node.out.dtype.kind != "f" or node.inputs[0] not in once:
         return None
     product = inputs[0].node
-    if product is None or product.op.name != "contract":
+    if product is None or not isinstance(product.op, Contract):
         return None
     (a, b), letters = product.inputs, product.params
     axes: tuple[int, ...] = node.params["axes"]

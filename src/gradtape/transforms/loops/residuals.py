@@ -9,37 +9,29 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from gradtape.errors import LoweringError
 from gradtape.ir.builder import at
-from gradtape.ir.graph import Literal, Node, Value, extract, number_of
-from gradtape.ir.types import aval
+from gradtape.ir.graph import Literal, Node, Value, extract, literal, number_of
+from gradtape.ir.types import aval, part_dtype
 from gradtape.kinds.accumulate import Accumulate
 from gradtape.kinds.contract import Contract
 from gradtape.kinds.control import Barrier, Custom, Structured
-from gradtape.kinds.elementwise import Elementwise, Instruction, Intrinsic
+from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.index_map import IndexMap
 from gradtape.kinds.join import Join
-from gradtape.ops.core.elementwise.arithmetic import divide
-from gradtape.ops.core.elementwise.cast import identity
-from gradtape.ops.core.elementwise.complex_parts import conjugate, imag, real
-from gradtape.ops.core.elementwise.power import power
-from gradtape.ops.core.elementwise.roots import square
-from gradtape.passes.simplify.expand_composites import PRIMITIVE, expand_formula
+from gradtape.passes.simplify.expand_composites import expand_formula
 
 SMALL_UPDATE: Final = 256
 """Elements up to which an array with a few replaced elements is recomputed rather than stored."""
 
-SLOW_INSTRUCTIONS: Final = frozenset({"fdiv", "frem", "sdiv", "udiv", "srem", "urem"})
-"""Instructions that take longer than a store and a load."""
+EXPENSIVE: Final = 4.0
+"""Cost of an element, as of `Elementwise`, from which it takes longer to compute it than to store and load it."""
 
 STREAMED_SIZE: Final = 4096
-"""Elements from which an iteration's results do not stay in the L1 cache: a vector of quotients takes less time than its way to memory
-and back."""
+"""Elements from which an iteration's results do not stay in the L1 cache."""
 
-CHEAP_POWERS: Final = (1, 2, 3, 4, -1)
-"""Exponents that are products."""
-
-CHEAP_COMPLEX: Final = frozenset({conjugate, real, imag, identity, square})
-"""Formulas on complex numbers that are a few products at most."""
+EXPENSIVE_STREAMED: Final = 5.0
+"""The cost where they do not stay there: a vector of quotients takes less time than its way to memory and back."""
 
 INFINITE: Final = 1 << 62
 
@@ -118,14 +110,10 @@ def is_expensive(node: Node) -> bool:
 
 
 def _is_expensive_row(node: Node, op: Elementwise) -> bool:
-    if op is power:
-        number = number_of(node.inputs[1])
-        return number not in CHEAP_POWERS
-    if op is divide and node.outs[0].size >= STREAMED_SIZE:
-        return False
-    return _is_expensive_elementwise(
-        op, tuple(value.dtype for value in node.inputs), tuple(node.params.items())
-    )
+    if not op.is_formula:
+        return op.cost >= (EXPENSIVE if node.out.size < STREAMED_SIZE else EXPENSIVE_STREAMED)
+    operands = tuple([(value.dtype, number_of(value)) for value in node.inputs])
+    return _is_expensive_formula(op, operands, tuple(node.params.items()))
 
 
 def expensive_values(
@@ -142,35 +130,43 @@ def expensive_values(
 
 
 @lru_cache(maxsize=1024)
-def _is_expensive_elementwise(
-    op: Elementwise, dtypes: tuple[np.dtype[Any], ...], params: tuple[Any, ...]
+def _is_expensive_formula(
+    op: Elementwise, operands: tuple[tuple[np.dtype[Any], Any], ...], params: tuple[tuple[str, Any], ...]
 ) -> bool:
-    body = op.body
-    if isinstance(body, Instruction):
-        return not {body.real, body.signed}.isdisjoint(SLOW_INSTRUCTIONS)
-    if isinstance(body, Intrinsic):
-        return body.real == "llvm.sqrt"
-    if isinstance(body, PRIMITIVE):
-        return True
-    if any(dtype.kind == "c" for dtype in dtypes):
-        return op not in CHEAP_COMPLEX
-    inputs = tuple([Value(aval((), dtype)) for dtype in dtypes])
+    """Return whether anything in the formula of a row is expensive, for operands of these dtypes and with these numbers, where known."""
+    inputs = tuple(
+        [Value(aval((), dtype)) if number is None else literal(number, dtype) for dtype, number in operands]
+    )
     with at(None):
         node = Node(op, inputs, dict(params))
         node.set_types(op.infer([value.aval for value in inputs], node.params))
-        result = expand_formula(op, inputs, node)
-    return any(is_expensive(inner) for inner in _nodes_between(result, inputs))
+        try:
+            is_complex = any(dtype.kind == "c" for dtype, _ in operands)
+            results = (
+                _complex_formula(op, inputs, node.params)
+                if is_complex
+                else [expand_formula(op, inputs, node)]
+            )
+        except LoweringError:
+            return True
+    nodes, _ = extract(results)
+    return any(is_expensive(inner) for inner in nodes)
 
 
-def _nodes_between(result: Value, inputs: Sequence[Value]) -> list[Node]:
-    found: list[Node] = []
-    pending = [result]
-    while pending:
-        node = pending.pop().node
-        if node is not None and node not in found:
-            found.append(node)
-            pending.extend([value for value in node.inputs if value not in inputs])
-    return found
+def _complex_formula(op: Elementwise, inputs: Sequence[Value], params: dict[str, Any]) -> Sequence[Value]:
+    """Return what the formula for complex numbers makes of scalars."""
+    if op.complex_body is None:
+        raise LoweringError(f"{op.name} of complex numbers cannot be compiled")
+    operands = [_scalar_parts(value) if value.dtype.kind == "c" else value for value in inputs]
+    result = op.complex_body(*operands, **params)
+    return (result,) if isinstance(result, Value) else result
+
+
+def _scalar_parts(x: Value) -> tuple[Value, Value]:
+    part = part_dtype(x.dtype)
+    if x.data is None:
+        return Value(aval((), part)), Value(aval((), part))
+    return literal(x.data.real, part), literal(x.data.imag, part)
 
 
 def _bytes(value: Value, is_y: bool, only_backward: bool) -> int:

@@ -88,7 +88,7 @@ isinf: Elementwise = elementwise(
 nextafter = elementwise(
     "nextafter",
     np.nextafter,
-    body=Libm("nextafter"),
+    body=Libm("nextafter", arity=2),
     partials=(lambda z, x, y: literal(1.0), flat),
     domain=PAIR,
     edges=((0.0, 1.0), (0.0, -1.0), (1.0, 1.0), (inf, 0.0), (1.0, nan), (-1.7976931348623157e308, -inf)),
@@ -108,7 +108,7 @@ spacing = elementwise(
 scale_by_power = elementwise(
     "scale_by_power",
     np.ldexp,
-    body=Libm("ldexp"),
+    body=Libm("ldexp", arity=2),
     domain=((-3.0, 3.0), (-6.0, 6.0)),
     dtype_samples=("di", "fi"),
 )

@@ -47,6 +47,7 @@ log = elementwise(
     np.log,
     body=Libm("log"),
     complex_body=complex_log,
+    cost=10.0,
     partials=(lambda z, x: 1.0 / x,),
     domain=POSITIVE,
     edges=LOG_EDGES,
@@ -103,7 +104,7 @@ def _slope_of_angle(side: Value, y: Value, x: Value) -> Value:
 arctan2: Elementwise = elementwise(
     "arctan2",
     np.arctan2,
-    body=Libm("atan2"),
+    body=Libm("atan2", arity=2),
     partials=(lambda z, y, x: _slope_of_angle(x, y, x), lambda z, y, x: -_slope_of_angle(y, y, x)),
     domain=((-3.0, 3.0), (0.3, 3.0)),
     edges=(

@@ -107,23 +107,25 @@ logical_xor = elementwise(
 )
 
 
-def _bitwise(name: str, instruction: str) -> Elementwise:
+def _bitwise(name: str, instruction: str, is_idempotent: bool = False) -> Elementwise:
     return elementwise(
         name,
         getattr(np, name),
         body=Instruction(signed=instruction, unsigned=instruction, boolean=instruction),
+        is_idempotent=is_idempotent,
         domain=BITS,
         dtype_samples=INTEGERS + "?",
     )
 
 
-bitwise_and = _bitwise("bitwise_and", "and")
-bitwise_or = _bitwise("bitwise_or", "or")
+bitwise_and = _bitwise("bitwise_and", "and", is_idempotent=True)
+bitwise_or = _bitwise("bitwise_or", "or", is_idempotent=True)
 bitwise_xor = _bitwise("bitwise_xor", "xor")
 invert = elementwise(
     "invert",
     np.invert,
     body=Instruction(signed="not", unsigned="not", boolean="not"),
+    is_involution=True,
     finite_derivatives=True,
     domain=((-50.0, 50.0),),
     dtype_samples=INTEGERS + "?",

@@ -52,6 +52,7 @@ sqrt = elementwise(
     np.sqrt,
     body=Intrinsic("llvm.sqrt"),
     complex_body=complex_sqrt,
+    cost=5.0,
     partials=(lambda z, x: 0.5 / z,),
     domain=((0.2, 4.0),),
     edges=(*SPECIAL, (-1.0,)),

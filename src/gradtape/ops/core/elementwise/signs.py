@@ -45,7 +45,7 @@ def _slope_of_length(z: Value, x: Value) -> Value:
 hypot = elementwise(
     "hypot",
     np.hypot,
-    body=Libm("hypot"),
+    body=Libm("hypot", arity=2),
     partials=(lambda z, x, y: _slope_of_length(z, x), lambda z, x, y: _slope_of_length(z, y)),
     domain=((-3.0, 3.0), (0.5, 3.0)),
     edges=(
