@@ -1,4 +1,4 @@
-"""Python's cycle collector, paused while nothing that is made can be garbage: it would walk all of it again and again."""
+"""Pauses of Python's cycle collector, during imports, traces and compilations: it would traverse all new objects again and again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _depths: Final[dict[int, int]] = {}
 
 
 class _State:
-    """Whether the collector waits for the last pause to end: not where the user had stopped it before."""
+    """Whether the collector is off because of pauses, and not because the user has disabled it."""
 
     __slots__ = ("paused",)
 
@@ -28,9 +28,9 @@ _state: Final = _State()
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Keep Python from looking for cycles until the last of all pauses, of any thread, has ended.
+    """Disable the cycle collector until the last pause, of any thread, has ended.
 
-    In a young process a look takes 5 ms, and compiling would cause several; of a long trace's time it is half.
+    In a young process one collection takes 5 ms, and compiling would cause several; collections take half of the time of a long trace.
 
     Examples
     --------

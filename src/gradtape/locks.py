@@ -22,22 +22,22 @@ Lock: TypeAlias = AbstractContextManager[Any]
 
 
 class Rank(IntEnum):
-    """The places of locks in their order: who holds a lock may take those of a higher rank."""
+    """The order of locks: a thread that holds one may take those of a higher rank."""
 
     PROFILE = 1
     """A profile begins."""
     TRACE = 2
     """One function is traced at a time."""
     VARIABLE = 3
-    """The next content of a variable is made of the present one."""
+    """The next content of a variable is made of the present one; several are taken in ascending order of their numbers."""
     PENDING = 4
-    """It is found out how to compute what is pending, and the results are written down; not held while machine code runs."""
+    """Pending values are planned, and their results stored; not held while machine code runs."""
     READS = 5
-    """What was read of variables is written down or counted."""
+    """Reads of variables are recorded or counted."""
     SCRIPT = 6
     """A script's arrays are kept."""
     PROFILED_KERNEL = 7
-    """A kernel that times itself is built."""
+    """A profiled kernel is built."""
     PROGRAM = 8
     """One program is built; the kernels of its loops are built meanwhile, each under a lock of the same rank."""
     PROGRAMS = 9
@@ -60,7 +60,7 @@ WAITED_FOR: Final = range(Rank.PATCHES, Rank.LEAF)
 """Ranks of the locks that a fork waits for."""
 
 PACKAGES: Final = ("gradtape", "llvmlite", "numpy", "scipy", "filelock", "platformdirs", "opt_einsum")
-"""Whose imports a fork waits for. Any other may run a whole program while it is imported."""
+"""Packages whose imports a fork waits for. Any other may run a whole program while it is imported."""
 
 _locks: Final[WeakKeyDictionary[Any, Rank]] = WeakKeyDictionary()
 _renew: Final[list[Callable[[], object]]] = []
@@ -68,7 +68,7 @@ _paused: Final = ExitStack()
 
 
 def new_lock(rank: Rank) -> Any:
-    """Return a reentrant lock with this place in the order.
+    """Return a reentrant lock of a rank.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def new_lock(rank: Rank) -> Any:
 
 
 def renewed_in_child(renew: Callable[[], object]) -> None:
-    """Let a function run in a forked process: its other threads are gone, and nobody is left to finish what they had begun."""
+    """Call a function in forked processes, whose other threads are gone."""
     _renew.append(renew)
 
 

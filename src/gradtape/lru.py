@@ -1,4 +1,4 @@
-"""A bounded table that keeps what was used last."""
+"""A bounded LRU cache."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ V = TypeVar("V")
 
 
 class LRU(Generic[K, V]):
-    """A table of a bounded number of entries, of which those are dropped that were not used for longest; safe to use from several threads.
+    """A bounded table that drops the least recently used entries; safe to use from several threads.
 
-    An entry has the time of its last use, so that a key, which may be long, is hashed once for each use, and nothing waits for a lock. Who
-    is the oldest is looked for only when the table is full.
+    An entry has the time of its last use, so that a key, which may be long, is hashed once for each use, without a lock. The oldest
+    entry is searched for only when the table is full.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class LRU(Generic[K, V]):
                 excess = len(entries) - self._limit()
                 oldest = nsmallest(excess, list(entries.items()), _last_use)
                 dropped = [entries.pop(key, None) for key, _ in oldest]
-            del dropped  # here, where no lock is held: who goes may take some
+            del dropped  # after the lock is released: a finaliser may take other locks
 
     def __contains__(self, key: object) -> bool:
         return key in self._entries

@@ -1,4 +1,4 @@
-"""A progress bar for what takes long: tqdm's where it is installed, a line of text otherwise."""
+"""Progress bars: those of tqdm where it is installed, a line of text otherwise."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ PATIENCE = 2.0
 """Seconds after which a bar appears."""
 
 PAUSE = 0.2
-"""Seconds between two looks at a count."""
+"""Seconds between two updates."""
 
 T = TypeVar("T")
 
 
 def progress(items: Sequence[T], what: str, weights: Sequence[int], unit: str) -> Iterator[T]:
-    """Yield the items, and show how far it has come once that takes longer than two seconds.
+    """Yield the items, with a progress bar after two seconds.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def progress(items: Sequence[T], what: str, weights: Sequence[int], unit: str) -
 
 @contextmanager
 def counting(what: str, unit: str, count: Callable[[], int]) -> Iterator[None]:
-    """Show how much has been done once what is inside takes longer than two seconds.
+    """Show a progress bar if the code inside takes longer than two seconds.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def counting(what: str, unit: str, count: Callable[[], int]) -> Iterator[None]:
     unit : str
         What is counted.
     count : callable
-        Returns how many units are done; a thread asks now and then, so that the work itself need not.
+        Returns how many units are done; a thread calls it, so that the work itself need not report.
     """
     if not config.progress or _counting.is_set():
         yield
@@ -96,7 +96,7 @@ def counting(what: str, unit: str, count: Callable[[], int]) -> Iterator[None]:
 
 
 _counting = threading.Event()
-"""Set while somebody counts: what is inside of it is counted along."""
+"""Set while there is a bar: nested work is part of it."""
 
 renewed_in_child(_counting.clear)
 

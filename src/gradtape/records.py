@@ -1,4 +1,4 @@
-"""Classes of named fields that take a tenth of a dataclass's time to make: the compiler has dozens, and starts with the first call."""
+"""Records: classes of named fields, made in a tenth of the time of a dataclass. The compiler has dozens, which the first call imports."""
 
 from __future__ import annotations
 

@@ -412,4 +412,4 @@ def test_machine_code_outlives_the_calls_that_are_under_way() -> None:
     in_threads(work, 3)
     fast.uninstall()
     slow()
-    assert all(resources.words[entry.ACTIVE_WORD] for resources in entry._undead)
+    assert all(resources.words[entry.ACTIVE_WORD] for resources in entry._active_when_freed)

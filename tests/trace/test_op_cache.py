@@ -367,12 +367,12 @@ def test_a_node_is_put_together_once_and_keeps_its_place():
 
 def test_scratch_memory_is_shared_and_limited():
     scratch.trim()
-    blocks = [scratch.take(1000) for _ in range(2 * scratch.MOST)]
+    blocks = [scratch.take(1000) for _ in range(2 * scratch.MAX_FREE_BLOCKS)]
     assert len({block.ctypes.data for block in blocks}) == len(blocks)
     for block in blocks:
         scratch.give_back(block)
     again = [scratch.take(700) for _ in blocks]
-    assert sum(any(one is block for block in blocks) for one in again) == scratch.MOST
+    assert sum(any(one is block for block in blocks) for one in again) == scratch.MAX_FREE_BLOCKS
 
 
 # What it costs

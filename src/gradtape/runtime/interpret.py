@@ -1,5 +1,4 @@
-"""The NumPy interpreter: runs any graph, node by node. The oracle of the compiled kernels and the way out
-without them."""
+"""The NumPy interpreter: evaluates any graph, node by node. It is the fallback where there is no kernel, and the oracle of tests."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def _searchsorted(function: FunctionEmitter, call: RoutineCall) -> None:
 
 
 def is_symmetric(call: RoutineCall) -> bool:
-    """Return whether a product is that of a matrix and its transpose, and large enough to be computed by halves."""
+    """Return whether a product is that of a matrix and its transpose, and large enough for syrk, which computes one triangle."""
     first, second, wide, high, deep, ld_first, ld_second, beta, _ = call.numbers
     return (
         call.operands[0] == call.operands[1]
@@ -97,7 +97,7 @@ def _gemm(function: FunctionEmitter, call: RoutineCall) -> None:
 
 
 def _syrk(function: FunctionEmitter, call: RoutineCall) -> None:
-    """Compute the half above the diagonal, and copy it below."""
+    """Append a call that computes the upper triangle, and one that mirrors it."""
     dtype = call.operands[0][0].dtype
     flag, _, rows, _, deep, leading, _, beta, ld_out = call.numbers
     a, c = function.place(call.operands[0]), function.place(call.operands[2])
@@ -127,7 +127,7 @@ def _call_blas(function: FunctionEmitter, name: str, dtype: Dtype, arguments: Se
 
 
 def _outlined_loop(function: FunctionEmitter, call: RoutineCall) -> None:
-    """Run the kernel of a loop: its inputs, the trip count, its outputs, its workspace."""
+    """Append a call of the kernel of an outlined loop; the trip count is its last input."""
     symbol, inputs, trip_count = call.numbers
     module = function.module
     module.bind(symbol, RAISE)

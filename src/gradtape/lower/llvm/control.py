@@ -1,4 +1,4 @@
-"""Sequential loops, loops that a condition ends, and branches as LLVM instructions."""
+"""LLVM instructions for sequential loops, while loops and switches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gradtape.lower.resident.interrupts import POLL, RAISE
 
 
 class _LoopHead:
-    """The head of a loop: its variable, and the pointers of double buffers, which are exchanged after each iteration."""
+    """The phi nodes of a loop: its variable, and the pointers of double buffers, which are swapped after each iteration."""
 
     def __init__(self, function: FunctionEmitter, statement: SequentialFor | WhileLoop) -> None:
         self.function = function
@@ -29,7 +29,7 @@ class _LoopHead:
         self.at = len(self.function.lines)
 
     def finish(self) -> str:
-        """Write the phi nodes, at the end of the iteration; return the number of the next one."""
+        """Write the phi nodes, once the end of the iteration is known; return the number of the next iteration."""
         function = self.function
         following = function.let(f"add nuw nsw i64 {self.name}, 1")
         latch = function.label
@@ -42,7 +42,7 @@ class _LoopHead:
         return following
 
     def copy_results(self, latch: str | None) -> None:
-        """Copy what the last iteration has left to where it belongs; `latch` is the block that came before, if not the head."""
+        """Copy the final carries to where they belong; `latch` is the predecessor of the present block, None for the head."""
         function = self.function
         copied = [
             (pair, first) for pair, (first, _) in zip(self.pairs, self.starts, strict=True) if pair.landing
@@ -110,7 +110,7 @@ def _while(function: FunctionEmitter, statement: WhileLoop) -> None:
 
 
 def _poll(function: FunctionEmitter, statement: SequentialFor | WhileLoop) -> None:
-    """Ask now and then whether the loop shall go on; leave the function if not."""
+    """Append a poll for signals, after some iterations; the function returns if a handler has raised an exception."""
     if not statement.poll:
         return
     module, name = function.module, statement.var.name
@@ -128,7 +128,7 @@ def _switch(function: FunctionEmitter, statement: IndexSwitch) -> None:
     last = len(statement.branches) - 1
     name = function.new_label()
     labels = [f"{name}.branch{number}" for number in range(last + 1)]
-    # Without fewer than none there is only more than all.
+    # An index below 0 means the first branch, as in JAX; the default is the last one.
     clamped = function.call("i64", "llvm.smax.i64", f"i64 {index}", "i64 0")
     cases = " ".join(f"i64 {number}, label %{label}" for number, label in enumerate(labels[:-1]))
     function.emit(f"switch i64 {clamped}, label %{labels[-1]} [ {cases} ]")

@@ -1,4 +1,4 @@
-"""The counters of a kernel that times itself, and the instructions that read the clock and add to them.
+"""The counters of a profiled kernel, and the instructions that read the clock and add to them.
 
 The block of counters is a symbol, so that one compiled module can be loaded with a block for each function that is profiled. Adding
 is atomic: several threads may run a kernel.
@@ -28,15 +28,14 @@ answered, and time in each nest."""
 
 @functools.cache
 def clock_text() -> str:
-    """Return the definition of ``i64 @now()``, the clock: a counter of steady rate that is read in 10 ns where a user program may
-    do so, and else the system's clock."""
+    """Return the definition of ``i64 @now()``, the clock: the CPU's time stamp counter (10 ns for a reading), or the system's clock."""
     if platform.machine().lower() in ("x86_64", "amd64"):
         return read_ll("gradtape.lower.resident", "clock_cycles.ll")
     return read_ll("gradtape.lower.resident", "clock_posix.ll", clock=getattr(time, "CLOCK_MONOTONIC", 1))
 
 
 def add(word: int, amount: str, unique: str) -> list[str]:
-    """Return the instructions that add to a counter; `unique` is a name that no other addition is given."""
+    """Return the instructions that add to a counter; `unique` is a name that is used for this addition only."""
     place = f"{unique}.word{word}"
     return [
         f'{place} = getelementptr i64, ptr @"{COUNTERS}", i64 {word}',
@@ -45,7 +44,7 @@ def add(word: int, amount: str, unique: str) -> list[str]:
 
 
 def counted(ir_text: str, kernel: str) -> str:
-    """Return a module with its kernel inside of one that counts runs and missed guards, and takes the time of each."""
+    """Return a module with a kernel around the original one that counts runs and missed guards and measures their time."""
     inner = f"{kernel}.profiled"
     text = ir_text.replace(f"define i32 @{kernel}(", f"define internal i32 @{inner}(", 1)
     lines = [

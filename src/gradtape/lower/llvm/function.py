@@ -1,4 +1,4 @@
-"""Functions of a kernel's module: operands for numbers and positions, addresses of elements, and applied primitives."""
+"""Functions of a kernel's module: operands, addresses of elements, and calls of primitives."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from gradtape.lower.target.vecmath import vector_attribute, vector_lanes
 PURE = "nounwind willreturn memory(none)"
 
 Emitters: TypeAlias = "Mapping[type, Callable[[FunctionEmitter, Any], None]]"
-"""What appends a statement to a function, by the statement's class."""
+"""The functions that emit statements, by class."""
 
 
 class KernelModule(ModuleWriter):
-    """The text of a kernel's module as it grows.
+    """Builds the module of a kernel.
 
     Attributes
     ----------
     emitters : mapping of type to callable
-        What appends statements, by their class.
+        The functions that emit statements, by class.
     outline : callable
-        Calls a nest inside of a sequential loop as a function of its own if that is worth it, and returns whether it did.
+        Outlines a nest inside of a sequential loop if it is large; returns whether it was.
     nests : dict of str to str
-        The functions of nests, by their text without names.
+        The functions of nests, by their canonical text.
     stacks : dict of str to int
         The stacks, by name, and their numbers.
     """
@@ -44,7 +44,7 @@ class KernelModule(ModuleWriter):
         self.tasks = 0
 
     def loop_metadata(self, lanes: int) -> int:
-        """Return the number of a loop's metadata: not to be unrolled, or (lanes) to be vectors in one piece."""
+        """Add the metadata of a loop that is not unrolled, and return its number; with `lanes`, the loop is vectorised in one piece."""
         facts = "!0"
         if lanes:
             width = min(vector_lanes(), lanes)
@@ -98,19 +98,19 @@ class FunctionEmitter(FunctionWriter):
         self.module.emitters[type(statement)](self, statement)
 
     def statements(self, statements: Sequence[Statement]) -> None:
-        """Append the statements of a sequential loop or of a branch: large nests among them are functions of their own."""
+        """Append the statements of a sequential loop or of a branch; large nests among them are outlined."""
         for statement in statements:
             if not isinstance(statement, For) or not self.module.outline(self, statement):
                 self.statement(statement)
 
     def block(self, statements: Sequence[Statement]) -> None:
-        """Append such statements as a block: positions that are computed there are not known after it."""
+        """Append such statements as a scope: positions that are computed in it are not known after it."""
         self.positions.append({})
         self.statements(statements)
         self.positions.pop()
 
     def note_failure(self, failed: str) -> None:
-        """Append a note, if a condition holds, that the interpreter is to say what is wrong."""
+        """Append instructions that mark the run as failed if a condition holds: the interpreter then raises the error."""
         before = self.let("load i1, ptr %bad.slot")
         self.store("i1", self.let(f"or i1 {before}, {failed}"), "%bad.slot")
 
@@ -166,7 +166,7 @@ class FunctionEmitter(FunctionWriter):
         return name
 
     def _floored(self, atom: Quotient | Remainder, whole: str) -> str:
-        """Shift by a multiple of the divisor, so that the machine's division rounds as Python's does."""
+        """Append a floor division: a multiple of the divisor is added, because the machine truncates."""
         shift = -(atom.whole.low // atom.divisor)
         raised = self.let(f"add nsw i64 {whole}, {shift * atom.divisor}")
         if isinstance(atom, Remainder):
@@ -192,7 +192,7 @@ class FunctionEmitter(FunctionWriter):
     def applied(
         self, body: Any, dtypes: tuple[Dtype, ...], out: Dtype, operands: tuple[str, ...], reassociate: bool
     ) -> str:
-        """Return the instruction that applies a primitive, and declare the function that it calls, if any."""
+        """Return the instruction of a primitive, and declare the function that it calls, if any."""
         text = operation(body, dtypes, out, operands, reassociate)
         if not text.startswith("call"):
             return text

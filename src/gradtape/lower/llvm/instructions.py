@@ -1,4 +1,4 @@
-"""Single operations as LLVM instructions."""
+"""LLVM types, constants, and instructions of single operations."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def register_type(dtype: Dtype) -> str:
 
 
 def constant_text(number: Const) -> str:
-    """Return a constant in LLVM's notation: floats by their bits."""
+    """Return a constant in LLVM's notation; floats are written as their bits."""
     value = number.value
     if number.dtype.kind == "f":
         (bits,) = struct.unpack("<Q", struct.pack("<d", float(value)))
@@ -100,15 +100,6 @@ def _intrinsic(name: str, dtypes: tuple[Dtype, ...], out: Dtype, args: tuple[str
     if name in ("llvm.abs", "llvm.ctlz", "llvm.cttz"):
         typed += ", i1 false"
     return f"call{flags} {type_} @{name}.{suffix}({typed})"
-
-
-def intrinsic_declaration(call: str) -> str:
-    """Return the declaration of the intrinsic that a call names."""
-    head, _, rest = call.partition("@")
-    name, _, operands = rest.partition("(")
-    result = head.split()[-1]
-    types = ", ".join(operand.split()[0] for operand in operands.rstrip(")").split(", "))
-    return f"declare {result} @{name}({types})"
 
 
 def conversion(source: Dtype, target: Dtype, arg: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Functions of the C library as code of the kernel, all within 3 units in the last place.
+"""Inlined mathematics: functions of the C library as instructions of the kernel, all within 3 units in the last place.
 
 A call takes all vector registers from the loop around it, and the CPU sees little of what comes after it. So sequential loops on a few
 numbers, of whose time calls would be the most, get the exponential and the hyperbolic tangent of vectors, and the sine and the cosine of
@@ -19,11 +19,11 @@ VECTOR_FUNCTIONS: Final = ("exp", "tanh")
 SCALAR_FUNCTIONS: Final = ("sin", "cos")
 
 _MAGIC: Final = 6755399441055744.0
-"""2**52 * 1.5: what is added to it is rounded to a whole number, which then stands in the last bits."""
+"""2**52 * 1.5: a float that is added to it is rounded to an integer, which is then in the last bits of the sum."""
 
 _LOG2_E: Final = 1.4426950408889634
 _LN2: Final = (-0.6931471805599453, -2.3190468138462996e-17)
-"""Less the logarithm of 2, and less what that is short of it."""
+"""-log(2) as a sum of two floats."""
 
 _SERIES: Final = (
     0.5,
@@ -38,39 +38,42 @@ _SERIES: Final = (
     2.5105217004720745e-08,
     2.0914686968086876e-09,
 )
-"""Of ``(exp(r) - 1 - r) / r**2``: the rest is 2e-18 for abs(r) < log(2) / 2."""
+"""Coefficients of ``(exp(r) - 1 - r) / r**2``, with an error of 2e-18 for abs(r) < log(2) / 2."""
 
 
 def can_inline_vectors(name: str, dtype: Dtype) -> bool:
-    """Return whether a function of the C library is written out for vectors on this machine: it takes fused additions."""
-    return name in VECTOR_FUNCTIONS and dtype.char == "d" and _has_fused_additions()
+    """Return whether a function of the C library can be inlined for vectors: the machine needs fused multiply-add instructions."""
+    return name in VECTOR_FUNCTIONS and dtype.char == "d" and _has_fused_multiply_add()
 
 
 def can_inline_scalar(name: str, dtype: Dtype) -> bool:
-    """Return whether a function of the C library is written out for single numbers on this machine."""
+    """Return whether a function of the C library can be inlined for scalars."""
     return (
-        name in SCALAR_FUNCTIONS and dtype.char == "d" and _has_fused_additions() and not config.precise_math
+        name in SCALAR_FUNCTIONS
+        and dtype.char == "d"
+        and _has_fused_multiply_add()
+        and not config.precise_math
     )
 
 
-def _has_fused_additions() -> bool:
-    """Return whether the machine adds to a product in one step."""
+def _has_fused_multiply_add() -> bool:
+    """Return whether the machine has fused multiply-add instructions."""
     features = cpu_features().split(",")
     return "+fma" in features or "+neon" in features
 
 
 def inline_scalar(module: ModuleWriter, name: str) -> str:
-    """Add the sine or the cosine of a number to a module that declares that of the C library, and return its symbol.
+    """Add the sine or the cosine of a scalar to a module, and return its symbol.
 
-    Angles up to a right one, of which most loops are full, need no reduction, and wait for none: the branch is foreseen. Zeros, infinities
-    and NaN are left to the C library with the angles for which three parts of pi are too few.
+    Angles up to pi / 2, which are the most frequent, need no range reduction: the branch is predicted. The C library, which the module
+    declares, computes zeros, infinities, NaN, and angles that are too large for a reduction with pi in three parts.
     """
     module.add_routine("sine_series")
     return module.add_routine(name)
 
 
 def inline_vectors(module: ModuleWriter, name: str, width: int) -> str:
-    """Add a function of so many numbers to a module, and return its symbol.
+    """Add a function of vectors with `width` lanes to a module, and return its symbol.
 
     Examples
     --------
@@ -97,7 +100,7 @@ def _can_scale() -> bool:
 
 
 class _VectorFunction(FunctionWriter):
-    """Writes a function of vectors of so many doubles."""
+    """Writes a function of vectors with `width` lanes of float64."""
 
     def __init__(self, module: ModuleWriter, width: int) -> None:
         super().__init__(module)
@@ -106,7 +109,7 @@ class _VectorFunction(FunctionWriter):
         self.whole = f"<{width} x i64>"
 
     def exp(self) -> str:
-        """Outside of the clamps the result is infinite or zero anyway; a NaN passes both."""
+        """Write the exponential. Arguments are clamped to where the result is finite and not zero; a NaN passes the clamps."""
         above = self._clamped("%x", "ogt", 710.0)
         x = self._clamped(above, "olt", -746.0)
         n, _, p = self._reduced(x)
@@ -121,7 +124,7 @@ class _VectorFunction(FunctionWriter):
         return self._real("fmul", self._real("fmul", one, self._power(shifted)), self._power(second))
 
     def tanh(self) -> str:
-        """By exp(2 x) - 1, without its 1 where that is small."""
+        """Write the hyperbolic tangent, as t / (t + 2) with t = exp(2 x) - 1."""
         size = self._intrinsic("fabs", "%x")
         x = self._clamped(size, "ogt", 20.0)
         n, shifted, p = self._reduced(self._real("fadd", x, x))
@@ -131,7 +134,7 @@ class _VectorFunction(FunctionWriter):
         return self._intrinsic("copysign", result, "%x")
 
     def _reduced(self, x: str) -> tuple[str, str, str]:
-        """Return n, n as it stands in the last bits, and ``exp(x - n log 2) - 1``."""
+        """Range reduction: return n as a float, n in the last bits of a float, and ``exp(x - n log 2) - 1``."""
         shifted = self._fma(x, self._all(_LOG2_E), self._all(_MAGIC))
         n = self._real("fsub", shifted, self._all(_MAGIC))
         r = self._fma(n, self._all(_LN2[1]), self._fma(n, self._all(_LN2[0]), x))
@@ -147,7 +150,7 @@ class _VectorFunction(FunctionWriter):
         return n, shifted, self._fma(series, r2, r)
 
     def _power(self, shifted: str) -> str:
-        """Return 2 to the whole number in the last bits."""
+        """Return 2 to the power of the integer in the last bits."""
         bits = self.let(f"bitcast {self.double} {shifted} to {self.whole}")
         raised = self.let(f"add {self.whole} {bits}, {self._whole(1023)}")
         exponent = self.let(f"shl {self.whole} {raised}, {self._whole(52)}")

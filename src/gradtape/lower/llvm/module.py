@@ -1,4 +1,4 @@
-"""From loops to the text of an LLVM module: one function per nest, and the kernel that calls them."""
+"""Modules: one LLVM function for each loop nest, and the kernel that calls them."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ EMITTERS: Final[Emitters] = {**STATEMENTS, **CONTROL, **STACKS, RoutineCall: emi
 """What appends a statement to a function, by the statement's class."""
 
 NEST: Final = For | SequentialFor | WhileLoop | IndexSwitch
-"""What is a function of its own."""
+"""Statements that become functions."""
 
 LARGE: Final = 4000.0
-"""Additions in a nest inside of a sequential loop from which it is a function of its own, whose pointers do not overlap: the
-vectoriser need not ask. A call costs 5 nanoseconds."""
+"""Additions in a nest inside of a sequential loop from which the nest is outlined: the pointer parameters of a function are known not to
+overlap, so that the vectoriser needs no run-time checks. A call costs 5 nanoseconds."""
 
 WITH_STACKS: Final = "with_stacks"
 """The function that a kernel with stacks calls."""
@@ -51,7 +51,7 @@ WITH_STACKS: Final = "with_stacks"
 WITH_BLAS: Final = "with_blas"
 """The function that a kernel with products calls."""
 
-Accompaniment: TypeAlias = Callable[[FunctionEmitter, Statement], AbstractContextManager[None]]
+Instrument: TypeAlias = Callable[[FunctionEmitter, Statement], AbstractContextManager[None]]
 
 
 def _nothing(kernel: FunctionEmitter, statement: Statement) -> AbstractContextManager[None]:
@@ -59,18 +59,18 @@ def _nothing(kernel: FunctionEmitter, statement: Statement) -> AbstractContextMa
 
 
 def emit_module(
-    program: LoopProgram, offsets: dict[Buffer, int], accompany: Accompaniment = _nothing
+    program: LoopProgram, offsets: dict[Buffer, int], instrument: Instrument = _nothing
 ) -> KernelModule:
-    """Return the module whose function `kernel` runs the program.
+    """Return the LLVM module of a program, with its kernel.
 
     Parameters
     ----------
     program : LoopProgram
         The loops.
     offsets : dict of Buffer to int
-        Where the scratch buffers stand in the workspace, in bytes.
-    accompany : callable, optional
-        Appends to the kernel what comes before and after each statement of the program.
+        Positions of the scratch buffers in the workspace, in bytes.
+    instrument : callable, optional
+        A context manager around the emission of each statement of the program; a profiler reads the clock there.
     """
     module = KernelModule(EMITTERS, _outline)
     pointers = {buffer: f"%{buffer.name}" for buffer in (*program.inputs, *program.outputs, *program.scratch)}
@@ -83,7 +83,7 @@ def emit_module(
     if may_fail:
         kernel.entry += ["  %bad.slot = alloca i1", "  store i1 false, ptr %bad.slot"]
     for statement in program.body:
-        with accompany(kernel, statement):
+        with instrument(kernel, statement):
             if isinstance(statement, NEST):
                 _nest(kernel, statement, nests[statement])
             else:
@@ -107,7 +107,7 @@ def emit_module(
 def _add_pointers(
     kernel: FunctionEmitter, program: LoopProgram, used: set[Buffer], offsets: dict[Buffer, int]
 ) -> None:
-    """Begin a kernel with the addresses of the buffers that it uses."""
+    """Append to a kernel the addresses of the buffers that it uses."""
     lines = kernel.entry
     for table, buffers in (("inputs", program.inputs), ("outputs", program.outputs)):
         for position, buffer in enumerate(buffers):
@@ -128,7 +128,7 @@ def _multiplies(statements: Sequence[Statement]) -> bool:
 
 
 def _outline(kernel: FunctionEmitter, statement: For) -> bool:
-    """Call a nest inside of a sequential loop as a function of its own, if it is worth that."""
+    """Outline a nest inside of a sequential loop if it is large; return whether it was."""
     if not _is_large(statement):
         return False
     _nest(kernel, statement, live_ins([statement]))
@@ -136,7 +136,7 @@ def _outline(kernel: FunctionEmitter, statement: For) -> bool:
 
 
 def _is_large(nest: For) -> bool:
-    """Whether a nest inside of a sequential loop takes long, and is not but vectors in straight lines."""
+    """Return whether a nest inside of a sequential loop is outlined: it takes long, and is not written as straight-line vectors."""
     if work([nest]) < LARGE:
         return False
     loops = [nest, *[statement for statement in walk(nest.body) if isinstance(statement, For)]]
@@ -145,7 +145,7 @@ def _is_large(nest: For) -> bool:
 
 
 def _nest(kernel: FunctionEmitter, statement: For | ControlFlow, names: LiveIns) -> None:
-    """Call a nest as a function of its own: one that is there already where only names and places differ."""
+    """Append the call of a nest's function. Nests that differ in names only share a function."""
     module = kernel.module
     module.count += 1
     name = f"nest{module.count}"
@@ -188,7 +188,7 @@ def _nest(kernel: FunctionEmitter, statement: For | ControlFlow, names: LiveIns)
 def _pass_live_ins(
     function: FunctionEmitter, kernel: FunctionEmitter, names: LiveIns, spans: dict[Buffer, tuple[int, int]]
 ) -> tuple[list[str], list[str]]:
-    """Return the parameters of a nest for what it reads, and the arguments that its caller passes."""
+    """Return the parameters of a nest's function for its live-ins, and the arguments of the call."""
     parameters, arguments = [], []
     for buffer in names.buffers:
         first, last = spans.get(buffer, (0, buffer.size - 1))
@@ -220,7 +220,7 @@ def _pass_accumulators(
     parameters: list[str],
     arguments: list[str],
 ) -> list[str]:
-    """Hand accumulators that begin outside of a nest in and out; return what a function does at its end."""
+    """Pass accumulators of the caller by reference; return the instructions at the end of the function that write them back."""
     end: list[str] = []
     outer = [register for register in names.assigned if register.name in kernel.mutable]
     carried = [(register.name, register_type(register.dtype)) for register in outer]
@@ -239,7 +239,7 @@ def _pass_accumulators(
 
 
 def _keep_in_registers(function: FunctionEmitter, statement: ControlFlow, names: LiveIns) -> list[str]:
-    """Let small arrays be in registers while a sequential loop runs; return what puts them back at its end."""
+    """Promote small arrays to registers for a sequential loop; return the instructions at its end that store them."""
     function.slots = find_slots([statement], _is_large)
     before = len(function.lines)
     for slot in function.slots.values():
@@ -261,10 +261,9 @@ def _keep_in_registers(function: FunctionEmitter, statement: ControlFlow, names:
 
 
 def _move_to_block(function: FunctionEmitter, loop: For) -> None:
-    """Let pointers begin at a block's own elements, so that the loops inside count from constants.
+    """Move the base pointers of a block's buffers to its first elements, so that the inner loops have constant bounds.
 
-    LLVM finds that what one iteration loads is what the next one needs only then: worth 40 per cent of Rosenbrock's
-    function.
+    Only then does LLVM reuse in an iteration what the one before has loaded: 40 per cent of the time of Rosenbrock's function.
     """
     steps: dict[Buffer, set[int]] = {}
     for statement in walk(loop.body):
@@ -290,7 +289,7 @@ def _move_to_block(function: FunctionEmitter, loop: For) -> None:
 
 
 def _spans(nest: For | ControlFlow) -> dict[Buffer, tuple[int, int]]:
-    """Return the first and the last element of each buffer that a nest can touch; none where it calls routines."""
+    """Return the first and the last element of each buffer that a nest accesses; an empty dictionary for a nest that calls routines."""
     spans: dict[Buffer, tuple[int, int]] = {}
     for statement in walk([nest]):
         if isinstance(statement, RoutineCall) or (isinstance(statement, ControlFlow) and statement.places()):
@@ -303,7 +302,7 @@ def _spans(nest: For | ControlFlow) -> dict[Buffer, tuple[int, int]]:
 
 
 def _without_names(body: str, module: KernelModule) -> str:
-    """Return the text of a function with its names and loops numbered in order of appearance."""
+    """Return the text of a function with names and loop metadata in a canonical form: equal texts are equal functions."""
     numbers: dict[str, str] = {}
 
     def rename(match: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Loops whose blocks threads share out, and how many threads BLAS uses meanwhile."""
+"""Parallel loops: calls that distribute blocks to threads, and the number of BLAS threads meanwhile."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def emit_blocks(
 ) -> None:
     """Append a call that runs `nest` once for each iteration of a loop, with its number as the last argument.
 
-    The other arguments go through a table. A thread that helps gets scratch of its own, in which the private
-    buffers stand one after the other.
+    The other arguments are passed in a table. A helper thread has its own scratch memory, in which the private buffers follow each
+    other.
     """
     assert loop.private is not None
     module = kernel.module
@@ -65,7 +65,7 @@ def emit_blocks(
 def add_blas_limit(
     module: KernelModule, name: str, program: str, linkage: str, parameters: Sequence[str]
 ) -> None:
-    """Add the function `name` that runs the function `program`, of the same parameters, while BLAS gets as many threads as a kernel."""
+    """Add the function `name`, which calls `program` with the number of BLAS threads set to that of kernels."""
     module.add_routine(
         "blas_limit",
         name=name,
@@ -78,7 +78,7 @@ def add_blas_limit(
 
 @contextmanager
 def one_thread_each(kernel: FunctionEmitter) -> Iterator[None]:
-    """Let BLAS serve by itself each of the threads that share out blocks."""
+    """Set the number of BLAS threads to one around a parallel loop, whose threads call BLAS."""
     kernel.module.bind(SET, WANTED)
     kernel.module.declare(f'@"{WANTED}" = external global i32')
     name = kernel.new_label()

@@ -1,4 +1,4 @@
-"""Kernels that time their nests: what a profiler compiles in place of a program's own kernel."""
+"""Profiled kernels: the clock is read before and after each loop nest."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from gradtape.lower.llvm.module import NEST
 
 
 def timed_statements(program: LoopProgram) -> list[Statement]:
-    """Return the statements of a program that are timed, in the order of their words."""
+    """Return the statements of a program that are timed, in the order of their counters."""
     return [statement for statement in program.body if isinstance(statement, NEST | RoutineCall)]
 
 
 class NestTimer:
-    """Writes the reading of the clock around the nests of a kernel."""
+    """Writes instructions that add the time of each loop nest to its counter."""
 
     def __init__(self, program: LoopProgram) -> None:
         self._words = {id(statement): FIRST_NEST + k for k, statement in enumerate(timed_statements(program))}
 
     @contextmanager
     def around(self, kernel: FunctionEmitter, statement: Statement) -> Iterator[None]:
-        """Time what is appended inside, if it is a nest or a routine."""
+        """Time the instructions that are appended inside, if the statement is a nest or a routine."""
         word = self._words.get(id(statement))
         if word is None:
             yield

@@ -1,7 +1,7 @@
-"""Stacks: memory that grows while a loop runs whose trip count nobody knows, and that stays between calls.
+"""Stacks: memory that grows while a loop runs whose trip count is unknown, and that is kept for the next call.
 
-A block begins with the number of bytes that it has room for. While a kernel runs, its blocks are its own: it takes them at
-the beginning and puts them back at the end, and a second call at the same time finds none and allocates others.
+The block of a stack begins with its capacity in bytes. A kernel takes the blocks out of the module's table at its beginning and puts them
+back at its end; a second call at the same time finds none and allocates others.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gradtape.lower.llvm.function import Emitters, FunctionEmitter, KernelModule
 RELEASE: Final = "python.PyMem_RawFree"
 
 DRAIN: Final = "drain"
-"""The function of a module that gives all blocks back."""
+"""The function of a module that frees all blocks."""
 
 HEAD: Final = 64
 """Bytes before the elements."""
@@ -42,7 +42,7 @@ STACKS: Final[Emitters] = {ReserveStack: _reserve, GrowStack: _grow, OpenStack: 
 
 
 def _entry(function: FunctionEmitter, statement: ReserveStack | GrowStack | OpenStack) -> str:
-    """Return where the address of a stack's block is."""
+    """Return the address of the pointer to a stack's block."""
     stacks = function.module.stacks
     number = stacks.setdefault(statement.stack.name, len(stacks))
     return function.let(f"getelementptr inbounds ptr, ptr %stacks, i64 {number}")
@@ -51,13 +51,13 @@ def _entry(function: FunctionEmitter, statement: ReserveStack | GrowStack | Open
 def _set_pointer(
     function: FunctionEmitter, statement: ReserveStack | GrowStack | OpenStack, entry: str
 ) -> None:
-    """Let the function know where the elements are from now on."""
+    """Set the address of a stack's elements: the block may have moved."""
     block = function.load("ptr", entry)
     function.pointers[statement.stack] = function.let(f"getelementptr inbounds i8, ptr {block}, i64 {HEAD}")
 
 
 def _make_room(function: FunctionEmitter, entry: str, count: str, size: int, first: bool) -> None:
-    """Append what makes room for entries of `size` bytes, and ends the kernel where there is no memory."""
+    """Append instructions that grow a block to `count` entries of `size` bytes; the kernel ends where there is no memory."""
     symbol = function.module.add_routine("grow_stack", head=HEAD)
     bytes_ = function.let(f"mul nsw i64 {count}, {size}")
     name = function.new_label()
@@ -76,7 +76,7 @@ def _make_room(function: FunctionEmitter, entry: str, count: str, size: int, fir
 
 
 def add_stacks(module: KernelModule, kernel: str, program: str) -> None:
-    """Add the kernel that lends the module's stacks to the function `program`, and the function that frees them."""
+    """Add the kernel that passes the module's stacks to the function `program`, and the function that frees them."""
     count = len(module.stacks)
     module.bind(RELEASE)
     module.declare(

@@ -1,4 +1,4 @@
-"""Statements in a straight line, and loops of independent iterations, as LLVM instructions."""
+"""LLVM instructions for straight-line statements and for loops with independent iterations."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _compute(function: FunctionEmitter, statement: Compute) -> None:
 
 
 def _inlined(function: FunctionEmitter, name: str, operand: str) -> str:
-    """Return a call of a function that becomes part of a sequential loop, and of nothing else: a thousand of them are long."""
+    """Return a call of inlined mathematics, which LLVM inlines in sequential loops only: straight-line code would become too long."""
     symbol = inline_scalar(function.module, name)
     group = function.module.attribute("alwaysinline" if function.in_control_flow else "noinline")
     return f"call double @{symbol}(double {operand}) #{group}"
@@ -79,7 +79,7 @@ def _assign(function: FunctionEmitter, statement: Assign) -> None:
 
 
 def _wrap(function: FunctionEmitter, statement: Wrap) -> None:
-    """Count negatives from the end; note a bad index and read element 0 in its place."""
+    """Resolve a negative index; note an index that is out of bounds, and use element 0 in its place."""
     function.may_fail = True
     dtype = statement.value.dtype
     value = function.number(statement.value)
@@ -95,7 +95,7 @@ def _wrap(function: FunctionEmitter, statement: Wrap) -> None:
 
 
 def _guard(function: FunctionEmitter, statement: Guard) -> None:
-    """Return the guard's number, with the actual value in the workspace, where a value is not as expected."""
+    """End the kernel with the guard's number as its status, and the actual value in the workspace, if the value is not the expected one."""
     dtype = statement.value.dtype
     value = function.number(statement.value)
     if dtype.itemsize < 8 or dtype.kind == "b":
@@ -115,7 +115,7 @@ def _as_int64(function: FunctionEmitter, value: str, dtype: Dtype) -> str:
 
 
 def _loop(function: FunctionEmitter, statement: For) -> None:
-    """Append a loop of at least one iteration."""
+    """Append a loop with at least one iteration."""
     if function.in_control_flow and emit_vectors(function, statement):
         return
     var = statement.var
@@ -138,10 +138,10 @@ def _loop(function: FunctionEmitter, statement: For) -> None:
 
 
 def _metadata(function: FunctionEmitter, loop: For) -> str:
-    """Return metadata that keep LLVM from unrolling a loop of few iterations.
+    """Return loop metadata that forbid unrolling, where the loop is nested and fills a vector.
 
-    It would do so before it vectorises, and then vectorise the loop around it with gathers and
-    scatters: 5 times slower on batches of 10 by 10 products.
+    LLVM would unroll it before it vectorises, and then vectorise the loop around it with gathers and scatters: 5 times slower on batches
+    of 10 by 10 products.
     """
     if loop.lanes:
         return f"!llvm.loop !{function.module.loop_metadata(loop.trip_count)}"

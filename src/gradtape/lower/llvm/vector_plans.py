@@ -1,4 +1,4 @@
-"""Which short loops inside of sequential loops are written as vectors, and which small arrays stay in registers."""
+"""Analysis for vectorised short loops: which loops qualify, and which small arrays are promoted to registers."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from gradtape.lower.target.host import vector_bytes
 from gradtape.lower.target.vecmath import vector_attribute
 
 REGISTERS: Final = 4
-"""Vector registers that one value may fill."""
+"""Vector registers that one value uses at most."""
 
 KEPT: Final = 256
-"""Vectors that a sequential loop keeps apart from memory. What does not fit into registers is on the stack, from where whole vectors come
-back sooner than parts of them come from memory."""
+"""Vectors that a sequential loop promotes at most. Those that do not fit into registers are spilled to the stack, from which whole vectors
+are loaded faster than parts of vectors from memory."""
 
 REDUCTIONS: Final = {
     "fadd": "fadd",
@@ -70,12 +70,12 @@ class VectorPlan:
 
 
 def are_vectors(loop: For) -> bool:
-    """Return whether a loop can be written as vectors."""
+    """Return whether a loop qualifies."""
     return plan_vectors(loop) is not None
 
 
 def plan_vectors(loop: For) -> VectorPlan | None:
-    """Return how a loop is written as vectors; None for one that is too long, or whose iterations are not alike or not independent."""
+    """Return the plan of a loop; None for one that is too long, or whose iterations are not independent or have no vector form."""
     trip_count = loop.trip_count
     if trip_count < 2 or loop.lanes or loop.private is not None or trip_count > REGISTERS * _lanes():
         return None
@@ -114,7 +114,7 @@ def _lanes() -> int:
 
 
 def _find_totals(plan: VectorPlan, loop: For) -> bool:
-    """Find the reductions of a loop; return whether nothing else goes from iteration to iteration."""
+    """Find the reductions of a loop; return whether nothing else is loop-carried."""
     made = {s.target.name: s for s in loop.body if isinstance(s, Compute)}
     uses: dict[str, int] = {}
     for statement in loop.body:
@@ -147,7 +147,7 @@ def combining(step: Compute) -> str | None:
 
 
 def step_of(position: Position, var: Var) -> int | None:
-    """Return by how much a position moves from iteration to iteration; None where that differs."""
+    """Return the stride of a position in a loop variable; None where there is no constant one."""
     if not isinstance(position, Affine):
         return 0
     for atom in position.terms:
@@ -176,7 +176,7 @@ def _has_vector_form(statement: Compute) -> bool:
 
 
 def _independent(loop: For) -> bool:
-    """Return whether no iteration reads or replaces what another one stores."""
+    """Return whether no iteration reads or overwrites what another one stores."""
     places: dict[Buffer, set[Position]] = {}
     stored: set[Buffer] = set()
     for statement in loop.body:
@@ -196,7 +196,7 @@ def _independent(loop: For) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Some elements of a buffer that are in registers while a sequential loop runs."""
+    """Elements of a buffer that are promoted to registers in a sequential loop."""
 
     buffer: Buffer
     start: int
@@ -207,14 +207,14 @@ class Slot:
         return f"{self.buffer.name}.{self.start}"
 
     def pieces(self) -> list[str]:
-        """Return the names of its vectors."""
+        """Return the names of the stack slots of its vectors."""
         return [f"%{self.name}.{k}" for k in range(-(-self.size // width_of(self.size)))]
 
 
 def find_slots(
     statements: Sequence[Statement], outlined: Callable[[For], bool]
 ) -> dict[tuple[Buffer, int], Slot]:
-    """Return what can be in registers: what all statements take as whole vectors, at the same places."""
+    """Return the elements that can be promoted: those that all statements access as the same whole vectors."""
     found: dict[Buffer, dict[int, int]] = {}
     refused: set[Buffer] = set()
 
@@ -274,7 +274,7 @@ def find_slots(
 
 
 def width_of(size: int) -> int:
-    """Return the lanes of the vectors for so many numbers."""
+    """Return the number of lanes of the vectors that hold `size` numbers."""
     width = 2
     while width < min(size, _lanes()):
         width *= 2

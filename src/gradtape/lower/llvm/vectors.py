@@ -1,8 +1,8 @@
-"""Short loops inside of sequential loops as a few vectors, in straight lines.
+"""Vectorised short loops: loops inside of sequential loops, as straight-line vector instructions.
 
 LLVM's loop vectoriser leaves the iterations that do not fill a vector to scalar code, and what one short loop stores and the next one
-loads it leaves in memory. Here 14 numbers are two vectors, of the second of which six lanes count; small arrays that all loops take as a
-whole stay in registers from iteration to iteration.
+loads it leaves in memory. Here 14 numbers are two vectors, of the second of which six lanes are in use; small arrays that all loops take
+as a whole stay in registers from iteration to iteration.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TOKEN: Final = re.compile(rf"{_TYPE}|(?<= )(-?\d+(?:\.\d+)?|true|false)(?=,|$)"
 
 
 def emit_vectors(function: FunctionEmitter, loop: For) -> bool:
-    """Append a loop as vectors; return whether that was possible."""
+    """Append a loop as vector instructions; return whether that was possible."""
     plan = plan_vectors(loop)
     if plan is None:
         return False
@@ -45,14 +45,14 @@ def emit_vectors(function: FunctionEmitter, loop: For) -> bool:
 
 
 class VectorWriter:
-    """Writes operations on so many numbers as operations on vectors.
+    """Writes operations on `size` numbers as vector instructions.
 
     Attributes
     ----------
     width : int
         The lanes of a vector.
     counts : list of int
-        How many lanes of each vector count.
+        How many lanes of each vector are in use.
     names : dict of str to list of str
         The vectors of a register.
     """
@@ -71,12 +71,12 @@ class VectorWriter:
         return f"<{', '.join([f'{type_} {text}'] * self.width)}>"
 
     def mask(self, count: int) -> str:
-        """Return the lanes that count."""
+        """Return the mask of the first `count` lanes."""
         lanes = ", ".join(f"i1 {'true' if lane < count else 'false'}" for lane in range(self.width))
         return f"<{lanes}>"
 
     def read(self, buffer: Buffer, start: Position) -> list[str]:
-        """Append loads of all vectors from memory."""
+        """Append the loads of all vectors."""
         function, type_ = self.function, self.type(memory_type(buffer.dtype))
         pieces = []
         for k, count in enumerate(self.counts):
@@ -90,7 +90,7 @@ class VectorWriter:
         return pieces
 
     def write(self, buffer: Buffer, start: Position, pieces: Sequence[str]) -> None:
-        """Append stores of all vectors to memory."""
+        """Append the stores of all vectors."""
         function, type_ = self.function, self.type(memory_type(buffer.dtype))
         for k, (count, piece) in enumerate(zip(self.counts, pieces, strict=True)):
             address = function.pointer(buffer, start + k * self.width)
@@ -101,7 +101,7 @@ class VectorWriter:
             function.call("void", name, f"{type_} {piece}", *self._masked(buffer, address, count))
 
     def _masked(self, buffer: Buffer, address: str, count: int) -> tuple[str, ...]:
-        """Return the address, the alignment and the lanes that count, of a vector in memory."""
+        """Return the address, the alignment and the mask of a masked load or store."""
         return f"ptr {address}", f"i32 {buffer.dtype.itemsize}", f"{self.type('i1')} {self.mask(count)}"
 
 
@@ -185,7 +185,7 @@ class _LoopWriter(VectorWriter):
         self.names[target.name] = made
 
     def _bound(self, text: str, args: Sequence[str]) -> str:
-        """Append an instruction on numbers as one on vectors."""
+        """Append a scalar instruction in its vector form."""
         last = ""
 
         def wide(match: re.Match[str]) -> str:
@@ -247,7 +247,7 @@ class _LoopWriter(VectorWriter):
         )
 
     def _called(self, body: Libm, dtype: Dtype, args: Sequence[str], count: int) -> str:
-        """Call the C library's function for vectors; lanes that do not count repeat one that does."""
+        """Call a vector function of the C library; lanes beyond `count` repeat one that is in use."""
         function, element = self.function, register_type(dtype)
         _, variants = vector_attribute(body, dtype)
         if can_inline_vectors(body.name, dtype):
@@ -282,7 +282,7 @@ class _LoopWriter(VectorWriter):
         return _shuffle(self.function, self.type(element), name, "poison", places)
 
     def _vector(self, number: Number) -> list[str]:
-        """Return the operands for a number in each iteration."""
+        """Return the vectors that hold a number of each iteration."""
         type_ = register_type(number.dtype)
         if isinstance(number, Const):
             return [self.constant(type_, constant_text(number))] * len(self.counts)

@@ -1,4 +1,4 @@
-"""LLVM IR as text: modules, functions that grow instruction by instruction, and routines that are ``.ll`` files."""
+"""The writer of LLVM IR: modules, functions, and routines from ``.ll`` files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _text(package: str, file: str) -> str:
 
 
 class ModuleWriter:
-    """The text of a module as it grows.
+    """Builds the text of a module.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class ModuleWriter:
     attributes : dict of str to str
         The number of each group of attributes.
     kept : dict of str to None
-        Functions that only the vectoriser calls, which must not be removed before.
+        Functions that only the vectoriser calls; LLVM must not remove their declarations before.
     loops : list of str
         The metadata of loops.
     """
@@ -93,7 +93,7 @@ class ModuleWriter:
         return f"@{name}"
 
     def bind(self, *symbols: str) -> None:
-        """Note names that are bound when the machine code is loaded."""
+        """Enter symbols that are bound when the machine code is loaded."""
         self.symbols.update(dict.fromkeys(symbols))
 
     def attribute(self, text: str) -> str:
@@ -101,7 +101,7 @@ class ModuleWriter:
         return self.attributes.setdefault(text, str(len(self.attributes)))
 
     def add_routine(self, name: str, /, **places: object) -> str:
-        """Add what the file ``routines/<name>.ll`` has and the module has not; return the name of its last function.
+        """Add the functions of the file ``routines/<name>.ll`` that are not there yet; return the name of the last one.
 
         Its declarations and constants become those of the module. What is declared under a quoted name is bound at load.
         """
@@ -118,14 +118,14 @@ class ModuleWriter:
 
 
 class FunctionWriter:
-    """The text of a function that grows at its end.
+    """Builds the text of a function, instruction by instruction.
 
     Attributes
     ----------
     module : ModuleWriter
         Has the declarations of what the function calls.
     entry : list of str
-        Instructions at the very beginning: memory on the stack.
+        Instructions at the beginning: allocations on the stack.
     lines : list of str
         The instructions after these.
     label : str
@@ -187,7 +187,7 @@ class FunctionWriter:
         self.lines.append(f"  br label %{label}")
 
     def return_unless_zero(self, status: str, name: str) -> None:
-        """Go on if an int32 is zero, and return it otherwise."""
+        """Append a return of an int32, unless it is zero."""
         self.branch(self.let(f"icmp eq i32 {status}, 0"), f"{name}.over", f"{name}.stopped")
         self.start_block(f"{name}.stopped")
         self.emit(f"ret i32 {status}")
@@ -205,11 +205,11 @@ class FunctionWriter:
         return name
 
     def offset(self, pointer: str, distance: int) -> str:
-        """Return the address so many bytes further on."""
+        """Return a pointer plus `distance` bytes."""
         return self.let(f"getelementptr i8, ptr {pointer}, i64 {distance}") if distance else pointer
 
     def load(self, type_: str, pointer: str, distance: int = 0) -> str:
-        """Load from so many bytes further on."""
+        """Append a load from a pointer plus `distance` bytes, and return the name of its result."""
         return self.let(f"load {type_}, ptr {self.offset(pointer, distance)}")
 
     def store(self, type_: str, value: str, pointer: str) -> None:

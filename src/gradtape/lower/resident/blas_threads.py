@@ -1,7 +1,7 @@
-"""BLAS uses as many threads as a kernel may while a kernel calls it, and what it used before at other times.
+"""The number of BLAS threads while a kernel runs.
 
-OpenBLAS has one number for the whole process. Reading it takes a few nanoseconds and setting it 140, so that it is
-set around the calls of kernels and SciPy's own calls are left alone.
+OpenBLAS has one setting for the whole process. Reading it takes a few nanoseconds and setting it 140, so it is set around kernels
+only: SciPy's own calls use the user's setting.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NAMES: Final = ("scipy_openblas_{}_num_threads", "openblas_{}_num_threads")
 
 @functools.cache
 def blas_addresses(library: str) -> dict[str, int]:
-    """Return the addresses by which kernels ask for and set the number of threads of the OpenBLAS behind a library.
+    """Return the addresses of the functions that get and set the number of threads of a library's OpenBLAS, and of the number for kernels.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""Ctrl-C in loops of kernels: what a long loop asks now and then, and what becomes of the answer.
+"""Polling for signals: long loops of kernels can be interrupted by Ctrl-C.
 
-Python remembers a signal and runs its handler when it comes to. A kernel that loops for seconds has to ask for that. It does so
-in the main thread alone, where handlers run, and takes the interpreter lock for it once in 10 ms.
+Python runs the handler of a signal in the main thread, between two bytecodes. A kernel that runs for seconds has to let it: in the main
+thread it takes the interpreter lock every 10 ms and calls the handlers.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from gradtape.lower.resident.routine import load_resident
 from gradtape.lower.target.host import has_symbol
 
 POLL: Final = "gradtape.poll"
-"""The symbol of the routine ``int32_t (void)``: not zero if a handler has raised an exception."""
+"""The symbol of the routine ``int32_t (void)``, which returns `INTERRUPTED` if a handler has raised an exception, and 0 otherwise."""
 
 RAISE: Final = "gt.raise"
 """The symbol of the routine ``PyObject *(void)`` that raises this exception and returns NULL."""
 
 INTERRUPTED: Final = -2
-"""What a kernel returns then."""
+"""The status that a kernel then returns."""
 
 PERIOD: Final = 10_000_000
-"""Nanoseconds between two questions."""
+"""Nanoseconds between two polls."""
 
 
 @functools.cache
@@ -42,11 +42,11 @@ def _routines() -> dict[str, int]:
     found = load_resident(text, POLL, ("poll", "raise", "main"))
     main = ctypes.c_int64.from_address(found["main"])
 
-    def know_main() -> None:
+    def set_main_thread() -> None:
         main.value = threading.main_thread().ident or 0
 
-    know_main()
-    renewed_in_child(know_main)
+    set_main_thread()
+    renewed_in_child(set_main_thread)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Routines that kernels call and that stay in memory: LLVM IR, compiled by llvmlite alone in 2 ms."""
+"""Resident routines: LLVM IR that is compiled by llvmlite alone, in 2 ms, and stays in memory."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Threads that help a kernel with its blocks: a few POSIX threads that sleep until there is work.
+"""The thread pool of kernels: POSIX threads that sleep until there are blocks.
 
 The routine that kernels call is LLVM IR, compiled by llvmlite in 2 ms, so that a process which finds its
 kernels on disk needs no interpreter lock to use several threads. Blocks are claimed one by
-one: a thread whose core is busy elsewhere claims fewer. Nobody spins. Where another kernel has the threads
-already, or in a loop inside of a block, a kernel runs its blocks itself; the result is the same.
+one: a thread whose core is busy elsewhere claims fewer. No thread spins. While another kernel uses the pool,
+or in a loop inside of a block, a kernel runs its blocks itself; the result is the same.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def run_blocks_address() -> int:
 
 
 def _loaded_pool() -> Mapping[str, int]:
-    """Load the routines; threads sleep in them."""
+    """Compile and load the routines of the pool."""
     files = ("run_serially.ll", "threads.ll" if has_symbol("pthread_create") else "no_threads.ll")
     text = "".join(
         [read_ll(__package__, file, set_mask=int(getattr(signal, "SIG_SETMASK", 0))) for file in files]

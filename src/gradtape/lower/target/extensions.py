@@ -1,4 +1,4 @@
-"""SciPy's compiled modules, without the packages in which they stand."""
+"""Extension modules of SciPy, loaded without importing their packages."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _loading: Final = new_lock(Rank.EXTENSIONS)
 """Held while a module is loaded past Python's own locks of imports."""
 
 
-_ALONE: Final = frozenset(("scipy.linalg.cython_blas", "scipy.linalg.cython_lapack"))
+_WITHOUT_PACKAGE: Final = frozenset(("scipy.linalg.cython_blas", "scipy.linalg.cython_lapack"))
 """Modules that need nothing of their packages. Importing `scipy.linalg` for its BLAS takes 0.1 to 0.3 s and 27 MB, the module alone
 0.03 s and 4 MB; `scipy.special.cython_special` imports its package itself."""
 
 
 @functools.cache
 def compiled_module(name: str) -> ModuleType:
-    """Return a compiled module of SciPy; its package is imported only if the module is not found beside SciPy's own files.
+    """Return an extension module of SciPy; its package is imported only if the module is not found beside SciPy's own files.
 
     Examples
     --------
@@ -32,10 +32,10 @@ def compiled_module(name: str) -> ModuleType:
     True
     """
     package = name.rpartition(".")[0]
-    if name in _ALONE and package not in sys.modules:
+    if name in _WITHOUT_PACKAGE and package not in sys.modules:
         with _loading:
             try:
-                found = _loaded_alone(name)
+                found = _load_without_package(name)
             except (ImportError, OSError):
                 found = None
         if found is not None:
@@ -43,7 +43,7 @@ def compiled_module(name: str) -> ModuleType:
     return importlib.import_module(name)
 
 
-def _loaded_alone(name: str) -> ModuleType | None:
+def _load_without_package(name: str) -> ModuleType | None:
     top, *folders, last = name.split(".")
     for root in importlib.import_module(top).__path__:
         for suffix in EXTENSION_SUFFIXES:

@@ -31,7 +31,7 @@ def cpu_name() -> str:
 
 @functools.cache
 def cpu_features() -> str:
-    """The host's instruction sets, with the full vector width even where LLVM's tuning would hold it back."""
+    """The host's instruction sets, with the full vector width even where LLVM's tuning prefers less."""
     import llvmlite.binding as llvm
 
     features = str(llvm.get_host_cpu_features().flatten())
@@ -148,7 +148,7 @@ _VECTOR_NAMES: Final = (
 
 
 def vector_functions(width: int) -> tuple[str, ...]:
-    """Names of the C functions of one double that the C library offers for vectors of so many bytes.
+    """Names of the C functions that have a form for vectors of `width` bytes of float64.
 
     Examples
     --------

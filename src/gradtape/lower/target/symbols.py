@@ -1,5 +1,4 @@
-"""Routines that kernels call by name and that are bound when a kernel is loaded: SciPy's BLAS and special
-functions."""
+"""Addresses of the routines that a kernel names: BLAS, LAPACK, special functions, resident routines, Python's C API."""
 
 from __future__ import annotations
 
@@ -80,7 +79,7 @@ def _capsule_name(capsule: object) -> bytes | None:
 
 
 def capsule_pointer(capsule: object) -> int:
-    """Return what a capsule of Python's points to."""
+    """Return the pointer in a capsule."""
     pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
     pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     address: int = pointer_of(capsule, _capsule_name(capsule))

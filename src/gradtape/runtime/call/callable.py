@@ -1,4 +1,4 @@
-"""Python objects that are called at the speed of a C function, and whose C function can be exchanged.
+"""Vectorcall objects: Python objects that are called at the speed of a C function, which can be replaced.
 
 CPython calls an object through a C function pointer inside the object when the object's type says so (PEP
 590, the vectorcall protocol). A class statement cannot ask for that, but `PyType_FromSpecWithBases` can;
@@ -72,7 +72,7 @@ def _make_type(name: str, base: type, size: int, members: tuple[_Member, ...], f
 
 
 class _Fallback:
-    """The first field of a native object: a Python callable for what machine code cannot take."""
+    """The first field of a native object: the Python callable that takes what machine code refuses."""
 
     __slots__ = ("fallback",)
 
@@ -86,7 +86,7 @@ ENTRY_OFFSET: Final = STATE_OFFSET + ctypes.sizeof(ctypes.c_void_p)
 if TYPE_CHECKING:
 
     class NativeHead(_Fallback):
-        """An object whose head machine code can read: fallback, state, entry."""
+        """An object whose first fields machine code reads: fallback, state, entry."""
 
         state: int
         entry: int
@@ -130,7 +130,7 @@ def vectorcalled(cls: C) -> C:
 
 
 class _PythonCallable(NativeHead):
-    """What a fast callable does in Python."""
+    """The Python methods of a fast callable."""
 
     __slots__ = ("__dict__", "__weakref__", "_native")
 
@@ -156,9 +156,9 @@ class _PythonCallable(NativeHead):
         return f"<{type(self).__name__} {self.__dict__.get('__qualname__', 'of an unnamed function')}>"
 
     def install(self, native: NativeHead) -> None:
-        """Let `native`, made by :func:`~gradtape.runtime.call.entry.bind`, answer the calls from now on.
+        """Send calls to `native`, made by :func:`~gradtape.runtime.call.entry.bind`.
 
-        What it cannot take goes to this object's own `slow` callable.
+        Calls that it refuses go to this object's own `slow` callable.
         """
         self.uninstall()
         self.state = native.state

@@ -1,4 +1,4 @@
-"""What machine code knows of Python and NumPy: the layouts of objects, and the addresses of C functions, types and dtype objects."""
+"""The C API of Python and NumPy, as native entries use it: layouts of objects, and addresses of functions, types and dtypes."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def supports_dtype(dtype: np.dtype[Any]) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def array_type(kind: Any, length: int) -> Any:
-    """Return the type of C arrays of a length: types are in cycles, so the same ones are used again.
+    """Return the ctypes type of arrays of a length; it is cached, because such types are in reference cycles.
 
     Examples
     --------

@@ -1,10 +1,10 @@
-"""A native entry in front of another: it checks what a function reads from outside, and passes hidden inputs on behind the arguments.
+"""The native entry of functions with captures: it checks the captured objects, and passes hidden inputs after the arguments.
 
-The checks of one function are a table, one row per read: where the object is found, and what it must be. One routine, which
-stays in memory, walks the table and calls the function's own entry. What a dict held when it was looked at last is remembered with the
-version that CPython gives to each state of a dict (up to 3.12), so that the names of a module cost one comparison.
+The checks of one function are a table: where each object is found, and what it must be. One resident routine walks the table and calls
+the function's own entry. CPython gives a version to each state of a dict (up to 3.12): a dict with the version of the last walk is not
+read again, so that the globals of a module cost one comparison.
 
-All reads are borrowed: no Python code runs between the first and the call, and what is passed on is held while the kernel runs.
+All references are borrowed: no Python code runs between the first read and the call, and what is passed on is held while the kernel runs.
 """
 
 from __future__ import annotations
@@ -42,11 +42,20 @@ from gradtape.runtime.call.capi import (
     TYPE,
 )
 
-__all__ = ["MISSED", "CheckedFunction", "Read", "Row", "Test", "can_check_classes", "checked", "missing"]
+__all__ = [
+    "MISSED",
+    "CheckedFunction",
+    "NativeCheck",
+    "Read",
+    "Test",
+    "can_check_classes",
+    "checked",
+    "missing",
+]
 
 
 class Read(IntEnum):
-    """Where a row finds its object. `a` and `b` are words of the row."""
+    """Where a check finds its object. `a` and `b` are words of the check."""
 
     KNOWN = 0
     """Register `a`."""
@@ -70,13 +79,13 @@ class Read(IntEnum):
     ATTRIBUTE = 12
     """Attribute `b` of the object in register `a`, which the object itself holds."""
     VERSION = 13
-    """If the dict in register `a` has the version `c`, the next `b` rows need not be looked at."""
+    """If the dict in register `a` has the version `c`, the next `b` checks are skipped."""
     REMEMBER = 14
-    """Give the row at address `b` the version of the dict in register `a`."""
+    """Give the check at address `b` the version of the dict in register `a`."""
 
 
 class Test(IntEnum):
-    """What is checked. `c`, `d` and `e` are words of the row."""
+    """What is checked. `c`, `d` and `e` are words of the check."""
 
     __test__ = False
 
@@ -103,8 +112,8 @@ class Test(IntEnum):
     """It is a number of the type `c`, with the bits `d`."""
 
 
-class Row(NamedTuple):
-    """One row; `out` is the register for what was read."""
+class NativeCheck(NamedTuple):
+    """One check; `out` is the register for the object that was read."""
 
     read: Read
     a: int
@@ -116,12 +125,12 @@ class Row(NamedTuple):
     out: int
 
 
-_ROW_BYTES: Final = 64
+_CHECK_BYTES: Final = 64
 _VERSION_OF_DICT: Final = HEAD + 8
 _VERSION_OF_TYPE: Final = 384
 
 MISSED: Final = object()
-"""What an entry behind the checks returns for arguments that it cannot take."""
+"""What the entry that is called after the checks returns for arguments that it cannot take."""
 
 
 @functools.cache
@@ -146,7 +155,7 @@ def _text() -> str:
         tuple_items=TUPLE_ITEMS,
         dict_version=_VERSION_OF_DICT,
         type_version=_VERSION_OF_TYPE,
-        row=_ROW_BYTES,
+        check=_CHECK_BYTES,
         type=TYPE,
         data=ARRAY_DATA,
         ndim=ARRAY_NDIM,
@@ -167,7 +176,7 @@ def _version_of(cls: type) -> int:
 
 @functools.cache
 def can_check_classes() -> bool:
-    """Return whether a class has a version where it is looked for, which changes with the class."""
+    """Return whether the version of a class is at the expected offset, and changes with the class."""
     probe: Any = type("Probe", (), {"f": 1})
     versions = []
     for number in range(3):
@@ -178,14 +187,14 @@ def can_check_classes() -> bool:
 
 
 def version_tag(cls: type) -> int:
-    """Return the version of a class, which it gets by a look-up; 0 where it has none."""
+    """Return the version of a class, which a look-up assigns; 0 where it has none."""
     getattr(cls, "_no_such_attribute", None)  # a name that the metaclass does not answer for
     return _version_of(cls)
 
 
 @functools.cache
 def _dicts_have_versions() -> bool:
-    """Return whether a dict has a version where it is looked for, which changes with each write."""
+    """Return whether the version of a dict is at the expected offset, and changes with each write."""
     if sys.version_info >= (3, 13):
         return False
     one: dict[str, int] = {}
@@ -199,7 +208,7 @@ def _dicts_have_versions() -> bool:
 
 
 class _PythonChecked(NativeHead):
-    """What a checked function does in Python."""
+    """The Python methods of a checked function."""
 
     __slots__ = ("__weakref__", "kept", "tags")
 
@@ -213,7 +222,7 @@ class _PythonChecked(NativeHead):
         return self if instance is None else types.MethodType(self, instance)
 
     def renew(self) -> None:
-        """Take the present versions of the classes that are what they should be; the others' checks do not hold."""
+        """Set the present versions of the classes that are what they should be; the checks of the others fail."""
         for word, cls, holds in self.tags:
             version = version_tag(cls)
             word[0] = version if word[0] == version or holds() else 0
@@ -222,19 +231,19 @@ class _PythonChecked(NativeHead):
 if TYPE_CHECKING:
 
     class CheckedFunction(_PythonChecked):
-        """A native function behind checks of what it reads from outside."""
+        """A native function that is called after checks of its captures."""
 
 else:
 
     @vectorcalled
     class CheckedFunction(_PythonChecked):
-        """A native function behind checks of what it reads from outside; made by :func:`checked`."""
+        """A native function that is called after checks of its captures; made by :func:`checked`."""
 
         __slots__ = ()
 
 
 class _PythonMissing(NativeHead):
-    """What the object behind the checks does in Python."""
+    """The Python methods of `missing`."""
 
     __slots__ = ()
 
@@ -256,7 +265,7 @@ else:
 
 @functools.cache
 def missing() -> Any:
-    """Return a callable that returns `MISSED`, at the price of a native call."""
+    """Return a native callable that returns `MISSED`."""
     made = _Missing()
     made.fallback = made
     if _has_functions():
@@ -268,7 +277,7 @@ def checked(
     behind: Any,
     fallback: Callable[..., Any],
     arguments: int,
-    rows: Sequence[Row],
+    checks: Sequence[NativeCheck],
     registers: Sequence[int],
     passed: Sequence[int] | None,
     *,
@@ -276,46 +285,46 @@ def checked(
     tags: Sequence[tuple[int, type, Callable[[], bool]]] = (),
     kept: Sequence[object] = (),
 ) -> CheckedFunction | None:
-    """Return a callable that checks rows and calls a native function; None where this Python cannot be looked into.
+    """Return a callable that runs checks and calls a native function; None for a Python with unknown layouts.
 
     Parameters
     ----------
     behind : NativeHead
         The native function.
     fallback : callable
-        Takes the calls for which a row does not hold, or that `behind` refuses.
+        Takes the calls for which a check fails, or that `behind` refuses.
     arguments : int
         How many positional arguments there must be.
-    rows : sequence of Row
-        The checks. A `VERSION` row's `REMEMBER` row has the number of the former in `b`.
+    checks : sequence of NativeCheck
+        The checks. The `REMEMBER` check of a `VERSION` check has its number in `b`.
     registers : sequence of int
         What the registers hold at first: addresses of known objects.
     passed : sequence of int or None
         What is passed to `behind`: registers, and for arguments -1 - their numbers; None for the arguments as they are.
     references : sequence of (int, weakref.ref)
-        Rows that wait for an object which may die: then they never hold again.
+        Checks for an object which may die: then they always fail.
     tags : sequence of (int, type, callable)
-        Rows that look at the versions of classes, and what says whether a class is what it should be: another state of it may have
-        been compiled in the meantime.
+        Checks of the versions of classes, and functions that return whether a class is what it should be: its version may be that of
+        another state.
     kept : sequence of object
         What must stay alive.
     """
     if not _has_functions() or (tags and not can_check_classes()):
         return None
     versions = _dicts_have_versions()
-    words = np.zeros(8 * len(rows) + 8, np.int64)
+    words = np.zeros(8 * len(checks) + 8, np.int64)
     base = _address(words)
-    for number, row in enumerate(rows):
-        if row.read is Read.VERSION and not versions:
-            row = row._replace(read=Read.KNOWN, test=Test.NOTHING, out=row.a)
-        elif row.read is Read.REMEMBER:
-            row = row._replace(b=base + _ROW_BYTES * row.b)
+    for number, check in enumerate(checks):
+        if check.read is Read.VERSION and not versions:
+            check = check._replace(read=Read.KNOWN, test=Test.NOTHING, out=check.a)
+        elif check.read is Read.REMEMBER:
+            check = check._replace(b=base + _CHECK_BYTES * check.b)
             if not versions:
-                row = row._replace(read=Read.KNOWN, test=Test.NOTHING, out=row.a)
-        words[8 * number : 8 * number + 8] = row
+                check = check._replace(read=Read.KNOWN, test=Test.NOTHING, out=check.a)
+        words[8 * number : 8 * number + 8] = check
     held = np.array([*registers, 0], np.int64)
     places = np.array([*(passed or ()), 0], np.int64)
-    end = base + _ROW_BYTES * len(rows)
+    end = base + _CHECK_BYTES * len(checks)
     count = -1 if passed is None else len(passed)
     state = np.array([id(behind), arguments, base, end, _address(held), count, _address(places), 0], np.int64)
     function = CheckedFunction()
@@ -337,10 +346,10 @@ def _address(words: Any) -> int:
 
 
 def _forget(words: Any, place: int, reference: object) -> None:
-    """Let a row never hold again: what it waits for has died, and its address may be another object's."""
+    """Let a check always fail: its object has died, and the address may be that of another object."""
     words[place] = 0
 
 
 def is_contiguous(array: Any) -> bool:
-    """Return whether the content of an array can be compared natively."""
+    """Return whether native code can compare the content of an array."""
     return type(array) is np.ndarray and bool(array.flags.c_contiguous) and not array.dtype.hasobject

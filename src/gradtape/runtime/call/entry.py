@@ -1,4 +1,4 @@
-"""Native callables: machine code with an entry, bound to one fallback and one set of captured arrays.
+"""Native functions: loaded machine code, bound to a fallback and to captured arrays.
 
 One loaded module may be bound many times. What differs between two bindings, the addresses of the
 captured arrays among it, is in a block of words that belongs to the binding; so is the scratch memory,
@@ -40,7 +40,7 @@ _FREE = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(("PyMem_RawFree", ctypes.python
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Resources:
-    """What the machine code of a binding reads and writes."""
+    """The memory that the machine code of a binding reads and writes."""
 
     words: Any
     loaded: LoadedModule
@@ -53,15 +53,15 @@ class _Resources:
             self.drain(ctypes.addressof(self.words))
 
     def free_workspace(self) -> None:
-        """Do the same where no call can come any more: the cycle collector may have unmapped the machine code by now."""
+        """Free the workspace of a binding that is never called again; the cycle collector may have unmapped the machine code before."""
         block = self.words[WORKSPACE_WORD]
         self.words[WORKSPACE_WORD] = None
         _FREE(block)
 
 
 _lock: Final = new_lock(Rank.LEAF)
-_undead: Final[list[_Resources]] = []
-"""Of bindings that died during one of their own calls; looked through when the next one is made."""
+_active_when_freed: Final[list[_Resources]] = []
+"""Resources of bindings that were freed during one of their own calls; they are freed when the next binding is made."""
 
 
 def load(
@@ -83,7 +83,7 @@ def load(
     imports : mapping of str to int, optional
         Addresses of further names that the kernel uses, such as BLAS routines.
     drain : str, optional
-        The kernel's own function that gives back what it keeps between calls.
+        The kernel's own function that frees the memory which it keeps between calls.
     needs : sequence of LoadedModule, optional
         Code that the kernel calls.
 
@@ -104,7 +104,7 @@ def load(
 
 
 class _PythonNative(NativeHead):
-    """What a native function does in Python."""
+    """The Python methods of a native function."""
 
     __slots__ = ("__weakref__", "_resources")
 
@@ -127,10 +127,9 @@ class _PythonNative(NativeHead):
         resources = getattr(self, "_resources", None)
         if resources is None:  # Ctrl-C came while it was made
             return
-        # The machine code and its words outlive a call that another thread or a finaliser has cut off
-        # from us.
+        # The machine code and its state must outlive a call that is still under way in another thread.
         if resources.words[ACTIVE_WORD]:
-            _undead.append(resources)
+            _active_when_freed.append(resources)
         else:
             resources.free_workspace()
 
@@ -172,7 +171,7 @@ def bind(
     signature : Signature
         The one that the entry was made for.
     fallback : callable
-        Is given, unchanged, every call that the machine code does not take: other types, dtypes, shapes
+        Gets, unchanged, every call that the machine code refuses: other types, dtypes, shapes
         or layouts, keyword arguments, and calls whose kernel returned a status other than zero.
     constants : sequence of ndarray, optional
         The captured arrays, C-contiguous, of the dtypes and shapes that the kernel was compiled for.
@@ -219,21 +218,21 @@ def bind(
     drain = _DRAIN(loaded.address(ENTRY_DRAIN)) if signature.keeps_workspace else None
     resources = _Resources(words, loaded, drain, signature.workspace, (*constants, *statics))
     native = NativeFunction(loaded.address(ENTRY), fallback, resources)
-    _free_dead_bindings()
+    _free_resources()
     with _lock:
         _living.add(native)
     return native
 
 
-def _free_dead_bindings() -> None:
-    """Free what belonged to bindings whose last call has ended."""
-    for _ in range(len(_undead)):
+def _free_resources() -> None:
+    """Free the resources of freed bindings whose last call has ended."""
+    for _ in range(len(_active_when_freed)):
         try:
-            resources = _undead.pop(0)
+            resources = _active_when_freed.pop(0)
         except IndexError:
             return
         if resources.words[ACTIVE_WORD]:
-            _undead.append(resources)
+            _active_when_freed.append(resources)
         else:
             resources.free_workspace()
 
@@ -261,7 +260,7 @@ def trim() -> None:
     >>> arena_bytes()
     0
     """
-    _free_dead_bindings()
+    _free_resources()
     with _lock:
         living = [native._resources for native in _living]
     for resources in living:

@@ -1,4 +1,4 @@
-"""The native entry as LLVM IR: the C function behind a compiled Python callable.
+"""The native entry in LLVM IR: the C function of a compiled Python callable.
 
 It looks at its arguments by pointer (exact types, dtype objects, dimensions, flags), makes the results
 with NumPy's C functions and runs the kernel. What it cannot take goes to the object's Python fallback by
@@ -101,8 +101,8 @@ class _EntryWriter(FunctionWriter):
         for spec, (pointer, owner) in zip(self.signature.outputs, targets, strict=True):
             if spec.shape == ():
                 self.box(spec, pointer, owner)
-        self.hand_back([owner for _, owner in targets])
-        self.finish_early()
+        self.return_results([owner for _, owner in targets])
+        self.write_exits()
         # Optimising the entry's straight line costs 8 ms for two arguments, 24 for ten, and gains nothing.
         parameters = "ptr %self, ptr %args, i64 %nargsf, ptr %kwnames"
         functions = [self.text(f"define ptr @{ENTRY}({parameters}) noinline optnone")]
@@ -237,7 +237,7 @@ class _EntryWriter(FunctionWriter):
         self.require(self.let(f"icmp eq i32 {status}, 0"), otherwise="missed")
 
     def take_workspace(self, size: int) -> str:
-        """Take the arena's block, or allocate one for a concurrent call."""
+        """Take the block that is kept between calls, or allocate one for a concurrent call."""
         have, need, ready = self.new_label(), self.new_label(), self.new_label()
         kept = self.exchange(WORKSPACE_WORD, "null")
         found = self.let(f"icmp ne ptr {kept}, null")
@@ -273,7 +273,7 @@ class _EntryWriter(FunctionWriter):
         value = self.let(f"load {whole}, ptr {pointer}")
         self.emit(f"store {whole} {value}, ptr {self.offset(made, HEAD)}, align 8")
 
-    def hand_back(self, owners: list[str]) -> None:
+    def return_results(self, owners: list[str]) -> None:
         """Build the result; containers are allocated before one is filled, so that filling cannot fail."""
         results = [self.let(f"load ptr, ptr {owner}") for owner in owners]
         containers = []
@@ -308,12 +308,12 @@ class _EntryWriter(FunctionWriter):
                 self.call_c("PyList_SetItem", container, str(position), item)
         return container
 
-    def finish_early(self) -> None:
-        """The ways out that return no result: wrong arguments, the kernel's own refusal, no memory."""
+    def write_exits(self) -> None:
+        """Write the exits without a result: arguments that are refused, a missed guard, no memory, an interruption."""
         self.start_block("missed")
         if self.signature.polls:
             self.require(self.let(f"icmp ne i32 {self.status}, {INTERRUPTED}"), otherwise="interrupted")
-        self.give_up()
+        self.release_owned()
         self.read_clock(answered=0)
         self.emit("br label %fallback")
         self.start_block("fallback")
@@ -329,16 +329,16 @@ class _EntryWriter(FunctionWriter):
             self.call_c("raise")
             self.emit("br label %failed")
         self.start_block("failed")
-        self.give_up()
+        self.release_owned()
         self.emit("ret ptr null")
 
-    def give_up(self) -> None:
+    def release_owned(self) -> None:
         for owner in self.owned:
             self.call_c("Py_DecRef", self.let(f"load ptr, ptr {owner}"))
         self.count_calls("sub")
 
     def read_clock(self, answered: int) -> None:
-        """Add what the call has taken outside of the kernel to the counters."""
+        """Add the time of the call outside of the kernel to the counters."""
         if not self.profiled:
             return
         whole = self.let(f"sub i64 {self.let('call i64 @now()')}, {self.begin}")
@@ -348,7 +348,7 @@ class _EntryWriter(FunctionWriter):
                 self.emit(line)
 
     def drain(self) -> str:
-        """A second function, which frees the workspace in one step that no other thread can come between."""
+        """Return a second function, which frees the kept workspace atomically."""
         free = self.function("PyMem_RawFree")
         take = ["  %block = load ptr, ptr %state", "  store ptr null, ptr %state"]
         if FREE_THREADED:
@@ -401,13 +401,13 @@ class _EntryWriter(FunctionWriter):
     # Ownership
 
     def owner(self) -> str:
-        """Return a slot for a reference that is given back if the call fails."""
+        """Return a slot for a reference that is released if the call fails."""
         slot = self.slot("ptr", initial="null")
         self.owned.append(slot)
         return slot
 
     def keep(self, made: str, owner: str) -> None:
-        """Check that an object was made and enter it among those given back on failure."""
+        """Check that an object was allocated, and store it in its slot."""
         self.require(self.let(f"icmp ne ptr {made}, null"), otherwise="failed")
         self.emit(f"store ptr {made}, ptr {owner}")
 
@@ -420,7 +420,7 @@ class _EntryWriter(FunctionWriter):
         return self.offset(self.state_block, WORD * word)
 
     def count_calls(self, operation: str) -> None:
-        """Count the calls under way, so that code is not unmapped while a call lets other threads run."""
+        """Count the active calls: code is not unmapped while a call lets other threads run."""
         address = self.state_address(ACTIVE_WORD)
         if FREE_THREADED:
             self.let(f"atomicrmw {operation} ptr {address}, i64 1 seq_cst")
@@ -439,7 +439,7 @@ class _EntryWriter(FunctionWriter):
 
 
 def _containers(node: Structure) -> Iterator[tuple[Structure, ...] | list[Structure]]:
-    """Every tuple and list of a structure, parents before children."""
+    """Yield the tuples and lists of a structure, parents before children."""
     if isinstance(node, tuple | list):
         yield node
         for child in node:

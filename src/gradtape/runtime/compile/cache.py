@@ -1,4 +1,4 @@
-"""Compiled programs that exist already: in this process's memory, or on disk from an earlier one."""
+"""The caches of compiled programs: in memory, and on disk from earlier processes."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ P = TypeVar("P")
 
 
 class MemoryCache(Generic[P]):
-    """The programs that were used last, by key; safe to use from several threads.
+    """An LRU cache of programs that is safe to use from several threads.
 
-    Several threads that ask for the same missing program wait while one of them makes it. If that one
-    fails, or is interrupted, the next one tries.
+    If several threads need the same missing program, one of them makes it and the others wait. If it fails or is interrupted, the next
+    thread tries.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class MemoryCache(Generic[P]):
         self._building: WeakValueDictionary[str | bytes, Any] = WeakValueDictionary()
 
     def get(self, key: str | bytes, make: Callable[[], P]) -> P:
-        """Return the program of the key, made by `make` if there is none."""
+        """Return the program of a key; `make` returns it if there is none yet."""
         with self._lock:
             found = self._find(key)
             if found is not None:
@@ -127,7 +127,7 @@ def cached_object(
 
 @dataclass(frozen=True, slots=True)
 class CacheInfo:
-    """What is cached, where, and how often it helped; made by :func:`cache_info`."""
+    """The state of the disk cache; made by :func:`cache_info`."""
 
     path: str
     enabled: bool
@@ -137,7 +137,7 @@ class CacheInfo:
     statistics: DiskStatistics
 
     def __str__(self) -> str:
-        state = "in use" if self.enabled else "turned off"
+        state = "in use" if self.enabled else "off"
         lines = [
             f"disk cache ({state}): {self.path}",
             f"  {self.entries} programs, {self.size / 2**20:.1f} MB of {self.limit / 2**20:.0f} MB",

@@ -1,4 +1,4 @@
-"""Compiled code on disk, so that the next process does not compile it again.
+"""The disk cache: object code for later processes.
 
 One file per program: a magic number, a JSON header, the object code, a checksum over all of it. Files
 appear whole or not at all (`os.replace`), so any number of processes may share a folder without locks;
@@ -33,16 +33,16 @@ _ORPHAN_SECONDS: Final = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class CachedObject:
-    """Object code and what its maker wanted to remember with it.
+    """Object code and its metadata.
 
     Attributes
     ----------
     code : bytes
         Object code.
     symbols : tuple of str
-        Names that the code defines and that will be asked for.
+        Exported names.
     metadata : mapping
-        Whatever JSON can hold.
+        Anything that JSON can represent.
     """
 
     code: bytes
@@ -52,7 +52,7 @@ class CachedObject:
 
 @dataclass(slots=True)
 class DiskStatistics:
-    """What the disk cache did in this process."""
+    """Counts of what the disk cache did in this process."""
 
     hits: int = 0
     misses: int = 0
@@ -104,12 +104,12 @@ class DiskCache:
 
     def __init__(self) -> None:
         self.statistics = DiskStatistics()
-        self._complained: set[Path] = set()
+        self._warned: set[Path] = set()
         self._measured: tuple[Path, int] | None = None
         self._usable: dict[Path, bool] = {}
 
     def load(self, key: str) -> CachedObject | None:
-        """Return what is stored under the key, if anything is and it is sound."""
+        """Return the entry of a key, if there is one and its checksum is right."""
         if not config.disk_cache:
             return None
         path = _file_of(key)
@@ -123,7 +123,7 @@ class DiskCache:
             self.statistics.misses += 1
             return None
         except OSError as error:
-            self._complain(f"cannot be read: {error}")
+            self._warn(f"cannot be read: {error}")
             return None
         found = _unpack(data, key)
         if found is None:
@@ -137,7 +137,7 @@ class DiskCache:
         return found
 
     def store(self, key: str, entry: CachedObject) -> None:
-        """Keep an entry under the key, making room if the folder grows beyond ``config.cache_size``."""
+        """Store an entry, and evict others if the folder grows beyond ``config.cache_size``."""
         if not config.disk_cache:
             return
         path = _file_of(key)
@@ -156,7 +156,7 @@ class DiskCache:
             os.replace(temporary, path)
         except OSError as error:
             _quietly(os.unlink, temporary)
-            self._complain(f"cannot be written: {error}")
+            self._warn(f"cannot be written: {error}")
             return
         except BaseException:
             _quietly(os.unlink, temporary)
@@ -165,7 +165,7 @@ class DiskCache:
         self._make_room(path.parent.parent, len(data))
 
     def discard(self, key: str) -> None:
-        """Forget what is stored under the key."""
+        """Remove the entry of a key."""
         _quietly(os.unlink, _file_of(key))
 
     def clear(self) -> int:
@@ -182,7 +182,7 @@ class DiskCache:
         return len(files), sum(file.size for file in files)
 
     def _make_room(self, folder: Path, added: int) -> None:
-        """Remove the entries that were not used for longest, once the folder is known to be too large."""
+        """Evict the least recently used entries if the folder is too large."""
         if self._measured is None or self._measured[0] != folder:
             self._measured = (folder, sum(file.size for file in _files(folder)))
         else:
@@ -209,7 +209,7 @@ class DiskCache:
         return total
 
     def _is_usable(self, folder: Path) -> bool:
-        """Whether machine code in the folder can be trusted: nobody else may have written it."""
+        """Return whether machine code in the folder can be trusted: no other user can write to it."""
         known = self._usable.get(folder)
         if known is not None:
             return known
@@ -222,14 +222,14 @@ class DiskCache:
         safe = status.st_uid == os.geteuid() and not status.st_mode & 0o022
         self._usable[folder] = safe
         if not safe:
-            self._complain("belongs to another user or can be written by others")
+            self._warn("belongs to another user or can be written by others")
         return safe
 
-    def _complain(self, what: str) -> None:
+    def _warn(self, what: str) -> None:
         self.statistics.failures += 1
         folder = cache_path()
-        if folder not in self._complained:
-            self._complained.add(folder)
+        if folder not in self._warned:
+            self._warned.add(folder)
             warn(
                 CacheWarning,
                 f"gradtape's disk cache {folder} {what}",
@@ -266,7 +266,7 @@ def _checksum(content: bytes) -> bytes:
 
 
 def _files(folder: Path) -> Iterator[_File]:
-    """The entries of a folder; what a dead process left half-written is removed on the way."""
+    """Yield the entries of a folder; temporary files of processes that died are removed."""
     now = time.time()
     for entry in (entry for part in _scan(folder) if part.is_dir() for entry in _scan(part.path)):
         try:
@@ -288,7 +288,7 @@ def _scan(folder: str | Path) -> list[os.DirEntry[str]]:
 
 
 def _quietly(action: Any, path: Path) -> bool:
-    """Do something to a file that another process may have removed, and tell whether it was done."""
+    """Apply a function to a file that another process may have removed; return whether that succeeded."""
     try:
         action(path)
     except OSError:

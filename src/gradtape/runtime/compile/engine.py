@@ -1,4 +1,4 @@
-"""Machine code: LLVM IR in, object code out, callable addresses back.
+"""The compiler: LLVM IR to optimised object code.
 
 Compiling is done with llvmlite, Numba's LLVM, with the target machine and the optimisations of Numba's code generator. Numba itself
 is not imported: that takes longer than compiling a small program. The same loader serves fresh object code and cached object code,
@@ -48,7 +48,7 @@ _lock: Final = new_lock(Rank.COMPILER)
 
 
 class _Pipeline(NamedTuple):
-    """What distinguishes one way of optimising a module from another."""
+    """The options of LLVM's pass pipeline for one module."""
 
     opt: int
     slp: bool
@@ -124,7 +124,7 @@ def _assembly(machine: Any, module: Any) -> str:
 
 
 def _emit(ir_text: str, name: str, opt: int, product: Callable[[Any, Any], T]) -> T:
-    """Parse and optimise a module, and return what `product` makes of the target machine and it."""
+    """Parse and optimise a module, and return `product` of the target machine and the module."""
     with _lock:
         import llvmlite.binding as llvm
 
@@ -171,7 +171,7 @@ def _choose_pipeline(ir_text: str, opt: int) -> _Pipeline:
 
 
 def _away_from_signals(work: Callable[[], T]) -> T:
-    """Run `work` where a signal handler cannot interrupt it between two steps.
+    """Run `work` in a thread in which no signal handler runs.
 
     Python raises `KeyboardInterrupt` in the main thread only, so a thread of its own always runs to its end.
     """

@@ -1,4 +1,4 @@
-"""Kernels: machine code of graphs, compiled now or loaded from the disk."""
+"""Kernels: machine code of graphs, compiled or loaded from the disk cache."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ kernels: Final[MemoryCache[Kernel]] = MemoryCache()
 
 
 class _Facts(NamedTuple):
-    """What is on disk beside a kernel's object code: what its caller needs to know, as JSON can hold it.
+    """The metadata of a kernel's object code, which are in the disk cache with it.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class _Facts(NamedTuple):
     polls : bool
         Whether a signal may end a run.
     drain : str or None
-        The function of the module that gives back the memory which it keeps between calls.
+        The function of the module that frees the memory which it keeps between calls.
     symbols : sequence of str
         Routines to bind at load.
     loops : sequence of str
@@ -114,7 +114,7 @@ def kernel_for(
     key: str,
     compile_: Callable[[Graph, CallForm | None], CachedObject],
 ) -> Kernel:
-    """Return a graph's kernel, loaded from the disk or compiled; without either, one that says why the interpreter has to stand in."""
+    """Load or compile the kernel of a graph. If both fail, return a kernel without machine code, whose reason says why."""
     begin = time.perf_counter()
     compiled = False
 
@@ -144,7 +144,7 @@ def kernel_for(
 
 
 def is_of_interruption(error: BaseException) -> bool:
-    """Return whether an error came up while Ctrl-C was handed on, as it can in Python's own `threading`: it says nothing of the graph."""
+    """Return whether an error is a consequence of Ctrl-C, as `threading` may raise one: the graph is not its cause."""
     seen: BaseException | None = error if isinstance(error, RuntimeError) else None
     while seen is not None and not isinstance(seen, KeyboardInterrupt):
         seen = seen.__context__
@@ -198,7 +198,7 @@ def _compile_loop(graph: Graph, form: CallForm | None) -> CachedObject:
 
 
 def _loop_of(graph_of: Callable[[], Graph], wanted: str) -> Graph:
-    """Return the graph of a loop that a program calls: for a program that is on the disk without its loops."""
+    """Return the graph of a loop that a program calls: its kernel is not on the disk any more."""
     from gradtape.lower.pipeline import lower
 
     found: dict[str, Graph] = {}

@@ -1,4 +1,4 @@
-"""Names under which compiled code is kept on disk: a digest of everything that the code depends on."""
+"""Keys of the disk cache: digests of everything that object code depends on."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def environment_identity() -> str:
 
 
 def _source_stamp() -> str:
-    """Sizes and times of the files that decide what code a graph becomes, so that a changed compiler never runs its former code."""
+    """Return a digest of the sizes and times of the compiler's files: code of another version of the compiler is never loaded."""
     stamps = []
     for floor in _COMPILER:
         for folder, _, names in os.walk(os.path.join(_PACKAGE, floor)):

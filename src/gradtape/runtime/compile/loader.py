@@ -1,4 +1,4 @@
-"""Object code into memory: linked by llvmlite alone, and unmapped when nobody needs it any more."""
+"""The loader: links object code by llvmlite alone, and unmaps it when the last reference is gone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DRAIN = ctypes.CFUNCTYPE(None)
 
 
 _MODULES_PER_LINKER: Final = 16
-"""A linker never forgets the 9 KB of a module's name and symbols, so full linkers are left to die.
+"""A linker keeps the 9 KB of a module's name and symbols for ever, so linkers are replaced.
 
 One linker per module would take 150 KB for each module that is alive, one for all 40; 16 share those costs.
 """
@@ -38,7 +38,7 @@ def _target_machine() -> Any:
 
 
 class _Linkers:
-    """Hands out the linker of the day."""
+    """The current linker, which is replaced when it is full."""
 
     def __init__(self) -> None:
         self._linker: Any = None
@@ -79,7 +79,7 @@ class LoadedModule:
         Addresses of functions and data that the code names but that the process's libraries do not export:
         BLAS routines found through SciPy, Python's and NumPy's types and C functions.
     drain : str, optional
-        A symbol of the code: a function without arguments that gives back the memory which the code keeps between calls.
+        A symbol of the code: a function without arguments that frees the memory which the code keeps between calls.
     needs : sequence of LoadedModule, optional
         Code that this code calls, and keeps in memory.
 
@@ -91,7 +91,7 @@ class LoadedModule:
     True
     """
 
-    __slots__ = ("__weakref__", "_call", "_give_back", "_linker", "_needs", "_tracker", "size")
+    __slots__ = ("__weakref__", "_call", "_free", "_linker", "_needs", "_tracker", "size")
 
     def __init__(
         self,
@@ -115,16 +115,16 @@ class LoadedModule:
         self._call: Callable[[bytes, bytes, int | None], int] = _KERNEL(self._tracker[kernel])
         self.size = len(object_code)
         self._needs = tuple(needs)
-        self._give_back: Callable[[], None] | None = None
+        self._free: Callable[[], None] | None = None
         if drain is not None:
-            self._give_back = _DRAIN(self._tracker[drain])
-            weakref.finalize(self, _drained, self._give_back, self._tracker).atexit = False
-            _keeping.add(self)
+            self._free = _DRAIN(self._tracker[drain])
+            weakref.finalize(self, _drained, self._free, self._tracker).atexit = False
+            _with_drain.add(self)
 
     def drain(self) -> None:
-        """Give back the memory that the code keeps between calls."""
-        if self._give_back is not None:
-            self._give_back()
+        """Free the memory that the code keeps between calls."""
+        if self._free is not None:
+            self._free()
 
     def address(self, symbol: str) -> int:
         """Return the address of an exported symbol, valid as long as this object lives."""
@@ -133,22 +133,22 @@ class LoadedModule:
 
 
 class KernelCode(Protocol):
-    """What has a kernel that can be called from Python."""
+    """An object with a kernel that can be called from Python."""
 
     _call: Callable[[bytes, bytes, int | None], int]
 
 
-_keeping: Final[weakref.WeakSet[LoadedModule]] = weakref.WeakSet()
+_with_drain: Final[weakref.WeakSet[LoadedModule]] = weakref.WeakSet()
 
 
-def _drained(give_back: Callable[[], None], code: object) -> None:
-    """Let dead code, which `code` keeps in memory so long, give back what it has kept."""
-    give_back()
+def _drained(free: Callable[[], None], code: object) -> None:
+    """Free the memory that machine code keeps, before it is unmapped; `code` keeps it mapped so long."""
+    free()
 
 
 def drain_all() -> None:
-    """Give back the memory that all loaded code keeps between calls."""
-    for loaded in list(_keeping):
+    """Free the memory that all loaded code keeps between calls."""
+    for loaded in list(_with_drain):
         loaded.drain()
 
 
@@ -190,7 +190,7 @@ def call_flat(
 
 
 def _check_layout() -> None:
-    """Make sure that an ndarray holds its data pointer in the first field after the object's head."""
+    """Check that the first field of an ndarray after the object's head is its data pointer."""
     probe = np.zeros(1)
     if ctypes.c_void_p.from_address(id(probe) + ARRAY_DATA).value != probe.ctypes.data:
         raise ImportError("gradtape does not know the layout of this NumPy's arrays")

@@ -1,4 +1,4 @@
-"""Programs: a graph, the kernel that computes it, and the arrays that it captured."""
+"""Programs: a graph, its kernel, and its captured arrays."""
 
 from __future__ import annotations
 
@@ -33,32 +33,32 @@ from gradtape.transforms.reroll.roll import without_data_rolled
 
 
 class Profiler(Protocol):
-    """What is told of programs while it is active."""
+    """The events that a profiler observes."""
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Answer a call of a jitted function that machine code did not take."""
+        """Answer a call of a jitted function that machine code has refused."""
 
     def machine_code(self, site: Any, program: Program, *, nested: bool) -> LoadedModule | None:
-        """Return what is to be bound for a jitted function in place of a program's own machine code."""
+        """Return the machine code to bind for a jitted function in place of a program's own."""
 
     def run(self, program: Program, arrays: Sequence[NDArray]) -> list[NDArray]:
-        """Run a program in its own way."""
+        """Run a program as a profiled kernel."""
 
     def compiled(self, seconds: float) -> None:
-        """Take note that a kernel was compiled or loaded."""
+        """A kernel was compiled or loaded."""
 
     def interpreting(self, nodes: Sequence[Node]) -> AbstractContextManager[None]:
-        """Take note of work on the interpreter."""
+        """The interpreter evaluates nodes."""
 
     def tracing(self, site: Any) -> AbstractContextManager[None]:
-        """Take note of a trace of a jitted function."""
+        """A jitted function is traced."""
 
     def forcing(self, place: Any) -> AbstractContextManager[None]:
-        """Take note that pending work is done now, because a line of the user's code asks for it."""
+        """A line of the user's code materialises pending values."""
 
 
 class _Active:
-    """The profiler, if one is looking on."""
+    """The active profiler, if there is one."""
 
     __slots__ = ("profiler",)
 
@@ -70,7 +70,7 @@ ACTIVE: Final = _Active()
 
 
 class GuardMiss(Exception):
-    """A value that Python looked at while tracing is another one in this call."""
+    """A guard has missed: a value that the trace depends on differs in this call."""
 
     def __init__(self, guard: int, actual: int) -> None:
         super().__init__(guard, actual)
@@ -129,13 +129,13 @@ class Program:
         return self.compute(arrays, self.kernel.loaded)
 
     def enter_natively(self) -> None:
-        """Let the machine code's native entry, which takes arrays one by one, serve from now on."""
+        """Use the native entry, which takes arrays as positional arguments, from now on."""
         signature = self.kernel.signature
         if signature is not None and not signature.keeps_workspace:
             self._native = self.bind(_refused, ())
 
     def compute(self, arrays: Sequence[NDArray], loaded: KernelCode | None) -> list[NDArray]:
-        """Do what `run` does with this machine code, or on the interpreter where it is None."""
+        """Compute the outputs with this machine code, or on the interpreter where it is None."""
         kernel = self.kernel
         if loaded is None:
             return self._interpret(arrays)
@@ -163,7 +163,7 @@ class Program:
     def bind(
         self, fallback: Callable[..., Any], statics: Sequence[object], loaded: LoadedModule | None = None
     ) -> NativeFunction | None:
-        """Return a native callable that answers calls of the form it was compiled for and hands all others to `fallback`.
+        """Return a native function for calls of the form it was compiled for; `fallback` gets all others.
 
         `loaded` is machine code to be used in place of the program's own.
         """
@@ -174,15 +174,15 @@ class Program:
 
 
 def _refused(*arrays: NDArray) -> None:
-    """Answer for a native entry that does not take these arrays."""
+    """Answer a call that the native entry refuses: with None."""
 
 
 SMALL: Final = 65536
-"""Bytes of arguments and results up to which a tape's work has a native entry: it saves some 4 us of each run."""
+"""Bytes of arguments and results up to which the program of a tape has a native entry: it saves some 4 us of each run."""
 
 
 def tape_program(graph: Graph) -> Program:
-    """Return the program of a tape's work, which is run from Python."""
+    """Return the program of a tape's graph, which is run from Python."""
     inputs = tuple([ArraySpec(value.dtype, value.shape) for value in graph.inputs])
     outputs = tuple([ArraySpec(value.dtype, value.shape) for value in graph.outputs])
     specs = (*inputs, *outputs)
@@ -240,13 +240,13 @@ def repeated_program(graph: Graph, *, at_once: Callable[[], bool]) -> Program | 
 
 
 def _to_compile(graph: Graph) -> Graph:
-    """Return a graph as it is compiled for a tape: without the record, the user's derivatives, and with loops."""
+    """Return the graph that is compiled for a tape: user-defined derivatives are opened, the record is dropped, loops are rerolled."""
     graph = open_custom_calls(graph)
     return without_data_rolled(graph) if config.reroll else without_data(graph)
 
 
 def _compiled(graph: Graph, form: CallForm | None, key: str) -> Kernel:
-    """Return the kernel of a graph that no program has had yet."""
+    """Compile or load the kernel of a graph."""
     with collector_paused(), counting(f"compiling {graph.name}", "step", steps_since_now()):
         kernel = kernel_for(lambda: graph, form, key, compile_graph)
     profiler = ACTIVE.profiler

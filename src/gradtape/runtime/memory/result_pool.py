@@ -1,4 +1,4 @@
-"""Large results in memory that stays: a few freed blocks wait for the next result of their size.
+"""The result pool: an allocator of large arrays that keeps a few freed blocks for the next results of their size.
 
 The C library gives large freed blocks back to the system, and the next result pays a page fault for each 4 KB:
 a third of Black-Scholes' gradient at 10^6. NumPy lets an array bring its own allocator. Ours is LLVM IR, since
@@ -33,10 +33,10 @@ LARGE: Final = 2**18
 """Bytes from which a result comes from the pool; the C library keeps smaller blocks by itself."""
 
 _HUGE: Final = 2**22
-"""Bytes from which NumPy asks for huge pages, and so does the pool."""
+"""Bytes from which the pool requests huge pages, as NumPy does."""
 
 _SLOTS: Final = 64
-"""Blocks that wait at most, whatever their size."""
+"""Free blocks that are kept at most."""
 
 
 def is_pooled(spec: ArraySpec) -> bool:
@@ -56,7 +56,7 @@ def _available() -> bool:
 
 
 class _Pool:
-    """The loaded routines, and the handler that NumPy knows them by."""
+    """The loaded routines, and their memory handler for NumPy."""
 
     __slots__ = ("_kept", "_limit", "_trim", "handler", "set_handler")
 
@@ -96,7 +96,7 @@ class _Pool:
 
 
 _CAPSULE: Final = b"mem_handler"
-"""The name that NumPy asks for; capsules keep a pointer to it."""
+"""The name of the capsule that NumPy expects; a capsule keeps a pointer to it."""
 
 
 @functools.cache
@@ -108,12 +108,12 @@ def _pool() -> _Pool:
 
 
 def result_handler() -> object:
-    """Return the capsule by which NumPy finds the allocator of large results."""
+    """Return the memory handler of the pool, a capsule for NumPy."""
     return _pool().handler
 
 
 def empty_results(specs: Sequence[tuple[tuple[int, ...], np.dtype[Any]]]) -> list[npt.NDArray[Any]]:
-    """Return uninitialised arrays, the large ones in memory of the pool.
+    """Return uninitialised arrays; the large ones are allocated from the pool.
 
     Examples
     --------
@@ -133,7 +133,7 @@ def empty_results(specs: Sequence[tuple[tuple[int, ...], np.dtype[Any]]]) -> lis
 
 
 def kept_bytes() -> int:
-    """Bytes of freed results that wait for the next result of their size.
+    """Bytes of free blocks in the pool.
 
     Examples
     --------
@@ -144,6 +144,6 @@ def kept_bytes() -> int:
 
 
 def trim_results() -> None:
-    """Give what waits back to the system."""
+    """Free the blocks of the pool."""
     if _pool.cache_info().currsize:
         _pool().trim()

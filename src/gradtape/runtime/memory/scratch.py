@@ -1,4 +1,4 @@
-"""Scratch memory of kernels that are called from Python: a few blocks, shared by all programs."""
+"""Workspaces of kernels that are called from Python: a few blocks, shared by all programs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy.typing as npt
 
 Block = npt.NDArray[Any]
 
-MOST: Final = 4
-"""Blocks that wait to be used again. Fresh memory costs a page fault per 4 KB, which takes as long as to write it."""
+MAX_FREE_BLOCKS: Final = 4
+"""Free blocks that are kept. Fresh memory costs a page fault per 4 KB, which takes as long as to write it."""
 
-_waiting: Final[list[Block]] = []
+_free: Final[list[Block]] = []
 
 
 def take(size: int) -> Block:
@@ -26,26 +26,26 @@ def take(size: int) -> Block:
     >>> give_back(block)
     """
     wanted = max(size, 8)
-    for number in range(len(_waiting) - 1, -1, -1):
+    for number in range(len(_free) - 1, -1, -1):
         try:
-            block = _waiting.pop(number)
+            block = _free.pop(number)
         except IndexError:  # another thread took it
             continue
         if block.nbytes >= wanted:
             return block
-        _waiting.append(block)
+        _free.append(block)
     raw = np.empty(wanted + 64, np.uint8)
     skip = -raw.ctypes.data % 64
     return raw[skip : skip + wanted]
 
 
 def give_back(block: Block) -> None:
-    """Let a block be used again."""
-    _waiting.append(block)
-    if len(_waiting) > MOST:
-        _waiting.pop(0)
+    """Keep a block for the next call."""
+    _free.append(block)
+    if len(_free) > MAX_FREE_BLOCKS:
+        _free.pop(0)
 
 
 def trim() -> None:
-    """Give all blocks back to the system."""
-    _waiting.clear()
+    """Free all blocks."""
+    _free.clear()

@@ -21,7 +21,7 @@ define ptr @missed(ptr %self, ptr %args, i64 %count, ptr %names) {
   ret ptr @gt.missed
 }
 
-; Words of the state: the entry behind, arguments, rows and their end, registers, how many are passed on (-1: the arguments), their places.
+; Words of the state: the entry behind, arguments, checks and their end, registers, how many are passed on (-1: the arguments), their places.
 define ptr @checked(ptr %self, ptr %args, i64 %countf, ptr %names) {
 entry:
   %position = alloca i64
@@ -37,8 +37,8 @@ entry:
   br i1 %both, label %begin, label %fallback
 
 begin:
-  %rows_at = getelementptr ptr, ptr %state, i64 2
-  %rows = load ptr, ptr %rows_at
+  %checks_at = getelementptr ptr, ptr %state, i64 2
+  %checks = load ptr, ptr %checks_at
   %end_at = getelementptr ptr, ptr %state, i64 3
   %end = load ptr, ptr %end_at
   %registers_at = getelementptr ptr, ptr %state, i64 4
@@ -46,15 +46,15 @@ begin:
   br label %loop
 
 loop:
-  %row = phi ptr [%rows, %begin], [%after, %next], [%beyond, %skip]
-  %done = icmp eq ptr %row, %end
+  %check = phi ptr [%checks, %begin], [%after, %next], [%beyond, %skip]
+  %done = icmp eq ptr %check, %end
   br i1 %done, label %matched, label %read
 
 read:
-  %kind = load i64, ptr %row
-  %a_at = getelementptr i64, ptr %row, i64 1
+  %kind = load i64, ptr %check
+  %a_at = getelementptr i64, ptr %check, i64 1
   %a = load i64, ptr %a_at
-  %b_at = getelementptr i64, ptr %row, i64 2
+  %b_at = getelementptr i64, ptr %check, i64 2
   %b = load ptr, ptr %b_at
   %number = ptrtoint ptr %b to i64
   switch i64 %kind, label %fallback [
@@ -166,18 +166,18 @@ read.version:
   %versioned = load ptr, ptr %versioned_at
   %version_at = getelementptr i8, ptr %versioned, i64 $dict_version
   %version = load i64, ptr %version_at
-  %former_at = getelementptr i64, ptr %row, i64 4
+  %former_at = getelementptr i64, ptr %check, i64 4
   %former = load i64, ptr %former_at
   %unchanged = icmp eq i64 %version, %former
   br i1 %unchanged, label %skip, label %stale
 stale:
-  ; What the registers hold from here on belongs to no version until all rows have been looked at.
+  ; What the registers hold from here on belongs to no version until all checks have run.
   store i64 -1, ptr %former_at
   br label %next
 skip:
   %skipped = add i64 %number, 1
-  %bytes = mul i64 %skipped, $row
-  %beyond = getelementptr i8, ptr %row, i64 %bytes
+  %bytes = mul i64 %skipped, $check
+  %beyond = getelementptr i8, ptr %check, i64 %bytes
   br label %loop
 
 remember:
@@ -194,15 +194,15 @@ test:
     [%fields, %fields.load], [%argument, %read.argument], [%code, %read.code], [%defaults, %read.defaults],
     [%kwdefaults, %read.kwdefaults], [%function, %read.function], [%owner, %read.self], [%attribute, %attribute.found],
     [null, %attribute.lost]
-  %out_at = getelementptr i64, ptr %row, i64 7
+  %out_at = getelementptr i64, ptr %check, i64 7
   %out = load i64, ptr %out_at
   %register = getelementptr ptr, ptr %registers, i64 %out
   store ptr %value, ptr %register
-  %test_at = getelementptr i64, ptr %row, i64 3
+  %test_at = getelementptr i64, ptr %check, i64 3
   %wants = load i64, ptr %test_at
-  %c_at = getelementptr i64, ptr %row, i64 4
+  %c_at = getelementptr i64, ptr %check, i64 4
   %c = load ptr, ptr %c_at
-  %d_at = getelementptr i64, ptr %row, i64 5
+  %d_at = getelementptr i64, ptr %check, i64 5
   %d = load i64, ptr %d_at
   %empty = icmp eq ptr %value, null
   %nullable = icmp eq i64 %wants, $test_absent
@@ -256,7 +256,7 @@ keys.count:
   br i1 %as_many, label %keys.begin, label %fallback
 keys.begin:
   store i64 0, ptr %position
-  %keys_at = getelementptr i64, ptr %row, i64 6
+  %keys_at = getelementptr i64, ptr %check, i64 6
   %keys = load ptr, ptr %keys_at
   br label %keys.loop
 keys.loop:
@@ -342,7 +342,7 @@ content.compare:
   br i1 %same_content, label %next, label %fallback
 
 next:
-  %after = getelementptr i8, ptr %row, i64 $row
+  %after = getelementptr i8, ptr %check, i64 $check
   br label %loop
 
 matched:

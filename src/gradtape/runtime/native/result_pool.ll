@@ -17,7 +17,7 @@ declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare i64 @llvm.umin.i64(i64, i64)
 declare {i64, i1} @llvm.umul.with.overflow.i64(i64, i64)
 
-; Nobody waits for the lock: who does not get it does without the pool.
+; The lock is never waited for: a call that does not get it does without the pool.
 define internal i1 @try_lock() nounwind {
   %former = atomicrmw xchg ptr @lock, i32 1 acquire
   %free = icmp eq i32 %former, 0
@@ -29,7 +29,7 @@ define internal void @unlock() nounwind {
   ret void
 }
 
-; Under the lock: takes block number %number out.
+; With the lock held: removes a block.
 define internal ptr @remove(i64 %number) nounwind {
   %at = getelementptr ptr, ptr @blocks, i64 %number
   %block = load ptr, ptr %at
@@ -50,7 +50,7 @@ define internal ptr @remove(i64 %number) nounwind {
   ret ptr %block
 }
 
-; Under the lock: gives the oldest blocks back until there is room for so many bytes and one more block.
+; With the lock held: frees the oldest blocks until there is room for %bytes and one more block.
 define internal void @make_room(i64 %bytes, i64 %most) nounwind {
 entry:
   br label %next
@@ -73,7 +73,7 @@ end:
   ret void
 }
 
-; A block of this size that waits, the one that came last; null if there is none.
+; Removes the free block of this size that came last; null if there is none.
 define internal ptr @take(i64 %size) nounwind {
 entry:
   %mine = call i1 @try_lock()
@@ -114,8 +114,8 @@ entry:
   %sane = icmp ugt i64 %size, %bytes
   br i1 %sane, label %look, label %none
 look:
-  %waiting = call ptr @take(i64 %size)
-  %hit = icmp ne ptr %waiting, null
+  %free = call ptr @take(i64 %size)
+  %hit = icmp ne ptr %free, null
   br i1 %hit, label %ready, label %fresh
 fresh:
   %huge = icmp uge i64 %size, $huge
@@ -131,7 +131,7 @@ advise:
   call i32 @madvise(ptr %new, i64 %size, i32 14)
   br label %ready
 ready:
-  %block = phi ptr [ %waiting, %look ], [ %new, %check ], [ %new, %advise ]
+  %block = phi ptr [ %free, %look ], [ %new, %check ], [ %new, %advise ]
   %colour = atomicrmw add ptr @colour, i64 1 monotonic
   %line = urem i64 %colour, 6
   %step = mul i64 %line, 320

@@ -1,1 +1,1 @@
-"""Kernels that time themselves."""
+"""Profiled kernels."""

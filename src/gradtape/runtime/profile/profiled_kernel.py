@@ -1,4 +1,4 @@
-"""Kernels that time themselves, compiled while a profiler looks on, and the rate of their clock."""
+"""Profiled kernels: compiled and loaded with counters, and the rate of their clock."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from gradtape.runtime.compile.loader import LoadedModule
 __all__ = ["Moment", "ProfiledKernel", "clock", "profiled_kernel", "profiled_objects"]
 
 profiled_objects: Final[MemoryCache[CachedObject]] = MemoryCache()
-"""Object code of kernels that time themselves, by what the programs compute and how they are called."""
+"""Object code of profiled kernels, by fingerprint and form."""
 
 
 class ProfiledKernel(NamedTuple):
@@ -52,7 +52,7 @@ class ProfiledKernel(NamedTuple):
 
 
 def profiled_kernel(graph: Graph, kernel: Kernel) -> ProfiledKernel:
-    """Compile a program anew, as one that times itself, and load it with fresh counters.
+    """Compile a program as a profiled kernel, and load it with fresh counters.
 
     Parameters
     ----------
@@ -81,14 +81,14 @@ def profiled_kernel(graph: Graph, kernel: Kernel) -> ProfiledKernel:
 
 
 class Moment(NamedTuple):
-    """A point in time on both clocks: ticks of the kernels' own, and nanoseconds."""
+    """A point in time on both clocks: in ticks of the kernels' clock, and in nanoseconds."""
 
     ticks: int
     nanoseconds: int
 
 
 SETTLING: Final = 0.01
-"""Seconds that two moments must be apart, so that the rate of the kernels' clock follows from them to 0.01 per cent."""
+"""Seconds between two moments from which the rate of the kernels' clock is known to 0.01 per cent."""
 
 
 class Clock:
@@ -116,7 +116,7 @@ class Clock:
         return Moment(self._ticks(), time.perf_counter_ns())
 
     def seconds_per_tick(self, since: Moment) -> float:
-        """Return the rate of the clock; wait until enough time has gone by to tell."""
+        """Return the rate of the clock; wait until enough time has passed to measure it."""
         moment = self.now()
         while moment.nanoseconds - since.nanoseconds < SETTLING * 1e9:
             time.sleep(SETTLING / 4)

@@ -9,7 +9,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradtape.runtime.call.capture_entry import CheckedFunction, Read, Row, Test, checked, is_contiguous
+from gradtape.runtime.call.capture_entry import (
+    CheckedFunction,
+    NativeCheck,
+    Read,
+    Test,
+    checked,
+    is_contiguous,
+)
 from gradtape.trace.jit.capture_steps import Check, Source, Step
 
 _COMPARED: Final = (int, str, bytes)
@@ -34,7 +41,7 @@ class _Table:
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self.steps = steps
-        self.rows: list[Row] = []
+        self.rows: list[NativeCheck] = []
         self.registers = [0] * len(steps)
         self.references: list[tuple[int, Any]] = []
         self.tags: list[tuple[int, type, Callable[[], bool]]] = []
@@ -60,7 +67,7 @@ class _Table:
         return id(thing)
 
     def _row(self, read: Read, a: int, b: int, test: tuple[Test, int, int, int], out: int) -> None:
-        self.rows.append(Row(read, a, b, *test, out))
+        self.rows.append(NativeCheck(read, a, b, *test, out))
 
     def _add(self, number: int) -> None:
         if number in self._done:
