@@ -2,7 +2,8 @@
 
 The blocks of a page share one namespace. A block of ``>>>`` lines is a doctest. Any other block is a program:
 a first line ``# raises ShapeError`` or ``# warns CacheWarning`` says how it ends, and a text block below it
-is what it prints, error or warning included. ``--update-golden`` writes these text blocks anew.
+is what it prints, error or warning included. ``--update-golden`` writes these text blocks anew. An ``llvm`` block
+is the file of the package that its first line names.
 """
 
 from __future__ import annotations
@@ -22,11 +23,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import scipy.ndimage
 
 import gradtape as gt
-from gradtape.kinds.registry import ROWS, UFUNCS
+from gradtape.kinds.registry import BORROWED, ROWS, UFUNCS
+from gradtape.lower.llvm import writer
+from gradtape.ops.scipy import linalg
 from gradtape.trace.dispatch.dispatch import UFUNC_RULES
-from tests.registry import test_elementwise
+from gradtape.trace.patching import scipy as scipy_patching
+from tests.ops import test_matrices
+from tests.registry import test_elementwise, test_structural
 from tests.support.registry_cases import SHAPES, Case
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -117,23 +123,40 @@ def examine(test: doctest.DocTest, namespace: dict[str, Any]) -> None:
 
 
 @pytest.fixture
-def registry() -> Iterator[None]:
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Take out again what a page enters."""
-    before = [(table, table.copy()) for table in (ROWS, UFUNCS, UFUNC_RULES)]
+    before = [(table, table.copy()) for table in (ROWS, UFUNCS, UFUNC_RULES, BORROWED)]
+    monkeypatch.setattr(linalg, "_factored", linalg._factored)
+    monkeypatch.setattr(scipy.ndimage.maximum, "__code__", scipy.ndimage.maximum.__code__)
     yield
     for table, content in before:
         table.clear()
         table.update(content)
 
 
+def run_page(text: str, name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Block, str]]:
+    """Run the blocks of a page one after the other; yield each with what it prints."""
+    files = {
+        fence["text"].partition("\n")[0].partition("gradtape/lower/llvm/")[2]: fence["text"]
+        for fence in FENCE.finditer(text)
+        if fence["language"] == "llvm"
+    }
+    packaged = writer._text
+    monkeypatch.setattr(writer, "_text", lambda package, file: files.get(file) or packaged(package, file))
+    namespace: dict[str, Any] = {"__name__": "example"}
+    for block in blocks(text):
+        known = set(BORROWED)
+        yield block, run(block, namespace, name)
+        for function in BORROWED.keys() - known:
+            scipy_patching._hook_when_imported(function, BORROWED[function])
+
+
 @pytest.mark.usefixtures("registry")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_page(page: Path, request: pytest.FixtureRequest) -> None:
+def test_page(page: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     text = page.read_text()
-    namespace: dict[str, Any] = {"__name__": "example"}
     updated, end = [], 0
-    for block in blocks(text):
-        printed = run(block, namespace, page.name)
+    for block, printed in run_page(text, page.name, monkeypatch):
         if block.output is None:
             continue
         if request.config.getoption("--update-golden"):
@@ -146,11 +169,11 @@ def test_page(page: Path, request: pytest.FixtureRequest) -> None:
 
 
 @pytest.mark.usefixtures("registry")
-def test_the_row_of_the_guide_has_the_properties_of_every_row() -> None:
-    namespace: dict[str, Any] = {"__name__": "example"}
-    for block in list(blocks((ROOT / "docs" / "how-to" / "add-an-op.md").read_text()))[:2]:
-        run(block, namespace, "add-an-op.md")
-    row = namespace["spence"]
+def test_the_rows_of_the_guide_have_the_properties_of_every_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (ROOT / "docs" / "how-to" / "add-an-op.md").read_text()
+    for _ in run_page(text, "add-an-op.md", monkeypatch):
+        pass
+    row: Any = ROWS["spence"]
     known: dict[tuple[str, ...], list[tuple[Any, ...]]] = {
         ("case",): [(Case(row, "d", {}),)],
         ("case", "shape"): [(Case(row, "d", {}), shape) for shape in SHAPES],
@@ -160,6 +183,12 @@ def test_the_row_of_the_guide_has_the_properties_of_every_row() -> None:
     for prove in properties:
         for arguments in known.get(tuple(inspect.signature(prove).parameters), []):
             prove(*arguments)
+    reduction: Any = ROWS["first_max"]
+    for sample in reduction.samples:
+        test_structural.test_reduction(reduction, sample)
+    for dtype in "fd":
+        test_matrices.test_the_routine_of_a_row_does_what_its_evaluation_does("cholesky_solve", dtype)
+    test_matrices.test_a_row_is_differentiated_in_both_directions("cholesky_solve")
 
 
 @pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
