@@ -1,4 +1,4 @@
-"""What loops over time cost: stores and copies, nests, allocations, compilations."""
+"""What sequential loops cost: stores and copies, nests, allocations, compilations."""
 
 import threading
 
@@ -32,14 +32,14 @@ def stores_in(loop):
     return [s for s in walk([loop]) if isinstance(s, Store)]
 
 
-def scanned(turn, carries, elements=(), length=5, **params):
+def scanned(iteration, carries, elements=(), length=5, **params):
     first = len(carries)
     inputs = [
         value((), INT64),
         *[value(v.shape, v.dtype) for v in carries],
         *[value(v.shape[1:], v.dtype) for v in elements],
     ]
-    body = body_of(lambda index, *rest: turn(index, rest[:first], rest[first:]), inputs)
+    body = body_of(lambda index, *rest: iteration(index, rest[:first], rest[first:]), inputs)
     return scan(body, [], carries, elements, length, **params)
 
 
@@ -64,17 +64,17 @@ def test_what_is_read_in_step_is_replaced_in_place(size):
 
 
 def test_an_array_written_by_index_is_not_copied():
-    """A turn stores one element, whatever the array's length."""
+    """An iteration stores one element, whatever the array's length."""
     a, x = value((1000,)), value((50,))
 
-    def turn(index, carries, elements):
+    def iteration(index, carries, elements):
         return (
             ROWS["put_add"](
                 carries[0], PRIMITIVES["reshape"](elements[0], (1,)), PRIMITIVES["reshape"](index, (1,))
             ),
         )
 
-    graph = graph_of(scanned(turn, [a], [x], 50), [a, x])
+    graph = graph_of(scanned(iteration, [a], [x], 50), [a, x])
     (loop,), _ = loops_of(graph)
     assert len(stores_in(loop)) == 1
     assert not any(isinstance(s, For) for s in walk(loop.body))
@@ -86,10 +86,10 @@ def test_large_carries_take_turns_in_two_buffers(length):
     size = 200
     a, b = value((size,)), value((size,))
 
-    def turn(index, carries, elements):
+    def iteration(index, carries, elements):
         return carries[1], carries[0] * 0.5
 
-    graph = graph_of(scanned(turn, [a, b], [], length), [a, b])
+    graph = graph_of(scanned(iteration, [a, b], [], length), [a, b])
     (loop,), _ = loops_of(graph)
     assert len(loop.pairs) == 1 and len(stores_in(loop)) == 2
     check(graph, [np.arange(200.0), -np.arange(200.0)])
@@ -131,9 +131,9 @@ def stacked_roots():
     body = body_of(
         lambda i, e, y: ((y + PRIMITIVES["divide"](2.0, y)) * 0.5, y), [value((), INT64), value(), value()]
     )
-    root, turns, passed = while_loop(condition, body, [tolerance], [start], None)
+    root, trip_count, passed = while_loop(condition, body, [tolerance], [start], None)
     add = body_of(lambda i, s, y: (s + y * y,), [value((), INT64), value(), value()])
-    (total,) = repeat(add, turns, [], [PRIMITIVES["multiply"](start, 0.0)], [passed], True)
+    (total,) = repeat(add, trip_count, [], [PRIMITIVES["multiply"](start, 0.0)], [passed], True)
     return graph_of([root, total], [tolerance, start])
 
 
@@ -259,16 +259,16 @@ def test_functions_written_out_are_exact_to_two_units(name):
 
 
 def test_the_turns_number_is_an_address():
-    """What is read at the turn's place needs no check."""
+    """What is read at the position of the iteration needs no check."""
     table, s = value((5,)), value()
 
-    def turn(index, carries, elements):
+    def iteration(index, carries, elements):
         (table_,) = consts
         return (carries[0] + ROWS["gather"](table_, index),)
 
     inputs = [value((), INT64), value((5,)), value()]
     consts = [inputs[1]]
-    body = body_of(lambda i, t, c: turn(i, (c,), ()), inputs)
+    body = body_of(lambda i, t, c: iteration(i, (c,), ()), inputs)
     graph = graph_of(scan(body, [table], [s], [], 5), [table, s])
     (loop,), _ = loops_of(graph)
     text = print_loops(schedule_of(graph))
@@ -286,7 +286,7 @@ def test_literals_are_no_operands_in_memory():
 
 
 def test_a_table_written_in_nested_loops_is_not_copied():
-    """A turn of the outer loop stores as many elements as the inner one makes turns."""
+    """An iteration of the outer loop stores as many elements as the inner one has iterations."""
     table = value((30 * 40,))
 
     def inner(i, row, t):
@@ -317,11 +317,11 @@ def test_a_branch_that_writes_one_element_copies_nothing():
     )
     leaves = body_of(lambda t, i, v: (t,), [value((1000,)), value((), INT64), value()])
 
-    def turn(index, carries, elements):
+    def iteration(index, carries, elements):
         which = PRIMITIVES["convert"](PRIMITIVES["greater"](elements[0], 0.0), INT64)
         return switch([leaves, writes], which, [carries[0], index, elements[0]])
 
-    graph = graph_of(scanned(turn, [a], [x], 50), [a, x])
+    graph = graph_of(scanned(iteration, [a], [x], 50), [a, x])
     (loop,), _ = loops_of(graph)
     assert len(stores_in(loop)) == 1 and not any(isinstance(s, For) for s in walk(loop.body))
     check(graph, [np.arange(1000.0), np.sin(np.arange(50.0))])
@@ -331,14 +331,16 @@ def test_branches_that_still_read_what_they_replace():
     a, b = value((100,)), value((100,))
     swapped = body_of(lambda a, b: (b, a), [value((100,)), value((100,))])
     mixed = body_of(lambda a, b: (a + b, sin(a) * b), [value((100,)), value((100,))])
-    turned = body_of(
+    transposed = body_of(
         lambda a, b: (PRIMITIVES["slice"](a, (99,), (100,), (-1,)), a), [value((100,)), value((100,))]
     )
 
-    def turn(index, carries, elements):
-        return switch([swapped, mixed, turned], ROWS["remainder"](index, literal(3, INT64)), list(carries))
+    def iteration(index, carries, elements):
+        return switch(
+            [swapped, mixed, transposed], ROWS["remainder"](index, literal(3, INT64)), list(carries)
+        )
 
-    graph = graph_of(scanned(turn, [a, b], [], 7), [a, b])
+    graph = graph_of(scanned(iteration, [a, b], [], 7), [a, b])
     check(graph, [np.linspace(0, 1, 100), np.linspace(-1, 2, 100)])
 
 

@@ -25,13 +25,13 @@ def calls(compiled, *args):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(("rows", "columns"), [(1000, 64), (613, 77), (257, 200)])
-@pytest.mark.parametrize("turned", [False, True])
-def test_half_of_a_symmetric_product_is_computed(rows, columns, dtype, turned):
+@pytest.mark.parametrize("transposed", [False, True])
+def test_half_of_a_symmetric_product_is_computed(rows, columns, dtype, transposed):
     x = matrix(rows, columns, dtype)
-    x = np.ascontiguousarray(x.T) if turned else x
-    product = gt.jit((lambda x: x @ x.T) if turned else (lambda x: x.T @ x))
+    x = np.ascontiguousarray(x.T) if transposed else x
+    product = gt.jit((lambda x: x @ x.T) if transposed else (lambda x: x.T @ x))
     found = product(x)
-    exact = x.astype(float) @ x.T.astype(float) if turned else x.T.astype(float) @ x.astype(float)
+    exact = x.astype(float) @ x.T.astype(float) if transposed else x.T.astype(float) @ x.astype(float)
     np.testing.assert_allclose(found, exact, atol=rows * 40 * np.finfo(dtype).eps)
     np.testing.assert_array_equal(found, found.T)
     (call,) = calls(product, x)
