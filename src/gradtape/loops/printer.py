@@ -1,5 +1,4 @@
-"""Loops as Python that a reader could have typed, and that runs: flat NumPy buffers in, flat NumPy buffers
-out."""
+"""The printer of loops: Python that a reader could have typed and that runs, on flat NumPy buffers."""
 
 from __future__ import annotations
 
@@ -88,8 +87,8 @@ def _block(statements: Sequence[Statement], indent: str) -> Iterator[str]:
             yield from _block(statement.body, indent + "    ")
         elif isinstance(statement, SequentialFor):
             yield from _pairs_before(statement.pairs, indent)
-            yield f"{indent}for {statement.var.name} in range({_turns(statement)}):"
-            yield from _turn(statement.body, statement.pairs, indent + "    ")
+            yield f"{indent}for {statement.var.name} in range({_trip_count(statement)}):"
+            yield from _iteration(statement.body, statement.pairs, indent + "    ")
             yield from _pairs_after(statement.pairs, indent)
         elif isinstance(statement, WhileLoop):
             yield from _while(statement, indent)
@@ -97,8 +96,8 @@ def _block(statements: Sequence[Statement], indent: str) -> Iterator[str]:
             yield from _choose(statement, indent)
         elif isinstance(statement, ReserveStack):
             none = isinstance(statement.count, Const) and statement.count.value == 0
-            turns = f"[{_room(statement.stack)} for _ in range({_number(statement.count)})]"
-            yield f"{indent}{statement.stack.name} = {'[]' if none else turns}"
+            entries = f"[{_room(statement.stack)} for _ in range({_number(statement.count)})]"
+            yield f"{indent}{statement.stack.name} = {'[]' if none else entries}"
         elif isinstance(statement, GrowStack):
             yield f"{indent}{statement.stack.name}.append({_room(statement.stack)})"
         elif isinstance(statement, OpenStack):
@@ -107,13 +106,13 @@ def _block(statements: Sequence[Statement], indent: str) -> Iterator[str]:
             yield indent + _line(statement)
 
 
-def _turns(statement: SequentialFor) -> str:
+def _trip_count(statement: SequentialFor) -> str:
     if statement.count is not None:
         return _number(statement.count)
     return str(statement.var.high + 1)
 
 
-def _turn(body: Sequence[Statement], pairs: Sequence[DoubleBuffer], indent: str) -> Iterator[str]:
+def _iteration(body: Sequence[Statement], pairs: Sequence[DoubleBuffer], indent: str) -> Iterator[str]:
     lines = list(_block(body, indent))
     lines.extend(
         f"{indent}{pair.current.name}, {pair.following.name} = {pair.following.name}, {pair.current.name}"
@@ -142,7 +141,7 @@ def _while(statement: WhileLoop, indent: str) -> Iterator[str]:
     yield from _block(statement.test, inner)
     yield f"{inner}if not {_number(statement.condition)}:"
     yield f"{inner}    break"
-    yield from _turn(statement.body, statement.pairs, inner)
+    yield from _iteration(statement.body, statement.pairs, inner)
     yield f"{inner}{name} += 1"
     yield from _pairs_after(statement.pairs, indent)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 from gradtape.loops.affine import Position
 from gradtape.loops.ir import (
@@ -16,6 +17,7 @@ from gradtape.loops.ir import (
     Index,
     Load,
     Number,
+    Register,
     RoutineCall,
     Statement,
     Store,
@@ -50,6 +52,35 @@ def positions_of(statement: Statement) -> Iterator[Position]:
     for number in numbers_of(statement):
         if isinstance(number, Index):
             yield number.position
+
+
+class Definitions:
+    """The statements of a block and of those inside of it that define its registers, by name.
+
+    Attributes
+    ----------
+    loads, computes, declares : dict of str to statement
+        What defines each register.
+    assigns : dict of str to Assign
+        The last assignment to each accumulator.
+    uses : Counter of str
+        How often each register is used.
+    """
+
+    def __init__(self, inside: Sequence[Statement]) -> None:
+        self.loads = {s.target.name: s for s in inside if isinstance(s, Load)}
+        self.computes = {s.target.name: s for s in inside if isinstance(s, Compute)}
+        self.declares = {s.target.name: s for s in inside if isinstance(s, Declare)}
+        self.assigns = {s.target.name: s for s in inside if isinstance(s, Assign)}
+        self.uses = Counter(n.name for s in inside for n in numbers_of(s) if isinstance(n, Register))
+
+    def computed(self, number: Number) -> Compute | None:
+        """Return what computes a number, if an instruction does."""
+        return self.computes.get(number.name) if isinstance(number, Register) else None
+
+    def loaded(self, number: Number) -> Load | None:
+        """Return what loads a number, if it is loaded."""
+        return self.loads.get(number.name) if isinstance(number, Register) else None
 
 
 def touched(statements: Iterable[Statement]) -> set[Buffer]:

@@ -1,4 +1,4 @@
-"""Where scratch buffers stand in the workspace: those that are not needed at the same time share memory."""
+"""Workspace planning: scratch buffers that are not live at the same time share memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def plan_memory(program: LoopProgram) -> tuple[dict[Buffer, int], int]:
     """Return the offset of each scratch buffer and the size of the workspace."""
     lives: dict[Buffer, tuple[int, int]] = {}
     scratch = set(program.scratch)
-    for turn, statement in enumerate(program.body):
+    for time, statement in enumerate(program.body):
         if isinstance(statement, Load | Store):
             touched = {statement.buffer} & scratch
         elif isinstance(statement, For | RoutineCall | ControlFlow):
@@ -29,8 +29,8 @@ def plan_memory(program: LoopProgram) -> tuple[dict[Buffer, int], int]:
         else:
             continue
         for buffer in touched:
-            first, _ = lives.get(buffer, (turn, turn))
-            lives[buffer] = (first, turn)
+            first, _ = lives.get(buffer, (time, time))
+            lives[buffer] = (first, time)
     order = sorted(lives, key=lambda b: (-b.nbytes, lives[b], b.name))
     # One row per buffer that has its place: where it begins and ends, and when it is written first and read last.
     placed = np.empty((4, len(order)), np.int64)

@@ -1,4 +1,4 @@
-"""What each nest of a program computes for which lines of the user's code, and what it reads and writes."""
+"""Attribution: the lines of the user's code for which each nest of a program computes, and what it reads and writes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PASSING: Final = 0.5
 
 
 @value_record
-class Nest:
+class NestSummary:
     """A nest of loops, or a routine, of a compiled program.
 
     Attributes
@@ -45,8 +45,8 @@ class Nest:
     routine : str
         The name of the routine; empty for loops.
     extents : tuple of tuple of int
-        The turns of the loops, outermost first, for each chain of loops that ends in an innermost one; 0 where only the run knows. What
-        is counted below counts one turn of these.
+        The trip counts of the loops, outermost first, for each chain of loops that ends in an innermost one; 0 where only the run knows.
+        What is counted below counts one iteration of these.
     blocks : int
         Into how many blocks, which threads may share out, the rows are cut; 0 where they are not.
     operations : float
@@ -68,7 +68,7 @@ class Nest:
     lines: tuple[tuple[Site, tuple[str, ...], float], ...]
 
 
-def describe_nests(program: LoopProgram, makers: Mapping[str, Node], plan: Schedule) -> list[Nest]:
+def describe_nests(program: LoopProgram, makers: Mapping[str, Node], plan: Schedule) -> list[NestSummary]:
     """Return the nests of a program, in order, and last what is outside of them all.
 
     Parameters
@@ -92,35 +92,37 @@ def describe_nests(program: LoopProgram, makers: Mapping[str, Node], plan: Sched
     return [_described(part, {**known, **makers}) for part in (*[[nest] for nest in timed], outside)]
 
 
-def _described(statements: Sequence[Statement], makers: Mapping[str, Node]) -> Nest:
+def _described(statements: Sequence[Statement], makers: Mapping[str, Node]) -> NestSummary:
     steps = list(_steps(statements, 1))
     work: dict[Node, float] = {}
     operations = 0.0
     moved = 0
     spans: dict[Buffer, tuple[int, int]] = {}
-    for step, turns in steps:
+    for step, trips in steps:
         maker = next((makers[base] for name in _names(step) if (base := _base(name)) in makers), None)
         if maker is not None:
-            work[maker] = work.get(maker, 0.0) + turns * _cost(step, maker)
+            work[maker] = work.get(maker, 0.0) + trips * _cost(step, maker)
         if isinstance(step, Load | Store):
-            moved += step.buffer.dtype.itemsize * turns
+            moved += step.buffer.dtype.itemsize * trips
             low, high = interval(step.index)
             first, last = spans.get(step.buffer, (low, high))
             spans[step.buffer] = (min(first, low), max(last, high))
         elif isinstance(step, Compute):
-            operations += turns
+            operations += trips
         elif isinstance(step, RoutineCall):
-            operations += turns * _routine_operations(step)
+            operations += trips * _routine_operations(step)
             moved += sum(buffer.nbytes for buffer, _ in step.operands)
             spans.update((buffer, (0, buffer.size - 1)) for buffer, _ in step.operands)
     routine = next((step.function for step, _ in steps if isinstance(step, RoutineCall)), "")
-    blocks = max((_turns(s) for s in statements if isinstance(s, For) and s.private is not None), default=0)
+    blocks = max(
+        (_trip_count(s) for s in statements if isinstance(s, For) and s.private is not None), default=0
+    )
     footprint = sum(
         (min(last, buffer.size - 1) - max(first, 0) + 1) * buffer.dtype.itemsize
         for buffer, (first, last) in spans.items()
     )
     extents = tuple(dict.fromkeys(_extents(statements, ())))
-    return Nest(routine, extents, blocks, operations, moved, footprint, _by_line(work))
+    return NestSummary(routine, extents, blocks, operations, moved, footprint, _by_line(work))
 
 
 def _names(step: Statement) -> list[str]:
@@ -141,22 +143,22 @@ def _cost(step: Statement, maker: Node) -> float:
     return _PASSING if isinstance(step, Load | Store) else 0.0
 
 
-def _steps(statements: Sequence[Statement], turns: int) -> Iterator[tuple[Statement, int]]:
+def _steps(statements: Sequence[Statement], trips: int) -> Iterator[tuple[Statement, int]]:
     """Return all statements but loops and branches, with how often each runs."""
     for statement in statements:
         if isinstance(statement, For):
-            yield from _steps(statement.body, turns * _turns(statement))
+            yield from _steps(statement.body, trips * _trip_count(statement))
         elif isinstance(statement, ControlFlow):
             for block in statement.blocks():
-                yield from _steps(block, turns * (_turns(statement) or 1))
+                yield from _steps(block, trips * (_trip_count(statement) or 1))
         else:
-            yield statement, turns
+            yield statement, trips
 
 
 def _extents(statements: Sequence[Statement], around: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     for statement in statements:
         if isinstance(statement, For | SequentialFor | WhileLoop):
-            inside = (*around, _turns(statement))
+            inside = (*around, _trip_count(statement))
             blocks = (statement.body,) if isinstance(statement, For) else statement.blocks()
             deeper = [chain for block in blocks for chain in _extents(block, inside)]
             yield from deeper or [inside]
@@ -165,8 +167,8 @@ def _extents(statements: Sequence[Statement], around: tuple[int, ...]) -> Iterat
                 yield from _extents(block, around)
 
 
-def _turns(loop: Statement) -> int:
-    """Return how often a loop turns; 0 where only the run knows, and for branches."""
+def _trip_count(loop: Statement) -> int:
+    """Return the trip count of a loop; 0 where only the run knows, and for branches."""
     if isinstance(loop, For) or (isinstance(loop, SequentialFor) and loop.count is None):
         return loop.var.high - loop.var.low + 1
     return 0

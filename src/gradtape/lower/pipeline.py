@@ -13,7 +13,7 @@ from gradtape.ir.types import Aval
 from gradtape.loops.ir import LoopProgram
 from gradtape.loops.passes.pipeline import optimise_body, optimise_loops
 from gradtape.loops.workspace import plan_memory
-from gradtape.lower.attribution import Nest, describe_nests
+from gradtape.lower.attribution import NestSummary, describe_nests
 from gradtape.lower.building.builder import Builder
 from gradtape.lower.building.context import BuildContext, LoopKernels, LoweredBody
 from gradtape.lower.llvm.counters import counted
@@ -144,7 +144,7 @@ class ProfiledProgram:
     ir_text: str
     symbols: tuple[str, ...]
     drain: str | None
-    nests: list[Nest]
+    nests: list[NestSummary]
 
 
 def lower_profiled(graph: Graph) -> ProfiledProgram:

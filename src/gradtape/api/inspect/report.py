@@ -11,7 +11,7 @@ import numpy as np
 
 from gradtape.api.inspect.records import Metered, Record
 from gradtape.ir.graph import Graph
-from gradtape.lower.attribution import Nest
+from gradtape.lower.attribution import NestSummary
 from gradtape.lower.llvm.counters import ENTRIES, ENTRY_TICKS, FIRST_NEST, KERNEL_TICKS, MISSES, RUNS
 
 INTERPRETER: Final = "interpreter"
@@ -246,7 +246,7 @@ def _kernel(group: Sequence[Metered], rate: float, cost: int) -> KernelFigures:
     )
 
 
-def _nest(nest: Nest, seconds: float) -> NestFigures:
+def _nest(nest: NestSummary, seconds: float) -> NestFigures:
     lines = tuple(_line(site, ops, share) for site, ops, share in nest.lines)
     return NestFigures(
         nest.routine or "loop",

@@ -1,7 +1,7 @@
-"""What a row reads from memory again and again is copied in once, before rows are put side by side.
+"""Packing of rows for row blocking: what a row reads from memory again and again is copied once, before rows are blocked.
 
-The lanes of a vector then gather each element from their rows once, and not once for each turn of the loops that
-read it: in a mixture of 25 Gaussians the points are read 25 times.
+The lanes of a vector then gather each element from their rows once, and not once for each iteration of the loops that read it: in a
+mixture of 25 Gaussians the points are read 25 times.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def copied_in(loop: For, program: LoopProgram, scratch: list[Buffer]) -> tuple[F
 
 
 class _RowCopier(Copier):
-    """Copies the body of a loop over rows, with repeated reads of rows turned into reads of their copies."""
+    """Copies the body of a loop over rows, with reads of copies in place of repeated reads of rows."""
 
     def __init__(self, loop: For) -> None:
         super().__init__({}, {})

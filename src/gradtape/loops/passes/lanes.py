@@ -1,7 +1,7 @@
-"""Sums in memory with a place for each lane of a vector.
+"""Lane-wise accumulators: sums in memory with an element for each lane of a vector.
 
-Where a block of rows adds to many sums, bringing the lanes of each together costs more than the sums: 9 of 13
-instructions in a mixture's second moments. With a place for each lane they are brought together once, at the end.
+Where a block of rows adds to many sums, the horizontal additions of the lanes cost more than the sums: 9 of 13 instructions in a mixture's
+second moments. With an element for each lane there is one horizontal addition for each sum, at the end.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from gradtape.loops.ir import (
     Store,
     const,
 )
+from gradtape.loops.traversal import Definitions
 from gradtape.records import record
 
 LANES: Final = 8
@@ -34,7 +35,15 @@ ROOM: Final = 2**18
 
 @record
 class LaneSums:
-    """The buffers of sums, with what they became."""
+    """Buffers of sums.
+
+    Attributes
+    ----------
+    buffers : dict of Buffer to Buffer
+        What each became: LANES elements for each of its own.
+    steps : dict of Buffer to Compute
+        What adds to it.
+    """
 
     buffers: dict[Buffer, Buffer] = field(default_factory=dict)
     steps: dict[Buffer, Compute] = field(default_factory=dict)
@@ -44,19 +53,18 @@ class LaneSums:
         return [_cleared(wide) for wide in self.buffers.values()]
 
     def after(self) -> list[Statement]:
-        """Return the loops that bring the lanes together."""
+        """Return the loops that add up the lanes."""
         return [_joined(buffer, wide, self.steps[buffer]) for buffer, wide in self.buffers.items()]
 
 
 def find_lane_sums(inside: Sequence[Statement], shared: set[Buffer], var: Var) -> LaneSums:
     """Return the sums of a loop whose lanes can be kept apart: nothing reads them before the end."""
-    loads = {s.target.name: s for s in inside if isinstance(s, Load)}
-    made = {s.target.name: s for s in inside if isinstance(s, Compute)}
+    definitions = Definitions(inside)
     found = LaneSums()
     for buffer in sorted(shared, key=lambda buffer: buffer.name):
         stores = [s for s in inside if isinstance(s, Store) and s.buffer is buffer]
-        steps = [step for s in stores if (step := _step(s, loads, made)) is not None]
-        sources = {id(loads[step.args[0].name]) for step in steps if isinstance(step.args[0], Register)}
+        steps = [step for s in stores if (step := _step(s, definitions)) is not None]
+        sources = {id(definitions.loaded(step.args[0])) for step in steps}
         reads = {id(s) for s in inside if isinstance(s, Load) and s.buffer is buffer}
         bound = any(not isinstance(s.index, int) and var in s.index.variables() for s in stores)
         if len(steps) == len(stores) and sources == reads and not bound and buffer.dtype.char == "d":
@@ -67,13 +75,12 @@ def find_lane_sums(inside: Sequence[Statement], shared: set[Buffer], var: Var) -
     return found if sum(wide.nbytes for wide in found.buffers.values()) <= ROOM else LaneSums()
 
 
-def _step(store: Store, loads: dict[str, Load], made: dict[str, Compute]) -> Compute | None:
-    value = store.value
-    step = made.get(value.name) if isinstance(value, Register) else None
+def _step(store: Store, definitions: Definitions) -> Compute | None:
+    """Return what adds to the element that a store puts back."""
+    step = definitions.computed(store.value)
     if step is None or step.function != "add" or not step.reassociate:
         return None
-    total = step.args[0]
-    load = loads.get(total.name) if isinstance(total, Register) else None
+    load = definitions.loaded(step.args[0])
     if load is None or (load.buffer, load.index) != (store.buffer, store.index):
         return None
     return step

@@ -1,12 +1,11 @@
-"""Large loops in blocks of rows that threads may run side by side.
+"""Parallelisation: large loops over independent rows are cut into blocks that threads may share out.
 
-The blocks follow from the shapes alone. What rows add up is added up per block and then over the blocks in
-their order, so that a result has the same bits for any number of threads, one included.
+The blocks follow from the shapes alone. Reductions over rows are computed for each block and then over the blocks in their order, so that a
+result has the same bits for any number of threads, one included.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import field
 from typing import Any, Final
@@ -29,13 +28,13 @@ from gradtape.loops.ir import (
     Store,
 )
 from gradtape.loops.passes.monoids import COMBINE, identity
-from gradtape.loops.traversal import numbers_of, positions_of, touched, walk
+from gradtape.loops.traversal import Definitions, positions_of, touched, walk
 from gradtape.passes.layout.matmul_tiling import PRODUCT
 from gradtape.records import record
 
 WORTHWHILE: Final = 10_000_000
-"""Additions from which a loop is split: 200 microseconds. Waking a thread takes some 10, and blocks cost a
-single thread a tenth in loops that are nothing but a walk through memory."""
+"""Additions from which a loop is split: 200 microseconds. Waking a thread takes some 10, and blocks cost a single thread a tenth in loops
+that do nothing but load and store."""
 
 LEAST_BLOCK: Final = 500_000
 """Additions in a block: 10 microseconds."""
@@ -70,7 +69,21 @@ def parallelise(program: LoopProgram) -> LoopProgram:
 
 @record
 class _Plan:
-    """What is known of a loop over rows."""
+    """What is known of a loop over rows.
+
+    Attributes
+    ----------
+    loop : For
+        The loop.
+    blocks : int
+        Into how many blocks it is cut.
+    private : list of Buffer
+        Scratch of single rows: each thread needs its own.
+    sums : list of Buffer
+        What rows add to in memory.
+    totals : dict of str to Compute
+        The instructions by which rows are combined in accumulators, by their names.
+    """
 
     loop: For
     blocks: int = 0
@@ -89,8 +102,8 @@ def _plan(loop: For, program: LoopProgram) -> _Plan | None:
     if additions < WORTHWHILE:
         return None
     plan = _Plan(loop)
-    steps = _Steps(inside)
-    if not _find_sums(plan, inside, steps) or not _find_buffers(plan, inside, steps, program):
+    definitions = Definitions(inside)
+    if not _find_totals(plan, inside, definitions) or not _find_buffers(plan, inside, definitions, program):
         return None
     parts = sum(buffer.nbytes for buffer in plan.sums)
     unit = _unit(loop)
@@ -116,9 +129,9 @@ def _is_small(statement: Statement) -> bool:
     )
 
 
-def _even(turns: int, blocks: int) -> int:
-    """Return a number of blocks not far below another one that leaves no turns over, if there is one."""
-    return next((count for count in range(blocks, blocks // 2, -1) if turns % count == 0), blocks)
+def _even(trips: int, blocks: int) -> int:
+    """Return a number of blocks not far below another one that leaves no iterations over, if there is one."""
+    return next((count for count in range(blocks, blocks // 2, -1) if trips % count == 0), blocks)
 
 
 def work(statements: Sequence[Statement]) -> float:
@@ -145,7 +158,7 @@ def _cost(body: Any) -> float:
 
 
 def _unit(loop: For) -> int:
-    """Return of how many turns the blocks are multiples."""
+    """Return of how many iterations the blocks are multiples."""
     return 1 if any(isinstance(statement, For) for statement in loop.body) else ALIGNED
 
 
@@ -193,73 +206,52 @@ def _length(rows: object, columns: object, leading: object) -> int:
     return (columns - 1) * leading + rows
 
 
-class _Steps:
-    """Who makes and who uses the numbers of a loop."""
+def _step(value: Number, definitions: Definitions) -> Compute | None:
+    """Return what combines a total with one more number, if that is all that becomes of the total."""
+    made, uses = definitions.computed(value), definitions.uses
+    if made is None or not made.reassociate or uses[made.target.name] != 1:
+        return None
+    total = made.args[0]
+    return made if isinstance(total, Register) and uses[total.name] == 1 else None
 
-    def __init__(self, inside: Sequence[Statement]) -> None:
-        self.made = {s.target.name: s for s in inside if isinstance(s, Compute)}
-        self.declared = {s.target.name: s for s in inside if isinstance(s, Declare)}
-        self.assigned = {s.target.name: s for s in inside if isinstance(s, Assign)}
-        self.loads = {s.target.name: s for s in inside if isinstance(s, Load)}
-        self.uses = Counter(
-            number.name for s in inside for number in numbers_of(s) if isinstance(number, Register)
-        )
 
-    def step(self, value: Number) -> Compute | None:
-        """Return what combines a total with one more number, if that is all that becomes of the total."""
-        made = self.made.get(value.name) if isinstance(value, Register) else None
-        if made is None or not made.reassociate or self.uses[made.target.name] != 1:
+def _adds(step: Compute | None) -> bool:
+    return (
+        step is not None and step.reassociate and step.function == "add" and step.target.dtype.kind in "fiu"
+    )
+
+
+def _loaded(store: Store, definitions: Definitions) -> Load | None:
+    """Return where a store takes the total from that it puts back with something added."""
+    uses, value = definitions.uses, store.value
+    final = definitions.computed(value)
+    if final is not None and final.function == "identity":
+        (total,) = final.args
+        declared = definitions.declares.get(total.name) if isinstance(total, Register) else None
+        if declared is None or uses[declared.target.name] != 2:
             return None
-        total = made.args[0]
-        return made if isinstance(total, Register) and self.uses[total.name] == 1 else None
-
-    def loaded(self, store: Store) -> Load | None:
-        """Return where a store takes the total from that it puts back with something added."""
-        value = store.value
-        final = self.made.get(value.name) if isinstance(value, Register) else None
-        if final is not None and final.function == "identity":
-            (total,) = final.args
-            if (
-                not isinstance(total, Register)
-                or total.name not in self.declared
-                or self.uses[total.name] != 2
-            ):
-                return None
-            assigned = self.assigned.get(total.name)
-            made = (
-                None
-                if assigned is None or not isinstance(assigned.value, Register)
-                else self.made.get(assigned.value.name)
-            )
-            begin = self.declared[total.name].value
-            if (
-                made is None
-                or not _adds(made)
-                or made.args[0] is not total
-                or self.uses[made.target.name] != 1
-            ):
-                return None
-        else:
-            begin = value
-            while (step := self.step(begin)) is not None and _adds(step):
-                begin = step.args[0]
-            if begin is value:
-                return None
-        load = self.loads.get(begin.name) if isinstance(begin, Register) else None
-        if load is None or self.uses[load.target.name] != 1:
+        assigned = definitions.assigns.get(declared.target.name)
+        made = None if assigned is None else definitions.computed(assigned.value)
+        if made is None or not _adds(made) or made.args[0] is not total or uses[made.target.name] != 1:
             return None
-        return load if (load.buffer, load.index) == (store.buffer, store.index) else None
+        begin = declared.value
+    else:
+        begin = value
+        while (step := _step(begin, definitions)) is not None and _adds(step):
+            begin = step.args[0]
+        if begin is value:
+            return None
+    load = definitions.loaded(begin)
+    if load is None or uses[load.target.name] != 1:
+        return None
+    return load if (load.buffer, load.index) == (store.buffer, store.index) else None
 
 
-def _adds(step: Compute) -> bool:
-    return step.reassociate and step.function == "add" and step.target.dtype.kind in "fiu"
-
-
-def _find_sums(plan: _Plan, inside: Sequence[Statement], steps: _Steps) -> bool:
-    """Find the numbers that rows add up; return whether nothing else goes from row to row."""
+def _find_totals(plan: _Plan, inside: Sequence[Statement], definitions: Definitions) -> bool:
+    """Find the accumulators in which rows are combined; return whether nothing else goes from row to row."""
     for statement in inside:
-        if isinstance(statement, Assign) and statement.target.name not in steps.declared:
-            step = steps.step(statement.value)
+        if isinstance(statement, Assign) and statement.target.name not in definitions.declares:
+            step = _step(statement.value, definitions)
             name = statement.target.name
             if step is None or step.function not in COMBINE or step.args[0] is not statement.target:
                 return False
@@ -269,11 +261,13 @@ def _find_sums(plan: _Plan, inside: Sequence[Statement], steps: _Steps) -> bool:
     return True
 
 
-def _find_buffers(plan: _Plan, inside: Sequence[Statement], steps: _Steps, program: LoopProgram) -> bool:
+def _find_buffers(
+    plan: _Plan, inside: Sequence[Statement], definitions: Definitions, program: LoopProgram
+) -> bool:
     """Find the scratch of single rows and the sums in memory; return whether rows share nothing else."""
-    row = plan.loop.var
+    row, products = plan.loop.var, _Products(inside)
     named = [position for statement in inside for position in positions_of(statement)]
-    for position in (*named, *[place for ends in _Products(inside).places.values() for place in ends]):
+    for position in (*named, *[place for ends in products.places.values() for place in ends]):
         if isinstance(position, Affine) and any(
             not isinstance(atom, Var) and row in atom.whole.variables() for atom in position.terms
         ):
@@ -281,7 +275,6 @@ def _find_buffers(plan: _Plan, inside: Sequence[Statement], steps: _Steps, progr
     places: dict[Buffer, list[Position]] = {}
     stores: dict[Buffer, list[Store]] = {}
     loads: dict[Buffer, list[Load]] = {}
-    products = _Products(inside)
     for buffer, ends in products.places.items():
         places.setdefault(buffer, []).extend(ends)
     for statement in inside:
@@ -304,7 +297,7 @@ def _find_buffers(plan: _Plan, inside: Sequence[Statement], steps: _Steps, progr
         elif buffer in products.sums and buffer not in stores and buffer not in loads:
             plan.sums.append(buffer)
         else:
-            sources = {id(steps.loaded(store)) for store in stores.get(buffer, ())}
+            sources = {id(_loaded(store, definitions)) for store in stores.get(buffer, ())}
             if buffer in products.places or sources != {id(load) for load in loads.get(buffer, ())}:
                 return False
             plan.sums.append(buffer)
@@ -312,8 +305,7 @@ def _find_buffers(plan: _Plan, inside: Sequence[Statement], steps: _Steps, progr
 
 
 def _row_of(position: Position, row: Var) -> tuple[int, int] | None:
-    """Return the elements of a row and how many rows off a position lies, if it stays within one row's
-    elements."""
+    """Return how many elements a row has, and how many rows off a position lies, if it stays within one row's elements."""
     factor = position.terms.get(row, 0) if isinstance(position, Affine) else 0
     if factor <= 0:
         return None
@@ -322,8 +314,10 @@ def _row_of(position: Position, row: Var) -> tuple[int, int] | None:
 
 
 def _split(plan: _Plan, scratch: list[Buffer]) -> list[Statement]:
-    """Return the loop over the blocks, what brings their sums together, and the loop over the rows that are
-    left."""
+    """Return the loop over the blocks, what combines their results, and the loop over the rows that are left over.
+
+    Each block has its own accumulators and sums in memory, an array of one element or one sum for each block.
+    """
     row = plan.loop.var
     unit = _unit(plan.loop)
     size = plan.loop.trip_count // (plan.blocks * unit) * unit
@@ -344,9 +338,11 @@ def _split(plan: _Plan, scratch: list[Buffer]) -> list[Statement]:
         begin.append(Declare(part, identity(step.function, total.dtype)))
         end.append(Store(buffer, affine(block), part))
         read, sum_ = Register(f"{name}_one", total.dtype), Register(f"{name}_all", total.dtype)
-        turn = Var(f"{name}_turn", 0, plan.blocks - 1)
+        number = Var(f"{name}_block", 0, plan.blocks - 1)
         added = Compute(sum_, step.function, step.body, (total, read))
-        combine.append(For(turn, [Load(read, buffer, affine(turn)), added, Assign(total, sum_)], minor=True))
+        combine.append(
+            For(number, [Load(read, buffer, affine(number)), added, Assign(total, sum_)], minor=True)
+        )
     for buffer in plan.sums:
         part_of = Buffer(f"p_{buffer.name}_{row.name}", buffer.dtype, buffer.size * plan.blocks, "scratch")
         scratch.append(part_of)
@@ -365,6 +361,7 @@ def _split(plan: _Plan, scratch: list[Buffer]) -> list[Statement]:
 
 
 def _remaining(plan: _Plan, start: int, scratch: list[Buffer]) -> For:
+    """Return the loop over the rows from `start` on, with scratch of its own."""
     row = plan.loop.var
     rest = Var(f"{row.name}_left", start, row.high)
     moved: dict[Buffer, tuple[Buffer, Position]] = {}
@@ -377,18 +374,18 @@ def _remaining(plan: _Plan, start: int, scratch: list[Buffer]) -> For:
 
 def _gathered(buffer: Buffer, parts: Buffer, blocks: int) -> For:
     """Return the loop that adds the blocks' sums to a buffer, block by block."""
-    turn = Var(f"{buffer.name}_turn", 0, blocks - 1)
+    block = Var(f"{buffer.name}_block", 0, blocks - 1)
     element = Var(f"{buffer.name}_element", 0, buffer.size - 1)
     before, one, after = (Register(f"{buffer.name}_{what}", buffer.dtype) for what in ("old", "one", "new"))
     function, body = COMBINE["add"]
     return For(
-        turn,
+        block,
         [
             For(
                 element,
                 [
                     Load(before, buffer, affine(element)),
-                    Load(one, parts, affine(turn) * buffer.size + affine(element)),
+                    Load(one, parts, affine(block) * buffer.size + affine(element)),
                     Compute(after, function, body, (before, one)),
                     Store(buffer, affine(element), after),
                 ],

@@ -1,4 +1,4 @@
-"""Which loops ask now and then whether they shall go on, and how often: all that may take long."""
+"""Polling: sequential loops that may take long ask now and then whether somebody wants to stop the program."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ UNIT: Final = 0.3e-9
 """Seconds that an addition takes at most, about."""
 
 LONG: Final = 2e-4
-"""Seconds that a loop takes from which it asks."""
+"""Seconds that a loop takes from which it polls."""
 
 BETWEEN: Final = 5e-5
-"""Seconds between two questions: each costs 30 nanoseconds, and the loop its registers."""
+"""Seconds between two polls: each costs 30 nanoseconds, and the loop its registers."""
 
 UNKNOWN: Final = 16
 """Iterations of a loop of unknown trip count, for the time that the one around it takes."""
@@ -35,13 +35,13 @@ _SLOW: Final = {"fdiv": 4.0, "llvm.sqrt": 5.0}
 
 
 def insert_polls(program: LoopProgram) -> LoopProgram:
-    """Return the program, whose long sequential loops ask."""
+    """Return the program, whose long sequential loops poll."""
     _insert(program.body)
     return LoopProgram(program.name, program.inputs, program.outputs, program.scratch, program.body)
 
 
 def _insert(statements: Sequence[Statement]) -> float:
-    """Let the loops among statements ask; return the seconds that all take."""
+    """Set how often the loops among statements poll; return the seconds that all take."""
     return sum(map(_seconds, statements))
 
 
@@ -56,11 +56,11 @@ def _seconds(statement: Statement) -> float:
         return max(map(_insert, statement.branches))
     if not isinstance(statement, SequentialFor | WhileLoop):
         return UNIT
-    turn = sum(map(_insert, statement.blocks())) + 3 * UNIT
-    turns = statement.var.high + 1
-    if turns * turn > LONG:
-        statement.poll = 1 << max(int(BETWEEN / turn).bit_length() - 1, 0)
-    return turn * (UNKNOWN if turns > UNBOUNDED else turns)
+    iteration = sum(map(_insert, statement.blocks())) + 3 * UNIT
+    trips = statement.var.high + 1
+    if trips * iteration > LONG:
+        statement.poll = 1 << max(int(BETWEEN / iteration).bit_length() - 1, 0)
+    return iteration * (UNKNOWN if trips > UNBOUNDED else trips)
 
 
 def _cost(body: object) -> float:

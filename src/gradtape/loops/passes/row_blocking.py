@@ -1,9 +1,8 @@
-"""Rows side by side: a loop over many rows with short loops inside becomes short loops with a block of
-rows inside.
+"""Row blocking: a loop over many rows with short loops inside is cut into blocks, and the loop over the rows of a block moves innermost.
 
-Short loops fill vectors badly. Where the rows do not depend on each other, a block of them makes a long
-innermost loop: what a row keeps in a register or in scratch becomes an array with one element per row of
-the block, and a sum over rows becomes a sum over the block.
+Short loops fill vectors badly. Where the rows, the iterations of the outer loop, do not depend on each other, a block of them makes a long
+innermost loop: what a row keeps in a register or in scratch becomes an array with one element for each row of the block, and a sum over
+rows becomes a sum over the block.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ from gradtape.loops.ir import (
 )
 from gradtape.loops.passes.gathers import copied_in
 from gradtape.loops.passes.lanes import LANES, LaneSums, find_lane_sums
-from gradtape.loops.traversal import numbers_of, positions_of, touched, walk
+from gradtape.loops.traversal import Definitions, numbers_of, positions_of, touched, walk
 from gradtape.records import record
 
 BLOCKS: Final = (32, 16, 8)
-"""Rows side by side, the most first: whole vectors of AVX-512, four of which hide the time that an
+"""Rows of a block, the most first: whole vectors of AVX-512, four of which hide the time that an
 addition takes."""
 
 SHORT: Final = 64
@@ -74,7 +73,27 @@ def block_rows(program: LoopProgram) -> LoopProgram:
 
 @record
 class _Plan:
-    """What is known of a loop over rows."""
+    """What is known of a loop over rows.
+
+    Attributes
+    ----------
+    loop : For
+        The loop.
+    block : int
+        Rows of a block.
+    rows : set of Buffer
+        Scratch of which each row of a block needs its own.
+    shared : set of Buffer
+        The other buffers that are written.
+    varying : set of str
+        Registers that differ from row to row.
+    accumulators : set of str
+        Those that go from row to row.
+    lane_wise : set of str
+        Registers that become arrays, with an element for each row of a block.
+    sums : LaneSums
+        Sums in memory with an element for each lane.
+    """
 
     loop: For
     block: int = 0
@@ -114,19 +133,18 @@ def _plan(loop: For, program: LoopProgram) -> _Plan | None:
 
 
 def _pays(loop: For) -> bool:
-    """Whether there is enough to compute for each element that the lanes of a vector must gather from
-    their rows."""
+    """Whether there is enough to compute for each element that the lanes of a vector must gather from their rows."""
     computed = gathered = 0
 
-    def visit(statements: Sequence[Statement], turns: int) -> None:
+    def visit(statements: Sequence[Statement], trips: int) -> None:
         nonlocal computed, gathered
         for statement in statements:
             if isinstance(statement, For):
-                visit(statement.body, turns * statement.trip_count)
+                visit(statement.body, trips * statement.trip_count)
             elif isinstance(statement, Compute):
-                computed += turns
+                computed += trips
             elif isinstance(statement, Load | Store) and isinstance(statement.index, Affine):
-                gathered += turns * (statement.index.terms.get(loop.var, 1) != 1)
+                gathered += trips * (statement.index.terms.get(loop.var, 1) != 1)
 
     visit(loop.body, 1)
     return computed >= DENSE * gathered
@@ -172,17 +190,11 @@ def _without_others(position: Position, row: Var) -> tuple[int, int]:
 
 def _only_sums(plan: _Plan, inside: Sequence[Statement]) -> bool:
     """Return whether what is carried from row to row are sums and other reductions, whose order is free."""
-    declared = {s.target.name for s in inside if isinstance(s, Declare)}
-    made = {s.target.name: s for s in inside if isinstance(s, Compute)}
-    uses: dict[str, int] = {}
+    definitions = Definitions(inside)
+    uses = definitions.uses
     for statement in inside:
-        for number in numbers_of(statement):
-            if isinstance(number, Register):
-                uses[number.name] = uses.get(number.name, 0) + 1
-    for statement in inside:
-        if isinstance(statement, Assign) and statement.target.name not in declared:
-            value = statement.value
-            step = made.get(value.name) if isinstance(value, Register) else None
+        if isinstance(statement, Assign) and statement.target.name not in definitions.declares:
+            step = definitions.computed(statement.value)
             if (
                 step is None
                 or not step.reassociate
@@ -194,8 +206,7 @@ def _only_sums(plan: _Plan, inside: Sequence[Statement]) -> bool:
         if isinstance(statement, Store) and statement.buffer in plan.shared:
             if plan.loop.var in _variables(statement.index):
                 continue
-            value = statement.value
-            step = made.get(value.name) if isinstance(value, Register) else None
+            step = definitions.computed(statement.value)
             if step is None or not step.reassociate:
                 return False
     return True
@@ -219,8 +230,7 @@ def _find_varying(plan: _Plan, inside: Sequence[Statement]) -> None:
 
 
 def _find_lane_wise(plan: _Plan, statements: Sequence[Statement]) -> None:
-    """Find the varying registers that are used beyond the run of statements that makes them: each becomes
-    an array."""
+    """Find the varying registers that are used beyond the straight line of statements that defines them: each becomes an array."""
     home: dict[str, int] = {}
     count = 0
 
@@ -249,7 +259,17 @@ def _find_lane_wise(plan: _Plan, statements: Sequence[Statement]) -> None:
 
 
 class _Rewriter:
-    """Builds the blocks, and the loop over the rows that are left."""
+    """Builds the loop over the blocks, and the loop over the rows that are left over.
+
+    Parameters
+    ----------
+    plan : _Plan
+        What is known of the loop.
+    wide : dict of Buffer to Buffer
+        What becomes of the scratch of single rows.
+    scratch : list of Buffer
+        Receives what is needed besides.
+    """
 
     def __init__(self, plan: _Plan, wide: dict[Buffer, Buffer], scratch: list[Buffer]) -> None:
         self.plan = plan
@@ -260,6 +280,7 @@ class _Rewriter:
         self.prefix = plan.loop.var.name
 
     def result(self) -> list[Statement]:
+        """Return what stands for the loop."""
         row = self.plan.loop.var
         blocks = self.plan.loop.trip_count // self.plan.block
         block = Var(f"{self.prefix}_block", 0, blocks - 1)
@@ -279,6 +300,7 @@ class _Rewriter:
         return made
 
     def _body(self, statements: Sequence[Statement], first: Position) -> list[Statement]:
+        """Return what one block does, whose first row is `first`: each straight line of statements becomes a loop over the rows."""
         made: list[Statement] = []
         run: list[Statement] = []
         for statement in statements:
@@ -292,8 +314,17 @@ class _Rewriter:
         return made
 
     def _flush(self, run: Sequence[Statement], made: list[Statement], first: Position) -> None:
-        """Append a run of statements: what is the same for all rows once, the rest in a loop over the
-        block."""
+        """Append a straight line of statements: what is the same for all rows once, the rest in a loop over the rows of the block.
+
+        Parameters
+        ----------
+        run : sequence of Statement
+            The straight line.
+        made : list of Statement
+            Receives them.
+        first : Position
+            The first row of the block.
+        """
         varying = [statement for statement in run if not self._same_for_all(statement)]
         made.extend(statement for statement in run if self._same_for_all(statement))
         if not varying:
@@ -304,7 +335,7 @@ class _Rewriter:
         row = first + place
         body: list[Statement] = []
         if any(isinstance(s, Store) and s.buffer in self.plan.sums.buffers for s in varying):
-            made.append(self._lanes_apart(varying, first))
+            made.append(self._lane_by_lane(varying, first))
             return
         before, after = self._sums(varying)
         finish: list[Statement] = []
@@ -325,76 +356,67 @@ class _Rewriter:
         made.append(For(lane, body, lanes=True))
         made.extend(finish)
 
-    def _lanes_apart(self, run: Sequence[Statement], first: Position) -> For:
-        """Return the loop over the lanes of one vector, with the vectors of the block one after the other."""
+    def _lane_by_lane(self, run: Sequence[Statement], first: Position) -> For:
+        """Return the loop over the lanes of one vector, with the vectors of the block one after the other.
+
+        Each vector goes on from the totals that the one before has left. `run` and `first` are as of `_flush`.
+        """
         wide = self.plan.sums.buffers
         lane = Var(f"{self.prefix}_lane{self.count}", 0, LANES - 1)
-        body: list[Statement] = []
-        totals: dict[str, Register] = {}
-        for statement in run:
-            if isinstance(statement, Load) and statement.buffer in wide:
-                body.append(
-                    Load(statement.target, wide[statement.buffer], statement.index * LANES + affine(lane))
-                )
-                totals[statement.target.name] = statement.target
+        inner = [s for s in run if not (isinstance(s, Load | Store) and s.buffer in wide)]
+        loads = [s for s in run if isinstance(s, Load) and s.buffer in wide]
+        stores = {
+            s.value.name: s
+            for s in run
+            if isinstance(s, Store) and s.buffer in wide and isinstance(s.value, Register)
+        }
+        body: list[Statement] = [
+            Load(load.target, wide[load.buffer], load.index * LANES + affine(lane)) for load in loads
+        ]
+        totals = {load.target.name: load.target for load in loads}
         ends: dict[str, Register] = {}
         for vector in range(self.plan.block // LANES):
             place = affine(lane) + vector * LANES
             part: list[Statement] = []
-            for statement in run:
-                if not (isinstance(statement, Load | Store) and statement.buffer in wide):
-                    self._lane_statement(statement, place, first + place, totals, part)
+            for statement in inner:
+                self._lane_statement(statement, place, first + place, totals, part)
             copier = Copier({}, {}, suffix=f"_{vector}")
             body.extend(copier.block(part))
-            for statement in run:
-                if isinstance(statement, Store) and statement.buffer in wide:
-                    assert isinstance(statement.value, Register)
-                    end = copier.numbers[statement.value.name]
-                    assert isinstance(end, Register)
-                    ends[statement.value.name] = end
-            for statement in run:
-                if isinstance(statement, Compute) and statement.target.name in ends:
-                    (total, *_) = statement.args
-                    assert isinstance(total, Register)
-                    totals[total.name] = ends[statement.target.name]
-        for statement in run:
-            if isinstance(statement, Store) and statement.buffer in wide:
-                assert isinstance(statement.value, Register)
-                body.append(
-                    Store(
-                        wide[statement.buffer],
-                        statement.index * LANES + affine(lane),
-                        ends[statement.value.name],
-                    )
-                )
+            for statement in inner:
+                if isinstance(statement, Compute) and statement.target.name in stores:
+                    end, total = copier.numbers[statement.target.name], statement.args[0]
+                    assert isinstance(end, Register) and isinstance(total, Register)
+                    ends[statement.target.name] = totals[total.name] = end
+        body.extend(
+            Store(wide[store.buffer], store.index * LANES + affine(lane), ends[name])
+            for name, store in stores.items()
+        )
         return For(lane, body, lanes=True)
 
     def _same_for_all(self, statement: Statement) -> bool:
         return isinstance(statement, Load | Compute) and statement.target.name not in self.plan.varying
 
     def _sums(self, run: Sequence[Statement]) -> tuple[dict[str, Register], dict[str, Register]]:
-        """Find sums over rows in memory: loaded, added to, and stored at one place that is the same for
-        all rows.
+        """Find sums over rows in memory: loaded, added to, and stored at one place that is the same for all rows.
 
-        Returns the running totals by what was loaded, and by what is stored.
+        Returns
+        -------
+        tuple of dict of str to Register
+            The accumulators, by the register that was loaded and by the one that is stored.
         """
         before: dict[str, Register] = {}
         after: dict[str, Register] = {}
-        loads = {s.target.name: s for s in run if isinstance(s, Load)}
-        made = {s.target.name: s for s in run if isinstance(s, Compute)}
+        definitions = Definitions(run)
         for statement in run:
             if not isinstance(statement, Store) or statement.buffer in self.wide:
                 continue
             if self.plan.loop.var in _variables(statement.index) or not isinstance(statement.value, Register):
                 continue
-            step = made.get(statement.value.name)
-            loaded = step.args[0] if step is not None else None
-            if not isinstance(loaded, Register) or loaded.name not in loads:
-                continue
-            load = loads[loaded.name]
-            if (load.buffer, load.index) == (statement.buffer, statement.index):
-                total = Register(f"{loaded.name}_sum", loaded.dtype)
-                before[loaded.name] = after[statement.value.name] = total
+            step = definitions.computed(statement.value)
+            load = None if step is None else definitions.loaded(step.args[0])
+            if load is not None and (load.buffer, load.index) == (statement.buffer, statement.index):
+                total = Register(f"{load.target.name}_sum", load.target.dtype)
+                before[load.target.name] = after[statement.value.name] = total
         return before, after
 
     def _lane_statement(
@@ -405,6 +427,19 @@ class _Rewriter:
         totals: dict[str, Register],
         body: list[Statement],
     ) -> None:
+        """Append a statement for one row of the block.
+
+        Parameters
+        ----------
+        statement : Statement
+            Of the loop over rows.
+        place, row : Position
+            The number of the row in the block, and in the loop.
+        totals : dict of str to Register
+            What stands for registers.
+        body : list of Statement
+            Receives the statement, with what it loads and stores besides.
+        """
         values: dict[Atom, Position] = {self.plan.loop.var: row}
 
         def number(old: Number) -> Number:

@@ -14,7 +14,7 @@ from gradtape.config import config
 from gradtape.ir.fingerprint import fingerprint
 from gradtape.ir.graph import Graph
 from gradtape.ir.op import NDArray
-from gradtape.lower.attribution import Nest
+from gradtape.lower.attribution import NestSummary
 from gradtape.lower.llvm.counters import COUNTERS, FIRST_NEST, clock_text
 from gradtape.lower.llvm.writer import KERNEL, read_ll
 from gradtape.lower.pipeline import lower_profiled
@@ -42,13 +42,13 @@ class ProfiledKernel(NamedTuple):
         The machine code.
     counters : ndarray of int64
         What the machine code writes to; see `gradtape.lower.llvm.counters`.
-    nests : list of Nest
+    nests : list of NestSummary
         What is timed in the words from `FIRST_NEST` on, and last what is outside of the nests.
     """
 
     loaded: LoadedModule
     counters: NDArray
-    nests: list[Nest]
+    nests: list[NestSummary]
 
 
 def profiled_kernel(graph: Graph, kernel: Kernel) -> ProfiledKernel:
