@@ -82,7 +82,7 @@ def test_an_array_written_by_index_is_not_copied():
 
 
 @pytest.mark.parametrize("length", [4, 5])
-def test_large_carries_take_turns_in_two_buffers(length):
+def test_large_carries_are_exchanged_between_two_buffers(length):
     size = 200
     a, b = value((size,)), value((size,))
 
@@ -131,9 +131,9 @@ def stacked_roots():
     body = body_of(
         lambda i, e, y: ((y + PRIMITIVES["divide"](2.0, y)) * 0.5, y), [value((), INT64), value(), value()]
     )
-    root, trip_count, passed = while_loop(condition, body, [tolerance], [start], None)
+    root, trips, passed = while_loop(condition, body, [tolerance], [start], None)
     add = body_of(lambda i, s, y: (s + y * y,), [value((), INT64), value(), value()])
-    (total,) = repeat(add, trip_count, [], [PRIMITIVES["multiply"](start, 0.0)], [passed], True)
+    (total,) = repeat(add, trips, [], [PRIMITIVES["multiply"](start, 0.0)], [passed], True)
     return graph_of([root, total], [tolerance, start])
 
 
@@ -211,7 +211,7 @@ def test_another_length_compiles_what_is_around_the_loops_alone(monkeypatch, tmp
         assert np.isclose((nudged[0] - nudged[1]) / 2e-6, np.sum(gradient), rtol=1e-5)
 
 
-def test_the_code_of_a_loop_does_not_grow_with_its_turns():
+def test_the_code_of_a_loop_does_not_grow_with_its_trip_count():
     def text(length):
         x, s = value((length,)), value()
         return lower(graph_of(scanned(lambda i, c, e: (c[0] * e[0], c[0]), [s], [x], length), [s, x])).ir_text
@@ -258,8 +258,8 @@ def test_functions_written_out_are_exact_to_two_units(name):
     assert np.all(apart <= 2 * np.spacing(np.abs(expected[finite])))
 
 
-def test_the_turns_number_is_an_address():
-    """What is read at the position of the iteration needs no check."""
+def test_the_number_of_the_iteration_is_an_address():
+    """What is read at the number of the iteration needs no check."""
     table, s = value((5,)), value()
 
     def iteration(index, carries, elements):
@@ -286,7 +286,7 @@ def test_literals_are_no_operands_in_memory():
 
 
 def test_a_table_written_in_nested_loops_is_not_copied():
-    """An iteration of the outer loop stores as many elements as the inner one has iterations."""
+    """An iteration of the outer loop stores as many elements as the inner one makes iterations."""
     table = value((30 * 40,))
 
     def inner(i, row, t):
@@ -331,14 +331,12 @@ def test_branches_that_still_read_what_they_replace():
     a, b = value((100,)), value((100,))
     swapped = body_of(lambda a, b: (b, a), [value((100,)), value((100,))])
     mixed = body_of(lambda a, b: (a + b, sin(a) * b), [value((100,)), value((100,))])
-    transposed = body_of(
+    flipped = body_of(
         lambda a, b: (PRIMITIVES["slice"](a, (99,), (100,), (-1,)), a), [value((100,)), value((100,))]
     )
 
     def iteration(index, carries, elements):
-        return switch(
-            [swapped, mixed, transposed], ROWS["remainder"](index, literal(3, INT64)), list(carries)
-        )
+        return switch([swapped, mixed, flipped], ROWS["remainder"](index, literal(3, INT64)), list(carries))
 
     graph = graph_of(scanned(iteration, [a, b], [], 7), [a, b])
     check(graph, [np.linspace(0, 1, 100), np.linspace(-1, 2, 100)])

@@ -42,18 +42,18 @@ class Copier:
     Parameters
     ----------
     values : mapping of Atom to Position
-        What stands for loop variables from outside.
+        The positions that replace loop variables of outer loops.
     moved : mapping of Buffer to (Buffer, Position)
         The buffers that are replaced, and the element at which the old one begins in the new one.
     registers : mapping of str to Register, optional
-        What stands for registers from outside, by name.
+        The registers that replace those defined outside, by name.
     suffix : str
         Appended to the names of what is defined inside.
 
     Attributes
     ----------
     numbers : dict of str to Number
-        What stands for registers, by their old name: those that were given, and those that were defined inside.
+        The numbers that replace registers, by their old name: those that were given, and those that were defined inside.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Copier:
         self._suffix = suffix
 
     def block(self, statements: Sequence[Statement]) -> list[Statement]:
-        """Return copies of statements, without those of which nothing is left."""
+        """Return copies of statements, without those that became superfluous."""
         copies = [self._statement(statement) for statement in statements]
         return [copy for copy in copies if copy is not None]
 

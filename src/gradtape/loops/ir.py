@@ -151,7 +151,7 @@ class Wrap:
 
 @record
 class Guard:
-    """The program goes on only if `value` is as expected."""
+    """The program ends here unless `value` is as expected."""
 
     number: int
     value: Number
@@ -292,7 +292,7 @@ class SequentialFor(_SequentialLoop):
     count : Number or None
         The trip count, where only the run knows it: an int64, which may be 0 or less.
     poll : int
-        After so many iterations, a power of 2, the loop asks whether it shall go on; 0 for one that is soon over.
+        After so many iterations, a power of 2, the loop checks whether the program was interrupted; 0 for a short loop.
     """
 
     var: Var

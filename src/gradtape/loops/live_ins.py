@@ -51,7 +51,7 @@ class LiveIns:
     uses_stacks : bool
         Whether memory grows.
     may_stop : bool
-        Whether the program may end early: memory is used up, or somebody wants to stop it.
+        Whether the program may end early: memory is exhausted, or the program was interrupted.
     """
 
     buffers: dict[Buffer, None] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Loop collapsing: two nested loops that walk memory as one become one, with a longer run for the vectoriser."""
+"""Loop collapsing: two nested loops with contiguous accesses become one, with a longer run for the vectoriser."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class LaneSums:
 
 
 def find_lane_sums(inside: Sequence[Statement], shared: set[Buffer], var: Var) -> LaneSums:
-    """Return the sums of a loop whose lanes can be kept apart: nothing reads them before the end."""
+    """Return the sums of a loop that may have an element for each lane: nothing reads them before the end."""
     definitions = Definitions(inside)
     found = LaneSums()
     for buffer in sorted(shared, key=lambda buffer: buffer.name):

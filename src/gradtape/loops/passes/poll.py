@@ -1,4 +1,4 @@
-"""Polling: sequential loops that may take long ask now and then whether somebody wants to stop the program."""
+"""Polling: sequential loops that may take long check from time to time whether the program was interrupted."""
 
 from __future__ import annotations
 

@@ -280,7 +280,7 @@ class _Rewriter:
         self.prefix = plan.loop.var.name
 
     def result(self) -> list[Statement]:
-        """Return what stands for the loop."""
+        """Return what replaces the loop."""
         row = self.plan.loop.var
         blocks = self.plan.loop.trip_count // self.plan.block
         block = Var(f"{self.prefix}_block", 0, blocks - 1)
@@ -359,7 +359,7 @@ class _Rewriter:
     def _lane_by_lane(self, run: Sequence[Statement], first: Position) -> For:
         """Return the loop over the lanes of one vector, with the vectors of the block one after the other.
 
-        Each vector goes on from the totals that the one before has left. `run` and `first` are as of `_flush`.
+        Each vector continues the totals of the one before. `run` and `first` are as of `_flush`.
         """
         wide = self.plan.sums.buffers
         lane = Var(f"{self.prefix}_lane{self.count}", 0, LANES - 1)
@@ -436,7 +436,7 @@ class _Rewriter:
         place, row : Position
             The number of the row in the block, and in the loop.
         totals : dict of str to Register
-            What stands for registers.
+            The accumulators that replace registers.
         body : list of Statement
             Receives the statement, with what it loads and stores besides.
         """

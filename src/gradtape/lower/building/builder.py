@@ -186,8 +186,8 @@ class Builder(ElementBuilder):
         node = nest.node
         assert node is not None
         x, y = [
-            self.element(value, tuple([values[nest.letters[letter]] for letter in letters]))
-            for value, letters in zip(node.inputs, (node.params["x"], node.params["y"]), strict=True)
+            self.element(value, tuple([values[nest.subscript_levels[subscript]] for subscript in subscripts]))
+            for value, subscripts in zip(node.inputs, (node.params["x"], node.params["y"]), strict=True)
         ]
         product = self.function(multiply, (x, y), nest.value.dtype)
         if nest.first_reduced() == len(nest.axes):

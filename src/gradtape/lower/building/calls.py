@@ -24,7 +24,7 @@ COMPARISONS: Final = 40
 
 @frozen_record
 class _Matrix:
-    """An operand of a product where it stands in an iteration of the loops around: its first element, and the stride of each letter."""
+    """An operand of a product in one iteration of the loops around it: its first element, and the stride of each subscript."""
 
     buffer: Buffer
     start: Position
@@ -35,7 +35,7 @@ def emit_product(builder: ElementBuilder, nest: LoopNest, values: Where) -> None
     """Emit the matrix product of a nest, at a position of the loops around it."""
     node, product = nest.node, nest.product
     assert node is not None and product is not None
-    at = {letter: values[level] for letter, level in nest.letters.items()}
+    at = {subscript: values[level] for subscript, level in nest.subscript_levels.items()}
     variables = {s: Var(f"s{s}", 0, max(product.extents[s] - 1, 1)) for s in node.params["out"]}
     result = Operand(nest.value, tuple([affine(v) for v in variables.values()]), variables, {})
     x, y, z = [_matrix_at(builder, operand, at) for operand in (product.x, product.y, result)]
@@ -115,7 +115,7 @@ def emit_routine(builder: ElementBuilder, nest: LoopNest, values: Where) -> None
 
 
 def _calls(node: Node, operands: Sequence[Value]) -> tuple[int, tuple[Any, ...]]:
-    """Return how often a routine is called, and the extents and options that it is told each time."""
+    """Return how often a routine is called, and the extents and options that it gets each time."""
     params = [node.params[name] for name in sorted(node.params)]
     shape = operands[0].shape
     if not isinstance(node.op, Matrix):

@@ -59,7 +59,7 @@ class LoopCarry:
 
 
 class BodyBindings:
-    """What stands for the buffers of a body in the program around it: places in memory and numbers."""
+    """The places and numbers of the program that replace the buffers of a body."""
 
     def __init__(self, builder: ElementBuilder) -> None:
         self._builder = builder

@@ -234,7 +234,7 @@ def _emit_scan(builder: ElementBuilder, nest: LoopNest) -> None:
         builder.emit(Load(trips, builder.context.trip_count, 0))
         builder.depth_of[trips.name] = 0
         loop = _lowered_loop(builder, nest, node.inputs, stacked, None)
-        _explain(builder, nest, "as many iterations as it is told", loop)
+        _explain(builder, nest, "a trip count known at run time", loop)
         _emit_counted(builder, loop, trips, node.params["reverse"])
         return
     loop = _lowered_loop(builder, nest, node.inputs, stacked, length % 2 == 1)
@@ -308,7 +308,7 @@ def _emit_repeat(builder: ElementBuilder, nest: LoopNest) -> None:
         builder.emit(ReserveStack(stack, trips))
     for value in loop.elements:
         builder.emit(OpenStack(builder.memory_of(value)))
-    _explain(builder, nest, "as many iterations as it is told", loop)
+    _explain(builder, nest, "a trip count known at run time", loop)
     _emit_counted(builder, loop, trips, node.params["reverse"])
 
 
@@ -345,7 +345,7 @@ def _emit_while(builder: ElementBuilder, nest: LoopNest) -> None:
         body += statements
     body.append(Assign(trips, Index(iteration + 1)))
     builder.emit(WhileLoop(var, test, goes_on, body, loop.pairs()))
-    _explain(builder, nest, "as many iterations as its condition wants", loop)
+    _explain(builder, nest, "a trip count that its condition decides", loop)
     finish_carries(builder, loop.carries)
     builder.emit_final(results[carries], trips)
 

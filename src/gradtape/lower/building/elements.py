@@ -207,7 +207,7 @@ class ElementBuilder(ElementInterpreter[Number]):
     # Places
 
     def memory_of(self, value: Value) -> Buffer:
-        """Return the buffer in which the whole of a value stands."""
+        """Return the buffer that holds the whole of a value."""
         nest = self.nests.get(value)
         if nest is None:
             return self.plan.sources[value]
@@ -216,12 +216,12 @@ class ElementBuilder(ElementInterpreter[Number]):
         return buffer
 
     def place_of(self, value: Value) -> tuple[Buffer, int]:
-        """Return the buffer in which a value stands as a whole, alone or among others, and where it begins."""
+        """Return the buffer that holds the whole of a value, alone or among others, and where it begins."""
         base, start = part_of(value)
         return self.memory_of(base), start
 
     def address(self, nest: LoopNest, index: Where) -> Position:
-        """Return where an element of a nest's value stands in its memory."""
+        """Return the position of an element of a nest's value in its memory."""
         axes = self.plan.storage[nest].axes
         return flat(tuple([index[axis] for axis in axes]), tuple([nest.shape[axis] for axis in axes]))
 

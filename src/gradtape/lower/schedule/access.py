@@ -143,9 +143,9 @@ class _Analysis(ElementInterpreter[float]):
             if nest.axes[axis].extent > 1:
                 access.breaks[axis] = {1}
         elif nest.kind in ("contract", "product"):
-            for value, letters in zip(node.inputs, (node.params["x"], node.params["y"]), strict=True):
+            for value, subscripts in zip(node.inputs, (node.params["x"], node.params["y"]), strict=True):
                 anywhere = whole(value)
-                levels = [nest.letters.get(letter) for letter in letters]
+                levels = [nest.subscript_levels.get(subscript) for subscript in subscripts]
                 position = [
                     anywhere[k] if level is None else nest.variables[level] for k, level in enumerate(levels)
                 ]

@@ -42,7 +42,7 @@ LANES: Final = 8
 
 
 def cost_of(node: Node) -> float:
-    """Return the cost of one element, its operands apart."""
+    """Return the cost of one element, without that of its operands."""
     return node.op.cost if isinstance(node.op, Elementwise) else 0.0
 
 
@@ -78,6 +78,6 @@ def is_around_long_loop(nest: LoopNest, level: int) -> bool:
 
 
 def reads_again_soon(nest: LoopNest, level: int, calls: int) -> bool:
-    """Return whether a nest that is left to a loop of its own reads its rows again sooner than so many functions are called one by one."""
+    """Return whether a nest in a loop of its own reads its rows again in less time than so many functions are called one by one."""
     row = prod(axis.extent for axis in nest.axes[level + 1 :])
     return row <= AGAIN * calls and row * prod(axis.extent for axis in nest.axes[: level + 1]) <= NEAR

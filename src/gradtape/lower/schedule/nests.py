@@ -82,8 +82,8 @@ class LoopNest:
         The loops, outermost first.
     level_of : tuple of int
         For each axis of the operand, its loop.
-    letters : mapping of int to int
-        For each letter of a contraction that has one, its loop.
+    subscript_levels : mapping of int to int
+        For each subscript of a contraction that has one, its loop.
     node : Node or None
         What computes it; None for copies, guards and carries.
     order : int
@@ -91,11 +91,11 @@ class LoopNest:
     output : Buffer or None
         The output of the program that it is.
     variables : tuple of Position
-        One variable for each loop; loops of one iteration stand at zero.
+        One variable for each loop; zero for loops of one iteration.
     product : Product or None
         How BLAS computes it.
     feeds_call : bool
-        Whether it is made for routines, and stored for nothing else.
+        Whether it is an operand of a routine that is stored for it alone.
     control : LoopNest or None
         The nest that makes a result.
     carried_to : Buffer or None
@@ -108,7 +108,7 @@ class LoopNest:
     kind: str
     axes: tuple[Axis, ...]
     level_of: tuple[int, ...]
-    letters: Mapping[int, int]
+    subscript_levels: Mapping[int, int]
     node: Node | None
     order: int
     output: Buffer | None
@@ -138,7 +138,7 @@ class LoopNest:
         return level
 
     def accumulates_along(self, level: int) -> bool:
-        """Return whether the last element is held in a register around this loop."""
+        """Return whether the last element is kept in a register around this loop."""
         return (
             self.kind == "cumulative"
             and self.node is not None
@@ -146,7 +146,7 @@ class LoopNest:
         )
 
     def result_index(self, values: tuple[Position, ...]) -> tuple[Position, ...]:
-        """Return the position in the result when the loops stand at `values`."""
+        """Return the position in the result at the iterations `values` of the loops."""
         index: list[Position] = [0] * self.value.ndim
         for level, axis in enumerate(self.axes):
             if axis.position is not None:
@@ -159,7 +159,7 @@ class LoopNest:
         return tuple(index)
 
     def operand_index(self, values: tuple[Position, ...]) -> tuple[Position, ...]:
-        """Return the position in the operand when the loops stand at `values`."""
+        """Return the position in the operand at the iterations `values` of the loops."""
         if self.kind == "cumulative":
             return self.result_index(values)
         return tuple([values[level] for level in self.level_of])
@@ -177,7 +177,7 @@ class _Form:
     kind: str
     axes: tuple[Axis, ...] = ()
     level_of: tuple[int, ...] = ()
-    letters: Mapping[int, int] = field(default_factory=dict)
+    subscript_levels: Mapping[int, int] = field(default_factory=dict)
     product: Product | None = None
 
 
@@ -201,7 +201,7 @@ def find_nests(
     outputs : sequence of Buffer
         Of the program.
     carried : mapping of Value to Buffer
-        Inputs that the next iteration finds as the body has left them, with the outputs in which it does.
+        Inputs that are loop-carried, with the outputs that become them in the next iteration.
     """
     claimed = _claim_outputs(graph, outputs)
     found = _Nests(claimed)
@@ -261,7 +261,7 @@ class _Nests:
             form.kind,
             form.axes,
             form.level_of,
-            form.letters,
+            form.subscript_levels,
             node,
             order,
             output,
@@ -339,8 +339,8 @@ def _product(node: Node, product: Product) -> _Form:
     share the loops."""
     out = node.params["out"]
     axes = tuple([Axis(product.extents[s], out.index(s) if s in out else None) for s in product.looped])
-    letters = {letter: level for level, letter in enumerate(product.looped)}
-    return _Form("product", axes, (), letters, product)
+    subscripts = {subscript: level for level, subscript in enumerate(product.looped)}
+    return _Form("product", axes, (), subscripts, product)
 
 
 def _contraction(node: Node) -> _Form:
@@ -352,22 +352,26 @@ def _contraction(node: Node) -> _Form:
     extents: dict[int, int] = {}
     strides: dict[int, list[int]] = {}
     steps: dict[int, int] = {}
-    for letters, value in ((x, node.inputs[0]), (y, node.inputs[1]), (out, node.out)):
+    for subscripts, value in ((x, node.inputs[0]), (y, node.inputs[1]), (out, node.out)):
         stride = 1
-        for letter, extent in zip(reversed(letters), reversed(value.shape), strict=True):
-            extents[letter] = extent
-            strides.setdefault(letter, []).append(stride)
-            steps[letter] = steps.get(letter, 0) + stride * value.size
+        for subscript, extent in zip(reversed(subscripts), reversed(value.shape), strict=True):
+            extents[subscript] = extent
+            strides.setdefault(subscript, []).append(stride)
+            steps[subscript] = steps.get(subscript, 0) + stride * value.size
             stride *= extent
     last = innermost_letter(node)
-    first = max(extents, key=lambda letter: (letter != last, steps[letter]), default=None)
+    first = max(extents, key=lambda subscript: (subscript != last, steps[subscript]), default=None)
     order = sorted(
         extents,
-        key=lambda letter: (letter != last, letter == first, sorted(strides[letter], reverse=True)),
+        key=lambda subscript: (
+            subscript != last,
+            subscript == first,
+            sorted(strides[subscript], reverse=True),
+        ),
         reverse=True,
     )
     axes = tuple([Axis(extents[s], out.index(s) if s in out else None) for s in order])
-    return _Form("contract", axes, (), {letter: level for level, letter in enumerate(order)})
+    return _Form("contract", axes, (), {subscript: level for level, subscript in enumerate(order)})
 
 
 def check_dtype(value: Value, node: Node | None = None) -> None:
@@ -394,33 +398,33 @@ def _claim_outputs(graph: Graph, outputs: Sequence[Buffer]) -> dict[Value, Buffe
 
 
 class _Reach:
-    """At how many positions of what is stored an element of a value is computed from it.
+    """Counts the positions of stored values that one element of a value is computed from.
 
-    The ways from one to the other are told apart by the index maps on them, in any order: shifts, of which stencils are made, commute.
+    A path from one to the other counts once for each multiset of index maps on it: shifts, of which stencils are made, commute.
     """
 
     def __init__(self) -> None:
-        self._ways: dict[Value, frozenset[tuple[int, ...]]] = {}
+        self._paths: dict[Value, frozenset[tuple[int, ...]]] = {}
         self._maps: dict[Any, int] = {}
 
     def enter(self, node: Node) -> int:
-        """Take note of a value that is computed where it is used; return the number of its ways."""
-        ways: set[tuple[int, ...]] = set()
+        """Take note of a value that is computed where it is used; return the number of its paths."""
+        paths: set[tuple[int, ...]] = set()
         for place, value in enumerate(node.inputs):
             if isinstance(value, Literal):
                 continue
-            before = self._ways.get(value, _HERE)
+            before = self._paths.get(value, _HERE)
             if isinstance(node.op, Elementwise):
-                ways |= before
+                paths |= before
             else:
                 map_ = self._maps.setdefault(self._key(node, place), len(self._maps))
-                ways.update([tuple(sorted((*way, map_))) for way in before])
-        self._ways[node.outs[0]] = frozenset(ways)
-        return len(ways)
+                paths.update([tuple(sorted((*path, map_))) for path in before])
+        self._paths[node.outs[0]] = frozenset(paths)
+        return len(paths)
 
     def stop(self, value: Value) -> None:
         """Take note that a value is stored."""
-        del self._ways[value]
+        del self._paths[value]
 
     def _key(self, node: Node, place: int) -> Any:
         return node.op, place, *[(name, repr(param)) for name, param in node.params.items()]

@@ -128,7 +128,7 @@ def _inputs_of_bodies(node: Node) -> Sequence[Value]:
 
 
 def base_of_view(value: Value) -> Value:
-    """Return the array that a value is a reshaped view of; a number may stand in a register, of which there is no view."""
+    """Return the array that a value is a reshaped view of; a number may be in a register, which has no views."""
     while (
         value.node is not None
         and value.node.op is reshape_row
@@ -140,7 +140,7 @@ def base_of_view(value: Value) -> Value:
 
 
 def part_of(value: Value) -> tuple[Value, int]:
-    """Return the value in whose memory all of a value stands one after the other, and the element at which it begins."""
+    """Return the value of which a value is a contiguous part in memory, and the element at which it begins."""
     offset = 0
     while value.node is not None and not isinstance(value.node.inputs[0], Literal):
         node, whole = value.node, value.node.inputs[0]
@@ -149,14 +149,14 @@ def part_of(value: Value) -> tuple[Value, int]:
             for start, extent in zip(reversed(node.params["starts"]), reversed(whole.shape), strict=True):
                 offset += start * stride
                 stride *= extent
-        elif node.op is not reshape_row or whole.shape == ():  # a number stands in a register
+        elif node.op is not reshape_row or whole.shape == ():  # a number is in a register
             break
         value = whole
     return value, offset
 
 
 def _is_run(node: Node) -> bool:
-    """Whether a slice takes elements that stand one after the other."""
+    """Whether the elements of a slice are contiguous."""
     shape, whole = node.params["shape"], node.inputs[0].shape
     if any(stride != 1 for stride in node.params["strides"]) or 0 in shape:
         return False

@@ -78,7 +78,7 @@ def schedule(
     traced : Graph
         What it was before the passes: its constants, in their order, follow the inputs.
     carried : mapping of int to int, optional
-        For the body of a loop: the inputs that the next iteration finds as these outputs have left them.
+        For the body of a loop: the inputs that are loop-carried, with the outputs that become them in the next iteration.
     prefix : str, optional
         What the names of buffers begin with.
     outline : bool
@@ -173,7 +173,7 @@ def _count_uses(graph: Graph) -> dict[Value, int]:
 def _made_just_before(
     nests: Sequence[LoopNest], accesses: Accesses, readers: Mapping[LoopNest, Sequence[LoopNest]]
 ) -> set[LoopNest]:
-    """Return what is made for calls and can share the outermost loop of all that read it; the rest is better out of the way early."""
+    """Return the operands of calls that can share the outermost loop of all that read them; the others are placed early."""
     found: set[LoopNest] = set()
     for nest in nests:
         if not nest.feeds_call:
@@ -194,11 +194,11 @@ def _made_just_before(
 def _small_first(
     nests: Sequence[LoopNest], accesses: Accesses, prepared: set[LoopNest]
 ) -> tuple[list[LoopNest], dict[LoopNest, LoopNest]]:
-    """Return a topological order in which what takes few iterations comes as early as it can, and what is prepared for a call just
-    before it; and for what it is prepared.
+    """Return a topological order, and for each prepared operand the nest that it is made for.
 
-    Then what large loops need from small ones is there when the first large loop is placed, and the others can share it. What an
-    iteration leaves of a carry is copied first: the next carry may replace it then.
+    Nests with few iterations come as early as they can: what large loops need from them is complete when the first large loop is placed,
+    and the others can share it. Prepared operands come just before the nest that reads them. Outputs that are copies of carries come
+    first: the next carry may overwrite the carry then.
     """
     order: dict[LoopNest, None] = {}
     made_for: dict[LoopNest, LoopNest] = {}
@@ -318,7 +318,7 @@ def _cost_beyond(
 
 
 def _level(position: Position, nest: LoopNest) -> object:
-    """Name a position by the loop that it follows, so that roots in the same loops can be compared."""
+    """Name a position by the loop that it follows, so that nests in the same loops can be compared."""
     for level, variable in enumerate(nest.variables):
         if position == variable and not isinstance(variable, int):
             return level

@@ -17,8 +17,8 @@ from gradtape.records import frozen_record
 THIN: Final = 8
 """An extent below this keeps OpenBLAS from its fast path; batches of thin products are better fused."""
 
-Letters: TypeAlias = tuple[int, ...]
-"""Axes by the numbers that stand for them in a contraction."""
+Subscripts: TypeAlias = tuple[int, ...]
+"""Axes of a contraction, by the numbers in its parameters."""
 
 
 @frozen_record
@@ -30,11 +30,11 @@ class Operand:
     base : Value
         The value that is stored.
     index : tuple of Position
-        Where an element stands in it, in terms of `variables`.
+        The index of an element in it, in terms of `variables`.
     variables : dict of int to Var
-        The position of each letter.
+        The position of each subscript.
     strides : dict of int to int
-        Of each letter, in elements.
+        Of each subscript, in elements.
     """
 
     base: Value
@@ -50,31 +50,31 @@ class Product:
     Attributes
     ----------
     looped : tuple of int
-        The letters of the loops around the product, outermost first.
+        The subscripts of the loops around the product, outermost first.
     m, n, k : tuple of int
-        The letters that are an extent of the matrices.
+        The subscripts that are an extent of the matrices.
     extents : dict of int to int
-        Of all letters.
+        Of all subscripts.
     x, y : Operand
         The matrices.
     accumulates : bool
         Whether products are added to the result, which is cleared before.
     """
 
-    looped: Letters
-    m: Letters
-    n: Letters
-    k: Letters
+    looped: Subscripts
+    m: Subscripts
+    n: Subscripts
+    k: Subscripts
     extents: dict[int, int]
     x: Operand
     y: Operand
     accumulates: bool
 
-    def extent(self, letters: Letters) -> int:
-        """Return how many positions a group of letters has."""
+    def extent(self, subscripts: Subscripts) -> int:
+        """Return how many positions a group of subscripts has."""
         size = 1
-        for letter in letters:
-            size *= self.extents[letter]
+        for subscript in subscripts:
+            size *= self.extents[subscript]
         return size
 
 
@@ -103,28 +103,28 @@ def plan_product(node: Node) -> Product | None:
     rest = tuple(s for group, kept in zip(groups, (m, n, k), strict=True) for s in group if s not in kept)
     looped = sorted((*batch, *rest), key=lambda s: -max(first.strides.get(s, 0), second.strides.get(s, 0)))
     product = Product(tuple(looped), m, n, k, extents, first, second, len(k) < len(groups[2]))
-    sizes = sorted(product.extent(letters) for letters in (m, n, k))
+    sizes = sorted(product.extent(subscripts) for subscripts in (m, n, k))
     if sizes[0] * sizes[1] * sizes[2] < LARGE or sizes[0] < (2 * THIN if batch else THIN):
         return None
     ok = _matrix(result, m, n) and _matrix(first.strides, m, k) and _matrix(second.strides, k, n)
     return product if ok else None
 
 
-def _dense(letters: Letters, extents: dict[int, int]) -> dict[int, int]:
+def _dense(subscripts: Subscripts, extents: dict[int, int]) -> dict[int, int]:
     """Return the strides of a contiguous array."""
     strides: dict[int, int] = {}
     stride = 1
-    for letter in reversed(letters):
-        strides[letter] = stride
-        stride *= extents[letter]
+    for subscript in reversed(subscripts):
+        strides[subscript] = stride
+        stride *= extents[subscript]
     return strides
 
 
-def _operand(value: Value, letters: Letters) -> Operand:
-    """Return where an operand stands in memory: in what it is a view of, or in an array of its own."""
+def _operand(value: Value, subscripts: Subscripts) -> Operand:
+    """Return where an operand is in memory: in what it is a view of, or in an array of its own."""
     variables = {
-        letter: Var(f"s{letter}", 0, max(extent - 1, 1))
-        for letter, extent in zip(letters, value.shape, strict=True)
+        subscript: Var(f"s{subscript}", 0, max(extent - 1, 1))
+        for subscript, extent in zip(subscripts, value.shape, strict=True)
     }
     base = value
     index: tuple[Position, ...] = tuple([affine(variable) for variable in variables.values()])
@@ -133,7 +133,7 @@ def _operand(value: Value, letters: Letters) -> Operand:
     strides = _strides(index, base.shape, variables)
     if strides is None:
         base, index = value, tuple([affine(variable) for variable in variables.values()])
-        strides = _dense(letters, dict(zip(letters, value.shape, strict=True)))
+        strides = _dense(subscripts, dict(zip(subscripts, value.shape, strict=True)))
     return Operand(base, index, variables, strides)
 
 
@@ -151,7 +151,7 @@ def _viewed(value: Value, index: tuple[Position, ...]) -> tuple[Value, tuple[Pos
 def _strides(
     index: tuple[Position, ...], shape: tuple[int, ...], variables: dict[int, Var]
 ) -> dict[int, int] | None:
-    """Return how far apart in memory the positions of each letter are; None where that varies."""
+    """Return the stride of each subscript, in elements; None where it varies."""
     address = flat(index, shape)
     known = set(variables.values())
     if not isinstance(address, Affine) or not all(atom in known for atom in address.terms):
@@ -160,31 +160,33 @@ def _strides(
     return strides if all(stride > 0 for stride in strides.values()) else None
 
 
-def _merged(group: Letters, extents: dict[int, int], strides: Sequence[dict[int, int]]) -> Letters:
-    """Return the longest run at the end of a group that walks memory as one letter would."""
-    order = sorted(group, key=lambda letter: strides[0][letter], reverse=True)
+def _merged(group: Subscripts, extents: dict[int, int], strides: Sequence[dict[int, int]]) -> Subscripts:
+    """Return the longest run at the end of a group that is contiguous, as one subscript would be."""
+    order = sorted(group, key=lambda subscript: strides[0][subscript], reverse=True)
     run = [order[-1]]
-    for letter in reversed(order[:-1]):
-        if any(steps[letter] != steps[run[0]] * extents[run[0]] for steps in strides):
+    for subscript in reversed(order[:-1]):
+        if any(steps[subscript] != steps[run[0]] * extents[run[0]] for steps in strides):
             break
-        run.insert(0, letter)
+        run.insert(0, subscript)
     return tuple(run)
 
 
-def _in_pieces(groups: tuple[Letters, Letters, Letters], extents: dict[int, int]) -> tuple[Letters, ...]:
-    """Leave the outer letters of the longest group to loops, where that makes products that BLAS computes without copying its
+def _in_pieces(
+    groups: tuple[Subscripts, Subscripts, Subscripts], extents: dict[int, int]
+) -> tuple[Subscripts, ...]:
+    """Leave the outer subscripts of the longest group to loops, where that makes products that BLAS computes without copying its
     operands: others can share the loops."""
-    sizes = [prod([extents[letter] for letter in group]) for group in groups]
+    sizes = [prod([extents[subscript] for subscript in group]) for group in groups]
     longest = max(range(3), key=lambda number: sizes[number])
     others = prod(sizes) // sizes[longest]
-    letters = groups[longest]
-    while len(letters) > 1 and others * prod([extents[letter] for letter in letters]) > PRODUCT:
-        letters = letters[1:]
-    length = prod([extents[letter] for letter in letters])
+    subscripts = groups[longest]
+    while len(subscripts) > 1 and others * prod([extents[subscript] for subscript in subscripts]) > PRODUCT:
+        subscripts = subscripts[1:]
+    length = prod([extents[subscript] for subscript in subscripts])
     if not LEAST_ROWS <= length <= PRODUCT // others:
         return groups
-    return tuple(letters if number == longest else group for number, group in enumerate(groups))
+    return tuple(subscripts if number == longest else group for number, group in enumerate(groups))
 
 
-def _matrix(strides: dict[int, int], rows: Letters, columns: Letters) -> bool:
+def _matrix(strides: dict[int, int], rows: Subscripts, columns: Subscripts) -> bool:
     return 1 in (strides[rows[-1]], strides[columns[-1]])

@@ -227,7 +227,7 @@ class StorageAssignment:
             return Storage(None, axes)
         if nest.value.aval is STACK:
             return Storage(_stack_of(nest, prefix) if readers else None, axes)
-        # Nobody reads elements of what has none, but bodies and routines are told where it stands.
+        # An array without elements is never read, but bodies and routines need its address.
         common = self._common_levels(nest, readers) if nest.value.size else 0
         if common is None:
             return Storage(None, axes if nest.kind == "result" else (), workspace, in_place_of)
