@@ -79,6 +79,7 @@ def print_statement(statement: Statement) -> str:
 
 
 def _block(statements: Sequence[Statement], indent: str) -> Iterator[str]:
+    """Yield the lines of statements."""
     for statement in statements:
         if isinstance(statement, For):
             var = statement.var

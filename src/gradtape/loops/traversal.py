@@ -1,9 +1,9 @@
-"""What statements hold, use and touch."""
+"""Traversal of loops: what statements hold, define, use and touch."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from gradtape.loops.affine import Position
 from gradtape.loops.ir import (
@@ -16,6 +16,7 @@ from gradtape.loops.ir import (
     Guard,
     Index,
     Load,
+    LoopProgram,
     Number,
     Register,
     RoutineCall,
@@ -52,6 +53,28 @@ def positions_of(statement: Statement) -> Iterator[Position]:
     for number in numbers_of(statement):
         if isinstance(number, Index):
             yield number.position
+
+
+def replace_loops(
+    program: LoopProgram, replaced: Callable[[For, list[Buffer]], Sequence[Statement] | None]
+) -> LoopProgram:
+    """Return the program with outermost loops replaced by statements; the same one where none is.
+
+    Parameters
+    ----------
+    program : LoopProgram
+        The program.
+    replaced : callable
+        Returns what replaces a loop, or None; it gets the scratch buffers, which it may change.
+    """
+    scratch = list(program.scratch)
+    body: list[Statement] = []
+    for statement in program.body:
+        made = replaced(statement, scratch) if isinstance(statement, For) else None
+        body.extend([statement] if made is None else made)
+    if body == program.body:
+        return program
+    return LoopProgram(program.name, program.inputs, program.outputs, scratch, body)
 
 
 class Definitions:

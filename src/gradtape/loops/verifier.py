@@ -124,6 +124,7 @@ class _Verifier:
         raise VerifyError(f"{rule}{shown}, loops of {self._program.name}", why=why)
 
     def _check(self, statement: Statement) -> None:
+        """Check a statement and what it holds, and take note of what it defines."""
         before, self._statement = self._statement, statement
         for number in numbers_of(statement):
             if isinstance(number, Register):
@@ -243,6 +244,7 @@ class _Verifier:
             self._check_all(loop.body)
 
     def _check_control_flow(self, statement: ControlFlow) -> None:
+        """Check a sequential loop, a branch or what is done to a stack."""
         if isinstance(statement, SequentialFor):
             if statement.count is not None:
                 self._same(statement.count.dtype, INT64)

@@ -93,6 +93,7 @@ def describe_nests(program: LoopProgram, makers: Mapping[str, Node], plan: Sched
 
 
 def _described(statements: Sequence[Statement], makers: Mapping[str, Node]) -> NestSummary:
+    """Return what statements compute, read and write, added up over all iterations."""
     steps = list(_steps(statements, 1))
     work: dict[Node, float] = {}
     operations = 0.0

@@ -28,7 +28,7 @@ from gradtape.loops.ir import (
     Store,
 )
 from gradtape.loops.passes.monoids import COMBINE, identity
-from gradtape.loops.traversal import Definitions, positions_of, touched, walk
+from gradtape.loops.traversal import Definitions, positions_of, replace_loops, touched, walk
 from gradtape.passes.layout.matmul_tiling import PRODUCT
 from gradtape.records import record
 
@@ -57,14 +57,12 @@ _SLOW: Final = {"fdiv": 4.0, "llvm.sqrt": 5.0}
 
 def parallelise(program: LoopProgram) -> LoopProgram:
     """Return the program with its large loops over independent rows in blocks."""
-    scratch = list(program.scratch)
-    body: list[Statement] = []
-    for statement in program.body:
-        plan = _plan(statement, program) if isinstance(statement, For) else None
-        body.extend([statement] if plan is None else _split(plan, scratch))
-    if body == program.body:
-        return program
-    return LoopProgram(program.name, program.inputs, program.outputs, scratch, body)
+
+    def split(loop: For, scratch: list[Buffer]) -> list[Statement] | None:
+        plan = _plan(loop, program)
+        return None if plan is None else _split(plan, scratch)
+
+    return replace_loops(program, split)
 
 
 @record
@@ -93,6 +91,7 @@ class _Plan:
 
 
 def _plan(loop: For, program: LoopProgram) -> _Plan | None:
+    """Return how a loop of a program is cut; None where its rows depend on each other or are not worth it."""
     inside = list(walk(loop.body))
     if not all(
         isinstance(s, For | Load | Store | Compute | Declare | Assign) or _is_small(s) for s in inside

@@ -29,7 +29,7 @@ from gradtape.loops.ir import (
 )
 from gradtape.loops.passes.gathers import copied_in
 from gradtape.loops.passes.lanes import LANES, LaneSums, find_lane_sums
-from gradtape.loops.traversal import Definitions, numbers_of, positions_of, touched, walk
+from gradtape.loops.traversal import Definitions, numbers_of, positions_of, replace_loops, touched, walk
 from gradtape.records import record
 
 BLOCKS: Final = (32, 16, 8)
@@ -52,23 +52,21 @@ MANY: Final = 8
 
 def block_rows(program: LoopProgram) -> LoopProgram:
     """Return the program with blocks of rows where that is possible and pays."""
-    scratch = list(program.scratch)
-    body: list[Statement] = []
-    for statement in program.body:
-        plan = _plan(statement, program) if isinstance(statement, For) else None
+
+    def blocked(loop: For, scratch: list[Buffer]) -> list[Statement] | None:
+        plan = _plan(loop, program)
         if plan is None:
-            body.append(statement)
-            continue
-        plan = _plan(*copied_in(plan.loop, program, scratch)) or plan
+            return None
+        plan = _plan(*copied_in(loop, program, scratch)) or plan
         wide = {
             buffer: Buffer(buffer.name, buffer.dtype, buffer.size * plan.block, buffer.role)
             for buffer in plan.rows
         }
-        body.extend(_Rewriter(plan, wide, scratch).result())
-        scratch = [wide.get(buffer, buffer) for buffer in scratch]
-    if body == program.body:
-        return program
-    return LoopProgram(program.name, program.inputs, program.outputs, scratch, body)
+        made = _Rewriter(plan, wide, scratch).result()
+        scratch[:] = [wide.get(buffer, buffer) for buffer in scratch]
+        return made
+
+    return replace_loops(program, blocked)
 
 
 @record
@@ -106,6 +104,7 @@ class _Plan:
 
 
 def _plan(loop: For, program: LoopProgram) -> _Plan | None:
+    """Return how the rows of a loop of a program are blocked; None where they depend on each other or it does not pay."""
     inside = list(walk(loop.body))
     inner = [statement for statement in inside if isinstance(statement, For)]
     if (

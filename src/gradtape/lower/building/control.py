@@ -351,6 +351,7 @@ def _emit_while(builder: ElementBuilder, nest: LoopNest) -> None:
 
 
 def _emit_switch(builder: ElementBuilder, nest: LoopNest) -> None:
+    """Emit a branch: numbers leave it in accumulators, arrays in the memory of its results."""
     node, storage = nest.node, builder.plan.storage
     assert node is not None
     index, *operands = node.inputs
