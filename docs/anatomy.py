@@ -392,8 +392,8 @@ assert y.value.data is None and np.allclose(force(y.value), np.exp([1, 2]) * 2 +
 
 # %% 4. Derivatives: transforms/jvp.py, transforms/vjp.py, transforms/linear.py, kinds/cotangent.py
 #
-# Forward mode. The tangent of a value says how much the value changes when the sources change a little. Each op knows how it turns the
-# tangents of its inputs into the tangent of its result. `jvp` asks the nodes one after the other. None stands for a tangent of zeros.
+# Forward mode. The tangent of a value says how much the value changes when the sources change a little. Each op knows how it maps the
+# tangents of its inputs to the tangent of its result. `jvp` asks the nodes one after the other. None stands for a tangent of zeros.
 #
 # Reverse mode. The cotangent of a value says how much the target changes when the value changes a little. It needs no other rule per
 # op. The nodes that `jvp` appends compute a linear function of the tangents. `vjp` runs `jvp` with placeholders as tangents, and a tag

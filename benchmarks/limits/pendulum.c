@@ -25,11 +25,11 @@ ALWAYS two reduce(two angle, two_whole *signs)
     two shifted = angle * M_1_PI + 0x1.8p52;
     HOLD(shifted);
     *signs = (two_whole)shifted << 63;
-    two turns = shifted - 0x1.8p52;
-    HOLD(turns);
-    two r = angle - turns * 0x1.921fb54442d18p+1;
+    two multiples = shifted - 0x1.8p52;
+    HOLD(multiples);
+    two r = angle - multiples * 0x1.921fb54442d18p+1;
     HOLD(r);
-    return r - turns * 0x1.1a62633145c07p-53;
+    return r - multiples * 0x1.1a62633145c07p-53;
 }
 
 ALWAYS two sines(two angle)

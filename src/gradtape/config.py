@@ -1,7 +1,7 @@
 """Settings: one object, whose attributes are checked when they are set.
 
 Every setting has an environment variable, read once at import: ``jit`` is ``GRADTAPE_JIT``, ``cache_dir`` is
-``GRADTAPE_CACHE_DIR``. A setting that is on or off can also be turned off with ``GRADTAPE_DISABLE_<NAME>=1``.
+``GRADTAPE_CACHE_DIR``. A setting that is on or off can also be disabled with ``GRADTAPE_DISABLE_<NAME>=1``.
 """
 
 from __future__ import annotations
@@ -81,7 +81,9 @@ _SETTINGS: Final[Mapping[str, _Setting]] = {
     "progress": _Setting(True, "show progress bars"),
     "full_traceback": _Setting(False, "keep the frames of gradtape itself in tracebacks"),
     "result_pool": _Setting(2**28, "bytes of freed large results kept for the next call", minimum=0),
-    "verify": _Setting(False, "check graphs after every pass of the compiler, for finding its defects"),
+    "verify": _Setting(
+        False, "check graphs and loops after every pass of the compiler, for finding its defects"
+    ),
     "memory_cache": _Setting(512, "compiled programs kept in memory", minimum=1),
 }
 

@@ -459,7 +459,7 @@ svd: Matrix = matrix_row(
         uses=("transpose",),
     ),
     tangent=_svd_tangent,
-    kinks="0 between vectors of equal singular values that turn alike, but exact for functions of the matrix by reverse mode",
+    kinks="0 between vectors of equal singular values that rotate alike, but exact for functions of the matrix by reverse mode",
     samples=(((3, 3), {}), ((4, 2), {}), ((2, 2, 3), {}), ((1, 1), {}), ((0, 2, 2), {})),
 )
 """The left singular vectors as columns, below them the singular values, and below these the right singular vectors as columns (and not

@@ -130,7 +130,7 @@ def as_ndarray(value: Value, dtype: Any) -> NDArray:
         )
     if trace is not None:
         raise ConcretizationError(
-            f"a traced array of {trace.described} cannot be turned into an ndarray",
+            f"a traced array of {trace.described} cannot be converted to an ndarray",
             where=site_of(frame),
             why=WHY_UNKNOWN,
             remedy=_instead_of(callee_of(frame)),
@@ -140,7 +140,7 @@ def as_ndarray(value: Value, dtype: Any) -> NDArray:
         note_exit(value, "np.asarray(x)", data, meant=False)
         warn(
             GradtapeWarning,
-            "a watched array is turned into an ndarray, which no tape follows",
+            "a watched array is converted to an ndarray, which no tape follows",
             where=site_of(frame),
             remedy=f"{REMEDY_FOR_INDEX if subscript else _instead_of(callee_of(frame))}; x.numpy() to say that this is meant",
         )
