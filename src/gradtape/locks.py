@@ -34,8 +34,8 @@ class Rank(IntEnum):
     """Pending values are planned, and their results stored; not held while machine code runs."""
     READS = 5
     """Reads of variables are recorded or counted."""
-    SCRIPT = 6
-    """A script's arrays are kept."""
+    CALL_TRACE = 6
+    """A call trace is replayed."""
     PROFILED_KERNEL = 7
     """A profiled kernel is built."""
     PROGRAM = 8

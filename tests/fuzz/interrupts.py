@@ -475,7 +475,7 @@ def state() -> dict[str, Any]:
     return {
         "contexts": list(contexts.contexts.stack),
         "replays": list(contexts.contexts.replays),
-        "attendant": call_observer.speculation.attendant,
+        "observer": call_observer.prediction.observer,
         "left alone": pending.waiting.left_alone,
         "tools": instruments.RECORDING.tools,
         "checks": list(instruments.CHECKS),

@@ -13,7 +13,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.ir.graph import Graph, Value, extract
-from gradtape.ir.templates import recipe_of, stand_in
+from gradtape.ir.templates import placeholder, template_of
 from gradtape.ir.types import FLOAT64, aval
 from gradtape.kinds.registry import TRIALS
 from gradtape.runtime.compile.program import Program, tape_program
@@ -108,13 +108,13 @@ def test_nodes_belong_to_the_line_that_made_them():
 
 
 def test_a_stand_in_has_no_numbers():
-    start = stand_in(aval((2,), FLOAT64))
+    start = placeholder(aval((2,), FLOAT64))
     with pytest.raises(AttributeError):
         start.data  # noqa: B018
-    assert recipe_of([start], [Value(aval((2,), FLOAT64), data=np.ones(2))]) is None
-    recipe = recipe_of([start], [(start * 2.0) + start])
+    assert template_of([start], [Value(aval((2,), FLOAT64), data=np.ones(2))]) is None
+    template = template_of([start], [(start * 2.0) + start])
     other = Value(aval((2,), FLOAT64), data=np.ones(2))
-    nodes, leaves = extract([recipe(other)])
+    nodes, leaves = extract([template(other)])
     assert [node.op.name for node in nodes] == ["multiply", "add"]
     assert leaves == [other]
 

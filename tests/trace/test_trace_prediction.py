@@ -16,9 +16,9 @@ from gradtape.kinds.registry import TRIALS
 from gradtape.runtime.compile.kernel import kernels
 from gradtape.runtime.compile.program import Program
 from gradtape.trace.lazy import trace_prediction
-from gradtape.trace.lazy.call_observer import speculation
-from gradtape.trace.lazy.script_reader import Reader
-from gradtape.trace.lazy.script_writer import Writer
+from gradtape.trace.lazy.call_observer import prediction
+from gradtape.trace.lazy.call_trace import CallRecorder
+from gradtape.trace.lazy.trace_prediction import CallPredictor
 from tests.support.numpy_calls import Call, title
 from tests.support.recording import FUNCTIONS, arrays_for, calls_of, shown
 
@@ -32,21 +32,21 @@ def no_lines():
 
 @pytest.fixture
 def log(monkeypatch):
-    """What becomes of scripts."""
+    """What becomes of call traces."""
     gc.collect()  # a debugger that another test has left behind would look on
     events = []
-    given, keep = trace_prediction._given, Reader.keep
+    apply, materialise = trace_prediction._apply, CallPredictor.materialise
 
-    def note_given(form, plan, attendant):
-        events.append("written" if isinstance(attendant, Writer) else "read")
-        return given(form, plan, attendant)
+    def note_applied(variant, expected, observer):
+        events.append("recorded" if isinstance(observer, CallRecorder) else "predicted")
+        return apply(variant, expected, observer)
 
-    def note_keep(self):
-        events.append("kept")
-        return keep(self)
+    def note_materialised(self):
+        events.append("left")
+        return materialise(self)
 
-    monkeypatch.setattr(trace_prediction, "_given", note_given)
-    monkeypatch.setattr(Reader, "keep", note_keep)
+    monkeypatch.setattr(trace_prediction, "_apply", note_applied)
+    monkeypatch.setattr(CallPredictor, "materialise", note_materialised)
     return events
 
 
@@ -62,7 +62,7 @@ def test_the_third_tape_of_a_line_reads_what_the_second_wrote(log):
         slope = tape.gradient(y, x)
         np.testing.assert_allclose(slope.numpy(), np.cos(scale) * scale + np.sin(scale))
         np.testing.assert_allclose(float(y), 3 * np.sin(scale) * scale)
-    assert log == ["written", "read", "read"]
+    assert log == ["recorded", "predicted", "predicted"]
 
 
 def test_python_may_specialise_the_instructions_of_a_line(log):
@@ -73,14 +73,14 @@ def test_python_may_specialise_the_instructions_of_a_line(log):
             for k in range(5):
                 y = y + x[k] ** 2 * x.T[k]
         np.testing.assert_allclose(tape.gradient(y, x).numpy(), 3 * (np.arange(5.0) + turn) ** 2)
-    assert log == ["written", *["read"] * 28]
+    assert log == ["recorded", *["predicted"] * 28]
 
 
 def test_a_line_that_asks_for_no_gradient_has_no_script(log):
     for _ in range(4):
         with gt.GradientTape() as tape:
             x = tape.watch(np.ones(3))
-            assert speculation.attendant is None
+            assert prediction.observer is None
             y = np.sum(x * 2)
         assert float(y) == 6
     assert log == []
@@ -217,7 +217,7 @@ def test_what_is_another_record_is_recorded(name, log):
         for one, other in zip(results(again, False), results(again, True), strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-12)
     if name != "places as numbers":
-        assert log[:2] == ["written", "read"] or "kept" in log
+        assert log[:2] == ["recorded", "predicted"] or "left" in log
 
 
 METHODS = {
@@ -241,7 +241,7 @@ def test_methods_are_read(name, log):
                 y = np.sum(METHODS[name](x) * 2.0)
             slopes.append(tape.gradient(y, x).numpy())
         np.testing.assert_allclose(*slopes, rtol=1e-6)
-    assert log == ["written", "read", "read"]
+    assert log == ["recorded", "predicted", "predicted"]
 
 
 # What is in the user's hands
@@ -266,7 +266,7 @@ def test_what_is_held_is_computed_along(log, monkeypatch):
         hidden[1] = 7.0
         np.testing.assert_allclose(part.numpy(), [7.0, np.sin(scale)])
     assert len(runs) <= 2  # the record at once, then the view of what was written
-    assert log == ["written", "read", "read"]
+    assert log == ["recorded", "predicted", "predicted"]
 
 
 @pytest.mark.parametrize("looked_at", ["loss", "hidden"])
@@ -307,7 +307,7 @@ def test_holding_something_else_is_no_other_record(log):
         if hold:
             kept.append(hidden)
     np.testing.assert_allclose([value.numpy() for value in kept], [np.sin([0.5, 1.0])] * 3)
-    assert log == ["written", *["read"] * 4]
+    assert log == ["recorded", *["predicted"] * 4]
 
 
 def test_nothing_lives_longer_because_it_was_read():
@@ -405,7 +405,7 @@ def test_other_derivatives_of_a_line_that_is_known(log):
     assert differentiate("jacobian") == [[[2.0, 0.0], [0.0, 4.0]]]
     assert differentiate("intermediate") == [[[2.0, 4.0], [1.0, 1.0]]]
     assert differentiate("gradient") == [[2.0, 4.0]]
-    assert log.count("read") == 2
+    assert log.count("predicted") == 2
 
 
 def test_targets_may_be_sources_views_and_each_other():
@@ -456,7 +456,7 @@ def test_a_later_tape_does_not_follow_what_was_computed_before(log):
     for _ in range(3):
         step(True)
     assert step(False) == [[5.0, 5.0]]
-    assert log[-1] == "kept"
+    assert log[-1] == "left"
 
 
 def test_a_forward_accumulator_does_not_follow_what_was_computed_before():
@@ -510,7 +510,7 @@ def test_variables_are_read_each_time(log):
         assert tape.watched_variables() == (v,)
         np.testing.assert_allclose(slope.numpy(), 4 * v.numpy())
         v.assign_sub(0.1 * slope)
-    assert log == ["written", "read", "read", "read"]
+    assert log == ["recorded", "predicted", "predicted", "predicted"]
     with gt.GradientTape() as tape:
         y = np.sum(v * v * 2.0)
         v.assign(v * 2)
@@ -595,11 +595,11 @@ def test_a_script_that_does_not_hold_is_given_up(log):
         scale = 2.0 if turn < 5 else float(turn)
         with gt.GradientTape() as tape:
             x = tape.watch(gt.constant(np.array([1.0, 2.0])))
-            assert turn < 30 or speculation.attendant is None
+            assert turn < 30 or prediction.observer is None
             y = np.sum(x * scale)
         assert numbers([tape.gradient(y, x)]) == [[scale] * 2]
-    assert log.count("read") == 3
-    assert trace_prediction.MOST_MISSES < log.count("kept") < 30
+    assert log.count("predicted") == 3
+    assert trace_prediction.MAX_MISSES < log.count("left") < 30
 
 
 # Random records
@@ -724,5 +724,5 @@ def test_random_records(log):
             assert len(found) == len(expected), (seed, turn)
             for one, other in zip(found, expected, strict=True):
                 np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-11, err_msg=str((seed, turn)))
-    assert log.count("read") > 100
-    assert log.count("kept") > 20
+    assert log.count("predicted") > 100
+    assert log.count("left") > 20

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from gradtape.ir.graph import Graph, Literal, Node, Value
+from gradtape.ir.graph import Graph, Literal, Value
 
 
 def fingerprint(graph: Graph) -> str:
@@ -74,58 +73,3 @@ def _param(value: Any) -> str:
         text: str = value.str
         return text
     return repr(value)
-
-
-def structure(
-    inputs: Sequence[Value], nodes: Sequence[Node], ends: Sequence[Value]
-) -> tuple[Any, ...] | None:
-    """Return what two pieces of a graph share exactly if they compute the same: quick to make, and good within one process.
-
-    Parameters
-    ----------
-    inputs : sequence of Value
-        They count by their types.
-    nodes : sequence of Node
-        In topological order, without constants.
-    ends : sequence of Value
-        What is computed, or asked for; one that is not among the values counts as absent.
-
-    Returns
-    -------
-    tuple or None
-        Hashable; None where a parameter is not.
-    """
-    numbers: dict[Value, int] = {}
-    parts: list[Any] = []
-    append = parts.append
-    count = 0
-    for value in inputs:
-        numbers[value] = count
-        append(value.aval)
-        count += 1
-    for node in nodes:
-        append(node.op)
-        for value in node.inputs:
-            append(numbers[value] if value in numbers else _literal(value))
-        if node.params:
-            append(tuple(node.params.items()))
-        for out in node.outs:
-            numbers[out] = count
-            count += 1
-    append(None)
-    for value in ends:
-        append(numbers[value] if value in numbers else _literal(value))
-    key = tuple(parts)
-    try:
-        hash(key)
-    except TypeError:  # a parameter that is an array
-        return None
-    return key
-
-
-def _literal(value: Value) -> tuple[Any, bytes] | None:
-    return (
-        (value.data.dtype, value.data.tobytes())
-        if isinstance(value, Literal) and value.data is not None
-        else None
-    )

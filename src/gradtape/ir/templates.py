@@ -1,4 +1,4 @@
-"""Recipes: what a function appends to the graph, to be appended again to other values of the same types."""
+"""Templates: the nodes that a function appends to the graph, without the values that they were computed from."""
 
 from __future__ import annotations
 
@@ -12,69 +12,71 @@ from gradtape.ir.op import Op
 from gradtape.ir.types import Aval
 
 
-class Step(NamedTuple):
-    """One node.
+class TemplateNode(NamedTuple):
+    """A node of a template.
 
     Attributes
     ----------
     op : Op
-        What it applies.
-    pick : callable or None
-        Takes the list of all values so far to the tuple of the node's inputs; None if these are the recipe's own.
+        The op.
+    select : callable or None
+        Selects the node's inputs from the list of all values so far; None if they are the inputs of the template.
     params : dict
-        Its parameters.
+        The parameters.
     types : tuple of Aval
-        What the op infers for the outputs.
+        The types that the op infers for the outputs.
     avals : tuple of Aval
-        What the outputs are: they may be weak where the op does not know it.
+        The types of the outputs: they may be weak where the op does not know it.
     """
 
     op: Op
-    pick: Callable[[list[Value]], tuple[Value, ...]] | None
+    select: Callable[[list[Value]], tuple[Value, ...]] | None
     params: dict[str, Any]
     types: tuple[Aval, ...]
     avals: tuple[Aval, ...]
 
 
-class Recipe:
-    """A piece of the graph without the values that it began with.
+class Template:
+    """A part of the graph that is applied to other values of the same types.
 
     Parameters
     ----------
     literals : sequence of Literal
-        The numbers in it.
-    steps : sequence of Step
-        Its nodes, in topological order.
-    places : sequence of int
-        Where the results stand among all values: inputs, literals, outputs of the steps.
+        The literals in it.
+    nodes : sequence of TemplateNode
+        In topological order.
+    results : sequence of int
+        The positions of the results among all values: inputs, literals, outputs of the nodes.
     """
 
-    __slots__ = ("_literals", "_only", "_places", "_steps")
+    __slots__ = ("_literals", "_nodes", "_only", "_results")
 
-    def __init__(self, literals: Sequence[Literal], steps: Sequence[Step], places: Sequence[int]) -> None:
+    def __init__(
+        self, literals: Sequence[Literal], nodes: Sequence[TemplateNode], results: Sequence[int]
+    ) -> None:
         self._literals = tuple(literals)
-        self._steps = tuple(steps)
-        self._places = tuple(places)
-        alone = len(steps) == 1 and steps[0].pick is None and not literals
-        self._only = steps[0] if alone else None
+        self._nodes = tuple(nodes)
+        self._results = tuple(results)
+        single_node = len(nodes) == 1 and nodes[0].select is None and not literals
+        self._only = nodes[0] if single_node else None
 
     def __call__(self, *inputs: Value) -> Value:
         """Return the only result, computed from these inputs."""
         if self._only is None:
-            return self._values(inputs)[self._places[0]]
+            return self._values(inputs)[self._results[0]]
         op, _, params, types, avals = self._only
         return single(op, inputs, params, here.site, types, avals[0])
 
     def results(self, inputs: Sequence[Value]) -> list[Value]:
         """Return the results, computed from these inputs."""
         values = self._values(inputs)
-        return [values[place] for place in self._places]
+        return [values[position] for position in self._results]
 
     def _values(self, inputs: Sequence[Value]) -> list[Value]:
         values = [*inputs, *self._literals]
         site = here.site
-        for op, pick, params, types, avals in self._steps:
-            operands = tuple(inputs) if pick is None else pick(values)
+        for op, select, params, types, avals in self._nodes:
+            operands = tuple(inputs) if select is None else select(values)
             if len(avals) == 1:
                 values.append(single(op, operands, params, site, types, avals[0]))
             else:
@@ -82,20 +84,20 @@ class Recipe:
         return values
 
 
-def stand_in(type_: Aval) -> Value:
-    """Return a value of which nothing but the type is known: to ask for its numbers is an AttributeError."""
+def placeholder(type_: Aval) -> Value:
+    """Return a value of a type that has no data: reading it raises an AttributeError."""
     value = Value(type_)
     del value.data
     return value
 
 
-def recipe_of(inputs: Sequence[Value], results: Sequence[Value]) -> Recipe | None:
-    """Return how `results` are made of `inputs`; None where anything else has gone into them.
+def template_of(inputs: Sequence[Value], results: Sequence[Value]) -> Template | None:
+    """Return the template of the nodes that compute `results` from `inputs`; None where they use any other array.
 
     Parameters
     ----------
     inputs : sequence of Value
-        Stand-ins, each another.
+        Placeholders, no two the same.
     results : sequence of Value
         Computed from them.
     """
@@ -109,24 +111,24 @@ def recipe_of(inputs: Sequence[Value], results: Sequence[Value]) -> Recipe | Non
             if isinstance(value, Literal) and value not in inputs
         )
     )
-    numbers = {value: place for place, value in enumerate((*inputs, *literals))}
-    steps: list[Step] = []
+    positions = {value: position for position, value in enumerate((*inputs, *literals))}
+    copies: list[TemplateNode] = []
     for node in nodes:
         outs = node.outs
-        places = [numbers[value] for value in node.inputs]
-        direct = not steps and not literals and places == list(range(len(inputs))) and len(outs) == 1
-        pick = None if direct else _picker(places)
+        operands = [positions[value] for value in node.inputs]
+        direct = not copies and not literals and operands == list(range(len(inputs))) and len(outs) == 1
+        select = None if direct else _selector(operands)
         types = node.op.infer([value.aval for value in node.inputs], node.params)
-        steps.append(Step(node.op, pick, node.params, types, tuple([out.aval for out in outs])))
+        copies.append(TemplateNode(node.op, select, node.params, types, tuple([out.aval for out in outs])))
         for out in outs:
-            numbers[out] = len(numbers)
-    return Recipe(literals, steps, [numbers[value] for value in results])
+            positions[out] = len(positions)
+    return Template(literals, copies, [positions[value] for value in results])
 
 
-def _picker(places: Sequence[int]) -> Callable[[list[Value]], tuple[Value, ...]]:
-    if len(places) > 1:
-        return itemgetter(*places)
-    if not places:
+def _selector(positions: Sequence[int]) -> Callable[[list[Value]], tuple[Value, ...]]:
+    if len(positions) > 1:
+        return itemgetter(*positions)
+    if not positions:
         return lambda values: ()
-    (place,) = places
-    return lambda values: (values[place],)
+    (position,) = positions
+    return lambda values: (values[position],)

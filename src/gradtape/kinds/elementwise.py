@@ -14,7 +14,7 @@ from gradtape.ir.builder import emit, here
 from gradtape.ir.graph import ARRAYS, NO_PARAMS, Literal, Node, Value, literal, number_of, single
 from gradtape.ir.op import NDArray, Op
 from gradtape.ir.primitives import PRIMITIVES
-from gradtape.ir.templates import Recipe, recipe_of, stand_in
+from gradtape.ir.templates import Template, placeholder, template_of
 from gradtape.ir.types import FLOAT64, PYTHON_DTYPES, Aval, aval, is_inexact
 from gradtape.kinds.index_map import is_zero
 from gradtape.kinds.operands import as_value, broadcast_shapes, conform
@@ -205,8 +205,8 @@ class Elementwise(Op):
         plan = self._plans.get(key)
         if plan is None:
             return self._first(key, (x,))
-        if plan.recipe is not None:
-            return plan.recipe(x)
+        if plan.template is not None:
+            return plan.template(x)
         return single(self, (x,), NO_PARAMS, here.site, plan.types, plan.aval)
 
     def of_two(self, x: Any, y: Any) -> Value:
@@ -215,15 +215,15 @@ class Elementwise(Op):
         plan = self._plans.get(key)
         if plan is None:
             return self._first(key, (x, y))
-        numbers, recipe = plan.numbers, plan.recipe
+        numbers, template = plan.numbers, plan.template
         if numbers is not None:
             first, second = numbers
             if first is not None:
                 x = _number(x, first) if x else _number(x, first, str(x))
             if second is not None:
                 y = _number(y, second) if y else _number(y, second, str(y))
-        if recipe is not None:
-            return recipe(x, y)
+        if template is not None:
+            return template(x, y)
         return single(self, (x, y), NO_PARAMS, here.site, plan.types, plan.aval)
 
     def _followed(self, plan: _Plan, operands: tuple[Any, ...]) -> Value:
@@ -234,8 +234,8 @@ class Elementwise(Op):
                     for x, dtype in zip(operands, plan.numbers, strict=True)
                 ]
             )
-        if plan.recipe is not None:
-            return plan.recipe(*operands)
+        if plan.template is not None:
+            return plan.template(*operands)
         return single(self, operands, NO_PARAMS, here.site, plan.types, plan.aval)
 
     def _first(self, key: Any, operands: tuple[Any, ...]) -> Value:
@@ -254,7 +254,7 @@ class Elementwise(Op):
         """Return how operands like these are recorded."""
         if not all(type(x) in ARRAYS or type(x) in NUMBERS for x in operands):
             return None
-        given = [stand_in(x.aval) if type(x) in ARRAYS else x for x in operands]
+        given = [placeholder(x.aval) if type(x) in ARRAYS else x for x in operands]
         result = self._emit(given, {})
         node = result.node
         if node is None or node.op is not self:
@@ -262,11 +262,11 @@ class Elementwise(Op):
         numbers = [None if isinstance(x, Value) else y.dtype for x, y in zip(given, node.inputs, strict=True)]
         inputs = [y if isinstance(y, Literal) else x for x, y in zip(given, node.inputs, strict=True)]
         direct = all(x is y for x, y in zip(inputs, node.inputs, strict=True))
-        recipe = None if direct else recipe_of(inputs, [result])
-        if not direct and recipe is None:
+        template = None if direct else template_of(inputs, [result])
+        if not direct and template is None:
             return None
         types = self.infer([value.aval for value in node.inputs], {})
-        return _Plan(result.aval, types, numbers if any(numbers) else None, recipe)
+        return _Plan(result.aval, types, numbers if any(numbers) else None, template)
 
     def _emit(self, operands: Sequence[Any], params: dict[str, Any]) -> Value:
         values = [as_value(operand) for operand in operands]
@@ -379,14 +379,14 @@ class _Plan(NamedTuple):
         What `Elementwise.infer` returns: without weakness.
     numbers : sequence of dtype or None
         The dtypes that numbers among the operands take; None if there are none.
-    recipe : Recipe or None
+    template : Template or None
         The nodes, where operands have to be converted or repeated first.
     """
 
     aval: Aval
     types: tuple[Aval, ...]
     numbers: Sequence[np.dtype[Any] | None] | None
-    recipe: Recipe | None
+    template: Template | None
 
 
 @lru_cache(maxsize=4096, typed=True)

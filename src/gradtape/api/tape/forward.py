@@ -27,7 +27,7 @@ from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.indexed_slices import flatten_arrays
 from gradtape.trace.jit.bodies import refuse_outside_derivative
-from gradtape.trace.lazy.call_observer import speculation
+from gradtape.trace.lazy.call_observer import prediction
 from gradtape.trace.patching import recorders
 from gradtape.trace.source.contexts import Context, Watcher, bodies_around, contexts, leave
 from gradtape.trace.source.sites import user_site
@@ -88,7 +88,7 @@ class _Directions(Watcher):
             key: Any = primal.serial
         else:
             known, key = self.tangents, _start(primal)
-            speculation.settle(key)
+            prediction.materialise(key)
             key.tags = (*[tag for tag in key.tags if not tag.over], self.tag)
         if key in known:
             raise ArgumentError(

@@ -17,9 +17,9 @@ from gradtape.kinds.operands import as_value
 from gradtape.ops.core.elementwise.cast import identity
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.layout import layout_of_copy
-from gradtape.trace.lazy.call_observer import speculation
+from gradtape.trace.lazy.call_observer import prediction
 from gradtape.trace.lazy.gradient_cache import derivatives, gradients
-from gradtape.trace.lazy.trace_prediction import Rehearsal
+from gradtape.trace.lazy.trace_prediction import TapePrediction
 from gradtape.trace.source.contexts import Watcher
 from gradtape.trace.source.log import note_watch
 from gradtape.trace.source.sites import user_site
@@ -42,16 +42,16 @@ class Record(Watcher):
         "_asked_for",
         "_made_before",
         "_readings",
-        "alone",
-        "rehearsal",
+        "expected",
+        "own_tags",
         "tag",
         "variables",
     )
 
     def __init__(self, accessed: bool) -> None:
         self.tag = TraceTag(threading.get_ident())
-        self.alone = (self.tag,)  # one tuple for all that nobody else follows: quick to compare
-        self.rehearsal: Rehearsal | None = None
+        self.own_tags = (self.tag,)  # one tuple for all that nobody else follows: quick to compare
+        self.expected: TapePrediction | None = None
         self.variables: dict[int, Variable] = {}
         self._accessed = accessed
         self._asked_for: set[int] = set()
@@ -107,7 +107,7 @@ class Record(Watcher):
         if not tag.over:
             tag.recording = False
             tag.over = True
-            self.rehearsal = None
+            self.expected = None
             self._readings.clear()
         if release:
             tag.release()
@@ -121,12 +121,12 @@ def follow(array: Array, record: Record) -> None:
         value = array.value
     tag = record.tag
     if tag not in value.tags:
-        if speculation.last is not None:
-            speculation.settle(value)
+        if prediction.deferred is not None:
+            prediction.materialise(value)
         others = [other for other in value.tags if not other.over] if value.tags else ()
         if value._op is not None:
             record.begin_at(value)
-        value.tags = (*others, tag) if others else record.alone
+        value.tags = (*others, tag) if others else record.own_tags
         if record._made_before:
             record.detach_from(value)
         note_watch(value, tag, here.site)
@@ -194,12 +194,12 @@ def _hide_history(value: Value, tag: TraceTag) -> None:
 def values_followed_alone(leaves: Sequence[Any], record: Record) -> list[Value] | None:
     """Return the values of real arrays that a tape follows and nobody else does: nothing is to be checked or converted. None for others."""
     values = []
-    alone = record.alone
+    own_tags = record.own_tags
     for leaf in leaves:
         if type(leaf) is not Array or leaf._base is not None:
             return None
         value = leaf._current
-        if value.tags is not alone or value.aval.dtype.kind != "f":
+        if value.tags is not own_tags or value.aval.dtype.kind != "f":
             return None
         values.append(value)
     return values

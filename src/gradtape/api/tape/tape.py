@@ -46,9 +46,9 @@ from gradtape.trace.array.indexed_slices import flatten_arrays
 from gradtape.trace.dispatch.call_errors import is_list_error, is_list_of_numbers
 from gradtape.trace.jit.bodies import refuse_outside_derivative
 from gradtape.trace.jit.guards import InBody
-from gradtape.trace.lazy.call_observer import speculation
+from gradtape.trace.lazy.call_observer import prediction
 from gradtape.trace.lazy.gradient_cache import Derivatives, derivatives, gradients
-from gradtape.trace.lazy.trace_prediction import rehearsed
+from gradtape.trace.lazy.trace_prediction import predict
 from gradtape.trace.patching import recorders
 from gradtape.trace.source.contexts import Context, bodies_around, contexts, leave
 from gradtape.trace.source.sites import user_site
@@ -116,10 +116,10 @@ class GradientTape(Jacobians):
                     remedy="leave its with block first, or make another tape",
                 )
             self._leave()  # its record was used inside of the block
-        if speculation.last is not None:
-            speculation.settle()
-            speculation.last = None
-        speculation.attendant = None
+        if prediction.deferred is not None:
+            prediction.materialise()
+            prediction.deferred = None
+        prediction.observer = None
         record = self._record
         self._around = bodies_around() if contexts.stack else ()
         self._stack = contexts.stack
@@ -128,7 +128,7 @@ class GradientTape(Jacobians):
                 record = self._record = Record(self._accessed)
                 self._used = False
                 if not self._persistent:
-                    record.rehearsal = rehearsed(_frame(1), record.tag, record.alone, Array)
+                    record.expected = predict(_frame(1), record.tag, record.own_tags, Array)
             else:
                 record.tag.thread = threading.get_ident()
                 record.tag.recording = True
@@ -153,7 +153,7 @@ class GradientTape(Jacobians):
         if error is not None:
             note_recursion(error, "the block of a tape")
         try:  # as _leave does, without the price of calls
-            speculation.attendant = None
+            prediction.observer = None
             if record is not None:
                 record.tag.recording = False
                 if record in self._stack:
@@ -171,7 +171,7 @@ class GradientTape(Jacobians):
             self._record.close()
 
     def _leave(self) -> None:
-        speculation.attendant = None
+        prediction.observer = None
         record = self._record
         if record is not None:
             record.tag.recording = False
@@ -212,7 +212,7 @@ class GradientTape(Jacobians):
     @property
     def mark(self) -> TraceTag | None:
         """What the values that this tape follows carry; None while it was never entered."""
-        speculation.settle()
+        prediction.materialise()
         return None if self._record is None else self._record.tag
 
     def watch(self, tensor: Any) -> Any:
@@ -306,7 +306,7 @@ class GradientTape(Jacobians):
 
     @contextmanager
     def _stopped(self, record: Record) -> Iterator[None]:
-        speculation.settle()
+        prediction.materialise()
         try:
             record.tag.recording = False
             yield
@@ -335,7 +335,7 @@ class GradientTape(Jacobians):
         old = self._record
         if old is None or not old.tag.recording:
             raise not_recording("reset")
-        speculation.settle()
+        prediction.materialise()
         fresh = self._record = Record(self._accessed)
         self._stack[self._stack.index(old)] = fresh
         old.close()
@@ -392,7 +392,7 @@ class GradientTape(Jacobians):
         if isinstance(output_gradients, dict):
             _, spec = flatten_with_none(target)
             flatten_up_to(spec, output_gradients, "output_gradients", "target", here.site)
-        known = record.rehearsal is not None and output_gradients is None
+        known = record.expected is not None and output_gradients is None
         parts: Sequence[Value | SparseGradient | None] | None = (
             self._expected(record, ends, leaves) if known else None
         )
@@ -403,12 +403,12 @@ class GradientTape(Jacobians):
     def _expected(self, record: Record, ends: list[Any], leaves: list[Any]) -> Derivatives | None:
         """Return gradients without a look at the record, if it is known what it is."""
         starts = single_values(leaves, record)
-        if starts is None or record.rehearsal is None:
+        if starts is None or record.expected is None:
             return None
         tag = record.tag
         before, tag.recorded_by = tag.recorded_by, None
         try:
-            parts = record.rehearsal.gradients(ends, starts, tag)
+            parts = record.expected.gradients(ends, starts, tag)
         finally:
             tag.recorded_by = before
         if parts is not None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy import asarray
@@ -15,7 +14,7 @@ from gradtape.config import config
 from gradtape.errors import InternalError
 from gradtape.ir.budget import steps_since_now
 from gradtape.ir.evaluate import compute_values
-from gradtape.ir.fingerprint import fingerprint, structure
+from gradtape.ir.fingerprint import fingerprint
 from gradtape.ir.graph import Graph, Node
 from gradtape.ir.op import NDArray
 from gradtape.lower.resident.interrupts import INTERRUPTED, raise_interruption
@@ -193,16 +192,6 @@ def tape_program(graph: Graph) -> Program:
     return program
 
 
-class _Sighting(NamedTuple):
-    """A structure that a tape has computed: its program once it has come again."""
-
-    program: Program | None
-    precise: bool
-
-
-_sightings: Final[OrderedDict[Any, _Sighting]] = OrderedDict()
-
-
 def program_for(graph: Graph, form: CallForm | None = None) -> Program:
     """Return the program of a graph: from memory, from the disk, or compiled now.
 
@@ -218,31 +207,10 @@ def program_for(graph: Graph, form: CallForm | None = None) -> Program:
     return Program(graph, kernels.get(key, lambda: _compiled(graph, form, key)))
 
 
-def repeated_program(graph: Graph, *, at_once: Callable[[], bool]) -> Program | None:
-    """Return the program of a structure that has been seen before, or that is heavy; None for another one.
-
-    Parameters
-    ----------
-    graph : Graph
-        A tape's pending work, without constants.
-    at_once : callable
-        Whether it is heavy enough to be compiled at first sight.
-    """
-    key: Any = structure(graph.inputs, graph.nodes, graph.outputs) or fingerprint(graph)
-    known = _sightings.get(key)
-    if known is None or known.program is None or known.precise != config.precise_math:
-        program = None if known is None and not at_once() else tape_program(_to_compile(graph))
-        known = _sightings[key] = _Sighting(program, config.precise_math)
-        while len(_sightings) > config.memory_cache:
-            _sightings.popitem(last=False)
-    _sightings.move_to_end(key)
-    return known.program
-
-
-def _to_compile(graph: Graph) -> Graph:
-    """Return the graph that is compiled for a tape: user-defined derivatives are opened, the record is dropped, loops are rerolled."""
+def record_program(graph: Graph) -> Program:
+    """Return the program of pending values: user-defined derivatives are opened, the record is dropped, loops are rerolled."""
     graph = open_custom_calls(graph)
-    return without_data_rolled(graph) if config.reroll else without_data(graph)
+    return tape_program(without_data_rolled(graph) if config.reroll else without_data(graph))
 
 
 def _compiled(graph: Graph, form: CallForm | None, key: str) -> Kernel:

@@ -45,9 +45,9 @@ from gradtape.trace.dispatch.dispatch import (
     call_ufunc,
     public_name,
 )
-from gradtape.trace.dispatch.op_cache import picked, run
+from gradtape.trace.dispatch.op_cache import index_template, run
 from gradtape.trace.jit.outcomes import MAY_FAIL, call_now, is_handled
-from gradtape.trace.lazy.call_observer import speculation
+from gradtape.trace.lazy.call_observer import prediction
 from gradtape.trace.lazy.force import force
 from gradtape.trace.lazy.instruments import CHECKS
 from gradtape.trace.lazy.pending import waiting
@@ -226,8 +226,8 @@ class Array(Operators, Methods, Handle):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Apply a ufunc. The common case, a call with one or two operands and no keywords, is written out at the top."""
         if not kwargs and method == "__call__":
-            attendant = speculation.attendant
-            if attendant is not None and (made := attendant.take(ufunc, inputs, _frame(1))) is not None:
+            observer = prediction.observer
+            if observer is not None and (made := observer.observe(ufunc, inputs, _frame(1))) is not None:
                 return made
             rule = UFUNC_RULES.get(ufunc)
             if rule is not None:
@@ -268,8 +268,8 @@ class Array(Operators, Methods, Handle):
             return NotImplemented
         if function in MAY_FAIL and is_handled(_frame(1)):
             return call_now(self, function, types, args, kwargs)
-        attendant = speculation.attendant
-        if attendant is not None and (made := attendant.take(function, args, _frame(1), kwargs)) is not None:
+        observer = prediction.observer
+        if observer is not None and (made := observer.observe(function, args, _frame(1), kwargs)) is not None:
             return made
         known = FUNCTION_RULES.get(function)
         if known is not None and len(args) <= known.most and "out" not in kwargs and function not in VIEWING:
@@ -294,15 +294,15 @@ class Array(Operators, Methods, Handle):
 
     def __getitem__(self, key: Any) -> Any:
         """Return a scalar, a view for a basic index, a copy for index arrays, or a `Selection` for a traced mask."""
-        attendant = speculation.attendant
+        observer = prediction.observer
         if (
-            attendant is not None
-            and (made := attendant.take(Array.__getitem__, (self, key), _frame(1))) is not None
+            observer is not None
+            and (made := observer.observe(Array.__getitem__, (self, key), _frame(1))) is not None
         ):
             return made
         here.site = user_site()
         value = self.value
-        known = picked(value.aval, key)
+        known = index_template(value.aval, key)
         if known is not None:
             if known.scalar or self.is_scalar:
                 return wrap_value(known.read(value))

@@ -17,7 +17,7 @@ from gradtape.ops.core.elementwise.cast import identity
 from gradtape.ops.core.indexing import fit_for_write
 from gradtape.trace.array.views import Stale, Uncertain, View
 from gradtape.trace.jit.guards import abstract_of
-from gradtape.trace.lazy.call_observer import speculation
+from gradtape.trace.lazy.call_observer import prediction
 from gradtape.trace.lazy.force import compute
 from gradtape.trace.lazy.instruments import CHECKS, MADE
 from gradtape.trace.lazy.pending import waiting
@@ -87,7 +87,7 @@ class Handle:
 
     def rebind(self, value: Value) -> None:
         """Make `value` the content, also of the base of a view."""
-        speculation.settle(self.value)
+        prediction.materialise(self.value)
         value = fresh_value(value)
         if self._base is not None:
             if type(self._view) is Uncertain:
@@ -113,11 +113,6 @@ class Handle:
             value.owner = reference = weakref.ref(self)
             if value.data is None:
                 waiting.handles.append(reference)
-
-    def pending(self) -> Value | None:
-        """Return the value if it is pending, else None."""
-        value = self._current
-        return value if value.data is None and value.is_made else None
 
     def write_result(self, result: Value, what: str) -> None:
         """Write the result of an in-place operation, cast as NumPy casts (same kind)."""

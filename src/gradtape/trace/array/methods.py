@@ -17,7 +17,7 @@ from gradtape.trace.array.layout import with_layout_of
 from gradtape.trace.array.view_functions import VIEWING, view_of
 from gradtape.trace.array.views import ImaginaryPart, RealPart
 from gradtape.trace.dispatch.dispatch import as_strong, call_function, call_ufunc
-from gradtape.trace.lazy.call_observer import attended, speculation
+from gradtape.trace.lazy.call_observer import observed, prediction
 from gradtape.trace.source.sites import user_site
 
 _frame = sys._getframe
@@ -28,10 +28,10 @@ def _method(function: Any, viewer: Any = None) -> Callable[..., Any]:
     via = f"x.{function.__name__}"
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        attendant = speculation.attendant
+        observer = prediction.observer
         if (
-            attendant is not None
-            and (made := attendant.take(call, (self, *args), _frame(1), kwargs)) is not None
+            observer is not None
+            and (made := observer.observe(call, (self, *args), _frame(1), kwargs)) is not None
         ):
             return made
         here.site = user_site(via=via)
@@ -66,17 +66,17 @@ class Methods:
 
     def reshape(self: Any, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
         """Return the array with another shape: ``np.reshape``."""
-        attendant = speculation.attendant
-        if attendant is not None:
+        observer = prediction.observer
+        if observer is not None:
             named = {} if order == "C" and copy is None else {"order": order, "copy": copy}
-            made = attendant.take(Methods.reshape, (self, *shape), _frame(1), named)
+            made = observer.observe(Methods.reshape, (self, *shape), _frame(1), named)
             if made is not None:
                 return made
         here.site = user_site(via="x.reshape")
         wanted = shape[0] if len(shape) == 1 else shape
         return view_functions.reshape(self, wanted, order, copy)
 
-    @attended
+    @observed
     def transpose(self: Any, *axes: Any) -> Any:
         """Return the array with its axes permuted: ``np.transpose``."""
         here.site = user_site(3, "x.transpose")
@@ -86,16 +86,16 @@ class Methods:
     @property
     def T(self: Any) -> Any:
         """The array with its axes reversed."""
-        attendant = speculation.attendant
-        if attendant is not None:
-            made = attendant.take(_TRANSPOSED, (self,), _frame(1))
+        observer = prediction.observer
+        if observer is not None:
+            made = observer.observe(_TRANSPOSED, (self,), _frame(1))
             if made is not None:
                 return made
         here.site = user_site(via="x.T")
         return _moved(np.transpose, self, (), {})
 
     @property
-    @attended
+    @observed
     def mT(self: Any) -> Any:
         """The array with its last two axes swapped."""
         here.site = user_site(3, "x.mT")
@@ -131,7 +131,7 @@ class Methods:
             )
         self.imag[...] = new
 
-    @attended
+    @observed
     def clip(self: Any, min: Any = None, max: Any = None) -> Any:
         """Return the array with its elements limited: ``np.clip``, one bound may be left out."""
         here.site = user_site(3, "x.clip")
@@ -141,15 +141,15 @@ class Methods:
         """Return the complex conjugate: of real numbers, as NumPy's method does, the array itself."""
         if self.dtype.kind != "c":
             return self
-        attendant = speculation.attendant
-        if attendant is not None and (made := attendant.take(Methods.conj, (self,), _frame(1))) is not None:
+        observer = prediction.observer
+        if observer is not None and (made := observer.observe(Methods.conj, (self,), _frame(1))) is not None:
             return made
         here.site = user_site(via="x.conj")
         return with_layout_of(self.wrap_value(call_ufunc(np.conjugate, "__call__", (self,), {})), (self,))
 
     conjugate = conj
 
-    @attended
+    @observed
     def flatten(self: Any, order: str = "C") -> Any:
         """Return a copy with one axis."""
         here.site = user_site(3, "x.flatten")
@@ -161,7 +161,7 @@ class Methods:
             self.wrap_value(self.value) if order == "C" and self.ndim else view_functions.copied(self, order)
         )
 
-    @attended
+    @observed
     def astype(
         self: Any,
         dtype: Any,

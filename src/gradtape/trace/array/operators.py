@@ -16,7 +16,7 @@ from gradtape.kinds.refusals import library_of, refusal
 from gradtape.trace.array.handle import Handle, unwrap
 from gradtape.trace.array.layout import is_c_contiguous, with_layout_of
 from gradtape.trace.dispatch.dispatch import OPERAND_TYPES, fast_rule
-from gradtape.trace.lazy.call_observer import speculation
+from gradtape.trace.lazy.call_observer import prediction
 from gradtape.trace.source.sites import user_site
 
 _frame = sys._getframe
@@ -65,8 +65,8 @@ def _binary(name: str) -> Callable[[Any, Any], Any]:
     always_c = name in ALWAYS_C
 
     def operate(self: Any, other: Any) -> Any:
-        attendant = speculation.attendant
-        if attendant is not None and (made := attendant.take(operate, (self, other), _frame(1))) is not None:
+        observer = prediction.observer
+        if observer is not None and (made := observer.observe(operate, (self, other), _frame(1))) is not None:
             return made
         ordered = self._contiguous is True
         if isinstance(other, Handle):
@@ -94,8 +94,8 @@ def _reflected(name: str) -> Callable[[Any, Any], Any]:
     always_c = name in ALWAYS_C
 
     def operate(self: Any, other: Any) -> Any:
-        attendant = speculation.attendant
-        if attendant is not None and (made := attendant.take(operate, (self, other), _frame(1))) is not None:
+        observer = prediction.observer
+        if observer is not None and (made := observer.observe(operate, (self, other), _frame(1))) is not None:
             return made
         if not isinstance(other, NUMBERS):
             other = _sequence(other)
@@ -130,8 +130,8 @@ def _unary(name: str) -> Callable[[Any], Any]:
     rule = fast_rule(getattr(np, name))
 
     def operate(self: Any) -> Any:
-        attendant = speculation.attendant
-        if attendant is not None and (made := attendant.take(operate, (self,), _frame(1))) is not None:
+        observer = prediction.observer
+        if observer is not None and (made := observer.observe(operate, (self,), _frame(1))) is not None:
             return made
         here.site = user_site()
         made = self.wrap_value(rule(self.value))

@@ -24,7 +24,7 @@ from gradtape.trace.array.handle import Handle, unwrap
 from gradtape.trace.array.layout import fortran, layout_of_result, memory_order, reshaped_view, shadow_of
 from gradtape.trace.array.views import ImaginaryPart, ReadOnly, RealPart, Rearranged, Selected, Uncertain
 from gradtape.trace.dispatch.dispatch import call_function, public_name
-from gradtape.trace.dispatch.op_cache import recall, reshaped, unseen
+from gradtape.trace.dispatch.op_cache import cached_call, not_set, reshape_template
 from gradtape.trace.lazy.force import force
 
 Arguments = tuple[Any, ...]
@@ -63,10 +63,10 @@ def _view_kind(kind: Any) -> Viewer:
 
     def view(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any:
         contiguous = source._contiguous is True and function in KEEP_ORDER
-        call = recall(FUNCTIONS[function], (source, *rest), kwargs, [])
+        call = cached_call(FUNCTIONS[function], (source, *rest), kwargs, [])
         if call is not None and call.view is not None:
             known = call.view
-            if known.see is unseen:
+            if known.see is not_set:
                 known.see = _seeing(function, rest, kwargs)
             return source.rearranged(
                 known if kind is Rearranged else kind(known.rearrange, known.see), contiguous=contiguous
@@ -96,7 +96,7 @@ def _reshaped(function: Any, source: Any, rest: Arguments, kwargs: Named) -> Any
 def reshape(source: Any, shape: Any, order: str = "C", copy: Any = None) -> Any:
     """Return ``source.reshape(shape)``: a view where NumPy makes one."""
     if copy is not True and order == "C" and source._contiguous is True:
-        known = reshaped(source.value.aval, shape)
+        known = reshape_template(source.value.aval, shape)
         if known is not None:
             return source.rearranged(known, contiguous=True)
     order = _known_order(source, order) if order == "A" else order

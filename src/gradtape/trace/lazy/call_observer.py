@@ -1,4 +1,4 @@
-"""Who reads along, or writes down, what is called with arrays: see `gradtape.trace.lazy.script`."""
+"""Call observers: what is told of each call with arrays before it runs, and may answer in its place."""
 
 from __future__ import annotations
 
@@ -13,78 +13,82 @@ from typing import Any, Final
 
 from gradtape.ir.graph import Value
 
-NO_NAMES: Final[dict[str, Any]] = {}
+NO_KEYWORDS: Final[dict[str, Any]] = {}
 """The keyword arguments of a call that has none."""
 
 
-class Attendant(ABC):
-    """Is told of what is called with arrays, before it happens.
+class CallObserver(ABC):
+    """Records or predicts the calls on one thread: see `gradtape.trace.lazy.call_trace`.
 
-    Operators, ufuncs, functions and the methods that are called most ask for one in lines of their own: `attended` takes 0.2 us of the 1.8
-    in which a method is recorded.
+    Operators, ufuncs, functions and the methods that are called most ask for the observer in lines of their own: `observed` takes 0.2 us
+    of the 1.8 in which a method is recorded.
     """
 
     __slots__ = ()
 
     @abstractmethod
-    def take(
-        self, function: Any, operands: tuple[Any, ...], frame: FrameType, named: dict[str, Any] = NO_NAMES
+    def observe(
+        self,
+        function: Any,
+        operands: tuple[Any, ...],
+        frame: FrameType,
+        keywords: dict[str, Any] = NO_KEYWORDS,
     ) -> Any:
-        """Return what a function returns for these operands, or None: then it is to be called as if nobody had been told."""
+        """Return the result of a call, or None: then the caller runs the function as if there was no observer."""
 
 
-class Promised(ABC):
-    """Stands in the place of the base of arrays that have no values yet."""
+class Deferred(ABC):
+    """The source of arrays that have no values yet: it stands in the place of their base."""
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ()
 
     @abstractmethod
-    def keep(self) -> None:
+    def materialise(self) -> None:
         """Give all such arrays their values."""
 
     @property
     def value(self) -> None:
-        """None, when all such arrays have their values: what an array asks its base for."""
-        self.keep()
+        """None, after all such arrays have their values: an array asks its base for this."""
+        self.materialise()
 
     @abstractmethod
-    def has_met(self, value: Value) -> bool:
-        """Return whether these arrays are computed from a value that has been there before."""
+    def starts_from(self, value: Value) -> bool:
+        """Return whether these arrays are computed from a value that existed before."""
 
 
-class _Speculation(threading.local):
-    """What is expected on this thread.
+class _Prediction(threading.local):
+    """The prediction of this thread.
 
     Attributes
     ----------
-    attendant : Attendant or None
-        Who is to be told.
-    last : weakref.ref to Promised, or None
-        Whose arrays may still be without values.
+    observer : CallObserver or None
+        What is told of calls.
+    deferred : weakref.ref to Deferred, or None
+        What was predicted last, whose arrays may still have no values.
     """
 
     def __init__(self) -> None:
-        self.attendant: Attendant | None = None
-        self.last: weakref.ref[Promised] | None = None
+        self.observer: CallObserver | None = None
+        self.deferred: weakref.ref[Deferred] | None = None
 
-    def settle(self, value: Value | None = None) -> None:
-        """Let what was promised have its values: all, or what is computed from `value`, which is about to become another."""
-        promised = None if self.last is None else self.last()
-        if promised is not None and (value is None or promised.has_met(value)):
-            promised.keep()
-
-
-speculation: Final = _Speculation()
+    def materialise(self, value: Value | None = None) -> None:
+        """Give deferred arrays their values: all, or those that are computed from `value`, which is about to change."""
+        deferred = None if self.deferred is None else self.deferred()
+        if deferred is not None and (value is None or deferred.starts_from(value)):
+            deferred.materialise()
 
 
-def attended(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Let who attends be told of a method before it runs."""
+prediction: Final = _Prediction()
+
+
+def observed(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that tells the observer of each call before it runs."""
 
     @functools.wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        attendant = speculation.attendant
-        if attendant is not None:
-            made = attendant.take(call, (self, *args), sys._getframe(1), kwargs)
+        observer = prediction.observer
+        if observer is not None:
+            made = observer.observe(call, (self, *args), sys._getframe(1), kwargs)
             if made is not None:
                 return made
         return method(self, *args, **kwargs)

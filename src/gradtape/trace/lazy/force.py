@@ -5,24 +5,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from gradtape.config import config
 from gradtape.errors import ConcretizationError, LeakedValueError
 from gradtape.ir.body import Body
+from gradtape.ir.fingerprint import fingerprint
 from gradtape.ir.graph import Graph, Node, Value, extract
 from gradtape.ir.op import NDArray
 from gradtape.ir.types import FLOAT64, aval
 from gradtape.kinds.control import Structured
+from gradtape.lru import LRU
 from gradtape.ops.core.elementwise.cast import identity
 from gradtape.reference_counts import reference_count
-from gradtape.runtime.compile.program import ACTIVE, repeated_program, tape_program
+from gradtape.runtime.compile.program import ACTIVE, Program, record_program, tape_program
 from gradtape.trace.jit.guards import Abstract, abstract_of
 from gradtape.trace.lazy.instruments import CHECKS
-from gradtape.trace.lazy.pending import followers, others, waiting
-from gradtape.trace.lazy.pending_cache import done_again, remember, run
+from gradtape.trace.lazy.pending import followers, forget_computed, held_pending, others, waiting
+from gradtape.trace.lazy.region import Region, region_of
 from gradtape.trace.source.contexts import scopes
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.locks import computing
@@ -83,9 +85,7 @@ def _computed(values: Sequence[Value]) -> list[NDArray]:
         with computing:
             pending = [value for value in values if value.data is None]
             if pending and not _called(pending):
-                compiled = config.jit and not CHECKS
-                known = done_again(pending) if compiled else None
-                _release(_worked_out(pending, compiled) if known is None else known)
+                _release(_run_pending(pending))
             arrays = [value.data for value in values]
         # While machine code ran, another thread may have changed rows in the memory of one.
         for array in arrays:
@@ -95,27 +95,150 @@ def _computed(values: Sequence[Value]) -> list[NDArray]:
             return arrays  # type: ignore[return-value]
 
 
-def _worked_out(pending: Sequence[Value], compiled: bool) -> Iterable[Value]:
+class _Plan(NamedTuple):
+    """How a region was computed while each of its inner values had a number of references.
+
+    Attributes
+    ----------
+    program : Program
+        Computes it, or a part of it.
+    leaves : tuple of int
+        The places of the values that the program takes.
+    kept : tuple of int
+        The places of the values that it computes: ends, and what else was needed.
+    whole : bool
+        Whether it computes all ends.
+    """
+
+    program: Program
+    leaves: tuple[int, ...]
+    kept: tuple[int, ...]
+    whole: bool
+
+
+LARGEST_PLAN: Final = 4096
+"""Values in a region that has a plan: arrays that are never looked at may pile up, and with them what is compared."""
+
+_programs: Final[LRU[Any, tuple[Program | None]]] = LRU(lambda: config.memory_cache)
+"""By the key of the region, and whether the program is precise; no program for a region that was computed once, by the interpreter."""
+
+_plans: Final[LRU[Any, _Plan]] = LRU(lambda: config.memory_cache)
+"""By the same, and the reference counts of the inner values, which tell whether somebody else needs one of them."""
+
+
+def _run_pending(asked: Sequence[Value]) -> Iterable[Value]:
     """Compute values, and what else is worth it, and return what was computed."""
-    nodes, leaves = extract(pending)
+    alone = waiting.left_alone or bool(scopes())
+    ends = asked if alone else [*dict.fromkeys([*asked, *held_pending()])]
+    key = plan = None
+    if config.jit and not CHECKS and (region := region_of(ends, None)) is not None:
+        key = config.precise_math, _reference_counts(region, len(ends)), region.key
+        try:
+            plan = _plans.get(key)
+        except TypeError:  # of a parameter that is an array
+            key = None
+        if plan is not None:
+            values = [*region.places]
+            kept = [values[place] for place in plan.kept]
+            _run(plan.program, [values[place].data for place in plan.leaves], kept)  # type: ignore[misc]
+            if plan.whole and not alone:
+                waiting.handles.clear()
+            elif not alone:
+                forget_computed()
+            return kept
+        del region  # it refers to values
+    return _run_anew(asked, ends, key)
+
+
+def _run_anew(asked: Sequence[Value], ends: Sequence[Value], key: Any) -> Iterable[Value]:
+    """Compute values, and what is computed from the same or needed elsewhere, and return what was computed.
+
+    Parameters
+    ----------
+    asked : sequence of Value
+        What is wanted.
+    ends : sequence of Value
+        The same, and other pending values that the user holds, which are computed too if they are computed from the same.
+    key : tuple or None
+        Under which a plan for `ends` is kept; None for no plan.
+    """
+    forget_computed()
+    nodes, leaves = extract(asked)
     for leaf in leaves:
         if leaf.data is None:
             raise _without_number(leaf)
-    asked = pending
-    if (more := followers(nodes, pending)) and not scopes():
-        pending = [*pending, *more]
-        nodes, leaves = extract(pending)
-    kept = dict.fromkeys([*pending, *_needed_elsewhere(nodes)])
-    graph = Graph(leaves, nodes, tuple(kept), "tape")
-    program = repeated_program(graph, at_once=lambda: _is_worth_it(nodes)) if compiled else None
+    if len(ends) > len(asked) and (more := followers(nodes, ends)):
+        asked = [*asked, *more]
+        nodes, leaves = extract(asked)
+    kept = [*dict.fromkeys([*asked, *_needed_elsewhere(nodes)])]
+    program = None
+    if config.jit and not CHECKS:
+        region = region_of(kept, None)
+        assert region is not None
+        leaves = region.leaves
+        program = _program(Graph(leaves, nodes, kept, "tape"), region.key)
+        del region
     if program is None:
         profiler = ACTIVE.profiler
         with nullcontext() if profiler is None else profiler.interpreting(nodes):
             _interpret(nodes)
         return kept
-    remember(asked, nodes, leaves, list(kept), program)
-    run(program, [leaf.data for leaf in leaves], kept)  # type: ignore[misc]
+    if key is not None:
+        _plan(key, ends, leaves, kept, program)
+    _run(program, [leaf.data for leaf in leaves], kept)  # type: ignore[misc]
     return kept
+
+
+def _plan(
+    key: Any, ends: Sequence[Value], leaves: Sequence[Value], kept: Sequence[Value], program: Program
+) -> None:
+    """Keep the plan of a region whose program is known, if the program computes nothing else."""
+    region = region_of(ends, None)
+    assert region is not None
+    places = region.places
+    if len(places) <= LARGEST_PLAN and places.keys() >= {*kept}:
+        taken, made = tuple([places[leaf] for leaf in leaves]), tuple([places[value] for value in kept])
+        _plans[key] = _Plan(program, taken, made, whole={*ends} <= {*kept})
+
+
+def _program(graph: Graph, key: Any) -> Program | None:
+    """Return the program of a region that was computed before, or that is heavy; None for another one.
+
+    Parameters
+    ----------
+    graph : Graph
+        The region, without constants.
+    key : tuple
+        Its structural key.
+    """
+    key = config.precise_math, key
+    try:
+        known = _programs.get(key)
+    except TypeError:  # of a parameter that is an array
+        key = config.precise_math, fingerprint(graph)
+        known = _programs.get(key)
+    program = None if known is None else known[0]
+    if program is None:
+        if known is not None or _is_worth_it(graph.nodes):
+            program = record_program(graph)
+        _programs[key] = (program,)
+    return program
+
+
+def _reference_counts(region: Region, ends: int) -> tuple[int, ...]:
+    """Return how many references there are to each inner value: those from the region itself follow from its key."""
+    return tuple(map(reference_count, region.computed[ends:]))
+
+
+def _run(program: Program, arrays: Sequence[NDArray], kept: Iterable[Value]) -> None:
+    """Let a program compute values, and other threads work meanwhile."""
+    computing.release()
+    try:
+        computed = program.run(arrays)
+    finally:
+        computing.acquire()
+    for value, array in zip(kept, computed, strict=True):
+        value.data = array
 
 
 def _called(pending: Sequence[Value]) -> bool:
@@ -142,7 +265,7 @@ def _called(pending: Sequence[Value]) -> bool:
         program = programs[key] = tape_program(
             Graph(node.op.graph.inputs, node.op.graph.nodes, outputs, "tape")
         )
-    run(program, arrays, kept)
+    _run(program, arrays, kept)
     _release(kept)
     return True
 

@@ -1,8 +1,7 @@
-"""Derivatives by structure: a record like one that was differentiated before becomes one call of what was built then."""
+"""The gradient cache: the derivatives of a record, by one call of the graph that was derived from an earlier record like it."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -11,13 +10,13 @@ import numpy as np
 
 from gradtape.config import config
 from gradtape.ir.builder import here
-from gradtape.ir.fingerprint import structure
 from gradtape.ir.graph import Graph, Literal, Node, TraceTag, Value, constant, extract, literal, merge_tags
 from gradtape.ir.op import NDArray
 from gradtape.kinds.operands import broadcast_to
+from gradtape.lru import LRU
 from gradtape.runtime.compile.program import Program, tape_program
 from gradtape.trace.lazy.force import force
-from gradtape.trace.lazy.pattern import Pattern, begins
+from gradtape.trace.lazy.region import begins, number_key, region_of
 from gradtape.transforms.call import GraphCall, without_data
 from gradtape.transforms.observers import OBSERVERS
 from gradtape.transforms.reroll.periods import MIN_SAVED
@@ -31,7 +30,7 @@ Derive = Callable[[Sequence[Value], Sequence[Value], Sequence[Value] | None, Sto
 """``(targets, sources, seeds, stop) -> derivatives``, one per source; `stop` tells which values are not followed."""
 
 
-class Template(NamedTuple):
+class GradientTemplate(NamedTuple):
     """Derivatives as a function of the leaves of a record, with the targets themselves.
 
     Attributes
@@ -55,42 +54,26 @@ class Template(NamedTuple):
     stacks: tuple[tuple[int, ...], ...]
 
 
-_templates: Final[OrderedDict[Any, Template | None]] = OrderedDict()
-"""By structure; None for one that was derived once, or whose derivative depends on numbers."""
-
-_numerical: Final[set[Any]] = set()
-"""Those among the keys of templates whose derivative depends on numbers."""
-
-
-class _Expected(NamedTuple):
-    """What a line asked for before.
+class _Known(NamedTuple):
+    """An entry of the cache.
 
     Attributes
     ----------
-    pattern : Pattern
-        The record.
-    sources : list of int
-        The places of the sources in it; -1 for one that is not in it.
-    seeds : list of Aval
-        The types of the seeds; none where they are ones.
-    template : Template
-        What was built for it.
+    template : GradientTemplate or None
+        Computes the derivatives; None for a structure that was derived once, or whose derivatives depend on data.
+    retry : bool
+        Whether to make a template when the structure comes again.
     """
 
-    pattern: Pattern
-    sources: list[int]
-    seeds: list[Any]
-    template: Template
+    template: GradientTemplate | None
+    retry: bool
 
 
-_expected: Final[OrderedDict[Any, list[_Expected]]] = OrderedDict()
-"""By the line that asks."""
+_templates: Final[LRU[Any, _Known]] = LRU(lambda: config.memory_cache)
+"""By the structure of the record, and of the request."""
 
 LONG: Final = 512
 """Nodes from which a record is derived as a whole at first sight if there are loops in it."""
-
-AT_A_LINE: Final = 4
-"""Records that are expected at one line."""
 
 
 def gradients(
@@ -137,7 +120,7 @@ def derivatives(
     found = template_for(derive, what, targets, sources, seeds, tag)
     if found is None:
         return derive(targets, sources, seeds, lambda value: tag not in value.tags)
-    return applied(*found, targets, seeds, tag, last=last)
+    return apply_template(*found, targets, seeds, tag, last=last)
 
 
 def template_for(
@@ -147,81 +130,49 @@ def template_for(
     sources: Sequence[Value],
     seeds: Sequence[Value] | None,
     tag: TraceTag,
-) -> tuple[Template, Sequence[Value]] | None:
+) -> tuple[GradientTemplate, Sequence[Value]] | None:
     """Return what computes derivatives (see `derivatives`) of records like this one, and the leaves of this one; None if it is new."""
     if not config.jit or not targets or OBSERVERS or merge_tags(targets):
         return None
-    site = here.site
-    line = id(site.code), site.instruction, what, seeds is None, config.reroll, config.reroll_checkpoint
-    for expected in _expected.get(line, ()):
-        values = expected.pattern.match(targets, tag)
-        if (
-            values is not None
-            and _are_at(sources, values, expected.sources)
-            and (seeds is None or _types(seeds) == expected.seeds)
-        ):
-            return expected.template, expected.pattern.leaves_of(values)
-    nodes, leaves = extract(targets, (), lambda value: begins(value, tag))
-    key: Any = structure([*leaves, *_arrays(seeds)], nodes, (*targets, *(seeds or ()), *sources))
-    if key is None:
+    region = region_of(targets, tag)
+    assert region is not None
+    places = region.places
+    key = (
+        what,
+        config.reroll,
+        config.reroll_checkpoint,
+        len(targets),
+        tuple([places.get(source, -1) for source in sources]),
+        seeds and tuple([_seed_key(seed, places, -1 - k) for k, seed in enumerate(seeds)]),
+        region.key,
+    )
+    try:
+        known = _templates.get(key)
+    except TypeError:  # a derivative given by the user, or an array, differs from itself when it comes again
         return None
-    key = key, what, len(targets), seeds is None, config.reroll, config.reroll_checkpoint
-    template = _templates.get(key)
-    seen = key in _templates
-    long = config.reroll and len(nodes) >= LONG
-    if template is None and (seen or long) and key not in _numerical:
-        template = _template(derive, nodes, leaves, targets, sources, seeds, tag, only_loops=not seen)
-        if seen and template is None:
-            _numerical.add(key)
-    _templates[key] = template
-    _templates.move_to_end(key)
-    while len(_templates) > config.memory_cache:
-        _numerical.discard(_templates.popitem(last=False)[0])
-    if template is None:
-        return None
-    _expect(line, Pattern(targets, nodes, leaves, tag), targets, sources, seeds, tag, template)
-    return template, leaves
+    template = None if known is None else known.template
+    if known is None or known.retry:
+        if known is not None or (config.reroll and len(region.computed) >= LONG):
+            nodes, _ = extract(targets, (), lambda value: begins(value, tag))
+            template = _template(
+                derive, nodes, region.leaves, targets, sources, seeds, tag, only_loops=known is None
+            )
+        _templates[key] = _Known(template, retry=known is None and template is None)
+    return template and (template, region.leaves)
+
+
+def _seed_key(seed: Value, places: dict[Value, int], other: int) -> Any:
+    """Return what the key says of a seed: a number, or the type of an array and its place in the record, or `other`."""
+    return number_key(seed) if isinstance(seed, Literal) else (seed.aval, places.setdefault(seed, other))
 
 
 def _arrays(seeds: Sequence[Value] | None) -> list[Value]:
     return [seed for seed in seeds or () if not isinstance(seed, Literal)]
 
 
-def _types(seeds: Sequence[Value]) -> list[Any]:
-    """Return the types of arrays; a literal is of no type."""
-    return [None if isinstance(seed, Literal) else seed.aval for seed in seeds]
-
-
-def _expect(
-    line: Any,
-    pattern: Pattern,
-    targets: Sequence[Value],
-    sources: Sequence[Value],
-    seeds: Sequence[Value] | None,
-    tag: TraceTag,
-    template: Template,
-) -> None:
-    """Remember what a line has asked for: most recent first."""
-    values = pattern.match(targets, tag)
-    types = [] if seeds is None else _types(seeds)
-    if values is None or None in types:
-        return
-    places = {value: place for place, value in enumerate(values)}
-    found = _Expected(pattern, [places.get(source, -1) for source in sources], types, template)
-    _expected[line] = [found, *_expected.get(line, ())][:AT_A_LINE]
-    _expected.move_to_end(line)
-    while len(_expected) > config.memory_cache:
-        _expected.popitem(last=False)
-
-
-def _are_at(sources: Sequence[Value], values: Sequence[Value], places: Sequence[int]) -> bool:
-    """Return whether sources stand at these places; at -1 for those that do not stand anywhere."""
-    if len(sources) != len(places):
-        return False
-    for source, place in zip(sources, places, strict=True):  # noqa: SIM110 - a loop begins sooner than a generator
-        if values[place] is not source if place >= 0 else source in values:
-            return False
-    return True
+def _seed(seed: Value, place: int) -> Any:
+    """Return what the key says of a seed: a number, or the type of an array and its place in the record."""
+    return number_key(seed) if isinstance(seed, Literal) else (seed.aval, place)
 
 
 def _template(
@@ -234,7 +185,7 @@ def _template(
     tag: TraceTag,
     *,
     only_loops: bool,
-) -> Template | None:
+) -> GradientTemplate | None:
     """Derive a copy of a record that has no numbers: the result holds for all numbers. None where it depends on them.
 
     None also where there are to be loops in it, and are not.
@@ -293,8 +244,8 @@ def _template(
     graph = without_data(
         Graph([*[inputs[place] for place in taken], *wholes, *constants], inner, outputs, "gradient")
     )
-    call = GraphCall(graph, Lazily(graph).run)
-    return Template(call, tuple(map(len, parts)), tuple(constants), tuple(taken), rows_of)
+    call = GraphCall(graph, LazyProgram(graph).run)
+    return GradientTemplate(call, tuple(map(len, parts)), tuple(constants), tuple(taken), rows_of)
 
 
 def _parts(gradient: Value | SparseGradient | None) -> list[Value]:
@@ -303,7 +254,7 @@ def _parts(gradient: Value | SparseGradient | None) -> list[Value]:
     return [gradient.values, gradient.positions] if isinstance(gradient, SparseGradient) else [gradient]
 
 
-class Lazily:
+class LazyProgram:
     """Runs a graph by its kernel, which is compiled at the first use."""
 
     def __init__(self, graph: Graph) -> None:
@@ -317,8 +268,8 @@ class Lazily:
         return self._program.run(arrays)
 
 
-def applied(
-    template: Template,
+def apply_template(
+    template: GradientTemplate,
     leaves: Sequence[Value],
     targets: Sequence[Value],
     seeds: Sequence[Value] | None,
@@ -328,7 +279,7 @@ def applied(
 ) -> Derivatives:
     """Return the derivatives that a template computes of the leaves of a record (see `derivatives`)."""
     call, counts, constants, taken, stacks = template
-    given = [*leaves, *_arrays(seeds)] if seeds else leaves
+    given = [*dict.fromkeys([*leaves, *_arrays(seeds)])] if seeds else leaves
     if stacks:
         wholes = [constant(np.stack(force([given[place] for place in rows]))) for rows in stacks]
         given = [*[given[place] for place in taken], *wholes]
@@ -339,10 +290,10 @@ def applied(
         for index, target in enumerate(targets):
             if target.data is None and targets.index(target) == index:
                 node.take_as_out(target, index)
-    return parted(counts, outs[len(targets) :])
+    return grouped(counts, outs[len(targets) :])
 
 
-def parted(counts: Sequence[int], outs: Sequence[Value]) -> Derivatives:
+def grouped(counts: Sequence[int], outs: Sequence[Value]) -> Derivatives:
     """Return derivatives from the values that they are made up of: none, one, or two for each."""
     found: Derivatives = []
     place = 0

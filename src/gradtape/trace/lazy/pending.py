@@ -57,24 +57,37 @@ def others(node: Node) -> bool:
     return False
 
 
-def followers(nodes: Sequence[Node], asked: Sequence[Value]) -> list[Value]:
-    """Return the waiting values, other than those asked for, that are computed from what `nodes` compute, if they can be computed now.
+def held_pending() -> list[Value]:
+    """Return the pending values that the user holds."""
+    return [
+        value
+        for reference in tuple(waiting.handles)  # a destructor may add to it
+        if (handle := reference()) is not None
+        and (value := handle._current).data is None
+        and value._op is not None
+    ]
+
+
+def forget_computed() -> None:
+    """Forget the handles whose values are not pending any more."""
+    waiting.handles = deque(
+        [
+            reference
+            for reference in tuple(waiting.handles)
+            if (handle := reference()) is not None and handle._current.data is None
+        ],
+        MANY,
+    )
+
+
+def followers(nodes: Sequence[Node], held: Sequence[Value]) -> list[Value]:
+    """Return the pending values that the user holds and that are computed from what `nodes` compute, if they can be computed now.
 
     In a training loop the next weights wait while the loss is looked at. Computed along with it, they need no gradients to be stored
     for later, and a step is one program, as it is in a jitted function.
     """
-    if waiting.left_alone:
-        return []
-    noted = [
-        (reference, value)
-        for reference in tuple(waiting.handles)
-        if (handle := reference()) is not None and (value := handle.pending()) is not None
-    ]
-    waiting.handles = deque([reference for reference, _ in noted], MANY)
-    if len(noted) <= len(asked) and all(value in asked for _, value in noted):
-        return []
     done = set(nodes)
-    pending = dict.fromkeys([value for _, value in noted if value.node not in done])
+    pending = dict.fromkeys([value for value in held if value.node not in done])
     if not pending:
         return []
     reached = {out for node in nodes for out in node.outs}

@@ -18,7 +18,7 @@ from gradtape.kinds.operands import COMPACT
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.view_functions import in_order
 from gradtape.trace.jit.guards import trace_of
-from gradtape.trace.lazy.call_observer import speculation
+from gradtape.trace.lazy.call_observer import prediction
 from gradtape.trace.patching.callers import called_by_user, calling_frame
 from gradtape.trace.patching.interpose import When, interpose, without_hook
 from gradtape.trace.patching.recorders import before_recording
@@ -47,7 +47,7 @@ def capture_element(item: Any) -> bool:
 
 def is_followed(array: Handle) -> bool:
     """Return whether an active tape, trace or prediction follows an array."""
-    promised = array._base is not None and array._base is speculation.attendant
+    promised = array._base is not None and array._base is prediction.observer
     return promised or any(tag.recording for tag in array.value.tags)
 
 
