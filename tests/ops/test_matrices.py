@@ -12,9 +12,15 @@ import gradtape.ops
 from gradtape.ir.graph import Value
 from gradtape.kinds.matrix import Matrix
 from gradtape.kinds.registry import ROWS
+from gradtape.ops.core.matrices import lu
 from tests.support.graphs import check_derivatives, input_like, run
 from tests.support.lowering import Compiled, graph_of
 from tests.support.programs.matrices import RNG, STACK, A, Array, B, Function, bent, definite
+
+
+def takes_factors(row: Any) -> bool:
+    """Whether the second and third operand of a row are the factors and pivots of the first."""
+    return "pivots" in row.shapes.__code__.co_varnames
 
 
 @pytest.mark.parametrize("dtype", ["f", "d"])
@@ -25,18 +31,35 @@ def test_the_routine_of_a_row_does_what_its_evaluation_does(name: str, dtype: st
         arrays = [RNG.normal(size=shape).astype(dtype) for shape in shapes]
         if not row.routine.is_rectangular:
             arrays[0] = definite(arrays[0]).astype(dtype)
-        if "factors" in row.shape_rule.__code__.co_varnames:
+        if takes_factors(row):
             a = input_like(arrays[0])
-            (arrays[1],) = run([ROWS["lu"](a)], [a], arrays[:1])  # type: ignore[operator]
+            arrays[1:3] = run(lu.results(a), [a], arrays[:1])
         inputs = [input_like(array) for array in arrays]
-        out = row(*inputs, **params)
-        (expected,) = run([out], inputs, arrays)
-        if 0 in expected.shape or 0 in arrays[0].shape:
+        outs = row.results(*inputs, **params)
+        expected = run(outs, inputs, arrays)
+        if any(0 in array.shape for array in (*expected, arrays[0])):
             continue
-        assert expected.dtype == dtype
-        (found,) = Compiled(graph_of(inputs, [out]))(arrays)
         tolerance = 1e-10 if dtype == "d" else 2e-4
-        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+        for actual, array in zip(Compiled(graph_of(inputs, outs))(arrays), expected, strict=True):
+            assert array.dtype == dtype or array.dtype.kind == "i"
+            np.testing.assert_allclose(actual, array, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", sorted(name for name, row in ROWS.items() if isinstance(row, Matrix)))
+def test_results_that_nobody_reads_need_not_be_outputs(name: str) -> None:
+    row: Any = ROWS[name]
+    *shapes, params = row.samples[0]
+    arrays = [RNG.normal(size=shape) for shape in shapes]
+    if not row.routine.is_rectangular:
+        arrays[0] = definite(arrays[0])
+    if takes_factors(row):
+        a = input_like(arrays[0])
+        arrays[1:3] = run(lu.results(a), [a], arrays[:1])
+    inputs = [input_like(array) for array in arrays]
+    outs = row.results(*inputs, **params)
+    for out, expected in zip(outs, run(outs, inputs, arrays), strict=True):
+        (actual,) = Compiled(graph_of(inputs, [out]))(arrays)
+        np.testing.assert_allclose(actual, expected, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", sorted(name for name, row in ROWS.items() if isinstance(row, Matrix)))
@@ -50,15 +73,15 @@ def test_a_row_is_differentiated_in_both_directions(name: str) -> None:
         inputs = [input_like(array) for array in arrays]
         matrix = inputs[0]
         if not row.routine.is_rectangular:
-            matrix = matrix + _turned(inputs[0]) + np.broadcast_to(8 * np.eye(shapes[0][-1]), shapes[0])
+            matrix = matrix + _transposed(inputs[0]) + np.broadcast_to(8 * np.eye(shapes[0][-1]), shapes[0])
         operands = [matrix, *inputs[1:]]
-        if "factors" in row.shape_rule.__code__.co_varnames:
-            operands[1] = ROWS["lu"](matrix)  # type: ignore[operator]
+        if takes_factors(row):
+            operands[1:3] = lu.results(matrix)
         if row.tangent is not None:
-            check_derivatives([row(*operands, **params)], inputs, arrays)
+            check_derivatives(list(row.results(*operands, **params)), inputs, arrays)
 
 
-def _turned(x: Value) -> Value:
+def _transposed(x: Value) -> Value:
     return ROWS["permute"](x, axes=(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))  # type: ignore[operator]
 
 

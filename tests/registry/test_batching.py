@@ -43,26 +43,31 @@ def compare(row: Any, arrays: list[list[Array]], flags: tuple[bool, ...], params
     """Run a row on all elements at once and one by one; `arrays` holds one list of elements per operand."""
     size = len(arrays[0])
     single = [input_like(elements[0]) for elements in arrays]
-    out = row(*single, **params)
-    if out.node is None:
+    outs = results(row, single, params)
+    if outs[0].node is None:
         return
     whole = [
         np.stack(elements) if flag else elements[0] for elements, flag in zip(arrays, flags, strict=True)
     ]
     inputs = [input_like(array) for array in whole]
     substituted = {value: batched for value, batched, flag in zip(single, inputs, flags, strict=True) if flag}
-    (result,) = batch([out], substituted, size, lambda value: False)
-    assert result is not None
     constants = [v for v, flag in zip(single, flags, strict=True) if not flag]
     given = [a for a, flag in zip(whole, flags, strict=True) if flag]
     given += [a for a, flag in zip(whole, flags, strict=True) if not flag]
-    (actual,) = run([result], [*substituted.values(), *constants], given)
-    expected = [
-        run([out], single, [e[k] if flag else e[0] for e, flag in zip(arrays, flags, strict=True)])[0]
-        for k in range(size)
-    ]
-    np.testing.assert_allclose(actual, np.stack(expected), rtol=1e-12, atol=1e-12)
-    assert (actual.shape, actual.dtype) == ((size, *out.shape), out.dtype)
+    for out in outs:
+        (result,) = batch([out], substituted, size, lambda value: False)
+        assert result is not None
+        (actual,) = run([result], [*substituted.values(), *constants], given)
+        expected = [
+            run([out], single, [e[k] if flag else e[0] for e, flag in zip(arrays, flags, strict=True)])[0]
+            for k in range(size)
+        ]
+        np.testing.assert_allclose(actual, np.stack(expected), rtol=1e-12, atol=1e-12)
+        assert (actual.shape, actual.dtype) == ((size, *out.shape), out.dtype)
+
+
+def results(row: Any, operands: list[Value], params: dict[str, Any]) -> tuple[Value, ...]:
+    return row.results(*operands, **params) if isinstance(row, Matrix) else (row(*operands, **params),)
 
 
 @pytest.mark.parametrize("name", sorted({case.row.name for case in cases()}))
@@ -96,20 +101,21 @@ def test_derivative_of_a_batched_row(row: Any, sample: Any) -> None:
     if isinstance(row, Sort) or (isinstance(row, Reduction) and row.monoid in ("or", "and")):
         return
     positions = [input_like(np.asarray(index)) for index in indices]
-    out = row(*single, *positions, **params)
-    if out.dtype.kind != "f":
+    outs = [out for out in results(row, [*single, *positions], params) if out.dtype.kind == "f"]
+    if not outs:
         return
-    arrays = [draw(row, p, (SIZE, *value.shape)) for p, value in enumerate((*single, out))]
+    arrays = [draw(row, p, (SIZE, *value.shape)) for p, value in enumerate((*single, *outs))]
     inputs = [input_like(array) for array in arrays]
-    cotangent = Value(out.aval)
+    cotangents = [Value(out.aval) for out in outs]
     numbers = [*arrays, *map(np.asarray, indices)]
-    whole = dict(zip([*single, cotangent], inputs, strict=True))
-    pulled = [v for v in vjp([out], single, [cotangent], lambda value: False) if v is not None]
-    without = row.name in ("lu", "lu_solve", "log_det", "pseudoinverse")  # factors only serve to solve with
-    assert len(pulled) == len(shapes) - without
+    whole = dict(zip([*single, *cotangents], inputs, strict=True))
+    pulled = [v for v in vjp(outs, single, cotangents, lambda value: False) if v is not None]
+    without = {"lu": 1, "lu_solve": 2, "log_det": 2, "pseudoinverse": 1}  # what only serves to solve with
+    assert len(pulled) == len(shapes) - without.get(row.name, 0)
     after = batch(pulled, whole, SIZE, lambda value: False)
-    (batched,) = batch([out], whole, SIZE, lambda value: False)
-    before = [v for v in vjp([batched], inputs[:-1], [inputs[-1]], lambda value: False) if v is not None]
+    batched = [v for v in batch(outs, whole, SIZE, lambda value: False) if v is not None]
+    count = len(single)
+    before = [v for v in vjp(batched, inputs[:count], inputs[count:], lambda value: False) if v is not None]
     kept = [(a, b) for a, b in zip(after, before, strict=True) if a is not None]
     assert len(kept) == len(pulled)
     for one, other in zip(
@@ -129,14 +135,15 @@ def test_without_a_rule(row: Any, sample: Any, size: int) -> None:
     single = [input_like(np.zeros(array.shape[1:], array.dtype)) for array in arrays]
     positions = [input_like(np.asarray(index)) for index in indices]
     inputs = [input_like(array) for array in arrays]
-    node = row(*single, *positions, **params).node
+    node = results(row, [*single, *positions], params)[0].node
     flags = [True] * len(arrays) + [False] * len(indices)
     slow = batch_node.dispatch(object)
-    (one,) = slow(row, node, [*inputs, *positions], flags, size)
-    (other,) = batch_node(row, node, [*inputs, *positions], flags, size)
     numbers = [*arrays, *map(np.asarray, indices)]
-    first, second = run([one, other], [*inputs, *positions], numbers)
-    np.testing.assert_allclose(first, second, rtol=1e-12, atol=1e-12)
+    each = slow(row, node, [*inputs, *positions], flags, size)
+    together = batch_node(row, node, [*inputs, *positions], flags, size)
+    for pair in zip(each, together, strict=True):
+        first, second = run(pair, [*inputs, *positions], numbers)
+        np.testing.assert_allclose(first, second, rtol=1e-12, atol=1e-12)
 
 
 def test_what_does_not_depend_on_the_axis_stays_as_it_is() -> None:

@@ -181,7 +181,7 @@ def _contract(op: Contract, node: Node, operands: Operands, mapped: Flags, size:
 
 @batch_node.register
 def _matrix(op: Matrix, node: Node, operands: Operands, mapped: Flags, size: int) -> tuple[Value, ...]:
-    return (op(*all_in_front(operands, mapped, size), **node.params),)
+    return op.results(*all_in_front(operands, mapped, size), **node.params)
 
 
 @batch_node.register

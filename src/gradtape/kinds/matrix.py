@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.errors import NotDifferentiableError
-from gradtape.ir.builder import emit
+from gradtape.ir.builder import emit_all
 from gradtape.ir.graph import Node, Value
 from gradtape.ir.op import NDArray, Op
 from gradtape.ir.types import Aval, Shape, aval
@@ -18,8 +18,9 @@ from gradtape.records import value_record
 
 Places = dict[str, str]
 
+Outs = Sequence[Value]
 Tangents = Sequence[Value | None]
-Push = Callable[[Tangents], Value | None]
+Push = Callable[[Tangents], Value | Tangents | None]
 
 
 def _no_places(dtype: np.dtype[Any]) -> Places:
@@ -66,17 +67,19 @@ class Matrix(Op):
     ----------
     name : str
         The op's name, and that of the routine.
-    shape : callable
-        ``(*shapes, **params) -> shape``.
+    shapes : callable
+        ``(*shapes, **params) -> shapes`` of the results.
+    dtypes : callable, optional
+        ``(dtype) -> dtypes`` of the results; by default they all have the dtype of the first operand.
     evaluate : callable
-        ``(*arrays, **params) -> array`` with NumPy or SciPy.
+        ``(*arrays, **params) -> array``, or a tuple of arrays where there are several results, with NumPy or SciPy.
     routine : Routine
         How kernels compute it.
     tangent : callable or None
-        ``(z, inputs, params) -> (tangents -> Value)``, linear in the tangents (None is zero); None for a factorisation whose
-        derivative is that of what is computed with it.
+        ``(outs, inputs, params) -> (tangents -> tangents of the results)``, linear in the tangents (None is zero); a single tangent
+        where there is one result. None for a factorisation whose derivative is that of what is computed with it.
     transpose : callable or None
-        ``(ct, node) -> Value``: the cotangent of the input `linear_in`.
+        ``(ct, node) -> Value``: the cotangent of the input `linear_in`, for rows with one result.
     linear_in : int or None
         The input in which the row is linear.
     reads : tuple of int
@@ -91,8 +94,9 @@ class Matrix(Op):
         self,
         name: str,
         *,
-        shape: Callable[..., Shape],
-        evaluate: Callable[..., NDArray],
+        shapes: Callable[..., tuple[Shape, ...]],
+        dtypes: Callable[[np.dtype[Any]], tuple[np.dtype[Any], ...]] | None = None,
+        evaluate: Callable[..., NDArray | tuple[NDArray, ...]],
         routine: Routine,
         tangent: Callable[..., Push] | None,
         transpose: Callable[[Value, Node], Value] | None = None,
@@ -102,7 +106,8 @@ class Matrix(Op):
         samples: Sequence[tuple[Any, ...]],
     ) -> None:
         super().__init__(name)
-        self.shape_rule = shape
+        self.shapes = shapes
+        self.dtypes = dtypes
         self.numpy = evaluate
         self.routine = routine
         self.tangent = tangent
@@ -113,18 +118,29 @@ class Matrix(Op):
         self.samples = samples
 
     def __call__(self, *inputs: Any, **params: Any) -> Value:
-        return emit(self, [as_value(x) for x in inputs], **params)
+        """Return the result of a row that has one."""
+        (result,) = self.results(*inputs, **params)
+        return result
+
+    def results(self, *inputs: Any, **params: Any) -> tuple[Value, ...]:
+        """Return all results."""
+        return emit_all(self, [as_value(x) for x in inputs], **params)
 
     def infer(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
-        return (aval(self.shape_rule(*[type_.shape for type_ in avals], **params), avals[0].dtype),)
+        shapes = self.shapes(*[type_.shape for type_ in avals], **params)
+        own = avals[0].dtype
+        dtypes = (own,) * len(shapes) if self.dtypes is None else self.dtypes(own)
+        return tuple(map(aval, shapes, dtypes))
 
     def evaluate(self, arrays: Sequence[NDArray], params: dict[str, Any]) -> tuple[NDArray, ...]:
-        return (self.numpy(*arrays, **params),)
+        results = self.numpy(*arrays, **params)
+        return tuple(results) if isinstance(results, tuple) else (results,)
 
     def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
         if self.tangent is None or all(tangent is None for tangent in tangents):
-            return (None,)
-        return (self.tangent(node.out, node.inputs, node.params)(tangents),)
+            return (None,) * len(node.outs)
+        pushed = self.tangent(node.outs, node.inputs, node.params)(tangents)
+        return (pushed,) if pushed is None or isinstance(pushed, Value) else tuple(pushed)
 
     def transpose(
         self, node: Node, cotangents: Sequence[Value | None], linear: Sequence[bool]

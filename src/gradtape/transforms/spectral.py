@@ -21,7 +21,7 @@ from gradtape.ops.core.contract import contract
 from gradtape.ops.core.elementwise.arithmetic import add, divide, multiply, negative, subtract
 from gradtape.ops.core.elementwise.cast import convert_row, identity
 from gradtape.ops.core.elementwise.select import where
-from gradtape.ops.core.matrices import adjoint, eigh, equal_pairs, rows, svd, weighted
+from gradtape.ops.core.matrices import adjoint, eigh, equal_pairs, svd, weighted
 from gradtape.ops.core.shape import (
     expand,
     pad_row,
@@ -29,7 +29,6 @@ from gradtape.ops.core.shape import (
     reshape,
     reshape_row,
     slice_,
-    slice_row,
 )
 from gradtape.ops.numpy.linalg.products import matmul
 from gradtape.transforms.jvp import jvp
@@ -71,9 +70,16 @@ def equal_part(node: Node, nodes: Sequence[Node], found: Cotangents) -> Value | 
     found : Cotangents
         The cotangents of the values after `node`.
     """
-    if node.op not in (eigh, svd) or node.out.dtype.kind == "c" or found.get(node.out) is None:
+    if node.op not in (eigh, svd) or node.inputs[0].dtype.kind == "c":
         return None
-    family = _Family(node)
+    if all(found.get(out) is None for out in node.outs):
+        return None
+    if node.op is eigh:
+        numbers, left = node.outs
+        right = left
+    else:
+        left, numbers, right = node.outs
+    family = _Family(numbers, (left, right))
     for each in nodes:
         family.meet(each)
     terms = [term for product in family.products if (term := family.term(product, found)) is not None]
@@ -83,29 +89,23 @@ def equal_part(node: Node, nodes: Sequence[Node], found: Cotangents) -> Value | 
     for term in terms[1:]:
         total = add(total, term)
     total = (total + adjoint(total)) * 0.5
-    first = family.first
-    same = equal_pairs(rows(node.out, first, 1))
+    same = equal_pairs(numbers)
     total = where(same, weighted(total, 1.0 - np.eye(total.shape[-1])), 0.0)
-    left = rows(node.out, *((1, node.out.shape[-1]) if node.op is eigh else (0, first)))
-    right = left if node.op is eigh else rows(node.out, first + 1, node.inputs[0].shape[-1])
     return matmul(left, matmul(total, adjoint(right)))
 
 
 class _Family:
     """The values that are computed from the eigenvalues and vectors of a node."""
 
-    def __init__(self, node: Node) -> None:
-        self.first = 0 if node.op is eigh else node.inputs[0].shape[-2]
+    def __init__(self, numbers: Value, vectors: Sequence[Value]) -> None:
         self.products: list[_Product] = []
-        self._node = node
-        self._members: dict[Value, _Member] = {}
-        self._roots: list[Value] = []
+        self._numbers = numbers
+        self._members = {numbers: _Member("numbers", tuple(range(numbers.ndim)))}
+        for value in vectors:
+            self._members[value] = _Member("vectors", (*range(value.ndim - 2), value.ndim - 1))
 
     def meet(self, node: Node) -> None:
         """Classify the output of a node that reads members of the family."""
-        if len(node.inputs) and node.inputs[0] is self._node.out:
-            self._meet_rows(node)
-            return
         known = [self._members.get(operand) for operand in node.inputs]
         if not any(known) or len(node.outs) != 1:
             return
@@ -117,17 +117,6 @@ class _Family:
             member = _moved(node, known[0])
             if member is not None:
                 self._members[node.out] = member
-
-    def _meet_rows(self, node: Node) -> None:
-        if node.op is not slice_row or set(node.params["strides"]) != {1}:
-            return
-        begin, count = node.params["starts"][-2], node.params["shape"][-2]
-        axes = (*range(node.out.ndim - 2), node.out.ndim - 1)
-        if (begin, count) == (self.first, 1):
-            self._members[node.out] = _Member("numbers", axes)
-            self._roots.append(node.out)
-        elif not begin <= self.first < begin + count:
-            self._members[node.out] = _Member("vectors", axes)
 
     def _meet_elementwise(self, node: Node, known: Sequence[_Member | None]) -> None:
         members = [member for member in known if member is not None]
@@ -197,8 +186,8 @@ class _Family:
     def _slope(self, product: _Product) -> Value | None:
         """Return the derivative of what scales vectors in the values, one number for each."""
         numbers = product.numbers
-        ones = [expand(literal(1.0, root.dtype), root.shape, ()) for root in self._roots]
-        (slope,) = jvp([numbers], self._roots, ones, lambda value: value not in self._members)
+        ones = expand(literal(1.0, self._numbers.dtype), self._numbers.shape, ())
+        (slope,) = jvp([numbers], [self._numbers], [ones], lambda value: value not in self._members)
         if slope is None:
             return None
         if product.divided:

@@ -63,6 +63,7 @@ class Builder(ElementBuilder):
             "routine": partial(emit_routine, self),
             "control": lambda nest, values: emit_control(self, nest),
             "result": lambda nest, values: None,
+            "part": lambda nest, values: None,
             "carry": lambda nest, values: None,
         }
 

@@ -89,10 +89,10 @@ def _gemm(product: Product, x: _Matrix, y: _Matrix, z: _Matrix) -> RoutineCall:
 def emit_routine(builder: ElementBuilder, nest: LoopNest, values: Where) -> None:
     """Emit the calls of a routine: one for each matrix or row that it works on, in a loop where there are several."""
     node, storage = nest.node, builder.plan.storage[nest]
-    assert node is not None and storage.buffer is not None and storage.workspace is not None
-    if nest.value.size == 0:
+    assert node is not None and storage.workspace is not None
+    if all(out.size == 0 for out in node.outs):
         return
-    operands = operands_of_routine(node)
+    operands, results = operands_of_routine(node), node.outs
     count, numbers = _calls(node, operands)
     statements = builder.scopes[-1].statements
     number: Position = 0
@@ -100,8 +100,8 @@ def emit_routine(builder: ElementBuilder, nest: LoopNest, values: Where) -> None
         loop = For(Var(builder.fresh("i_"), 0, count - 1))
         statements.append(loop)
         statements, number = loop.body, affine(loop.var)
-    buffers = [*[builder.memory_of(value) for value in operands], storage.buffer]
-    sizes = [value.size // count for value in (*operands, nest.value)]
+    buffers = [builder.memory_of(value) for value in (*operands, *results)]
+    sizes = [value.size // count for value in (*operands, *results)]
     places = [(buffer, number * size) for buffer, size in zip(buffers, sizes, strict=True)]
     library: Literal["lapack", "gradtape"] = "lapack" if isinstance(node.op, Matrix) else "gradtape"
     if isinstance(node.op, Matrix):
@@ -125,5 +125,5 @@ def _calls(node: Node, operands: Sequence[Value]) -> tuple[int, tuple[Any, ...]]
     if node.op.routine.is_rectangular:
         extents = shape[-2:]
     else:
-        extents = (shape[-1], *[value.shape[-1] for value in operands[1:]])
+        extents = (shape[-1], *[value.shape[-1] for value in operands[1:] if value.ndim == len(shape)])
     return prod(shape[:-2]), (*extents, *params)

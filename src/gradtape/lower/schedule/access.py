@@ -130,8 +130,8 @@ class _Analysis(ElementInterpreter[float]):
             return
         if nest.kind == "carry":
             return
-        if nest.control is not None:
-            access.reads[nest.control] = set()
+        if nest.maker is not None:
+            access.reads[nest.maker] = set()
             return
         assert node is not None
         if nest.kind in ("reduce", "argreduce"):

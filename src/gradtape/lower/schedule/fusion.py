@@ -20,7 +20,7 @@ from gradtape.records import frozen_record, record
 CROWD: Final = 48
 """Nests in one loop above which registers and the compiler's time run out."""
 
-WHOLE: Final = ("carry", "result")
+WHOLE: Final = ("carry", "result", "part")
 """Kinds of nests whose values are in memory although no loop of their own makes them."""
 
 SLACK: Final = 4

@@ -77,7 +77,7 @@ class LoopNest:
     kind : str
         ``elementwise``, ``reduce``, ``argreduce``, ``contract``, ``cumulative``, ``scatter``, ``join``, ``product`` (of matrices, by
         BLAS), ``routine``, ``guard``, ``control`` (a sequential loop or a branch), ``result`` (one of its outputs) or ``carry``
-        (a loop-carried value, as an iteration finds it).
+        (a loop-carried value, as an iteration finds it), or ``part`` (a further result of a routine).
     axes : tuple of Axis
         The loops, outermost first.
     level_of : tuple of int
@@ -96,8 +96,8 @@ class LoopNest:
         How BLAS computes it.
     feeds_call : bool
         Whether it is an operand of a routine that is stored for it alone.
-    control : LoopNest or None
-        The nest that makes a result.
+    maker : LoopNest or None
+        The nest that computes a result of a loop or a branch, or a part.
     carried_to : Buffer or None
         Where an iteration leaves the carry for the next one.
     guard : (int, int) or None
@@ -115,7 +115,7 @@ class LoopNest:
     variables: tuple[Position, ...]
     product: Product | None = None
     feeds_call: bool = False
-    control: LoopNest | None = None
+    maker: LoopNest | None = None
     carried_to: Buffer | None = None
     guard: tuple[int, int] | None = None
 
@@ -229,6 +229,8 @@ def find_nests(
                 reach.stop(out)
         if form is not None:
             found.enter(out, form, node, feeds_call=feeds_call)
+        for part in node.outs[1:]:
+            found.enter(part, _Form("part"), node, maker=found.by_value[out])
     taken = {id(buffer) for buffer in claimed.values()}
     for value, buffer in zip(graph.outputs, outputs, strict=True):
         if id(buffer) not in taken and carried.get(value) is not buffer:
@@ -283,7 +285,7 @@ class _Nests:
                 check_dtype(value, node)
         control = self.add(node.outs[0], _Form("control"), node)
         for out in node.outs:
-            self.enter(out, _Form("result"), node, control=control)
+            self.enter(out, _Form("result"), node, maker=control)
 
 
 def parallel_axes(shape: Shape) -> tuple[Axis, ...]:
@@ -293,9 +295,12 @@ def parallel_axes(shape: Shape) -> tuple[Axis, ...]:
 
 def _form_of(node: Node, products: Mapping[Node, Product]) -> _Form | None:
     """Return the loops of a node that is a nest whatever its use; None for what is computed where it is used."""
-    op, out = node.op, node.out
+    op = node.op
     for value in (*node.inputs, *node.outs):
         check_dtype(value, node)
+    if isinstance(op, Sort | Matrix):
+        return _Form("routine")
+    out = node.out
     if isinstance(op, Elementwise):
         return _Form("elementwise") if out.shape == () else None
     if isinstance(op, IndexMap):
@@ -317,8 +322,6 @@ def _form_of(node: Node, products: Mapping[Node, Product]) -> _Form | None:
         if len(node.inputs) <= JOINED_INLINE:
             return None
         return _Form("join", (Axis(1, None, closed=True),))
-    if isinstance(op, Sort | Matrix):
-        return _Form("routine")
     raise LoweringError(
         f"kernels do not know the op {op.name}", where=node.site, why="the interpreter runs it"
     )

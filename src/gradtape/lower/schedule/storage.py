@@ -139,7 +139,7 @@ class StorageAssignment:
 
     def _begins_in(self, result: LoopNest, initial: Value) -> LoopNest | None:
         """Return the nest in whose memory a loop may carry what becomes a result."""
-        control = result.control
+        control = result.maker
         assert result.node is not None and control is not None
         base = self._by_value.get(initial)
         if base is None or base.output is not None or base.kind == "guard":
@@ -260,7 +260,9 @@ class StorageAssignment:
             ):
                 continue
             common = levels if common is None else min(common, levels)
-        if nest.kind in ("scatter", "join", "routine") or (nest.kind == "result" and nest.shape != ()):
+        if nest.kind in ("scatter", "join", "routine", "part") or (
+            nest.kind == "result" and nest.shape != ()
+        ):
             return 0
         if nest.kind == "product":
             return min(nest.first_reduced(), nest.first_reduced() if common is None else common)

@@ -119,8 +119,8 @@ class _Split:
         if isinstance(node.op, Barrier):
             self._barrier(node)
             return
-        out = node.out
         result = self._result(node)
+        out = node.out
         if isinstance(result, Value):
             self._becomes[out] = _shaped(result, out)
         else:

@@ -1,10 +1,10 @@
-; Eigenvalues, and behind them eigenvectors, of a symmetric matrix of which one triangle is read.
+; Eigenvalues and eigenvectors of a symmetric matrix of which one triangle is read.
 declare void @"scipy.linalg.cython_lapack.${letter}syevd"(ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr)
 @char.V = internal constant [2 x i8] c"V\00"
 @char.$triangle = internal constant [2 x i8] c"$triangle\00"
 
 define internal i1 @eigh.$triangle.$dtype(
-  ptr noalias %a, ptr noalias %out, ptr noalias %spare, i64 %n
+  ptr noalias %a, ptr noalias %numbers, ptr noalias %vectors, ptr noalias %spare, i64 %n
 ) noinline nounwind {
 entry:
   %info.at = alloca i32
@@ -28,9 +28,8 @@ entry:
   %work = getelementptr inbounds $T, ptr %spare, i64 %square
   %iwork = getelementptr inbounds $T, ptr %work, i64 %lwork
   call void @"scipy.linalg.cython_lapack.${letter}syevd"(
-    ptr @char.V, ptr @char.$triangle, ptr %n.at, ptr %spare, ptr %n.at, ptr %out,
+    ptr @char.V, ptr @char.$triangle, ptr %n.at, ptr %spare, ptr %n.at, ptr %numbers,
     ptr %work, ptr %lwork.at, ptr %iwork, ptr %liwork.at, ptr %info.at)
-  %vectors = getelementptr inbounds $T, ptr %out, i64 %n
   call void @transpose.$dtype(ptr %spare, ptr %vectors, i64 %n, i64 %n)
   %info = load i32, ptr %info.at
   %bad = icmp ne i32 %info, 0

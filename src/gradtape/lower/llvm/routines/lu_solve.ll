@@ -9,7 +9,7 @@ declare void @"scipy.linalg.cython_blas.${letter}trsm"(ptr, ptr, ptr, ptr, ptr, 
 @$T.1 = internal constant $T 1.0
 
 define internal i1 @lu_solve.$dtype(
-  ptr noalias %a, ptr noalias %b, ptr noalias %out, ptr noalias %spare, i64 %n, i64 %k
+  ptr noalias %a, ptr noalias %pivots, ptr noalias %b, ptr noalias %out, ptr noalias %spare, i64 %n, i64 %k
 ) noinline nounwind {
 entry:
   %n.at = alloca i32
@@ -21,8 +21,6 @@ entry:
   %size = mul i64 %n, %k
   %bytes = mul i64 %size, $itemsize
   call void @llvm.memcpy.p0.p0.i64(ptr %out, ptr %b, i64 %bytes, i1 false)
-  %square = mul i64 %n, %n
-  %pivots = getelementptr inbounds $T, ptr %a, i64 %square
   call void @swap_rows.$dtype(ptr %pivots, ptr %out, i64 %n, i64 %k, i1 false)
   call void @"scipy.linalg.cython_blas.${letter}trsm"(
     ptr @char.R, ptr @char.L, ptr @char.T, ptr @char.U,

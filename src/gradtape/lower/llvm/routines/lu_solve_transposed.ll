@@ -8,7 +8,7 @@ declare void @"scipy.linalg.cython_blas.${letter}trsm"(ptr, ptr, ptr, ptr, ptr, 
 @$T.1 = internal constant $T 1.0
 
 define internal i1 @lu_solve_transposed.$dtype(
-  ptr noalias %a, ptr noalias %b, ptr noalias %out, ptr noalias %spare, i64 %n, i64 %k
+  ptr noalias %a, ptr noalias %pivots, ptr noalias %b, ptr noalias %out, ptr noalias %spare, i64 %n, i64 %k
 ) noinline nounwind {
 entry:
   %n.at = alloca i32
@@ -20,8 +20,6 @@ entry:
   %size = mul i64 %n, %k
   %bytes = mul i64 %size, $itemsize
   call void @llvm.memcpy.p0.p0.i64(ptr %out, ptr %b, i64 %bytes, i1 false)
-  %square = mul i64 %n, %n
-  %pivots = getelementptr inbounds $T, ptr %a, i64 %square
   call void @"scipy.linalg.cython_blas.${letter}trsm"(
     ptr @char.R, ptr @char.U, ptr @char.N, ptr @char.N,
     ptr %k.at, ptr %n.at, ptr @$T.1, ptr %a, ptr %n.at, ptr %out, ptr %k.at)

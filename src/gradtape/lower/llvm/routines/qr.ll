@@ -1,9 +1,9 @@
-; Q, and behind it R.
+; Q and R.
 declare void @"scipy.linalg.cython_lapack.${letter}geqrf"(ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr)
 declare void @"scipy.linalg.cython_lapack.${letter}orgqr"(ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr)
 
 define internal i1 @qr.$dtype(
-  ptr noalias %a, ptr noalias %out, ptr noalias %spare, i64 %m, i64 %n
+  ptr noalias %a, ptr noalias %columns, ptr noalias %triangle, ptr noalias %spare, i64 %m, i64 %n
 ) noinline nounwind {
 entry:
   %info.at = alloca i32
@@ -23,7 +23,6 @@ entry:
   store i32 %lwork.short, ptr %lwork.at
   call void @"scipy.linalg.cython_lapack.${letter}geqrf"(
     ptr %m.at, ptr %n.at, ptr %spare, ptr %m.at, ptr %tau, ptr %work, ptr %lwork.at, ptr %info.at)
-  %triangle = getelementptr inbounds $T, ptr %out, i64 %size
   br label %row
 row:
   %i = phi i64 [ 0, %entry ], [ %i.next, %row.done ]
@@ -50,6 +49,6 @@ row.done:
 vectors:
   call void @"scipy.linalg.cython_lapack.${letter}orgqr"(
     ptr %m.at, ptr %n.at, ptr %n.at, ptr %spare, ptr %m.at, ptr %tau, ptr %work, ptr %lwork.at, ptr %info.at)
-  call void @transpose.$dtype(ptr %spare, ptr %out, i64 %n, i64 %m)
+  call void @transpose.$dtype(ptr %spare, ptr %columns, i64 %n, i64 %m)
   ret i1 false
 }

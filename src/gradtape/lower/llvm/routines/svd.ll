@@ -3,7 +3,7 @@ declare void @"scipy.linalg.cython_lapack.${letter}gesdd"(ptr, ptr, ptr, ptr, pt
 @char.S = internal constant [2 x i8] c"S\00"
 
 define internal i1 @svd.$dtype(
-  ptr noalias %a, ptr noalias %out, ptr noalias %spare, i64 %m, i64 %n
+  ptr noalias %a, ptr noalias %left, ptr noalias %numbers, ptr noalias %right, ptr noalias %spare, i64 %m, i64 %n
 ) noinline nounwind {
 entry:
   %info.at = alloca i32
@@ -19,9 +19,9 @@ entry:
   store i32 %k.short, ptr %k.at
   call void @transpose.$dtype(ptr %a, ptr %spare, i64 %m, i64 %n)
   %size = mul i64 %m, %n
-  %left = getelementptr inbounds $T, ptr %spare, i64 %size
+  %left.columns = getelementptr inbounds $T, ptr %spare, i64 %size
   %left.size = mul i64 %m, %k
-  %work = getelementptr inbounds $T, ptr %left, i64 %left.size
+  %work = getelementptr inbounds $T, ptr %left.columns, i64 %left.size
   %k.square = mul i64 %k, %k
   %k.four = shl i64 %k.square, 2
   %both = add i64 %m, %n
@@ -31,12 +31,10 @@ entry:
   %lwork.short = trunc i64 %lwork to i32
   store i32 %lwork.short, ptr %lwork.at
   %iwork = getelementptr inbounds $T, ptr %work, i64 %lwork
-  %numbers = getelementptr inbounds $T, ptr %out, i64 %left.size
-  %right = getelementptr inbounds $T, ptr %numbers, i64 %k
   call void @"scipy.linalg.cython_lapack.${letter}gesdd"(
-    ptr @char.S, ptr %m.at, ptr %n.at, ptr %spare, ptr %m.at, ptr %numbers, ptr %left, ptr %m.at,
+    ptr @char.S, ptr %m.at, ptr %n.at, ptr %spare, ptr %m.at, ptr %numbers, ptr %left.columns, ptr %m.at,
     ptr %right, ptr %k.at, ptr %work, ptr %lwork.at, ptr %iwork, ptr %info.at)
-  call void @transpose.$dtype(ptr %left, ptr %out, i64 %k, i64 %m)
+  call void @transpose.$dtype(ptr %left.columns, ptr %left, i64 %k, i64 %m)
   %info = load i32, ptr %info.at
   %bad = icmp ne i32 %info, 0
   ret i1 %bad

@@ -10,9 +10,9 @@ row:
   %step = phi i64 [ 0, %entry ], [ %step.next, %row.done ]
   %mirrored = sub i64 %last, %step
   %i = select i1 %backwards, i64 %mirrored, i64 %step
-  %pivot.at = getelementptr inbounds $T, ptr %pivots, i64 %i
-  %pivot = load $T, ptr %pivot.at
-  %number = fptosi $T %pivot to i64
+  %pivot.at = getelementptr inbounds i32, ptr %pivots, i64 %i
+  %pivot = load i32, ptr %pivot.at
+  %number = sext i32 %pivot to i64
   %other = sub i64 %number, 1
   %own.start = mul i64 %i, %k
   %other.start = mul i64 %other, %k

@@ -31,7 +31,6 @@ from gradtape.ops.core.matrices import (
     lu,
     lu_solve,
     pseudoinverse,
-    rows,
     scaled_columns,
 )
 from gradtape.ops.core.matrices import qr as qr_row
@@ -85,7 +84,7 @@ def alike(*operands: Value) -> list[Value]:
 def solved(a: Value, b: Value, transposed: bool = False) -> Value:
     """Return the solutions of a x = b (of a.T x = b) for stacks of matrices."""
     a, b = alike(a, b)
-    return lu_solve(a, lu(a), b, transposed=transposed)
+    return lu_solve(a, *lu.results(a), b, transposed=transposed)
 
 
 def identity_like(a: Value) -> Value:
@@ -135,27 +134,24 @@ class SlogdetResult(NamedTuple):
     logabsdet: Any
 
 
-def _parity(factors: Value) -> Value:
-    """Return, for each matrix, the sign of its row exchanges, which the last row of its factors tells."""
-    n = factors.shape[-1]
-    exchanged = rows(real(factors) if factors.dtype.kind == "c" else factors, n, 1)
-    stays = broadcast_to(constant(np.arange(1, n + 1).astype(exchanged.dtype)), exchanged.shape)
-    signs = where(equal(exchanged, stays), literal(1, exchanged.dtype), literal(-1, exchanged.dtype))
-    return reduce_prod(signs, axes=(signs.ndim - 2, signs.ndim - 1))
+def _parity(pivots: Value, dtype: np.dtype[Any]) -> Value:
+    """Return, for each matrix, the sign of its row exchanges."""
+    stays = broadcast_to(constant(np.arange(1, pivots.shape[-1] + 1, dtype=pivots.dtype)), pivots.shape)
+    signs = where(equal(pivots, stays), literal(1, dtype), literal(-1, dtype))
+    return reduce_prod(signs, axes=(signs.ndim - 1,))
 
 
 def _sign_and_log(x: Value) -> tuple[Value, Value]:
-    factors = lu(x)
-    n = x.shape[-1]
-    whole = log_det(x, factors)
-    parity = _parity(factors)
+    factors, pivots = lu.results(x)
+    whole = log_det(x, factors, pivots)
     if x.dtype.kind != "c":
-        signs = sign(diagonal(rows(factors, 0, n)))
-        return parity * reduce_prod(signs, axes=(signs.ndim - 1,)), whole
+        signs = sign(diagonal(factors))
+        return _parity(pivots, x.dtype) * reduce_prod(signs, axes=(signs.ndim - 1,)), whole
     angle = imag(whole)
-    turn = convert(parity, x.dtype) * (convert(cos(angle), x.dtype) + convert(sin(angle), x.dtype) * 1j)
+    parity = convert(_parity(pivots, angle.dtype), x.dtype)
+    phase = parity * (convert(cos(angle), x.dtype) + convert(sin(angle), x.dtype) * 1j)
     size = real(whole)
-    return where(equal(size, -np.inf), literal(0, x.dtype), turn), size
+    return where(equal(size, -np.inf), literal(0, x.dtype), phase), size
 
 
 @implements(np.linalg.slogdet, samples=(*map(sample, SQUARES[:-1]), sample((2, 3))), dtypes="qfFD")
@@ -222,10 +218,8 @@ class SVDResult(NamedTuple):
 
 def thin_svd(x: Value) -> tuple[Value, Value, Value]:
     """Return left singular vectors, singular values, and right singular vectors as conjugate rows, as many as there are values."""
-    m, n = x.shape[-2:]
-    both = svd_row(x)
-    numbers = reshape(rows(both, m, 1), (*x.shape[:-2], both.shape[-1]))
-    return rows(both, 0, m), real(numbers) if x.dtype.kind == "c" else numbers, adjoint(rows(both, m + 1, n))
+    left, numbers, right = svd_row.results(x)
+    return left, numbers, adjoint(right)
 
 
 RECTANGLES = ((3, 2), (2, 3), (2, 4, 3), (0, 2, 3))
@@ -371,8 +365,7 @@ def qr(a: Any, mode: str = "reduced") -> Any:
         )
     k = min(m, n)
     first = getitem(x, (..., slice(0, k)))
-    both = qr_row(first)
-    columns, triangle = rows(both, 0, m), rows(both, m, k)
+    columns, triangle = qr_row.results(first)
     if n > k:
         rest = matmul(adjoint(columns), getitem(x, (..., slice(k, n))))
         triangle = join([triangle, rest], x.ndim - 1)
@@ -390,11 +383,8 @@ def _eigen(a: Any, UPLO: str) -> tuple[Value, Value]:
     triangle = UPLO.upper()
     if triangle not in ("L", "U"):
         raise ValueError("UPLO argument must be 'L' or 'U'")
-    x = square(inexact(a))
-    n = x.shape[-1]
-    both = eigh(x, lower=triangle == "L")
-    numbers = reshape(rows(both, 0, 1), (*x.shape[:-2], n))
-    return real(numbers) if x.dtype.kind == "c" else numbers, rows(both, 1, n)
+    numbers, vectors = eigh.results(square(inexact(a)), lower=triangle == "L")
+    return numbers, vectors
 
 
 @implements(np.linalg.eigh, samples=(sample((0, 2, 2)), sample((2, 3)), sample((1, 1))), dtypes="qfFD")
