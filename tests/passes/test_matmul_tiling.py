@@ -1,4 +1,4 @@
-"""Products in slabs of rows: what they need is made just before them, and used just after."""
+"""Products in tiles of rows: what they need is made just before them, and used just after."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from gradtape.loops.ir import For, RoutineCall
 from gradtape.loops.traversal import walk
 from gradtape.loops.workspace import plan_memory
 from gradtape.lower.pipeline import build_loops
-from gradtape.passes.layout.matmul_tiling import slab_by_slab, slab_notes
-from gradtape.passes.layout.operand_privatisation import own_operands
+from gradtape.passes.layout.matmul_tiling import tile_matmul_chains, tiling_notes
+from gradtape.passes.layout.operand_privatisation import privatise_operands
 from gradtape.passes.pipeline import optimise
 from tests.support.compiled import graph_of, mixture
 
@@ -68,16 +68,16 @@ def flat(tree):
     return [tree]
 
 
-def test_the_products_of_a_network_share_one_loop_over_slabs():
+def test_the_products_of_a_network_share_one_loop_over_tiles():
     x = rng().normal(size=(8000, SIDE))
     gradient = gt.value_and_grad(network)
     program, explain = loops_of(gradient, weights(), x)
     calls = list(around(program.body))
     assert len(calls) == 3 + 2 + 3
-    slabs = {loops[0] for _, loops in calls}
-    assert len(slabs) == 1
+    tiles = {loops[0] for _, loops in calls}
+    assert len(tiles) == 1
     assert plan_memory(program)[1] < x.nbytes
-    assert any("8000 rows are walked in 40 slabs of 200" in line for line in explain)
+    assert any("8000 rows are computed in 40 tiles of 200" in line for line in explain)
     agrees(gradient, weights(), x)
 
 
@@ -105,7 +105,7 @@ def test_results_with_rows_in_front_are_written_in_place():
     gradient = gt.value_and_grad(network, argnums=(0, 1))
     x = rng().normal(size=(8000, SIDE))
     program, explain = loops_of(gradient, weights(), x)
-    assert any("slabs" in line for line in explain)
+    assert any("tiles" in line for line in explain)
     assert plan_memory(program)[1] < x.nbytes
     agrees(gradient, weights(), x)
 
@@ -114,17 +114,17 @@ def test_rows_that_need_all_rows_are_left_as_they_are():
     graph = graph_of(
         gt.value_and_grad(normalised, argnums=(0, 1)), *weights(2), rng().normal(size=(8000, SIDE))
     )
-    assert slab_by_slab(graph) is graph and slab_notes(graph) == []
+    assert tile_matmul_chains(graph) is graph and tiling_notes(graph) == []
     agrees(gt.value_and_grad(normalised, argnums=(0, 1)), *weights(2), rng().normal(size=(8000, SIDE)))
 
 
 @pytest.mark.parametrize(("rows", "side"), [(128, 256), (200, 64), (100_000, 8)])
-def test_slabs_stay_away_where_they_do_not_pay(rows, side):
+def test_matmuls_are_not_tiled_where_it_does_not_pay(rows, side):
     graph = graph_of(gt.value_and_grad(network), weights(2, side), rng().normal(size=(rows, side)))
-    assert slab_notes(graph) == []
+    assert tiling_notes(graph) == []
 
 
-def test_sums_over_slabs_have_the_same_bits_each_time():
+def test_sums_over_tiles_have_the_same_bits_each_time():
     gradient = gt.value_and_grad(network)
     x = rng().normal(size=(8000, SIDE))
     first = flat(gradient(weights(), x))
@@ -161,7 +161,7 @@ def test_a_cheap_operand_is_made_for_each_product():
     ]
     assert len(centred) == len(set(centred)) == 2
     assert {value.shape for value in centred} == {(50, SIDE, 1009), (50, 1009, SIDE)}
-    assert own_operands(graph) is graph
+    assert privatise_operands(graph) is graph
 
 
 def test_products_of_three_letters_are_summed_over_the_outer_one():

@@ -54,7 +54,7 @@ class _Writer:
         self._lines = lines
         self._last = ""
         self._values = 0
-        self._turns = 0
+        self._indices = 0
 
     def block(self, graph: Graph, names: dict[Value, str], indent: str) -> None:
         """Write the nodes of a graph, and enter the names of what they make."""
@@ -96,7 +96,7 @@ class _Writer:
         body, *conditions = bodies_of(node)
         carries: int = params["carries"]
         operands = [_operand(value, names) for value in node.inputs]
-        turns = "" if "length" in params or conditions else operands.pop(0)
+        trip_count = "" if "length" in params or conditions else operands.pop(0)
         first, second = params["consts"], params["consts"] + carries
         left = outs[len(outs) - len(body.outputs) + carries :]
         for out, start in zip(outs, operands[first:second], strict=False):
@@ -104,29 +104,29 @@ class _Writer:
         for out in left:
             empty = "[]" if out.dtype.kind == "O" else "empty()"
             self._lines.append(f"{indent}{names[out]}: {_type(out.aval)} = {empty}")
-        turn = names[outs[carries]] if conditions else f"i{self._turns}"
-        self._turns += not conditions
+        index = names[outs[carries]] if conditions else f"i{self._indices}"
+        self._indices += not conditions
         carried = [names[out] for out in outs[:carries]]
-        elements = [f"{array}[{turn}]" for array in operands[second:]]
-        inner = dict(zip(body.inputs, [turn, *operands[:first], *carried, *elements], strict=True))
+        elements = [f"{array}[{index}]" for array in operands[second:]]
+        inner = dict(zip(body.inputs, [index, *operands[:first], *carried, *elements], strict=True))
         deeper = indent + "    "
         if conditions:
-            self._lines.append(f"{indent}{turn}: {_type(outs[carries].aval)} = 0")
-            limit = "True" if params["limit"] is None else f"{turn} < {params['limit']}"
+            self._lines.append(f"{indent}{index}: {_type(outs[carries].aval)} = 0")
+            limit = "True" if params["limit"] is None else f"{index} < {params['limit']}"
             self._lines.append(f"{indent}while {limit}:{_policy_note(params)}")
             (condition,) = conditions
             test = dict(zip(condition.inputs, inner.values(), strict=True))
             self.block(condition, test, deeper)
             self._lines.append(f"{deeper}if not {_operand(condition.outputs[0], test)}: break")
         else:
-            count = f"range({params.get('length', turns)})"
+            count = f"range({params.get('length', trip_count)})"
             count = f"reversed({count})" if params["reverse"] else count
-            self._lines.append(f"{indent}for {turn} in {count}:{_policy_note(params)}")
+            self._lines.append(f"{indent}for {index} in {count}:{_policy_note(params)}")
         self.block(body, inner, deeper)
-        targets = [*carried, *[f"{names[out]}[{turn}]" for out in left]]
+        targets = [*carried, *[f"{names[out]}[{index}]" for out in left]]
         self._assign(targets, body.outputs, inner, deeper)
         if conditions:
-            self._lines.append(f"{deeper}{turn} += 1")
+            self._lines.append(f"{deeper}{index} += 1")
 
     def _assign(
         self, targets: Sequence[str], values: Sequence[Value], names: dict[Value, str], indent: str

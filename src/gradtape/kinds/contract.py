@@ -93,7 +93,7 @@ def _matrices(
     x: NDArray, letters: Letters, stacked: Sequence[int], rows: Sequence[int], columns: Sequence[int]
 ) -> NDArray:
     """Return an operand as a stack of matrices."""
-    turned = x.transpose([letters.index(letter) for letter in (*stacked, *rows, *columns)])
-    extents = turned.shape[: len(stacked)]
-    count = math.prod(turned.shape[len(stacked) : len(stacked) + len(rows)])
-    return turned.reshape((*extents, count, math.prod(turned.shape[len(stacked) + len(rows) :])))
+    transposed = x.transpose([letters.index(letter) for letter in (*stacked, *rows, *columns)])
+    extents = transposed.shape[: len(stacked)]
+    count = math.prod(transposed.shape[len(stacked) : len(stacked) + len(rows)])
+    return transposed.reshape((*extents, count, math.prod(transposed.shape[len(stacked) + len(rows) :])))

@@ -19,7 +19,7 @@ class Join(Op):
     parameter.
 
     A sum of padded arrays would do the same, but at a cost that grows with the square of their number, and
-    it would turn -0.0 into 0.0.
+    it would change -0.0 to 0.0.
     """
 
     samples: Sequence[tuple[Any, ...]] = (

@@ -16,10 +16,10 @@ from gradtape.passes.control.loop_fusion import fuse_loops
 from gradtape.passes.control.loop_simplify import simplify_loops
 from gradtape.passes.control.loop_trim import hoist_invariants, trim_loops
 from gradtape.passes.layout.contract_transposes import absorb_transposes, pack_operands
-from gradtape.passes.layout.matmul_tiling import slab_by_slab, slab_notes
-from gradtape.passes.layout.operand_privatisation import own_operands
-from gradtape.passes.layout.row_major import rows_first
-from gradtape.passes.layout.transpose_propagation import turn_operands
+from gradtape.passes.layout.matmul_tiling import tile_matmul_chains, tiling_notes
+from gradtape.passes.layout.operand_privatisation import privatise_operands
+from gradtape.passes.layout.row_major import put_rows_outermost
+from gradtape.passes.layout.transpose_propagation import propagate_transposes
 from gradtape.passes.simplify.algebra import simplify
 from gradtape.passes.simplify.annotations import lift_barriers, open_custom_calls
 from gradtape.passes.simplify.cse import merge_equal
@@ -52,15 +52,15 @@ PASSES: Final[tuple[Pass, ...]] = (
     sum_before_products,
     merge_equal,
     simplify,
-    rows_first,
-    slab_by_slab,
+    put_rows_outermost,
+    tile_matmul_chains,
     simplify,
-    turn_operands,
+    propagate_transposes,
     absorb_transposes,
     merge_equal,
     pack_operands,
     merge_equal,
-    own_operands,
+    privatise_operands,
 )
 """In this order: formulas open up, numbers fold, and what is equal is merged before and after what is
 simple is simplified."""
@@ -69,7 +69,7 @@ LAST: Final[tuple[Pass, ...]] = (lift_barriers, drop_unused)
 """After these, no pass may merge equal computations."""
 
 
-NOTES: Final[dict[Pass, Callable[[Graph], list[str]]]] = {slab_by_slab: slab_notes}
+NOTES: Final[dict[Pass, Callable[[Graph], list[str]]]] = {tile_matmul_chains: tiling_notes}
 """What says why a pass changes a graph."""
 
 

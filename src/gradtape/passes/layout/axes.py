@@ -1,4 +1,4 @@
-"""Which axes of a graph's values run along each other."""
+"""Classes of axes that run along each other in all nodes of a graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Let contractions read transposed operands in place: the letters say the order of the axes."""
+"""Transposed operands of contractions: the subscripts absorb transposes, and BLAS reads the operands in place."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Walk long products slab by slab: a block of rows goes through all that is done with it while it is in the cache.
+"""Tiling of chains of long matrix products: a block of rows goes through the whole chain while it is in the cache.
 
 Where products of matrices with many rows follow each other, with element by element code between, every intermediate goes through memory
-between one product and the next. Here the rows' axis is split in two, slabs and rows of a slab, and the slabs come first in every
-intermediate. The scheduler then walks the slabs once: products are BLAS's as before, but of a slab at a time, and sums over the rows are
-added up slab by slab. Nothing is copied: a split axis is other address arithmetic.
+between one product and the next. Here the rows' axis is split in two, tiles and rows of a tile, and the tiles come first in every
+intermediate. The scheduler then walks the tiles once: products are BLAS's as before, but of a tile at a time, and sums over the rows are
+added up tile by tile. Nothing is copied: a split axis is other address arithmetic.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PRODUCT: Final = 1_000_000
 """Multiplications up to which OpenBLAS multiplies without copying its operands first: 64 by 64 by 200 takes 62 us, by 1000 490."""
 
 LEAST_ROWS: Final = 32
-"""Rows of a slab below which the calls of BLAS cost more than the memory."""
+"""Rows of a tile below which the calls of BLAS cost more than the memory."""
 
 LARGE_SIDE: Final = 16
 """Rows, columns and summands from which a product is BLAS's."""
@@ -35,40 +35,40 @@ WORTH: Final = 2**22
 """Bytes of a product's rows from which they leave the second cache."""
 
 VECTOR: Final = 8
-"""Rows of which a slab is a multiple, where it can be: whole vectors."""
+"""Rows of which a tile is a multiple, where it can be: whole vectors."""
 
 SHARE: Final = 0.5
-"""How large the operands without rows may be, which each slab reads again, beside the rows of a slab."""
+"""How large the operands without rows may be, which each tile reads again, beside the rows of a tile."""
 
 
-def slab_by_slab(graph: Graph) -> Graph:
-    """Return the graph with the rows' axis split into slabs and rows of a slab, where that pays."""
+def tile_matmul_chains(graph: Graph) -> Graph:
+    """Return the graph with the rows' axis split into tiles and rows of a tile, where that pays."""
     plan = _plan(graph)
     return graph if plan is None else _Splitter(graph, plan).result()
 
 
-def slab_notes(graph: Graph) -> list[str]:
+def tiling_notes(graph: Graph) -> list[str]:
     """Say what the pass does to a graph, and why.
 
     Examples
     --------
-    >>> slab_notes(Graph((), (), ()))
+    >>> tiling_notes(Graph((), (), ()))
     []
     """
     plan = _plan(graph)
     if plan is None:
         return []
-    slabs = plan.extent // plan.rows
-    per_slab = plan.moved // slabs
+    tiles = plan.extent // plan.rows
+    per_tile = plan.moved // tiles
     return [
-        f"{plan.extent} rows are walked in {slabs} slabs of {plan.rows}: the rows of {plan.products} products take "
-        f"{plan.moved / 1e6:.1f} MB, those of a slab {per_slab / 1e6:.1f} MB"
+        f"{plan.extent} rows are computed in {tiles} tiles of {plan.rows}: the rows of {plan.products} products take "
+        f"{plan.moved / 1e6:.1f} MB, those of a tile {per_tile / 1e6:.1f} MB"
     ]
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """Where the rows' axis is in each value that has it, how many rows a slab has, and what made it pay."""
+    """Where the rows' axis is in each value that has it, how many rows a tile has, and what made it pay."""
 
     places: dict[Value, int]
     extent: int
@@ -84,16 +84,16 @@ def _plan(graph: Graph) -> _Plan | None:
     if len(products) < 2:
         return None
     for extent, places in AxisClasses(graph).places():
-        plan = _slab(extent, places, products) if extent >= 2 * LEAST_ROWS else None
+        plan = _tiling(extent, places, products) if extent >= 2 * LEAST_ROWS else None
         if plan is not None and _is_possible(graph, plan):
             return plan
     return None
 
 
-def _slab(extent: int, places: dict[Value, int], products: Sequence[Node]) -> _Plan | None:
-    """Return how this axis would be split; None where slabs do not pay."""
+def _tiling(extent: int, places: dict[Value, int], products: Sequence[Node]) -> _Plan | None:
+    """Return how this axis would be split; None where tiles do not pay."""
     concerned = [node for node in products if any(value in places for value in (*node.inputs, node.out))]
-    multiplications = [_one_row(node, places) for node in concerned]
+    multiplications = [_bytes_per_row(node, places) for node in concerned]
     if len(concerned) < 2 or not max(multiplications):
         return None
     values = {value for node in concerned for value in (*node.inputs, node.out)}
@@ -114,7 +114,7 @@ def _bytes(value: Value) -> int:
     return value.size * value.dtype.itemsize
 
 
-def _one_row(node: Node, places: dict[Value, int]) -> int:
+def _bytes_per_row(node: Node, places: dict[Value, int]) -> int:
     """Return the multiplications of a product that one row takes part in; 0 where the rows are a batch of products."""
     x, y, out = node.params["x"], node.params["y"], node.params["out"]
     with_letters = zip((*node.inputs, node.out), (x, y, out), strict=True)
@@ -153,7 +153,7 @@ def _splits(node: Node) -> bool:
 
 
 class _Splitter:
-    """Rebuilds a graph; values with rows have the slabs first, and a slab's rows where the rows were."""
+    """Rebuilds a graph; values with rows have the tiles first, and a tile's rows where the rows were."""
 
     def __init__(self, graph: Graph, plan: _Plan) -> None:
         self._graph = graph
@@ -208,9 +208,9 @@ class _Splitter:
         if isinstance(op, Elementwise):
             return applied(node, inputs, params)
         if isinstance(op, Contract):
-            slab = 1 + max((*params["x"], *params["y"]))
+            tile = 1 + max((*params["x"], *params["y"]))
             letters = {
-                name: (slab, *params[name]) if value in places else params[name]
+                name: (tile, *params[name]) if value in places else params[name]
                 for name, value in zip(("x", "y", "out"), (*node.inputs, out), strict=True)
             }
             return applied(node, inputs, letters)

@@ -1,4 +1,4 @@
-"""An operand that is cheap to compute is computed for each large product, in the layout that this product wants.
+"""Operand privatisation: an operand that is cheap to compute is computed for each large product, in the layout that the product wants.
 
 BLAS reads its operands from memory, so what is computed for it must be written there. Where two products far
 apart want the same thing, such as points minus a mean, keeping all of it from one to the other costs more than
@@ -29,24 +29,24 @@ SIMPLE: Final = 1.0
 LARGE_SIDE: Final = 16
 """Rows, columns and summands from which a product is BLAS's."""
 
-TURNED: Final = 2**12
+LEAST_TRANSPOSED: Final = 2**12
 """Elements of a matrix up to which BLAS multiplies without copying it, if it stands right: 64 by 64."""
 
 OFTEN: Final = 64
-"""Multiplications of each element from which turning it costs nothing beside them."""
+"""Multiplications of each element from which transposing it costs nothing beside them."""
 
 KEPT: Final = 2**17
 """Elements up to which an operand stays in the second cache, whoever reads it."""
 
 
-def own_operands(graph: Graph) -> Graph:
+def privatise_operands(graph: Graph) -> Graph:
     """Return the graph in which each large product has cheap operands of its own."""
     uses = Counter(value for node in graph.nodes for value in node.inputs)
     uses.update(graph.outputs)
-    return rewrite(graph, lambda node, inputs: _own(node, inputs, uses))
+    return rewrite(graph, lambda node, inputs: _privatised(node, inputs, uses))
 
 
-def _own(node: Node, inputs: tuple[Value, ...], uses: Counter[Value]) -> Sequence[Value] | None:
+def _privatised(node: Node, inputs: tuple[Value, ...], uses: Counter[Value]) -> Sequence[Value] | None:
     if not isinstance(node.op, Contract) or narrowest(node) < LARGE_SIDE or node.out.dtype.kind != "f":
         return None
     operands, params = list(inputs), dict(node.params)
@@ -59,7 +59,7 @@ def _own(node: Node, inputs: tuple[Value, ...], uses: Counter[Value]) -> Sequenc
             if _strided(value, wanted) > _strided(value, stays):
                 wanted = stays
             if uses[node.inputs[position]] > 1 or wanted != stays:
-                operands[position] = _Copy().turned(value, wanted)
+                operands[position] = _Copy().transposed(value, wanted)
                 params[name] = tuple(own[k] for k in wanted)
         elif wanted != stays and _is_reused(node, position):
             operands[position] = copy_packed(value, wanted)
@@ -78,7 +78,7 @@ def _is_reused(node: Node, position: int) -> bool:
     batch = {letter for letter in node.params["out"] if letter in own and letter in other}
     size = prod(extents[letter] for letter in own if letter not in batch)
     reuse = prod(extents[letter] for letter in other if letter not in own)
-    return size <= TURNED and reuse >= OFTEN
+    return size <= LEAST_TRANSPOSED and reuse >= OFTEN
 
 
 def _is_cheap(value: Value) -> bool:
@@ -126,7 +126,7 @@ class _Copy:
     def __init__(self) -> None:
         self._known: dict[tuple[Value, tuple[int, ...]], Value] = {}
 
-    def turned(self, value: Value, axes: tuple[int, ...]) -> Value:
+    def transposed(self, value: Value, axes: tuple[int, ...]) -> Value:
         """Return a copy of a value with axis ``axes[k]`` as its axis k."""
         if isinstance(value, Literal):
             return value
@@ -138,12 +138,12 @@ class _Copy:
     def _made(self, value: Value, axes: tuple[int, ...]) -> Value:
         node = value.node
         if node is not None and isinstance(node.op, Elementwise):
-            return applied(node, [self.turned(operand, axes) for operand in node.inputs], node.params)
+            return applied(node, [self.transposed(operand, axes) for operand in node.inputs], node.params)
         if node is not None and node.op is permute_row:
-            return self.turned(node.inputs[0], tuple(node.params["axes"][k] for k in axes))
+            return self.transposed(node.inputs[0], tuple(node.params["axes"][k] for k in axes))
         if node is not None and node.op is expand_row:
             placed = node.params["axes"]
             kept = tuple(k for k, axis in enumerate(axes) if axis in placed)
-            source = self.turned(node.inputs[0], tuple(placed.index(axes[k]) for k in kept))
+            source = self.transposed(node.inputs[0], tuple(placed.index(axes[k]) for k in kept))
             return expand(source, tuple(value.shape[k] for k in axes), kept)
         return permute(value, axes)

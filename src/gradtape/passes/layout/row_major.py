@@ -1,4 +1,4 @@
-"""Put the axis of the rows first, where a program does the same for each of many rows.
+"""Row-major layout: the axis of the rows comes first where a program does the same for each of many rows.
 
 NumPy code often keeps many observations along the last axis: products of small matrices with all observations at once, sums over the small
 axes between. Nest by nest, every intermediate then goes through memory. With the long axis first, the scheduler walks it once and keeps
@@ -33,7 +33,7 @@ WORTH: Final = 2**15
 """Elements of intermediates from which they leave the first cache."""
 
 
-def rows_first(graph: Graph) -> Graph:
+def put_rows_outermost(graph: Graph) -> Graph:
     """Return the graph with the rows' axis first in every intermediate that has it."""
     rows = _rows(graph)
     return graph if rows is None else _Mover(graph, rows).result()

@@ -1,4 +1,4 @@
-"""What a product reads is computed in the layout of what it is computed from: BLAS takes a matrix either way round."""
+"""Transpose propagation: elementwise operands of a product are computed in the layout of their inputs; BLAS reads a matrix either way."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gradtape.passes.layout.contract_transposes import copy_packed, is_large
 from gradtape.passes.rewrite import rewrite
 
 
-def turn_operands(graph: Graph) -> Graph:
+def propagate_transposes(graph: Graph) -> Graph:
     """Return the graph in which ``(d * x.T) @ y`` of large matrices is ``(d[:, None] * x).T @ y``.
 
     A scaled copy is then written as its source is read. The transposition is left to `absorb_transposes`.
@@ -24,10 +24,10 @@ def turn_operands(graph: Graph) -> Graph:
             users.setdefault(value, set()).add(node)
     for value in (*graph.outputs, *[guard for guard, _ in graph.guards]):
         users.setdefault(value, set()).add(None)
-    return rewrite(graph, lambda node, inputs: _turned(node, inputs, users))
+    return rewrite(graph, lambda node, inputs: _propagated(node, inputs, users))
 
 
-def _turned(
+def _propagated(
     node: Node, inputs: tuple[Value, ...], users: dict[Value, set[Node | None]]
 ) -> Sequence[Value] | None:
     if not isinstance(node.op, Contract) or not is_large(node):

@@ -1,4 +1,4 @@
-"""Turning arrays round: flips, quarter turns and rolls."""
+"""Flips, rotations by quarter turns, and rolls."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ def rot90(m: Any, k: Any = 1, axes: Any = (0, 1)) -> Value:
     if not all(-x.ndim <= axis < x.ndim for axis in axes):
         raise ValueError(f"Axes={axes} out of range for array of ndim={x.ndim}.")
     first, second = (one_axis(axis, x.ndim) for axis in axes)
-    turns = as_int(k, "k") % 4
-    if turns == 0:
+    rotations = as_int(k, "k") % 4
+    if rotations == 0:
         return x
-    if turns == 2:
+    if rotations == 2:
         return flipped(x, (first, second))
-    if turns == 1:
+    if rotations == 1:
         return swapaxes(flipped(x, (second,)), first, second)
     return flipped(swapaxes(x, first, second), (second,))
 
@@ -109,7 +109,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Value:
 SHIFTS = (sample((5,)), sample((2, 3)), sample((3, 4), axes=1), sample((3, 4), axes=(0, 1)))
 
 
-def _half_turn(x: Any, axes: Any, forwards: bool) -> Value:
+def _shifted_half(x: Any, axes: Any, forwards: bool) -> Value:
     array = as_array(x)
     if array.ndim == 0 and axes is None:
         raise ValueError("a number has no middle: shifts need an array of at least one dimension")
@@ -121,10 +121,10 @@ def _half_turn(x: Any, axes: Any, forwards: bool) -> Value:
 @implements(np.fft.fftshift, samples=SHIFTS)
 def fftshift(x: Any, axes: Any = None) -> Value:
     """Follow `numpy.fft.fftshift`."""
-    return _half_turn(x, axes, True)
+    return _shifted_half(x, axes, True)
 
 
 @implements(np.fft.ifftshift, samples=SHIFTS)
 def ifftshift(x: Any, axes: Any = None) -> Value:
     """Follow `numpy.fft.ifftshift`."""
-    return _half_turn(x, axes, False)
+    return _shifted_half(x, axes, False)

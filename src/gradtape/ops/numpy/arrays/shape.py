@@ -58,8 +58,8 @@ def reshape_in_order(x: Value, wanted: Shape, order: str) -> Value:
     """Return `x` reshaped with its elements read and written in C or Fortran order."""
     wanted = complete_shape(wanted, x.size)
     if order == "F":
-        turned = permute(x, tuple(range(x.ndim))[::-1])
-        return permute(reshape(turned, wanted[::-1]), tuple(range(len(wanted)))[::-1])
+        transposed = permute(x, tuple(range(x.ndim))[::-1])
+        return permute(reshape(transposed, wanted[::-1]), tuple(range(len(wanted)))[::-1])
     if order not in ("C", "A", "K"):
         raise ValueError(f"order must be one of 'C', 'F', 'A', or 'K' (got {order!r})")
     return reshape(x, wanted)

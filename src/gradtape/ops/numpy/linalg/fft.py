@@ -95,8 +95,8 @@ def transform(x: Value, sign: int) -> Value:
     second = n // first
     folded = _multiplied(reshape(x, (*x.shape[:-1], first, second)), _matrix(first, first, first, sign), -2)
     inner = transform(_scaled(folded, _matrix(first, second, n, sign)), sign)
-    turned = permute(inner, (*range(x.ndim - 1), x.ndim, x.ndim - 1))
-    return reshape(turned, x.shape)
+    transposed = permute(inner, (*range(x.ndim - 1), x.ndim, x.ndim - 1))
+    return reshape(transposed, x.shape)
 
 
 def _by_convolution(x: Value, sign: int) -> Value:

@@ -353,9 +353,9 @@ def correlate(a: Any, v: Any, mode: Any = "valid") -> Value:
     right = flipped(conjugated(right), (0,))
     if right.size <= left.size:
         return _part(_all_products(left, right), left.size, right.size, _mode(mode))
-    # NumPy swaps the operands and turns the result round, which moves the middle of "same" by one.
-    turned = flipped(_all_products(right, left), (0,))
-    return flipped(_part(turned, right.size, left.size, _mode(mode)), (0,))
+    # NumPy swaps the operands and reverses the result, which moves the middle of "same" by one.
+    reversed_products = flipped(_all_products(right, left), (0,))
+    return flipped(_part(reversed_products, right.size, left.size, _mode(mode)), (0,))
 
 
 @implements(

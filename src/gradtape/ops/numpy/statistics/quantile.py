@@ -88,8 +88,8 @@ BETWEEN: dict[str, Positions] = {
 def rows_of(x: Value, axes: tuple[int, ...]) -> Value:
     """Return `x` with the reduced axes flattened into the last one."""
     kept = tuple(k for k in range(x.ndim) if k not in axes)
-    turned = permute(x, (*kept, *axes))
-    return reshape(turned, (*[x.shape[k] for k in kept], math.prod(x.shape[k] for k in axes)))
+    transposed = permute(x, (*kept, *axes))
+    return reshape(transposed, (*[x.shape[k] for k in kept], math.prod(x.shape[k] for k in axes)))
 
 
 def pick(ordered: Value, position: Value) -> Value:
