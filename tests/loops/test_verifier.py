@@ -181,7 +181,7 @@ BROKEN: dict[str, tuple[LoopProgram, str]] = {
     ),
     "carries of two sizes": (
         loops(FILL, SequentialFor(TIME, STEP, None, (pair(P, Buffer("q", F64, 4, "pair")),))),
-        "q is exchanged with another size",
+        "q is swapped with another size",
     ),
     "stack of another role": (loops(OpenStack(W)), "w0 is no stack"),
 }

@@ -82,7 +82,7 @@ def test_an_array_written_by_index_is_not_copied():
 
 
 @pytest.mark.parametrize("length", [4, 5])
-def test_large_carries_are_exchanged_between_two_buffers(length):
+def test_large_carries_are_swapped_between_two_buffers(length):
     size = 200
     a, b = value((size,)), value((size,))
 

@@ -247,7 +247,7 @@ Statement: TypeAlias = (
 
 @value_record
 class DoubleBuffer:
-    """A carry in two buffers that are exchanged after each iteration, which reads `current` and writes `following`.
+    """A carry in two buffers that are swapped after each iteration, which reads `current` and writes `following`.
 
     Attributes
     ----------
@@ -265,7 +265,7 @@ class DoubleBuffer:
 
 
 class _SequentialLoop(ControlFlow):
-    """A loop that carries arrays in buffers which are exchanged."""
+    """A loop that carries arrays in buffers which are swapped."""
 
     __slots__ = ()
 

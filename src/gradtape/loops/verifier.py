@@ -54,7 +54,7 @@ def verify_loops(program: LoopProgram, stage: str = "") -> None:
     - Positions are made of loop variables, with the ranges of their loops, and of integers that are known. Where a position depends on
       loop variables alone, it is in the buffer.
     - Numbers, buffers and accumulators have the dtypes of what is stored in them.
-    - The buffers that a sequential loop exchanges are alike, and each iteration writes the following one.
+    - The buffers that a sequential loop swaps are alike, and each iteration writes the following one.
     - Loops make one iteration at least, and those over the lanes of vectors hold no loops.
 
     Parameters
@@ -272,7 +272,7 @@ class _Verifier:
 
     @contextmanager
     def _sequential(self, loop: SequentialFor | WhileLoop) -> Iterator[None]:
-        """Open the scope of a sequential loop: its variable, and the buffers that it exchanges."""
+        """Open the scope of a sequential loop: its variable, and the buffers that it swaps."""
         self._require(
             loop.poll & (loop.poll - 1) == 0, "a loop does not poll after a power of 2 of iterations"
         )
@@ -281,7 +281,7 @@ class _Verifier:
             self._check_place(pair.second)
             for buffer in (pair.current, pair.following, pair.first[0], pair.second[0]):
                 alike = (buffer.size, buffer.dtype) == (pair.current.size, pair.current.dtype)
-                self._require(alike, f"{buffer.name} is exchanged with another size or dtype")
+                self._require(alike, f"{buffer.name} is swapped with another size or dtype")
         self._buffers.update(loop.aliases())
         with self._scope(loop.var):
             yield

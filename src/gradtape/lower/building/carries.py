@@ -28,7 +28,7 @@ from gradtape.lower.schedule.nests import LoopNest
 from gradtape.records import frozen_record
 
 SMALL: Final = 512
-"""Bytes up to which a carry is copied in each iteration rather than that two buffers are exchanged: a few vectors."""
+"""Bytes up to which a carry is copied in each iteration rather than that two buffers are swapped: a few vectors."""
 
 
 @frozen_record
@@ -44,7 +44,7 @@ class LoopCarry:
     current, following : (Buffer, Position) or None
         The memory that an iteration reads, and the one that it writes.
     pair : DoubleBuffer or None
-        The buffers that are exchanged.
+        The buffers that are swapped.
     copied : bool
         Whether each iteration begins with a copy from `following` to `current`.
     """

@@ -211,7 +211,7 @@ def _explain(builder: ElementBuilder, nest: LoopNest, trips: str, loop: _Lowered
         name = value.name or f"carry {place} of shape {value.shape}"
         where = "registers" if carry.register is not None else "memory that is written in place"
         if carry.pair is not None:
-            where = "two buffers that are exchanged"
+            where = "two buffers that are swapped"
         elif carry.copied:
             where = "memory, copied in each iteration"
         kept.setdefault(where, []).append(name)

@@ -1,8 +1,7 @@
-"""Index expressions, and the passes over loops."""
+"""The passes over loops: collapsing, row blocking, strip mining."""
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -10,54 +9,16 @@ import pytest
 
 from gradtape.ir.graph import Value
 from gradtape.kinds.registry import ROWS
-from gradtape.loops.affine import Affine, Var, affine, clamp, interval, substitute
-from gradtape.loops.ir import For
+from gradtape.loops.affine import Var, affine
+from gradtape.loops.ir import Buffer, Compute, For, Load, LoopProgram, Register, SequentialFor, Store, const
 from gradtape.loops.passes import row_blocking
+from gradtape.loops.passes.pipeline import optimise_loops
+from gradtape.loops.passes.strip_mine import LONG, STRIP, strip_mine
 from gradtape.loops.printer import print_loops
 from gradtape.lower.pipeline import schedule_of
 from tests.support.lowering import array_input, check, graph_of, inputs_like, with_gradient
 
 ROW: dict[str, Any] = dict(ROWS)
-
-
-def test_expressions_compute_as_integers_do() -> None:
-    i, j = Var("i", 0, 4), Var("j", -3, 6)
-    x, y = affine(i), affine(j)
-    expressions: list[Any] = [
-        (x * 7 + y) // 7,
-        (x * 6 + y * 2 + 5) % 4,
-        (y - x) // 3 * 3 + (y - x) % 3,
-        clamp(x * 2 - y, 0, 5) + (x + 1) // 2,
-        -(y + 2) // 5,
-        (x * 5 + 2) % 5 + (x * 5 + 2) // 5,
-    ]
-    meanings: list[Any] = [
-        lambda a, b: (a * 7 + b) // 7,
-        lambda a, b: (a * 6 + b * 2 + 5) % 4,
-        lambda a, b: b - a,
-        lambda a, b: min(max(a * 2 - b, 0), 5) + (a + 1) // 2,
-        lambda a, b: -(b + 2) // 5,
-        lambda a, b: 2 + a,
-    ]
-    for expression, meaning in zip(expressions, meanings, strict=True):
-        low, high = interval(expression)
-        for a, b in itertools.product(range(5), range(-3, 7)):
-            value = substitute(expression, {i: a, j: b})
-            assert value == meaning(a, b)
-            assert low <= value <= high
-            assert eval(str(expression), {"i": a, "j": b, "min": min, "max": max}) == value
-
-
-def test_quotients_and_remainders_simplify() -> None:
-    i, j = affine(Var("i", 0, 9)), affine(Var("j", 0, 3))
-    flat = i * 4 + j
-    assert (flat // 4, flat % 4) == (i, j)
-    assert (i * 8 + j) % 4 == j
-    assert i - i == 0 and i * 0 == 0 and i // 1 == i and i % 1 == 0
-    assert (i + 10) // 10 == 1
-    with pytest.raises(TypeError, match="not affine"):
-        i * j
-    assert isinstance(flat // 3, Affine)
 
 
 def test_contiguous_loops_collapse() -> None:
@@ -134,3 +95,48 @@ def test_blocks_need_enough_to_compute_for_what_they_gather() -> None:
     deep = graph_of([many], [ROW["reduce_max"](series, axes=(1,))])
     assert "block" in print_loops(schedule_of(deep))
     check(deep, [rng.standard_normal((100, 4))], rtol=1e-9)
+
+
+FLOAT = np.dtype(np.float64)
+
+
+def decay(size: int, buffer: Buffer, fill: Buffer) -> LoopProgram:
+    """Return a program that fills an array and multiplies another one, which may be the same, by 0.5 ten times."""
+    x = Buffer("x0", FLOAT, size, "input")
+    i, j, n = Var("i_1", 0, size - 1), Var("i_2", 0, size - 1), Var("i_3", 0, 9)
+    given, before, after = (Register(name, FLOAT) for name in ("t1", "t2", "t3"))
+    first = For(i, [Load(given, x, affine(i)), Store(fill, affine(i), given)], initial=True)
+    half = Compute(after, "multiply", ROW["multiply"].body, (before, const(0.5, FLOAT)))
+    step = For(j, [Load(before, buffer, affine(j)), half, Store(buffer, affine(j), after)])
+    return LoopProgram("decay", [x], list({buffer, fill}), [], [first, SequentialFor(n, [step])])
+
+
+def test_strips_go_through_all_iterations() -> None:
+    size = LONG + 100
+    out = Buffer("out0", FLOAT, size, "output")
+    program = decay(size, out, out)
+    plain, strips = print_loops(program), optimise_loops(program, check=True)
+    (loop, *rest) = strips.body
+    assert isinstance(loop, SequentialFor) and loop.var.high + 1 == size // STRIP
+    assert [type(statement) for statement in loop.body] == [type(s) for s in rest] == [For, SequentialFor]
+    x = np.arange(float(size))
+    results = []
+    for source in (plain, print_loops(strips)):
+        names: dict[str, Any] = {"np": np}
+        exec(source, names)
+        results.append(np.empty(size))
+        names["decay"](x, results[-1])
+    assert np.array_equal(results[0], x / 1024) and np.array_equal(*results)
+
+
+def test_what_begins_another_carry_is_not_cut_into_strips() -> None:
+    out, other = (Buffer(name, FLOAT, LONG, "output") for name in ("out0", "out1"))
+    program = strip_mine(decay(LONG, out, other))
+    assert [type(statement) for statement in program.body] == [For, SequentialFor]
+    assert isinstance(program.body[0], For) and program.body[0].trip_count == LONG
+
+
+def test_short_loops_are_not_cut_into_strips() -> None:
+    out = Buffer("out0", FLOAT, LONG - 1, "output")
+    program = decay(LONG - 1, out, out)
+    assert strip_mine(program) is program
