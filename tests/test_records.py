@@ -7,7 +7,7 @@ from dataclasses import field
 
 import pytest
 
-from gradtape.records import record, value_record
+from gradtape.records import frozen_record, record, value_record
 
 
 @record
@@ -27,6 +27,12 @@ class Node:
 class Place:
     row: int
     column: int = 0
+
+
+@frozen_record
+class Route:
+    start: Place
+    stops: tuple[Place, ...] = ()
 
 
 class Shape(ABC):
@@ -64,6 +70,7 @@ def test_records_are_compared_by_identity_or_by_value() -> None:
     assert Node("a") != Node("a") and len({Node("a"), Node("a")}) == 2
     assert Place(1) == Place(1, 0) != Place(0, 1) and len({Place(1), Place(1, 0)}) == 1
     assert Place(1) != (1, 0)
+    assert Route(Place(1)) != Route(Place(1)) and Route(Place(1)).stops == ()
 
 
 def test_records_have_slots_and_show_themselves() -> None:

@@ -66,7 +66,7 @@ def parallelise(program: LoopProgram) -> LoopProgram:
 
 
 @record
-class _Plan:
+class _ParallelPlan:
     """What is known of a loop over rows.
 
     Attributes
@@ -90,7 +90,7 @@ class _Plan:
     totals: dict[str, Compute] = field(default_factory=dict)
 
 
-def _plan(loop: For, program: LoopProgram) -> _Plan | None:
+def _plan(loop: For, program: LoopProgram) -> _ParallelPlan | None:
     """Return how a loop of a program is cut; None where its rows depend on each other or are not worth it."""
     inside = list(walk(loop.body))
     if not all(
@@ -100,7 +100,7 @@ def _plan(loop: For, program: LoopProgram) -> _Plan | None:
     additions = work([loop])
     if additions < WORTHWHILE:
         return None
-    plan = _Plan(loop)
+    plan = _ParallelPlan(loop)
     definitions = Definitions(inside)
     if not _find_totals(plan, inside, definitions) or not _find_buffers(plan, inside, definitions, program):
         return None
@@ -246,7 +246,7 @@ def _loaded(store: Store, definitions: Definitions) -> Load | None:
     return load if (load.buffer, load.index) == (store.buffer, store.index) else None
 
 
-def _find_totals(plan: _Plan, inside: Sequence[Statement], definitions: Definitions) -> bool:
+def _find_totals(plan: _ParallelPlan, inside: Sequence[Statement], definitions: Definitions) -> bool:
     """Find the accumulators in which rows are combined; return whether nothing else goes from row to row."""
     for statement in inside:
         if isinstance(statement, Assign) and statement.target.name not in definitions.declares:
@@ -261,7 +261,7 @@ def _find_totals(plan: _Plan, inside: Sequence[Statement], definitions: Definiti
 
 
 def _find_buffers(
-    plan: _Plan, inside: Sequence[Statement], definitions: Definitions, program: LoopProgram
+    plan: _ParallelPlan, inside: Sequence[Statement], definitions: Definitions, program: LoopProgram
 ) -> bool:
     """Find the scratch of single rows and the sums in memory; return whether rows share nothing else."""
     row, products = plan.loop.var, _Products(inside)
@@ -312,7 +312,7 @@ def _row_of(position: Position, row: Var) -> tuple[int, int] | None:
     return (factor, low // factor) if low // factor == high // factor else None
 
 
-def _split(plan: _Plan, scratch: list[Buffer]) -> list[Statement]:
+def _split(plan: _ParallelPlan, scratch: list[Buffer]) -> list[Statement]:
     """Return the loop over the blocks, what combines their results, and the loop over the rows that are left over.
 
     Each block has its own accumulators and sums in memory, an array of one element or one sum for each block.
@@ -359,7 +359,7 @@ def _split(plan: _Plan, scratch: list[Buffer]) -> list[Statement]:
     return made
 
 
-def _remaining(plan: _Plan, start: int, scratch: list[Buffer]) -> For:
+def _remaining(plan: _ParallelPlan, start: int, scratch: list[Buffer]) -> For:
     """Return the loop over the rows from `start` on, with scratch of its own."""
     row = plan.loop.var
     rest = Var(f"{row.name}_left", start, row.high)

@@ -70,7 +70,7 @@ def block_rows(program: LoopProgram) -> LoopProgram:
 
 
 @record
-class _Plan:
+class _BlockingPlan:
     """What is known of a loop over rows.
 
     Attributes
@@ -103,7 +103,7 @@ class _Plan:
     sums: LaneSums = field(default_factory=LaneSums)
 
 
-def _plan(loop: For, program: LoopProgram) -> _Plan | None:
+def _plan(loop: For, program: LoopProgram) -> _BlockingPlan | None:
     """Return how the rows of a loop of a program are blocked; None where they depend on each other or it does not pay."""
     inside = list(walk(loop.body))
     inner = [statement for statement in inside if isinstance(statement, For)]
@@ -117,7 +117,7 @@ def _plan(loop: For, program: LoopProgram) -> _Plan | None:
         return None
     if not _pays(loop):
         return None
-    plan = _Plan(loop)
+    plan = _BlockingPlan(loop)
     if not _separate_rows(plan, inside, program) or not _only_sums(plan, inside):
         return None
     room = sum(buffer.nbytes for buffer in plan.rows)
@@ -149,7 +149,7 @@ def _pays(loop: For) -> bool:
     return computed >= DENSE * gathered
 
 
-def _separate_rows(plan: _Plan, inside: Sequence[Statement], program: LoopProgram) -> bool:
+def _separate_rows(plan: _BlockingPlan, inside: Sequence[Statement], program: LoopProgram) -> bool:
     """Find the scratch of single rows; return whether no row reads what another one writes."""
     row = plan.loop.var
     places: dict[Buffer, set[Position]] = {}
@@ -187,7 +187,7 @@ def _without_others(position: Position, row: Var) -> tuple[int, int]:
     return factor, position.offset // factor
 
 
-def _only_sums(plan: _Plan, inside: Sequence[Statement]) -> bool:
+def _only_sums(plan: _BlockingPlan, inside: Sequence[Statement]) -> bool:
     """Return whether what is carried from row to row are sums and other reductions, whose order is free."""
     definitions = Definitions(inside)
     uses = definitions.uses
@@ -211,7 +211,7 @@ def _only_sums(plan: _Plan, inside: Sequence[Statement]) -> bool:
     return True
 
 
-def _find_varying(plan: _Plan, inside: Sequence[Statement]) -> None:
+def _find_varying(plan: _BlockingPlan, inside: Sequence[Statement]) -> None:
     """Find the registers that differ from row to row."""
     row = plan.loop.var
     changed = {s.buffer for s in inside if isinstance(s, Store)}
@@ -228,7 +228,7 @@ def _find_varying(plan: _Plan, inside: Sequence[Statement]) -> None:
                     plan.varying.add(statement.target.name)
 
 
-def _find_lane_wise(plan: _Plan, statements: Sequence[Statement]) -> None:
+def _find_lane_wise(plan: _BlockingPlan, statements: Sequence[Statement]) -> None:
     """Find the varying registers that are used beyond the straight line of statements that defines them: each becomes an array."""
     home: dict[str, int] = {}
     count = 0
@@ -262,7 +262,7 @@ class _Rewriter:
 
     Parameters
     ----------
-    plan : _Plan
+    plan : _BlockingPlan
         What is known of the loop.
     wide : dict of Buffer to Buffer
         What becomes of the scratch of single rows.
@@ -270,7 +270,7 @@ class _Rewriter:
         Receives what is needed besides.
     """
 
-    def __init__(self, plan: _Plan, wide: dict[Buffer, Buffer], scratch: list[Buffer]) -> None:
+    def __init__(self, plan: _BlockingPlan, wide: dict[Buffer, Buffer], scratch: list[Buffer]) -> None:
         self.plan = plan
         self.wide = wide
         self.scratch = scratch

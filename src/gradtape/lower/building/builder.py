@@ -33,7 +33,7 @@ from gradtape.loops.passes.monoids import COMBINE, identity, monoid_of
 from gradtape.lower.building.calls import emit_product, emit_routine
 from gradtape.lower.building.context import BuildContext
 from gradtape.lower.building.control import emit_control
-from gradtape.lower.building.elements import ElementBuilder, Scope
+from gradtape.lower.building.elements import ElementBuilder, LoopScope
 from gradtape.lower.schedule.element_interpreter import Where
 from gradtape.lower.schedule.fusion import Block, FusedLoop
 from gradtape.lower.schedule.nests import LoopNest
@@ -130,7 +130,7 @@ class Builder(ElementBuilder):
         var = Var(self.fresh("i_"), low, high - 1)
         self.depth_of[var.name] = len(self.scopes)
         statement = For(var)
-        self.scopes.append(Scope(statement.body))
+        self.scopes.append(LoopScope(statement.body))
         position = affine(var)
         for nest in loop.nests:
             self._values[nest][level] = position

@@ -15,7 +15,7 @@ from gradtape.lower.building.elements import ElementBuilder
 from gradtape.lower.schedule.element_interpreter import Where
 from gradtape.lower.schedule.nests import LoopNest
 from gradtape.lower.schedule.operands import operands_of_routine
-from gradtape.lower.schedule.products import Operand, Product
+from gradtape.lower.schedule.products import MatrixOperand, MatrixProduct
 from gradtape.records import frozen_record
 
 COMPARISONS: Final = 40
@@ -37,12 +37,12 @@ def emit_product(builder: ElementBuilder, nest: LoopNest, values: Where) -> None
     assert node is not None and product is not None
     at = {subscript: values[level] for subscript, level in nest.subscript_levels.items()}
     variables = {s: Var(f"s{s}", 0, max(product.extents[s] - 1, 1)) for s in node.params["out"]}
-    result = Operand(nest.value, tuple([affine(v) for v in variables.values()]), variables, {})
+    result = MatrixOperand(nest.value, tuple([affine(v) for v in variables.values()]), variables, {})
     x, y, z = [_matrix_at(builder, operand, at) for operand in (product.x, product.y, result)]
     builder.emit(_gemm(product, x, y, z))
 
 
-def _matrix_at(builder: ElementBuilder, operand: Operand, at: dict[int, Position]) -> _Matrix:
+def _matrix_at(builder: ElementBuilder, operand: MatrixOperand, at: dict[int, Position]) -> _Matrix:
     base = operand.base
     nest = builder.nests.get(base)
     address = flat(operand.index, base.shape) if nest is None else builder.address(nest, operand.index)
@@ -53,7 +53,7 @@ def _matrix_at(builder: ElementBuilder, operand: Operand, at: dict[int, Position
     return _Matrix(builder.memory_of(base), substitute(address, values), strides)
 
 
-def _gemm(product: Product, x: _Matrix, y: _Matrix, z: _Matrix) -> RoutineCall:
+def _gemm(product: MatrixProduct, x: _Matrix, y: _Matrix, z: _Matrix) -> RoutineCall:
     """BLAS stores matrices by columns: a result stored by rows is its transpose, the product of the
     transposes."""
     m, n, k = product.m[-1], product.n[-1], product.k[-1]

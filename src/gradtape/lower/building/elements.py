@@ -40,7 +40,7 @@ UNROLLED: Final = 8
 """Elements up to which a copy is written out: a nest costs the compiler 4 ms."""
 
 
-class Scope:
+class LoopScope:
     """An open loop: where statements go, and the numbers that are known in each of its iterations."""
 
     __slots__ = ("known", "statements")
@@ -68,7 +68,7 @@ class ElementBuilder(ElementInterpreter[Number]):
         The memory that it needs besides that of the schedule.
     notes : list of str
         Why loops have their form.
-    scopes : list of Scope
+    scopes : list of LoopScope
         The program and the loops that are open, outermost first.
     depth_of : dict of str to int
         For registers and loop variables, the scope in which they are defined.
@@ -83,7 +83,7 @@ class ElementBuilder(ElementInterpreter[Number]):
         self.body: list[Statement] = []
         self.scratch: list[Buffer] = []
         self.notes: list[str] = []
-        self.scopes = [Scope(self.body)]
+        self.scopes = [LoopScope(self.body)]
         self.depth_of: dict[str, int] = {}
         self.current: LoopNest | None = None
         self._node: Node | None = None
@@ -296,7 +296,7 @@ class ElementBuilder(ElementInterpreter[Number]):
         var = Var(self.fresh("i_"), 0, shape[0] - 1)
         self.depth_of[var.name] = len(self.scopes)
         statement = For(var)
-        self.scopes.append(Scope(statement.body))
+        self.scopes.append(LoopScope(statement.body))
         self.over(shape[1:], store, (*before, affine(var)))
         self.scopes.pop()
         self.emit(statement)

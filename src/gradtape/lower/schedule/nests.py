@@ -25,7 +25,7 @@ from gradtape.kinds.sort import Sort
 from gradtape.loops.affine import Position, Var, affine
 from gradtape.loops.ir import Buffer
 from gradtape.lower.schedule.operands import MemoryOperands, base_of_view
-from gradtape.lower.schedule.products import Product
+from gradtape.lower.schedule.products import MatrixProduct
 from gradtape.ops.core.shape import reshape_row
 from gradtape.passes.layout.contract_transposes import innermost_letter
 from gradtape.records import frozen_record, record, value_record
@@ -92,7 +92,7 @@ class LoopNest:
         The output of the program that it is.
     variables : tuple of Position
         One variable for each loop; zero for loops of one iteration.
-    product : Product or None
+    product : MatrixProduct or None
         How BLAS computes it.
     feeds_call : bool
         Whether it is an operand of a routine that is stored for it alone.
@@ -113,7 +113,7 @@ class LoopNest:
     order: int
     output: Buffer | None
     variables: tuple[Position, ...]
-    product: Product | None = None
+    product: MatrixProduct | None = None
     feeds_call: bool = False
     maker: LoopNest | None = None
     carried_to: Buffer | None = None
@@ -178,7 +178,7 @@ class _Form:
     axes: tuple[Axis, ...] = ()
     level_of: tuple[int, ...] = ()
     subscript_levels: Mapping[int, int] = field(default_factory=dict)
-    product: Product | None = None
+    product: MatrixProduct | None = None
 
 
 def find_nests(
@@ -293,7 +293,7 @@ def parallel_axes(shape: Shape) -> tuple[Axis, ...]:
     return tuple([Axis(extent, position) for position, extent in enumerate(shape)])
 
 
-def _form_of(node: Node, products: Mapping[Node, Product]) -> _Form | None:
+def _form_of(node: Node, products: Mapping[Node, MatrixProduct]) -> _Form | None:
     """Return the loops of a node that is a nest whatever its use; None for what is computed where it is used."""
     op = node.op
     for value in (*node.inputs, *node.outs):
@@ -337,7 +337,7 @@ def _reduction(node: Node, op: Reduction) -> _Form:
     return _Form("argreduce" if op.positional else "reduce", axes, level_of)
 
 
-def _product(node: Node, product: Product) -> _Form:
+def _product(node: Node, product: MatrixProduct) -> _Form:
     """Return a call of BLAS. What is looped over around it are its axes, so that what makes its operands and what uses its result can
     share the loops."""
     out = node.params["out"]

@@ -13,7 +13,7 @@ from gradtape.kinds.join import Join
 from gradtape.kinds.matrix import Matrix
 from gradtape.kinds.sort import Sort
 from gradtape.lower.schedule.outlined import is_outlined, outlined_operands
-from gradtape.lower.schedule.products import Product, plan_product
+from gradtape.lower.schedule.products import MatrixProduct, plan_product
 from gradtape.ops.core.shape import permute_row, reshape_row, slice_row
 from gradtape.passes.layout.contract_transposes import REUSED
 from gradtape.records import frozen_record
@@ -26,7 +26,7 @@ class MemoryOperands:
 
     Attributes
     ----------
-    products : dict of Node to Product
+    products : dict of Node to MatrixProduct
         The contractions that are calls of BLAS.
     of_calls : set of Value
         What is made for routines alone, and what their operands are made of again and again.
@@ -34,7 +34,7 @@ class MemoryOperands:
         All that must be stored.
     """
 
-    products: dict[Node, Product]
+    products: dict[Node, MatrixProduct]
     of_calls: set[Value]
     stored: set[Value]
 
@@ -53,7 +53,7 @@ def memory_operands(graph: Graph, outline: bool) -> MemoryOperands:
     )
 
 
-def _read_by_calls(graph: Graph, products: dict[Node, Product]) -> set[Value]:
+def _read_by_calls(graph: Graph, products: dict[Node, MatrixProduct]) -> set[Value]:
     """Return the values that routines read and that would not be in memory otherwise."""
     needed: set[Value] = set()
     for node in graph.nodes:

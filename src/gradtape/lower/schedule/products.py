@@ -22,7 +22,7 @@ Subscripts: TypeAlias = tuple[int, ...]
 
 
 @frozen_record
-class Operand:
+class MatrixOperand:
     """A matrix in memory.
 
     Attributes
@@ -44,7 +44,7 @@ class Operand:
 
 
 @frozen_record
-class Product:
+class MatrixProduct:
     """A contraction as matrix products, ``z[m, n] = sum of x[m, k] * y[k, n]``.
 
     Attributes
@@ -55,7 +55,7 @@ class Product:
         The subscripts that are an extent of the matrices.
     extents : dict of int to int
         Of all subscripts.
-    x, y : Operand
+    x, y : MatrixOperand
         The matrices.
     accumulates : bool
         Whether products are added to the result, which is cleared before.
@@ -66,8 +66,8 @@ class Product:
     n: Subscripts
     k: Subscripts
     extents: dict[int, int]
-    x: Operand
-    y: Operand
+    x: MatrixOperand
+    y: MatrixOperand
     accumulates: bool
 
     def extent(self, subscripts: Subscripts) -> int:
@@ -78,7 +78,7 @@ class Product:
         return size
 
 
-def plan_product(node: Node) -> Product | None:
+def plan_product(node: Node) -> MatrixProduct | None:
     """Return how BLAS computes a contraction; None where loops are better or the strides do not allow it."""
     if node.out.dtype.kind != "f" or any(isinstance(value, Literal) for value in node.inputs):
         return None
@@ -102,7 +102,7 @@ def plan_product(node: Node) -> Product | None:
     m, n, k = _in_pieces((m, n, k), extents)
     rest = tuple(s for group, kept in zip(groups, (m, n, k), strict=True) for s in group if s not in kept)
     looped = sorted((*batch, *rest), key=lambda s: -max(first.strides.get(s, 0), second.strides.get(s, 0)))
-    product = Product(tuple(looped), m, n, k, extents, first, second, len(k) < len(groups[2]))
+    product = MatrixProduct(tuple(looped), m, n, k, extents, first, second, len(k) < len(groups[2]))
     sizes = sorted(product.extent(subscripts) for subscripts in (m, n, k))
     if sizes[0] * sizes[1] * sizes[2] < LARGE or sizes[0] < (2 * THIN if batch else THIN):
         return None
@@ -120,7 +120,7 @@ def _dense(subscripts: Subscripts, extents: dict[int, int]) -> dict[int, int]:
     return strides
 
 
-def _operand(value: Value, subscripts: Subscripts) -> Operand:
+def _operand(value: Value, subscripts: Subscripts) -> MatrixOperand:
     """Return where an operand is in memory: in what it is a view of, or in an array of its own."""
     variables = {
         subscript: Var(f"s{subscript}", 0, max(extent - 1, 1))
@@ -134,7 +134,7 @@ def _operand(value: Value, subscripts: Subscripts) -> Operand:
     if strides is None:
         base, index = value, tuple([affine(variable) for variable in variables.values()])
         strides = _dense(subscripts, dict(zip(subscripts, value.shape, strict=True)))
-    return Operand(base, index, variables, strides)
+    return MatrixOperand(base, index, variables, strides)
 
 
 def _viewed(value: Value, index: tuple[Position, ...]) -> tuple[Value, tuple[Position, ...]]:
