@@ -602,6 +602,22 @@ def test_a_script_that_does_not_hold_is_given_up(log):
     assert trace_prediction.MAX_MISSES < log.count("left") < 30
 
 
+def test_a_path_that_is_cut_is_told_of_each_time():
+    def messages():
+        with gt.GradientTape() as tape:
+            x = tape.watch(gt.constant(np.array([0.3, 0.7])))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                y = np.sum(x.numpy() * x)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            tape.gradient(y, x)
+        return [str(warning.message) for warning in caught]
+
+    found = [messages() for _ in range(4)]
+    assert ["x.numpy()" in message for (message,) in found] == [True] * 4
+
+
 # Random records
 
 

@@ -392,7 +392,8 @@ class GradientTape(Jacobians):
         if isinstance(output_gradients, dict):
             _, spec = flatten_with_none(target)
             flatten_up_to(spec, output_gradients, "output_gradients", "target", here.site)
-        known = record.expected is not None and output_gradients is None
+        log = record.tag.log  # a warning says where a path was cut by a conversion
+        known = record.expected is not None and output_gradients is None and not (log and log.exits)
         parts: Sequence[Value | SparseGradient | None] | None = (
             self._expected(record, ends, leaves) if known else None
         )
