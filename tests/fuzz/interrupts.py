@@ -476,7 +476,7 @@ def state() -> dict[str, Any]:
         "contexts": list(contexts.contexts.stack),
         "replays": list(contexts.contexts.replays),
         "observer": call_observer.prediction.observer,
-        "left alone": pending.waiting.left_alone,
+        "only requested": pending.live_arrays.only_requested,
         "tools": instruments.RECORDING.tools,
         "checks": list(instruments.CHECKS),
         "profiler": program.ACTIVE.profiler,

@@ -10,7 +10,7 @@ import numpy as np
 import gradtape as gt
 from gradtape.kinds.registry import TRIALS, WRITERS
 from gradtape.trace.array.array import Array
-from gradtape.trace.lazy.pending import waiting
+from gradtape.trace.lazy.pending import live_arrays
 
 FUNCTIONS = [key for key in TRIALS if not isinstance(key, tuple) and key not in WRITERS]
 
@@ -18,7 +18,7 @@ FUNCTIONS = [key for key in TRIALS if not isinstance(key, tuple) and key not in 
 def calls_of(function, *args, clear=True):
     """Return how many Python functions run while `function` does, and nothing of other tests waits to be computed."""
     if clear:
-        waiting.handles.clear()
+        live_arrays.handles.clear()
     count = 0
 
     def see(frame, event, argument):

@@ -18,7 +18,7 @@ from gradtape.ir.types import FLOAT64, aval
 from gradtape.kinds.registry import TRIALS
 from gradtape.runtime.compile.program import Program, tape_program
 from gradtape.runtime.memory import scratch
-from gradtape.trace.lazy.pending import waiting
+from gradtape.trace.lazy.pending import live_arrays
 from tests.support.numpy_calls import TOLERANCE, Call, flatten, title
 from tests.support.recording import FUNCTIONS, arrays_for, calls_of, shown
 
@@ -544,8 +544,8 @@ def test_work_that_comes_again_is_not_described_again():
 
     for _ in range(4):
         first, second = step()
-        waiting.handles.clear()
-        waiting.handles.extend([weakref.ref(first), weakref.ref(second)])
+        live_arrays.handles.clear()
+        live_arrays.handles.extend([weakref.ref(first), weakref.ref(second)])
         count = calls_of(first.numpy, clear=False)
         assert second.value.data is not None
     assert count <= 40

@@ -27,7 +27,7 @@ from gradtape.errors import DtypeError
 from gradtape.ir.graph import RELEASED, TraceTag, Value
 from gradtape.ir.types import is_inexact
 from gradtape.trace.array.handle import Handle
-from gradtape.trace.lazy.pending import left_alone
+from gradtape.trace.lazy.pending import only_requested
 from gradtape.trace.source.log import Exit, Log, log_of
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.variable import Variable
@@ -102,7 +102,7 @@ def explain_gradient(tape: GradientTape, target: Any, source: Any) -> Explanatio
         )
     record = record_of(tape)
     assert record is not None
-    with left_alone():
+    with only_requested():
         (end,) = _values(target, record)[:1] or [target.value]
         if isinstance(source, Variable):
             return _explain_variable(end, source, record, log)

@@ -50,7 +50,7 @@ from gradtape.trace.jit.outcomes import MAY_FAIL, call_now, is_handled
 from gradtape.trace.lazy.call_observer import prediction
 from gradtape.trace.lazy.force import force
 from gradtape.trace.lazy.instruments import CHECKS
-from gradtape.trace.lazy.pending import waiting
+from gradtape.trace.lazy.pending import live_arrays
 from gradtape.trace.patching.asarray import capture_element
 from gradtape.trace.source.contexts import contexts, scopes
 from gradtape.trace.source.sites import user_site
@@ -70,7 +70,7 @@ def wrap_value(result: Any) -> Any:
     array._current = result
     result.owner = reference = _reference(array)
     if result.data is None:
-        waiting.handles.append(reference)
+        live_arrays.handles.append(reference)
     if config.eager or CHECKS:
         run_checks(array)
     return array

@@ -20,7 +20,7 @@ from gradtape.trace.jit.guards import abstract_of
 from gradtape.trace.lazy.call_observer import prediction
 from gradtape.trace.lazy.force import compute
 from gradtape.trace.lazy.instruments import CHECKS, MADE
-from gradtape.trace.lazy.pending import waiting
+from gradtape.trace.lazy.pending import live_arrays
 from gradtape.trace.source.contexts import scopes
 from gradtape.trace.variables.content import Reading
 from gradtape.trees import LEAVES, map_nested
@@ -112,7 +112,7 @@ class Handle:
         if self._base is None or value is not self._base._current:
             value.owner = reference = weakref.ref(self)
             if value.data is None:
-                waiting.handles.append(reference)
+                live_arrays.handles.append(reference)
 
     def write_result(self, result: Value, what: str) -> None:
         """Write the result of an in-place operation, cast as NumPy casts (same kind)."""

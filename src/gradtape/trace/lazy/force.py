@@ -1,4 +1,4 @@
-"""Computing pending values when somebody looks at them."""
+"""Force pending values: compute them when their data are read, by a program or by the interpreter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from gradtape.config import config
 from gradtape.errors import ConcretizationError, LeakedValueError
-from gradtape.ir.body import Body
+from gradtape.ir.body import bodies_of
 from gradtape.ir.fingerprint import fingerprint
 from gradtape.ir.graph import Graph, Node, Value, extract
 from gradtape.ir.op import NDArray
@@ -23,33 +23,36 @@ from gradtape.reference_counts import reference_count
 from gradtape.runtime.compile.program import ACTIVE, Program, record_program, tape_program
 from gradtape.trace.jit.guards import Abstract, abstract_of
 from gradtape.trace.lazy.instruments import CHECKS
-from gradtape.trace.lazy.pending import followers, forget_computed, held_pending, others, waiting
+from gradtape.trace.lazy.pending import (
+    dependents,
+    forget_computed,
+    has_other_pending,
+    live_arrays,
+    live_pending,
+)
 from gradtape.trace.lazy.region import Region, region_of
 from gradtape.trace.source.contexts import scopes
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.locks import computing
 from gradtape.transforms.call import GraphCall
 
-SMALL_WORK = 200_000
-"""Element operations below which a structure seen for the first time is interpreted: compiling costs some 20 ms, in which NumPy does
-about this many per op."""
+SMALL_WORK: Final = 200_000
+"""Element operations below which a region that is new is interpreted: NumPy does about this many per op in the 20 ms of a compilation."""
 
+WORK_PER_NODE: Final = 1000
+"""Element operations per node below which a region that is new is interpreted: to compile a node takes half a millisecond."""
 
-WORK_PER_NODE = 1000
-"""Element operations per node below which it takes far longer to compile nodes, half a millisecond each, than to interpret them once."""
+NODE_OVERHEAD: Final = 20
+"""Element operations in the time in which NumPy begins an operation: the interpreter begins each anew in each iteration of a loop."""
 
-ONE_NODE = 20
-"""Element operations that take as long as NumPy takes to begin one: the interpreter begins them anew in each turn of a loop."""
-
-UNKNOWN_TURNS = 100
-"""How often a loop may turn that ends on a value."""
+UNKNOWN_TRIP_COUNT: Final = 100
+"""The assumed number of iterations of a loop that ends on a value."""
 
 
 def force(values: Sequence[Value]) -> list[NDArray]:
-    """Return the arrays of these values, computing what is pending.
+    """Return the arrays of values, and compute those that are pending.
 
-    What is computed on the way and is still in the user's hands, or needed by work that is not looked at now, is kept: it is never
-    computed again.
+    Values that are computed on the way, and that the user holds or other pending values need, are kept: nothing is computed twice.
 
     Raises
     ------
@@ -65,7 +68,7 @@ def force(values: Sequence[Value]) -> list[NDArray]:
 
 
 def compute(values: Sequence[Value]) -> list[NDArray]:
-    """Return what `force` returns, unchecked."""
+    """Do what `force` does, without the checks of debugging tools."""
     profiler = ACTIVE.profiler
     if profiler is None or all(value.data is not None for value in values):
         return _computed(values)
@@ -84,7 +87,7 @@ def _computed(values: Sequence[Value]) -> list[NDArray]:
     while True:
         with computing:
             pending = [value for value in values if value.data is None]
-            if pending and not _called(pending):
+            if pending and not _run_call(pending):
                 _release(_run_pending(pending))
             arrays = [value.data for value in values]
         # While machine code ran, another thread may have changed rows in the memory of one.
@@ -96,7 +99,7 @@ def _computed(values: Sequence[Value]) -> list[NDArray]:
 
 
 class _Plan(NamedTuple):
-    """How a region was computed while each of its inner values had a number of references.
+    """How a region is computed whose inner values have certain reference counts.
 
     Attributes
     ----------
@@ -105,7 +108,7 @@ class _Plan(NamedTuple):
     leaves : tuple of int
         The places of the values that the program takes.
     kept : tuple of int
-        The places of the values that it computes: ends, and what else was needed.
+        The places of the values that it computes: ends, and other values that were needed.
     whole : bool
         Whether it computes all ends.
     """
@@ -117,19 +120,19 @@ class _Plan(NamedTuple):
 
 
 LARGEST_PLAN: Final = 4096
-"""Values in a region that has a plan: arrays that are never looked at may pile up, and with them what is compared."""
+"""Values in a region that has a plan: a program may hold more and more arrays that it never reads."""
 
 _programs: Final[LRU[Any, tuple[Program | None]]] = LRU(lambda: config.memory_cache)
-"""By the key of the region, and whether the program is precise; no program for a region that was computed once, by the interpreter."""
+"""By the key of the region, and `config.precise_math`; no program for a region that was interpreted once."""
 
 _plans: Final[LRU[Any, _Plan]] = LRU(lambda: config.memory_cache)
-"""By the same, and the reference counts of the inner values, which tell whether somebody else needs one of them."""
+"""By the same, and the reference counts of the inner values, which tell whether anything else needs one of them."""
 
 
-def _run_pending(asked: Sequence[Value]) -> Iterable[Value]:
-    """Compute values, and what else is worth it, and return what was computed."""
-    alone = waiting.left_alone or bool(scopes())
-    ends = asked if alone else [*dict.fromkeys([*asked, *held_pending()])]
+def _run_pending(requested: Sequence[Value]) -> Iterable[Value]:
+    """Compute values, and live values that depend on the same nodes, and return all that were computed."""
+    alone = live_arrays.only_requested or bool(scopes())
+    ends = requested if alone else [*dict.fromkeys([*requested, *live_pending()])]
     key = plan = None
     if config.jit and not CHECKS and (region := region_of(ends, None)) is not None:
         key = config.precise_math, _reference_counts(region, len(ends)), region.key
@@ -142,35 +145,35 @@ def _run_pending(asked: Sequence[Value]) -> Iterable[Value]:
             kept = [values[place] for place in plan.kept]
             _run(plan.program, [values[place].data for place in plan.leaves], kept)  # type: ignore[misc]
             if plan.whole and not alone:
-                waiting.handles.clear()
+                live_arrays.handles.clear()
             elif not alone:
                 forget_computed()
             return kept
-        del region  # it refers to values
-    return _run_anew(asked, ends, key)
+        del region  # its references would be counted
+    return _run_anew(requested, ends, key)
 
 
-def _run_anew(asked: Sequence[Value], ends: Sequence[Value], key: Any) -> Iterable[Value]:
-    """Compute values, and what is computed from the same or needed elsewhere, and return what was computed.
+def _run_anew(requested: Sequence[Value], ends: Sequence[Value], key: Any) -> Iterable[Value]:
+    """Compute values for which there is no plan, keep a plan, and return all values that were computed.
 
     Parameters
     ----------
-    asked : sequence of Value
-        What is wanted.
+    requested : sequence of Value
+        The values.
     ends : sequence of Value
-        The same, and other pending values that the user holds, which are computed too if they are computed from the same.
+        The same, and other live values, which are computed too if they depend on the same nodes.
     key : tuple or None
-        Under which a plan for `ends` is kept; None for no plan.
+        The key of the plan; None for no plan.
     """
     forget_computed()
-    nodes, leaves = extract(asked)
+    nodes, leaves = extract(requested)
     for leaf in leaves:
         if leaf.data is None:
-            raise _without_number(leaf)
-    if len(ends) > len(asked) and (more := followers(nodes, ends)):
-        asked = [*asked, *more]
-        nodes, leaves = extract(asked)
-    kept = [*dict.fromkeys([*asked, *_needed_elsewhere(nodes)])]
+            raise _without_data(leaf)
+    if len(ends) > len(requested) and (more := dependents(nodes, ends)):
+        requested = [*requested, *more]
+        nodes, leaves = extract(requested)
+    kept = [*dict.fromkeys([*requested, *_needed_elsewhere(nodes)])]
     program = None
     if config.jit and not CHECKS:
         region = region_of(kept, None)
@@ -192,13 +195,13 @@ def _run_anew(asked: Sequence[Value], ends: Sequence[Value], key: Any) -> Iterab
 def _plan(
     key: Any, ends: Sequence[Value], leaves: Sequence[Value], kept: Sequence[Value], program: Program
 ) -> None:
-    """Keep the plan of a region whose program is known, if the program computes nothing else."""
+    """Keep a plan for the region behind `ends`, if all values that the program computes are in it."""
     region = region_of(ends, None)
     assert region is not None
     places = region.places
     if len(places) <= LARGEST_PLAN and places.keys() >= {*kept}:
-        taken, made = tuple([places[leaf] for leaf in leaves]), tuple([places[value] for value in kept])
-        _plans[key] = _Plan(program, taken, made, whole={*ends} <= {*kept})
+        inputs, outputs = tuple([places[leaf] for leaf in leaves]), tuple([places[value] for value in kept])
+        _plans[key] = _Plan(program, inputs, outputs, whole={*ends} <= {*kept})
 
 
 def _program(graph: Graph, key: Any) -> Program | None:
@@ -226,12 +229,12 @@ def _program(graph: Graph, key: Any) -> Program | None:
 
 
 def _reference_counts(region: Region, ends: int) -> tuple[int, ...]:
-    """Return how many references there are to each inner value: those from the region itself follow from its key."""
+    """Return the reference count of each inner value; the key of the region tells how many of the references are its own."""
     return tuple(map(reference_count, region.computed[ends:]))
 
 
 def _run(program: Program, arrays: Sequence[NDArray], kept: Iterable[Value]) -> None:
-    """Let a program compute values, and other threads work meanwhile."""
+    """Let a program compute values; other threads may force values meanwhile."""
     computing.release()
     try:
         computed = program.run(arrays)
@@ -241,10 +244,16 @@ def _run(program: Program, arrays: Sequence[NDArray], kept: Iterable[Value]) -> 
         value.data = array
 
 
-def _called(pending: Sequence[Value]) -> bool:
-    """Compute values that one call computes, if there is nothing else to do, and return whether that is so."""
-    node = pending[0]._node  # a call's is never put together late
-    if node is None or type(node.op) is not GraphCall or not config.jit or CHECKS or waiting.left_alone:
+def _run_call(pending: Sequence[Value]) -> bool:
+    """Compute values that are outputs of one call node of known arrays, if nothing else is pending; return whether that is so."""
+    node = pending[0]._node  # that of a call is made at once
+    if (
+        node is None
+        or type(node.op) is not GraphCall
+        or not config.jit
+        or CHECKS
+        or live_arrays.only_requested
+    ):
         return False
     arrays = []
     for value in node.inputs:
@@ -254,7 +263,7 @@ def _called(pending: Sequence[Value]) -> bool:
     for value in pending:
         if value._node is not node:
             return False
-    if others(node):
+    if has_other_pending(node):
         return False
     kept = node.living()
     key = config.precise_math, *[out.index for out in kept]
@@ -270,8 +279,8 @@ def _called(pending: Sequence[Value]) -> bool:
     return True
 
 
-def _without_number(leaf: Value) -> ConcretizationError | LeakedValueError:
-    """Return what is wrong where the number of a placeholder is wanted."""
+def _without_data(leaf: Value) -> ConcretizationError | LeakedValueError:
+    """Return the error of reading a placeholder."""
     abstract = abstract_of(leaf)
     if abstract is not None:
         return ConcretizationError(
@@ -297,29 +306,30 @@ def _without_number(leaf: Value) -> ConcretizationError | LeakedValueError:
 
 
 def _needed_elsewhere(nodes: Sequence[Node]) -> list[Value]:
-    """Return the values to which more than these nodes refer: the user's arrays, and pending nodes that are not among these.
+    """Return the outputs of nodes to which more than these nodes refer: the user's arrays, and other pending nodes.
 
-    Without these kept, what is looked at later would compute all of them again. Python's reference counts tell, at no cost to the
-    recording.
+    They are kept, so that they are not computed again later. Reference counts tell, at no cost to the recording.
     """
     uses = Counter([id(value) for node in nodes for value in node.inputs])
-    return [out for node in nodes for out in node.outs if reference_count(out) - uses[id(out)] > _ALONE]
+    return [
+        out for node in nodes for out in node.outs if reference_count(out) - uses[id(out)] > _OWN_REFERENCES
+    ]
 
 
-def _count_alone() -> int:
+def _count_own() -> int:
     """Return the references that `_needed_elsewhere` itself makes."""
     node = Node(identity, (), {})
     node.set_types((aval((), FLOAT64),))
     return next(reference_count(out) for node in (node,) for out in node.outs)
 
 
-_ALONE: Final = _count_alone()
+_OWN_REFERENCES: Final = _count_own()
 
 
 def _release(values: Iterable[Value]) -> None:
-    """Give up the history of computed values where nobody can ask for it: no tape, no trace, no `gradients` in a function.
+    """Release the history of computed values that no tape, no trace and no `gradients` in a function can use.
 
-    Where somebody can, it is given up when the tape, or the outermost function, has ended.
+    Where one can, the history is released when the tape, or the outermost function, has ended.
     """
     if CHECKS:
         return
@@ -331,33 +341,27 @@ def _release(values: Iterable[Value]) -> None:
 
 
 def _release_again(values: Iterable[Value]) -> None:
-    """Do the same for values that were computed before, and are looked at again: whoever may ask knows of them already."""
+    """Do the same for values that were computed before and are read again: tags that are not over have noted them already."""
     for value in values:
         if value._op is not None and not CHECKS and all(tag.over for tag in value.tags) and not scopes():
             value.release_history()
 
 
 def _is_worth_it(nodes: Sequence[Node]) -> bool:
-    """Return whether to compile at first sight: heavy work, or a call, which stands for a record that has come before."""
+    """Return whether to compile a region that is new: it is heavy, or has a call node, which stands for a record that came before."""
     return sum(map(_work, nodes)) > max(SMALL_WORK, len(nodes) * WORK_PER_NODE) or any(
         isinstance(node.op, GraphCall) for node in nodes
     )
 
 
 def _work(node: Node) -> int:
-    """Return about how many element operations a node takes, bodies counted as often as they run."""
+    """Return about how many element operations a node takes, with each iteration of its bodies."""
     work = sum(out.aval.size for out in node.outs)
     if isinstance(node.op, Structured):
-        bodies = [body for param in node.params.values() for body in _bodies(param)]
-        turns = 1 if "branches" in node.params else node.params.get("length", UNKNOWN_TURNS)
-        work += turns * sum(max(_work(inner), ONE_NODE) for body in bodies for inner in body.nodes)
+        iterations = 1 if "branches" in node.params else node.params.get("length", UNKNOWN_TRIP_COUNT)
+        inner = [max(_work(each), NODE_OVERHEAD) for body in bodies_of(node) for each in body.nodes]
+        work += iterations * sum(inner)
     return work
-
-
-def _bodies(param: Any) -> Sequence[Body]:
-    if isinstance(param, Body):
-        return [param]
-    return [part for part in param if isinstance(part, Body)] if isinstance(param, tuple) else []
 
 
 def _interpret(nodes: Sequence[Node]) -> None:

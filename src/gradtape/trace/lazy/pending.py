@@ -1,4 +1,4 @@
-"""Arrays in the user's hands that wait to be computed, and which of them belong to work that is being done now."""
+"""Pending values: which of them the user holds, and which are computed along with others."""
 
 from __future__ import annotations
 
@@ -11,83 +11,83 @@ from typing import Any, Final
 
 from gradtape.ir.graph import Node, Value, extract
 
-MANY: Final = 4096
-"""Arrays that are remembered: the last ones."""
+MAX_HANDLES: Final = 4096
+"""Handles that are noted: the last ones."""
 
 
-class _Waiting(threading.local):
-    """The arrays of this thread that were made and not computed.
+class _LiveArrays(threading.local):
+    """The arrays of this thread that were made with pending values.
 
     Attributes
     ----------
     handles : deque of weakref.ref
         References to them.
-    left_alone : bool
-        Whether nothing but what is looked at is to be computed.
+    only_requested : bool
+        Whether nothing but the requested values is computed.
     """
 
     def __init__(self) -> None:
-        self.handles: deque[weakref.ref[Any]] = deque(maxlen=MANY)
-        self.left_alone = False
+        self.handles: deque[weakref.ref[Any]] = deque(maxlen=MAX_HANDLES)
+        self.only_requested = False
 
 
-waiting: Final = _Waiting()
+live_arrays: Final = _LiveArrays()
 
 
 @contextmanager
-def left_alone() -> Iterator[None]:
-    """Compute nothing but what is looked at: for tools that walk a record while they look at its numbers."""
-    before, waiting.left_alone = waiting.left_alone, True
+def only_requested() -> Iterator[None]:
+    """Compute nothing but the requested values: for tools that walk a record while they read its values."""
+    before, live_arrays.only_requested = live_arrays.only_requested, True
     try:
         yield
     finally:
-        waiting.left_alone = before
+        live_arrays.only_requested = before
 
 
-def others(node: Node) -> bool:
-    """Return whether arrays wait that are not computed by this node."""
-    for reference in tuple(waiting.handles):  # a destructor may add to it
-        handle = reference()
-        if handle is None:
-            continue
-        value = handle._current
-        if value.data is None and value._node is not node and value.is_made:
-            return True
-    waiting.handles.clear()
-    return False
-
-
-def held_pending() -> list[Value]:
+def live_pending() -> list[Value]:
     """Return the pending values that the user holds."""
     return [
         value
-        for reference in tuple(waiting.handles)  # a destructor may add to it
+        for reference in tuple(live_arrays.handles)  # a destructor may add to it
         if (handle := reference()) is not None
         and (value := handle._current).data is None
         and value._op is not None
     ]
 
 
+def has_other_pending(node: Node) -> bool:
+    """Return whether the user holds pending values that are no outputs of a node."""
+    for reference in tuple(live_arrays.handles):  # a destructor may add to it
+        handle = reference()
+        if handle is None:
+            continue
+        value = handle._current
+        if value.data is None and value._node is not node and value.is_made:
+            return True
+    live_arrays.handles.clear()
+    return False
+
+
 def forget_computed() -> None:
-    """Forget the handles whose values are not pending any more."""
-    waiting.handles = deque(
+    """Drop the handles whose values are not pending any more."""
+    live_arrays.handles = deque(
         [
             reference
-            for reference in tuple(waiting.handles)
+            for reference in tuple(live_arrays.handles)
             if (handle := reference()) is not None and handle._current.data is None
         ],
-        MANY,
+        MAX_HANDLES,
     )
 
 
-def followers(nodes: Sequence[Node], held: Sequence[Value]) -> list[Value]:
-    """Return the pending values that the user holds and that are computed from what `nodes` compute, if they can be computed now.
+def dependents(nodes: Sequence[Node], live: Sequence[Value]) -> list[Value]:
+    """Return the live pending values that are computed from outputs of `nodes` by other nodes, if they can be computed now.
 
-    In a training loop the next weights wait while the loss is looked at. Computed along with it, they need no gradients to be stored
+    In a training loop the next weights are pending while the loss is read. Computed along with it, they need no gradients to be stored
     for later, and a step is one program, as it is in a jitted function.
     """
     done = set(nodes)
-    pending = dict.fromkeys([value for value in held if value.node not in done])
+    pending = dict.fromkeys([value for value in live if value.node not in done])
     if not pending:
         return []
     reached = {out for node in nodes for out in node.outs}
