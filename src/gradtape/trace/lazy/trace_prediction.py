@@ -24,7 +24,6 @@ from gradtape.ir.graph import Graph, Literal, TraceTag, Value, extract
 from gradtape.kinds.control import Structured
 from gradtape.kinds.operands import as_value
 from gradtape.locks import Rank, new_lock
-from gradtape.lru import LRU
 from gradtape.runtime.compile.program import ACTIVE
 from gradtape.trace.array.handle import Handle
 from gradtape.trace.lazy.call_observer import NO_KEYWORDS, Deferred, prediction
@@ -355,7 +354,8 @@ class _Recording(NamedTuple):
 TapePrediction = _Line | _Recording
 """What is known of a tape when it is entered."""
 
-_lines: Final[LRU[Any, _Line]] = LRU(lambda: config.memory_cache)
+_lines: Final[dict[Any, _Line]] = {}
+"""By instruction and settings: a plain table, which costs no call of a Python function for each tape."""
 
 
 def predict(
@@ -378,6 +378,8 @@ def predict(
     key = id(code), frame.f_lasti, config.reroll, config.reroll_checkpoint
     line = _lines.get(key)
     if line is None:
+        if len(_lines) >= config.memory_cache:
+            _lines.clear()
         line = _lines[key] = _Line(code)
         return line
     if not line.differentiates or contexts.stack or _is_observed():
