@@ -243,7 +243,7 @@ def test_variables_are_sources_like_any_other() -> None:
         assert g.indices.numpy().tolist() == [2, 0, 3, 2, 1]
 
 
-def test_readings_before_and_after_an_assignment_add_up() -> None:
+def test_reads_before_and_after_an_assignment_add_up() -> None:
     for mixed in (False, True):
         v = gt.Variable(TABLE)
         with gt.GradientTape() as tape:
@@ -783,7 +783,7 @@ def test_updates_in_jitted_functions() -> None:
 
 @pytest.mark.parametrize("kind", ["array", "variable"])
 @pytest.mark.parametrize("seed", range(12))
-def test_any_sequence_of_updates_and_readings_is_numpys(kind: str, seed: int) -> None:
+def test_any_sequence_of_updates_and_reads_is_numpys(kind: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     x, n = TARGETS[kind](TABLE), TABLE.copy()
     promised: list[tuple[Any, Any]] = []

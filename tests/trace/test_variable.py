@@ -671,7 +671,7 @@ def test_second_order_through_compiled_functions():
         assert float(second()) == 6 * content
 
 
-def test_readings_around_an_assignment_in_a_compiled_function_add_up():
+def test_reads_around_an_assignment_in_a_compiled_function_add_up():
     v = gt.Variable(3.0)
 
     @gt.jit
@@ -704,7 +704,7 @@ def test_settings_change_no_result(setting):
     with gt.config.override(**setting):
         test_a_compiled_function_assigns_at_each_call_in_order_under_settings()
         test_a_compiled_function_assigns_under_a_tape()
-        test_readings_around_an_assignment_in_a_compiled_function_add_up()
+        test_reads_around_an_assignment_in_a_compiled_function_add_up()
         test_variables_made_in_each_call_are_local()
 
 

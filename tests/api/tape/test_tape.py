@@ -541,7 +541,7 @@ def test_a_gradient_belongs_to_the_value_that_was_read():
     assert float(tape.gradient(y, v)) == 6.0
 
 
-def test_readings_before_and_after_an_assignment_add_up():
+def test_reads_before_and_after_an_assignment_add_up():
     v = gt.Variable(3.0)
     with gt.GradientTape() as tape:
         y = v * v

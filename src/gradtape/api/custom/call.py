@@ -25,7 +25,7 @@ from gradtape.trace.array.handle import Handle
 from gradtape.trace.array.indexed_slices import IndexedSlices, densified
 from gradtape.trace.jit.leaf_kinds import is_array, is_handle
 from gradtape.trace.source.contexts import inside
-from gradtape.trace.variables.snapshot import Beginning
+from gradtape.trace.variables.snapshot import VariableSnapshot
 from gradtape.transforms.adjoint import adjoint
 from gradtape.trees import Leaves, flatten, flatten_to, flatten_with_none, outline, unflatten
 
@@ -52,25 +52,25 @@ class Operands(Leaves):
         What the body gets in their place.
     tag : TraceTag
         Follows what the body computes from these.
-    beginning : Beginning
+    snapshot : VariableSnapshot
         What variables held when the body was called.
     """
 
-    __slots__ = ("args", "beginning", "starts", "tag", "values")
+    __slots__ = ("args", "snapshot", "starts", "tag", "values")
 
     def __init__(self, args: tuple[Any, ...], *, variables: bool = True) -> None:
         self.args = args
         super().__init__(*flatten_with_none(args), is_handle if variables else is_array)
         self.values = tuple(traceable(leaf.value) for leaf in self.traced())
         self.tag = TraceTag()
-        self.beginning = Beginning()
+        self.snapshot = VariableSnapshot()
         self.starts = tuple(_fresh(value, self.tag) for value in self.values)
 
     def run(self, function: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
         """Call a function with what stands for the arguments."""
         site = here.site
         try:
-            with inside(self.beginning):
+            with inside(self.snapshot):
                 return function(*self.filled(self.starts), **kwargs)
         finally:
             self.tag.end()

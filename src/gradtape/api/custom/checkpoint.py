@@ -145,7 +145,7 @@ class _Again(Rule):
         """Call the function again, on other values: also in place of what it reads from outside."""
         operands = self._operands
         count = len(operands.values)
-        with operands.beginning.again():
+        with operands.snapshot.restored():
             result = self._body(*operands.filled(starts[:count]), **self._kwargs)
         outs = [traceable_operand(leaf, f"a result of {self.name}") for leaf in flatten(result)[0]]
         nodes, read = extract(outs, starts, lambda value: tag not in value.tags, followed)

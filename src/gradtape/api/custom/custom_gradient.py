@@ -93,11 +93,11 @@ def custom_gradient(function: Callable[..., Any] | None = None) -> Callable[...,
         operands = Operands(args)
 
         def again(values: Sequence[Value]) -> Callable[..., Any]:
-            with operands.beginning.again():
+            with operands.snapshot.restored():
                 return _split(body(*operands.filled(values), **kwargs), name)[1]
 
         outputs, grad_fn = _split(operands.run(body, kwargs), name)
-        accessed = {v: value for v, value in operands.beginning.readings.items() if v.trainable}
+        accessed = {v: value for v, value in operands.snapshot.reads.items() if v.trainable}
         variables = list(accessed)
         if variables and not _takes_variables(grad_fn):
             raise RuleError(

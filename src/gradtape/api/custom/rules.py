@@ -309,7 +309,7 @@ class _TangentRule(ForwardRule):
         self.refuse_captured(node, [tangent is not None for tangent in tangents])
         count = len(self.operands.values)
         primals = self.operands.filled(followed(node)[:count])
-        with self.operands.beginning.again():  # rules like to call the function itself
+        with self.operands.snapshot.restored():  # rules like to call the function itself
             returned = self._rule(*self._fixed, primals, self.operands.tangents(tangents[:count]))
         here.site = node.site
         what = f"the tangent that the rule of {self.name} returned"
@@ -351,7 +351,7 @@ class _CotangentRule(ReverseRule):
         # What the call left is good for the call itself. What is made now is not kept: another derivative
         # may be taken while other tapes record.
         known = self._residuals if operands.are(values) else []
-        with operands.beginning.again():
+        with operands.snapshot.restored():
             known = known or [self._forward(*operands.filled(values))[1]]
         upstream = [
             Array(zeros_for(out) if cotangent is None else conjugated(cotangent))

@@ -194,7 +194,7 @@ class GradientsDebugger(Observer):
         graph : object, optional
             The tape or compiled function they belong to. It only serves to find mistakes: it may be None, or left out.
         tensors : Array, Variable or nest of them
-            Values of a recording. The gradients at all readings of a variable add up.
+            Values of a recording. The gradients at all reads of a variable add up.
 
         Returns
         -------
@@ -287,7 +287,7 @@ class GradientsDebugger(Observer):
         """Return the name of the gradient at a value; raise an error where there is none."""
         if isinstance(x_tensor, Variable):
             watched = self._variables.get(x_tensor.serial)
-            names = [name for value in x_tensor.readings() if (name := self._name_of(value))]
+            names = [name for value in x_tensor.reads() if (name := self._name_of(value))]
             key = watched[1] if watched is not None else next(iter(names), x_tensor.name or "")
         elif isinstance(x_tensor, Handle):
             key = self._name_of(x_tensor.value)
@@ -337,15 +337,15 @@ class GradientsDebugger(Observer):
         if any(trace_of(cotangent.value) is not None for _, cotangent in sweep.arrived()):
             return
         self._sweeps += 1
-        readings = self._readings()
+        reads = self._reads()
         sums: dict[str, Array] = {}
         taken: dict[str, int] = {}
         inside: list[Value] = []
         groups: dict[str, list[str]] = {}
         for arrival in arrivals(sweep, self._is_watched_inside):
             value, cotangent = arrival.value, arrival.cotangent
-            if value in readings:
-                name, gradient = readings[value], _kept(value, cotangent)
+            if value in reads:
+                name, gradient = reads[value], _kept(value, cotangent)
                 sums[name] = sums[name] + gradient if name in sums else gradient
             elif (watched := self._wanted(value)) is not None:
                 count = taken[watched] = taken.get(watched, -1) + 1
@@ -377,15 +377,15 @@ class GradientsDebugger(Observer):
             return self._watched.get(value) or value.name or ""
         return name if self._kept_in[name] == sweep else ""
 
-    def _readings(self) -> dict[Value, str]:
+    def _reads(self) -> dict[Value, str]:
         """Return the values that were read of watched variables, with the names of these."""
         record = record_of(self._graph) if isinstance(self._graph, GradientTape) else None
         found = {}
         for reference, name in self._variables.values():
             variable = reference()
             if variable is not None:
-                read = () if record is None else record.readings(variable)
-                found.update(dict.fromkeys([*variable.readings(), *read], name))
+                read = () if record is None else record.reads(variable)
+                found.update(dict.fromkeys([*variable.reads(), *read], name))
         return found
 
     def _wanted(self, value: Value) -> str | None:

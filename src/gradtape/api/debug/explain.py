@@ -113,16 +113,16 @@ def _values(handle: Handle, record: Record) -> list[Value]:
     """Return the value of an array; for a variable, the values that the tape has seen of it, or else its content."""
     if not isinstance(handle, Variable):
         return [handle.value]
-    read = [*record.readings(handle), *handle.readings()]
-    return [value for value in dict.fromkeys(read) if record.tag in value.tags] or handle.readings()[:1]
+    read = [*record.reads(handle), *handle.reads()]
+    return [value for value in dict.fromkeys(read) if record.tag in value.tags] or handle.reads()[:1]
 
 
 def _explain_variable(target: Value, variable: Variable, record: Record, log: Log) -> Explanation:
-    """Explain by the reading of the variable whose path reaches farthest."""
-    readings = _values(variable, record)
+    """Explain by the read of the variable whose path reaches farthest."""
+    reads = _values(variable, record)
     called = "the variable" if variable.name is None else f"the variable {variable.name!r}"
-    if readings and record.tag in readings[0].tags:
-        found = [_explain_value(target, reading, record.tag, log) for reading in readings]
+    if reads and record.tag in reads[0].tags:
+        found = [_explain_value(target, read, record.tag, log) for read in reads]
         return min(found, key=lambda explanation: explanation.reason in UNCONNECTED)
     if variable.serial in record.variables:
         return Explanation(

@@ -41,7 +41,7 @@ class Record(Watcher):
         "_accessed",
         "_asked_for",
         "_made_before",
-        "_readings",
+        "_reads",
         "expected",
         "own_tags",
         "tag",
@@ -55,7 +55,7 @@ class Record(Watcher):
         self.variables: dict[int, Variable] = {}
         self._accessed = accessed
         self._asked_for: set[int] = set()
-        self._readings: dict[int, weakref.WeakValueDictionary[int, Value]] = {}
+        self._reads: dict[int, weakref.WeakValueDictionary[int, Value]] = {}
         self._made_before: dict[int, list[weakref.ref[Value]]] = {}
 
     def tag_for(self, variable: Any) -> TraceTag | None:
@@ -63,10 +63,10 @@ class Record(Watcher):
 
     def note(self, variable: Any, value: Value) -> None:
         self.variables[variable.serial] = variable
-        self._readings.setdefault(variable.serial, weakref.WeakValueDictionary())[id(value)] = value
+        self._reads.setdefault(variable.serial, weakref.WeakValueDictionary())[id(value)] = value
 
     def wants(self, variable: Variable) -> bool:
-        """Return whether readings of a variable are followed while the tape records."""
+        """Return whether reads of a variable are followed while the tape records."""
         return (self._accessed and variable.trainable) or variable.serial in self._asked_for
 
     def watch_variable(self, variable: Variable) -> None:
@@ -74,9 +74,9 @@ class Record(Watcher):
         self.variables[variable.serial] = variable
         self._asked_for.add(variable.serial)
 
-    def readings(self, variable: Variable) -> tuple[Value, ...]:
+    def reads(self, variable: Variable) -> tuple[Value, ...]:
         """Return what was read of a variable and is still in use."""
-        return tuple(self._readings.get(variable.serial, {}).values())
+        return tuple(self._reads.get(variable.serial, {}).values())
 
     def begin_at(self, value: Value) -> None:
         """Let the record begin at a value that was made of others, also where these are watched, earlier or later."""
@@ -108,7 +108,7 @@ class Record(Watcher):
             tag.recording = False
             tag.over = True
             self.expected = None
-            self._readings.clear()
+            self._reads.clear()
         if release:
             tag.release()
 
@@ -211,8 +211,8 @@ def single_values(leaves: Sequence[Any], record: Record) -> list[Value] | None:
     for leaf in leaves:
         if type(leaf) is Array and leaf._base is None:
             value = leaf._current
-        elif isinstance(leaf, Variable) and len(readings := record.readings(leaf)) == 1:
-            (value,) = readings
+        elif isinstance(leaf, Variable) and len(reads := record.reads(leaf)) == 1:
+            (value,) = reads
         else:
             return None
         if value.aval.dtype.kind != "f":
@@ -225,18 +225,18 @@ def target_value(leaf: Any, record: Record) -> Value:
     if not isinstance(leaf, Variable):
         value: Value = leaf.value
         return value
-    known = record.readings(leaf)
+    known = record.reads(leaf)
     if known or not record.wants(leaf):
         return known[0] if known else leaf.value
-    reading = leaf.reading_for(record.tag)
-    record.note(leaf, reading)
-    return reading
+    read = leaf.read_for(record.tag)
+    record.note(leaf, read)
+    return read
 
 
 def source_of(leaf: Any, record: Record) -> Source:
     tag = record.tag
     if isinstance(leaf, Variable):
-        values = record.readings(leaf)
+        values = record.reads(leaf)
         followed = is_inexact(leaf.dtype)
         return Source(
             leaf.shape, leaf.dtype, tuple([value for value in values if followed and tag in value.tags])

@@ -354,7 +354,7 @@ class GradientTape(Jacobians):
         target : Array, Variable or nest of them
             What to differentiate; several targets, and the elements of arrays, are summed.
         sources : Array, Variable or nest of them
-            What to differentiate in: watched arrays and variables, or anything computed from them. All readings of a variable add up.
+            What to differentiate in: watched arrays and variables, or anything computed from them. All reads of a variable add up.
         output_gradients : array_like or nest of them, optional
             One weight per target, of its shape, in place of ones. They are matched by position, in a dict by name.
         unconnected_gradients : UnconnectedGradients or {"none", "zero", "raise"}, default "none"

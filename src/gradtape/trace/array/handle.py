@@ -22,7 +22,7 @@ from gradtape.trace.lazy.force import compute
 from gradtape.trace.lazy.instruments import CHECKS, MADE
 from gradtape.trace.lazy.pending import live_arrays
 from gradtape.trace.source.contexts import scopes
-from gradtape.trace.variables.content import Reading
+from gradtape.trace.variables.content import VariableRead
 from gradtape.trees import LEAVES, map_nested
 
 
@@ -186,7 +186,7 @@ def run_checks(handle: Handle) -> None:
 
 def fresh_value(value: Value) -> Value:
     """Return a value that no other handle holds: to watch an array does not watch its copies."""
-    if not isinstance(value, Reading) and (value.owner is None or value.owner() is None):
+    if not isinstance(value, VariableRead) and (value.owner is None or value.owner() is None):
         return value
     data = value.data  # once: another thread may take it over
     if data is not None and not value.tags and not scopes():

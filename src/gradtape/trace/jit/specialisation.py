@@ -173,7 +173,7 @@ class Specialisation:
     def recorded(self, given: list[Value]) -> Any:
         """Append the nodes to the recordings that follow the inputs, as the function itself would; raise GuardMiss where a guard does
         not hold."""
-        values, looks = recorded(self.graph, [*given, *self.state.readings()])
+        values, looks = recorded(self.graph, [*given, *self.state.reads()])
         for number, ((_, expected), value) in enumerate(zip(self.graph.guards, looks, strict=True)):
             seen = int(force([value])[0])
             if seen != expected:

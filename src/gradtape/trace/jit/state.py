@@ -106,7 +106,7 @@ class State:
             assignment.carry_out(own)
         return outputs
 
-    def readings(self) -> list[Value]:
+    def reads(self) -> list[Value]:
         """Return the contents of the variables, as reads that tapes and traces follow."""
         return [variable.value for variable in _alive(self.read)]
 

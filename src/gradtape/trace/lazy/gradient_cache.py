@@ -27,24 +27,24 @@ from gradtape.transforms.vjp import vjp
 Derivatives = list[Value | SparseGradient | None]
 Stop = Callable[[Value], bool]
 Derive = Callable[[Sequence[Value], Sequence[Value], Sequence[Value] | None, Stop], Derivatives]
-"""``(targets, sources, seeds, stop) -> derivatives``, one per source; `stop` tells which values are not followed."""
+"""``(targets, sources, seeds, stop) -> derivatives``, one per source; `stop` is a predicate: the values that count as constants."""
 
 
 class GradientTemplate(NamedTuple):
-    """Derivatives as a function of the leaves of a record, with the targets themselves.
+    """The derivatives of a record, and its targets, as a function of its leaves.
 
     Attributes
     ----------
     call : GraphCall
         From the leaves, the seeds and the constants to the targets and the derivatives that exist.
     counts : tuple of int
-        Per source, how many outputs make up its derivative: none, one, or two where it comes as rows.
+        The number of outputs for each source: none without a path, one, or two for a sparse gradient.
     constants : tuple of Value
         Arrays that the derivation made, such as the positions of unit vectors.
     leaves : tuple of int
-        Which of the leaves and seeds it takes.
+        The positions of the leaves and seeds that it takes.
     stacks : tuple of tuple of int
-        Leaves that it takes as the rows of an array.
+        The positions of leaves that it takes as the rows of one array.
     """
 
     call: GraphCall
@@ -73,13 +73,13 @@ _templates: Final[LRU[Any, _Known]] = LRU(lambda: config.memory_cache)
 """By the structure of the record, and of the request."""
 
 LONG: Final = 512
-"""Nodes from which a record is derived as a whole at first sight if there are loops in it."""
+"""Nodes from which a record that is new gets a template, if its loops are rolled."""
 
 
 def gradients(
     targets: Sequence[Value], sources: Sequence[Value], seeds: Sequence[Value] | None, stop: Stop
 ) -> Derivatives:
-    """Return what `gradtape.transforms.vjp.vjp` does; a source that is only read by gathers of its rows has its gradient as rows.
+    """Do what `gradtape.transforms.vjp.vjp` does; a source that is only read by gathers of its rows has a sparse gradient.
 
     Seeds may be None, for ones.
     """
@@ -88,7 +88,7 @@ def gradients(
 
 
 def one_like(target: Value) -> Value:
-    """Return the weight of a target that is given none."""
+    """Return the seed of a target that is given none: ones."""
     return broadcast_to(literal(1, target.dtype), target.shape)
 
 
@@ -102,7 +102,7 @@ def derivatives(
     *,
     last: bool,
 ) -> Derivatives:
-    """Return what `derive` does of tagged targets, at the cost of a look-up for known structures.
+    """Return the derivatives of tagged targets: by the template of their structure, or by `derive`.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def derivatives(
     tag : TraceTag
         The tape.
     last : bool
-        Whether the tape's record is not needed again: then the targets are computed along with the derivatives.
+        Whether the record is not needed again: then the call node computes the targets as well.
     """
     found = template_for(derive, what, targets, sources, seeds, tag)
     if found is None:
@@ -131,7 +131,7 @@ def template_for(
     seeds: Sequence[Value] | None,
     tag: TraceTag,
 ) -> tuple[GradientTemplate, Sequence[Value]] | None:
-    """Return what computes derivatives (see `derivatives`) of records like this one, and the leaves of this one; None if it is new."""
+    """Return the template of the derivatives (see `derivatives`) and the leaves of the record; None for a structure that has none."""
     if not config.jit or not targets or OBSERVERS or merge_tags(targets):
         return None
     region = region_of(targets, tag)
@@ -162,17 +162,12 @@ def template_for(
 
 
 def _seed_key(seed: Value, places: dict[Value, int], other: int) -> Any:
-    """Return what the key says of a seed: a number, or the type of an array and its place in the record, or `other`."""
+    """Return the part of a seed in a key: its number, or the type of an array and its place in the record, or else `other`."""
     return number_key(seed) if isinstance(seed, Literal) else (seed.aval, places.setdefault(seed, other))
 
 
 def _arrays(seeds: Sequence[Value] | None) -> list[Value]:
     return [seed for seed in seeds or () if not isinstance(seed, Literal)]
-
-
-def _seed(seed: Value, place: int) -> Any:
-    """Return what the key says of a seed: a number, or the type of an array and its place in the record."""
-    return number_key(seed) if isinstance(seed, Literal) else (seed.aval, place)
 
 
 def _template(
@@ -186,9 +181,23 @@ def _template(
     *,
     only_loops: bool,
 ) -> GradientTemplate | None:
-    """Derive a copy of a record that has no numbers: the result holds for all numbers. None where it depends on them.
+    """Derive a copy of a record with placeholders for its leaves, so that the result holds for all data.
 
-    None also where there are to be loops in it, and are not.
+    Parameters
+    ----------
+    derive, targets, sources, seeds, tag
+        As for `derivatives`.
+    nodes : sequence of Node
+        The nodes of the record, in topological order.
+    leaves : sequence of Value
+        Where it begins.
+    only_loops : bool
+        Whether a record without loops gets no template.
+
+    Returns
+    -------
+    GradientTemplate or None
+        None where the derivation reads data.
     """
     arrays = _arrays(seeds)
     becomes: dict[Value, Value] = {value: Value(value.aval) for value in (*leaves, *arrays)}
@@ -206,8 +215,8 @@ def _template(
         copies.append(copy)
     ends = [becomes.get(target, target) for target in targets]
     inside = [becomes[source] for source in sources if source in becomes and becomes[source].node is not None]
-    asked = frozenset([made for value in inside if (made := value.node) is not None])
-    result = rolled(copies, [*ends, *inside], (), asked, leaves=set(inputs)) if config.reroll else None
+    sought = frozenset([made for value in inside if (made := value.node) is not None])
+    result = rolled(copies, [*ends, *inside], (), sought, leaves=set(inputs)) if config.reroll else None
     if only_loops and result is None:
         return None
     stacks = [] if result is None else result.stacks
@@ -227,7 +236,7 @@ def _template(
             None if seeds is None else [becomes.get(seed, seed) for seed in seeds],
             lambda value: value not in followed,
         )
-    except Exception:  # somebody's own derivative looks at numbers: it will do so each time
+    except Exception:  # a custom derivative reads data: it does so each time
         return None
     parts = [_parts(gradient) for gradient in derived]
     outputs = [*ends, *[value for values in parts for value in values]]
@@ -255,7 +264,7 @@ def _parts(gradient: Value | SparseGradient | None) -> list[Value]:
 
 
 class LazyProgram:
-    """Runs a graph by its kernel, which is compiled at the first use."""
+    """The program of a graph, which is compiled at its first run."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -277,16 +286,16 @@ def apply_template(
     *,
     last: bool,
 ) -> Derivatives:
-    """Return the derivatives that a template computes of the leaves of a record (see `derivatives`)."""
+    """Append the call of a template, and return the derivatives (see `derivatives`)."""
     call, counts, constants, taken, stacks = template
     given = [*dict.fromkeys([*leaves, *_arrays(seeds)])] if seeds else leaves
     if stacks:
         wholes = [constant(np.stack(force([given[place] for place in rows]))) for rows in stacks]
         given = [*[given[place] for place in taken], *wholes]
     node, outs = call.appended([*given, *constants], here.site)
-    # Nobody needs the record again (unless a gradient is missing and its absence is to be explained): from now on
-    # the call computes the targets, and the old nodes can go.
-    if last and 0 not in counts and _can_be_taken_over(targets, given, tag):
+    # The record is not needed again, unless a missing gradient is to be explained: from now on the call computes the targets, and
+    # the old nodes are released.
+    if last and 0 not in counts and _can_replace_record(targets, given, tag):
         for index, target in enumerate(targets):
             if target.data is None and targets.index(target) == index:
                 node.take_as_out(target, index)
@@ -294,7 +303,7 @@ def apply_template(
 
 
 def grouped(counts: Sequence[int], outs: Sequence[Value]) -> Derivatives:
-    """Return derivatives from the values that they are made up of: none, one, or two for each."""
+    """Return derivatives from their values: none, one, or two for each."""
     found: Derivatives = []
     place = 0
     for count in counts:
@@ -305,10 +314,10 @@ def grouped(counts: Sequence[int], outs: Sequence[Value]) -> Derivatives:
     return found
 
 
-def _can_be_taken_over(targets: Sequence[Value], leaves: Sequence[Value], tag: TraceTag) -> bool:
-    """Return whether nobody else may ask how targets came to be, and all leaves of the record can be computed before them.
+def _can_replace_record(targets: Sequence[Value], leaves: Sequence[Value], tag: TraceTag) -> bool:
+    """Return whether a call of the leaves may compute the targets: no other tape follows these, and no leaf depends on them.
 
-    A target may be a leaf itself, and so is what was computed of a target while recording was stopped.
+    A target may be a leaf itself; a value that was computed from a target while recording was stopped is a leaf as well.
     """
     for target in targets:
         tags = target.tags

@@ -1,4 +1,4 @@
-"""What a variable holds: outside of traces, and inside of each."""
+"""The content of a variable, outside of traces and inside of each, and the values that were read of it."""
 
 from __future__ import annotations
 
@@ -9,85 +9,85 @@ from gradtape.ir.graph import ARRAYS, TraceTag, Value
 from gradtape.trace.variables.locks import noting
 
 
-class Reading(Value):
-    """What was read of a variable; several handles may not share it."""
+class VariableRead(Value):
+    """A value that was read of a variable; no two handles share it."""
 
     __slots__ = ()
 
 
-ARRAYS.add(Reading)
+ARRAYS.add(VariableRead)
 
 
-class _Given(NamedTuple):
-    """What was given out last: of which content, and to whom."""
+class _LastRead(NamedTuple):
+    """The last read: of which content, its value, and the tags of the tapes that follow it."""
 
-    of: Value
+    content: Value
     value: Value
     tags: tuple[TraceTag, ...]
 
 
 class Content:
-    """The current value of a variable, in one place.
+    """The current value of a variable, outside of traces or inside of one.
 
     Attributes
     ----------
     variable : weakref.ref
-        Whose content it is.
+        The variable.
     value : Value
-        What was assigned last, cut off from where it came from.
+        The value that was assigned last, without its history.
     input : Value or None
-        In a trace: what stands for the content before the call; None for a variable that the call itself makes.
+        In a trace: the input that stands for the content before the call; None for a variable that the call itself makes.
     assigned : bool
-        In a trace: whether it is to be stored after the call.
+        In a trace: whether the value is stored after the call.
     """
 
-    __slots__ = ("__weakref__", "_given", "_last", "assigned", "input", "value", "variable")
+    __slots__ = ("__weakref__", "_last", "_reads", "assigned", "input", "value", "variable")
 
     def __init__(self, variable: weakref.ref[Any], value: Value, input_: Value | None = None) -> None:
         self.variable = variable
         self.value = value
         self.input = input_
         self.assigned = False
-        self._last: _Given | None = None
-        self._given: weakref.WeakSet[Value] = weakref.WeakSet()
+        self._last: _LastRead | None = None
+        self._reads: weakref.WeakSet[Value] = weakref.WeakSet()
 
     def assign(self, value: Value) -> None:
-        """Take a new value."""
+        """Replace the value."""
         self.value = value
         self.assigned = True
         self._last = None
         with noting:
-            self._given.clear()
+            self._reads.clear()
 
     def copy(self) -> Content:
         """Return a content of the same variable that begins with the same value."""
         return Content(self.variable, self.value, self.input)
 
-    def settle(self, pending: Value, known: Value) -> None:
-        """Put what has been computed in the place of what was pending, if no other thread has assigned meanwhile."""
+    def replace(self, pending: Value, computed: Value) -> None:
+        """Replace a pending value by the computed one, if no other thread has assigned meanwhile."""
         if self.value is pending:
-            self.value = known
+            self.value = computed
 
-    def reading(self, tags: tuple[TraceTag, ...]) -> Value | None:
-        """Return what was given out to the same followers since the last assignment, if anything."""
+    def last_read(self, tags: tuple[TraceTag, ...]) -> Value | None:
+        """Return the last read since the last assignment, if the same tapes follow it; for no tapes, the value itself."""
         if not tags:
             return self.value
         last = self._last
-        return last.value if last is not None and last.of is self.value and last.tags == tags else None
+        return last.value if last is not None and last.content is self.value and last.tags == tags else None
 
-    def give_out(self, of: Value, value: Value, tags: tuple[TraceTag, ...]) -> Value:
-        """Remember what was given out to these followers, of what the content was a moment ago."""
-        self._last = _Given(of, value, tags)
+    def add_read(self, content: Value, value: Value, tags: tuple[TraceTag, ...]) -> Value:
+        """Note a read that tapes follow, of the value that the content had a moment ago."""
+        self._last = _LastRead(content, value, tags)
         with noting:
-            self._given.add(value)
+            self._reads.add(value)
         return value
 
-    def read(self) -> list[Value]:
-        """Return the content and what was given out of it since the last assignment."""
+    def reads(self) -> list[Value]:
+        """Return the value and the reads since the last assignment."""
         with noting:
-            return [self.value, *self._given]
+            return [self.value, *self._reads]
 
     def holders(self) -> list[Value]:
-        """Return the content and what was given out of it: all values that share its array."""
+        """Return all values that share the array of the content."""
         with noting:
-            return [self.value, *[value for value in self._given if value.data is self.value.data]]
+            return [self.value, *[value for value in self._reads if value.data is self.value.data]]

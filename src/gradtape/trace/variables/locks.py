@@ -1,4 +1,4 @@
-"""Locks of variables and of what is pending, which threads may share: each may be taken by who holds the one before."""
+"""Locks of variables and of pending values, which threads may share: a thread that holds one may take those below it."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from gradtape.locks import Rank, new_lock
 Change = TypeVar("Change", bound=Callable[..., Any])
 
 changing: Final = tuple([new_lock(Rank.VARIABLE) for _ in range(64)])
-"""Held while the next content of a variable is made of the present one; variables share them, by their serial numbers."""
+"""Held while the next content of a variable is computed from the present one; variables share them, by their serial numbers."""
 
 computing: Final = new_lock(Rank.PENDING)
-"""Held while it is found out how to compute what is pending, and while the results are written down; not while machine code runs."""
+"""Held while pending values are planned, and while their results are stored; not while machine code runs."""
 
 noting: Final = new_lock(Rank.READS)
-"""Held for the moment in which it is written down or counted what was read of variables."""
+"""Held while reads of variables are recorded or counted."""
 
 
-def undisturbed(change: Change) -> Change:
-    """Return a method of variables that changes the content: what it reads is still there when it writes."""
+def atomic(change: Change) -> Change:
+    """Return a method that changes the content of a variable: no other thread assigns between its reads and its writes."""
 
     @functools.wraps(change)
-    def alone(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def locked(self: Any, *args: Any, **kwargs: Any) -> Any:
         with changing[self.serial % len(changing)]:
             return change(self, *args, **kwargs)
 
-    return cast(Change, alone)
+    return cast(Change, locked)

@@ -1,4 +1,4 @@
-"""What is read of a variable: values that later assignments do not change."""
+"""Reads of variables: values that later assignments do not change."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from gradtape.ops.core.elementwise.cast import identity, stop_gradient
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import fresh_value
 from gradtape.trace.jit.guards import Trace, trace_of
-from gradtape.trace.variables.content import Reading
+from gradtape.trace.variables.content import VariableRead
 
 
-class CallableReading(Reading):
-    """A reading that hands itself to the user when it is called: ``v.value()``, as TensorFlow spells it."""
+class CallableRead(VariableRead):
+    """A read that returns itself as an `Array` when it is called: ``v.value()``, as in TensorFlow."""
 
     __slots__ = ()
 
@@ -23,35 +23,37 @@ class CallableReading(Reading):
         return Array(fresh_value(self))
 
 
-ARRAYS.add(CallableReading)
+ARRAYS.add(CallableRead)
 
 
-def known(data: NDArray, name: str | None, tags: tuple[TraceTag, ...] = ()) -> Reading:
-    made = CallableReading(aval(data.shape, data.dtype), data=data, tags=tags)
+def known_read(data: NDArray, name: str | None, tags: tuple[TraceTag, ...] = ()) -> VariableRead:
+    """Return a read whose data are known."""
+    made = CallableRead(aval(data.shape, data.dtype), data=data, tags=tags)
     made.name = name
     return made
 
 
-def _derived(op: Op, value: Value, tags: tuple[TraceTag, ...], name: str | None) -> Reading:
+def _computed_read(op: Op, value: Value, tags: tuple[TraceTag, ...], name: str | None) -> VariableRead:
+    """Return a read that an op computes of a value."""
     node = Node(op, (value,), {}, here.site)
-    out = CallableReading(aval(value.shape, value.dtype), node, 0, None, tags)
+    out = CallableRead(aval(value.shape, value.dtype), node, 0, None, tags)
     out.name = name
     node.outs = (out,)
     return out
 
 
-def cut(value: Value, name: str | None, trace: Trace | None = None) -> Reading:
-    """Return a value without the tags of tapes, so that none follows an assignment."""
+def detached_read(value: Value, name: str | None, trace: Trace | None = None) -> VariableRead:
+    """Return a value without the tags of tapes: no tape follows an assignment."""
     tags: tuple[TraceTag, ...] = tuple(tag for tag in value.tags if isinstance(tag, Trace))
     if trace is not None and trace not in tags:
         tags = (*tags, trace)
-    return _derived(stop_gradient, value, tags, name)
+    return _computed_read(stop_gradient, value, tags, name)
 
 
-def followed_by(value: Value, tags: tuple[TraceTag, ...], name: str | None) -> Reading:
-    """Return a value of its own that these tags follow."""
+def tagged_read(value: Value, tags: tuple[TraceTag, ...], name: str | None) -> VariableRead:
+    """Return a read of a value that has these tags."""
     data = value.data  # once: another thread may take it over
     if data is not None and trace_of(value) is None:
-        return known(data, name, tags)
+        return known_read(data, name, tags)
     kept = tuple(tag for tag in value.tags if tag.recording)
-    return _derived(identity, value, (*kept, *tags), name)
+    return _computed_read(identity, value, (*kept, *tags), name)

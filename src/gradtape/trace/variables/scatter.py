@@ -1,4 +1,4 @@
-"""Updates of single rows: in the array's own memory where nobody else holds it."""
+"""Updates of single rows: in place where nothing else holds the array."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ from gradtape.trace.lazy.force import force
 from gradtape.trace.variables.locks import computing
 
 How = Literal["add", "subtract", "set"]
-"""What happens to a row."""
+"""The operation on a row."""
 
 
 LARGE: Final = 2**20
-"""Bytes from which rows are written in place where the user writes ``x[k] = v``, and out of compiled functions: it takes 40 microseconds
-to find out who holds the array, in which as much is copied."""
+"""Bytes from which ``x[k] = v`` and compiled functions write rows in place: to count the holders takes 40 us, the time of such a copy."""
 
 
 def scatter(handle: Handle, slices: Any, how: How, caller: str) -> None:
@@ -35,11 +34,11 @@ def scatter(handle: Handle, slices: Any, how: How, caller: str) -> None:
     Parameters
     ----------
     handle : Handle
-        What is changed, in place.
+        The array, which is changed in place.
     slices : IndexedSlices
-        Which rows, and by what. Repeated rows add up; of repeated rows to be set, the last wins.
+        The rows and their positions. Repeated rows add up; of repeated rows to be set, the last wins.
     how : {"add", "subtract", "set"}
-        What happens to a row.
+        The operation on a row.
     caller : str
         For errors.
     """
@@ -60,7 +59,7 @@ def scatter_ndarray(array: NDArray, slices: Any, how: How, caller: str) -> None:
 
 
 def fitting(whole: Aval, slices: Any, caller: str) -> tuple[Value, Value]:
-    """Return the rows, in the dtype of what they change, and where they belong.
+    """Return rows in the dtype of the array that they change, and their positions: shapes ``(n, *row)`` and ``(n,)``.
 
     Raises
     ------
@@ -92,7 +91,7 @@ def fitting(whole: Aval, slices: Any, caller: str) -> tuple[Value, Value]:
 
 
 def written_rows(value: Value, key: Any, new: Any) -> tuple[Value, Value] | None:
-    """Return rows and their places that ``value[key] = new`` puts in; None where they are not few, or not rows.
+    """Return the rows that ``value[key] = new`` writes, and their positions; None where it writes no rows, or more than half of them.
 
     Raises
     ------
@@ -129,36 +128,36 @@ def updated(
     how: How,
     make: Callable[[NDArray], Value] = constant,
 ) -> Value:
-    """Return the changed array as a value of its own. Where nobody else holds the memory, it takes it over.
+    """Return the changed array as a value of its own, in the same memory where nothing else holds it.
 
-    Then what has been recorded with the old array is still to be had: its values become the new one with the old rows put back
-    (H. G. Baker, "Shallow binding makes functional arrays fast", SIGPLAN Notices 26, 1991). No tape follows that.
+    The values that held the old array become nodes that put the old rows back into the new one (H. G. Baker, "Shallow binding makes
+    functional arrays fast", SIGPLAN Notices 26, 1991), so that records of the old array stay valid. No tape follows that.
 
     Parameters
     ----------
     handle : Handle
-        Who gives up these values for the new one.
+        The array of the user's that holds the new value from now on.
     holders : sequence of Value
         All values that are known to hold the array.
     rows, places : Value
         As `fitting` returns them.
     how : {"add", "subtract", "set"}
-        What happens to a row.
+        The operation on a row.
     make : callable
-        Makes the value.
+        Makes the value of an array.
 
     Raises
     ------
     IndexError
-        Where a place is out of bounds; nothing has been changed then.
+        For a position that is out of bounds; nothing has been changed then.
     """
     numbers, at = _merged(holders[0].shape[0], rows, places, how)
-    with computing:  # somebody may be about to read the array
+    with computing:  # another thread may be about to read the array
         force(holders[:1])
-        alone = _are_alone(holders)
+        unshared = _is_unshared(holders)
         data = holders[0].data
         assert data is not None
-        if not alone:
+        if not unshared:
             data = data.copy()
             _apply(data, numbers, at, how)
             return make(data)
@@ -168,7 +167,7 @@ def updated(
 
 
 def _superseded(handle: Handle, holders: Sequence[Value], new: Value, before: NDArray, at: NDArray) -> Value:
-    """Return the value that has taken the memory over; what held it before becomes a node."""
+    """Return the value that has taken the memory over, after the values that held it have become nodes."""
     old = put_row(new, constant(before), constant(at))
     for holder in holders:
         past = stop_gradient(old).node
@@ -181,16 +180,16 @@ def _superseded(handle: Handle, holders: Sequence[Value], new: Value, before: ND
 
 
 def _merged(extent: int, rows: Value, places: Value, how: How) -> tuple[NDArray, NDArray]:
-    """Return rows and places as arrays: one row for each place, counted from the front.
+    """Return rows and positions as arrays, each position once and not negative: shapes ``(m, *row)`` and ``(m,)``.
 
     Raises
     ------
     IndexError
-        Where a place is out of bounds.
+        For a position that is out of bounds.
     """
     numbers, at = force([rows, places])
     check_places(extent, at)
-    # A program writes rows wherever the user's index says: at one place, or at a table of them.
+    # The positions may be of any rank.
     numbers = numbers.reshape(at.size, *numbers.shape[at.ndim :])
     at = at.reshape(-1)
     order = np.argsort(at % max(extent, 1), kind="stable")
@@ -206,7 +205,7 @@ def _merged(extent: int, rows: Value, places: Value, how: How) -> tuple[NDArray,
 
 
 def check_places(extent: int, places: NDArray) -> None:
-    """Raise IndexError where a place is out of bounds."""
+    """Raise IndexError for a position that is out of bounds."""
     if places.size and not (-extent <= places.min() and places.max() < extent):
         wrong = places[(places < -extent) | (places >= extent)][0]
         raise IndexError(f"index {wrong} is out of bounds for axis 0 with size {extent}")
@@ -225,15 +224,15 @@ def _references(value: Value) -> int:
     return reference_count(data)
 
 
-_ALONE: Final = _references(constant(np.zeros(1)))
+_OWN_REFERENCES: Final = _references(constant(np.zeros(1)))
 """The references to an array that only its value holds, as `_references` counts them."""
 
 
-def _are_alone(holders: Sequence[Value]) -> bool:
+def _is_unshared(holders: Sequence[Value]) -> bool:
     """Return whether only these values hold their array, and the array its memory."""
     first = holders[0]
     return (
-        _references(first) == _ALONE + len(holders) - 1
+        _references(first) == _OWN_REFERENCES + len(holders) - 1
         and first.data is not None
         and first.data.flags.carray
         and first.data.flags.owndata

@@ -1,4 +1,4 @@
-"""Functions that are called again for their derivatives: they find what they found, and leave no trace."""
+"""Snapshots of variables: a function that is called again for its derivatives reads the same contents, and its assignments are undone."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from gradtape.trace.jit.guards import Trace
 from gradtape.trace.source.contexts import Watcher, replayed
 
 
-class Beginning(Watcher):
-    """What variables held when a function was called, as far as it read them.
+class VariableSnapshot(Watcher):
+    """The contents of the variables that a function read, at the time of its call.
 
     Attributes
     ----------
-    readings : dict
-        What was read first of each variable.
+    reads : dict
+        The first read of each variable.
     """
 
-    __slots__ = ("_tag", "readings")
+    __slots__ = ("_tag", "reads")
 
     def __init__(self) -> None:
-        self.readings: dict[Any, Value] = {}
+        self.reads: dict[Any, Value] = {}
         self._tag = TraceTag()
         self._tag.recording = False
         self._tag.over = True
@@ -32,16 +32,16 @@ class Beginning(Watcher):
         return self._tag
 
     def note(self, variable: Any, value: Value) -> None:
-        self.readings.setdefault(variable, value)
+        self.reads.setdefault(variable, value)
 
     @contextmanager
-    def again(self) -> Iterator[None]:
-        """Let the variables hold that until the end of the block; what is assigned inside of it is forgotten then.
+    def restored(self) -> Iterator[None]:
+        """Restore these contents until the end of the block; assignments inside of the block are undone then.
 
-        What was read in the body of a loop stands for many values, and is found by other ways.
+        A read in the body of a loop stands for many values, and is not restored here.
         """
         with replayed():
-            for variable, value in self.readings.items():
+            for variable, value in self.reads.items():
                 if all(tag.recording for tag in value.tags if isinstance(tag, Trace)):
-                    variable.hold(value)
+                    variable.restore(value)
             yield

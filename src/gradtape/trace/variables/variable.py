@@ -35,17 +35,17 @@ from gradtape.trace.source.contexts import (
 )
 from gradtape.trace.source.log import note_exit
 from gradtape.trace.source.sites import user_site
-from gradtape.trace.variables.content import Content, Reading
-from gradtape.trace.variables.locks import undisturbed
-from gradtape.trace.variables.reads import CallableReading, cut, followed_by, known
+from gradtape.trace.variables.content import Content, VariableRead
+from gradtape.trace.variables.locks import atomic
+from gradtape.trace.variables.reads import CallableRead, detached_read, known_read, tagged_read
 from gradtape.trace.variables.scatter import LARGE, How, fitting, scattered, updated, written_rows
-from gradtape.trace.variables.snapshot import Beginning
+from gradtape.trace.variables.snapshot import VariableSnapshot
 
 _serials: Final = itertools.count()
 
 
-_ELSEWHERE: Final = Handle(constant(np.zeros(0)))
-"""Stands for the base of a variable, whose value is never the handle's own."""
+_CONTENT: Final = Handle(constant(np.zeros(0)))
+"""Takes the place of the base of a variable: the value of the handle itself is never used."""
 
 
 class Variable(Array):
@@ -105,13 +105,13 @@ class Variable(Array):
         # The content outside is that of this call: where the function keeps the variable, later calls begin with it.
         (data,) = force([initial])
         me = weakref.ref(self)
-        self._content = Content(me, known(data, name))
+        self._content = Content(me, known_read(data, name))
         trace, _ = running_trace()
         if trace is not None:
-            inside = self._content.value if trace_of(initial) is None else cut(initial, name)
+            inside = self._content.value if trace_of(initial) is None else detached_read(initial, name)
             trace.contents[self.serial] = Content(me, inside)
         super().__init__(self._content.value)
-        self._base = _ELSEWHERE
+        self._base = _CONTENT
         self._current = Value(aval(initial.shape, initial.dtype))
 
     # Identity
@@ -147,13 +147,13 @@ class Variable(Array):
             options = f", name={self._name!r}{options}"
         return f"Variable{super().__repr__()[len('Array') : -1]}{options})"
 
-    # Reading
+    # VariableRead
 
     @property
     def value(self) -> Value:
-        """What it holds now; tapes and traces around take notice. ``v.value()`` is an `Array` of it."""
+        """The content now; tapes and traces around note the read. ``v.value()`` is an `Array` of it."""
         stack = contexts.stack
-        told: list[Watcher | Scope] = []
+        noting: list[Watcher | Scope] = []
         tags: tuple[TraceTag, ...] = ()
         for context in reversed(stack):
             if isinstance(context, Trace):
@@ -162,13 +162,13 @@ class Variable(Array):
             if tag is not None and tag not in tags:
                 tags = (*tags, tag)
             if tag is not None or isinstance(context, Scope):
-                told.append(context)
+                noting.append(context)
         content = self._content_within(len(stack))
-        found = content.reading(tags)
+        found = content.last_read(tags)
         if found is None:
-            of = content.value
-            found = content.give_out(of, followed_by(of, tags, self._name), tags)
-        for context in told:
+            value = content.value
+            found = content.add_read(value, tagged_read(value, tags, self._name), tags)
+        for context in noting:
             context.note(self, found)
         return found
 
@@ -177,26 +177,26 @@ class Variable(Array):
         here.site = user_site()
         return Array(fresh_value(self.value))
 
-    def reading_for(self, tag: TraceTag) -> Value:
-        """Return a reading that only `tag` follows."""
-        return followed_by(self._content_within(len(contexts.stack)).value, (tag,), self._name)
+    def read_for(self, tag: TraceTag) -> Value:
+        """Return a read that only `tag` follows."""
+        return tagged_read(self._content_within(len(contexts.stack)).value, (tag,), self._name)
 
-    def readings(self) -> list[Value]:
-        """Return the content, and what was read since it was assigned and is still in use; no tape and no trace takes notice."""
+    def reads(self) -> list[Value]:
+        """Return the content, and the reads since the last assignment that are still in use; no tape and no trace notes it."""
         trace, _ = running_trace()
         content = self._content if trace is None else trace.contents.get(self.serial)
-        return [] if content is None else content.read()
+        return [] if content is None else content.reads()
 
     @property
     def followed(self) -> bool:
-        """Whether somebody around would take notice of a reading: a tape that follows it, a trace, or a function that may ask."""
+        """Whether a tape, a trace or a function around would note a read."""
         return any(
             not isinstance(context, Watcher) or context.tag_for(self) is not None
             for context in contexts.stack
         )
 
     def data_now(self) -> NDArray:
-        """Return the content without telling anybody; not for traces."""
+        """Return the data of the content; no tape notes it. Not for traces."""
         value = self._content_within(0).value
         data = value.data
         return force([value])[0] if data is None else data
@@ -207,7 +207,7 @@ class Variable(Array):
         if trace is None:
             outside = replayed_content(self._content)
             if outside.value.node is not None:
-                _settle(outside)
+                _compute_content(outside)
             return outside
         content = trace.contents.get(self.serial)
         if content is None:
@@ -216,26 +216,26 @@ class Variable(Array):
             content = trace.contents[self.serial] = Content(weakref.ref(self), begin, begin)
         return replayed_content(content)
 
-    def _begin(self, trace: Trace, around: int) -> Reading:
-        """Return what stands for the content before `trace`, which `around` contexts are around."""
+    def _begin(self, trace: Trace, around: int) -> VariableRead:
+        """Return the value that stands for the content before `trace`, which `around` contexts are around."""
         if isinstance(trace, Abstract):
-            begin = CallableReading(aval(self.shape, self.dtype), tags=(trace,))
+            begin = CallableRead(aval(self.shape, self.dtype), tags=(trace,))
             begin.name = self._name
             return begin
         (example,) = force([self._content_within(around).value])
-        return known(example, self._name, (trace,))
+        return known_read(example, self._name, (trace,))
 
-    # A variable is no base of views: what is read of it stays as it was.
+    # A variable is no base of views: a read does not change.
 
     def __getitem__(self, key: Any) -> Any:
-        return _alone(Array(self.value)[key])
+        return _without_base(Array(self.value)[key])
 
     def rearranged(self, view: Rearranged | Selected | ReadOnly, *, contiguous: bool) -> Array:
-        return _alone(Array(self.value).rearranged(view, contiguous=contiguous))
+        return _without_base(Array(self.value).rearranged(view, contiguous=contiguous))
 
     # Assigning
 
-    @undisturbed
+    @atomic
     def __setitem__(self, key: Any, new: Any) -> None:
         if self.nbytes >= LARGE and not contexts.replays and running_trace()[0] is None:
             here.site = user_site()
@@ -245,7 +245,7 @@ class Variable(Array):
                 return
         super().__setitem__(key, new)
 
-    @undisturbed
+    @atomic
     def assign(self, value: Any) -> Variable:
         """Replace the content.
 
@@ -278,7 +278,7 @@ class Variable(Array):
         self.rebind(fit_for_write(new, self.dtype, self.shape))
         return self
 
-    @undisturbed
+    @atomic
     def assign_add(self, delta: Any) -> Variable:
         """Add to the content, with NumPy's broadcasting of `delta`; see `assign`. Of `IndexedSlices` only the rows are touched."""
         here.site = user_site()
@@ -286,7 +286,7 @@ class Variable(Array):
             return self._scatter(delta, "add", "assign_add")
         return self._updated("add", delta, "assign_add")
 
-    @undisturbed
+    @atomic
     def assign_sub(self, delta: Any) -> Variable:
         """Subtract from the content; see `assign_add`."""
         here.site = user_site()
@@ -336,7 +336,7 @@ class Variable(Array):
         here.site = user_site()
         return self._scatter(slices, "set", "scatter_update")
 
-    @undisturbed
+    @atomic
     def _scatter(self, slices: Any, how: How, caller: str) -> Variable:
         rows, places = fitting(aval(self.shape, self.dtype), slices, caller)
         trace, _ = running_trace()
@@ -347,9 +347,9 @@ class Variable(Array):
         return self
 
     def _updated(self, ufunc: str, delta: Any, caller: str) -> Variable:
-        number = type(delta) in (float, int)  # of which the rows know what to do at once
+        number = type(delta) in (float, int)  # the rows take it as it is
         change = delta if number else as_value(unwrap(delta), f"{caller}: delta")
-        if not number and not _spreads(change.shape, self.shape):
+        if not number and not _broadcasts(change.shape, self.shape):
             raise ShapeError(
                 f"{caller}: delta has shape {change.shape}, but the variable {self._described()}has shape {self.shape}",
                 where=here.site,
@@ -372,7 +372,7 @@ class Variable(Array):
         return "" if self._name is None else f"{self._name!r} "
 
     def rebind(self, value: Value) -> None:
-        """Make `value` the content, cut off from where it came from."""
+        """Make `value` the content, without its history."""
         mapped = mapped_by(value)
         if mapped is not None:
             raise ArgumentError(
@@ -385,47 +385,47 @@ class Variable(Array):
         if trace is None and value.tags:
             note_exit(value, f"an assignment to the variable {self._described()}".rstrip())
         if trace is not None:
-            self._content_within(len(contexts.stack)).assign(cut(value, self._name, trace))
+            self._content_within(len(contexts.stack)).assign(detached_read(value, self._name, trace))
         elif (data := value.data) is not None:
-            replayed_content(self._content).assign(known(data, self._name))
+            replayed_content(self._content).assign(known_read(data, self._name))
         else:
             content = replayed_content(self._content)
-            content.assign(cut(value, self._name))
+            content.assign(detached_read(value, self._name))
             if content is self._content:
                 contexts.pending[self.serial] = content
             if config.eager:
-                _settle(content)
+                _compute_content(content)
 
-    def hold(self, value: Value) -> None:
-        """Make what was read before the content again."""
+    def restore(self, value: Value) -> None:
+        """Make an earlier read the content again."""
         trace, _ = running_trace()
         content = self._content_within(len(contexts.stack))
         data = value.data
         if trace is not None or data is None:
-            content.assign(cut(value, self._name, trace))
+            content.assign(detached_read(value, self._name, trace))
         elif data is not content.value.data:
-            content.assign(known(data, self._name))
+            content.assign(known_read(data, self._name))
 
     def change_rows(self, rows: Value, places: Value, how: How) -> None:
         """Change rows in place; not for traces."""
         content = self._content_within(len(contexts.stack))
         for context in contexts.stack:
-            if isinstance(context, Beginning):
+            if isinstance(context, VariableSnapshot):
                 context.note(self, self.value)
         content.assign(
-            updated(self, content.holders(), rows, places, how, lambda data: known(data, self._name))
+            updated(self, content.holders(), rows, places, how, lambda data: known_read(data, self._name))
         )
 
     def store(self, array: NDArray) -> None:
-        """Take what a compiled function computed for it."""
-        replayed_content(self._content).assign(known(array, self._name))
+        """Store the content that a compiled function computed."""
+        replayed_content(self._content).assign(known_read(array, self._name))
 
 
 for _name in (
     *("__iadd__", "__isub__", "__imul__", "__itruediv__", "__ifloordiv__", "__imod__", "__ipow__"),
     *("__imatmul__", "__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__"),
 ):
-    setattr(Variable, _name, undisturbed(getattr(Variable, _name)))
+    setattr(Variable, _name, atomic(getattr(Variable, _name)))
 
 
 def _checked_name(name: Any) -> str | None:
@@ -456,35 +456,35 @@ def _initial(given: Any, dtype: Any) -> Value:
         value = convert(value, wanted)
     if isinstance(value, Literal):
         assert value.data is not None
-        value = known(np.asarray(value.data), None)
+        value = known_read(np.asarray(value.data), None)
     return value
 
 
-def _spreads(part: Shape, whole: Shape) -> bool:
+def _broadcasts(part: Shape, whole: Shape) -> bool:
     """Return whether an array of shape `part` broadcasts to shape `whole`."""
     pairs = zip(part[::-1], whole[::-1], strict=False)
     return len(part) <= len(whole) and all(extent in (1, of) for extent, of in pairs)
 
 
-def _alone(array: Array) -> Array:
-    """Return what was read as an array that is no view: to write into it is to write into nothing else."""
+def _without_base(array: Array) -> Array:
+    """Return an array that was read as one that is no view: writes to it change nothing else."""
     value = array.value
-    if isinstance(value, Reading):
+    if isinstance(value, VariableRead):
         return Array(fresh_value(value))
     return array if array._base is None else Array(value)
 
 
-def _settle(content: Content) -> None:
-    """Compute the content if it is pending, and with it all others that are: they share much of the work."""
+def _compute_content(content: Content) -> None:
+    """Compute a pending content, and with it all other pending contents: they share many nodes."""
     pending = contexts.pending
     others = [one for one in pending.values() if one is not content and one.variable() is not None]
-    waiting = [content, *others]
-    values = [one.value for one in waiting]
+    contents = [content, *others]
+    values = [one.value for one in contents]
     try:
         arrays = force(values)
-    except Exception:  # of another variable, perhaps: whoever reads that one will hear of it
-        waiting, values = waiting[:1], values[:1]
+    except Exception:  # of another variable, perhaps: a read of that one raises it again
+        contents, values = contents[:1], values[:1]
         arrays = force(values)
-    for one, value, data in zip(waiting, values, arrays, strict=True):
-        one.settle(value, known(data, value.name))
+    for one, value, data in zip(contents, values, arrays, strict=True):
+        one.replace(value, known_read(data, value.name))
     contexts.pending = {serial: one for serial, one in pending.items() if one.value.node is not None}
