@@ -538,7 +538,7 @@ def rewrite(graph: Graph, rule: Callable[..., Value]) -> Graph:
     return changed
 
 
-def fold_numbers(node: Node, inputs: list[Value], found: dict[Any, Value]) -> Value:
+def fold_constants(node: Node, inputs: list[Value], found: dict[Any, Value]) -> Value:
     """Constant folding: compute what depends on numbers alone, and leave out factors of one."""
     numbers = {x: x.node.inputs[0] if x.node and x.node.op is expand else x for x in inputs}
     inputs = [numbers[x] if isinstance(numbers[x], Literal) else x for x in inputs]  # repeated or not
@@ -550,7 +550,7 @@ def fold_numbers(node: Node, inputs: list[Value], found: dict[Any, Value]) -> Va
     return others[0] if node.op is multiply and len(others) == 1 else emit(node.op, inputs)
 
 
-def merge_equal(node: Node, inputs: list[Value], found: dict[Any, Value]) -> Value:
+def eliminate_common_subexpressions(node: Node, inputs: list[Value], found: dict[Any, Value]) -> Value:
     """Common subexpression elimination: what was computed before is not computed again."""
     key = node.op, *[str(x.data) if isinstance(x, Literal) else x for x in inputs], str(node.params)
     return found.setdefault(key, emit(node.op, inputs, **node.params))
@@ -560,7 +560,7 @@ def optimise(graph: Graph) -> Graph:
     return functools.reduce(rewrite, PASSES, graph)
 
 
-PASSES = (fold_numbers, merge_equal)
+PASSES = (fold_constants, eliminate_common_subexpressions)
 example = optimise(trace(loss_and_slope, [np.ones(3), np.ones((4, 3)), np.ones(4)]))
 print(print_graph(example))
 

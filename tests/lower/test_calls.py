@@ -36,7 +36,7 @@ def test_products_of_nothing(shapes: tuple[tuple[int, ...], ...]) -> None:
     check(graph_of(inputs, [product]), [np.zeros(shape) for shape in shapes])
 
 
-def letters(text: str) -> tuple[int, ...]:
+def subscripts(text: str) -> tuple[int, ...]:
     return tuple(map(ord, text))
 
 
@@ -57,7 +57,7 @@ def test_large_products_are_blas(x: Any, y: Any, a: str, b: str, out: str, dtype
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal(shape).astype(dtype) for shape in (x, y)]
     inputs = inputs_like(arrays)
-    result = ROW["contract"](*inputs, x=letters(a), y=letters(b), out=letters(out))
+    result = ROW["contract"](*inputs, x=subscripts(a), y=subscripts(b), out=subscripts(out))
     graph = graph_of(inputs, [result])
     assert called(schedule_of(graph).body) == ["gemm"]
     if dtype == np.float64:

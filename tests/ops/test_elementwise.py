@@ -16,7 +16,7 @@ from gradtape.ir.evaluate import compute_values
 from gradtape.ir.graph import Value, constant
 from gradtape.kinds.elementwise import Libm, SciPy
 from gradtape.kinds.registry import ROWS, UFUNCS, UNSUPPORTED
-from gradtape.passes.simplify.expand_composites import expand_bodies
+from gradtape.passes.simplify.expand_formulas import expand_formulas
 from gradtape.runtime.compile.engine import has_symbol
 from gradtape.runtime.interpret import interpret
 from gradtape.transforms.jvp import jvp
@@ -105,7 +105,7 @@ def test_integers_compare_as_numbers(name: str, x: Any, y: Any) -> None:
     inputs = inputs_like(arrays)
     left = iter(inputs)
     operands = [next(left) if isinstance(operand, np.ndarray) else operand for operand in (x, y)]
-    graph = expand_bodies(graph_of([apply(name, *operands)], inputs))
+    graph = expand_formulas(graph_of([apply(name, *operands)], inputs))
     compared = [node for node in graph.nodes if node.op.name in COMPARISONS]
     assert all(first.dtype == second.dtype for first, second in (node.inputs for node in compared))
     np.testing.assert_array_equal(interpret(graph, arrays)[0], getattr(np, name)(x, y))
@@ -124,7 +124,7 @@ def test_powers_by_products_are_numpys(exponent: float, dtype: Any) -> None:
         bases = BASES.astype(dtype)
     inputs = inputs_like([bases])
     graph = graph_of([apply("power", inputs[0], exponent)], inputs)
-    (expected,), (actual,) = interpret(graph, [bases]), interpret(expand_bodies(graph), [bases])
+    (expected,), (actual,) = interpret(graph, [bases]), interpret(expand_formulas(graph), [bases])
     np.testing.assert_allclose(actual, expected, rtol=6 * np.finfo(dtype).eps, atol=np.finfo(dtype).tiny)
 
 
@@ -132,7 +132,7 @@ def test_powers_by_products_are_numpys(exponent: float, dtype: Any) -> None:
 def test_integer_powers_by_a_number(exponent: int) -> None:
     bases = np.array([0, 1, -1, 2, 3, -7])
     inputs = inputs_like([bases])
-    (actual,) = interpret(expand_bodies(graph_of([apply("power", inputs[0], exponent)], inputs)), [bases])
+    (actual,) = interpret(expand_formulas(graph_of([apply("power", inputs[0], exponent)], inputs)), [bases])
     np.testing.assert_array_equal(actual, bases**exponent)
 
 
@@ -142,7 +142,7 @@ def test_integer_powers_that_may_be_errors_stay_with_numpy(exponent: Any) -> Non
     operand = constant(exponent) if isinstance(exponent, np.ndarray) else exponent
     graph = graph_of([apply("power", inputs[0], operand)], inputs)
     with pytest.raises(LoweringError):
-        expand_bodies(graph)
+        expand_formulas(graph)
 
 
 @pytest.mark.parametrize("exponent", [0, 1, 2, 3, -1, 0.5, 2.5])
@@ -188,7 +188,7 @@ SIGNED_ZEROS = [
 def test_signs_of_zero_are_numpys(name: str, arrays: Any) -> None:
     inputs = inputs_like(arrays)
     graph = graph_of([apply(name, *inputs)], inputs)
-    (expected,), (actual,) = interpret(graph, arrays), interpret(expand_bodies(graph), arrays)
+    (expected,), (actual,) = interpret(graph, arrays), interpret(expand_formulas(graph), arrays)
     np.testing.assert_array_equal(np.signbit(actual), np.signbit(expected))
 
 
@@ -201,7 +201,7 @@ def test_the_machine_is_not_asked_for_what_it_leaves_undefined(name: str, dtype:
     """Divisions by 0 and by -1 can trap, shifts by all 8 bits are undefined: the formulas avoid them."""
     x, y = (grid.ravel().astype(dtype) for grid in np.meshgrid(TRAPS, TRAPS))
     inputs = inputs_like([x, y])
-    graph = expand_bodies(graph_of([apply(name, *inputs)], inputs))
+    graph = expand_formulas(graph_of([apply(name, *inputs)], inputs))
     computed = compute_values(graph, [x, y])
     divisors = [node.inputs[1] for node in graph.nodes if node.op.name in ("quotient", "division_rest")]
     shifts = [node.inputs[1] for node in graph.nodes if node.op.name in ("shift_up", "shift_down")]
@@ -311,7 +311,7 @@ def test_sign_of_complex_numbers_has_no_derivative() -> None:
 def test_parts_of_complex_numbers_stay_with_numpy(name: str) -> None:
     inputs = inputs_like([np.ones(2, complex)])
     with pytest.raises(LoweringError, match="complex"):
-        expand_bodies(graph_of([apply(name, inputs[0])], inputs))
+        expand_formulas(graph_of([apply(name, inputs[0])], inputs))
 
 
 @pytest.mark.parametrize("row", [r for r in elementwise_rows() if isinstance(r.body, Libm)], ids=repr)

@@ -174,11 +174,11 @@ PRODUCTS = {
 }
 
 
-@pytest.mark.parametrize("letters", PRODUCTS)
-def test_large_products(letters: str) -> None:
-    a, b = (numbers(*shape) for shape in PRODUCTS[letters])
-    function = gt.jit(lambda a, b: np.einsum(letters, a, b))
-    np.testing.assert_allclose(function(a, b), np.einsum(letters, a, b), rtol=1e-10, atol=1e-11)
+@pytest.mark.parametrize("subscripts", PRODUCTS)
+def test_large_products(subscripts: str) -> None:
+    a, b = (numbers(*shape) for shape in PRODUCTS[subscripts])
+    function = gt.jit(lambda a, b: np.einsum(subscripts, a, b))
+    np.testing.assert_allclose(function(a, b), np.einsum(subscripts, a, b), rtol=1e-10, atol=1e-11)
     assert "compiled" in gt.inspect.explain(function) or "disk" in gt.inspect.explain(function)
 
 

@@ -10,7 +10,7 @@ from gradtape.loops.ir import For, RoutineCall
 from gradtape.loops.traversal import walk
 from gradtape.loops.workspace import plan_memory
 from gradtape.lower.pipeline import build_loops
-from gradtape.passes.layout.matmul_tiling import tile_matmul_chains, tiling_notes
+from gradtape.passes.layout.matmul_tiling import tile_matmuls, tiling_notes
 from gradtape.passes.layout.operand_privatisation import privatise_operands
 from gradtape.passes.pipeline import optimise
 from tests.support.compiled import graph_of, mixture
@@ -114,12 +114,12 @@ def test_rows_that_need_all_rows_are_left_as_they_are():
     graph = graph_of(
         gt.value_and_grad(normalised, argnums=(0, 1)), *weights(2), rng().normal(size=(8000, SIDE))
     )
-    assert tile_matmul_chains(graph) is graph and tiling_notes(graph) == []
+    assert tile_matmuls(graph) is graph and tiling_notes(graph) == []
     agrees(gt.value_and_grad(normalised, argnums=(0, 1)), *weights(2), rng().normal(size=(8000, SIDE)))
 
 
 @pytest.mark.parametrize(("rows", "side"), [(128, 256), (200, 64), (100_000, 8)])
-def test_matmuls_are_not_tiled_where_it_does_not_pay(rows, side):
+def test_no_tiles_where_they_do_not_pay(rows, side):
     graph = graph_of(gt.value_and_grad(network), weights(2, side), rng().normal(size=(rows, side)))
     assert tiling_notes(graph) == []
 
@@ -164,7 +164,7 @@ def test_a_cheap_operand_is_made_for_each_product():
     assert privatise_operands(graph) is graph
 
 
-def test_products_of_three_letters_are_summed_over_the_outer_one():
+def test_products_of_three_subscripts_are_summed_over_the_outer_one():
     def summed(a, b):
         return np.einsum("kim,kjm->ij", a * 2.0, b)
 

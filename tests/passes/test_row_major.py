@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from gradtape.passes.layout.row_major import put_rows_outermost
+from gradtape.passes.layout.row_major import make_row_major
 from tests.support.compiled import graph_of, mixture
 
 
@@ -25,7 +25,7 @@ def data():
 
 def test_a_program_over_many_points_is_rebuilt_and_stays_right(data):
     graph = graph_of(gt.value_and_grad(mixture, argnums=(0, 1)), *data)
-    moved = put_rows_outermost(graph)
+    moved = make_row_major(graph)
     assert moved is not graph
     shapes = {node.out.shape for node in moved.nodes if node.op.name == "multiply"}
     assert any(shape[0] == 2000 for shape in shapes if len(shape) == 3)
@@ -47,4 +47,4 @@ def test_outputs_keep_their_layout(data):
 def test_few_points_stay_as_they_are(data):
     mu, q, x = data
     graph = graph_of(gt.jit(mixture), mu, q, x[:50])
-    assert put_rows_outermost(graph) is graph
+    assert make_row_major(graph) is graph

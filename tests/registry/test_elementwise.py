@@ -11,7 +11,7 @@ import pytest
 from gradtape.errors import LoweringError, NotDifferentiableError
 from gradtape.ir.graph import Value, constant, literal
 from gradtape.kinds.elementwise import Elementwise, Instruction, Intrinsic, Libm, SciPy
-from gradtape.passes.simplify.expand_composites import expand_bodies
+from gradtape.passes.simplify.expand_formulas import expand_formulas
 from gradtape.runtime.interpret import interpret
 from gradtape.transforms.jvp import jvp
 from gradtape.transforms.vjp import vjp
@@ -90,9 +90,9 @@ def test_body_agrees_with_the_function(case: Case) -> None:
         graph = graph_of([case.apply(*inputs)], inputs)
         if case.row.name in INTERPRETED:
             with pytest.raises(LoweringError):
-                expand_bodies(graph)
+                expand_formulas(graph)
             return
-        expanded = expand_bodies(graph)
+        expanded = expand_formulas(graph)
         left = [node.op for node in expanded.nodes if isinstance(node.op, Elementwise)]
         assert all(isinstance(op.body, primitive) for op in left)
         (actual,) = interpret(expanded, arrays)
@@ -113,7 +113,7 @@ def test_body_with_numbers_agrees_with_the_function(case: Case) -> None:
             operands: list[Any] = [*inputs]
             operands[position] = literal(number)
             graph = graph_of([case.apply(*operands)], inputs)
-            (expected,), (actual,) = interpret(graph, arrays), interpret(expand_bodies(graph), arrays)
+            (expected,), (actual,) = interpret(graph, arrays), interpret(expand_formulas(graph), arrays)
             message = f"{case} with {number} at {position}"
             assert_ulp(actual, expected, LOOSER.get(case.row.name, 8.0), message)
 

@@ -170,11 +170,11 @@ def test_contract(row: Contract, sample: tuple[Any, ...]) -> None:
     x_shape, y_shape, params = sample
     a, b = numbers(x_shape, y_shape)
     extents = dict(zip((*params["x"], *params["y"]), (*x_shape, *y_shape), strict=True))
-    letters = sorted(extents)
-    expected = np.zeros(tuple(extents[letter] for letter in params["out"]))
-    for place in positions(tuple(extents[letter] for letter in letters)):
-        at = dict(zip(letters, place, strict=True))
-        pick = [tuple(at[letter] for letter in params[operand]) for operand in ("x", "y", "out")]
+    subscripts = sorted(extents)
+    expected = np.zeros(tuple(extents[subscript] for subscript in params["out"]))
+    for place in positions(tuple(extents[subscript] for subscript in subscripts)):
+        at = dict(zip(subscripts, place, strict=True))
+        pick = [tuple(at[subscript] for subscript in params[operand]) for operand in ("x", "y", "out")]
         expected[pick[2]] += a[pick[0]] * b[pick[1]]
     inputs = [input_like(a), input_like(b)]
     check([row(*inputs, **params)], inputs, [a, b], expected)

@@ -174,7 +174,7 @@ def _contract(op: Contract, node: Node, operands: Operands, mapped: Flags, size:
     x, y, out = node.params["x"], node.params["y"], node.params["out"]
     new = max((*x, *y), default=-1) + 1
     first, second = [
-        (new, *letters) if flag else letters for letters, flag in zip((x, y), mapped, strict=True)
+        (new, *subscripts) if flag else subscripts for subscripts, flag in zip((x, y), mapped, strict=True)
     ]
     return (op(*operands, x=first, y=second, out=(new, *out)),)
 

@@ -1,11 +1,10 @@
-"""The contract kind: products of two arrays summed over shared letters, ``out[o] = sum x[a] y[b]``.
-Bilinear."""
+"""The contract kind: products of two arrays summed over shared subscripts, ``out[o] = sum x[a] y[b]``. Bilinear."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,15 +15,14 @@ from gradtape.ir.op import NDArray, Op
 from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import Aval, aval
 
-Letters = tuple[int, ...]
+Subscripts = tuple[int, ...]
 
 
 class Contract(Op):
-    """The one op of its kind. Parameters ``x``, ``y``, ``out``: the letters (small integers) of the axes.
+    """The one op of its kind. Parameters ``x``, ``y``, ``out``: the subscripts (small integers) of the axes.
 
-    No letter repeats within an operand, every output letter occurs in an operand, and every letter that is
-    summed over
-    occurs in both (what occurs in one alone is summed before).
+    No subscript repeats within an operand, every output subscript occurs in an operand, and every subscript that is summed over occurs in
+    both (what occurs in one alone is summed before).
     """
 
     finite_derivatives = True
@@ -37,37 +35,34 @@ class Contract(Op):
         ((2,), (3,), {"x": (0,), "y": (1,), "out": (1, 0)}),
     )
 
-    def __call__(self, a: Value, b: Value, *, x: Letters, y: Letters, out: Letters) -> Value:
+    def __call__(self, a: Value, b: Value, *, x: Subscripts, y: Subscripts, out: Subscripts) -> Value:
         return emit(self, [a, b], x=x, y=y, out=out)
 
     def infer(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
         a, b = avals
         extents: dict[int, int] = {}
-        for type_, letters in ((a, params["x"]), (b, params["y"])):
-            for letter, extent in zip(letters, type_.shape, strict=True):
-                if extents.setdefault(letter, extent) != extent:
+        for type_, subscripts in ((a, params["x"]), (b, params["y"])):
+            for subscript, extent in zip(subscripts, type_.shape, strict=True):
+                if extents.setdefault(subscript, extent) != extent:
                     raise ShapeError(
                         f"shapes {a.shape} and {b.shape} do not fit: an axis that is summed over has extents "
-                        f"{extents[letter]} and {extent}",
+                        f"{extents[subscript]} and {extent}",
                         where=here.site,
                         remedy="transpose an operand or check which axes meet (the last of the "
                         "first, the last but one of the second)",
                     )
-        return (aval(tuple(extents[letter] for letter in params["out"]), a.dtype),)
+        return (aval(tuple(extents[subscript] for subscript in params["out"]), a.dtype),)
 
     def evaluate(self, arrays: Sequence[NDArray], params: dict[str, Any]) -> tuple[NDArray, ...]:
         a, b = arrays
         x, y, out = params["x"], params["y"], params["out"]
-        both = [letter for letter in x if letter in y and letter in out]
-        summed = [letter for letter in x if letter not in out]
-        left = [letter for letter in x if letter in out and letter not in y]
-        right = [letter for letter in y if letter not in x]
+        batch, rows, columns, summed = groups_of(params)
         # np.matmul runs on BLAS; np.einsum would not.
-        product = np.matmul(_matrices(a, x, both, left, summed), _matrices(b, y, both, summed, right))
-        order = [*both, *left, *right]
+        product = np.matmul(_matrices(a, x, batch, rows, summed), _matrices(b, y, batch, summed, columns))
+        order = [*batch, *rows, *columns]
         extents = dict(zip((*x, *y), (*a.shape, *b.shape), strict=True))
-        shaped = product.reshape([extents[letter] for letter in order])
-        return (shaped.transpose([order.index(letter) for letter in out]),)
+        shaped = product.reshape([extents[subscript] for subscript in order])
+        return (shaped.transpose([order.index(subscript) for subscript in out]),)
 
     def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
         (a, b), (da, db) = node.inputs, tangents
@@ -89,11 +84,37 @@ class Contract(Op):
         return (None, PRIMITIVES["contract"](ct, a, p["out"], p["x"], p["y"], node.inputs[1].shape))
 
 
+class Groups(NamedTuple):
+    """The subscripts of a contraction as those of a product of matrices: of a batch, rows, columns, and those summed over."""
+
+    batch: Subscripts
+    rows: Subscripts
+    columns: Subscripts
+    summed: Subscripts
+
+
+def groups_of(params: dict[str, Any]) -> Groups:
+    """Return the groups of the subscripts of a contraction, in the order of the result, and of `x`."""
+    x, y, out = params["x"], params["y"], params["out"]
+    return Groups(
+        tuple([s for s in out if s in x and s in y]),
+        tuple([s for s in out if s not in y]),
+        tuple([s for s in out if s not in x]),
+        tuple([s for s in x if s not in out]),
+    )
+
+
+def extents_of(node: Node) -> dict[int, int]:
+    """Return the extent of each subscript of a contraction."""
+    x, y = node.inputs
+    return dict(zip((*node.params["x"], *node.params["y"]), (*x.shape, *y.shape), strict=True))
+
+
 def _matrices(
-    x: NDArray, letters: Letters, stacked: Sequence[int], rows: Sequence[int], columns: Sequence[int]
+    x: NDArray, subscripts: Subscripts, stacked: Sequence[int], rows: Sequence[int], columns: Sequence[int]
 ) -> NDArray:
     """Return an operand as a stack of matrices."""
-    transposed = x.transpose([letters.index(letter) for letter in (*stacked, *rows, *columns)])
-    extents = transposed.shape[: len(stacked)]
-    count = math.prod(transposed.shape[len(stacked) : len(stacked) + len(rows)])
-    return transposed.reshape((*extents, count, math.prod(transposed.shape[len(stacked) + len(rows) :])))
+    stack = x.transpose([subscripts.index(subscript) for subscript in (*stacked, *rows, *columns)])
+    extents = stack.shape[: len(stacked)]
+    count = math.prod(stack.shape[len(stacked) : len(stacked) + len(rows)])
+    return stack.reshape((*extents, count, math.prod(stack.shape[len(stacked) + len(rows) :])))

@@ -1,4 +1,4 @@
-"""From the graph as traced to the graph that is lowered."""
+"""The passes from the graph as traced to the graph that is lowered."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from gradtape.passes.control.bodies import holds_bodies, in_bodies
 from gradtape.passes.control.loop_fusion import fuse_loops
 from gradtape.passes.control.loop_simplify import simplify_loops
 from gradtape.passes.control.loop_trim import hoist_invariants, trim_loops
-from gradtape.passes.layout.contract_transposes import absorb_transposes, pack_operands
-from gradtape.passes.layout.matmul_tiling import tile_matmul_chains, tiling_notes
+from gradtape.passes.layout.contract_transposes import fold_transposes, pack_operands
+from gradtape.passes.layout.matmul_tiling import tile_matmuls, tiling_notes
 from gradtape.passes.layout.operand_privatisation import privatise_operands
-from gradtape.passes.layout.row_major import put_rows_outermost
+from gradtape.passes.layout.row_major import make_row_major
 from gradtape.passes.layout.transpose_propagation import propagate_transposes
-from gradtape.passes.simplify.algebra import simplify
-from gradtape.passes.simplify.annotations import lift_barriers, open_custom_calls
-from gradtape.passes.simplify.cse import merge_equal
-from gradtape.passes.simplify.dce import drop_unused
-from gradtape.passes.simplify.expand_composites import expand_bodies
+from gradtape.passes.simplify.algebra import simplify_algebra
+from gradtape.passes.simplify.annotations import inline_custom_calls, remove_barriers
+from gradtape.passes.simplify.cse import eliminate_common_subexpressions
+from gradtape.passes.simplify.dce import eliminate_dead_code
+from gradtape.passes.simplify.expand_formulas import expand_formulas
 from gradtape.passes.simplify.factors import hoist_factors
-from gradtape.passes.simplify.fold import fold_numbers
+from gradtape.passes.simplify.fold import fold_constants
 from gradtape.passes.simplify.inline_calls import inline_calls
 from gradtape.passes.simplify.product_sums import sum_before_products
 
@@ -34,48 +34,49 @@ Pass = Callable[[Graph], Graph]
 
 PASSES: Final[tuple[Pass, ...]] = (
     inline_calls,
-    open_custom_calls,
-    drop_unused,
+    inline_custom_calls,
+    eliminate_dead_code,
     hoist_invariants,
     simplify_loops,
-    merge_equal,
+    eliminate_common_subexpressions,
     fuse_loops,
     trim_loops,
-    expand_bodies,
-    fold_numbers,
-    merge_equal,
-    simplify,
-    fold_numbers,
-    simplify,
-    absorb_transposes,
+    expand_formulas,
+    fold_constants,
+    eliminate_common_subexpressions,
+    simplify_algebra,
+    fold_constants,
+    simplify_algebra,
+    fold_transposes,
     hoist_factors,
     sum_before_products,
-    merge_equal,
-    simplify,
-    put_rows_outermost,
-    tile_matmul_chains,
-    simplify,
+    eliminate_common_subexpressions,
+    simplify_algebra,
+    make_row_major,
+    tile_matmuls,
+    simplify_algebra,
     propagate_transposes,
-    absorb_transposes,
-    merge_equal,
+    fold_transposes,
+    eliminate_common_subexpressions,
     pack_operands,
-    merge_equal,
+    eliminate_common_subexpressions,
     privatise_operands,
+    remove_barriers,
+    eliminate_dead_code,
 )
-"""In this order: formulas open up, numbers fold, and what is equal is merged before and after what is
-simple is simplified."""
+"""All passes, in their order. The bodies of loops and branches take them up to `remove_barriers` where `trim_loops` stands, and the rest
+before the graph that holds them does."""
 
-LAST: Final[tuple[Pass, ...]] = (lift_barriers, drop_unused)
-"""After these, no pass may merge equal computations."""
+_LAST: Final = PASSES.index(remove_barriers)
+"""From here on, no pass may merge equal computations: a barrier keeps them apart."""
 
-
-NOTES: Final[dict[Pass, Callable[[Graph], list[str]]]] = {tile_matmul_chains: tiling_notes}
-"""What says why a pass changes a graph."""
+NOTES: Final[dict[Pass, Callable[[Graph], list[str]]]] = {tile_matmuls: tiling_notes}
+"""Functions that explain what a pass does to a graph."""
 
 
 FREE_ROUNDS: Final = 2
-"""Rounds over the bodies of loops that need not make them smaller: the first opens formulas up, the second shares what they have in
-common."""
+"""Rounds over the bodies of loops that need not make them smaller: the first expands formulas, the second merges their common
+subexpressions."""
 
 
 def optimise(graph: Graph, *, check: bool = False, notes: list[str] | None = None) -> Graph:
@@ -102,8 +103,8 @@ def optimise(graph: Graph, *, check: bool = False, notes: list[str] | None = Non
 
 
 def _prepared(graph: Graph, check: bool, notes: list[str] | None = None) -> Graph:
-    """Run all passes but the last ones, also on the bodies of loops and branches."""
-    for step in PASSES:
+    """Run the passes up to the last ones, also on the bodies of loops and branches."""
+    for step in PASSES[:_LAST]:
         before = graph
         graph = step(before)
         if notes is not None and graph is not before and step in NOTES:
@@ -148,7 +149,7 @@ def _finished(graph: Graph, check: bool) -> Graph:
     """Run the last passes, also on the bodies."""
     if holds_bodies(graph):
         graph = in_bodies(graph, lambda body: _finished_body(body, check))
-    for step in LAST:
+    for step in PASSES[_LAST:]:
         graph = step(graph)
         if check:
             verify(graph, step.__name__)

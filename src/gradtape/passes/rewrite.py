@@ -1,4 +1,4 @@
-"""Mapping a graph to a new graph; nodes are never changed."""
+"""Rewriting of graphs; nodes are never changed."""
 
 from __future__ import annotations
 

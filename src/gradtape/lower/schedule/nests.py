@@ -27,7 +27,7 @@ from gradtape.loops.ir import Buffer
 from gradtape.lower.schedule.operands import MemoryOperands, base_of_view
 from gradtape.lower.schedule.products import MatrixProduct
 from gradtape.ops.core.shape import reshape_row
-from gradtape.passes.layout.contract_transposes import innermost_letter
+from gradtape.passes.layout.contract_transposes import innermost_subscript
 from gradtape.records import frozen_record, record, value_record
 from gradtape.transforms.loops.ops import STACK, Repeat, While
 
@@ -362,7 +362,7 @@ def _contraction(node: Node) -> _Form:
             strides.setdefault(subscript, []).append(stride)
             steps[subscript] = steps.get(subscript, 0) + stride * value.size
             stride *= extent
-    last = innermost_letter(node)
+    last = innermost_subscript(node)
     first = max(extents, key=lambda subscript: (subscript != last, steps[subscript]), default=None)
     order = sorted(
         extents,

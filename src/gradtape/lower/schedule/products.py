@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Final, TypeAlias
+from typing import Final
 
 from gradtape.ir.graph import Literal, Node, Value
+from gradtape.kinds.contract import Subscripts, extents_of, groups_of
 from gradtape.kinds.index_map import IndexMap
 from gradtape.loops.affine import Affine, Position, Var, affine, flat
 from gradtape.ops.core.shape import permute_row
@@ -16,9 +17,6 @@ from gradtape.records import frozen_record
 
 THIN: Final = 8
 """An extent below this keeps OpenBLAS from its fast path; batches of thin products are better fused."""
-
-Subscripts: TypeAlias = tuple[int, ...]
-"""Axes of a contraction, by the numbers in its parameters."""
 
 
 @frozen_record
@@ -83,13 +81,8 @@ def plan_product(node: Node) -> MatrixProduct | None:
     if node.out.dtype.kind != "f" or any(isinstance(value, Literal) for value in node.inputs):
         return None
     x, y, out = node.params["x"], node.params["y"], node.params["out"]
-    extents = dict(zip((*x, *y), (*node.inputs[0].shape, *node.inputs[1].shape), strict=True))
-    batch = tuple(s for s in out if s in x and s in y)
-    groups = (
-        tuple(s for s in out if s in x and s not in y),
-        tuple(s for s in out if s in y and s not in x),
-        tuple(s for s in x if s in y and s not in out),
-    )
+    extents = extents_of(node)
+    batch, *groups = groups_of(node.params)
     if not all(groups) or not all(extents.values()):
         return None
     first, second = _operand(node.inputs[0], x), _operand(node.inputs[1], y)

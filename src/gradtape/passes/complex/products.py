@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Final, TypeAlias
+from typing import Final
 
 from gradtape.ir.builder import emit
 from gradtape.ir.graph import Node, Value
 from gradtape.ir.types import Shape
+from gradtape.kinds.contract import Subscripts, extents_of, groups_of
 from gradtape.kinds.elementwise import Parts
 from gradtape.ops.core.elementwise.arithmetic import add, subtract
 from gradtape.ops.core.join import join
 from gradtape.ops.core.shape import reshape, slice_
 from gradtape.passes.layout.contract_transposes import LARGE
-
-Letters: TypeAlias = tuple[int, ...]
 
 SHORTEST: Final = 8
 """Extent of rows, columns and sums from which one product of matrices of twice the size is faster than four products (measured)."""
@@ -23,14 +22,9 @@ SHORTEST: Final = 8
 
 def contracted(node: Node, x: Parts, y: Parts) -> Parts:
     """Return the parts of a contraction: by one large product of matrices, or by four that are fused with what surrounds them."""
-    a, b = node.params["x"], node.params["y"]
-    extents = dict(zip((*a, *b), (*x[0].shape, *y[0].shape), strict=True))
-    out: Letters = node.params["out"]
-    groups = (
-        [s for s in out if s in a and s not in b],
-        [s for s in out if s in b and s not in a],
-        [s for s in a if s not in out],
-    )
+    a, b, out = node.params["x"], node.params["y"], node.params["out"]
+    extents = extents_of(node)
+    _, *groups = groups_of(node.params)
     sizes = [prod(extents[s] for s in group) for group in groups]
     if min(sizes) >= SHORTEST and prod(sizes) >= LARGE:
         if sizes[0] < sizes[1]:
@@ -46,10 +40,10 @@ def contracted(node: Node, x: Parts, y: Parts) -> Parts:
     )
 
 
-def _as_one(node: Node, x: Parts, a: Letters, y: Parts, b: Letters, out: Letters) -> Parts:
-    """Multiply with [re im; -im re]: a letter p joins those that are summed, a letter q those that y gives to the result.
+def _as_one(node: Node, x: Parts, a: Subscripts, y: Parts, b: Subscripts, out: Subscripts) -> Parts:
+    """Multiply with [re im; -im re]: a subscript p joins those that are summed, a subscript q those that y gives to the result.
 
-    Each stands right behind its own, so that BLAS can take the two together; x is read as complex numbers lie in memory.
+    Each follows the subscripts of its group, so that BLAS can take the two together; x is read as complex numbers lie in memory.
     """
     p = max(*a, *b, *out) + 1
     q = p + 1
@@ -66,16 +60,16 @@ def _as_one(node: Node, x: Parts, a: Letters, y: Parts, b: Letters, out: Letters
     return _one_of(product, result.index(q), 0), _one_of(product, result.index(q), 1)
 
 
-def _behind(letters: Letters, belongs: Callable[[int], bool], letter: int) -> Letters:
-    """Return the letters with another right behind the last that belongs to its group."""
-    place = max(k for k, s in enumerate(letters) if belongs(s)) + 1
-    return (*letters[:place], letter, *letters[place:])
+def _behind(subscripts: Subscripts, belongs: Callable[[int], bool], subscript: int) -> Subscripts:
+    """Return the subscripts with another right behind the last that belongs to its group."""
+    place = max(k for k, s in enumerate(subscripts) if belongs(s)) + 1
+    return (*subscripts[:place], subscript, *subscripts[place:])
 
 
-def _with_ones(part: Value, letters: Letters, new: Letters) -> Value:
-    """Return a part with an axis of extent 1 for each new letter."""
+def _with_ones(part: Value, subscripts: Subscripts, new: Subscripts) -> Value:
+    """Return a part with an axis of extent 1 for each new subscript."""
     extents = iter(part.shape)
-    shape: Shape = tuple([1 if letter in new else next(extents) for letter in letters])
+    shape: Shape = tuple([1 if subscript in new else next(extents) for subscript in subscripts])
     return reshape(part, shape)
 
 

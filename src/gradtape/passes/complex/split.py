@@ -24,7 +24,7 @@ from gradtape.kinds.reduction import Reduction
 from gradtape.ops.core.join import join
 from gradtape.ops.core.shape import reshape, slice_
 from gradtape.passes.complex.products import contracted
-from gradtape.passes.simplify.annotations import open_custom_calls
+from gradtape.passes.simplify.annotations import inline_custom_calls
 from gradtape.passes.simplify.inline_calls import inline_calls
 from gradtape.transforms.loops.draft import make_body
 from gradtape.transforms.loops.ops import Switch, While
@@ -41,7 +41,7 @@ def split_complex(graph: Graph) -> Graph:
     LoweringError
         For what has no formula in parts.
     """
-    whole = open_custom_calls(inline_calls(graph))
+    whole = inline_custom_calls(inline_calls(graph))
     if not (any(map(is_complex, (*graph.constants(), *whole.outputs))) or _holds_complex(whole)):
         return graph
     split = _Split()
@@ -163,7 +163,7 @@ class _Split:
                 inputs += parts
             else:
                 inputs.append(value)
-        whole = open_custom_calls(inline_calls(body))
+        whole = inline_custom_calls(inline_calls(body))
         for node in whole.nodes:
             with at(node.site):
                 self.node(node)

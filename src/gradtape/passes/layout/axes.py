@@ -1,4 +1,4 @@
-"""Classes of axes that run along each other in all nodes of a graph."""
+"""Equivalence classes of axes: those that one loop over the same positions would run along."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import prod
 
 from gradtape.ir.graph import Graph, Literal, Node, Value
-from gradtape.kinds.contract import Contract
+from gradtape.kinds.contract import Contract, extents_of, groups_of
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.reduction import Reduction
 from gradtape.ops.core.shape import expand_row, permute_row
@@ -15,7 +15,7 @@ Axis = tuple[Value, int]
 
 
 class AxisClasses:
-    """Which axes run along each other: equal loops of equal length."""
+    """The classes of the axes of a graph."""
 
     def __init__(self, graph: Graph) -> None:
         self._parent: dict[Axis, Axis] = {}
@@ -67,13 +67,13 @@ def same_axes(node: Node) -> list[tuple[Axis, Axis]]:
     if isinstance(op, Contract):
         home: dict[int, Axis] = {}
         pairs = []
-        for value, letters in zip(
+        for value, subscripts in zip(
             (*node.inputs, out), (params["x"], params["y"], params["out"]), strict=True
         ):
-            for k, letter in enumerate(letters):
-                if letter in home:
-                    pairs.append(((value, k), home[letter]))
-                home[letter] = (value, k)
+            for k, subscript in enumerate(subscripts):
+                if subscript in home:
+                    pairs.append(((value, k), home[subscript]))
+                home[subscript] = (value, k)
         return pairs
     x = node.inputs[0] if node.inputs else None
     if op is expand_row and x is not None and not isinstance(x, Literal):
@@ -85,18 +85,6 @@ def same_axes(node: Node) -> list[tuple[Axis, Axis]]:
 
 def narrowest(node: Node) -> int:
     """Return the smallest of rows, columns and summands of a product."""
-    x, y, out = node.params["x"], node.params["y"], node.params["out"]
-    extents = letter_extents(node)
-    groups = (
-        [s for s in out if s in x and s not in y],
-        [s for s in out if s in y and s not in x],
-        [s for s in x if s in y and s not in out],
-    )
-    least: int = min(prod([extents[s] for s in group]) for group in groups)
-    return least
-
-
-def letter_extents(node: Node) -> dict[int, int]:
-    """Return how many positions each letter of a contraction has."""
-    x, y = node.inputs
-    return dict(zip((*node.params["x"], *node.params["y"]), (*x.shape, *y.shape), strict=True))
+    extents = extents_of(node)
+    _, *groups = groups_of(node.params)
+    return min(prod([extents[s] for s in group]) for group in groups)

@@ -1,4 +1,4 @@
-"""Transposed operands of contractions: the subscripts absorb transposes, and BLAS reads the operands in place."""
+"""Transposes of the operands of contractions: folded into the subscripts, or packed where each element is read often."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from math import prod
 from typing import Any, Final
 
 from gradtape.ir.graph import Graph, Literal, Node, Value
-from gradtape.kinds.contract import Contract
+from gradtape.kinds.contract import Contract, extents_of, groups_of
 from gradtape.ops.core.shape import permute_row
 from gradtape.passes.rewrite import rewrite
 
@@ -25,7 +25,7 @@ PACKED: Final = 2**15
 """Elements up to which the copy stays in the first two caches."""
 
 
-def absorb_transposes(graph: Graph) -> Graph:
+def fold_transposes(graph: Graph) -> Graph:
     """Return the graph in which no contraction has a transposed operand."""
     return rewrite(graph, _absorb)
 
@@ -41,42 +41,37 @@ def pack_operands(graph: Graph) -> Graph:
     return rewrite(graph, _pack)
 
 
-def innermost_letter(node: Node, packing: bool = False) -> int | None:
-    """Return the letter whose loop goes innermost: the one along which operands and result stand in memory
+def innermost_subscript(node: Node, packing: bool = False) -> int | None:
+    """Return the subscript whose loop goes innermost: the one along which operands and result stand in memory
     or stay the same.
 
     With `packing`, operands that may be copied count as standing right.
     """
     best, least = None, float("inf")
-    letters = dict.fromkeys((*node.params["out"], *node.params["x"], *node.params["y"]))
-    extents = _extents(node)
-    for letter in letters:
-        if extents[letter] == 1:
+    subscripts = dict.fromkeys((*node.params["out"], *node.params["x"], *node.params["y"]))
+    extents = extents_of(node)
+    for subscript in subscripts:
+        if extents[subscript] == 1:
             continue
-        cost = 0.0 if extents[letter] >= 4 else 1.0
-        if letter not in node.params["out"]:
-            cost += 0.5 if extents[letter] <= SHORT else 0.1
-        elif node.params["out"][-1] != letter:
+        cost = 0.0 if extents[subscript] >= 4 else 1.0
+        if subscript not in node.params["out"]:
+            cost += 0.5 if extents[subscript] <= SHORT else 0.1
+        elif node.params["out"][-1] != subscript:
             cost += 2.0
         for position, name in enumerate(("x", "y")):
             own = node.params[name]
-            if letter in own and own[-1] != letter:
+            if subscript in own and own[-1] != subscript:
                 cost += 0.2 if packing and _may_pack(node, position) else 1.0
         if cost < least:
-            best, least = letter, cost
+            best, least = subscript, cost
     return best
-
-
-def _extents(node: Node) -> dict[int, int]:
-    x, y = node.inputs
-    return dict(zip((*node.params["x"], *node.params["y"]), (*x.shape, *y.shape), strict=True))
 
 
 def _may_pack(node: Node, position: int) -> bool:
     own, other = (node.params["x"], node.params["y"])[:: 1 if position == 0 else -1]
-    extents = _extents(node)
+    extents = extents_of(node)
     value = node.inputs[position]
-    reuse = prod(extents[letter] for letter in other if letter not in own)
+    reuse = prod(extents[subscript] for subscript in other if subscript not in own)
     return reuse >= REUSED and 1 < value.size <= PACKED and not isinstance(value, Literal)
 
 
@@ -86,12 +81,14 @@ def _pack(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
     operands, params = list(inputs), dict(node.params)
     if is_large(node):
         return _with_batch_first(node, inputs)
-    last = innermost_letter(node, packing=True)
+    last = innermost_subscript(node, packing=True)
     for position, name in enumerate(("x", "y")):
         own = params[name]
         if last in own and own[-1] != last and _may_pack(node, position):
-            packed = (*[letter for letter in own if letter != last], last)
-            operands[position] = copy_packed(inputs[position], tuple(own.index(letter) for letter in packed))
+            packed = (*[subscript for subscript in own if subscript != last], last)
+            operands[position] = copy_packed(
+                inputs[position], tuple(own.index(subscript) for subscript in packed)
+            )
             params[name] = packed
     return _changed(node, operands, params)
 
@@ -106,21 +103,22 @@ def _changed(node: Node, operands: Sequence[Value], params: dict[str, Any]) -> S
 
 def is_large(node: Node) -> bool:
     """Return whether a product is worth a call of BLAS, its batch apart."""
-    x, y, out = node.params["x"], node.params["y"], node.params["out"]
-    batch = {letter for letter in out if letter in x and letter in y}
-    extents = _extents(node)
-    return prod(extents[letter] for letter in extents if letter not in batch) >= LARGE
+    batch = groups_of(node.params).batch
+    extents = extents_of(node)
+    return prod(extents[subscript] for subscript in extents if subscript not in batch) >= LARGE
 
 
 def _with_batch_first(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
     """A batch axis that stands last leaves no rows or columns that BLAS could read."""
     operands, params = list(inputs), dict(node.params)
-    batch = [s for s in params["out"] if s in params["x"] and s in params["y"]]
+    batch = groups_of(params).batch
     for position, name in enumerate(("x", "y")):
         own = params[name]
         if own and own[-1] in batch:
-            packed = (*batch, *[letter for letter in own if letter not in batch])
-            operands[position] = copy_packed(inputs[position], tuple(own.index(letter) for letter in packed))
+            packed = (*batch, *[subscript for subscript in own if subscript not in batch])
+            operands[position] = copy_packed(
+                inputs[position], tuple(own.index(subscript) for subscript in packed)
+            )
             params[name] = packed
     return _changed(node, operands, params)
 
@@ -136,11 +134,11 @@ def _absorb(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
         return None
     params: dict[str, Any] = dict(node.params)
     operands = list(inputs)
-    for position, letters in enumerate(("x", "y")):
+    for position, subscripts in enumerate(("x", "y")):
         source = operands[position].node
         while source is not None and source.op is permute_row:
             axes = source.params["axes"]
-            params[letters] = tuple(params[letters][axes.index(axis)] for axis in range(len(axes)))
+            params[subscripts] = tuple(params[subscripts][axes.index(axis)] for axis in range(len(axes)))
             operands[position] = source.inputs[0]
             source = operands[position].node
     if params == node.params:

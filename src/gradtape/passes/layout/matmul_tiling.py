@@ -1,9 +1,9 @@
-"""Tiling of chains of long matrix products: a block of rows goes through the whole chain while it is in the cache.
+"""Matmul tiling: a tile of rows goes through a chain of large products while it is in the cache.
 
-Where products of matrices with many rows follow each other, with element by element code between, every intermediate goes through memory
-between one product and the next. Here the rows' axis is split in two, tiles and rows of a tile, and the tiles come first in every
-intermediate. The scheduler then walks the tiles once: products are BLAS's as before, but of a tile at a time, and sums over the rows are
-added up tile by tile. Nothing is copied: a split axis is other address arithmetic.
+Where products of matrices with many rows follow each other, with elementwise code between, every intermediate goes through memory
+between one product and the next. This pass splits the axis of the rows in two, tiles and rows of a tile, and puts the tiles first in every
+intermediate. The scheduler then makes one loop over the tiles: BLAS multiplies a tile at a time, and sums over the rows are accumulated
+tile by tile. Nothing is copied: a split axis is other address arithmetic.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Final
 
 from gradtape.ir.builder import at
 from gradtape.ir.graph import Graph, Node, Value
-from gradtape.kinds.contract import Contract
+from gradtape.kinds.contract import Contract, extents_of
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.reduction import Reduction
 from gradtape.ops.core.shape import expand_row, permute, permute_row, reshape
-from gradtape.passes.layout.axes import AxisClasses, letter_extents, narrowest
+from gradtape.passes.layout.axes import AxisClasses, narrowest
 from gradtape.passes.rewrite import applied, with_outputs
 
 PRODUCT: Final = 1_000_000
@@ -32,7 +32,7 @@ LARGE_SIDE: Final = 16
 """Rows, columns and summands from which a product is BLAS's."""
 
 WORTH: Final = 2**22
-"""Bytes of a product's rows from which they leave the second cache."""
+"""Bytes of a product's rows from which they leave the L2 cache."""
 
 VECTOR: Final = 8
 """Rows of which a tile is a multiple, where it can be: whole vectors."""
@@ -41,7 +41,7 @@ SHARE: Final = 0.5
 """How large the operands without rows may be, which each tile reads again, beside the rows of a tile."""
 
 
-def tile_matmul_chains(graph: Graph) -> Graph:
+def tile_matmuls(graph: Graph) -> Graph:
     """Return the graph with the rows' axis split into tiles and rows of a tile, where that pays."""
     plan = _plan(graph)
     return graph if plan is None else _Splitter(graph, plan).result()
@@ -84,13 +84,13 @@ def _plan(graph: Graph) -> _Plan | None:
     if len(products) < 2:
         return None
     for extent, places in AxisClasses(graph).places():
-        plan = _tiling(extent, places, products) if extent >= 2 * LEAST_ROWS else None
+        plan = _tile(extent, places, products) if extent >= 2 * LEAST_ROWS else None
         if plan is not None and _is_possible(graph, plan):
             return plan
     return None
 
 
-def _tiling(extent: int, places: dict[Value, int], products: Sequence[Node]) -> _Plan | None:
+def _tile(extent: int, places: dict[Value, int], products: Sequence[Node]) -> _Plan | None:
     """Return how this axis would be split; None where tiles do not pay."""
     concerned = [node for node in products if any(value in places for value in (*node.inputs, node.out))]
     multiplications = [_bytes_per_row(node, places) for node in concerned]
@@ -117,10 +117,10 @@ def _bytes(value: Value) -> int:
 def _bytes_per_row(node: Node, places: dict[Value, int]) -> int:
     """Return the multiplications of a product that one row takes part in; 0 where the rows are a batch of products."""
     x, y, out = node.params["x"], node.params["y"], node.params["out"]
-    with_letters = zip((*node.inputs, node.out), (x, y, out), strict=True)
-    row = {letters[places[value]] for value, letters in with_letters if value in places}
+    with_subscripts = zip((*node.inputs, node.out), (x, y, out), strict=True)
+    row = {subscripts[places[value]] for value, subscripts in with_subscripts if value in places}
     batch = {s for s in out if s in x and s in y}
-    extents = letter_extents(node)
+    extents = extents_of(node)
     if row & batch:
         return 0
     return prod(n for s, n in extents.items() if s not in batch | row)
@@ -185,10 +185,10 @@ class _Splitter:
         found = self._made.get(value)
         if found is None:
             place = self._plan.places.get(value)
-            found = self._made[value] = value if place is None else self._sliced(value, place)
+            found = self._made[value] = value if place is None else self._split_input(value, place)
         return found
 
-    def _sliced(self, value: Value, place: int) -> Value:
+    def _split_input(self, value: Value, place: int) -> Value:
         rows = self._plan.rows
         shape = (*value.shape[:place], self._plan.extent // rows, rows, *value.shape[place + 1 :])
         split = reshape(value, shape)
@@ -209,11 +209,11 @@ class _Splitter:
             return applied(node, inputs, params)
         if isinstance(op, Contract):
             tile = 1 + max((*params["x"], *params["y"]))
-            letters = {
+            subscripts = {
                 name: (tile, *params[name]) if value in places else params[name]
                 for name, value in zip(("x", "y", "out"), (*node.inputs, out), strict=True)
             }
-            return applied(node, inputs, letters)
+            return applied(node, inputs, subscripts)
         x = node.inputs[0]
         moved = x in places
         if isinstance(op, Reduction):

@@ -1,8 +1,7 @@
-"""Operand privatisation: an operand that is cheap to compute is computed for each large product, in the layout that the product wants.
+"""Operand privatisation: a cheap operand of several large products is recomputed for each, in the layout that the product needs.
 
-BLAS reads its operands from memory, so what is computed for it must be written there. Where two products far
-apart want the same thing, such as points minus a mean, keeping all of it from one to the other costs more than
-computing a part of it again just before each.
+BLAS reads its operands from memory, so what is computed for it must be written there. Where two products far apart read the same
+operand, such as points minus a mean, storing all of it between them costs more than recomputing a part of it just before each.
 """
 
 from __future__ import annotations
@@ -13,15 +12,15 @@ from math import prod
 from typing import Final
 
 from gradtape.ir.graph import Graph, Literal, Node, Value
-from gradtape.kinds.contract import Contract
+from gradtape.kinds.contract import Contract, extents_of, groups_of
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.ops.core.shape import expand, expand_row, permute, permute_row
-from gradtape.passes.layout.axes import letter_extents, narrowest
+from gradtape.passes.layout.axes import narrowest
 from gradtape.passes.layout.contract_transposes import copy_packed
 from gradtape.passes.rewrite import applied, rewrite
 
 CHEAP: Final = 4
-"""Operations for each element up to which computing again costs less than reading from memory."""
+"""Operations for each element up to which recomputing costs less than reading from memory."""
 
 SIMPLE: Final = 1.0
 """Cost of such an operation at most: an addition or a multiplication."""
@@ -29,18 +28,18 @@ SIMPLE: Final = 1.0
 LARGE_SIDE: Final = 16
 """Rows, columns and summands from which a product is BLAS's."""
 
-LEAST_TRANSPOSED: Final = 2**12
-"""Elements of a matrix up to which BLAS multiplies without copying it, if it stands right: 64 by 64."""
+PACKED: Final = 2**12
+"""Elements of a matrix up to which BLAS multiplies without copying it, if its layout is right: 64 by 64."""
 
-OFTEN: Final = 64
-"""Multiplications of each element from which transposing it costs nothing beside them."""
+MUCH_REUSED: Final = 64
+"""Multiplications of each element from which a transposed copy costs nothing beside them."""
 
-KEPT: Final = 2**17
-"""Elements up to which an operand stays in the second cache, whoever reads it."""
+IN_CACHE: Final = 2**17
+"""Elements up to which an operand stays in the L2 cache."""
 
 
 def privatise_operands(graph: Graph) -> Graph:
-    """Return the graph in which each large product has cheap operands of its own."""
+    """Return the graph in which no two large products share a cheap operand."""
     uses = Counter(value for node in graph.nodes for value in node.inputs)
     uses.update(graph.outputs)
     return rewrite(graph, lambda node, inputs: _privatised(node, inputs, uses))
@@ -55,11 +54,11 @@ def _privatised(node: Node, inputs: tuple[Value, ...], uses: Counter[Value]) -> 
         value, own = inputs[position], params[name]
         stays = tuple(range(len(own)))
         wanted = tuple(sorted(stays, key=lambda k: own[k] == last))
-        if node.inputs[position].size > KEPT and _is_cheap(value):
+        if node.inputs[position].size > IN_CACHE and _is_cheap(value):
             if _strided(value, wanted) > _strided(value, stays):
                 wanted = stays
             if uses[node.inputs[position]] > 1 or wanted != stays:
-                operands[position] = _Copy().transposed(value, wanted)
+                operands[position] = _Copy().permuted(value, wanted)
                 params[name] = tuple(own[k] for k in wanted)
         elif wanted != stays and _is_reused(node, position):
             operands[position] = copy_packed(value, wanted)
@@ -74,11 +73,11 @@ def _privatised(node: Node, inputs: tuple[Value, ...], uses: Counter[Value]) -> 
 def _is_reused(node: Node, position: int) -> bool:
     """Whether an operand is small and each of its elements is multiplied so often that a transposed copy costs nothing."""
     own, other = (node.params["x"], node.params["y"])[:: 1 if position == 0 else -1]
-    extents = letter_extents(node)
-    batch = {letter for letter in node.params["out"] if letter in own and letter in other}
-    size = prod(extents[letter] for letter in own if letter not in batch)
-    reuse = prod(extents[letter] for letter in other if letter not in own)
-    return size <= LEAST_TRANSPOSED and reuse >= OFTEN
+    extents = extents_of(node)
+    batch = groups_of(node.params).batch
+    size = prod(extents[subscript] for subscript in own if subscript not in batch)
+    reuse = prod(extents[subscript] for subscript in other if subscript not in own)
+    return size <= PACKED and reuse >= MUCH_REUSED
 
 
 def _is_cheap(value: Value) -> bool:
@@ -121,12 +120,12 @@ def _strided(value: Value, axes: tuple[int, ...]) -> int:
 
 
 class _Copy:
-    """Writes out once more what makes a value."""
+    """Recomputes values with their axes permuted."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[Value, tuple[int, ...]], Value] = {}
 
-    def transposed(self, value: Value, axes: tuple[int, ...]) -> Value:
+    def permuted(self, value: Value, axes: tuple[int, ...]) -> Value:
         """Return a copy of a value with axis ``axes[k]`` as its axis k."""
         if isinstance(value, Literal):
             return value
@@ -138,12 +137,12 @@ class _Copy:
     def _made(self, value: Value, axes: tuple[int, ...]) -> Value:
         node = value.node
         if node is not None and isinstance(node.op, Elementwise):
-            return applied(node, [self.transposed(operand, axes) for operand in node.inputs], node.params)
+            return applied(node, [self.permuted(operand, axes) for operand in node.inputs], node.params)
         if node is not None and node.op is permute_row:
-            return self.transposed(node.inputs[0], tuple(node.params["axes"][k] for k in axes))
+            return self.permuted(node.inputs[0], tuple(node.params["axes"][k] for k in axes))
         if node is not None and node.op is expand_row:
             placed = node.params["axes"]
             kept = tuple(k for k, axis in enumerate(axes) if axis in placed)
-            source = self.transposed(node.inputs[0], tuple(placed.index(axes[k]) for k in kept))
+            source = self.permuted(node.inputs[0], tuple(placed.index(axes[k]) for k in kept))
             return expand(source, tuple(value.shape[k] for k in axes), kept)
         return permute(value, axes)

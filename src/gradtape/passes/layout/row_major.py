@@ -1,4 +1,4 @@
-"""Row-major layout: the axis of the rows comes first where a program does the same for each of many rows.
+"""Row-major layout: the axis of the observations comes first, where a program does the same for each of many.
 
 NumPy code often keeps many observations along the last axis: products of small matrices with all observations at once, sums over the small
 axes between. Nest by nest, every intermediate then goes through memory. With the long axis first, the scheduler walks it once and keeps
@@ -21,19 +21,19 @@ from gradtape.passes.layout.axes import AxisClasses, narrowest
 from gradtape.passes.rewrite import applied, with_outputs
 
 MANY: Final = 256
-"""Rows from which walking them once pays."""
+"""Rows from which one loop over them pays."""
 
 SMALL: Final = 1024
-"""Elements of one row up to which a block of rows stays in the second cache: 250 a row gain a factor of 2 to 6, 3200 lose a fifth."""
+"""Elements of one row up to which a block of rows stays in the L2 cache: 250 a row gain a factor of 2 to 6, 3200 lose a fifth."""
 
 LARGE_SIDE: Final = 16
 """Rows, columns and summands from which a product is large."""
 
 WORTH: Final = 2**15
-"""Elements of intermediates from which they leave the first cache."""
+"""Elements of intermediates from which they leave the L1 cache."""
 
 
-def put_rows_outermost(graph: Graph) -> Graph:
+def make_row_major(graph: Graph) -> Graph:
     """Return the graph with the rows' axis first in every intermediate that has it."""
     rows = _rows(graph)
     return graph if rows is None else _Mover(graph, rows).result()
@@ -129,11 +129,11 @@ class _Mover:
         if isinstance(op, Elementwise):
             return applied(node, [self._in_front(v) for v in node.inputs], params)
         if isinstance(op, Contract):
-            letters = {
+            subscripts = {
                 name: tuple(params[name][k] for k in self._order(value))
                 for name, value in zip(("x", "y", "out"), (*node.inputs, out), strict=True)
             }
-            return applied(node, [self._in_front(v) for v in node.inputs], letters)
+            return applied(node, [self._in_front(v) for v in node.inputs], subscripts)
         x = node.inputs[0]
         if isinstance(op, Reduction):
             if op.positional:

@@ -1,4 +1,4 @@
-"""Transpose propagation: elementwise operands of a product are computed in the layout of their inputs; BLAS reads a matrix either way."""
+"""Transpose propagation: transposes move from the inputs of elementwise code to its result, which BLAS reads transposed for nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gradtape.passes.rewrite import rewrite
 def propagate_transposes(graph: Graph) -> Graph:
     """Return the graph in which ``(d * x.T) @ y`` of large matrices is ``(d[:, None] * x).T @ y``.
 
-    A scaled copy is then written as its source is read. The transposition is left to `absorb_transposes`.
+    The scaled copy is then written in the order in which `x` is read. `fold_transposes` removes the transpose that is left.
     """
     users: dict[Value, set[Node | None]] = {}
     for node in graph.nodes:
@@ -40,15 +40,15 @@ def _propagated(
 
 
 def _is_transposed(value: Value, reader: Node, users: dict[Value, set[Node | None]]) -> bool:
-    """Return whether an operand is computed from transposed matrices and repeated vectors, and for nothing else."""
+    """Return whether an operand is computed from transposed matrices and repeated vectors, and read by nothing else."""
     if value.ndim != 2 or value.node is None or not isinstance(value.node.op, Elementwise):
         return False
     found = {value: value.node}
-    waiting = [value.node]
+    pending = [value.node]
     nodes: set[Node | None] = {reader}
     has_transpose = False
-    while waiting:
-        node = waiting.pop()
+    while pending:
+        node = pending.pop()
         if not isinstance(node.op, Elementwise):
             if node.op not in (permute_row, expand_row) or node.params["axes"] == (0, 1):
                 return False
@@ -61,7 +61,7 @@ def _is_transposed(value: Value, reader: Node, users: dict[Value, set[Node | Non
             if operand.node is None:
                 return False
             found[operand] = operand.node
-            waiting.append(operand.node)
+            pending.append(operand.node)
     return has_transpose and all(users[inner] <= nodes for inner, node in found.items() if node in nodes)
 
 

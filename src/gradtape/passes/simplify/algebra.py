@@ -20,7 +20,7 @@ from gradtape.ops.core.shape import expand, expand_row, pad_row, permute_row, re
 from gradtape.passes.rewrite import rewrite
 
 
-def simplify(graph: Graph) -> Graph:
+def simplify_algebra(graph: Graph) -> Graph:
     """Return the graph with cheaper equivalents of single nodes."""
     return rewrite(graph, _simplify)
 

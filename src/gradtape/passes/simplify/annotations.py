@@ -1,4 +1,4 @@
-"""Taking out the nodes that compute nothing, once what they say has been heeded."""
+"""Removal of annotations: nodes that compute nothing, such as derivatives given by the user and barriers."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from gradtape.passes.control.bodies import in_bodies
 from gradtape.passes.rewrite import rewrite
 
 
-def open_custom_calls(graph: Graph) -> Graph:
-    """Return the graph without rules for derivatives, also in the bodies of loops and branches."""
+def inline_custom_calls(graph: Graph) -> Graph:
+    """Return the graph with the bodies of calls with custom derivatives in place of the calls, also inside of loops and branches."""
     if not holds_rules(graph.nodes):
         return graph
     return in_bodies(rewrite(graph, _body), _open_body)
@@ -21,11 +21,11 @@ def open_custom_calls(graph: Graph) -> Graph:
 def _open_body(body: Body) -> Body:
     if not body.has_rules:
         return body
-    opened = open_custom_calls(body)
+    opened = inline_custom_calls(body)
     return Body(opened.inputs, opened.nodes, opened.outputs, body.name)
 
 
-def lift_barriers(graph: Graph) -> Graph:
+def remove_barriers(graph: Graph) -> Graph:
     """Return the graph without barriers. No pass may merge equal computations after this one."""
     return rewrite(graph, _passed)
 

@@ -1,4 +1,4 @@
-"""Let equal computations be one."""
+"""Common-subexpression elimination."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from gradtape.ir.graph import Graph, Literal, Node, Value
 from gradtape.passes.rewrite import rewrite
 
 
-def merge_equal(graph: Graph) -> Graph:
-    """Return the graph in which no two nodes apply the same op with the same parameters to the same
-    values."""
+def eliminate_common_subexpressions(graph: Graph) -> Graph:
+    """Return the graph in which no two nodes apply the same op with the same parameters to the same values."""
     found: dict[Any, tuple[Value, ...]] = {}
     numbers: dict[Any, Literal] = {}
 

@@ -1,4 +1,4 @@
-"""Leave out what no output needs."""
+"""Dead-code elimination."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from gradtape.ir.graph import Graph
 from gradtape.passes.rewrite import with_outputs
 
 
-def drop_unused(graph: Graph) -> Graph:
-    """Return the graph without nodes on which nothing depends."""
+def eliminate_dead_code(graph: Graph) -> Graph:
+    """Return the graph without nodes on which no output depends."""
     smaller = with_outputs(graph, {})
     return graph if len(smaller.nodes) == len(graph.nodes) else smaller

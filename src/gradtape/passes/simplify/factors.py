@@ -1,4 +1,4 @@
-"""Take factors that do not vary along a sum out of it."""
+"""Factor hoisting: factors that do not vary along a sum are multiplied after it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gradtape.ops.core.shape import expand, expand_row
 from gradtape.passes.rewrite import rewrite
 
 Sums = set[tuple[Value, tuple[int, ...]]]
-"""What is summed, and over which axes."""
+"""The operand and the axes of sums."""
 
 
 def hoist_factors(graph: Graph) -> Graph:
@@ -32,7 +32,7 @@ def _hoist(node: Node, inputs: tuple[Value, ...], sums: Sums) -> Sequence[Value]
 
 
 def _sum(x: Value, axes: tuple[int, ...], sums: Sums) -> Value | None:
-    """Return the sum with what could be taken out, or None if nothing could."""
+    """Return the sum with its factors hoisted, or None if there are none."""
     inner = x.node
     if inner is None:
         return None
@@ -49,7 +49,7 @@ def _sum(x: Value, axes: tuple[int, ...], sums: Sums) -> Value | None:
 
 
 def _summed(x: Value, axes: tuple[int, ...], sums: Sums) -> Value:
-    """Return the sum, with what could be taken out."""
+    """Return the sum with its factors hoisted."""
     result = _sum(x, axes, sums)
     return reduce_sum(x, axes=axes) if result is None else result
 

@@ -1,4 +1,4 @@
-"""Compute what is known: nodes on numbers, and elementwise nodes on repeated numbers."""
+"""Constant folding: nodes on numbers, and elementwise nodes on repeated numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gradtape.ops.core.shape import expand
 from gradtape.passes.rewrite import rewrite
 
 
-def fold_numbers(graph: Graph) -> Graph:
+def fold_constants(graph: Graph) -> Graph:
     """Return the graph without computations whose operands are numbers or repetitions of a number."""
     return rewrite(graph, _fold)
 

@@ -1,4 +1,4 @@
-"""Replace calls of graphs by the nodes inside."""
+"""Inlining of calls of graphs."""
 
 from __future__ import annotations
 

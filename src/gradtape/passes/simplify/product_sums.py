@@ -1,4 +1,4 @@
-"""A product that is only summed afterwards takes the sum of its factor instead."""
+"""Distributive law for contractions: a contraction whose result is only summed sums its factor first."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _summed_early(node: Node, inputs: tuple[Value, ...], once: set[Value]) -> Se
     product = inputs[0].node
     if product is None or not isinstance(product.op, Contract):
         return None
-    (a, b), letters = product.inputs, product.params
+    (a, b), subscripts = product.inputs, product.params
     axes: tuple[int, ...] = node.params["axes"]
-    out = tuple(letter for axis, letter in enumerate(letters["out"]) if axis not in axes)
-    return (contract(a, b, letters["x"], letters["y"], out),)
+    out = tuple(subscript for axis, subscript in enumerate(subscripts["out"]) if axis not in axes)
+    return (contract(a, b, subscripts["x"], subscripts["y"], out),)

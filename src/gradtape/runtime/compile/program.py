@@ -18,7 +18,7 @@ from gradtape.ir.fingerprint import fingerprint
 from gradtape.ir.graph import Graph, Node
 from gradtape.ir.op import NDArray
 from gradtape.lower.resident.interrupts import INTERRUPTED, raise_interruption
-from gradtape.passes.simplify.annotations import open_custom_calls
+from gradtape.passes.simplify.annotations import inline_custom_calls
 from gradtape.progress import counting
 from gradtape.runtime.call.convention import ArraySpec, CallForm
 from gradtape.runtime.call.entry import NativeFunction, bind
@@ -209,7 +209,7 @@ def program_for(graph: Graph, form: CallForm | None = None) -> Program:
 
 def record_program(graph: Graph) -> Program:
     """Return the program of pending values: user-defined derivatives are opened, the record is dropped, loops are rerolled."""
-    graph = open_custom_calls(graph)
+    graph = inline_custom_calls(graph)
     return tape_program(without_data_rolled(graph) if config.reroll else without_data(graph))
 
 

@@ -11,7 +11,7 @@ from gradtape.ir.builder import at, emit
 from gradtape.ir.graph import Literal, Node, Value, literal
 from gradtape.ir.types import INT64
 from gradtape.kinds.batching import Shared, batch_node
-from gradtape.kinds.contract import Contract
+from gradtape.kinds.contract import Contract, extents_of
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.index_map import IndexMap
 from gradtape.ops.core.cumulative import cumsum
@@ -89,9 +89,7 @@ def _pays(node: Node, length: int) -> bool:
 
 
 def _multiplications(node: Node) -> int:
-    x, y = node.inputs
-    extents = dict(zip((*node.params["x"], *node.params["y"]), (*x.shape, *y.shape), strict=True))
-    return prod(extents.values())
+    return prod(extents_of(node).values())
 
 
 def _compute(cone: list[Node], outer: dict[Value, Value | Shared], length: int) -> None:

@@ -19,7 +19,7 @@ from gradtape.kinds.control import Barrier, Custom, Structured
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.index_map import IndexMap
 from gradtape.kinds.join import Join
-from gradtape.passes.simplify.expand_composites import expand_formula
+from gradtape.passes.simplify.expand_formulas import expand_formula
 
 SMALL_UPDATE: Final = 256
 """Elements up to which an array with a few replaced elements is recomputed rather than stored."""

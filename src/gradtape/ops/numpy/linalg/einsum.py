@@ -1,4 +1,4 @@
-"""Products summed over shared letters: ``einsum`` and what the other products are made of."""
+"""Products summed over shared subscripts: ``einsum`` and what the other products are made of."""
 
 from __future__ import annotations
 
@@ -13,49 +13,51 @@ from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
 from gradtape.ir.types import Shape
 from gradtape.kinds.arguments import as_array, promoted
-from gradtape.kinds.contract import Letters
+from gradtape.kinds.contract import Subscripts
 from gradtape.kinds.registry import implements, sample
 from gradtape.ops.core.contract import contract, permuted_sum
 from gradtape.ops.core.join import cast_as_asked
 from gradtape.ops.core.shape import diagonal_of, expand, reshape
 
 
-def product(a: Value, x: Letters, b: Value, y: Letters, out: Letters) -> Value:
-    """Return ``sum a[x] b[y]`` over the letters that `out` lacks.
+def product(a: Value, x: Subscripts, b: Value, y: Subscripts, out: Subscripts) -> Value:
+    """Return ``sum a[x] b[y]`` over the subscripts that `out` lacks.
 
-    The letters of an operand differ from each other; an axis of extent 1 meets any extent. Where nothing is
+    The subscripts of an operand differ from each other; an axis of extent 1 meets any extent. Where nothing is
     summed over, the product is an
     elementwise one, which fuses with what surrounds it.
     """
     extents = common_extents([(a.shape, x), (b.shape, y)])
     a, x = drop_ones(a, x, extents)
     b, y = drop_ones(b, y, extents)
-    if all(letter in out for letter in x if letter in y):
+    if all(subscript in out for subscript in x if subscript in y):
         a, x = permuted_sum(a, x, _in_order(out, x)), _in_order(out, x)
         b, y = permuted_sum(b, y, _in_order(out, y)), _in_order(out, y)
-        shape = tuple(extents[letter] for letter in out)
-        wide = [expand(v, shape, tuple(out.index(k) for k in letters)) for v, letters in ((a, x), (b, y))]
+        shape = tuple(extents[subscript] for subscript in out)
+        wide = [
+            expand(v, shape, tuple(out.index(k) for k in subscripts)) for v, subscripts in ((a, x), (b, y))
+        ]
         return wide[0] * wide[1]
-    numbers = {letter: k for k, letter in enumerate(dict.fromkeys((*x, *y)))}
-    return contract(a, b, *[tuple(numbers[k] for k in letters) for letters in (x, y, out)])
+    numbers = {subscript: k for k, subscript in enumerate(dict.fromkeys((*x, *y)))}
+    return contract(a, b, *[tuple(numbers[k] for k in subscripts) for subscripts in (x, y, out)])
 
 
-def _in_order(out: Letters, letters: Letters) -> Letters:
-    return tuple(letter for letter in out if letter in letters)
+def _in_order(out: Subscripts, subscripts: Subscripts) -> Subscripts:
+    return tuple(subscript for subscript in out if subscript in subscripts)
 
 
-def common_extents(operands: Sequence[tuple[Shape, Letters]]) -> dict[int, int]:
-    """Return the extent of each letter.
+def common_extents(operands: Sequence[tuple[Shape, Subscripts]]) -> dict[int, int]:
+    """Return the extent of each subscript.
 
     Raises
     ------
     ShapeError
-        Where two axes with the same letter have different extents, neither of them 1.
+        Where two axes with the same subscript have different extents, neither of them 1.
     """
     extents: dict[int, int] = {}
-    for shape, letters in operands:
-        for letter, extent in zip(letters, shape, strict=True):
-            before = extents.get(letter, 1)
+    for shape, subscripts in operands:
+        for subscript, extent in zip(subscripts, shape, strict=True):
+            before = extents.get(subscript, 1)
             if before != 1 and extent not in (1, before):
                 shapes = " and ".join(str(each) for each, _ in operands)
                 raise ShapeError(
@@ -64,24 +66,24 @@ def common_extents(operands: Sequence[tuple[Shape, Letters]]) -> dict[int, int]:
                     where=here.site,
                     remedy="transpose an operand, or check which axes meet",
                 )
-            extents[letter] = extent if before == 1 else before
+            extents[subscript] = extent if before == 1 else before
     return extents
 
 
-def drop_ones(a: Value, letters: Letters, extents: dict[int, int]) -> tuple[Value, Letters]:
+def drop_ones(a: Value, subscripts: Subscripts, extents: dict[int, int]) -> tuple[Value, Subscripts]:
     """Remove the axes of extent 1 along which the operand is to be repeated."""
-    kept = tuple(axis for axis, letter in enumerate(letters) if a.shape[axis] == extents[letter])
+    kept = tuple(axis for axis, subscript in enumerate(subscripts) if a.shape[axis] == extents[subscript])
     if len(kept) == a.ndim:
-        return a, letters
-    return reshape(a, tuple(a.shape[axis] for axis in kept)), tuple(letters[axis] for axis in kept)
+        return a, subscripts
+    return reshape(a, tuple(a.shape[axis] for axis in kept)), tuple(subscripts[axis] for axis in kept)
 
 
-def without_repeats(a: Value, letters: Letters) -> tuple[Value, Letters]:
-    """Take the diagonal of every pair of axes with the same letter."""
-    for letter in dict.fromkeys(letters):
-        while letters.count(letter) > 1:
-            first = letters.index(letter)
-            second = letters.index(letter, first + 1)
+def without_repeats(a: Value, subscripts: Subscripts) -> tuple[Value, Subscripts]:
+    """Take the diagonal of every pair of axes with the same subscript."""
+    for subscript in dict.fromkeys(subscripts):
+        while subscripts.count(subscript) > 1:
+            first = subscripts.index(subscript)
+            second = subscripts.index(subscript, first + 1)
             extents = a.shape[first], a.shape[second]
             if extents[0] != extents[1]:
                 raise ShapeError(
@@ -91,21 +93,21 @@ def without_repeats(a: Value, letters: Letters) -> tuple[Value, Letters]:
                     remedy="a letter that repeats takes the diagonal, which needs axes of one extent",
                 )
             a = diagonal_of(a, first, second)
-            letters = (*[k for axis, k in enumerate(letters) if axis not in (first, second)], letter)
-    return a, letters
+            subscripts = (*[k for axis, k in enumerate(subscripts) if axis not in (first, second)], subscript)
+    return a, subscripts
 
 
-def contract_all(operands: Sequence[Value], terms: Sequence[Letters], out: Letters) -> Value:
-    """Return the product of all operands summed over the letters that `out` lacks, two operands at a time."""
-    pairs = [without_repeats(a, letters) for a, letters in zip(operands, terms, strict=True)]
-    extents = common_extents([(a.shape, letters) for a, letters in pairs])
-    pairs = [drop_ones(a, letters, extents) for a, letters in pairs]
+def contract_all(operands: Sequence[Value], terms: Sequence[Subscripts], out: Subscripts) -> Value:
+    """Return the product of all operands summed over the subscripts that `out` lacks, two operands at a time."""
+    pairs = [without_repeats(a, subscripts) for a, subscripts in zip(operands, terms, strict=True)]
+    extents = common_extents([(a.shape, subscripts) for a, subscripts in pairs])
+    pairs = [drop_ones(a, subscripts, extents) for a, subscripts in pairs]
     for places in _path(pairs, out):
         chosen = [pairs.pop(place) for place in sorted(places, reverse=True)]
         while len(chosen) > 1:
             (b, y), (a, x) = chosen[:2]
             chosen = chosen[2:]
-            later = {letter for _, letters in (*pairs, *chosen) for letter in letters}
+            later = {subscript for _, subscripts in (*pairs, *chosen) for subscript in subscripts}
             kept = tuple(k for k in dict.fromkeys((*x, *y)) if k in later or k in out)
             kept = kept if pairs or chosen else out
             chosen.insert(0, (product(a, x, b, y, kept), kept))
@@ -113,35 +115,35 @@ def contract_all(operands: Sequence[Value], terms: Sequence[Letters], out: Lette
     return permuted_sum(*pairs[0], out)
 
 
-def _path(pairs: Sequence[tuple[Value, Letters]], out: Letters) -> Sequence[tuple[int, ...]]:
+def _path(pairs: Sequence[tuple[Value, Subscripts]], out: Subscripts) -> Sequence[tuple[int, ...]]:
     """Return which operands to multiply in which order."""
     if len(pairs) <= 2:
         return [tuple(range(len(pairs)))]
     import opt_einsum  # a lazy import: few programs need it, and it takes as long as a tenth of NumPy's
 
-    letters = {
-        letter: opt_einsum.get_symbol(k)
-        for k, letter in enumerate(dict.fromkeys(k for _, t in pairs for k in t))
+    symbols = {
+        subscript: opt_einsum.get_symbol(k)
+        for k, subscript in enumerate(dict.fromkeys(k for _, t in pairs for k in t))
     }
-    terms = ",".join("".join(letters[k] for k in term) for _, term in pairs)
-    subscripts = f"{terms}->{''.join(letters[k] for k in out)}"
+    terms = ",".join("".join(symbols[k] for k in term) for _, term in pairs)
+    text = f"{terms}->{''.join(symbols[k] for k in out)}"
     path: Sequence[tuple[int, ...]]
-    path, _ = opt_einsum.contract_path(subscripts, *[a.shape for a, _ in pairs], shapes=True, optimize="auto")
+    path, _ = opt_einsum.contract_path(text, *[a.shape for a, _ in pairs], shapes=True, optimize="auto")
     return path
 
 
 ELLIPSIS = -1
-"""The letters of the axes that an ellipsis stands for are this and the numbers below it, from the right."""
+"""The subscripts of the axes that an ellipsis stands for are this and the numbers below it, from the right."""
 
 
 @lru_cache(maxsize=1024)
-def read_subscripts(text: str, ranks: tuple[int, ...]) -> tuple[list[Letters], Letters]:
+def read_subscripts(text: str, ranks: tuple[int, ...]) -> tuple[list[Subscripts], Subscripts]:
     """Read ``"ij,jk->ik"``; operands of these ranks follow.
 
     Raises
     ------
     ValueError
-        Where NumPy raises it: a strange character, too few letters, a letter of the result that no operand
+        Where NumPy raises it: a strange character, too few subscripts, a subscript of the result that no operand
         has.
     """
     text = text.replace(" ", "")
@@ -166,14 +168,14 @@ def _split_ellipsis(term: str) -> list[Any]:
 
 def complete_terms(
     terms: Sequence[Sequence[Any]], out: Sequence[Any] | None, ranks: Sequence[int]
-) -> tuple[list[Letters], Letters]:
-    """Replace ellipses by letters and find the letters of the result where they are not given."""
+) -> tuple[list[Subscripts], Subscripts]:
+    """Replace ellipses by subscripts and find the subscripts of the result where they are not given."""
     if len(terms) != len(ranks):
         raise ValueError("Number of einsum subscripts must be equal to the number of operands.")
-    full: list[Letters] = []
+    full: list[Subscripts] = []
     longest = 0
     for term, rank in zip(terms, ranks, strict=True):
-        dots = rank - sum(1 for letter in term if letter is not Ellipsis)
+        dots = rank - sum(1 for subscript in term if subscript is not Ellipsis)
         if dots < 0 or (dots and Ellipsis not in term):
             raise ValueError(
                 "operand has more dimensions than subscripts given in einstein sum, but no '...' "
@@ -185,17 +187,19 @@ def complete_terms(
         longest = max(longest, dots)
         full.append(_replaced(term, dots))
     counts: dict[int, int] = {}
-    for letter in (letter for term in full for letter in term):
-        counts[letter] = counts.get(letter, 0) + 1
+    for subscript in (subscript for term in full for subscript in term):
+        counts[subscript] = counts.get(subscript, 0) + 1
     if out is None:
-        single = sorted(letter for letter, count in counts.items() if count == 1 and letter > ELLIPSIS)
+        single = sorted(
+            subscript for subscript, count in counts.items() if count == 1 and subscript > ELLIPSIS
+        )
         return full, (*range(ELLIPSIS - longest + 1, ELLIPSIS + 1), *single)
     result = _replaced(out, longest)
-    for letter in result:
-        if letter not in counts or result.count(letter) > 1:
+    for subscript in result:
+        if subscript not in counts or result.count(subscript) > 1:
             raise ValueError(
-                f"einstein sum subscripts string includes output subscript {chr(letter)!r} "
-                + ("which never appeared in an input" if letter not in counts else "multiple times")
+                f"einstein sum subscripts string includes output subscript {chr(subscript)!r} "
+                + ("which never appeared in an input" if subscript not in counts else "multiple times")
             )
     if longest and Ellipsis not in out:
         raise ValueError(
@@ -204,14 +208,14 @@ def complete_terms(
     return full, result
 
 
-def _replaced(term: Sequence[Any], dots: int) -> Letters:
-    letters: list[int] = []
-    for letter in term:
-        letters.extend(range(ELLIPSIS - dots + 1, ELLIPSIS + 1) if letter is Ellipsis else (letter,))
-    return tuple(letters)
+def _replaced(term: Sequence[Any], dots: int) -> Subscripts:
+    subscripts: list[int] = []
+    for subscript in term:
+        subscripts.extend(range(ELLIPSIS - dots + 1, ELLIPSIS + 1) if subscript is Ellipsis else (subscript,))
+    return tuple(subscripts)
 
 
-def read_operands(operands: tuple[Any, ...]) -> tuple[list[Value], list[Letters], Letters]:
+def read_operands(operands: tuple[Any, ...]) -> tuple[list[Value], list[Subscripts], Subscripts]:
     """Read either way to call einsum: subscripts first, or a list of axis numbers after each operand."""
     if not operands:
         raise ValueError(

@@ -68,9 +68,9 @@ def _matrix(rows: int, columns: int, n: int, sign: int) -> NDArray:
 
 def _multiplied(x: Value, matrix: NDArray, axis: int) -> Value:
     """Return the product over one of the last two axes with a matrix, in whose second axis the result goes on."""
-    letters = tuple(range(x.ndim))
-    out = tuple([x.ndim if letter == letters[axis] else letter for letter in letters])
-    places = {"x": letters, "y": (letters[axis], x.ndim), "out": out}
+    subscripts = tuple(range(x.ndim))
+    out = tuple([x.ndim if subscript == subscripts[axis] else subscript for subscript in subscripts])
+    places = {"x": subscripts, "y": (subscripts[axis], x.ndim), "out": out}
     if x.dtype.kind == "c":
         return contract_row(x, constant(matrix.astype(x.dtype)), **places)
     parts = [contract_row(x, constant(part.astype(x.dtype)), **places) for part in (matrix.real, matrix.imag)]

@@ -10,7 +10,7 @@ from gradtape.errors import ShapeError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
 from gradtape.kinds.arguments import as_array, as_int, lookup, one_axis, promoted
-from gradtape.kinds.contract import Letters
+from gradtape.kinds.contract import Subscripts
 from gradtape.kinds.registry import implements, sample
 from gradtape.ops.core.elementwise.arithmetic import add
 from gradtape.ops.core.elementwise.cast import convert, zeros_like
@@ -47,7 +47,7 @@ def multi_dot(arrays: Any) -> Value:
             raise np.linalg.LinAlgError(
                 f"{operand.ndim}-dimensional array given. Array must be two-dimensional"
             )
-    terms: list[Letters] = []
+    terms: list[Subscripts] = []
     for place, operand in enumerate(operands):
         both = (place, place + 1)
         terms.append(both if operand.ndim == 2 else both[1:] if place == 0 else both[:1])

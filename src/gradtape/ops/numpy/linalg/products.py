@@ -11,7 +11,7 @@ from gradtape.errors import ShapeError, UnsupportedFunctionError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
 from gradtape.kinds.arguments import as_array, as_int, lookup, promoted, some_axes
-from gradtape.kinds.contract import Letters
+from gradtape.kinds.contract import Subscripts
 from gradtape.kinds.registry import TRIALS, UFUNCS, Sample, Trial, implements, sample
 from gradtape.ops.core.contract import contract_row
 from gradtape.ops.core.elementwise.cast import convert
@@ -19,13 +19,13 @@ from gradtape.ops.core.shape import expand, reshape
 from gradtape.ops.numpy.arrays.shape import moved
 from gradtape.ops.numpy.linalg.einsum import product
 
-SMALL: dict[tuple[int, int], dict[str, Letters]] = {
+SMALL: dict[tuple[int, int], dict[str, Subscripts]] = {
     (1, 1): {"x": (0,), "y": (0,), "out": ()},
     (2, 1): {"x": (0, 1), "y": (1,), "out": (0,)},
     (1, 2): {"x": (0,), "y": (0, 1), "out": (1,)},
     (2, 2): {"x": (0, 1), "y": (1, 2), "out": (0, 2)},
 }
-"""The letters of products of vectors and matrices, by rank."""
+"""The subscripts of products of vectors and matrices, by rank."""
 
 
 @implements(
@@ -159,11 +159,11 @@ def _core(name: str, a: Value, b: Value, ranks: tuple[int, int]) -> None:
             )
 
 
-def _stacked(a: Value, b: Value, x: Letters, y: Letters, out: Letters) -> Value:
-    """Multiply along the trailing axes, which have letters, and broadcast over the leading ones."""
+def _stacked(a: Value, b: Value, x: Subscripts, y: Subscripts, out: Subscripts) -> Value:
+    """Multiply along the trailing axes, which have subscripts, and broadcast over the leading ones."""
     lead_a, lead_b = a.ndim - len(x), b.ndim - len(y)
     lead = max(lead_a, lead_b)
-    letters = tuple(range(10, 10 + lead))
+    subscripts = tuple(range(10, 10 + lead))
     np.broadcast_shapes(a.shape[:lead_a], b.shape[:lead_b])
     if [n for n, k in zip(a.shape[lead_a:], x, strict=True) if k == 1] != [
         n for n, k in zip(b.shape[lead_b:], y, strict=True) if k == 1
@@ -175,7 +175,9 @@ def _stacked(a: Value, b: Value, x: Letters, y: Letters, out: Letters) -> Value:
             remedy="the last axis of the first operand meets the last but one of the second (the "
             "last, of a vector)",
         )
-    return product(a, (*letters[lead - lead_a :], *x), b, (*letters[lead - lead_b :], *y), (*letters, *out))
+    return product(
+        a, (*subscripts[lead - lead_a :], *x), b, (*subscripts[lead - lead_b :], *y), (*subscripts, *out)
+    )
 
 
 Product = Callable[[Value, Value], Value]

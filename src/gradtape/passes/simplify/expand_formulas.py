@@ -1,4 +1,4 @@
-"""Replace rows that are formulas by the rows that they consist of."""
+"""Expansion of formulas: elementwise rows are replaced by the rows of their formulas."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from gradtape.ops.core.shape import expand
 from gradtape.passes.rewrite import rewrite
 
 
-def expand_bodies(graph: Graph) -> Graph:
-    """Return the graph with only primitive elementwise rows, so that what forward and backward share
-    becomes visible."""
+def expand_formulas(graph: Graph) -> Graph:
+    """Return the graph without elementwise rows that are formulas, so that common subexpressions of primal and derivative show."""
     return rewrite(graph, _expand)
 
 
@@ -53,5 +52,5 @@ def conformed(value: Value, like: Value) -> Value:
 
 
 def _strong(value: Value) -> Value:
-    """Return a number with its dtype decided: in a formula nothing may promote it again."""
+    """Return a number with a strong dtype, which a formula does not promote again."""
     return literal(value.data, value.dtype) if isinstance(value, Literal) and value.aval.weak else value
