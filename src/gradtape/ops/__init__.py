@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import pkgutil
+from pathlib import Path
 
 from gradtape.collector import collector_paused
 
+_here = Path(__file__).parent
 with (
     collector_paused()
-):  # nothing that is made here becomes garbage; looking for some costs a tenth of the import
-    for _module in sorted(module.name for module in pkgutil.walk_packages(__path__, f"{__name__}.")):
-        importlib.import_module(_module)
+):  # Nothing that is made here becomes garbage; looking for some costs a tenth of the import.
+    for _path in sorted(_here.rglob("[!_]*.py")):
+        importlib.import_module(".".join((__name__, *_path.relative_to(_here).with_suffix("").parts)))
