@@ -6,6 +6,7 @@ import ast
 import os
 import sys
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 import pytest
 
@@ -127,7 +128,8 @@ def test_a_fork_takes_locks_in_their_order_or_renews_them(monkeypatch: pytest.Mo
         "leaf": Rank.LEAF,
         "compiler": Rank.COMPILER,
     }
-    entries = {Lock(done, name): rank for name, rank in ranks.items()}
+    made = {Lock(done, name): rank for name, rank in ranks.items()}
+    entries = WeakKeyDictionary(made)
     monkeypatch.setattr(locks, "_locks", entries)
     # This process is no child: its threads wait on what would be renewed.
     monkeypatch.setattr(locks, "_renew", [])

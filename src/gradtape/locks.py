@@ -88,7 +88,11 @@ def renewed_in_child(renew: Callable[[], object]) -> None:
 def _waited_for() -> list[Lock]:
     """Return the locks that a fork waits for, in their order."""
     llvmlite = getattr(getattr(sys.modules.get("llvmlite.binding.ffi"), "lib", None), "_lock", None)
-    found = [(rank, lock) for lock, rank in list(_locks.items()) if rank in WAITED_FOR]
+    found = [
+        (rank, lock)
+        for reference in _locks.keyrefs()  # copied in one instruction: other threads make locks meanwhile
+        if (lock := reference()) is not None and (rank := _locks[lock]) in WAITED_FOR
+    ]
     if llvmlite is not None:  # it exists once llvmlite is there
         found.append((Rank.LLVMLITE, llvmlite))
     return [lock for _, lock in sorted(found, key=lambda entry: entry[0])]
