@@ -43,22 +43,32 @@ def test_what_the_structure_says_is_true(row: Any, sample: Any) -> None:
             source = input_like(np.transpose(arrays[k], order))
             transposed = ROWS["permute"](source, axes=tuple(order.index(a) for a in range(active.ndim)))  # type: ignore[operator]
             operands: list[Any] = [transposed if j == k else value for j, value in enumerate(inputs)]
-            out = row(*operands, **params)
-            found = row_axis(out, source, never)
-            if found is None or found == UNKNOWN:
-                continue
-            assert out.shape[found] == source.shape[0]
-            others = [value for j, value in enumerate(inputs) if j != k]
-            given = [array for j, array in enumerate(arrays) if j != k]
-            base = np.transpose(arrays[k], order)
-            (before,) = run([out], [source, *others], [base, *given])
-            for r in range(source.shape[0]):
-                moved = base.copy()
-                moved[r] += 0.01
-                (after,) = run([out], [source, *others], [moved, *given])
-                np.testing.assert_allclose(
-                    np.delete(before, r, found), np.delete(after, r, found), rtol=1e-12, atol=1e-12
+            outs = (
+                row.results(*operands, **params) if isinstance(row, Matrix) else (row(*operands, **params),)
+            )
+            for out in outs:
+                check_rows_are_independent(
+                    out, source, np.transpose(arrays[k], order), others_of(k, inputs, arrays)
                 )
+
+
+def others_of(k: int, inputs: list[Any], arrays: list[Any]) -> list[tuple[Any, Any]]:
+    return [pair for j, pair in enumerate(zip(inputs, arrays, strict=True)) if j != k]
+
+
+def check_rows_are_independent(out: Value, source: Value, base: Any, others: list[tuple[Any, Any]]) -> None:
+    found = row_axis(out, source, never)
+    if found is None or found == UNKNOWN:
+        return
+    assert out.shape[found] == source.shape[0]
+    values, arrays = [value for value, _ in others], [array for _, array in others]
+    (before,) = run([out], [source, *values], [base, *arrays])
+    for r in range(source.shape[0]):
+        moved = base.copy()
+        moved[r] += 0.01
+        (after,) = run([out], [source, *values], [moved, *arrays])
+        kept, changed = np.delete(before, r, found), np.delete(after, r, found)
+        np.testing.assert_allclose(kept, changed, rtol=1e-12, atol=1e-12)
 
 
 def written_by_number(x: Any) -> Any:
