@@ -4,7 +4,7 @@ A program is a list of statements that NumPy runs without an error. It is kept i
 in the tenth digit changes the results in the fifth, rounding would decide what it returns. Then these agree with NumPy, or with each other:
 
 - jit on the interpreter, and compiled: with the arguments, with other numbers, with the first ones again, with arrays of another layout;
-- a tape, three times at one line (the third time it reads along a script);
+- a tape, three times at one line (the third time it is predicted);
 - gradients: forward against reverse, both against central differences, interpreted against compiled;
 - second derivatives: symmetry, and against differences of gradients;
 - `vmap` against a loop, and Jacobians with and without pfor.
@@ -440,7 +440,7 @@ class Ways:
                     return
 
     def tapes(self, *, compiled: bool) -> Iterator[Failure]:
-        """A tape at one line, three times: it records, writes a script, and reads along."""
+        """A tape at one line, three times: it records, it records a call trace, it is predicted."""
         names = ("tape-first", "tape-second", "tape-third") if compiled else ("tape-first", "tape-second")
         slopes = []
         with gt.config.override(jit=compiled):

@@ -1,4 +1,4 @@
-"""What recording does again is what it did before, and it does little: Python functions called per operation are counted."""
+"""The op cache: a cached call does what the first one did, in few calls of Python functions, which are counted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gradtape.trace.lazy.pending import live_arrays
 from tests.support.numpy_calls import TOLERANCE, Call, flatten, title
 from tests.support.recording import FUNCTIONS, arrays_for, calls_of, shown
 
-# What is recalled
+# Cached calls
 
 
 @pytest.mark.parametrize("key", FUNCTIONS, ids=title)
@@ -107,7 +107,7 @@ def test_nodes_belong_to_the_line_that_made_them():
     assert {np.sum(x).value.node.site.via, x.sum().value.node.site.via} == {"np.sum", "x.sum"}
 
 
-def test_a_stand_in_has_no_numbers():
+def test_a_placeholder_has_no_data():
     start = placeholder(aval((2,), FLOAT64))
     with pytest.raises(AttributeError):
         start.data  # noqa: B018
@@ -119,7 +119,7 @@ def test_a_stand_in_has_no_numbers():
     assert leaves == [other]
 
 
-def test_views_write_through_after_they_were_recalled():
+def test_views_of_cached_calls_write_through():
     for _ in range(4):
         x = gt.constant(np.arange(6.0)) * 1.0
         x.reshape(2, 3)[1] = 7.0
@@ -133,7 +133,7 @@ def test_views_write_through_after_they_were_recalled():
         np.testing.assert_array_equal(x.numpy(), expected)
 
 
-# What is expected of a record
+# Templates of derivatives
 
 
 def gradient_of(function, *numbers, **options):

@@ -19,7 +19,6 @@ FOR_MESSAGES = {"co_filename", "co_firstlineno", "co_name", "co_flags"}
 
 OFFSET_READERS = {
     "trace/source/sites.py",
-    "trace/lazy/script_reader.py",
     "trace/lazy/trace_prediction.py",
 }
 """Modules that store or compare the offset of an instruction with each operation: a call would cost more than all else there.

@@ -1,4 +1,4 @@
-"""What a tape reads along with a script, it does as it would have done without one."""
+"""A predicted tape does what it would have done without a prediction."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def numbers(arrays):
     return [numbers(array) if isinstance(array, list) else array.numpy().tolist() for array in arrays]
 
 
-def test_the_third_tape_of_a_line_reads_what_the_second_wrote(log):
+def test_the_third_tape_of_a_line_is_predicted_by_the_second(log):
     for scale in (1.0, 2.0, 3.0, 4.0):
         with gt.GradientTape() as tape:
             x = tape.watch(scale * np.ones(3))
@@ -66,17 +66,17 @@ def test_the_third_tape_of_a_line_reads_what_the_second_wrote(log):
 
 
 def test_python_may_specialise_the_instructions_of_a_line(log):
-    for turn in range(30):
+    for number in range(30):
         with gt.GradientTape() as tape:
-            x = tape.watch(np.arange(5.0) + turn)
+            x = tape.watch(np.arange(5.0) + number)
             y = 0.0
             for k in range(5):
                 y = y + x[k] ** 2 * x.T[k]
-        np.testing.assert_allclose(tape.gradient(y, x).numpy(), 3 * (np.arange(5.0) + turn) ** 2)
+        np.testing.assert_allclose(tape.gradient(y, x).numpy(), 3 * (np.arange(5.0) + number) ** 2)
     assert log == ["recorded", *["predicted"] * 28]
 
 
-def test_a_line_that_asks_for_no_gradient_has_no_script(log):
+def test_a_line_that_requests_no_gradient_has_no_call_trace(log):
     for _ in range(4):
         with gt.GradientTape() as tape:
             x = tape.watch(np.ones(3))
@@ -86,7 +86,7 @@ def test_a_line_that_asks_for_no_gradient_has_no_script(log):
     assert log == []
 
 
-def test_reading_an_operation_takes_few_calls():
+def test_predicting_an_operation_takes_few_calls():
     ones = gt.constant(np.ones(3))
 
     def step():
@@ -101,12 +101,12 @@ def test_reading_an_operation_takes_few_calls():
     assert min(calls_of(step) for _ in range(3)) <= 20 * 2 + 110
 
 
-# Which calls are like others
+# Calls that match
 
 
 @pytest.mark.parametrize("key", FUNCTIONS, ids=title)
-def test_a_function_read_is_the_function_recorded(key):
-    """With the same arguments and then with other numbers; of no function that looks at these is a script made.
+def test_a_function_predicted_is_the_function_recorded(key):
+    """With the same arguments and then with other numbers; a function that reads data is in no call trace.
 
     Every other time all arguments but one stay ndarrays.
     """
@@ -203,7 +203,7 @@ def _source_written(x, again):
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_what_is_another_record_is_recorded(name, log):
+def test_another_record_is_recorded(name, log):
     operation = OTHERS[name]
 
     def results(again, persistent):
@@ -232,22 +232,22 @@ METHODS = {
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_methods_are_read(name, log):
-    for turn in range(4):
+def test_methods_are_predicted(name, log):
+    for number in range(4):
         slopes = []
         for persistent in (False, True):
             with gt.GradientTape(persistent=persistent) as tape:
-                x = tape.watch(gt.constant(np.arange(6.0) / 4 + turn))
+                x = tape.watch(gt.constant(np.arange(6.0) / 4 + number))
                 y = np.sum(METHODS[name](x) * 2.0)
             slopes.append(tape.gradient(y, x).numpy())
         np.testing.assert_allclose(*slopes, rtol=1e-6)
     assert log == ["recorded", "predicted", "predicted"]
 
 
-# What is in the user's hands
+# Live arrays
 
 
-def test_what_is_held_is_computed_along(log, monkeypatch):
+def test_live_arrays_are_computed_by_the_same_program(log, monkeypatch):
     runs = []
     run = Program.run
     monkeypatch.setattr(Program, "run", lambda self, arrays: runs.append(1) or run(self, arrays))
@@ -293,7 +293,7 @@ def test_steps_written_in_the_block_are_one_program_from_the_third_on(looked_at)
     assert misses[2] == misses[3] == misses[-1]
 
 
-def test_holding_something_else_is_no_other_record(log):
+def test_other_live_arrays_are_no_other_record(log):
     kept = []
     for hold in (False, False, True, False, True, True):
         with gt.GradientTape() as tape:
@@ -310,7 +310,7 @@ def test_holding_something_else_is_no_other_record(log):
     assert log == ["recorded", *["predicted"] * 4]
 
 
-def test_nothing_lives_longer_because_it_was_read():
+def test_nothing_lives_longer_because_it_was_predicted():
     def step():
         with gt.GradientTape() as tape:
             x = tape.watch(gt.constant(np.ones(3)))
@@ -347,7 +347,7 @@ def test_a_tape_that_is_left_without_a_gradient_keeps_nothing():
         gc.enable()
 
 
-# Others who look on
+# Observers
 
 
 def test_the_record_is_there_for_who_asks_for_it():
@@ -367,7 +367,7 @@ def test_the_record_is_there_for_who_asks_for_it():
     assert first[1]
 
 
-def test_lines_of_what_is_made_up_for_are_the_users():
+def test_the_sites_of_replayed_calls_are_the_users():
     def site(asked):
         with gt.GradientTape() as tape:
             x = tape.watch(gt.constant(np.ones(3)))
@@ -409,18 +409,18 @@ def test_other_derivatives_of_a_line_that_is_known(log):
 
 
 def test_targets_may_be_sources_views_and_each_other():
-    def slopes(persistent, turn):
+    def slopes(persistent, number):
         with gt.GradientTape(persistent=persistent) as tape:
-            x = tape.watch(gt.constant(np.array([1.0, 2.0]) + turn))
+            x = tape.watch(gt.constant(np.array([1.0, 2.0]) + number))
             k = gt.constant(np.ones(2))
             y = x * k
             whole, part = y[:], y[1:]
             z = np.sum(whole * x)
-        targets = [[z, x], [z, whole], [y, whole], [z, part], [z, k], [z, z], [part, x]][turn % 7]
+        targets = [[z, x], [z, whole], [y, whole], [z, part], [z, k], [z, z], [part, x]][number % 7]
         return numbers([tape.gradient(targets, [x]), z, y, whole, part])
 
-    for turn in [*range(7), *np.repeat(range(7), 3)]:
-        assert slopes(False, int(turn)) == slopes(True, int(turn))
+    for number in [*range(7), *np.repeat(range(7), 3)]:
+        assert slopes(False, int(number)) == slopes(True, int(number))
 
 
 def test_another_tape_knows_nothing_of_it():
@@ -535,7 +535,7 @@ def test_an_exception_in_the_block_leaves_the_record():
         assert step(fails) == [[2.0, 4.0]]
 
 
-def test_threads_read_for_themselves():
+def test_each_thread_predicts_for_itself():
     found = []
 
     def step(scale):
@@ -575,14 +575,14 @@ def test_an_array_of_a_tape_may_be_looked_at_on_another_thread():
         assert step(look) == [[3.0, 12.0]]
 
 
-def test_names_shapes_and_pictures_of_what_was_read():
-    for turn in range(5):
+def test_names_shapes_and_pictures_of_deferred_arrays():
+    for number in range(5):
         with gt.GradientTape() as tape:
             x = tape.watch(gt.constant(np.array([1.0, 2.0])))
             y = x * x
             assert (y.shape, y.dtype, y.ndim, y.size, len(y)) == ((2,), np.dtype(float), 1, 2, 2)
             assert y.name is None
-            if turn == 4:
+            if number == 4:
                 y.name = "squares"
                 assert y.name == "squares"
                 assert repr(y) == "Array([1., 4.])"
@@ -590,12 +590,12 @@ def test_names_shapes_and_pictures_of_what_was_read():
         assert numbers([tape.gradient(z, x)]) == [[2.0, 4.0]]
 
 
-def test_a_script_that_does_not_hold_is_given_up(log):
-    for turn in range(60):
-        scale = 2.0 if turn < 5 else float(turn)
+def test_a_call_trace_that_does_not_hold_is_given_up(log):
+    for number in range(60):
+        scale = 2.0 if number < 5 else float(number)
         with gt.GradientTape() as tape:
             x = tape.watch(gt.constant(np.array([1.0, 2.0])))
-            assert turn < 30 or prediction.observer is None
+            assert number < 30 or prediction.observer is None
             y = np.sum(x * scale)
         assert numbers([tape.gradient(y, x)]) == [[scale] * 2]
     assert log.count("predicted") == 3
@@ -731,14 +731,14 @@ def test_random_records(log):
         numbers_ = np.random.default_rng(seed)
         steps = program(rng, rng.randrange(1, 12))
         trace_prediction._lines.clear()
-        for turn in range(12):
+        for number in range(12):
             now = steps if rng.random() < 0.75 else changed(steps, rng)
             start, constant = numbers_.normal(size=(2, 3))
             held = seed % 2 == 0
             found = played(now, start, constant, held, persistent=False)
             expected = played(now, start, constant, held, persistent=True)
-            assert len(found) == len(expected), (seed, turn)
+            assert len(found) == len(expected), (seed, number)
             for one, other in zip(found, expected, strict=True):
-                np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-11, err_msg=str((seed, turn)))
+                np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-11, err_msg=str((seed, number)))
     assert log.count("predicted") > 100
     assert log.count("left") > 20

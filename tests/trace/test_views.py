@@ -220,7 +220,7 @@ def test_an_element_that_was_read_is_a_number(function):
     np.testing.assert_array_equal(gt.jit(function)(x), wanted)
     with gt.config.override(jit=False):
         np.testing.assert_array_equal(gt.jit(function)(x), wanted)
-    for _ in range(4):  # from the third time on a tape reads along a script
+    for _ in range(4):  # from the third time on a tape is predicted
         with gt.GradientTape() as tape:
             watched = tape.watch(x)
             made = function(watched * 1.0)
