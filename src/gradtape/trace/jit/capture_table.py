@@ -239,12 +239,3 @@ def checked_function(
         tags=table.tags,
         kept=table.kept,
     )
-
-
-def can_be_checked(steps: Sequence[Step]) -> bool:
-    """Return whether native code can make all of these checks."""
-    try:
-        _Table(steps)
-    except _Unsuited:
-        return False
-    return True
