@@ -1,0 +1,1 @@
+"""Procedures: imperative programs of loops, branches, mutable variables and arrays that are written in place."""

@@ -1,0 +1,216 @@
+"""Building procedures, statement by statement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from gradtape.ir.builder import here
+from gradtape.ir.graph import Value
+from gradtape.ir.types import INT64, Aval, aval
+from gradtape.kinds.operands import as_value, conform
+from gradtape.procedures.ir import (
+    Allocate,
+    Assign,
+    Check,
+    Content,
+    Dtype,
+    For,
+    If,
+    Load,
+    Memory,
+    Pointer,
+    Procedure,
+    Read,
+    Statement,
+    Store,
+    Variable,
+    While,
+)
+
+Number = Value | int | float | bool | complex | np.generic
+
+
+def leaf(dtype: Any) -> Value:
+    """Return a new 0-d value without a history: what a statement defines."""
+    return Value(aval((), np.dtype(dtype)))
+
+
+def integer(number: Number) -> Value:
+    """Return a number as an int64 value."""
+    return conform(as_value(number), INT64, ())
+
+
+class ProcedureBuilder:
+    """Appends statements to the block that is open.
+
+    Operands may be Python numbers; what is stored or assigned is converted to the dtype of the memory or the variable.
+
+    Examples
+    --------
+    >>> build = ProcedureBuilder("total")
+    >>> x = build.array("x", (3,))
+    >>> total = build.variable("s", 0.0)
+    >>> with build.loop(3) as i:
+    ...     build.assign(total, build.read(total) + build.load(x, i))
+    >>> build.finish([build.read(total)]).result_types
+    (f64[],)
+    """
+
+    def __init__(self, name: str = "f") -> None:
+        self.name = name
+        self.parameters: list[Content] = []
+        self.types: list[Aval] = []
+        self.body: list[Statement] = []
+        self._open = [self.body]
+        self._names: dict[str, int] = {}
+
+    def unique(self, name: str) -> str:
+        """Return a name that this procedure does not have yet."""
+        count = self._names[name] = self._names.get(name, -1) + 1
+        return f"{name}.{count}" if count else name
+
+    def append(self, statement: Statement) -> None:
+        """Append a statement to the open block."""
+        self._open[-1].append(statement)
+
+    @contextmanager
+    def block(self, statements: list[Statement]) -> Iterator[None]:
+        """Let statements be appended to a block."""
+        self._open.append(statements)
+        try:
+            yield
+        finally:
+            self._open.pop()
+
+    # Parameters, memory and variables
+
+    def array(self, name: str, shape: Sequence[int], dtype: Any = np.float64) -> Pointer:
+        """Add an array parameter."""
+        type_ = aval(tuple(shape), np.dtype(dtype))
+        name = self.unique(name)
+        pointer = Pointer(name, Memory(name, type_.dtype))
+        self.parameters.append(pointer)
+        self.types.append(type_)
+        return pointer
+
+    def scalar(self, name: str, dtype: Any = np.float64) -> Value:
+        """Add a scalar parameter."""
+        value = leaf(dtype)
+        value.name = self.unique(name)
+        self.parameters.append(value)
+        self.types.append(value.aval)
+        return value
+
+    def allocate(
+        self,
+        name: str,
+        size: Number,
+        dtype: Dtype | type = np.float64,
+        zero: bool = False,
+        memory: Memory | None = None,
+    ) -> Pointer:
+        """Append the allocation of an array; pass `memory` if a variable is to hold pointers to it and to others."""
+        name = self.unique(name)
+        pointer = Pointer(name, Memory(name, np.dtype(dtype)) if memory is None else memory)
+        self.append(Allocate(pointer, integer(size), zero))
+        return pointer
+
+    def variable(self, name: str, initial: Number | Pointer, dtype: Any = None) -> Variable:
+        """Return a new variable, and append its first assignment."""
+        if isinstance(initial, Pointer):
+            variable = Variable(self.unique(name), initial.memory)
+        else:
+            value = as_value(initial)
+            variable = Variable(
+                self.unique(name), aval((), value.dtype if dtype is None else np.dtype(dtype))
+            )
+        self.assign(variable, initial)
+        return variable
+
+    # Statements
+
+    def load(self, pointer: Pointer, index: Number) -> Value:
+        out = leaf(pointer.dtype)
+        self.append(Load(out, pointer, integer(index)))
+        return out
+
+    def store(self, pointer: Pointer, index: Number, value: Number) -> None:
+        self.append(Store(pointer, integer(index), conform(as_value(value), pointer.dtype, ())))
+
+    def read(self, variable: Variable) -> Any:
+        """Return what a variable holds: a value or a pointer."""
+        out: Content
+        if isinstance(variable.type, Memory):
+            out = Pointer(self.unique(variable.name), variable.type)
+        else:
+            out = Value(variable.type)
+        self.append(Read(out, variable))
+        return out
+
+    def assign(self, variable: Variable, value: Number | Pointer) -> None:
+        if isinstance(value, Pointer):
+            self.append(Assign(variable, value))
+        else:
+            assert isinstance(variable.type, Aval)
+            self.append(Assign(variable, conform(as_value(value), variable.type.dtype, ())))
+
+    def check(self, condition: Value, error: str, message: str) -> None:
+        self.append(Check(condition, error, message, here.site))
+
+    @contextmanager
+    def loop(self, count: Number, parallel: bool = False) -> Iterator[Value]:
+        """Append a `For`; its body is what is appended meanwhile."""
+        loop = For(leaf(INT64), integer(count), [], parallel)
+        self.append(loop)
+        with self.block(loop.body):
+            yield loop.index
+
+    @contextmanager
+    def loop_while(self) -> Iterator[While]:
+        """Append a `While`; meanwhile its test is appended, and after `start_body` its body.
+
+        Examples
+        --------
+        >>> build = ProcedureBuilder("halve")
+        >>> x = build.variable("x", build.scalar("x0"))
+        >>> with build.loop_while() as loop:
+        ...     build.start_body(loop, build.read(x) > 1.0)
+        ...     build.assign(x, build.read(x) * 0.5)
+        """
+        loop = While(leaf(np.bool_))
+        self.append(loop)
+        with self.block(loop.test):
+            yield loop
+
+    def start_body(self, loop: While, condition: Value) -> None:
+        """End the test of a `While`, and open its body."""
+        loop.condition = condition
+        self._open[-1] = loop.body
+
+    @contextmanager
+    def branch(self, condition: Value) -> Iterator[If]:
+        """Append an `If`; meanwhile its first block is appended, and after `start_otherwise` the second one."""
+        branch = If(condition)
+        self.append(branch)
+        with self.block(branch.then):
+            yield branch
+
+    def start_otherwise(self, branch: If) -> None:
+        """End the first block of an `If`, and open the second one."""
+        self._open[-1] = branch.otherwise
+
+    def finish(self, results: Sequence[Content], result_types: Sequence[Aval] | None = None) -> Procedure:
+        """Return the procedure; without types the results are scalars."""
+        types = tuple(result_types) if result_types is not None else tuple([_scalar(x) for x in results])
+        return Procedure(
+            self.name, tuple(self.parameters), tuple(self.types), self.body, tuple(results), types
+        )
+
+
+def _scalar(result: Content) -> Aval:
+    assert isinstance(result, Value)
+    return result.aval

@@ -1,0 +1,244 @@
+"""The procedure IR: structured imperative programs with mutable scalars and arrays that are written element by element.
+
+A procedure is a tree of statements with side effects. What is computed between them is pure, and stands in the graph: the operands of
+statements are 0-d values (`gradtape.ir.graph.Value`), whose nodes are elementwise rows. The leaves of these expressions are what
+statements define: a loaded element, the value of a variable, the number of an iteration. So rows, their derivatives and the passes over
+graphs serve procedures too, and pure code has no place of its own: it is computed where it is used, and can be computed again where its
+leaves are known.
+
+Loops and branches are structured; there is no ``break``, ``continue`` or early ``return``, which front ends replace by flags. A value is
+known in the block that defines it and in the blocks inside of that, from its definition on. Each leaf has one definition. Memory is flat
+(C order) and reached by pointers; the offset of an element from a pointer is an int64 value. Strides, views and extents are arithmetic of
+the front end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field
+from typing import TypeAlias
+
+import numpy as np
+
+from gradtape.ir.body import Body
+from gradtape.ir.graph import Value
+from gradtape.ir.site import Site
+from gradtape.ir.types import Aval
+from gradtape.records import record
+
+Dtype: TypeAlias = np.dtype[np.generic]
+
+
+@record
+class Memory:
+    """An alias class: pointers into different memories never reach the same element.
+
+    Attributes
+    ----------
+    name : str
+        For prints; unique in a procedure.
+    dtype : numpy.dtype
+        Of all elements.
+    """
+
+    name: str
+    dtype: Dtype
+
+
+@record
+class Pointer:
+    """The address of the first element of an array: a parameter, what `Allocate` makes, or what was read from a variable."""
+
+    name: str
+    memory: Memory
+
+    @property
+    def dtype(self) -> Dtype:
+        return self.memory.dtype
+
+
+@record
+class Variable:
+    """A mutable local variable.
+
+    Attributes
+    ----------
+    name : str
+        For prints; unique in a procedure.
+    type : Aval or Memory
+        The type of the 0-d values that it holds, or the memory into which its pointers point.
+    """
+
+    name: str
+    type: Aval | Memory
+
+
+Content: TypeAlias = Value | Pointer
+"""What a variable, a parameter or an entry of the tape holds."""
+
+
+@record
+class Span:
+    """Contiguous elements: those of an array of a known shape that starts at an offset from a pointer."""
+
+    pointer: Pointer
+    offset: Value
+    aval: Aval
+
+
+# Statements. Those that define something have it as `out`, `outs` or `index`.
+
+
+@record
+class Load:
+    """``out = pointer[index]``."""
+
+    out: Value
+    pointer: Pointer
+    index: Value
+
+
+@record
+class Store:
+    """``pointer[index] = value``; the dtypes are equal."""
+
+    pointer: Pointer
+    index: Value
+    value: Value
+
+
+@record
+class Read:
+    """``out = variable``."""
+
+    out: Content
+    variable: Variable
+
+
+@record
+class Assign:
+    """``variable = value``. A variable is assigned before it is read."""
+
+    variable: Variable
+    value: Content
+
+
+@record
+class Allocate:
+    """``out`` is a new array of `size` elements, zeros if `zero`, otherwise uninitialised. It lives until the procedure ends."""
+
+    out: Pointer
+    size: Value
+    zero: bool = False
+
+
+@record
+class Check:
+    """Where `condition` is false the results are invalid, and the call raises an error with `message`; the procedure goes on nevertheless.
+
+    So checks do not stand in the way of vectors. Who makes one for an index replaces an invalid index by a valid one.
+
+    Attributes
+    ----------
+    error : str
+        The name of the built-in exception, such as ``IndexError``.
+    site : Site or None
+        The user's line.
+    """
+
+    condition: Value
+    error: str
+    message: str
+    site: Site | None = None
+
+
+@record
+class Apply:
+    """The array computation of a graph: ``outputs = graph(inputs)`` on scalars and contiguous arrays of static shapes.
+
+    The outputs do not overlap the inputs.
+    """
+
+    graph: Body
+    inputs: tuple[Value | Span, ...]
+    outputs: tuple[Span, ...]
+
+
+@record
+class For:
+    """``for index in range(count)``. The count, an int64, may be 0 or negative.
+
+    Attributes
+    ----------
+    parallel : bool
+        Whether iterations may run at the same time (``prange``).
+    """
+
+    index: Value
+    count: Value
+    body: list[Statement] = field(default_factory=list)
+    parallel: bool = False
+
+
+@record
+class While:
+    """``while True: test; if not condition: break; body``. What `test` defines is known in `body`."""
+
+    condition: Value
+    test: list[Statement] = field(default_factory=list)
+    body: list[Statement] = field(default_factory=list)
+
+
+@record
+class If:
+    """One of two blocks. What they define is not known after it: results are variables."""
+
+    condition: Value
+    then: list[Statement] = field(default_factory=list)
+    otherwise: list[Statement] = field(default_factory=list)
+
+
+@record
+class Push:
+    """Append values to the tape, a last-in, first-out memory of the procedure. The reverse sweep pops what the forward sweep pushed."""
+
+    values: tuple[Content, ...]
+
+
+@record
+class Pop:
+    """Take off the tape what the matching `Push` appended: as many values, in the same order."""
+
+    outs: tuple[Content, ...]
+
+
+Statement: TypeAlias = Load | Store | Read | Assign | Allocate | Check | Apply | For | While | If | Push | Pop
+
+
+@record
+class Procedure:
+    """A procedure, from the outside a pure function of arrays.
+
+    Attributes
+    ----------
+    name : str
+        For prints.
+    parameters : sequence of Value or Pointer
+        A leaf for each argument: a 0-d value for a scalar, a pointer for an array. Arrays are contiguous. The body does not store into
+        them: it copies the parameters that it changes.
+    types : sequence of Aval
+        Of the arguments.
+    body : list of statements
+    results : sequence of Value or Pointer
+        A value of the body's outermost block for a scalar; for an array a pointer that the body allocates in its outermost block with
+        as many elements as its type has. A pointer is not a result twice.
+    result_types : sequence of Aval
+        Of the results.
+    """
+
+    name: str
+    parameters: Sequence[Content]
+    types: Sequence[Aval]
+    body: list[Statement]
+    results: Sequence[Content]
+    result_types: Sequence[Aval]

@@ -1,0 +1,94 @@
+"""Walks over procedures: the blocks of a statement, what it uses and what it defines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gradtape.ir.graph import Value
+from gradtape.procedures.ir import (
+    Allocate,
+    Apply,
+    Assign,
+    Check,
+    Content,
+    For,
+    If,
+    Load,
+    Pointer,
+    Pop,
+    Push,
+    Read,
+    Span,
+    Statement,
+    Store,
+    While,
+)
+
+
+def blocks(statement: Statement) -> tuple[list[Statement], ...]:
+    """Return the blocks of a statement, in the order in which they run."""
+    if isinstance(statement, For):
+        return (statement.body,)
+    if isinstance(statement, While):
+        return (statement.test, statement.body)
+    if isinstance(statement, If):
+        return (statement.then, statement.otherwise)
+    return ()
+
+
+def walk(statements: Sequence[Statement]) -> Iterator[Statement]:
+    """Yield statements and those inside of them, each before its blocks."""
+    for statement in statements:
+        yield statement
+        for block in blocks(statement):
+            yield from walk(block)
+
+
+def uses(statement: Statement) -> tuple[Content, ...]:
+    """Return the values and pointers that a statement itself uses, without its blocks."""
+    if isinstance(statement, Load):
+        return (statement.pointer, statement.index)
+    if isinstance(statement, Store):
+        return (statement.pointer, statement.index, statement.value)
+    if isinstance(statement, Assign):
+        return (statement.value,)
+    if isinstance(statement, Allocate):
+        return (statement.size,)
+    if isinstance(statement, Check | While | If):
+        return (statement.condition,)
+    if isinstance(statement, For):
+        return (statement.count,)
+    if isinstance(statement, Push):
+        return statement.values
+    if isinstance(statement, Apply):
+        return (*_contents(statement.inputs), *_contents(statement.outputs))
+    return ()
+
+
+def _contents(operands: Sequence[Value | Span]) -> Iterator[Content]:
+    for operand in operands:
+        if isinstance(operand, Span):
+            yield operand.pointer
+            yield operand.offset
+        else:
+            yield operand
+
+
+def defines(statement: Statement) -> tuple[Content, ...]:
+    """Return the leaves that a statement defines; the index of a loop is known in its body only."""
+    if isinstance(statement, Load | Read | Allocate):
+        return (statement.out,)
+    if isinstance(statement, For):
+        return (statement.index,)
+    if isinstance(statement, Pop):
+        return statement.outs
+    return ()
+
+
+def stored(statements: Sequence[Statement]) -> Iterator[Pointer]:
+    """Yield the pointers through which statements, or those inside of them, write."""
+    for statement in walk(statements):
+        if isinstance(statement, Store):
+            yield statement.pointer
+        elif isinstance(statement, Apply):
+            yield from (span.pointer for span in statement.outputs)
