@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis.extra import numpy as hnp
 
+import gradtape as gt
 from gradtape.errors import ConcretizationError
 from gradtape.ir.graph import TraceTag, Value
 from gradtape.ops.core.indexing import getitem, setitem
@@ -324,3 +325,17 @@ def test_what_a_traced_mask_selects_has_no_shape() -> None:
 def test_an_ellipsis_parts_index_arrays_even_where_it_stands_for_no_axis() -> None:
     check_read(numbers((2, 3, 4)), (slice(None), [0, 1, 2], ..., 0))
     check_read(numbers((2, 3, 4)), (slice(None), [0, 1, 2], 0, ...))
+
+
+def test_an_augmented_assignment_writes_once():
+    """Python assigns the view `x[1:]` to `x[1:]` after it has changed the view."""
+
+    @gt.jit
+    def shifted(x):
+        x = x.copy()
+        x[1:] -= 0.5 * x[:-1]
+        return x
+
+    x = np.arange(5.0)
+    assert np.array_equal(shifted(x), [0.0, 1.0, 1.5, 2.0, 2.5])
+    assert str(gt.inspect.graph(shifted, x)).count("update(") == 1

@@ -209,7 +209,19 @@ class Basic:
         """Return `x` with the elements replaced by `v`, which has the shape `result`."""
         if self.shape == x.shape and not any(self.starts) and all(stride == 1 for stride in self.strides):
             return reshape(v, x.shape)
-        return update_row(x, reshape(v, self.shape), starts=self.starts, strides=self.strides)
+        v = reshape(v, self.shape)
+        node = x.node
+        if (
+            node is not None
+            and node.op is update_row
+            and node.inputs[1] is v
+            and node.params == self._place()
+        ):
+            return x  # `x[key] += v` writes through the view x[key], and then assigns the view to x[key]
+        return update_row(x, v, **self._place())
+
+    def _place(self) -> dict[str, Shape]:
+        return {"starts": self.starts, "strides": self.strides}
 
 
 @dataclass(frozen=True)
