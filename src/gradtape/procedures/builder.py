@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -49,6 +49,13 @@ class ProcedureBuilder:
 
     Operands may be Python numbers; what is stored or assigned is converted to the dtype of the memory or the variable.
 
+    Parameters
+    ----------
+    name : str
+        For prints.
+    names : iterable of str
+        Names that are taken: those of a procedure of which parts are used again.
+
     Examples
     --------
     >>> build = ProcedureBuilder("total")
@@ -60,18 +67,22 @@ class ProcedureBuilder:
     (f64[],)
     """
 
-    def __init__(self, name: str = "f") -> None:
+    def __init__(self, name: str = "f", names: Iterable[str] = ()) -> None:
         self.name = name
         self.parameters: list[Content] = []
         self.types: list[Aval] = []
         self.body: list[Statement] = []
         self._open = [self.body]
-        self._names: dict[str, int] = {}
+        self._names = dict.fromkeys(names, 0)
 
     def unique(self, name: str) -> str:
         """Return a name that this procedure does not have yet."""
-        count = self._names[name] = self._names.get(name, -1) + 1
-        return f"{name}.{count}" if count else name
+        unique = name
+        while unique in self._names:
+            self._names[name] += 1
+            unique = f"{name}.{self._names[name]}"
+        self._names[unique] = 0
+        return unique
 
     def append(self, statement: Statement) -> None:
         """Append a statement to the open block."""

@@ -16,6 +16,7 @@ from gradtape.procedures.ir import (
     Load,
     Pointer,
     Pop,
+    Procedure,
     Push,
     Read,
     Span,
@@ -92,3 +93,21 @@ def stored(statements: Sequence[Statement]) -> Iterator[Pointer]:
             yield statement.pointer
         elif isinstance(statement, Apply):
             yield from (span.pointer for span in statement.outputs)
+
+
+def names(procedure: Procedure) -> set[str]:
+    """Return the names of pointers, memories, variables and parameters."""
+    found = {content.name for content in procedure.parameters if content.name is not None}
+    for statement in walk(procedure.body):
+        if isinstance(statement, Read | Assign):
+            found.add(statement.variable.name)
+        for content in (*uses(statement), *defines(statement)):
+            if isinstance(content, Pointer):
+                found |= {content.name, content.memory.name}
+    return found
+
+
+def roots(procedure: Procedure) -> list[Value]:
+    """Return the values that statements use, and the results."""
+    used = [content for statement in walk(procedure.body) for content in uses(statement)]
+    return [content for content in (*used, *procedure.results) if isinstance(content, Value)]

@@ -16,12 +16,12 @@ def active_values(
     """Return the values with a differentiable path from a source that does not lead through a value of `constant`."""
     active = set(sources)
     for node in nodes:
-        if any(operand in active for operand in _differentiable(node)):
+        if any(operand in active for operand in differentiable_inputs(node)):
             active.update(out for out in node.outs if carries_derivatives(out.dtype) and out not in constant)
     return active
 
 
-def _differentiable(node: Node) -> Sequence[Value]:
+def differentiable_inputs(node: Node) -> Sequence[Value]:
     """Return the inputs in which a node may have a derivative."""
     op = node.op
     if isinstance(op, Elementwise) and op.partials is not None and None in op.partials:

@@ -1,0 +1,1 @@
+"""Transforms of procedures: derivatives and batches of imperative programs, as programs."""

@@ -1,0 +1,190 @@
+"""Forward mode of procedures: beside each statement the one that does the same with tangents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gradtape.ir.graph import Value, extract, literal
+from gradtape.ir.types import Aval, is_inexact
+from gradtape.kinds.operands import conform
+from gradtape.ops.core.elementwise.cast import zeros_like
+from gradtape.procedures.builder import ProcedureBuilder
+from gradtape.procedures.ir import (
+    Allocate,
+    Apply,
+    Assign,
+    Content,
+    For,
+    If,
+    Load,
+    Pointer,
+    Procedure,
+    Read,
+    Span,
+    Statement,
+    Store,
+    While,
+)
+from gradtape.procedures.traversal import names
+from gradtape.transforms.jvp import jvp
+from gradtape.transforms.loops.draft import make_body, never_stop, placeholder
+from gradtape.transforms.procedures.activity import Activity
+from gradtape.transforms.procedures.shadows import Shadows
+
+
+def jvp_procedure(procedure: Procedure, active: Sequence[bool]) -> Procedure:
+    """Return the procedure that computes the results and their tangents.
+
+    Parameters
+    ----------
+    procedure : Procedure
+        Without statements of the tape.
+    active : sequence of bool
+        By parameter: whether it has a tangent.
+
+    Returns
+    -------
+    Procedure
+        Its parameters are those of `procedure`, then a tangent for each active one; its results are those of `procedure`, then a tangent
+        for each inexact one. Leaves and pointers of `procedure` are used again.
+
+    Examples
+    --------
+    >>> from gradtape.procedures.builder import ProcedureBuilder
+    >>> build = ProcedureBuilder("square")
+    >>> x = build.scalar("x")
+    >>> jvp_procedure(build.finish([x * x]), [True]).result_types
+    (f64[], f64[])
+    """
+    return _ForwardMode(procedure, active).run()
+
+
+class _ForwardMode:
+    """The tangents of what a procedure computes, by value."""
+
+    def __init__(self, procedure: Procedure, active: Sequence[bool]) -> None:
+        self._procedure = procedure
+        self._flags = active
+        self._build = ProcedureBuilder(procedure.name, names(procedure))
+        self._active = Activity(procedure, active)
+        self._shadows = Shadows(self._build, self._active.locations, "t")
+        self._tangents: dict[Value, Value] = {}
+
+    def run(self) -> Procedure:
+        """Return the procedure."""
+        build, procedure = self._build, self._procedure
+        build.parameters += procedure.parameters
+        build.types += procedure.types
+        for content, type_, flag in zip(procedure.parameters, procedure.types, self._flags, strict=True):
+            if flag and isinstance(content, Pointer):
+                self._shadows.add_parameter(content, type_)
+            elif flag and isinstance(content, Value):
+                self._tangents[content] = build.scalar(f"{content.name or 'x'}_t", type_.dtype)
+        for content, type_, flag in zip(procedure.parameters, procedure.types, self._flags, strict=True):
+            if not flag and isinstance(content, Pointer) and content.memory in self._active.locations:
+                self._shadows.allocate(content, literal(type_.size), zero=True)
+        self._push_block(procedure.body)
+        results = list(procedure.results)
+        types = list(procedure.result_types)
+        for content, type_ in zip(procedure.results, procedure.result_types, strict=True):
+            if is_inexact(type_.dtype):
+                results.append(self._result(content, type_))
+                types.append(type_)
+        return build.finish(results, types)
+
+    def _result(self, content: Content, type_: Aval) -> Content:
+        if isinstance(content, Value):
+            return self._tangent(content)
+        if content.memory in self._active.locations:
+            return self._shadows.of(content)
+        return self._build.allocate(f"{content.name}_t", type_.size, type_.dtype, zero=True)
+
+    def _tangent(self, value: Value) -> Value:
+        """Return the tangent of a value; zero if it has none."""
+        if value in self._active.values and value not in self._tangents:
+            nodes, _ = extract([value], self._tangents, stop=lambda value: value not in self._active.values)
+            for node in nodes:
+                incoming = [self._tangents.get(operand) for operand in node.inputs]
+                if any(tangent is not None for tangent in incoming):
+                    for out, tangent in zip(node.outs, node.op.jvp(node, incoming), strict=True):
+                        if tangent is not None:
+                            self._tangents[out] = tangent
+        tangent = self._tangents.get(value)
+        return literal(0.0, value.dtype) if tangent is None else conform(tangent, value.dtype, ())
+
+    def _push_block(self, statements: Sequence[Statement]) -> None:
+        for statement in statements:
+            self._push(statement)
+
+    def _push(self, statement: Statement) -> None:
+        """Append a statement and the one for tangents."""
+        build, shadows = self._build, self._shadows
+        if isinstance(statement, For):
+            loop = For(statement.index, statement.count, [], statement.parallel)
+            build.append(loop)
+            with build.block(loop.body):
+                self._push_block(statement.body)
+        elif isinstance(statement, While):
+            repeat = While(statement.condition)
+            build.append(repeat)
+            with build.block(repeat.test):
+                self._push_block(statement.test)
+            with build.block(repeat.body):
+                self._push_block(statement.body)
+        elif isinstance(statement, If):
+            branch = If(statement.condition)
+            build.append(branch)
+            with build.block(branch.then):
+                self._push_block(statement.then)
+            with build.block(branch.otherwise):
+                self._push_block(statement.otherwise)
+        elif isinstance(statement, Apply):
+            self._push_apply(statement)
+        else:
+            build.append(statement)
+            if isinstance(statement, Load) and shadows.has(statement.pointer):
+                self._tangents[statement.out] = build.load(shadows.of(statement.pointer), statement.index)
+            elif isinstance(statement, Store) and shadows.has(statement.pointer):
+                build.store(shadows.of(statement.pointer), statement.index, self._tangent(statement.value))
+            elif isinstance(statement, Allocate) and shadows.has(statement.out):
+                shadows.allocate(statement.out, statement.size, statement.zero)
+            elif isinstance(statement, Read) and shadows.has(statement.variable):
+                variable = shadows.variable(statement.variable)
+                if isinstance(statement.out, Pointer):
+                    build.append(Read(shadows.add(statement.out), variable))
+                else:
+                    self._tangents[statement.out] = build.read(variable)
+            elif isinstance(statement, Assign) and shadows.has(statement.variable):
+                value = statement.value
+                build.assign(
+                    shadows.variable(statement.variable),
+                    shadows.of(value) if isinstance(value, Pointer) else self._tangent(value),
+                )
+
+    def _push_apply(self, statement: Apply) -> None:
+        """Append the graph with further inputs and outputs: the tangents."""
+        body = statement.graph
+        operands: list[Value | Span] = list(statement.inputs)
+        sources: list[Value] = []
+        tangents: list[Value] = []
+        for inner, operand in zip(body.inputs, statement.inputs, strict=True):
+            if isinstance(operand, Span):
+                is_active = self._shadows.has(operand.pointer)
+            else:
+                is_active = operand in self._active.values
+            if is_active:
+                sources.append(inner)
+                tangents.append(placeholder(inner))
+                operands.append(
+                    self._shadows.of_span(operand) if isinstance(operand, Span) else self._tangent(operand)
+                )
+        outputs = list(body.outputs)
+        spans = list(statement.outputs)
+        pushed = jvp(body.outputs, sources, tangents, never_stop)
+        for output, tangent, span in zip(body.outputs, pushed, statement.outputs, strict=True):
+            if self._shadows.has(span.pointer):
+                outputs.append(zeros_like(output) if tangent is None else tangent)
+                spans.append(self._shadows.of_span(span))
+        self._build.append(
+            Apply(make_body([*body.inputs, *tangents], outputs), tuple(operands), tuple(spans))
+        )
