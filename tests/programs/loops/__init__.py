@@ -1,0 +1,1 @@
+"""Text-book programs with scalar loops: what people write for ``numba.njit``."""

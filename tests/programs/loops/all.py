@@ -1,0 +1,15 @@
+"""All programs: importing the modules enters them into the table."""
+
+from __future__ import annotations
+
+from tests.programs.loops import (  # noqa: F401 - they enter their programs
+    dynamics,
+    finance,
+    grids,
+    iterations,
+    linear_algebra,
+    recurrences,
+)
+from tests.programs.loops.cases import PROGRAMS
+
+__all__ = ["PROGRAMS"]
