@@ -97,7 +97,7 @@ def reverse_sweep(
     for node in reversed(nodes):
         if any(out in active and found.get(out) is not None for out in node.outs):
             extra = equal_part(node, nodes, found) if isinstance(node.op, Matrix) else None
-            _pull_back(node, active, found)
+            pull_back(node, active, found)
             if extra is not None:
                 found.add(node.inputs[0], Cotangent(extra))
     results: list[Value | None] = []
@@ -107,7 +107,7 @@ def reverse_sweep(
     return Sweep(tuple(targets), tuple(sources), tuple(results), found.items)
 
 
-def _pull_back(node: Node, active: set[Value], found: Cotangents) -> None:
+def pull_back(node: Node, active: set[Value], found: Cotangents) -> None:
     """Add the cotangents of a node's active inputs."""
     op = node.op
     with at(derivative_site(node, backward=True)):

@@ -1,0 +1,281 @@
+"""The adjoint statements of a procedure, block by block, in terms of the values of the forward sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gradtape.ir.graph import Node, Value, extract, literal
+from gradtape.ir.types import INT64, Aval, aval
+from gradtape.kinds.cotangent import Cotangent
+from gradtape.kinds.operands import conform
+from gradtape.procedures.builder import ProcedureBuilder, leaf
+from gradtape.procedures.ir import (
+    Allocate,
+    Apply,
+    Assign,
+    For,
+    If,
+    Load,
+    Memory,
+    Pointer,
+    Procedure,
+    Read,
+    Span,
+    Statement,
+    Store,
+    Variable,
+    While,
+)
+from gradtape.procedures.traversal import roots
+from gradtape.transforms.linear import Cotangents
+from gradtape.transforms.loops.draft import make_body, never_stop, placeholder
+from gradtape.transforms.procedures.activity import Activity
+from gradtape.transforms.procedures.blocks import Block, BlockTree, Place
+from gradtape.transforms.procedures.shadows import Shadows
+from gradtape.transforms.vjp import pull_back, reverse_sweep
+
+
+class Adjoint:
+    """The reverse sweep before it is decided how the values of the forward sweep come to it.
+
+    Parameters
+    ----------
+    procedure : Procedure
+        What is differentiated.
+    seeds : dict of Value to Value
+        Cotangents of results that are values.
+    tree, activity, shadows, build
+        Of the procedure.
+
+    Attributes
+    ----------
+    steps : dict
+        By block and position: the statements of the reverse of the statement there, and of the nodes that stand after it.
+    begins : dict
+        By block: what the reverse of the block begins with.
+    inner : dict
+        By statement of the reverse sweep: the blocks of which its blocks are the reverse.
+    counts : dict
+        By `While`: the number of its iterations.
+    contents : list of (Place, Span)
+        Arrays of the forward sweep that are read as a whole, and where.
+    temporaries : list of Allocate
+        Of the reverse sweep.
+    cotangents : dict of Value to Value
+        Of the parameters that are values.
+    """
+
+    def __init__(
+        self,
+        procedure: Procedure,
+        seeds: dict[Value, Value],
+        tree: BlockTree,
+        activity: Activity,
+        shadows: Shadows,
+        build: ProcedureBuilder,
+    ) -> None:
+        self.steps: dict[Block, dict[int, list[Statement]]] = {}
+        self.begins: dict[Block, list[Statement]] = {}
+        self.inner: dict[Statement, list[Block]] = {}
+        self.counts: dict[Statement, Value] = {}
+        self.contents: list[tuple[Place, Span]] = []
+        self.temporaries: list[Statement] = []
+        self.cotangents: dict[Value, Value] = {}
+        self._procedure = procedure
+        self._seeds = seeds
+        self._tree = tree
+        self._active = activity.values
+        self._shadows = shadows
+        self._build = build
+        self._sums: dict[Value, Variable] = {}
+        self._sums_at: dict[tuple[Block, int], list[Value]] = {}
+        self._nodes_at: dict[tuple[Block, int], list[Node]] = {}
+        nodes, _ = extract(roots(procedure), stop=lambda value: not value.is_made)
+        for node in nodes:
+            if not self._active.isdisjoint(node.outs):
+                place = tree.place_of(node.outs[0])
+                assert place is not None
+                self._nodes_at.setdefault((place.block, place.position), []).append(node)
+        self._reverse(tree.root)
+
+    def _reverse(self, block: Block) -> None:
+        """Append the steps of a block, from its end to its beginning."""
+        found = Cotangents()
+        steps = self.steps[block] = {}
+        self.begins[block] = []
+        if block is self._tree.root:
+            for value, seed in self._seeds.items():
+                if value in self._active:
+                    found.add(value, Cotangent(seed))
+        for position in range(len(block.statements) - 1, -2, -1):
+            steps[position] = []
+            with self._build.block(steps[position]):
+                statement = block.statements[position] if position >= 0 else None
+                if statement is not None:
+                    self._reverse_effect(block, position, statement, found)
+                self._pull_nodes(block, position, found)
+                if isinstance(statement, Load | Read):
+                    self._reverse_leaf(statement, found)
+        with self._build.block(steps[-1]):
+            self._leave(block, found)
+
+    def _leave(self, block: Block, found: Cotangents) -> None:
+        """Append the sums of the cotangents of values that are known outside of a block."""
+        for value, cotangent in found.items():
+            place = self._tree.place_of(value)
+            assert place is not None
+            if place.block is not block:
+                total = self._sum_of(value, place)
+                self._build.assign(total, self._build.read(total) + self._part(cotangent, value))
+            elif block is self._tree.root and value in self._procedure.parameters:
+                self.cotangents[value] = self._part(cotangent, value)
+
+    def _sum_of(self, value: Value, place: Place) -> Variable:
+        """Return the variable in which the cotangent of a value is summed over inner blocks."""
+        if value not in self._sums:
+            total = Variable(self._build.unique("sum"), aval((), value.dtype))
+            self._sums[value] = total
+            self._sums_at.setdefault((place.block, place.position), []).append(value)
+            self.begins[place.block].append(Assign(total, literal(0.0, value.dtype)))
+        return self._sums[value]
+
+    def _part(self, cotangent: Cotangent, value: Value) -> Value:
+        return conform(cotangent.applied(), value.dtype, ())
+
+    def _pull_nodes(self, block: Block, position: int, found: Cotangents) -> None:
+        """Pull cotangents back through the nodes that stand at a place."""
+        for value in self._sums_at.get((block, position), ()):
+            found.add(value, Cotangent(self._build.read(self._sums[value])))
+        for node in reversed(self._nodes_at.get((block, position), ())):
+            if any(out in self._active and found.get(out) is not None for out in node.outs):
+                pull_back(node, self._active, found)
+
+    def _reverse_leaf(self, statement: Load | Read, found: Cotangents) -> None:
+        """Append the adjoint of a load or of the reading of a variable."""
+        out = statement.out
+        cotangent = found.get(out) if isinstance(out, Value) and out in self._active else None
+        if cotangent is None:
+            return
+        assert isinstance(out, Value)
+        build, part = self._build, self._part(cotangent, out)
+        if isinstance(statement, Load):
+            shadow = self._shadows.of(statement.pointer)
+            build.store(shadow, statement.index, build.load(shadow, statement.index) + part)
+        else:
+            variable = self._shadows.variable(statement.variable)
+            build.assign(variable, build.read(variable) + part)
+
+    def _reverse_effect(self, block: Block, position: int, statement: Statement, found: Cotangents) -> None:
+        """Append the adjoint of what a statement changes."""
+        build, shadows = self._build, self._shadows
+        if isinstance(statement, Store) and shadows.has(statement.pointer):
+            shadow = shadows.of(statement.pointer)
+            part = build.load(shadow, statement.index)
+            build.store(shadow, statement.index, 0.0)
+            self._add(statement.value, part, found)
+        elif isinstance(statement, Assign) and isinstance(statement.value, Value):
+            if shadows.has(statement.variable):
+                variable = shadows.variable(statement.variable)
+                part = build.read(variable)
+                build.assign(variable, 0.0)
+                self._add(statement.value, part, found)
+        elif isinstance(statement, Apply):
+            self._reverse_apply(Place(block, position), statement, found)
+        elif isinstance(statement, For | While | If):
+            self._reverse_holder(block, position, statement)
+
+    def _add(self, value: Value, part: Value, found: Cotangents) -> None:
+        if value in self._active:
+            found.add(value, Cotangent(part))
+
+    def _reverse_holder(self, block: Block, position: int, statement: For | While | If) -> None:
+        """Append the reverse of a loop or a branch."""
+        reverse: Statement
+        if isinstance(statement, For):
+            reverse = For(leaf(INT64), statement.count)
+        elif isinstance(statement, While):
+            count = self.counts[statement] = leaf(INT64)
+            self._tree.places[count] = Place(block, position)
+            reverse = For(leaf(INT64), count)
+        else:
+            reverse = If(statement.condition)
+        self.inner[reverse] = block.inner[position]
+        for inner in block.inner[position]:
+            self._reverse(inner)
+        self._build.append(reverse)
+
+    # Graphs of arrays
+
+    def _reverse_apply(self, place: Place, statement: Apply, found: Cotangents) -> None:
+        """Append the pullback of a graph: into temporary arrays, and from there into the cotangents of the inputs."""
+        body, shadows, build = statement.graph, self._shadows, self._build
+        seeded = [
+            (output, span)
+            for output, span in zip(body.outputs, statement.outputs, strict=True)
+            if shadows.has(span.pointer)
+        ]
+        sources = [
+            (inner, operand)
+            for inner, operand in zip(body.inputs, statement.inputs, strict=True)
+            if (shadows.has(operand.pointer) if isinstance(operand, Span) else operand in self._active)
+        ]
+        if not seeded:
+            return
+        seeds = [placeholder(output) for output, _ in seeded]
+        pulled = reverse_sweep(
+            [output for output, _ in seeded], [inner for inner, _ in sources], seeds, never_stop
+        ).results
+        parts = [
+            (conform(part, inner.dtype, inner.shape), operand)
+            for part, (inner, operand) in zip(pulled, sources, strict=True)
+            if part is not None
+        ]
+        wholes = [shadows.of_span(span) for _, span in seeded]
+        arrays = self._append_pullback(place, statement, [part for part, _ in parts], seeds, wholes)
+        for span in wholes:
+            with build.loop(span.aval.size) as i:
+                build.store(span.pointer, span.offset + i, 0.0)
+        for array, (_, operand) in zip(arrays, parts, strict=True):
+            if isinstance(operand, Span):
+                shadow = shadows.of_span(operand)
+                with build.loop(shadow.aval.size) as i:
+                    before = build.load(shadow.pointer, shadow.offset + i)
+                    build.store(shadow.pointer, shadow.offset + i, before + build.load(array, i))
+            else:
+                self._add(operand, build.load(array, 0), found)
+
+    def _append_pullback(
+        self,
+        place: Place,
+        statement: Apply,
+        parts: Sequence[Value],
+        seeds: Sequence[Value],
+        wholes: Sequence[Span],
+    ) -> list[Pointer]:
+        """Append the graph that computes cotangents of inputs; return the arrays that it writes."""
+        if not parts:
+            return []
+        body = statement.graph
+        nodes, _ = extract(parts, [*body.inputs, *seeds])
+        read = {value for node in nodes for value in node.inputs}.union(parts)
+        primal = [
+            (inner, operand)
+            for inner, operand in zip(body.inputs, statement.inputs, strict=True)
+            if inner in read
+        ]
+        self.contents += [(place, operand) for _, operand in primal if isinstance(operand, Span)]
+        arrays = [self._temporary(part.aval) for part in parts]
+        pullback = make_body([*[inner for inner, _ in primal], *seeds], parts)
+        outputs = [
+            Span(array, literal(0, INT64), aval(part.shape, part.dtype))
+            for array, part in zip(arrays, parts, strict=True)
+        ]
+        operands = (*[operand for _, operand in primal], *wholes)
+        self._build.append(Apply(pullback, operands, tuple(outputs)))
+        return arrays
+
+    def _temporary(self, type_: Aval) -> Pointer:
+        name = self._build.unique("part")
+        pointer = Pointer(name, Memory(name, type_.dtype))
+        self.temporaries.append(Allocate(pointer, literal(type_.size, INT64)))
+        return pointer

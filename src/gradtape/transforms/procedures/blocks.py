@@ -1,0 +1,191 @@
+"""The blocks of a procedure: where leaves and values stand, and which statements may change a location between two places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gradtape.ir.graph import Value, extract
+from gradtape.procedures.ir import (
+    Apply,
+    Assign,
+    Content,
+    For,
+    Procedure,
+    Statement,
+    Store,
+    While,
+)
+from gradtape.procedures.traversal import blocks, defines, walk
+from gradtape.records import record
+from gradtape.transforms.procedures.activity import Location
+
+
+@record
+class Block:
+    """A list of statements that runs as a whole: the outermost one, a branch, or an iteration.
+
+    Attributes
+    ----------
+    statements : list of statements
+        For an iteration of a `While`, those of the test and then those of the body.
+    parent : Block or None
+        The block around it.
+    place : int
+        The position in the parent of the statement that holds this block.
+    holder : statement or None
+        That statement.
+    inner : dict
+        By position of a statement, its blocks.
+    """
+
+    statements: list[Statement]
+    parent: Block | None
+    place: int
+    holder: Statement | None
+    inner: dict[int, list[Block]]
+
+    @property
+    def is_loop(self) -> bool:
+        return isinstance(self.holder, For | While)
+
+    def around(self) -> Iterator[Block]:
+        """Yield this block and those around it, the innermost first."""
+        block: Block | None = self
+        while block is not None:
+            yield block
+            block = block.parent
+
+
+class Place:
+    """A position in a block: that of a statement, or -1 for the beginning."""
+
+    __slots__ = ("block", "position")
+
+    def __init__(self, block: Block, position: int) -> None:
+        self.block = block
+        self.position = position
+
+
+class BlockTree:
+    """The blocks of a procedure.
+
+    Attributes
+    ----------
+    root : Block
+        The outermost block.
+    blocks : list of Block
+        All, each before those inside of it.
+    places : dict of Content to Place
+        Where leaves are defined; parameters and numbers of iterations stand at the beginning of their block.
+    """
+
+    def __init__(self, procedure: Procedure) -> None:
+        self.blocks: list[Block] = []
+        self.places: dict[Content, Place | None] = {}
+        self._depth: dict[Block, int] = {}
+        self._changed: dict[Statement, set[Location]] = {}
+        self._aliases: dict[Location, Location] = {}
+        self.root = self._add(procedure.body, None, 0, None)
+        for parameter in procedure.parameters:
+            self.places[parameter] = Place(self.root, -1)
+        self._constant = Place(self.root, -1)
+
+    def _add(
+        self, statements: list[Statement], parent: Block | None, place: int, holder: Statement | None
+    ) -> Block:
+        block = Block(statements, parent, place, holder, {})
+        self.blocks.append(block)
+        self._depth[block] = 0 if parent is None else self._depth[parent] + 1
+        for position, statement in enumerate(statements):
+            if isinstance(statement, While):
+                inner = [[*statement.test, *statement.body]]
+            else:
+                inner = list(blocks(statement))
+            block.inner[position] = [self._add(each, block, position, statement) for each in inner]
+            for content in defines(statement):
+                if isinstance(statement, For):
+                    self.places[content] = Place(block.inner[position][0], -1)
+                else:
+                    self.places[content] = Place(block, position)
+        return block
+
+    def later(self, a: Place, b: Place) -> Place:
+        """Return the later of two places of which one's block is around the other's."""
+        return max(a, b, key=lambda place: (self._depth[place.block], place.position))
+
+    def place_of(self, value: Value) -> Place | None:
+        """Return where a value is first known: at the latest of its leaves; None if a leaf is none of this procedure's.
+
+        A number is known at the beginning.
+        """
+        places = self.places
+        if value not in places:
+            nodes, leaves = extract([value], stop=lambda value: not value.is_made or value in places)
+            for leaf in leaves:
+                if leaf not in places:
+                    places[leaf] = None if leaf.data is None else self._constant
+            for node in nodes:
+                place: Place | None = self._constant
+                for operand in node.inputs:
+                    other = places.get(operand, self._constant)
+                    place = None if place is None or other is None else self.later(place, other)
+                for out in node.outs:
+                    places[out] = place
+        return places.get(value, self._constant)
+
+    # What statements change
+
+    def alias(self, shadow: Location, location: Location) -> None:
+        """Let a location be changed where another one is."""
+        self._aliases[shadow] = location
+
+    def changed(self, statement: Statement) -> set[Location]:
+        """Return the locations to which a statement, or one inside of it, may write."""
+        found = self._changed.get(statement)
+        if found is None:
+            found = set()
+            for inner in walk([statement]):
+                found.update(written(inner))
+            self._changed[statement] = found
+        return found
+
+    def is_changed_between(self, location: Location, block: Block, first: int, last: int) -> bool:
+        """Return whether statements of a block after `first`, up to `last`, may write to a location."""
+        location = self._aliases.get(location, location)
+        return any(location in self.changed(s) for s in block.statements[first + 1 : last + 1])
+
+    def is_changed_after(self, location: Location, place: Place) -> bool:
+        """Return whether anything that may run after a place, to the end of the procedure, may write to a location."""
+        position = place.position
+        for block in place.block.around():
+            if self.is_changed_between(location, block, position, len(block.statements)):
+                return True
+            if block.is_loop and self.is_changed_between(location, block, -1, position):
+                return True
+            position = block.place
+        return False
+
+    def may_precede(self, a: Place, b: Place) -> bool:
+        """Return whether one place may be reached before another one is."""
+        path = list(a.block.around())
+        positions = {
+            block: a.position if block is a.block else path[i - 1].place for i, block in enumerate(path)
+        }
+        position = b.position
+        for block in b.block.around():
+            if block in positions:
+                common = [outer for outer in block.around() if outer.is_loop]
+                return bool(common) or positions[block] <= position
+            position = block.place
+        raise AssertionError("places of different procedures")
+
+
+def written(statement: Statement) -> Sequence[Location]:
+    """Return the locations to which a statement itself writes."""
+    if isinstance(statement, Store):
+        return [statement.pointer.memory]
+    if isinstance(statement, Assign):
+        return [statement.variable]
+    if isinstance(statement, Apply):
+        return [span.pointer.memory for span in statement.outputs]
+    return ()

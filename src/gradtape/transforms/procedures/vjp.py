@@ -1,0 +1,389 @@
+"""Reverse mode of procedures: a forward sweep that records, and a reverse sweep that walks its tree backwards.
+
+When the reverse of a statement begins, each restored memory and variable has the contents that it had just after the statement. A block's
+record is pushed at its end and popped at the beginning of its reverse; records of inner blocks are pushed before. A. Griewank and
+A. Walther, "Evaluating Derivatives", 2nd ed., SIAM 2008, chapters 4 and 12; L. Hascoet, U. Naumann and V. Pascual, "To be recorded
+analysis in reverse-mode automatic differentiation", Future Generation Computer Systems 21, 2005.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gradtape.errors import InternalError
+from gradtape.ir.graph import Literal, Value, extract, literal
+from gradtape.ir.types import INT64, Aval
+from gradtape.procedures.builder import ProcedureBuilder, leaf
+from gradtape.procedures.ir import (
+    Allocate,
+    Apply,
+    Assign,
+    Content,
+    For,
+    If,
+    Load,
+    Pointer,
+    Pop,
+    Procedure,
+    Push,
+    Read,
+    Span,
+    Statement,
+    Store,
+    Variable,
+    While,
+)
+from gradtape.procedures.traversal import defines, names, roots, walk
+from gradtape.transforms.procedures.activity import Activity
+from gradtape.transforms.procedures.adjoint import Adjoint
+from gradtape.transforms.procedures.blocks import Block, BlockTree
+from gradtape.transforms.procedures.residuals import Planner
+from gradtape.transforms.procedures.shadows import Shadows
+
+
+def vjp_procedure(procedure: Procedure, active: Sequence[bool], seeded: Sequence[bool]) -> Procedure:
+    """Return the procedure that computes the results and pulls cotangents of them back to parameters.
+
+    Parameters
+    ----------
+    procedure : Procedure
+        Without statements of the tape.
+    active : sequence of bool
+        By parameter: whether its cotangent is wanted.
+    seeded : sequence of bool
+        By result: whether it has a cotangent.
+
+    Returns
+    -------
+    Procedure
+        Its parameters are those of `procedure`, then a cotangent for each seeded result; its results are those of `procedure`, then the
+        cotangent of each active parameter. Leaves and pointers of `procedure` are used again.
+
+    Examples
+    --------
+    >>> from gradtape.procedures.builder import ProcedureBuilder
+    >>> build = ProcedureBuilder("square")
+    >>> x = build.scalar("x")
+    >>> vjp_procedure(build.finish([x * x]), [True], [True]).result_types
+    (f64[], f64[])
+    """
+    return _ReverseMode(procedure, active, seeded).run()
+
+
+class _ReverseMode:
+    """The two sweeps of a procedure.
+
+    The forward sweep uses the leaves of the procedure, the reverse sweep has its own: `_becomes` maps the former to the latter.
+    """
+
+    def __init__(self, procedure: Procedure, active: Sequence[bool], seeded: Sequence[bool]) -> None:
+        self._procedure = procedure
+        self._flags = active
+        self._build = ProcedureBuilder(procedure.name, names(procedure))
+        self._active = Activity(procedure, active, seeded)
+        self._shadows = Shadows(self._build, self._active.locations, "b")
+        self._tree = BlockTree(procedure)
+        self._becomes: dict[Content, Content] = {}
+        definitions: dict[Content, Statement] = {
+            content: statement for statement in walk(procedure.body) for content in defines(statement)
+        }
+        for pointer in [x for x in self._tree.places if isinstance(x, Pointer) and self._shadows.has(x)]:
+            shadow = self._shadows.add(pointer)
+            self._tree.places[shadow] = self._tree.places[pointer]
+            statement = definitions.get(pointer)
+            if isinstance(statement, Read):  # changed whenever the variable of the pointers is
+                definitions[shadow] = Read(shadow, self._shadows.variable(statement.variable))
+                self._tree.alias(self._shadows.variable(statement.variable), statement.variable)
+        self._seeds: list[tuple[Content, Content, Aval]] = []
+        build = self._build
+        build.parameters += procedure.parameters
+        build.types += procedure.types
+        for content, type_, flag in zip(procedure.results, procedure.result_types, seeded, strict=True):
+            if flag:
+                seed: Content
+                if isinstance(content, Pointer):
+                    seed = build.array(f"{content.name}_b", type_.shape, type_.dtype)
+                else:
+                    seed = build.scalar("seed", type_.dtype)
+                self._seeds.append((content, seed, type_))
+        seeds = {
+            content: seed
+            for content, seed, _ in self._seeds
+            if isinstance(content, Value) and isinstance(seed, Value)
+        }
+        self._adjoint = Adjoint(procedure, seeds, self._tree, self._active, self._shadows, build)
+        forward, _ = extract(roots(procedure), stop=lambda value: not value.is_made)
+        self._plan = Planner(self._tree, self._adjoint, definitions, set(forward)).best()
+
+    def run(self) -> Procedure:
+        """Return the procedure."""
+        build, procedure, shadows = self._build, self._procedure, self._shadows
+        for content, type_ in zip(procedure.parameters, procedure.types, strict=True):
+            if isinstance(content, Pointer) and shadows.has(content):
+                build.append(Allocate(shadows.of(content), literal(type_.size, INT64), True))
+        self._initialise_undone_variables()
+        self._append_forward(self._tree.root)
+        results = [
+            self._saved_result(x, t) for x, t in zip(procedure.results, procedure.result_types, strict=True)
+        ]
+        self._append_seeds()
+        build._open[-1] += self._adjoint.temporaries
+        self._append_reverse(self._tree.root)
+        types = list(procedure.result_types)
+        for content, type_, flag in zip(procedure.parameters, procedure.types, self._flags, strict=True):
+            if flag:
+                results.append(self._cotangent(content, type_))
+                types.append(type_)
+        return build.finish(results, types)
+
+    def _cotangent(self, content: Content, type_: Aval) -> Content:
+        """Return the cotangent of a parameter."""
+        if isinstance(content, Value):
+            part = self._adjoint.cotangents.get(content)
+            return literal(0.0, type_.dtype) if part is None else self._rewritten(part)
+        if self._shadows.has(content):
+            return self._shadows.of(content)
+        return self._build.allocate(f"{content.name}_b", type_.size, type_.dtype, zero=True)
+
+    def _saved_result(self, content: Content, type_: Aval) -> Content:
+        """Return a result; a copy of an array to which the reverse sweep writes."""
+        if isinstance(content, Value) or not any(
+            isinstance(block.statements[position], Store | Apply)
+            and content.memory in self._tree.changed(block.statements[position])
+            for block, olds in self._plan.olds.items()
+            for position in olds
+        ):
+            return content
+        build = self._build
+        copy = build.allocate(content.name, type_.size, type_.dtype)
+        with build.loop(type_.size) as i:
+            build.store(copy, i, build.load(content, i))
+        return copy
+
+    def _append_seeds(self) -> None:
+        """Append the first values of the shadows in the reverse sweep."""
+        build = self._build
+        for location in self._active.locations:
+            if isinstance(location, Variable) and isinstance(location.type, Aval):
+                build.assign(self._shadows.variable(location), 0.0)
+        for content, seed, type_ in self._seeds:
+            if isinstance(content, Pointer) and isinstance(seed, Pointer) and self._shadows.has(content):
+                with build.loop(type_.size) as i:
+                    build.store(self._shadows.of(content), i, build.load(seed, i))
+
+    def _initialise_undone_variables(self) -> None:
+        """Let variables that are undone have a value before their first assignment."""
+        undone = {
+            statement.variable: None
+            for block, olds in self._plan.olds.items()
+            for position in olds
+            if isinstance(statement := block.statements[position], Assign)
+        }
+        for variable in undone:
+            self._build.assign(variable, 0)
+
+    # Forward sweep
+
+    def _append_forward(self, block: Block, first: int = 0, last: int | None = None) -> None:
+        """Append the statements of a block, and its record at the end."""
+        for position in range(first, len(block.statements) if last is None else last):
+            self._append_statement(block, position, block.statements[position])
+        records = self._plan.records.get(block)
+        if records and last is None:
+            self._build.append(Push(tuple(records)))
+
+    def _append_statement(self, block: Block, position: int, statement: Statement) -> None:
+        """Append a statement of the forward sweep with what belongs to it."""
+        build, shadows = self._build, self._shadows
+        olds = self._plan.olds.get(block, {})
+        inner = block.inner[position]
+        if position in olds:
+            self._append_old(statement, olds[position])
+        if isinstance(statement, For):
+            loop = For(statement.index, statement.count)
+            build.append(loop)
+            with build.block(loop.body):
+                self._append_forward(inner[0])
+        elif isinstance(statement, While):
+            self._append_while(statement, inner[0])
+        elif isinstance(statement, If):
+            branch = If(statement.condition)
+            build.append(branch)
+            for statements, each in zip((branch.then, branch.otherwise), inner, strict=True):
+                with build.block(statements):
+                    self._append_forward(each)
+        else:
+            build.append(statement)
+        if isinstance(statement, Allocate) and shadows.has(statement.out):
+            build.append(Allocate(shadows.of(statement.out), statement.size, True))
+        elif (
+            isinstance(statement, Read) and isinstance(statement.out, Pointer) and shadows.has(statement.out)
+        ):
+            build.append(Read(shadows.of(statement.out), shadows.variable(statement.variable)))
+        elif (
+            isinstance(statement, Assign)
+            and isinstance(statement.value, Pointer)
+            and shadows.has(statement.value)
+        ):
+            build.assign(shadows.variable(statement.variable), shadows.of(statement.value))
+
+    def _append_while(self, statement: While, inner: Block) -> None:
+        """Append a loop that counts its iterations, if it has a reverse."""
+        build = self._build
+        counter = build.variable("count", 0) if inner in self._plan.live else None
+        loop = While(statement.condition)
+        build.append(loop)
+        with build.block(loop.test):
+            self._append_forward(inner, 0, len(statement.test))
+        with build.block(loop.body):
+            self._append_forward(inner, len(statement.test))
+            if counter is not None:
+                build.assign(counter, build.read(counter) + 1)
+        if counter is not None:
+            build.append(Read(self._adjoint.counts[statement], counter))
+
+    def _append_old(self, statement: Statement, old: Value | None) -> None:
+        """Append what keeps the contents that a statement is to overwrite."""
+        build = self._build
+        if isinstance(statement, Store) and old is not None:
+            build.append(Load(old, statement.pointer, statement.index))
+        elif isinstance(statement, Assign) and old is not None:
+            build.append(Read(old, statement.variable))
+        elif isinstance(statement, Apply):
+            for span in statement.outputs:
+                with build.loop(span.aval.size) as i:
+                    build.append(Push((build.load(span.pointer, span.offset + i),)))
+
+    # Reverse sweep
+
+    def _append_reverse(self, block: Block) -> None:
+        """Append the reverse of a block."""
+        plan, build = self._plan, self._build
+        records = plan.records.get(block)
+        if records:
+            outs = tuple([self._fresh(content) for content in records])
+            build.append(Pop(outs))
+        for statement in self._adjoint.begins[block]:
+            build.append(statement)
+        olds, reloads = plan.olds[block], plan.reloads.get(block, {})
+        order = {statement: position for position, statement in enumerate(block.statements)}
+        for position in range(len(block.statements) - 1, -2, -1):
+            for statement in sorted(reloads.get(position, ()), key=lambda each: order.get(each, -1)):
+                self._append_reload(statement)
+            if position in olds:
+                self._append_undo(block.statements[position], olds[position])
+            for step in self._adjoint.steps[block][position]:
+                self._append_step(step)
+
+    def _fresh(self, content: Content) -> Content:
+        """Return a leaf of the reverse sweep that stands for what the forward sweep computed."""
+        fresh: Content
+        if isinstance(content, Pointer):
+            fresh = Pointer(self._build.unique(content.name), content.memory)
+        else:
+            fresh = leaf(content.dtype)
+        self._becomes[content] = fresh
+        return fresh
+
+    def _append_reload(self, statement: Load | Read) -> None:
+        if isinstance(statement, Read):
+            self._build.append(Read(self._fresh(statement.out), statement.variable))
+        else:
+            pointer, index = self._pointer(statement.pointer), self._rewritten(statement.index)
+            fresh = self._fresh(statement.out)
+            assert isinstance(fresh, Value)
+            self._build.append(Load(fresh, pointer, index))
+
+    def _append_undo(self, statement: Statement, old: Value | None) -> None:
+        """Append what writes overwritten contents back."""
+        build = self._build
+        if isinstance(statement, Store) and old is not None:
+            build.store(
+                self._pointer(statement.pointer), self._rewritten(statement.index), self._rewritten(old)
+            )
+        elif isinstance(statement, Assign) and old is not None:
+            build.assign(statement.variable, self._rewritten(old))
+        elif isinstance(statement, Apply):
+            for span in reversed(statement.outputs):
+                pointer, offset, size = (
+                    self._pointer(span.pointer),
+                    self._rewritten(span.offset),
+                    span.aval.size,
+                )
+                with build.loop(size) as i:
+                    popped = leaf(span.aval.dtype)
+                    build.append(Pop((popped,)))
+                    build.store(pointer, offset + (literal(size - 1, INT64) - i), popped)
+
+    def _append_step(self, step: Statement) -> None:
+        """Append a statement of the reverse sweep in terms of its leaves."""
+        build = self._build
+        inner = self._adjoint.inner.get(step)
+        if inner is not None and self._plan.live.isdisjoint(inner):
+            return
+        if isinstance(step, For):
+            loop = For(step.index, self._rewritten(step.count))
+            build.append(loop)
+            with build.block(loop.body):
+                if inner is None:
+                    for statement in step.body:
+                        self._append_step(statement)
+                else:
+                    (block,) = inner
+                    if isinstance(block.holder, For):
+                        last = loop.count - literal(1, INT64)
+                        self._becomes[block.holder.index] = last - loop.index
+                    self._append_reverse(block)
+        elif isinstance(step, If):
+            branch = If(self._rewritten(step.condition))
+            build.append(branch)
+            assert inner is not None
+            for statements, block in zip((branch.then, branch.otherwise), inner, strict=True):
+                with build.block(statements):
+                    if block in self._plan.live:
+                        self._append_reverse(block)
+        elif isinstance(step, Load):
+            build.append(Load(step.out, self._pointer(step.pointer), self._rewritten(step.index)))
+        elif isinstance(step, Store):
+            pointer, index = self._pointer(step.pointer), self._rewritten(step.index)
+            build.append(Store(pointer, index, self._rewritten(step.value)))
+        elif isinstance(step, Assign) and isinstance(step.value, Value):
+            build.append(Assign(step.variable, self._rewritten(step.value)))
+        elif isinstance(step, Apply):
+            inputs = [self._span(x) if isinstance(x, Span) else self._rewritten(x) for x in step.inputs]
+            build.append(Apply(step.graph, tuple(inputs), tuple([self._span(x) for x in step.outputs])))
+        else:
+            build.append(step)
+
+    def _span(self, span: Span) -> Span:
+        return Span(self._pointer(span.pointer), self._rewritten(span.offset), span.aval)
+
+    def _pointer(self, pointer: Pointer) -> Pointer:
+        found = self._becomes.get(pointer)
+        if found is None:
+            place = self._tree.places.get(pointer)
+            if place is not None and place.block is not self._tree.root:
+                raise InternalError(f"the reverse sweep does not have the pointer {pointer.name}")
+            return pointer
+        assert isinstance(found, Pointer)
+        return found
+
+    def _rewritten(self, value: Value) -> Value:
+        """Return a value in terms of the leaves of the reverse sweep, and of those of the outermost block."""
+        becomes = self._becomes
+        if isinstance(value, Literal):
+            return value
+        nodes, leaves = extract([value], stop=lambda x: not x.is_made or x in becomes)
+        for content in leaves:
+            if content not in becomes:
+                place = self._tree.places.get(content)
+                if place is not None and place.block is not self._tree.root:
+                    raise InternalError("the reverse sweep does not have a leaf of the forward sweep")
+                becomes[content] = content
+        for node in nodes:
+            inputs = tuple([becomes.get(operand, operand) for operand in node.inputs])
+            outs = node.outs if inputs == node.inputs else node.copy(inputs).outs  # type: ignore[arg-type]
+            becomes.update(zip(node.outs, outs, strict=True))
+        result = becomes[value]
+        assert isinstance(result, Value)
+        return result
