@@ -72,6 +72,9 @@ class ProcedureBuilder:
         self.parameters: list[Content] = []
         self.types: list[Aval] = []
         self.body: list[Statement] = []
+        self.counts: dict[Value, Value] = {}
+        """The count of the loop of each index."""
+        self._prologue: list[Statement] = []
         self._open = [self.body]
         self._names = dict.fromkeys(names, 0)
 
@@ -96,6 +99,12 @@ class ProcedureBuilder:
             yield
         finally:
             self._open.pop()
+
+    @contextmanager
+    def at_start(self) -> Iterator[None]:
+        """Let statements be put before all others."""
+        with self.block(self._prologue):
+            yield
 
     # Parameters, memory and variables
 
@@ -177,6 +186,7 @@ class ProcedureBuilder:
         """Append a `For`; its body is what is appended meanwhile."""
         loop = For(leaf(INT64), integer(count), [], parallel)
         self.append(loop)
+        self.counts[loop.index] = loop.count
         with self.block(loop.body):
             yield loop.index
 
@@ -217,6 +227,8 @@ class ProcedureBuilder:
     def finish(self, results: Sequence[Content], result_types: Sequence[Aval] | None = None) -> Procedure:
         """Return the procedure; without types the results are scalars."""
         types = tuple(result_types) if result_types is not None else tuple([_scalar(x) for x in results])
+        self.body[:0] = self._prologue
+        self._prologue.clear()
         return Procedure(
             self.name, tuple(self.parameters), tuple(self.types), self.body, tuple(results), types
         )

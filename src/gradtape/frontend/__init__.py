@@ -1,0 +1,1 @@
+"""The front end for code: from Python functions to procedures."""

@@ -1,0 +1,135 @@
+"""Creation functions, copies and conversions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradtape.frontend.numpy.registry import implements, implements_method
+from gradtape.kinds.operands import as_value, conform
+from gradtape.ops.core.elementwise.cast import convert
+from gradtape.procedures.arrays import creation
+from gradtape.procedures.arrays.nests import materialise, store
+from gradtape.procedures.arrays.view import ArrayView, Expression, apply, as_operand
+from gradtape.procedures.builder import ProcedureBuilder
+
+
+@implements(np.zeros)
+def zeros(build: ProcedureBuilder, shape: Any, dtype: Any = float, *, like: Any = None) -> Any:
+    return creation.zeros(build, shape, float if dtype is None else dtype)
+
+
+@implements(np.empty, np.ndarray)
+def empty(build: ProcedureBuilder, shape: Any, dtype: Any = float, *, like: Any = None) -> Any:
+    return creation.empty(build, shape, float if dtype is None else dtype)
+
+
+@implements(np.ones)
+def ones(build: ProcedureBuilder, shape: Any, dtype: Any = float, *, like: Any = None) -> Any:
+    return creation.full(build, shape, 1, float if dtype is None else dtype)
+
+
+@implements(np.full)
+def full(build: ProcedureBuilder, shape: Any, fill_value: Any, dtype: Any = None, *, like: Any = None) -> Any:
+    return creation.full(build, shape, fill_value, dtype)
+
+
+def _like(x: Any, dtype: Any, shape: Any) -> tuple[Any, Any]:
+    return (x.shape if shape is None else shape), (x.dtype if dtype is None else dtype)
+
+
+@implements(np.zeros_like)
+def zeros_like(build: ProcedureBuilder, a: Any, dtype: Any = None, shape: Any = None) -> Any:
+    return creation.zeros(build, *_like(as_operand(build, a), dtype, shape))
+
+
+@implements(np.empty_like)
+def empty_like(build: ProcedureBuilder, prototype: Any, dtype: Any = None, shape: Any = None) -> Any:
+    return creation.empty(build, *_like(as_operand(build, prototype), dtype, shape))
+
+
+@implements(np.ones_like)
+def ones_like(build: ProcedureBuilder, a: Any, dtype: Any = None, shape: Any = None) -> Any:
+    shape, dtype = _like(as_operand(build, a), dtype, shape)
+    return creation.full(build, shape, 1, dtype)
+
+
+@implements(np.full_like)
+def full_like(build: ProcedureBuilder, a: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> Any:
+    shape, dtype = _like(as_operand(build, a), dtype, shape)
+    return creation.full(build, shape, fill_value, dtype)
+
+
+@implements(np.eye)
+def eye(build: ProcedureBuilder, N: Any, M: Any = None, k: Any = 0, dtype: Any = float) -> Any:
+    return creation.eye(build, N, M, k, dtype)
+
+
+@implements(np.identity)
+def identity(build: ProcedureBuilder, n: Any, dtype: Any = None) -> Any:
+    return creation.eye(build, n, dtype=float if dtype is None else dtype)
+
+
+@implements(np.arange)
+def arange(build: ProcedureBuilder, start: Any, stop: Any = None, step: Any = None, dtype: Any = None) -> Any:
+    return creation.arange(build, start, stop, step, dtype)
+
+
+@implements(np.linspace)
+def linspace(
+    build: ProcedureBuilder,
+    start: Any,
+    stop: Any,
+    num: Any = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+) -> Any:
+    return creation.linspace(build, start, stop, num, endpoint, retstep, dtype)
+
+
+@implements(np.array)
+def array(build: ProcedureBuilder, object: Any, dtype: Any = None, copy: Any = True, ndmin: int = 0) -> Any:
+    return creation.array(build, object, dtype, copy is True)
+
+
+@implements(np.asarray, np.ascontiguousarray, np.asanyarray, np.asfortranarray)
+def asarray(build: ProcedureBuilder, a: Any, dtype: Any = None, copy: Any = None) -> Any:
+    return creation.array(build, a, dtype, copy is True)
+
+
+@implements(np.copy, method="copy")
+def copy(build: ProcedureBuilder, a: Any) -> Any:
+    a = as_operand(build, a)
+    return materialise(a) if isinstance(a, Expression) else a
+
+
+@implements(np.astype, method="astype")
+def astype(build: ProcedureBuilder, x: Any, dtype: Any, copy: bool = True) -> Any:
+    dtype = np.dtype(dtype)
+    if isinstance(x, ArrayView) and x.dtype == dtype:
+        return materialise(x) if copy else x
+    return apply(build, lambda value: convert(as_value(value), dtype), x)
+
+
+@implements(np.copyto)
+def copyto(build: ProcedureBuilder, dst: Any, src: Any, where: Any = True) -> None:
+    store(dst, src if where is True else apply(build, np.where, where, src, dst))
+
+
+@implements_method("fill")
+def fill(build: ProcedureBuilder, a: Any, value: Any) -> None:
+    value = as_operand(build, value)
+    store(a, value if isinstance(value, Expression) else conform(value, a.dtype, ()))
+
+
+@implements_method("item")
+def item(build: ProcedureBuilder, a: Any, *index: Any) -> Any:
+    if not isinstance(a, Expression):
+        return a
+    from_flat = a if not index else None
+    if from_flat is None or a.size != 1:
+        raise ValueError("can only convert an array of size 1 to a Python scalar")
+    view = materialise(a, temporary=True) if not isinstance(a, ArrayView) else a
+    return build.load(view.pointer, view.offset)

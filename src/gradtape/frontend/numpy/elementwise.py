@@ -1,0 +1,77 @@
+"""Functions that work element by element and are not ufuncs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradtape.frontend.numpy.registry import ATTRIBUTES, METHODS, implements
+from gradtape.procedures.arrays.indexing import nonzero
+from gradtape.procedures.arrays.nests import store
+from gradtape.procedures.arrays.view import ArrayView, apply, as_expression
+from gradtape.procedures.builder import ProcedureBuilder
+
+
+def _enter(function: Any) -> Callable[..., Any]:
+    def replacement(build: ProcedureBuilder, *args: Any, **kwargs: Any) -> Any:
+        return apply(build, function, *args, **kwargs)
+
+    return implements(function)(replacement)
+
+
+for _function in (
+    np.fix,
+    np.sinc,
+    np.i0,
+    np.nan_to_num,
+    np.real,
+    np.imag,
+    np.angle,
+    np.isreal,
+    np.iscomplex,
+    np.isposinf,
+    np.isneginf,
+    np.isclose,
+):
+    _enter(_function)
+
+METHODS["conj"] = METHODS["conjugate"] = lambda build, x: apply(build, np.conjugate, x)
+ATTRIBUTES["real"] = lambda build, x: apply(build, np.real, x)
+ATTRIBUTES["imag"] = lambda build, x: apply(build, np.imag, x)
+
+
+@implements(np.round, np.around, method="round")
+def round_(build: ProcedureBuilder, a: Any, decimals: int = 0) -> Any:
+    return apply(build, np.round, a, decimals=decimals)
+
+
+@implements(np.clip, method="clip")
+def clip(build: ProcedureBuilder, a: Any, a_min: Any = None, a_max: Any = None, **bounds: Any) -> Any:
+    low, high = bounds.get("min", a_min), bounds.get("max", a_max)
+    if low is None:
+        return apply(build, np.minimum, a, high)
+    return apply(build, np.maximum, a, low) if high is None else apply(build, np.clip, a, low, high)
+
+
+@implements(np.where)
+def where(build: ProcedureBuilder, condition: Any, x: Any = None, y: Any = None) -> Any:
+    if x is None and y is None:
+        return nonzero(as_expression(build, condition))
+    return apply(build, np.where, condition, x, y)
+
+
+@implements(np.nonzero, method="nonzero")
+def nonzero_(build: ProcedureBuilder, a: Any) -> Any:
+    return nonzero(as_expression(build, a))
+
+
+@implements(np.flatnonzero)
+def flatnonzero(build: ProcedureBuilder, a: Any) -> Any:
+    return nonzero(as_expression(build, a))[0]
+
+
+@implements(np.putmask)
+def putmask(build: ProcedureBuilder, a: ArrayView, mask: Any, values: Any) -> None:
+    store(a, apply(build, np.where, mask, values, a))

@@ -1,0 +1,129 @@
+"""Shapes, transposes, and arrays that are put together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradtape.frontend.numpy.registry import ATTRIBUTES, implements, implements_method
+from gradtape.procedures.arrays import creation, shapes
+from gradtape.procedures.arrays.nests import materialise
+from gradtape.procedures.arrays.view import ArrayView, as_expression, as_operand
+from gradtape.procedures.builder import ProcedureBuilder
+
+ATTRIBUTES["shape"] = lambda build, x: x.shape
+ATTRIBUTES["ndim"] = lambda build, x: x.ndim
+ATTRIBUTES["size"] = lambda build, x: x.size
+ATTRIBUTES["dtype"] = lambda build, x: x.dtype
+ATTRIBUTES["itemsize"] = lambda build, x: x.dtype.itemsize
+ATTRIBUTES["T"] = lambda build, x: shapes.transpose(x) if x.ndim else x
+ATTRIBUTES["flat"] = lambda build, x: shapes.ravel(x)
+
+
+@implements(np.transpose)
+def transpose(build: ProcedureBuilder, a: Any, axes: Any = None) -> Any:
+    return shapes.transpose(as_expression(build, a), axes)
+
+
+@implements_method("transpose")
+def transpose_method(build: ProcedureBuilder, a: Any, *axes: Any) -> Any:
+    given: Any = (
+        axes[0] if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], tuple | list)) else axes
+    )
+    return shapes.transpose(a, given or None)
+
+
+@implements(np.swapaxes, method="swapaxes")
+def swapaxes(build: ProcedureBuilder, a: Any, axis1: Any, axis2: Any) -> Any:
+    return shapes.swapaxes(as_expression(build, a), axis1, axis2)
+
+
+@implements(np.moveaxis)
+def moveaxis(build: ProcedureBuilder, a: Any, source: Any, destination: Any) -> Any:
+    return shapes.moveaxis(as_expression(build, a), source, destination)
+
+
+@implements(np.flip)
+def flip(build: ProcedureBuilder, m: Any, axis: Any = None) -> Any:
+    return shapes.flip(as_expression(build, m), axis)
+
+
+@implements(np.flipud)
+def flipud(build: ProcedureBuilder, m: Any) -> Any:
+    return shapes.flip(as_expression(build, m), 0)
+
+
+@implements(np.fliplr)
+def fliplr(build: ProcedureBuilder, m: Any) -> Any:
+    return shapes.flip(as_expression(build, m), 1)
+
+
+@implements(np.expand_dims)
+def expand_dims(build: ProcedureBuilder, a: Any, axis: Any) -> Any:
+    return shapes.expand_dims(as_expression(build, a), axis)
+
+
+@implements(np.squeeze, method="squeeze")
+def squeeze(build: ProcedureBuilder, a: Any, axis: Any = None) -> Any:
+    return shapes.squeeze(as_expression(build, a), axis)
+
+
+@implements(np.reshape)
+def reshape(build: ProcedureBuilder, a: Any, shape: Any) -> Any:
+    return shapes.reshape(as_expression(build, a), shape)
+
+
+@implements_method("reshape")
+def reshape_method(build: ProcedureBuilder, a: Any, *shape: Any) -> Any:
+    return shapes.reshape(a, shape[0] if len(shape) == 1 else shape)
+
+
+@implements(np.ravel, method="ravel")
+def ravel(build: ProcedureBuilder, a: Any) -> Any:
+    return shapes.ravel(as_expression(build, a))
+
+
+@implements_method("flatten")
+def flatten(build: ProcedureBuilder, a: Any) -> Any:
+    flat = shapes.ravel(a)
+    return materialise(flat) if isinstance(a, ArrayView) and flat.pointer is a.pointer else flat
+
+
+@implements(np.broadcast_to)
+def broadcast_to(build: ProcedureBuilder, array: Any, shape: Any) -> Any:
+    spread = as_expression(build, array).broadcast(creation.as_shape(shape))
+    if isinstance(spread, ArrayView):
+        spread.writable = False
+    return spread
+
+
+@implements(np.diagonal, method="diagonal")
+def diagonal(build: ProcedureBuilder, a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    return shapes.diagonal(as_expression(build, a), offset, axis1, axis2)
+
+
+@implements(np.concatenate)
+def concatenate(build: ProcedureBuilder, arrays: Any, axis: Any = 0, dtype: Any = None) -> Any:
+    return shapes.concatenate(build, arrays, axis, dtype)
+
+
+@implements(np.stack)
+def stack(build: ProcedureBuilder, arrays: Any, axis: int = 0, dtype: Any = None) -> Any:
+    return creation.stacked(build, [as_expression(build, item) for item in arrays], dtype, axis)
+
+
+@implements(np.shape)
+def shape(build: ProcedureBuilder, a: Any) -> Any:
+    return as_operand(build, a).shape
+
+
+@implements(np.size)
+def size(build: ProcedureBuilder, a: Any, axis: Any = None) -> Any:
+    operand = as_operand(build, a)
+    return operand.size if axis is None else operand.shape[axis]
+
+
+@implements(np.ndim)
+def ndim(build: ProcedureBuilder, a: Any) -> Any:
+    return as_operand(build, a).ndim

@@ -1,0 +1,1 @@
+"""Arrays over procedures: views, deferred expressions, loop nests, and NumPy's functions as statements."""

@@ -1,0 +1,179 @@
+"""New arrays: zeros, ranges, copies, and arrays of nested lists."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtape.ir.graph import Value
+from gradtape.ir.types import INT64
+from gradtape.kinds.operands import as_value, conform
+from gradtape.ops.core.elementwise.arithmetic import divide
+from gradtape.ops.core.elementwise.floats import ceil
+from gradtape.ops.core.elementwise.logic import equal, less
+from gradtape.ops.core.elementwise.select import where
+from gradtape.procedures.arrays import index_arithmetic as ix
+from gradtape.procedures.arrays.index_arithmetic import Extent
+from gradtape.procedures.arrays.nests import materialise, new_array, store
+from gradtape.procedures.arrays.view import (
+    ArrayView,
+    Expression,
+    Formula,
+    Loads,
+    Place,
+    as_operand,
+    of_numbers,
+)
+from gradtape.procedures.builder import ProcedureBuilder
+
+
+def as_shape(shape: Any) -> tuple[Extent, ...]:
+    """Return the argument `shape` as a tuple."""
+    return tuple([ix.extent(one) for one in (shape if isinstance(shape, tuple | list) else (shape,))])
+
+
+def zeros(build: ProcedureBuilder, shape: Any, dtype: Any = float) -> ArrayView:
+    """Return a new array of zeros."""
+    return new_array(build, as_shape(shape), np.dtype(dtype), zero=True)
+
+
+def empty(build: ProcedureBuilder, shape: Any, dtype: Any = float) -> ArrayView:
+    """Return a new array that is not initialised."""
+    return new_array(build, as_shape(shape), np.dtype(dtype))
+
+
+def full(build: ProcedureBuilder, shape: Any, fill_value: Any, dtype: Any = None) -> ArrayView:
+    """Return a new array of one number."""
+    fill = as_operand(build, fill_value)
+    target = new_array(build, as_shape(shape), fill.dtype if dtype is None else np.dtype(dtype))
+    store(target, fill)
+    return target
+
+
+def arange(
+    build: ProcedureBuilder, start: Any, stop: Any = None, step: Any = None, dtype: Any = None
+) -> Formula:
+    """Return the numbers from `start` to before `stop`, computed where they are used."""
+    if stop is None:
+        start, stop = 0, start
+    step = 1 if step is None else step
+    values = [as_value(number) for number in (start, stop, step)]
+    kinds = {value.dtype.kind for value in values}
+    count: Extent
+    if kinds <= set("biu"):
+        first, last, by = (ix.extent(value) for value in values)
+        _, count = _range_count(first, last, by, build)
+        found: np.dtype[Any] = INT64
+    else:
+        found = np.result_type(*[value.dtype for value in values])
+        if all(value.data is not None for value in values):
+            count = max(0, math.ceil((stop - start) / step))
+        else:
+            count = ix.maximum(
+                conform(ceil(divide(values[1] - values[0], values[2])), INT64, ()), 0, build.counts
+            )
+    dtype = found if dtype is None else np.dtype(dtype)
+
+    def element(indices: Sequence[Extent], loads: Loads) -> Value:
+        return conform(as_value(values[0] + as_value(indices[0]) * values[2]), dtype, ())
+
+    return Formula(build, (count,), dtype, element)
+
+
+def _range_count(start: Extent, stop: Extent, step: Extent, build: ProcedureBuilder) -> tuple[Extent, Extent]:
+    if isinstance(step, int) and step == 0:
+        raise ZeroDivisionError("division by zero")
+    if isinstance(step, Value):
+        rising = ix.floor_divide(ix.subtract(ix.add(ix.subtract(stop, start), step), 1), step)
+        falling = ix.floor_divide(ix.add(ix.add(ix.subtract(stop, start), step), 1), step)
+        span = ix.choose(~less(step, 0), rising, falling)
+    elif step > 0:
+        span = ix.floor_divide(ix.add(ix.subtract(stop, start), step - 1), step)
+    else:
+        span = ix.floor_divide(ix.add(ix.subtract(start, stop), -step - 1), -step)
+    return start, ix.maximum(span, 0, build.counts)
+
+
+def linspace(
+    build: ProcedureBuilder,
+    start: Any,
+    stop: Any,
+    num: Any = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+) -> Any:
+    """Return numbers with equal steps from `start` to `stop`."""
+    first, last, count = as_value(start), as_value(stop), ix.extent(num)
+    parts = ix.subtract(count, 1) if endpoint else count
+    found = np.result_type(first.dtype, last.dtype, np.float64)
+    divisor = (
+        float(max(parts, 1)) if isinstance(parts, int) else conform(as_value(parts), np.dtype(float), ())
+    )
+    step = conform(as_value((last - first) / divisor), found, ())
+    wanted = found if dtype is None else np.dtype(dtype)
+
+    def element(indices: Sequence[Extent], loads: Loads) -> Value:
+        (index,) = indices
+        number: Any = first + as_value(index) * step
+        if endpoint:
+            at_end = ix.is_equal(index, parts)
+            if at_end is True and parts != 0:
+                number = last
+            elif at_end is not False and parts != 0:
+                number = where(equal(as_value(index), parts), last, number)
+        return conform(as_value(number), wanted, ())
+
+    result = Formula(build, (count,), wanted, element)
+    return (result, step) if retstep else result
+
+
+def eye(build: ProcedureBuilder, rows: Any, columns: Any = None, k: Any = 0, dtype: Any = float) -> Formula:
+    """Return ones on a diagonal, zeros elsewhere."""
+    n = ix.extent(rows)
+    m = n if columns is None else ix.extent(columns)
+    one, zero = (np.dtype(dtype).type(number) for number in (1, 0))
+
+    def element(indices: Sequence[Extent], loads: Loads) -> Value:
+        on = ix.is_equal(ix.subtract(indices[1], indices[0]), ix.extent(k))
+        return where(on, one, zero) if isinstance(on, Value) else as_value(one if on else zero)
+
+    return Formula(build, (n, m), np.dtype(dtype), element)
+
+
+def array(build: ProcedureBuilder, given: Any, dtype: Any = None, copy: bool = True) -> Any:
+    """Return ``np.array(given)``: a copy of an array, or a new array of nested lists of numbers and arrays."""
+    if isinstance(given, list | tuple) and _holds_arrays(given):
+        return stacked(build, [array(build, item, dtype) for item in given], dtype)
+    if isinstance(given, list | tuple | np.ndarray):
+        return of_numbers(build, given, dtype)
+    given = as_operand(build, given)
+    if isinstance(given, Expression):
+        wanted = given.dtype if dtype is None else np.dtype(dtype)
+        if not copy and isinstance(given, ArrayView) and wanted == given.dtype:
+            return given
+        return materialise(given, dtype=wanted)
+    return full(build, (), given, dtype)
+
+
+def _holds_arrays(nested: Any) -> bool:
+    return isinstance(nested, Expression) or (
+        isinstance(nested, list | tuple) and any(_holds_arrays(item) for item in nested)
+    )
+
+
+def stacked(build: ProcedureBuilder, items: Sequence[Any], dtype: Any = None, axis: int = 0) -> ArrayView:
+    """Return arrays of one shape joined along a new axis."""
+    parts = [as_operand(build, item) for item in items]
+    found = np.result_type(*[part.dtype for part in parts]) if dtype is None else np.dtype(dtype)
+    inner = list(parts[0].shape)
+    axis %= len(inner) + 1
+    target = new_array(build, (*inner[:axis], len(parts), *inner[axis:]), found)
+    for k, part in enumerate(parts):
+        places = [Place(0, a) for a in range(axis)]
+        places += [Place(k), *[Place(0, a) for a in range(axis, len(inner))]]
+        store(target.remapped(tuple(inner), places), part)
+    return target

@@ -1,0 +1,395 @@
+"""Arithmetic of extents, strides and offsets: what is static stays an int, and what follows from the loops around is known.
+
+An extent is an int, or a 0-d int64 value. Two extents are compared as polynomials of what statements define, so that ``(n - 1) - 1`` is
+``n - 2`` wherever it was computed. Bounds follow from the counts of the loops: ``j < i`` and ``i < n`` tell that ``A[i, :j]`` needs no
+clamping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from gradtape.ir.graph import Literal, Value, number_of
+from gradtape.ir.types import INT64
+from gradtape.kinds.operands import as_value, conform
+from gradtape.ops.core.elementwise import extrema
+from gradtape.ops.core.elementwise.arithmetic import add as add_row
+from gradtape.ops.core.elementwise.arithmetic import multiply as multiply_row
+from gradtape.ops.core.elementwise.arithmetic import subtract as subtract_row
+from gradtape.ops.core.elementwise.integer import floor_divide as floor_divide_row
+from gradtape.ops.core.elementwise.logic import equal as equal_row
+from gradtape.ops.core.elementwise.logic import greater_equal, less
+from gradtape.ops.core.elementwise.select import where
+
+Extent: TypeAlias = int | Value
+
+Counts: TypeAlias = Mapping[Value, Value]
+"""The count of the loop of each index."""
+
+Polynomial: TypeAlias = dict[tuple[Any, ...], int]
+"""The factor of each product of atoms. An atom is what a statement defines, or a node that is no sum or product, by its structure."""
+
+MOST_TERMS = 24
+"""Polynomials with more terms are not made: the value is an atom then."""
+
+
+def extent(number: Any) -> Extent:
+    """Return an integer, given as a number or as a value, as an extent."""
+    if isinstance(number, Value):
+        known = number_of(number)
+        if known is not None:
+            return int(known)
+        return number if number.dtype == INT64 else conform(number, INT64, ())
+    return int(number)
+
+
+def add(x: Extent, y: Extent) -> Extent:
+    if isinstance(x, int) and isinstance(y, int):
+        return x + y
+    if x == 0 and isinstance(x, int):
+        return y
+    if y == 0 and isinstance(y, int):
+        return x
+    return _simple(add_row(x, y))
+
+
+def subtract(x: Extent, y: Extent) -> Extent:
+    if isinstance(x, int) and isinstance(y, int):
+        return x - y
+    if y == 0 and isinstance(y, int):
+        return x
+    return _simple(subtract_row(x, y))
+
+
+def multiply(x: Extent, y: Extent) -> Extent:
+    if isinstance(x, int) and isinstance(y, int):
+        return x * y
+    for first, second in ((x, y), (y, x)):
+        if isinstance(first, int) and first in (0, 1):
+            return second if first else 0
+    return multiply_row(x, y)
+
+
+def floor_divide(x: Extent, y: Extent) -> Extent:
+    if isinstance(x, int) and isinstance(y, int):
+        return x // y
+    return x if isinstance(y, int) and y == 1 else floor_divide_row(x, y)
+
+
+def product(extents: Sequence[Extent]) -> Extent:
+    """Return the product of extents: the size of an array."""
+    total: Extent = 1
+    for one in extents:
+        total = multiply(total, one)
+    return total
+
+
+def _simple(value: Value) -> Extent:
+    """Return a sum as a number or as what a statement defines, where it is no more than that."""
+    terms = polynomial(value)
+    if not terms:
+        return 0
+    if len(terms) == 1:
+        ((atoms, factor),) = terms.items()
+        if not atoms:
+            return factor
+        if factor == 1 and len(atoms) == 1 and isinstance(atoms[0], Value):
+            return atoms[0]
+    return value
+
+
+# Polynomials
+
+
+def polynomial(x: Extent) -> Polynomial:
+    """Return the normal form of an extent."""
+    return _polynomial(x, {})
+
+
+def _polynomial(x: Extent, known: dict[Value, Polynomial]) -> Polynomial:
+    if isinstance(x, int):
+        return {(): x} if x else {}
+    number = number_of(x)
+    if number is not None and x.dtype.kind in "biu":
+        return {(): int(number)} if number else {}
+    found = known.get(x)
+    if found is None:
+        found = known[x] = _expanded(x, known)
+    return found
+
+
+def _expanded(x: Value, known: dict[Value, Polynomial]) -> Polynomial:
+    made = x.maker()
+    if made is None:
+        return {(x,): 1}
+    op, inputs, params = made
+    if x.dtype == INT64 and op.name in ("add", "subtract", "multiply", "negative"):
+        parts = [_polynomial(part, known) for part in inputs]
+        if op.name == "multiply":
+            result = _times(*parts)
+        elif op.name == "negative":
+            result = _plus({}, parts[0], -1)
+        else:
+            result = _plus(parts[0], parts[1], 1 if op.name == "add" else -1)
+        if len(result) <= MOST_TERMS:
+            return result
+    return {(_atom(x, op.name, inputs, params, known),): 1}
+
+
+def _atom(
+    x: Value, name: str, inputs: Sequence[Value], params: Mapping[str, Any], known: dict[Value, Polynomial]
+) -> Any:
+    """Return a node by its structure: the name of the row, its parameters and its operands."""
+    operands = []
+    for operand in inputs:
+        if operand.dtype.kind in "iu" or (isinstance(operand, Literal) and operand.dtype.kind == "b"):
+            operands.append(frozenset(_polynomial(operand, known).items()))
+        elif isinstance(operand, Literal):
+            operands.append((str(operand.dtype), operand.data.tobytes()))  # type: ignore[union-attr, arg-type]
+        else:
+            made = operand.maker()
+            operands.append(operand if made is None else _atom(operand, made[0].name, *made[1:], known))  # type: ignore[arg-type]
+    try:
+        key = (name, tuple(sorted((k, str(v)) for k, v in params.items())), tuple(operands))
+        hash(key)
+    except TypeError:
+        return x
+    return key
+
+
+def _plus(first: Polynomial, second: Polynomial, factor: int) -> Polynomial:
+    total = dict(first)
+    for atoms, count in second.items():
+        count = total.pop(atoms, 0) + factor * count
+        if count:
+            total[atoms] = count
+    return total
+
+
+def _times(first: Polynomial, second: Polynomial) -> Polynomial:
+    total: Polynomial = {}
+    for left, a in first.items():
+        for right, b in second.items():
+            atoms = tuple(sorted((*left, *right), key=hash))
+            count = total.pop(atoms, 0) + a * b
+            if count:
+                total[atoms] = count
+    return total
+
+
+def key(x: Extent) -> Any:
+    """Return what two extents share exactly if they are known to be equal."""
+    return x if isinstance(x, int) else _key(polynomial(x))
+
+
+def _key(terms: Polynomial) -> Any:
+    return terms.get((), 0) if not set(terms) - {()} else frozenset(terms.items())
+
+
+def same(x: Extent, y: Extent) -> bool:
+    """Return whether two extents are known to be equal."""
+    return x is y or key(x) == key(y)
+
+
+def difference(x: Extent, y: Extent) -> int | None:
+    """Return how much one extent is larger than another, where that is static."""
+    terms = _plus(polynomial(x), polynomial(y), -1)
+    return terms.get((), 0) if not set(terms) - {()} else None
+
+
+# Bounds
+
+
+def lowest(x: Extent, counts: Counts) -> int | None:
+    """Return a number that an extent is not below, as far as the loops around tell."""
+    return _lowest(polynomial(x), counts, list(counts), 12)
+
+
+def at_least(x: Extent, y: Extent, counts: Counts) -> bool:
+    """Return whether ``x >= y`` is known."""
+    bound = _lowest(_plus(polynomial(x), polynomial(y), -1), counts, list(counts), 12)
+    return bound is not None and bound >= 0
+
+
+def _lowest(terms: Polynomial, counts: Counts, order: list[Value], depth: int) -> int | None:
+    """Replace atoms by bounds until a number is left; those of inner loops come first, as their bounds name outer ones."""
+    rest = [atoms for atoms in terms if atoms]
+    if not rest:
+        return terms.get((), 0)
+    if depth == 0:
+        return None
+    found = {atom for atoms in rest for atom in atoms}
+    nodes = [atom for atom in found if isinstance(atom, tuple)]
+    indices = [atom for atom in found if isinstance(atom, Value) and atom in counts]
+    if len(nodes) + len(indices) < len(found):
+        return None
+    atom = nodes[0] if nodes else max(indices, key=order.index)
+    with_atom = {atoms: factor for atoms, factor in terms.items() if atom in atoms}
+    if any(atoms.count(atom) > 1 for atoms in with_atom):
+        return None
+    rising = {factor > 0 for factor in with_atom.values()}
+    others = {other for atoms in with_atom for other in atoms if other is not atom and other != atom}
+    if len(rising) > 1 or not all(isinstance(other, Value) and other in counts for other in others):
+        return None  # products are bounded factor by factor where the other ones are indices, which are not negative
+    choices, all_hold = _bounds(atom, rising == {True}, counts, order, depth)
+    results = []
+    for choice in choices:
+        replaced = {atoms: factor for atoms, factor in terms.items() if atoms not in with_atom}
+        for atoms, factor in with_atom.items():
+            left = list(atoms)
+            left.remove(atom)
+            replaced = _plus(replaced, _times(choice, {tuple(left): factor}), 1)
+        results.append(_lowest(replaced, counts, order, depth - 1))
+    known = [result for result in results if result is not None]
+    if all_hold:
+        return min(known) if known and len(known) == len(results) else None
+    return max(known, default=None)
+
+
+def _bounds(
+    atom: Any, rising: bool, counts: Counts, order: list[Value], depth: int
+) -> tuple[list[Polynomial], bool]:
+    """Return lower bounds of an atom if `rising`, otherwise upper ones, and whether it is one of them instead of beyond each."""
+    if isinstance(atom, Value):
+        return ([{}] if rising else [_plus(polynomial(counts[atom]), {(): 1}, -1)]), False
+    name, _, operands = atom
+    parts = [dict(part) if isinstance(part, frozenset) else None for part in operands]
+    if name in ("maximum", "minimum") and all(part is not None for part in parts):
+        return parts, rising == (name == "minimum")  # type: ignore[return-value]
+    if name == "where" and parts[1] is not None and parts[2] is not None:
+        return [parts[1], parts[2]], True
+    if name == "floor_divide" and parts[0] is not None and parts[1] is not None:
+        divisor, dividend = parts[1].get((), 0), _lowest(parts[0], counts, order, depth - 1)
+        if set(parts[1]) == {()} and divisor > 0 and dividend is not None:
+            if rising:
+                return [{(): dividend // divisor}], False
+            if dividend >= 0:
+                return [parts[0]], False
+    if name == "convert" and parts and parts[0] is not None:
+        return [parts[0]], False
+    return [], False
+
+
+def maximum(x: Extent, y: Extent, counts: Counts) -> Extent:
+    """Return the larger of two extents, one of them where it is known which."""
+    if isinstance(x, int) and isinstance(y, int):
+        return max(x, y)
+    if at_least(x, y, counts):
+        return x
+    return y if at_least(y, x, counts) else extrema.maximum(x, y)
+
+
+def minimum(x: Extent, y: Extent, counts: Counts) -> Extent:
+    """Return the smaller of two extents, one of them where it is known which."""
+    if isinstance(x, int) and isinstance(y, int):
+        return min(x, y)
+    if at_least(x, y, counts):
+        return y
+    return x if at_least(y, x, counts) else extrema.minimum(x, y)
+
+
+def choose(condition: bool | Value, x: Extent, y: Extent) -> Extent:
+    """Return one of two extents."""
+    if isinstance(condition, Value):
+        known = number_of(condition)
+        if known is None:
+            return x if same(x, y) else where(condition, _int64(x), _int64(y))
+        condition = bool(known)
+    return x if condition else y
+
+
+def _int64(x: Extent) -> Value:
+    return conform(as_value(x), INT64, ())
+
+
+def is_equal(x: Extent, y: Extent) -> bool | Value:
+    """Return whether two extents are equal: a truth value, or what computes it."""
+    apart = difference(x, y)
+    return equal_row(x, y) if apart is None else apart == 0
+
+
+def is_negative(x: Extent, counts: Counts) -> bool | Value:
+    """Return whether an extent is negative."""
+    if at_least(x, 0, counts):
+        return False
+    return True if at_least(-1, x, counts) else less(x, 0)
+
+
+def is_below(x: Extent, y: Extent, counts: Counts) -> bool | Value:
+    """Return whether ``x < y``."""
+    if at_least(subtract(y, 1), x, counts):
+        return True
+    return False if at_least(x, y, counts) else less(x, y)
+
+
+def wrapped(index: Extent, size: Extent, counts: Counts) -> Extent:
+    """Return an index counted from the front."""
+    return choose(is_negative(index, counts), add(index, size), index)
+
+
+def resolved_slice(
+    start: Extent | None, stop: Extent | None, step: Extent | None, size: Extent, counts: Counts
+) -> tuple[Extent, Extent, Extent]:
+    """Return first element, number of elements and step of a slice of an axis, as Python clamps them.
+
+    Examples
+    --------
+    >>> resolved_slice(-3, None, 2, 10, {})
+    (7, 2, 2)
+    """
+    step = 1 if step is None else step
+    if isinstance(step, Value):
+        up = resolved_direction(start, stop, step, size, True, counts)
+        down = resolved_direction(start, stop, step, size, False, counts)
+        rises = greater_equal(step, 1)
+        return choose(rises, up[0], down[0]), choose(rises, up[1], down[1]), step
+    if step == 0:
+        raise ValueError("slice step cannot be zero")
+    first, count = resolved_direction(start, stop, step, size, step > 0, counts)
+    return first, count, step
+
+
+def resolved_direction(
+    start: Extent | None, stop: Extent | None, step: Extent, size: Extent, rises: bool, counts: Counts
+) -> tuple[Extent, Extent]:
+    """Return first element and number of elements of a slice whose step is known to be positive or negative."""
+    low: Extent = 0 if rises else -1
+    high = size if rises else subtract(size, 1)
+
+    def clamped(bound: Extent | None, default: Extent) -> Extent:
+        if bound is None:
+            return default
+        if same(bound, size) and rises:
+            return size
+        negative = is_negative(bound, counts)
+        if negative is False:
+            return minimum(bound, high, counts)
+        from_end = maximum(add(bound, size), low, counts)
+        return from_end if negative is True else choose(negative, from_end, minimum(bound, high, counts))
+
+    first = clamped(start, low if rises else high)
+    last = clamped(stop, high if rises else low)
+    if rises:
+        span, stride = subtract(last, first), step
+    else:
+        span, stride = subtract(first, last), subtract(0, step)
+    if not (isinstance(stride, int) and stride == 1):
+        span = floor_divide(subtract(add(span, stride), 1), stride)
+    return first, maximum(span, 0, counts)
+
+
+def row_major(shape: Sequence[Extent]) -> tuple[Extent, ...]:
+    """Return the strides of a contiguous array."""
+    strides: list[Extent] = []
+    step: Extent = 1
+    for one in reversed(shape):
+        strides.append(step)
+        step = multiply(step, one)
+    return tuple(reversed(strides))
+
+
+def static_shape(shape: Sequence[Extent]) -> tuple[int, ...] | None:
+    """Return a shape if all extents are static."""
+    known = tuple([one for one in shape if isinstance(one, int)])
+    return known if len(known) == len(shape) else None

@@ -1,0 +1,368 @@
+"""Indexing of arrays: basic keys make views, arrays of integers gather, masks count."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtape.errors import UnsupportedFunctionError
+from gradtape.ir.builder import here
+from gradtape.ir.graph import Value, literal
+from gradtape.ir.types import BOOL, INT64
+from gradtape.kinds.operands import as_value
+from gradtape.ops.core.elementwise.logic import truth
+from gradtape.ops.core.elementwise.select import where
+from gradtape.procedures.arrays import index_arithmetic as ix
+from gradtape.procedures.arrays.index_arithmetic import Extent
+from gradtape.procedures.arrays.nests import (
+    as_view,
+    check_writable,
+    element,
+    materialise,
+    new_array,
+    overlaps_elsewhere,
+    run_nest,
+    store,
+    update,
+)
+from gradtape.procedures.arrays.view import (
+    ArrayView,
+    Expression,
+    Formula,
+    Loads,
+    Place,
+    Shape,
+    apply,
+    as_operand,
+    common_shape,
+)
+from gradtape.procedures.builder import ProcedureBuilder
+
+
+def getitem(x: Expression, key: Any) -> Any:
+    """Return ``x[key]``: an element, a view, or an array of selected elements."""
+    keys = expanded_key(x, key)
+    if not has_arrays(keys):
+        shape, places = basic_places(x, keys)
+        if not shape and not has_ellipsis(key):
+            return x.remapped((), places).element((), Loads())
+        return x.remapped(shape, places)
+    mask = only_mask(keys, x)
+    if mask is not None:
+        return selected(x, mask)
+    return gathered(x, keys)
+
+
+def setitem(x: ArrayView, key: Any, value: Any) -> None:
+    """Append ``x[key] = value``."""
+    write(x, key, value, None)
+
+
+def augment(x: ArrayView, key: Any, function: Any, value: Any) -> None:
+    """Append an augmented assignment of selected elements, such as ``x[key] += value`` for `np.add`."""
+    write(x, key, value, function)
+
+
+def write(x: ArrayView, key: Any, value: Any, function: Any) -> None:
+    """Store a value, or what a function makes of the element and a value, into selected elements."""
+    check_writable(x)
+    keys = expanded_key(x, key)
+    if not has_arrays(keys):
+        shape, places = basic_places(x, keys)
+        target = x.remapped(shape, places)
+        if function is None:
+            store(target, value)
+        else:
+            update(function, target, value)
+        return
+    if function is not None:
+        value = apply(x.build, function, getitem(x, key), value)
+    mask = only_mask(keys, x)
+    if mask is not None:
+        store_selected(x, mask, value)
+    else:
+        scatter(x, keys, value)
+
+
+# Keys
+
+
+def has_ellipsis(key: Any) -> bool:
+    return any(part is Ellipsis for part in (key if isinstance(key, tuple) else (key,)))
+
+
+def is_array(part: Any) -> bool:
+    return isinstance(part, Expression | list | np.ndarray)
+
+
+def has_arrays(keys: Sequence[Any]) -> bool:
+    return any(is_array(part) for part in keys)
+
+
+def expanded_key(x: Expression, key: Any) -> list[Any]:
+    """Return a key with a part for each axis, and None for each new one."""
+    parts = list(key) if isinstance(key, tuple) else [key]
+    parts = [as_operand(x.build, part) if is_array(part) else part for part in parts]
+    used = sum(
+        part.ndim if isinstance(part, Expression) and part.dtype == BOOL else 1
+        for part in parts
+        if part is not None and part is not Ellipsis
+    )
+    if used > x.ndim:
+        raise IndexError(
+            f"too many indices for array: array is {x.ndim}-dimensional, but {used} were indexed"
+        )
+    rest = [slice(None)] * (x.ndim - used)
+    for place, part in enumerate(parts):
+        if part is Ellipsis:
+            return [*parts[:place], *rest, *[p for p in parts[place + 1 :] if p is not Ellipsis]]
+    return [*parts, *rest]
+
+
+def basic_places(x: Expression, keys: Sequence[Any]) -> tuple[Shape, list[Place]]:
+    """Return shape and places of what integers, slices and new axes select."""
+    shape: list[Extent] = []
+    places: list[Place] = []
+    build = x.build
+    for part in keys:
+        if part is None:
+            shape.append(1)
+            continue
+        extent = x.shape[len(places)]
+        if isinstance(part, slice):
+            first, count, step = resolved(part, extent, build)
+            places.append(Place(first, len(shape), step))
+            shape.append(count)
+        else:
+            places.append(Place(checked_index(x.build, part, extent, len(places))))
+    return tuple(shape), places
+
+
+def resolved(part: slice, size: Extent, build: ProcedureBuilder) -> tuple[Extent, Extent, Extent]:
+    """Return first element, number of elements and step of a slice."""
+    start, stop, step = (None if b is None else ix.extent(b) for b in (part.start, part.stop, part.step))
+    return ix.resolved_slice(start, stop, step, size, build.counts)
+
+
+def checked_index(build: ProcedureBuilder, index: Any, size: Extent, axis: int) -> Extent:
+    """Return an index counted from the front; one that is out of range fails a `Check`, and becomes 0."""
+    if not isinstance(index, Value):
+        try:
+            index = operator.index(index)
+        except TypeError:
+            raise IndexError(
+                "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean arrays are valid indices"
+            ) from None
+    elif index.dtype.kind not in "iu":
+        raise IndexError(f"an index of dtype {index.dtype} is not an integer")
+    place = ix.wrapped(ix.extent(index), size, build.counts)
+    low, high = ix.is_negative(place, build.counts), ix.is_below(place, size, build.counts)
+    if low is False and high is True:
+        return place
+    if low is True or high is False:
+        valid: Value = literal(np.bool_(False))
+    else:
+        conditions = [as_value(c) for c in (high, True if low is False else ~as_value(low)) if c is not True]
+        valid = conditions[0] if len(conditions) == 1 else conditions[0] & conditions[1]
+    shown = f" with size {size}" if isinstance(size, int) else ""
+    build.check(valid, "IndexError", f"index is out of bounds for axis {axis}{shown}")
+    return ix.choose(valid, place, 0)
+
+
+def only_mask(keys: Sequence[Any], x: Expression) -> Expression | None:
+    """Return the mask if a key is one for all axes."""
+    masks = [part for part in keys if isinstance(part, Expression) and part.dtype == BOOL]
+    if not masks:
+        return None
+    if len(keys) == 1 and masks[0].ndim == x.ndim:
+        return masks[0]
+    return None
+
+
+# Arrays of integers
+
+
+def gather_plan(x: Expression, keys: Sequence[Any]) -> tuple[Shape, Any, list[Any]]:
+    """Return the shape of what a key with arrays selects, a function from indices to those in `x`, and what it reads."""
+    build = x.build
+    parts: list[Any] = []
+    for part in keys:
+        if isinstance(part, Expression) and part.dtype == BOOL:
+            parts.extend(nonzero(part))
+        else:
+            parts.append(part)
+    advanced = [k for k, part in enumerate(parts) if isinstance(part, Expression)]
+    numbers = [k for k, part in enumerate(parts) if is_integer(part)]
+    spread = sorted([*advanced, *numbers])
+    adjacent = spread == list(range(spread[0], spread[-1] + 1))
+    arrays = {k: parts[k] for k in advanced}
+    for array in arrays.values():
+        if array.dtype.kind not in "iu":
+            raise IndexError("arrays used as indices must be of integer (or boolean) type")
+    common = common_shape(build, [array.shape for array in arrays.values()])
+    arrays = {k: array.broadcast(common) for k, array in arrays.items()}
+    shape: list[Extent] = []
+    axis = 0
+    start = None
+    steps: list[Any] = []  # for each axis of x: where its index comes from
+    for k, part in enumerate(parts):
+        if k in spread:
+            if start is None and adjacent:
+                start = len(shape)
+                shape.extend(common)
+            steps.append(arrays[k] if k in arrays else checked_index(build, part, x.shape[axis], axis))
+            axis += 1
+        elif part is None:
+            shape.append(1)
+        else:
+            first, count, step = resolved(part, x.shape[axis], build)
+            steps.append(Place(first, len(shape), step))
+            shape.append(count)
+            axis += 1
+    if start is None:
+        start = 0
+        shape = [*common, *shape]
+        steps = [
+            Place(s.start, s.axis + len(common), s.step) if isinstance(s, Place) else s  # type: ignore[operator]
+            for s in steps
+        ]
+    begin, end = start, start + len(common)
+
+    def source(indices: Sequence[Extent], loads: Loads) -> list[Extent]:
+        inner = indices[begin:end]
+        found: list[Extent] = []
+        for axis, step in enumerate(steps):
+            if isinstance(step, Place):
+                found.append(ix.add(step.start, ix.multiply(step.step, indices[step.axis])))  # type: ignore[index]
+            elif isinstance(step, Expression):
+                index = step.element(inner, loads)
+                found.append(checked_index(build, index, x.shape[axis], axis))
+            else:
+                found.append(step)
+        return found
+
+    return tuple(shape), source, list(arrays.values())
+
+
+def is_integer(part: Any) -> bool:
+    return isinstance(part, Value | int | np.integer) and not isinstance(part, bool | np.bool_)
+
+
+def memories(sources: Sequence[Any]) -> list[Any]:
+    """Return the memories from which expressions are read."""
+    found: list[Any] = []
+    for source in sources:
+        if isinstance(source, Expression):
+            for view in source.views():
+                found.extend([view.pointer.memory] if isinstance(view, ArrayView) else view.reads)
+    return list(dict.fromkeys(found))
+
+
+def gathered(x: Expression, keys: Sequence[Any]) -> Expression:
+    """Return the elements at places that arrays of integers name, as a deferred expression."""
+    shape, source, arrays = gather_plan(x, keys)
+    return Formula(
+        x.build,
+        shape,
+        x.dtype,
+        lambda indices, loads: x.element(source(indices, loads), loads),
+        memories([x, *arrays]),
+    )
+
+
+def scatter(x: ArrayView, keys: Sequence[Any], value: Any) -> None:
+    """Store elements at places that arrays of integers name; where one is named twice the last stays."""
+    build = x.build
+    shape, source, _ = gather_plan(x, keys)
+    value = as_operand(build, value)
+    if isinstance(value, Expression):
+        value = value.broadcast(shape)
+        if x.pointer.memory in memories([value]):
+            value = materialise(value, temporary=True)
+
+    def body(indices: Sequence[Extent], loads: Loads) -> None:
+        x.store(source(indices, loads), element(value, indices, loads))
+
+    run_nest(build, shape, body, [value])
+
+
+# Masks
+
+
+def nonzero(mask: Expression) -> tuple[ArrayView, ...]:
+    """Return the indices at which a mask holds: an array for each axis, whose extent is known when the code runs."""
+    build = mask.build
+    places = [new_array(build, (mask.size,), INT64, name="place", temporary=True) for _ in range(mask.ndim)]
+    count = build.variable("count", 0, INT64)
+
+    def body(indices: Sequence[Extent], loads: Loads) -> None:
+        with build.branch(truth(mask.element(indices, loads))):
+            at = build.read(count)
+            for place, index in zip(places, indices, strict=True):
+                place.store((at,), as_value(index))
+            build.assign(count, ix.add(at, 1))
+
+    run_nest(build, mask.shape, body, [mask])
+    found = build.read(count)
+    return tuple([place.remapped((found,), [Place(0, 0)]) for place in places])
+
+
+def selected(x: Expression, mask: Expression) -> ArrayView:
+    """Return the elements where a mask holds, whose number is known when the code runs."""
+    build = x.build
+    mask = mask.broadcast(x.shape)
+    out = new_array(build, (x.size,), x.dtype, name="selected")
+    count = build.variable("count", 0, INT64)
+
+    def body(indices: Sequence[Extent], loads: Loads) -> None:
+        with build.branch(mask.element(indices, loads)):
+            at = build.read(count)
+            out.store((at,), x.element(indices, Loads()))
+            build.assign(count, ix.add(at, 1))
+
+    run_nest(build, x.shape, body, [mask])
+    return out.remapped((build.read(count),), [Place(0, 0)])
+
+
+def store_selected(x: ArrayView, mask: Expression, value: Any) -> None:
+    """Store a number where a mask holds, or the elements of a 1-D array one after the other."""
+    build = x.build
+    mask = mask.broadcast(x.shape)
+    if overlaps_elsewhere(x, mask):
+        mask = materialise(mask, temporary=True)
+    value = as_operand(build, value)
+    if isinstance(value, Expression) and value.ndim == 0:
+        value = value.element((), Loads())
+    if isinstance(value, Expression) and isinstance(value.size, int) and value.size == 1:
+        value = value.remapped((), [Place(0)] * value.ndim).element((), Loads())
+    if not isinstance(value, Expression):
+
+        def fill(indices: Sequence[Extent], loads: Loads) -> None:
+            with build.branch(mask.element(indices, loads)):
+                x.store(indices, value)
+
+        run_nest(build, x.shape, fill, [mask])
+        return
+    if value.ndim != 1:
+        raise UnsupportedFunctionError(
+            "an array of several axes is assigned to masked elements",
+            where=here.site,
+            remedy="assign a number, or use x[:] = np.where(mask, values, x)",
+        )
+    source = as_view(build, value) if x.pointer.memory in memories([value]) else value
+    count = build.variable("count", 0, INT64)
+
+    def body(indices: Sequence[Extent], loads: Loads) -> None:
+        with build.branch(mask.element(indices, loads)):
+            at = build.read(count)
+            inside = ix.is_below(at, source.shape[0], {})
+            safe = at if inside is True else where(inside, at, 0)
+            x.store(indices, source.element((safe,), Loads()))
+            build.assign(count, ix.add(at, 1))
+
+    run_nest(build, x.shape, body, [mask])
+    same = ix.is_equal(build.read(count), source.shape[0])
+    build.check(as_value(same), "ValueError", "cannot assign values to as many masked elements as there are")

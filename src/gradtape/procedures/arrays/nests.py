@@ -1,0 +1,261 @@
+"""Loop nests over the elements of arrays: stores, copies, and what may overlap."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+
+from gradtape.errors import InPlaceError
+from gradtape.ir.builder import here
+from gradtape.ir.graph import Value
+from gradtape.kinds.operands import as_value
+from gradtape.procedures.arrays import index_arithmetic as ix
+from gradtape.procedures.arrays.index_arithmetic import Extent
+from gradtape.procedures.arrays.view import (
+    ArrayView,
+    Deferred,
+    Expression,
+    Formula,
+    Loads,
+    Place,
+    Scalar,
+    Shape,
+    apply,
+    as_operand,
+)
+from gradtape.procedures.builder import ProcedureBuilder
+
+UNROLLED = 16
+"""Loop nests of at most so many iterations are unrolled, such as those over 3-vectors."""
+
+Body = Callable[[Sequence[Extent], Loads], None]
+
+
+def run_nest(
+    build: ProcedureBuilder, shape: Shape, body: Body, sources: Sequence[Any] = (), inner: Shape = ()
+) -> None:
+    """Append a loop nest, the last axis innermost.
+
+    Parameters
+    ----------
+    build : ProcedureBuilder
+        Where statements go.
+    shape : tuple of int or Value
+        The extents. An axis of extent 1 has no loop, and a nest of a few iterations is unrolled.
+    body : callable
+        Appends the statements of one iteration, from its indices and the elements that were loaded before.
+    sources : sequence of Expression
+        What the body reads. What does not depend on the inner loops is loaded before them.
+    inner : tuple of int or Value
+        The extents of the loops that the body contains.
+    """
+    static = ix.static_shape((*shape, *inner))
+    if static is not None and math.prod(static) <= UNROLLED:
+        for index in np.ndindex(*static[: len(shape)]):
+            body(index, Loads())
+        return
+    views = {
+        view.key: view
+        for source in sources
+        if isinstance(source, Expression)
+        for view in source.views()
+        if isinstance(view, ArrayView) and view.ndim == len(shape)
+    }
+    loads = Loads()
+    indices: list[Extent] = []
+    with ExitStack() as loops:
+        for axis in range(-1, len(shape)):
+            if axis >= 0:
+                extent = shape[axis]
+                single = isinstance(extent, int) and extent == 1
+                indices.append(0 if single else loops.enter_context(build.loop(extent)))
+            for view in views.values():
+                if _depth(view, shape) == axis < len(shape) - 1:
+                    view.element([*indices, *[0] * (len(shape) - axis - 1)], loads)
+        body(indices, loads)
+
+
+def _depth(view: ArrayView, shape: Shape) -> int:
+    """Return the innermost axis of a loop nest on which an element of a view depends."""
+    moving = [
+        axis
+        for axis, (stride, extent) in enumerate(zip(view.strides, shape, strict=True))
+        if not (isinstance(stride, int) and stride == 0) and not (isinstance(extent, int) and extent == 1)
+    ]
+    return max(moving, default=-1)
+
+
+def overlaps_elsewhere(target: ArrayView, source: Any) -> bool:
+    """Return whether an expression may read elements of a target at other indices than those at which they are stored."""
+    if not isinstance(source, Expression):
+        return False
+    for view in source.views():
+        if isinstance(view, Formula):
+            if target.pointer.memory in view.reads:
+                return True
+        elif view.pointer.memory is target.pointer.memory and not (
+            view.key == target.key or are_disjoint(target, view)
+        ):
+            return True
+    return any(
+        isinstance(stride, int) and stride == 0 and extent != 1
+        for stride, extent in zip(target.strides, target.shape, strict=True)
+    )
+
+
+def are_disjoint(first: ArrayView, second: ArrayView) -> bool:
+    """Return whether two views of one memory are known to have no element in common.
+
+    So are views apart by no multiple of the common divisor of their strides, such as two columns, and those that end before the other
+    begins.
+    """
+    if first.pointer is not second.pointer:
+        return False
+    apart = ix.difference(second.offset, first.offset)
+    if not apart:
+        return False
+    steps = [
+        stride
+        for view in (first, second)
+        for stride, extent in zip(view.strides, view.shape, strict=True)
+        if not (isinstance(extent, int) and extent == 1)
+    ]
+    known = [step for step in steps if isinstance(step, int)]
+    if len(known) == len(steps) and (not known or apart % math.gcd(*known)):
+        return True
+    reach, other = _span(first), _span(second)
+    return (
+        reach is not None
+        and other is not None
+        and (other[0] + apart > reach[1] or other[1] + apart < reach[0])
+    )
+
+
+def _span(view: ArrayView) -> tuple[int, int] | None:
+    """Return how far the elements of a static view reach from the first one."""
+    low = high = 0
+    for stride, extent in zip(view.strides, view.shape, strict=True):
+        if not (isinstance(stride, int) and isinstance(extent, int)):
+            return None
+        reach = stride * (extent - 1)
+        low, high = low + min(0, reach), high + max(0, reach)
+    return low, high
+
+
+def store(target: ArrayView, source: Any) -> None:
+    """Append ``target[...] = source``, as one loop nest where the target does not overlap what is read."""
+    build = target.build
+    check_writable(target)
+    source = as_operand(build, source)
+    if isinstance(source, Expression):
+        source = without_leading_ones(source, target.ndim).broadcast(target.shape)
+        if isinstance(source, ArrayView) and source.key == target.key:
+            return
+        if overlaps_elsewhere(target, source):
+            source = materialise(source, temporary=True)
+
+    def body(indices: Sequence[Extent], loads: Loads) -> None:
+        target.store(indices, element(source, indices, loads))
+
+    run_nest(build, target.shape, body, [source])
+
+
+def without_leading_ones(source: Expression, ndim: int) -> Expression:
+    """Return an array without leading axes of extent 1 that a target does not have; NumPy drops them in assignments."""
+    from_front = source.ndim - ndim
+    if from_front > 0 and all(isinstance(one, int) and one == 1 for one in source.shape[:from_front]):
+        return drop_axes(source, range(from_front))  # type: ignore[no-any-return]
+    return source
+
+
+def drop_axes(source: Expression, axes: Sequence[int] | range) -> Any:
+    """Return an array without some axes of extent 1."""
+    kept = [axis for axis in range(source.ndim) if axis not in axes]
+    places = [Place(0, kept.index(axis)) if axis in kept else Place(0) for axis in range(source.ndim)]
+    return source.remapped(tuple([source.shape[axis] for axis in kept]), places)
+
+
+def check_writable(target: ArrayView) -> None:
+    if not target.writable:
+        raise InPlaceError("assignment destination is read-only", where=here.site, remedy="write to a copy")
+
+
+def element(source: Any, indices: Sequence[Extent], loads: Loads) -> Value:
+    """Return an element of an expression, or the number itself."""
+    return source.element(indices, loads) if isinstance(source, Expression) else as_value(source)
+
+
+def new_array(
+    build: ProcedureBuilder,
+    shape: Sequence[Any],
+    dtype: Any = np.float64,
+    zero: bool = False,
+    name: str = "array",
+    temporary: bool = False,
+) -> ArrayView:
+    """Return a new array. A temporary one of a static shape is made once, before all loops."""
+    extents = tuple([ix.extent(one) for one in shape])
+    size = ix.product(extents)
+    if temporary and not zero and isinstance(size, int):
+        with build.at_start():
+            pointer = build.allocate(name, size, np.dtype(dtype))
+    else:
+        pointer = build.allocate(name, size, np.dtype(dtype), zero)
+    return ArrayView.of_pointer(build, pointer, extents)
+
+
+def materialise(source: Any, temporary: bool = False, dtype: Any = None) -> ArrayView:
+    """Return a new array with the elements of an expression; a view is copied."""
+    target = new_array(
+        source.build, source.shape, source.dtype if dtype is None else dtype, temporary=temporary
+    )
+    store(target, source)
+    return target
+
+
+def as_view(build: ProcedureBuilder, operand: Any, temporary: bool = True) -> ArrayView:
+    """Return an operand as an array in memory: a view as it is, anything else materialised."""
+    operand = as_operand(build, operand)
+    if isinstance(operand, ArrayView):
+        return operand
+    if isinstance(operand, Expression):
+        return materialise(operand, temporary)
+    view = new_array(build, (), operand.dtype, temporary=temporary)
+    view.store((), operand)
+    return view
+
+
+def as_contiguous(view: ArrayView) -> ArrayView:
+    """Return an array whose elements stand one after the other in row-major order, a copy if need be."""
+    return view if view.is_contiguous else materialise(view)
+
+
+def update(function: Any, target: ArrayView, source: Any) -> None:
+    """Append an augmented assignment, such as ``target += source`` for `np.add`."""
+    result = apply(target.build, function, target, source)
+    check_same_kind(result.dtype, target.dtype, function)
+    if result.ndim > target.ndim:
+        raise InPlaceError(
+            f"a result of {result.ndim} axes does not fit a target of {target.ndim}", where=here.site
+        )
+    store(target, result)
+
+
+def check_same_kind(source: Any, target: Any, function: Any) -> None:
+    """Raise the error of NumPy for an in-place operation whose result does not fit its target."""
+    if not np.can_cast(source, target, "same_kind"):
+        raise TypeError(
+            f"Cannot cast ufunc '{getattr(function, '__name__', function)}' output from {source!r} to {target!r} "
+            "with casting rule 'same_kind'"
+        )
+
+
+def value_of(source: Any) -> Scalar | Expression:
+    """Return an array without axes as its element."""
+    if isinstance(source, Deferred | Formula) and source.ndim == 0:
+        return source.element((), Loads())
+    return source  # type: ignore[no-any-return]

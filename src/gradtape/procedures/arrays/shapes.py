@@ -1,0 +1,158 @@
+"""Other shapes of arrays: transposes, reshapes, diagonals, and arrays that are put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtape.errors import ShapeError
+from gradtape.ir.builder import here
+from gradtape.kinds.arguments import one_axis
+from gradtape.kinds.operands import as_value
+from gradtape.procedures.arrays import index_arithmetic as ix
+from gradtape.procedures.arrays.index_arithmetic import Extent
+from gradtape.procedures.arrays.nests import as_view, materialise, new_array, store
+from gradtape.procedures.arrays.view import ArrayView, Expression, Place, as_expression
+from gradtape.procedures.builder import ProcedureBuilder
+
+
+def transpose(x: Expression, axes: Any = None) -> Any:
+    """Return an array with its axes in another order, by default reversed."""
+    order = list(range(x.ndim))[::-1] if axes is None else [one_axis(axis, x.ndim) for axis in axes]
+    if sorted(order) != list(range(x.ndim)):
+        raise ValueError("axes don't match array")
+    return x.remapped(tuple([x.shape[k] for k in order]), [Place(0, order.index(k)) for k in range(x.ndim)])
+
+
+def swapaxes(x: Expression, axis1: Any, axis2: Any) -> Any:
+    order = list(range(x.ndim))
+    first, second = one_axis(axis1, x.ndim), one_axis(axis2, x.ndim)
+    order[first], order[second] = order[second], order[first]
+    return transpose(x, order)
+
+
+def moveaxis(x: Expression, source: Any, destination: Any) -> Any:
+    sources = [one_axis(k, x.ndim) for k in (source if isinstance(source, tuple | list) else (source,))]
+    targets = [
+        one_axis(k, x.ndim)
+        for k in (destination if isinstance(destination, tuple | list) else (destination,))
+    ]
+    order = [k for k in range(x.ndim) if k not in sources]
+    for target, origin in sorted(zip(targets, sources, strict=True)):
+        order.insert(target, origin)
+    return transpose(x, order)
+
+
+def flip(x: Expression, axis: Any = None) -> Any:
+    """Return an array with the order of elements reversed along axes."""
+    given = range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    axes = {one_axis(k, x.ndim) for k in given}
+    places = [Place(ix.subtract(n, 1), k, -1) if k in axes else Place(0, k) for k, n in enumerate(x.shape)]
+    return x.remapped(x.shape, places)
+
+
+def diagonal(x: Expression, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """Return the diagonal of two axes, as the last axis."""
+    first, second = one_axis(axis1, x.ndim), one_axis(axis2, x.ndim)
+    rest = [k for k in range(x.ndim) if k not in (first, second)]
+    below, right = max(-offset, 0), max(offset, 0)
+    counts = x.build.counts
+    extent = ix.minimum(ix.subtract(x.shape[first], below), ix.subtract(x.shape[second], right), counts)
+    extent = ix.maximum(extent, 0, counts)
+    last = len(rest)
+    starts = {first: below, second: right}
+    places = [Place(starts[k], last) if k in starts else Place(0, rest.index(k)) for k in range(x.ndim)]
+    return x.remapped((*[x.shape[k] for k in rest], extent), places)
+
+
+def expand_dims(x: Expression, axis: Any) -> Any:
+    given = axis if isinstance(axis, tuple | list) else (axis,)
+    ndim = x.ndim + len(given)
+    new = {one_axis(k, ndim) for k in given}
+    old = [k for k in range(ndim) if k not in new]
+    shape = tuple([1 if k in new else x.shape[old.index(k)] for k in range(ndim)])
+    return x.remapped(shape, [Place(0, k) for k in old])
+
+
+def squeeze(x: Expression, axis: Any = None) -> Any:
+    """Return an array without axes of extent 1."""
+    if axis is None:
+        axes = [k for k, n in enumerate(x.shape) if isinstance(n, int) and n == 1]
+    else:
+        axes = [one_axis(k, x.ndim) for k in (axis if isinstance(axis, tuple) else (axis,))]
+        if any(x.shape[k] != 1 for k in axes):
+            raise ValueError("cannot select an axis to squeeze out which has size not equal to one")
+    kept = [k for k in range(x.ndim) if k not in axes]
+    places = [Place(0, kept.index(k)) if k in kept else Place(0) for k in range(x.ndim)]
+    return x.remapped(tuple([x.shape[k] for k in kept]), places)
+
+
+def reshape(x: Expression, shape: Any) -> ArrayView:
+    """Return the elements in row-major order in another shape: a view of a contiguous array, otherwise a copy."""
+    wanted = [ix.extent(n) for n in (shape if isinstance(shape, tuple | list) else (shape,))]
+    free = [k for k, n in enumerate(wanted) if isinstance(n, int) and n == -1]
+    if len(free) > 1:
+        raise ValueError("can only specify one unknown dimension")
+    if free:
+        rest = ix.product([n for k, n in enumerate(wanted) if k != free[0]])
+        wanted[free[0]] = _quotient(x.size, rest)
+    size, new = x.size, ix.product(wanted)
+    if isinstance(size, int) and isinstance(new, int):
+        if size != new:
+            raise ShapeError(
+                f"cannot reshape array of size {size} into shape {tuple(wanted)}", where=here.site
+            )
+    elif not ix.same(size, new):
+        x.build.check(
+            as_value(ix.is_equal(size, new)), "ValueError", "cannot reshape an array into this shape"
+        )
+    view = as_view(x.build, x, temporary=False)
+    if not view.is_contiguous:
+        view = materialise(view)
+    out = ArrayView.of_pointer(x.build, view.pointer, tuple(wanted), view.writable)
+    out.offset = view.offset
+    return out
+
+
+def _quotient(size: Extent, rest: Extent) -> Extent:
+    if isinstance(size, int) and isinstance(rest, int):
+        return size // rest if rest else 0
+    if ix.same(size, rest):
+        return 1
+    return ix.floor_divide(size, rest)
+
+
+def ravel(x: Expression) -> ArrayView:
+    """Return the elements as a 1-D array: a view of a contiguous array, otherwise a copy."""
+    return reshape(x, -1) if x.ndim != 1 else as_view(x.build, x, temporary=False)
+
+
+def concatenate(
+    build: ProcedureBuilder, arrays: Sequence[Any], axis: Any = 0, dtype: Any = None
+) -> ArrayView:
+    """Return arrays joined along an axis."""
+    parts = [as_expression(build, array) for array in arrays]
+    if axis is None:
+        parts, axis = [ravel(part) for part in parts], 0
+    ndim = parts[0].ndim
+    if ndim == 0 or any(part.ndim != ndim for part in parts):
+        raise ValueError(
+            "all the input array dimensions except for the concatenation axis must match exactly"
+        )
+    axis = one_axis(axis, ndim)
+    found = np.result_type(*[part.dtype for part in parts]) if dtype is None else np.dtype(dtype)
+    total: Extent = 0
+    for part in parts:
+        total = ix.add(total, part.shape[axis])
+    shape = list(parts[0].shape)
+    shape[axis] = total
+    out = new_array(build, shape, found)
+    start: Extent = 0
+    for part in parts:
+        extents = tuple([part.shape[axis] if k == axis else n for k, n in enumerate(shape)])
+        target = out.remapped(extents, [Place(start if k == axis else 0, k) for k in range(ndim)])
+        store(target, part)
+        start = ix.add(start, part.shape[axis])
+    return out
