@@ -31,6 +31,7 @@ FLOORS = {
     "passes": 4,
     "transforms": 4,
     "lower": 5,
+    "lower.procedures.standalone": 6,
     "frontend": 5,
     "runtime": 6,
     "trace": 7,
@@ -55,7 +56,8 @@ FILES = sorted(ROOT.rglob("*.py"))
 def floor_of(module):
     """Return the floor of a module's package, or of the part of it that has a floor of its own."""
     names = module[1:]
-    return FLOORS.get(".".join(names[:2]), FLOORS.get(names[0], 9))
+    parts = [".".join(names[:count]) for count in (3, 2, 1)]
+    return next((FLOORS[part] for part in parts if part in FLOORS), 9)
 
 
 def imported(path):
@@ -142,7 +144,7 @@ read reader reason recording report result routine script select set sign specia
 thread type unsupported use user write writer
 
 api argument building callable caller compile function functional html import interpret log logic memory module
-line svg
+line optimise standalone svg
 
 arithmetic array asarray axes axis calculus comparison complex exponential extrema fft flip float grad histogram
 indexing integer inverse linalg logistic math moment nan norm numeric numpy pad polynomial power quantile root scipy

@@ -10,7 +10,7 @@ from gradtape.loops.affine import Atom, Clamped, Position, Quotient, Remainder, 
 from gradtape.loops.ir import Buffer, Const, Dtype, For, Index, Number, Place, Statement
 from gradtape.lower.llvm.instructions import constant_text, memory_type, operation, register_type
 from gradtape.lower.llvm.vector_plans import Slot
-from gradtape.lower.llvm.writer import FunctionWriter, ModuleWriter
+from gradtape.lower.llvm.writer import ITSELF, FunctionWriter, ModuleWriter
 from gradtape.lower.target.vecmath import vector_attribute, vector_lanes
 
 PURE = "nounwind willreturn memory(none)"
@@ -50,8 +50,7 @@ class KernelModule(ModuleWriter):
             width = min(vector_lanes(), lanes)
             facts += f', !{{!"llvm.loop.vectorize.width", i32 {width}}}'
             facts += f', !{{!"llvm.loop.interleave.count", i32 {min(lanes // width, 4)}}}'
-        self.loops.append(facts)
-        return len(self.loops)
+        return self.add_metadata(f"distinct !{{{ITSELF}, {facts}}}")
 
 
 class FunctionEmitter(FunctionWriter):

@@ -309,7 +309,7 @@ def _without_names(body: str, module: KernelModule) -> str:
         return numbers.setdefault(match[0].lstrip("%"), f"%{len(numbers)}")
 
     def facts(match: re.Match[str]) -> str:
-        return module.loops[int(match[1]) - 1]
+        return module.metadata[int(match[1]) - 1]
 
     return _NAME.sub(rename, _LOOP.sub(facts, body))
 

@@ -13,6 +13,9 @@ KERNEL: Final = "kernel"
 LIKELY: Final = '!prof !{!"branch_weights", i32 2000, i32 1}'
 UNLIKELY: Final = '!prof !{!"branch_weights", i32 1, i32 2000}'
 
+ITSELF: Final = "!itself"
+"""Stands in metadata for their own number."""
+
 _PLACE: Final = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 _TYPE: Final = re.compile(r"<[^>]*>|\S+")
 _QUOTED: Final = re.compile(r'@"([^"]+)"')
@@ -54,8 +57,8 @@ class ModuleWriter:
         The number of each group of attributes.
     kept : dict of str to None
         Functions that only the vectoriser calls; LLVM must not remove their declarations before.
-    loops : list of str
-        The metadata of loops.
+    metadata : list of str
+        Metadata, of loops and of memory, by their numbers less one. `ITSELF` stands for the number.
     """
 
     def __init__(self) -> None:
@@ -65,7 +68,7 @@ class ModuleWriter:
         self.symbols: dict[str, None] = {}
         self.attributes: dict[str, str] = {}
         self.kept: dict[str, None] = {}
-        self.loops: list[str] = []
+        self.metadata: list[str] = []
 
     def text(self) -> str:
         """Return the module."""
@@ -75,10 +78,11 @@ class ModuleWriter:
             array = f"[{len(self.kept)} x ptr] [{names}]"
             lines.append(f'@llvm.compiler.used = appending global {array}, section "llvm.metadata"')
         lines.extend(f"attributes #{number} = {{ {text} }}" for text, number in self.attributes.items())
-        if self.loops:
+        if self.metadata:
             lines.append('!0 = !{!"llvm.loop.unroll.disable"}')
             lines.extend(
-                f"!{number} = distinct !{{!{number}, {facts}}}" for number, facts in enumerate(self.loops, 1)
+                f"!{number} = {text.replace(ITSELF, f'!{number}')}"
+                for number, text in enumerate(self.metadata, 1)
             )
         return "\n".join(lines) + "\n"
 
@@ -99,6 +103,11 @@ class ModuleWriter:
     def attribute(self, text: str) -> str:
         """Return the number of a group of attributes."""
         return self.attributes.setdefault(text, str(len(self.attributes)))
+
+    def add_metadata(self, text: str) -> int:
+        """Add metadata, and return their number; `ITSELF` makes them distinct from all others."""
+        self.metadata.append(text)
+        return len(self.metadata)
 
     def add_routine(self, name: str, /, **places: object) -> str:
         """Add the functions of the file ``routines/<name>.ll`` that are not there yet; return the name of the last one.

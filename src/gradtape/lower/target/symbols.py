@@ -10,6 +10,7 @@ from typing import Any
 from gradtape.errors import LoweringError
 from gradtape.lower.resident.blas_threads import GET, SET, WANTED, blas_addresses
 from gradtape.lower.resident.interrupts import POLL, RAISE, poll_address, raise_address
+from gradtape.lower.resident.memory import PREFIX, arena_address
 from gradtape.lower.resident.threads import RUN_BLOCKS, run_blocks_address
 from gradtape.lower.target.extensions import compiled_module
 from gradtape.lower.target.host import python_function
@@ -35,6 +36,8 @@ def address_of(symbol: str) -> int:
         return raise_address()
     if symbol == RUN_BLOCKS:
         return run_blocks_address()
+    if symbol.startswith(PREFIX):
+        return arena_address(symbol)
     if symbol in (GET, SET, WANTED):
         return blas_addresses(compiled_module("scipy.linalg.cython_blas").__file__ or "")[symbol]
     module, _, name = symbol.rpartition(".")

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from gradtape.locks import Rank, new_lock
 from gradtape.lower.llvm.writer import KERNEL
+from gradtape.lower.resident.memory import trim_arenas
 from gradtape.runtime.call.callable import NativeHead, vectorcalled
 from gradtape.runtime.call.capi import addresses, array_type
 from gradtape.runtime.call.convention import (
@@ -266,4 +267,5 @@ def trim() -> None:
     for resources in living:
         resources.drop_workspace()
     trim_results()
+    trim_arenas()
     drain_all()

@@ -1,0 +1,154 @@
+"""Where the arrays of a procedure are: in a result, in the frame of the call, or in an arena that loops rewind after each iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from gradtape.ir.graph import number_of
+from gradtape.procedures.ir import (
+    Allocate,
+    Apply,
+    Assign,
+    For,
+    If,
+    Pointer,
+    Procedure,
+    Push,
+    Read,
+    Statement,
+    Variable,
+    While,
+)
+from gradtape.procedures.traversal import blocks, walk
+from gradtape.records import record
+
+IN_FRAME: Final = 4096
+"""Bytes of an array of a known size up to which it is in the frame of the call."""
+
+LARGEST_FRAME: Final = 2**16
+"""Bytes of all arrays in the frame."""
+
+
+@record
+class Allocations:
+    """Where the arrays are.
+
+    Attributes
+    ----------
+    results : dict of Allocate to int
+        The allocations that are results, and their numbers.
+    in_frame : dict of Allocate to int
+        Those in the frame, and their bytes.
+    rewound : set of For or While
+        The loops after whose iterations all is freed that they allocated in the arena.
+    uses_arena : bool
+        Whether there are others.
+    """
+
+    results: dict[Allocate, int]
+    in_frame: dict[Allocate, int]
+    rewound: set[Statement]
+    uses_arena: bool
+
+
+def plan_allocations(procedure: Procedure) -> Allocations:
+    """Decide where the arrays of a procedure are."""
+    numbers = {result: k for k, result in enumerate(procedure.results) if isinstance(result, Pointer)}
+    results: dict[Allocate, int] = {}
+    in_frame: dict[Allocate, int] = {}
+    used = 0
+    rest: set[Statement] = set()
+    escaping = _escaping(procedure)
+    for statement, loops in _with_loops(procedure.body, ()):
+        if isinstance(statement, Apply):
+            rest.add(statement)
+        elif statement.out in numbers:
+            results[statement] = numbers[statement.out]
+        else:
+            size = number_of(statement.size)
+            bytes_ = None if size is None else max(int(size), 1) * statement.out.dtype.itemsize
+            stays = not loops or statement not in escaping.get(loops[-1], ())
+            if bytes_ is not None and bytes_ <= IN_FRAME and used + bytes_ <= LARGEST_FRAME and stays:
+                in_frame[statement] = bytes_
+                used += bytes_
+            else:
+                rest.add(statement)
+    rewound: set[Statement] = set()
+    for loop, leaving in escaping.items():
+        inside = rest.intersection(walk([loop]))
+        if any(isinstance(x, Allocate) for x in inside) and not inside & leaving:
+            rewound.add(loop)
+    return Allocations(results, in_frame, rewound, any(isinstance(x, Allocate) for x in rest))
+
+
+def _with_loops(
+    body: Sequence[Statement], loops: tuple[Statement, ...]
+) -> Iterator[tuple[Allocate | Apply, tuple[Statement, ...]]]:
+    """Yield what needs memory, with the loops around it."""
+    for statement in body:
+        if isinstance(statement, Allocate | Apply):
+            yield statement, loops
+        inner = (*loops, statement) if isinstance(statement, For | While) else loops
+        for block in blocks(statement):
+            yield from _with_loops(block, inner)
+
+
+def _escaping(procedure: Procedure) -> dict[Statement, set[Statement]]:
+    """Return for each loop the allocations in it whose pointers may be used after the iteration that made them."""
+    reads: dict[Variable, int] = {}
+    for statement in walk(procedure.body):
+        if isinstance(statement, Read):
+            reads[statement.variable] = reads.get(statement.variable, 0) + 1
+    found: dict[Statement, set[Statement]] = {}
+    for loop in walk(procedure.body):
+        if not isinstance(loop, For | While):
+            continue
+        inside = list(walk([loop]))
+        allocated = {s for s in inside if isinstance(s, Allocate)}
+        if not allocated:
+            continue
+        exposed = exposed_variables(loop)
+        read_inside: dict[Variable, int] = {}
+        for s in inside:
+            if isinstance(s, Read):
+                read_inside[s.variable] = read_inside.get(s.variable, 0) + 1
+        memories = set()
+        for s in inside:
+            if isinstance(s, Assign) and isinstance(s.value, Pointer):
+                variable = s.variable
+                if variable in exposed or reads.get(variable, 0) > read_inside.get(variable, 0):
+                    memories.add(s.value.memory)
+            elif isinstance(s, Push):
+                memories.update(x.memory for x in s.values if isinstance(x, Pointer))
+        found[loop] = {s for s in allocated if s.out.memory in memories}
+    return found
+
+
+def exposed_variables(loop: For | While) -> set[Variable]:
+    """Return the variables that an iteration may read before it assigns them."""
+    exposed: set[Variable] = set()
+    assigned: set[Variable] = set()
+    for block in blocks(loop):
+        _find_exposed(block, assigned, exposed)
+    return exposed
+
+
+def _find_exposed(body: Sequence[Statement], assigned: set[Variable], exposed: set[Variable]) -> None:
+    """Enter the variables that statements may read before they assign them; `assigned` is for those that they assign for sure."""
+    for statement in body:
+        if isinstance(statement, Read):
+            if statement.variable not in assigned:
+                exposed.add(statement.variable)
+        elif isinstance(statement, Assign):
+            assigned.add(statement.variable)
+        elif isinstance(statement, For):
+            _find_exposed(statement.body, set(assigned), exposed)
+        elif isinstance(statement, While):
+            _find_exposed(statement.test, assigned, exposed)
+            _find_exposed(statement.body, set(assigned), exposed)
+        elif isinstance(statement, If):
+            then, otherwise = set(assigned), set(assigned)
+            _find_exposed(statement.then, then, exposed)
+            _find_exposed(statement.otherwise, otherwise, exposed)
+            assigned |= then & otherwise

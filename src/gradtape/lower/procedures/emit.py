@@ -1,0 +1,468 @@
+"""Procedures as LLVM functions: a statement after the other, variables in slots that LLVM turns into registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from gradtape.errors import LoweringError
+from gradtape.ir.graph import Value, number_of
+from gradtape.loops.ir import Dtype
+from gradtape.lower.llvm.function import KernelModule
+from gradtape.lower.llvm.instructions import memory_type, register_type
+from gradtape.lower.llvm.writer import ITSELF, UNLIKELY
+from gradtape.lower.procedures.allocation import exposed_variables, plan_allocations
+from gradtape.lower.procedures.expressions import ScalarEmitter, exact_integers, free_sums
+from gradtape.lower.procedures.optimise import optimise_procedure
+from gradtape.lower.procedures.tape import item_size, match_tape, record_layout, streamed_loops
+from gradtape.lower.resident.memory import PREFIX
+from gradtape.procedures.ir import (
+    Allocate,
+    Apply,
+    Assign,
+    Check,
+    Content,
+    For,
+    If,
+    Load,
+    Memory,
+    Pointer,
+    Pop,
+    Procedure,
+    Push,
+    Read,
+    Statement,
+    Store,
+    Variable,
+    While,
+)
+from gradtape.procedures.traversal import walk
+
+NO_MEMORY: Final = "no_memory"
+LEAVE: Final = "leave"
+
+
+def emit_procedure(module: KernelModule, procedure: Procedure) -> str:
+    """Add the function of a procedure to a module, and return its symbol.
+
+    The function is ``i32 (ptr of each parameter, ptr of each result)``, for scalars as well. It returns 0; -1 where a `Check` failed or
+    there is no memory; or the status of an interruption.
+    """
+    procedure = optimise_procedure(procedure)
+    module.count += 1
+    symbol = f"procedure{module.count}"
+    function = ProcedureEmitter(module, procedure)
+    module.functions.append(function.whole(symbol))
+    return symbol
+
+
+class ProcedureEmitter(ScalarEmitter):
+    """Writes the function of a procedure."""
+
+    def __init__(self, module: KernelModule, procedure: Procedure) -> None:
+        super().__init__(module)
+        self.procedure = procedure
+        body = procedure.body
+        self.exact = exact_integers(body)
+        self.sums = free_sums(body)
+        self.allocations = plan_allocations(procedure)
+        self.streamed = streamed_loops(body, match_tape(body))
+        self.streams: dict[Push | Pop, tuple[str, str, Value]] = {}
+        self.variables: dict[Variable, str] = {}
+        self.uses_tape = any(isinstance(s, Push | Pop) for s in walk(body))
+        self.uses_arena = self.allocations.uses_arena or self.uses_tape
+        self.checks = any(isinstance(s, Check) for s in walk(body))
+        self.aliases = _alias_metadata(module, procedure)
+
+    def whole(self, symbol: str) -> str:
+        """Return the text of the function."""
+        parameters = self._begin()
+        self.statements_of(self.procedure.body)
+        self._end()
+        return self.text(f"define internal i32 @{symbol}({', '.join(parameters)}) noinline nounwind")
+
+    def _begin(self) -> list[str]:
+        """Append the beginning of the function, and return its parameters."""
+        procedure = self.procedure
+        parameters = []
+        for number, (leaf, type_) in enumerate(zip(procedure.parameters, procedure.types, strict=True)):
+            dtype = type_.dtype
+            size = f" dereferenceable({type_.size * dtype.itemsize})" if type_.size else ""
+            parameters.append(f"ptr noalias nocapture readonly align {dtype.itemsize}{size} %a{number}")
+            if isinstance(leaf, Pointer):
+                self.set_operand(leaf, f"%a{number}")
+            else:
+                self.set_operand(leaf, self.load_element(leaf.dtype, f"%a{number}"))
+        for number, type_ in enumerate(procedure.result_types):
+            dtype = type_.dtype
+            size = f" dereferenceable({type_.size * dtype.itemsize})" if type_.size else ""
+            parameters.append(f"ptr noalias align {dtype.itemsize}{size} %r{number}")
+        if self.checks:
+            self.slot_named("%bad.slot", "i1", "false")
+        if self.uses_arena:
+            self.slot_named("%status.slot", "i32", "0")
+            self.emit(f"%arena = {self._arena_call('ptr', 'take')}")
+            absent = self.let("icmp eq ptr %arena, null")
+            self.branch(absent, "no_arena", "begin", UNLIKELY)
+            self.start_block("no_arena")
+            self.emit("ret i32 -1")
+            self.start_block("begin")
+        if self.uses_tape:
+            self.slot_named("%tape.top", "ptr")
+            self.slot_named("%tape.end", "ptr")
+            self.store("ptr", self.load("ptr", "%arena"), "%tape.top")
+            self.store("ptr", self.load("ptr", "%arena", 8), "%tape.end")
+        return parameters
+
+    def _end(self) -> None:
+        """Append the end of the function."""
+        for number, result in enumerate(self.procedure.results):
+            if isinstance(result, Value):
+                self.store_element(result.dtype, self.operand(result), f"%r{number}")
+        status = "0"
+        if self.checks:
+            status = self.let(f"select i1 {self.load('i1', '%bad.slot')}, i32 -1, i32 0")
+        if not self.uses_arena:
+            self.emit(f"ret i32 {status}")
+            return
+        self.store("i32", status, "%status.slot")
+        self.jump(LEAVE)
+        self.start_block(NO_MEMORY)
+        self.store("i32", "-1", "%status.slot")
+        self.jump(LEAVE)
+        self.start_block(LEAVE)
+        self.emit(self._arena_call("void", "give", "ptr %arena"))
+        self.emit(f"ret i32 {self.load('i32', '%status.slot')}")
+
+    # Memory
+
+    def slot_named(self, name: str, type_: str, initial: str = "") -> None:
+        """Reserve memory on the stack for the length of the call, with an initial value."""
+        self.entry.append(f"  {name} = alloca {type_}")
+        if initial:
+            self.entry.append(f"  store {type_} {initial}, ptr {name}")
+
+    def load_element(self, dtype: Dtype, address: str, facts: str = "") -> str:
+        """Append a load of an element, and return its operand."""
+        name = self.let(f"load {memory_type(dtype)}, ptr {address}, align {dtype.itemsize}{facts}")
+        return self.let(f"icmp ne i8 {name}, 0") if dtype.kind == "b" else name
+
+    def store_element(self, dtype: Dtype, value: str, address: str, facts: str = "") -> None:
+        """Append a store of an element."""
+        if dtype.kind == "b":
+            value = self.let(f"zext i1 {value} to i8")
+        self.emit(f"store {memory_type(dtype)} {value}, ptr {address}, align {dtype.itemsize}{facts}")
+
+    def address(self, pointer: Pointer, index: Value) -> str:
+        """Return the address of an element."""
+        base = self.operand(pointer)
+        if number_of(index) == 0:
+            return base
+        return self.let(
+            f"getelementptr inbounds {memory_type(pointer.dtype)}, ptr {base}, i64 {self.operand(index)}"
+        )
+
+    def _arena_call(self, result: str, routine: str, *operands: str, facts: str = "") -> str:
+        """Return the call of a routine of the arena, and declare it."""
+        symbol = f"{PREFIX}{routine}"
+        self.module.bind(symbol)
+        types = ", ".join([operand.split()[0] for operand in operands])
+        self.module.declare(f'declare {result} @"{symbol}"({types}) nounwind')
+        return f'call {result} @"{symbol}"({", ".join(operands)}){facts}'
+
+    def unless_null(self, pointer: str) -> str:
+        """Append a branch to where the call fails, for a null pointer."""
+        label = self.new_label()
+        self.branch(self.let(f"icmp eq ptr {pointer}, null"), NO_MEMORY, label, UNLIKELY)
+        self.start_block(label)
+        return pointer
+
+    # Blocks
+
+    def statements_of(self, statements: Sequence[Statement]) -> None:
+        """Append statements."""
+        for statement in statements:
+            PROCEDURE_EMITTERS[type(statement)](self, statement)
+
+    def inner_block(self, statements: Sequence[Statement]) -> None:
+        """Append the statements of a block: what is computed in it is not known after it."""
+        self.known.append({})
+        self.statements_of(statements)
+        self.known.pop()
+
+
+def _alias_metadata(module: KernelModule, procedure: Procedure) -> dict[Memory | None, str]:
+    """Return the attachments of loads and stores of each memory, and of the tape (None): they never reach each other's elements."""
+    found: dict[Memory | None, None] = {}
+    for statement in walk(procedure.body):
+        if isinstance(statement, Load | Store):
+            found[statement.pointer.memory] = None
+        elif isinstance(statement, Push | Pop):
+            found[None] = None
+    if len(found) < 2:
+        return dict.fromkeys(found, "")
+    domain = module.add_metadata(f"distinct !{{{ITSELF}}}")
+    scopes = {memory: module.add_metadata(f"distinct !{{{ITSELF}, !{domain}}}") for memory in found}
+    attachments: dict[Memory | None, str] = {}
+    for memory, scope in scopes.items():
+        own = module.add_metadata(f"!{{!{scope}}}")
+        others = ", ".join([f"!{other}" for other in scopes.values() if other != scope])
+        attachments[memory] = f", !alias.scope !{own}, !noalias !{module.add_metadata(f'!{{{others}}}')}"
+    return attachments
+
+
+def _load(function: ProcedureEmitter, statement: Load) -> None:
+    pointer = statement.pointer
+    address = function.address(pointer, statement.index)
+    facts = function.aliases[pointer.memory]
+    function.set_operand(statement.out, function.load_element(pointer.dtype, address, facts))
+
+
+def _store(function: ProcedureEmitter, statement: Store) -> None:
+    pointer = statement.pointer
+    value = function.operand(statement.value)
+    address = function.address(pointer, statement.index)
+    function.store_element(pointer.dtype, value, address, function.aliases[pointer.memory])
+
+
+def _variable(function: ProcedureEmitter, variable: Variable) -> tuple[str, str]:
+    """Return the type of a variable and its slot."""
+    type_ = "ptr" if isinstance(variable.type, Memory) else register_type(variable.type.dtype)
+    if variable not in function.variables:
+        name = function.variables[variable] = f"%variable{len(function.variables)}"
+        function.slot_named(name, type_)
+    return type_, function.variables[variable]
+
+
+def _read(function: ProcedureEmitter, statement: Read) -> None:
+    type_, slot = _variable(function, statement.variable)
+    function.set_operand(statement.out, function.load(type_, slot))
+
+
+def _assign(function: ProcedureEmitter, statement: Assign) -> None:
+    type_, slot = _variable(function, statement.variable)
+    function.store(type_, function.operand(statement.value), slot)
+
+
+def _allocate(function: ProcedureEmitter, statement: Allocate) -> None:
+    dtype, plan = statement.out.dtype, function.allocations
+    if statement in plan.results:
+        pointer = f"%r{plan.results[statement]}"
+    elif statement in plan.in_frame:
+        pointer = function.slot(f"[{plan.in_frame[statement]} x i8]", 64)
+    size = function.operand(statement.size)
+    bytes_ = function.let(f"mul nsw i64 {size}, {dtype.itemsize}")
+    if statement not in plan.results and statement not in plan.in_frame:
+        call = function._arena_call("ptr", "allocate", "ptr %arena", f"i64 {bytes_}")
+        pointer = function.unless_null(function.let(call))
+    if statement.zero:
+        some = function.call("i64", "llvm.smax.i64", f"i64 {bytes_}", "i64 0")
+        function.call("void", "llvm.memset.p0.i64", f"ptr {pointer}", "i8 0", f"i64 {some}", "i1 false")
+    function.set_operand(statement.out, pointer)
+
+
+def _check(function: ProcedureEmitter, statement: Check) -> None:
+    function.note_failure(function.let(f"xor i1 {function.operand(statement.condition)}, true"))
+
+
+def _apply(function: ProcedureEmitter, statement: Apply) -> None:
+    raise LoweringError("an array computation in a procedure cannot be compiled")
+
+
+def _for(function: ProcedureEmitter, loop: For) -> None:
+    """Append a counted loop, whose test is at its end."""
+    known = number_of(loop.count)
+    if known is not None and known <= 0:
+        return
+    count = function.operand(loop.count)
+    if loop in function.streamed:
+        _open_stream(function, loop, count)
+    name = function.new_label()
+    head, end, index = f"{name}.head", f"{name}.end", f"%{name}.index"
+    begin = function.label
+    if known is not None:
+        function.jump(head)
+    else:
+        function.branch(function.let(f"icmp sgt i64 {count}, 0"), head, end)
+    function.start_block(head)
+    at = len(function.lines)
+    function.known.append({loop.index: index})
+    mark = _mark(function, loop)
+    inlines, function.inlines = function.inlines, not _may_be_vectorised(function, loop)
+    function.statements_of(loop.body)
+    function.inlines = inlines
+    _rewind(function, mark)
+    function.known.pop()
+    following = function.let(f"add nuw nsw i64 {index}, 1")
+    function.lines.insert(at, f"  {index} = phi i64 [ 0, %{begin} ], [ {following}, %{function.label} ]")
+    function.branch(function.let(f"icmp eq i64 {following}, {count}"), end, head)
+    function.start_block(end)
+
+
+def _may_be_vectorised(function: ProcedureEmitter, loop: For) -> bool:
+    """Return whether a loop is an innermost one whose iterations hand on nothing but sums."""
+    inside = list(walk(loop.body))
+    if any(isinstance(s, For | While | Apply | Allocate) for s in inside):
+        return False
+    handed_on = exposed_variables(loop)
+    written = [s.value for s in inside if isinstance(s, Assign) and s.variable in handed_on]
+    return all(value in function.sums for value in written)
+
+
+def _while(function: ProcedureEmitter, loop: While) -> None:
+    name = function.new_label()
+    head, body, end = f"{name}.head", f"{name}.body", f"{name}.end"
+    function.jump(head)
+    function.start_block(head)
+    function.known.append({})
+    mark = _mark(function, loop)
+    function.statements_of(loop.test)
+    goes_on = function.operand(loop.condition)
+    if function.checks:
+        # After a failure the condition may hold for ever.
+        wrong = function.let("load i1, ptr %bad.slot")
+        goes_on = function.let(f"and i1 {goes_on}, {function.let(f'xor i1 {wrong}, true')}")
+    function.branch(goes_on, body, end)
+    function.start_block(body)
+    function.statements_of(loop.body)
+    _rewind(function, mark)
+    function.known.pop()
+    function.jump(head)
+    function.start_block(end)
+
+
+def _mark(function: ProcedureEmitter, loop: For | While) -> tuple[str, str] | None:
+    """Append loads of the place in the arena to which a loop rewinds after each iteration."""
+    if loop not in function.allocations.rewound:
+        return None
+    return function.load("ptr", "%arena", 16), function.load("ptr", "%arena", 24)
+
+
+def _rewind(function: ProcedureEmitter, mark: tuple[str, str] | None) -> None:
+    if mark is not None:
+        chunk, free = mark
+        function.emit(function._arena_call("void", "release", "ptr %arena", f"ptr {chunk}", f"ptr {free}"))
+
+
+def _if(function: ProcedureEmitter, branch: If) -> None:
+    condition = function.operand(branch.condition)
+    name = function.new_label()
+    then, otherwise, end = f"{name}.then", f"{name}.else", f"{name}.end"
+    function.branch(condition, then, otherwise if branch.otherwise else end)
+    function.start_block(then)
+    function.inner_block(branch.then)
+    function.jump(end)
+    if branch.otherwise:
+        function.start_block(otherwise)
+        function.inner_block(branch.otherwise)
+        function.jump(end)
+    function.start_block(end)
+
+
+# The tape
+
+
+def _reserve(function: ProcedureEmitter, bytes_: str) -> str:
+    """Append what makes room on the tape, and return the address of the first new byte; the top is moved behind the last."""
+    name = function.new_label()
+    top = function.load("ptr", "%tape.top")
+    end = function.load("ptr", "%tape.end")
+    used, whole = (function.let(f"ptrtoint ptr {place} to i64") for place in (top, end))
+    room = function.let(f"sub i64 {whole}, {used}")
+    full = function.let(f"icmp ugt i64 {bytes_}, {room}")
+    before = function.label
+    function.branch(full, f"{name}.full", f"{name}.room", UNLIKELY)
+    function.start_block(f"{name}.full")
+    call = function._arena_call(
+        "ptr", "extend", "ptr %arena", f"ptr {top}", f"i64 {bytes_}", facts=function.aliases[None]
+    )
+    moved = function.unless_null(function.let(call))
+    function.store("ptr", function.load("ptr", "%arena", 8), "%tape.end")
+    after = function.label
+    function.jump(f"{name}.room")
+    function.start_block(f"{name}.room")
+    base = function.let(f"phi ptr [ {top}, %{before} ], [ {moved}, %{after} ]")
+    function.store("ptr", function.let(f"getelementptr i8, ptr {base}, i64 {bytes_}"), "%tape.top")
+    return base
+
+
+def _open_stream(function: ProcedureEmitter, loop: For, count: str) -> None:
+    """Append what reserves the records of all iterations of a loop, or takes them off the tape."""
+    statement = function.streamed[loop]
+    _, size = record_layout(_contents(statement))
+    some = function.call("i64", "llvm.smax.i64", f"i64 {count}", "i64 0")
+    bytes_ = function.let(f"mul nuw nsw i64 {some}, {size}")
+    base = _reserve(function, bytes_) if isinstance(statement, Push) else _taken_off(function, bytes_)
+    function.streams[statement] = (base, some, loop.index)
+
+
+def _taken_off(function: ProcedureEmitter, bytes_: str) -> str:
+    top = function.load("ptr", "%tape.top")
+    negative = function.let(f"sub nsw i64 0, {bytes_}")
+    base = function.let(f"getelementptr i8, ptr {top}, i64 {negative}")
+    function.store("ptr", base, "%tape.top")
+    return base
+
+
+def _contents(statement: Push | Pop) -> tuple[Content, ...]:
+    return statement.values if isinstance(statement, Push) else statement.outs
+
+
+def _places(function: ProcedureEmitter, statement: Push | Pop) -> list[str]:
+    """Return the addresses of the values of a record."""
+    contents = _contents(statement)
+    places, size = record_layout(contents)
+    if statement not in function.streams:
+        base = (
+            _reserve(function, str(size)) if isinstance(statement, Push) else _taken_off(function, str(size))
+        )
+        return [function.offset(base, place) for place in places]
+    base, count, index = function.streams[statement]
+    number = function.operand(index)
+    if isinstance(statement, Pop):
+        left = function.let(f"sub nuw nsw i64 {count}, {number}")
+        number = function.let(f"sub nuw nsw i64 {left}, 1")
+    addresses = []
+    for content, place in zip(contents, places, strict=True):
+        first = function.let(f"mul nuw nsw i64 {count}, {place}")
+        array = function.let(f"getelementptr inbounds i8, ptr {base}, i64 {first}")
+        type_ = f"[{item_size(content)} x i8]"
+        addresses.append(function.let(f"getelementptr inbounds {type_}, ptr {array}, i64 {number}"))
+    return addresses
+
+
+def _push(function: ProcedureEmitter, statement: Push) -> None:
+    operands = list(map(function.operand, statement.values))
+    for content, operand, place in zip(statement.values, operands, _places(function, statement), strict=True):
+        facts = function.aliases[None]
+        if isinstance(content, Value):
+            function.store_element(content.dtype, operand, place, facts)
+        else:
+            function.emit(f"store ptr {operand}, ptr {place}, align 8{facts}")
+
+
+def _pop(function: ProcedureEmitter, statement: Pop) -> None:
+    for out, place in zip(statement.outs, _places(function, statement), strict=True):
+        facts = function.aliases[None]
+        if isinstance(out, Value):
+            operand = function.load_element(out.dtype, place, facts)
+        else:
+            operand = function.let(f"load ptr, ptr {place}, align 8{facts}")
+        function.set_operand(out, operand)
+
+
+PROCEDURE_EMITTERS: Final[Mapping[type, Callable[[ProcedureEmitter, Any], None]]] = {
+    Load: _load,
+    Store: _store,
+    Read: _read,
+    Assign: _assign,
+    Allocate: _allocate,
+    Check: _check,
+    Apply: _apply,
+    For: _for,
+    While: _while,
+    If: _if,
+    Push: _push,
+    Pop: _pop,
+}
+"""The functions that append a statement to a procedure's function, by the statement's class."""
