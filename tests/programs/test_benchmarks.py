@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 from itertools import dropwhile, takewhile
@@ -13,6 +15,8 @@ import numpy as np
 import pytest
 
 import gradtape
+from tests.programs.loops.all import PROGRAMS
+from tests.support.differences import gradient_by_differences
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
@@ -215,3 +219,52 @@ def test_single_operations_are_listed() -> None:
     assert done.returncode == 0, done.stderr
     assert "| `x * y` |" in done.stdout
     assert "| `np.concatenate((x, y))` |" in done.stdout
+
+
+def test_programs_of_a_checkout_of_npbench_are_measured(tmp_path: Path) -> None:
+    """A checkout with one program that writes to its argument, without a port for JAX."""
+    folder = tmp_path / "npbench" / "benchmarks" / "double"
+    folder.mkdir(parents=True)
+    (tmp_path / "bench_info").mkdir()
+    information = {
+        "relative_path": "double",
+        "module_name": "double",
+        "func_name": "kernel",
+        "parameters": {"S": {"N": 5}},
+        "init": {"func_name": "initialize", "input_args": ["N"], "output_args": ["A", "b"]},
+        "input_args": ["N", "A", "b"],
+        "output_args": ["A"],
+    }
+    (tmp_path / "bench_info" / "double.json").write_text(json.dumps({"benchmark": information}))
+    (folder / "double.py").write_text(
+        "import numpy as np\ndef initialize(N):\n    return np.ones((N, N)), np.arange(float(N))\n"
+    )
+    (folder / "double_numpy.py").write_text(
+        "def kernel(N, A, b):\n    for i in range(N):\n        A[i, :] *= 2.0 * b[i]\n"
+    )
+    command = [sys.executable, str(BENCHMARKS / "npbench.py"), str(tmp_path), "--tools", "numpy,gradtape"]
+    environment = dict(os.environ, PYTHONPATH=str(Path(gradtape.__file__).parents[1]))
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    row = next(line for line in done.stdout.splitlines() if line.startswith("| double"))
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert float(cells[2]) > 0.0 and float(cells[4]) > 0.0, done.stderr
+    assert cells[-1] == "", done.stderr
+
+
+@pytest.mark.parametrize("name", ["cholesky", "thomas", "nbody"])
+def test_adjoints_in_c_are_the_derivatives(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler")
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import loops
+
+    case = PROGRAMS[name]
+    function, arguments = case.function, case.arguments()
+    run, gradients = loops.by_hand(name, arguments)
+    assert run() == pytest.approx(function(*arguments), rel=1e-12)
+    for k, found in zip(case.active, gradients, strict=True):
+        expected = gradient_by_differences(
+            lambda x, k=k: function(*arguments[:k], x, *arguments[k + 1 :]), arguments[k]
+        )
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)

@@ -1,0 +1,217 @@
+"""Measures the gradients of loops written as code: first call, time against Numba's primal, memory, adjoints by hand in C.
+
+    python benchmarks/loops.py [--works cholesky,thomas] [--all] [--plain]
+
+The programs are those of tests/programs/loops, at their large sizes. Each runs in a process of its own on one core, with an empty cache:
+imports are not counted, and Numba compiles its primal after the first gradient. `memory` is what the first gradient of a process that has
+computed one before adds to the memory in use at its peak, the results included. `C` is value and gradient in adjoints.c.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import gc
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from tests.programs.loops.all import PROGRAMS  # noqa: E402 - from the project's folder
+from tests.programs.loops.cases import LoopProgram  # noqa: E402
+
+TEN = (
+    "cholesky",
+    "soft_dtw",
+    "american_put",
+    "gauss_seidel",
+    "adaptive_ode",
+    "nbody",
+    "thomas",
+    "garch",
+    "pendulum",
+    "lennard_jones",
+)
+"""Those of the design."""
+
+FLAGS = ("-O3", "-march=native", "-ffast-math", "-fPIC", "-shared")
+SAMPLE_SECONDS = 0.5
+
+
+def sample(function: Callable[[], Any]) -> float:
+    """Return the median of the times of calls, each of as many calls as the clock wants."""
+    started = time.perf_counter()
+    function()
+    calls = max(1, round(1e-3 / max(time.perf_counter() - started, 1e-9)))
+    times: list[float] = []
+    began = time.perf_counter()
+    while len(times) < 3 or time.perf_counter() - began < SAMPLE_SECONDS:
+        before = time.perf_counter()
+        for _ in range(calls):
+            function()
+        times.append((time.perf_counter() - before) / calls)
+    return statistics.median(times)
+
+
+def memory(name: str) -> float:
+    """Return a figure of the system's in MB, or not a number where there is none."""
+    status = Path("/proc/self/status")
+    for line in status.read_text().splitlines() if status.exists() else []:
+        if line.startswith(name):
+            return float(line.split()[1]) / 1024.0
+    return float("nan")
+
+
+def scalar(function: Callable[..., Any], case: LoopProgram) -> Callable[..., Any]:
+    """Return a program, or the sum of its results if it returns more than a number."""
+    result = case.function(*case.arguments())
+    if isinstance(result, tuple):
+        return lambda *args: sum(function(*args))
+    return function if np.ndim(result) == 0 else lambda *args: np.sum(function(*args))
+
+
+def measure(name: str, plain: bool) -> dict[str, Any]:
+    """Return the figures of one program, in this process."""
+    import numba
+    import numba.core.compiler
+
+    import gradtape as gt
+
+    case = PROGRAMS[name]
+    arguments = case.arguments(case.large)
+    primal = numba.njit(case.function)
+    function = scalar(case.function if plain else primal, case)
+    both = gt.value_and_grad(function, argnums=case.active)
+    before = time.perf_counter()
+    value, gradient = both(*arguments)
+    out: dict[str, Any] = {"first_s": time.perf_counter() - before}
+    del gradient
+    gc.collect()
+    clear = Path("/proc/self/clear_refs")
+    if clear.exists():
+        clear.write_text("5")
+    used = memory("VmRSS")
+    gradient = both(*arguments)[1]
+    out["memory_mb"] = memory("VmHWM") - used
+    out["gradient_s"] = sample(lambda: both(*arguments))
+    expected = scalar(primal, case)(*arguments)
+    out["primal_s"] = sample(lambda: primal(*arguments))
+    out["error"] = abs(float(value) - float(expected)) / max(abs(float(expected)), 1e-300)
+    if name in BY_HAND:
+        run, gradients = by_hand(name, arguments)
+        out["error"] = max(out["error"], abs(run() - float(expected)) / abs(float(expected)))
+        for mine, theirs in zip(gradient, gradients, strict=True):
+            out["error"] = max(out["error"], float(np.max(np.abs(mine - theirs)) / np.max(np.abs(theirs))))
+        out["by_hand_s"] = sample(run)
+    return out
+
+
+BY_HAND: dict[str, Callable[[Any], int]] = {
+    "cholesky": lambda arguments: 2 * arguments[0].size,
+    "thomas": lambda arguments: 4 * arguments[0].size,
+    "nbody": lambda arguments: arguments[0].size * (arguments[3] + 3),
+}
+"""The programs of adjoints.c, with the size of their scratch memory."""
+
+
+def by_hand(name: str, arguments: tuple[Any, ...]) -> tuple[Callable[[], float], list[np.ndarray]]:
+    """Return value and gradient in C, and the arrays into which it writes."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        raise SystemExit("a C compiler is needed for the adjoints by hand")
+    library = Path(tempfile.mkdtemp()) / "adjoints.so"
+    subprocess.run([compiler, *FLAGS, str(HERE / "adjoints.c"), "-o", str(library), "-lm"], check=True)
+    function = ctypes.CDLL(str(library))[name]
+    function.restype = ctypes.c_double
+    arrays = [np.ascontiguousarray(x) for x in arguments if isinstance(x, np.ndarray)]
+    whole = [ctypes.c_int64(x) for x in arguments if isinstance(x, int)]
+    gradients = [np.empty_like(x) for x in arrays]
+    buffers = [*arrays, *gradients, np.empty(BY_HAND[name](arguments))]
+
+    def run() -> float:
+        pointers = [ctypes.c_void_p(x.ctypes.data) for x in buffers]
+        return float(function(ctypes.c_int64(len(arrays[0])), *whole, *pointers))
+
+    return run, gradients
+
+
+def run(name: str, plain: bool, timeout: float) -> dict[str, Any]:
+    """Measure in a process of its own."""
+    command = [sys.executable, "-W", "ignore", __file__, "--one", name, *(["--plain"] if plain else [])]
+    with tempfile.TemporaryDirectory() as cache:
+        try:
+            done = subprocess.run(
+                command,
+                env=os.environ | {"GRADTAPE_CACHE_DIR": cache},
+                capture_output=True,
+                text=True,
+                timeout=timeout,
+            )
+        except subprocess.TimeoutExpired:
+            return {"remark": f"nothing in {timeout:.0f} s"}
+    if done.returncode:
+        causes = [line for line in done.stderr.splitlines() if "Error" in line and not line.startswith(" ")]
+        return {"remark": (causes[-1] if causes else f"signal {done.returncode}")[:160]}
+    measured: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return measured
+
+
+def row(name: str, measured: dict[str, Any]) -> str:
+    def figure(key: str, factor: float, places: str) -> str:
+        return format(measured[key] * factor, places) if key in measured else ""
+
+    def ratio(over: str) -> str:
+        return f"{measured['gradient_s'] / measured[over]:.2f}" if over in measured else ""
+
+    remark = measured.get("remark", "")
+    if measured.get("error", 0.0) > 1e-8:
+        remark = f"off by {measured['error']:.0e}"
+    cells = [
+        f"{name} {PROGRAMS[name].large}",
+        figure("first_s", 1.0, ".2f"),
+        figure("primal_s", 1e3, ".4g"),
+        figure("gradient_s", 1e3, ".4g"),
+        ratio("primal_s"),
+        figure("by_hand_s", 1e3, ".4g"),
+        ratio("by_hand_s"),
+        figure("memory_mb", 1.0, ".1f"),
+        remark.replace("|", "/"),
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--works", help="names, separated by commas")
+    parser.add_argument("--all", action="store_true", help="all programs, not only the ten of the design")
+    parser.add_argument("--plain", action="store_true", help="from plain Python instead of @njit")
+    parser.add_argument("--timeout", type=float, default=60.0, help="seconds for a program")
+    parser.add_argument("--one", help="measure in this process")
+    options = parser.parse_args()
+    if options.one:
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+        print(json.dumps(measure(options.one, options.plain)))
+        return
+    works = options.works.split(",") if options.works else PROGRAMS if options.all else TEN
+    print(
+        "| program | first gradient s | Numba's primal ms | gradient ms | ratio | C ms | ratio to C | memory MB | remarks |\n"
+        "|---|---:|---:|---:|---:|---:|---:|---:|---|"
+    )
+    for name in works:
+        print(row(name, run(name, options.plain, options.timeout)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
