@@ -15,7 +15,7 @@ from gradtape.lower.llvm.instructions import constant_text, conversion
 from gradtape.lower.llvm.math import can_inline_scalar, inline_scalar
 from gradtape.ops.core.elementwise.arithmetic import add, multiply, subtract
 from gradtape.ops.core.elementwise.select import where
-from gradtape.procedures.ir import Allocate, Apply, Assign, Content, For, Load, Read, Span, Statement, Store
+from gradtape.procedures.ir import Allocate, Apply, Assign, Content, For, Load, Pointer, Read, Span, Statement, Store
 from gradtape.procedures.traversal import walk
 
 
@@ -147,7 +147,7 @@ def free_sums(body: Sequence[Statement]) -> set[Value]:
     found: set[Value] = set()
     makers = {s.out: s for s in walk(body) if isinstance(s, Load | Read)}
     for statement in walk(body):
-        if isinstance(statement, Assign | Store) and statement.value.dtype.kind == "f":
+        if isinstance(statement, Assign | Store):
             found |= _accumulation(statement, makers)
     return found
 
@@ -157,7 +157,8 @@ def _accumulation(statement: Assign | Store, makers: dict[Content, Load | Read])
     path: set[Value] = set()
     terms: list[Value] = []
     value = statement.value
-    assert isinstance(value, Value)
+    if isinstance(value, Pointer) or value.dtype.kind != "f":
+        return set()
     while value.is_made:
         node = value.node
         assert node is not None
