@@ -15,7 +15,19 @@ from gradtape.lower.llvm.instructions import constant_text, conversion
 from gradtape.lower.llvm.math import can_inline_scalar, inline_scalar
 from gradtape.ops.core.elementwise.arithmetic import add, multiply, subtract
 from gradtape.ops.core.elementwise.select import where
-from gradtape.procedures.ir import Allocate, Apply, Assign, Content, For, Load, Pointer, Read, Span, Statement, Store
+from gradtape.procedures.ir import (
+    Allocate,
+    Apply,
+    Assign,
+    Content,
+    For,
+    Load,
+    Pointer,
+    Read,
+    Span,
+    Statement,
+    Store,
+)
 from gradtape.procedures.traversal import walk
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from gradtape.ir.graph import Graph, Literal, Value, extract, literal
+from gradtape.ir.graph import Graph, Literal, Node, Value, extract, literal
+from gradtape.kinds.index_map import IndexMap
 from gradtape.lower.procedures.dead import remove_dead_statements
 from gradtape.passes.pipeline import Pass
+from gradtape.passes.rewrite import rewrite
 from gradtape.passes.simplify.algebra import simplify_algebra
 from gradtape.passes.simplify.cse import eliminate_common_subexpressions
 from gradtape.passes.simplify.expand_formulas import expand_formulas
@@ -32,9 +34,22 @@ from gradtape.procedures.ir import (
 )
 from gradtape.procedures.traversal import uses, walk
 
+
+def drop_index_maps(graph: Graph) -> Graph:
+    """Return the graph without index maps of numbers, which formulas make."""
+    return rewrite(graph, _number_itself)
+
+
+def _number_itself(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
+    if isinstance(node.op, IndexMap) and inputs[0].shape == () == node.out.shape:
+        return inputs[:1]
+    return None
+
+
 SCALAR_PASSES: Final[tuple[Pass, ...]] = (
     eliminate_common_subexpressions,
     expand_formulas,
+    drop_index_maps,
     fold_constants,
     eliminate_common_subexpressions,
     simplify_algebra,
