@@ -27,7 +27,7 @@ def seeds_of(procedure, seed=3):
 
 
 def dot(xs, ys):
-    return sum(float(np.sum(x * y)) for x, y in zip(xs, ys, strict=True))
+    return sum(np.sum(x * y) for x, y in zip(xs, ys, strict=True))
 
 
 def check_adjoint(procedure, arguments, rtol=1e-9):

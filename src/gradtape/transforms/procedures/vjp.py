@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradtape.errors import InternalError
-from gradtape.ir.graph import Literal, Value, extract, literal
+from gradtape.ir.graph import Value, extract, literal
 from gradtape.ir.types import INT64, Aval
 from gradtape.procedures.builder import ProcedureBuilder, leaf
 from gradtape.procedures.ir import (
@@ -27,18 +27,19 @@ from gradtape.procedures.ir import (
     Procedure,
     Push,
     Read,
-    Span,
     Statement,
     Store,
     Variable,
     While,
 )
+from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.traversal import defines, names, roots, walk
 from gradtape.transforms.procedures.activity import Activity
 from gradtape.transforms.procedures.adjoint import Adjoint
 from gradtape.transforms.procedures.blocks import Block, BlockTree
 from gradtape.transforms.procedures.residuals import Planner
 from gradtape.transforms.procedures.shadows import Shadows
+from gradtape.transforms.procedures.store_forwarding import forward_stores
 
 
 def vjp_procedure(procedure: Procedure, active: Sequence[bool], seeded: Sequence[bool]) -> Procedure:
@@ -67,13 +68,13 @@ def vjp_procedure(procedure: Procedure, active: Sequence[bool], seeded: Sequence
     >>> vjp_procedure(build.finish([x * x]), [True], [True]).result_types
     (f64[], f64[])
     """
-    return _ReverseMode(procedure, active, seeded).run()
+    return _ReverseMode(forward_stores(procedure), active, seeded).run()
 
 
 class _ReverseMode:
     """The two sweeps of a procedure.
 
-    The forward sweep uses the leaves of the procedure, the reverse sweep has its own: `_becomes` maps the former to the latter.
+    The forward sweep uses the leaves of the procedure, the reverse sweep has its own: `_leaves` replaces the former by the latter.
     """
 
     def __init__(self, procedure: Procedure, active: Sequence[bool], seeded: Sequence[bool]) -> None:
@@ -83,7 +84,7 @@ class _ReverseMode:
         self._active = Activity(procedure, active, seeded)
         self._shadows = Shadows(self._build, self._active.locations, "b")
         self._tree = BlockTree(procedure)
-        self._becomes: dict[Content, Content] = {}
+        self._leaves = _ReverseLeaves(self._tree)
         definitions: dict[Content, Statement] = {
             content: statement for statement in walk(procedure.body) for content in defines(statement)
         }
@@ -140,7 +141,7 @@ class _ReverseMode:
         """Return the cotangent of a parameter."""
         if isinstance(content, Value):
             part = self._adjoint.cotangents.get(content)
-            return literal(0.0, type_.dtype) if part is None else self._rewritten(part)
+            return literal(0.0, type_.dtype) if part is None else self._leaves.value(part)
         if self._shadows.has(content):
             return self._shadows.of(content)
         return self._build.allocate(f"{content.name}_b", type_.size, type_.dtype, zero=True)
@@ -282,14 +283,14 @@ class _ReverseMode:
             fresh = Pointer(self._build.unique(content.name), content.memory)
         else:
             fresh = leaf(content.dtype)
-        self._becomes[content] = fresh
+        self._leaves.becomes[content] = fresh
         return fresh
 
     def _append_reload(self, statement: Load | Read) -> None:
         if isinstance(statement, Read):
             self._build.append(Read(self._fresh(statement.out), statement.variable))
         else:
-            pointer, index = self._pointer(statement.pointer), self._rewritten(statement.index)
+            pointer, index = self._leaves.pointer(statement.pointer), self._leaves.value(statement.index)
             fresh = self._fresh(statement.out)
             assert isinstance(fresh, Value)
             self._build.append(Load(fresh, pointer, index))
@@ -299,15 +300,17 @@ class _ReverseMode:
         build = self._build
         if isinstance(statement, Store) and old is not None:
             build.store(
-                self._pointer(statement.pointer), self._rewritten(statement.index), self._rewritten(old)
+                self._leaves.pointer(statement.pointer),
+                self._leaves.value(statement.index),
+                self._leaves.value(old),
             )
         elif isinstance(statement, Assign) and old is not None:
-            build.assign(statement.variable, self._rewritten(old))
+            build.assign(statement.variable, self._leaves.value(old))
         elif isinstance(statement, Apply):
             for span in reversed(statement.outputs):
                 pointer, offset, size = (
-                    self._pointer(span.pointer),
-                    self._rewritten(span.offset),
+                    self._leaves.pointer(span.pointer),
+                    self._leaves.value(span.offset),
                     span.aval.size,
                 )
                 with build.loop(size) as i:
@@ -322,7 +325,7 @@ class _ReverseMode:
         if inner is not None and self._plan.live.isdisjoint(inner):
             return
         if isinstance(step, For):
-            loop = For(step.index, self._rewritten(step.count))
+            loop = For(step.index, self._leaves.value(step.count))
             build.append(loop)
             with build.block(loop.body):
                 if inner is None:
@@ -332,58 +335,28 @@ class _ReverseMode:
                     (block,) = inner
                     if isinstance(block.holder, For):
                         last = loop.count - literal(1, INT64)
-                        self._becomes[block.holder.index] = last - loop.index
+                        self._leaves.becomes[block.holder.index] = last - loop.index
                     self._append_reverse(block)
         elif isinstance(step, If):
-            branch = If(self._rewritten(step.condition))
+            branch = If(self._leaves.value(step.condition))
             build.append(branch)
             assert inner is not None
             for statements, block in zip((branch.then, branch.otherwise), inner, strict=True):
                 with build.block(statements):
                     if block in self._plan.live:
                         self._append_reverse(block)
-        elif isinstance(step, Load):
-            build.append(Load(step.out, self._pointer(step.pointer), self._rewritten(step.index)))
-        elif isinstance(step, Store):
-            pointer, index = self._pointer(step.pointer), self._rewritten(step.index)
-            build.append(Store(pointer, index, self._rewritten(step.value)))
-        elif isinstance(step, Assign) and isinstance(step.value, Value):
-            build.append(Assign(step.variable, self._rewritten(step.value)))
-        elif isinstance(step, Apply):
-            inputs = [self._span(x) if isinstance(x, Span) else self._rewritten(x) for x in step.inputs]
-            build.append(Apply(step.graph, tuple(inputs), tuple([self._span(x) for x in step.outputs])))
         else:
-            build.append(step)
+            build.append(self._leaves.statement(step))
 
-    def _span(self, span: Span) -> Span:
-        return Span(self._pointer(span.pointer), self._rewritten(span.offset), span.aval)
 
-    def _pointer(self, pointer: Pointer) -> Pointer:
-        found = self._becomes.get(pointer)
-        if found is None:
-            place = self._tree.places.get(pointer)
-            if place is not None and place.block is not self._tree.root:
-                raise InternalError(f"the reverse sweep does not have the pointer {pointer.name}")
-            return pointer
-        assert isinstance(found, Pointer)
-        return found
+class _ReverseLeaves(Rewriter):
+    """Replaces leaves of the forward sweep by those of the reverse sweep; leaves of the outermost block are known in both."""
 
-    def _rewritten(self, value: Value) -> Value:
-        """Return a value in terms of the leaves of the reverse sweep, and of those of the outermost block."""
-        becomes = self._becomes
-        if isinstance(value, Literal):
-            return value
-        nodes, leaves = extract([value], stop=lambda x: not x.is_made or x in becomes)
-        for content in leaves:
-            if content not in becomes:
-                place = self._tree.places.get(content)
-                if place is not None and place.block is not self._tree.root:
-                    raise InternalError("the reverse sweep does not have a leaf of the forward sweep")
-                becomes[content] = content
-        for node in nodes:
-            inputs = tuple([becomes.get(operand, operand) for operand in node.inputs])
-            outs = node.outs if inputs == node.inputs else node.copy(inputs).outs  # type: ignore[arg-type]
-            becomes.update(zip(node.outs, outs, strict=True))
-        result = becomes[value]
-        assert isinstance(result, Value)
-        return result
+    def __init__(self, tree: BlockTree) -> None:
+        super().__init__()
+        self._tree = tree
+
+    def unknown(self, content: Content) -> None:
+        place = self._tree.places.get(content)
+        if place is not None and place.block is not self._tree.root:
+            raise InternalError("the reverse sweep does not have a leaf of the forward sweep")

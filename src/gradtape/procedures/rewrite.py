@@ -1,0 +1,87 @@
+"""Statements and expressions with other leaves."""
+
+from __future__ import annotations
+
+from gradtape.ir.graph import Literal, Value, extract
+from gradtape.procedures.ir import (
+    Allocate,
+    Apply,
+    Assign,
+    Check,
+    Content,
+    Load,
+    Pointer,
+    Push,
+    Span,
+    Statement,
+    Store,
+)
+
+
+class Rewriter:
+    """Replaces leaves by values and pointers.
+
+    Attributes
+    ----------
+    becomes : dict of Content to Content
+        By leaf, what stands for it; values that were rewritten are entered as well, so a leaf has to be entered before it is met.
+    """
+
+    def __init__(self) -> None:
+        self.becomes: dict[Content, Content] = {}
+
+    def unknown(self, content: Content) -> None:
+        """Be told of a leaf that is not replaced."""
+
+    def pointer(self, pointer: Pointer) -> Pointer:
+        found = self.becomes.get(pointer)
+        if found is None:
+            self.unknown(pointer)
+            return pointer
+        assert isinstance(found, Pointer)
+        return found
+
+    def value(self, value: Value) -> Value:
+        """Return a value in terms of other leaves."""
+        becomes = self.becomes
+        if isinstance(value, Literal):
+            return value
+        nodes, leaves = extract([value], stop=lambda x: not x.is_made or x in becomes)
+        for content in leaves:
+            if content not in becomes:
+                self.unknown(content)
+                becomes[content] = content
+        for node in nodes:
+            inputs = tuple([becomes.get(operand, operand) for operand in node.inputs])
+            outs = node.outs if inputs == node.inputs else node.copy(inputs).outs  # type: ignore[arg-type]
+            becomes.update(zip(node.outs, outs, strict=True))
+        result = becomes[value]
+        assert isinstance(result, Value)
+        return result
+
+    def content(self, content: Content) -> Content:
+        return self.pointer(content) if isinstance(content, Pointer) else self.value(content)
+
+    def span(self, span: Span) -> Span:
+        return Span(self.pointer(span.pointer), self.value(span.offset), span.aval)
+
+    def statement(self, statement: Statement) -> Statement:
+        """Return a statement without blocks that uses other leaves, and defines the same ones."""
+        if isinstance(statement, Load):
+            return Load(statement.out, self.pointer(statement.pointer), self.value(statement.index))
+        if isinstance(statement, Store):
+            pointer, index = self.pointer(statement.pointer), self.value(statement.index)
+            return Store(pointer, index, self.value(statement.value))
+        if isinstance(statement, Assign):
+            return Assign(statement.variable, self.content(statement.value))
+        if isinstance(statement, Allocate):
+            return Allocate(statement.out, self.value(statement.size), statement.zero)
+        if isinstance(statement, Check):
+            condition = self.value(statement.condition)
+            return Check(condition, statement.error, statement.message, statement.site)
+        if isinstance(statement, Apply):
+            inputs = [self.span(x) if isinstance(x, Span) else self.value(x) for x in statement.inputs]
+            return Apply(statement.graph, tuple(inputs), tuple([self.span(x) for x in statement.outputs]))
+        if isinstance(statement, Push):
+            return Push(tuple([self.content(x) for x in statement.values]))
+        return statement
