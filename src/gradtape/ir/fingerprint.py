@@ -44,7 +44,7 @@ def fingerprint(graph: Graph) -> str:
         wiring = ",".join([names.get(value) or leaf(value) for value in node.inputs])
         params = node.params
         if params:
-            append(f"{node.op.name}({wiring}){_params(params)}")
+            append(f"{node.op.name}({wiring}){describe_parameters(params)}")
         else:
             append(f"{node.op.name}({wiring})")
         for out in node.outs:
@@ -61,7 +61,8 @@ def _type(value: Value) -> str:
     return f"{value.dtype.char}{value.shape}"
 
 
-def _params(params: dict[str, Any]) -> str:
+def describe_parameters(params: dict[str, Any]) -> str:
+    """Return the parameters of a node as text that says all of them."""
     return ";".join([f"{name}={_param(params[name])}" for name in sorted(params)])
 
 

@@ -1,0 +1,165 @@
+"""The identity of a procedure: equal for procedures that one kernel serves, in this process and in any other."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+from gradtape.ir.fingerprint import describe_parameters
+from gradtape.ir.graph import Value
+from gradtape.ir.types import Aval
+from gradtape.procedures.ir import (
+    Allocate,
+    Apply,
+    Assign,
+    Check,
+    Content,
+    For,
+    If,
+    Load,
+    Memory,
+    Pop,
+    Procedure,
+    Push,
+    Read,
+    Span,
+    Statement,
+    Store,
+    Variable,
+    While,
+)
+
+
+def procedure_digest(procedure: Procedure) -> str:
+    """Return a digest of what a procedure computes: statements, types, wiring, and the messages of checks.
+
+    Names do not count, nor do the places in the user's code.
+
+    Examples
+    --------
+    >>> from gradtape.procedures.builder import ProcedureBuilder
+    >>> def scaled(factor, name):
+    ...     build = ProcedureBuilder(name)
+    ...     return build.finish([build.scalar(name) * factor])
+    >>> procedure_digest(scaled(2.0, "x")) == procedure_digest(scaled(2.0, "y"))
+    True
+    >>> procedure_digest(scaled(2.0, "x")) == procedure_digest(scaled(3.0, "x"))
+    False
+    """
+    writer = _Writer()
+    for parameter, type_ in zip(procedure.parameters, procedure.types, strict=True):
+        writer.define(parameter)
+        writer.parts.append(_type(type_))
+    writer.block(procedure.body)
+    results = [writer.content(result) for result in procedure.results]
+    writer.parts.append(f"->{','.join(results)}:{','.join(map(_type, procedure.result_types))}")
+    digest: str = hashlib.blake2b("\n".join(writer.parts).encode(), digest_size=20).hexdigest()
+    return digest
+
+
+class _Writer:
+    """Writes a procedure in a canonical form: everything has a number in the order in which it is met."""
+
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+        self._names: dict[Content | Variable | Memory, str] = {}
+        self._count = 0
+
+    def _next(self, letter: str) -> str:
+        self._count += 1
+        return f"{letter}{self._count}"
+
+    def define(self, content: Content) -> str:
+        """Return the new name of a leaf, with its dtype; that of a pointer also says what memory it points into."""
+        name = self._names[content] = self._next("x")
+        if isinstance(content, Value):
+            return f"{name}:{content.dtype.str}"
+        return f"{name}:{content.dtype.str}@{self._named(content.memory)}"
+
+    def _named(self, thing: Variable | Memory) -> str:
+        found = self._names.get(thing)
+        if found is None:
+            found = self._names[thing] = self._next("m")
+        return found
+
+    def content(self, content: Content) -> str:
+        """Return the name of a value or pointer; the nodes that make it are written first, each once."""
+        found = self._names.get(content)
+        if found is not None or not isinstance(content, Value):
+            return found if found is not None else self.define(content)
+        stack = [content]
+        while stack:
+            value = stack[-1]
+            node = value.node
+            if value in self._names:
+                stack.pop()
+            elif node is None:
+                stack.pop()
+                data = value.data
+                self._names[value] = "?" if data is None else data.dtype.str + data.tobytes().hex()
+            else:
+                waiting = [operand for operand in node.inputs if operand not in self._names]
+                if waiting:
+                    stack.extend(reversed(waiting))
+                    continue
+                stack.pop()
+                wiring = ",".join([self._names[operand] for operand in node.inputs])
+                name = self._next("x")
+                self.parts.append(f"{name}={node.op.name}({wiring}){describe_parameters(node.params)}")
+                self._names[value] = name
+        return self._names[content]
+
+    def block(self, statements: Sequence[Statement]) -> None:
+        """Write the statements of a block."""
+        self.parts.append("{")
+        for statement in statements:
+            self._statement(statement)
+        self.parts.append("}")
+
+    def _statement(self, statement: Statement) -> None:
+        line: list[Any] = [type(statement).__name__]
+        if isinstance(statement, Load):
+            line += [self.content(statement.pointer), self.content(statement.index)]
+            line.append(self.define(statement.out))
+        elif isinstance(statement, Store):
+            line += [self.content(statement.pointer), self.content(statement.index)]
+            line.append(self.content(statement.value))
+        elif isinstance(statement, Read):
+            line += [self._named(statement.variable), self.define(statement.out)]
+        elif isinstance(statement, Assign):
+            line += [self._named(statement.variable), self.content(statement.value)]
+        elif isinstance(statement, Allocate):
+            line += [self.content(statement.size), statement.zero, self.define(statement.out)]
+        elif isinstance(statement, Check):
+            line += [self.content(statement.condition), statement.error, repr(statement.message)]
+        elif isinstance(statement, Push):
+            line += [self.content(value) for value in statement.values]
+        elif isinstance(statement, Pop):
+            line += [self.define(out) for out in statement.outs]
+        elif isinstance(statement, Apply):
+            line.append(statement.graph.digest)
+            line += [self._operand(operand) for operand in (*statement.inputs, *statement.outputs)]
+        elif isinstance(statement, For):
+            line += [self.content(statement.count), self.define(statement.index), statement.parallel]
+        elif isinstance(statement, If):
+            line.append(self.content(statement.condition))
+        self.parts.append(" ".join(map(str, line)))
+        if isinstance(statement, For):
+            self.block(statement.body)
+        elif isinstance(statement, While):
+            self.block(statement.test)
+            self.parts.append(self.content(statement.condition))
+            self.block(statement.body)
+        elif isinstance(statement, If):
+            self.block(statement.then)
+            self.block(statement.otherwise)
+
+    def _operand(self, operand: Value | Span) -> str:
+        if isinstance(operand, Value):
+            return self.content(operand)
+        return f"{self.content(operand.pointer)}[{self.content(operand.offset)}]{_type(operand.aval)}"
+
+
+def _type(type_: Aval) -> str:
+    return f"{type_.dtype.str}{type_.shape}"

@@ -1,0 +1,130 @@
+"""Liveness of values in procedures: how often each is used, where last, and what statements write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gradtape.ir.graph import Value
+from gradtape.procedures.expansion import expand
+from gradtape.procedures.ir import (
+    Apply,
+    Assign,
+    Content,
+    For,
+    If,
+    Memory,
+    Pointer,
+    Pop,
+    Procedure,
+    Read,
+    Statement,
+    Store,
+    Variable,
+    While,
+)
+from gradtape.procedures.traversal import blocks, uses, walk
+
+
+class Uses:
+    """Where the values of a procedure are used, their formulas expanded.
+
+    Positions count statements in the order of the text; the condition of a `While` stands after its test, and the results after all.
+
+    Attributes
+    ----------
+    expanded : dict of Value to Value
+        The expansions; see `gradtape.procedures.expansion.expand`.
+    """
+
+    def __init__(self, procedure: Procedure) -> None:
+        self.expanded: dict[Value, Value] = {}
+        self._counts: dict[Content, int] = {}
+        self._last: dict[Content, int] = {}
+        self._positions: dict[Statement, int] = {}
+        self._written: dict[Statement, tuple[set[Memory], set[Variable]]] = {}
+        self._from_variable: set[Content] = set()
+        self._leaves: dict[Value, frozenset[Content]] = {}
+        self._operands: list[tuple[int, Content]] = []
+        self._next = 0
+        self._number(procedure.body)
+        self._operands.extend([(self._next, result) for result in procedure.results])
+        self._count()
+
+    def count(self, value: Content) -> int:
+        """Return how many nodes and statements use a value."""
+        return self._counts.get(value, 0)
+
+    def last(self, value: Content) -> int:
+        """Return the position of the last statement that uses a value, itself or through nodes."""
+        return self._last.get(value, -1)
+
+    def position(self, statement: Statement) -> int:
+        return self._positions[statement]
+
+    def may_be_plain(self, leaf: Value) -> bool:
+        """Return whether a leaf was read from a variable or a tape, which may hold one of Python's own numbers."""
+        return leaf in self._from_variable
+
+    def leaves(self, value: Value) -> frozenset[Content]:
+        """Return the leaves of an expression."""
+        value = expand(value, self.expanded)
+        found = self._leaves.get(value)
+        if found is None:
+            node = value.node
+            if node is None:
+                found = frozenset([value])
+            else:
+                found = frozenset[Content]().union(*[self.leaves(operand) for operand in node.inputs])
+            self._leaves[value] = found
+        return found
+
+    def written(self, statement: Statement) -> tuple[set[Memory], set[Variable]]:
+        """Return the memories and the variables that a statement writes, with its blocks."""
+        found = self._written.get(statement)
+        if found is None:
+            memories: set[Memory] = set()
+            variables: set[Variable] = set()
+            for inner in walk([statement]):
+                if isinstance(inner, Store):
+                    memories.add(inner.pointer.memory)
+                elif isinstance(inner, Assign):
+                    variables.add(inner.variable)
+                elif isinstance(inner, Apply):
+                    memories.update([span.pointer.memory for span in inner.outputs])
+            found = self._written[statement] = memories, variables
+        return found
+
+    def _number(self, statements: Sequence[Statement]) -> None:
+        for statement in statements:
+            self._positions[statement] = self._next
+            if not isinstance(statement, While):
+                self._operands.extend([(self._next, content) for content in uses(statement)])
+            if isinstance(statement, Read):
+                self._from_variable.add(statement.out)
+            elif isinstance(statement, Pop):
+                self._from_variable.update(statement.outs)
+            self._next += 1
+            if isinstance(statement, While):
+                self._number(statement.test)
+                self._operands.append((self._next, statement.condition))
+                self._next += 1
+                self._number(statement.body)
+            elif isinstance(statement, For | If):
+                for block in blocks(statement):
+                    self._number(block)
+
+    def _count(self) -> None:
+        """Count uses from the last statement to the first: where a value is met first, it is used last."""
+        for position, content in reversed(self._operands):
+            stack: list[Any] = [content]
+            while stack:
+                top = stack.pop()
+                if isinstance(top, Value):
+                    top = expand(top, self.expanded)
+                self._counts[top] = self._counts.get(top, 0) + 1
+                if top in self._last:
+                    continue
+                self._last[top] = position
+                if not isinstance(top, Pointer) and top.node is not None:
+                    stack.extend(top.node.inputs)
