@@ -11,6 +11,7 @@ from gradtape.ir.expressions import Code, expression
 from gradtape.ir.graph import Literal, Node, Value, literal
 from gradtape.ir.types import INT64
 from gradtape.kinds.elementwise import Elementwise
+from gradtape.kinds.index_map import IndexMap
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.integer import shift_down
 from gradtape.ops.core.elementwise.logic import bitwise_and
@@ -51,6 +52,8 @@ def _expanded(value: Value, node: Node, known: dict[Value, Value]) -> Value:
     """Return a value whose operands are expanded with its own formula written out once."""
     operands = tuple([known[operand] for operand in node.inputs])
     op = node.op
+    if isinstance(op, IndexMap) and not operands[0].ndim:
+        return operands[0]
     if not isinstance(op, Elementwise):
         raise LoweringError(f"{op.name} stands among the scalars of a procedure", where=node.site)
     if is_direct(op.name, operands, value.dtype):

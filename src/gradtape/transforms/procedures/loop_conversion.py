@@ -1,0 +1,731 @@
+"""Conversion of a loop in a graph to a procedure, which writes the arrays that the loop carries in place.
+
+The body of a loop is pure: an element that is written makes a new array. The conversion finds the writes after which nobody needs the old
+array any more, and makes stores of them. Where the old array is needed, it is copied. Elementwise nodes and index maps have no memory:
+their elements are computed where they are read. What they read is stored before it is overwritten.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from gradtape.ir.body import Body, bodies_of
+from gradtape.ir.builder import emit
+from gradtape.ir.graph import Literal, Node, Value, extract
+from gradtape.ir.types import INT64, Aval, Shape, aval
+from gradtape.kinds.accumulate import Accumulate
+from gradtape.kinds.control import Structured
+from gradtape.kinds.elementwise import Elementwise
+from gradtape.kinds.index_map import IndexMap
+from gradtape.kinds.operands import conform
+from gradtape.kinds.reduction import Reduction
+from gradtape.kinds.registry import UFUNCS
+from gradtape.ops.core.elementwise.cast import convert, identity
+from gradtape.ops.core.elementwise.integer import floor_divide, remainder
+from gradtape.ops.core.elementwise.logic import less
+from gradtape.ops.core.elementwise.select import where
+from gradtape.procedures.builder import ProcedureBuilder, integer
+from gradtape.procedures.ir import Apply, Content, Pointer, Procedure, Span
+from gradtape.records import record
+from gradtape.transforms.loops.ops import Repeat, Scan, Switch, While
+
+Where: TypeAlias = tuple[Value | int, ...]
+
+
+class NotConvertibleError(Exception):
+    """A loop holds what procedures do not have."""
+
+
+@record
+class Buffer:
+    """An array in memory; whether it may be overwritten when nobody needs what it holds."""
+
+    pointer: Pointer
+    shape: Shape
+    is_owned: bool
+
+    def element(self, build: ProcedureBuilder, index: Where) -> Value:
+        return build.load(self.pointer, flat(index, self.shape))
+
+    def reads(self) -> dict[Pointer, bool]:
+        """Return the pointers that its elements are read from, and whether element i is read for element i only."""
+        return {self.pointer: True}
+
+
+@record
+class Virtual:
+    """An array without memory, whose elements are computed where they are needed."""
+
+    shape: Shape
+    compute: Callable[[ProcedureBuilder, Where], Value]
+    sources: dict[Pointer, bool]
+    known: dict[Any, Value]
+
+    def element(self, build: ProcedureBuilder, index: Where) -> Value:
+        if not any(isinstance(place, Value) for place in index):
+            return self.compute(build, index)
+        key = tuple([id(place) if isinstance(place, Value) else -place - 1 for place in index])
+        if key not in self.known:
+            self.known[key] = self.compute(build, index)
+        return self.known[key]
+
+    def reads(self) -> dict[Pointer, bool]:
+        return self.sources
+
+
+Held: TypeAlias = Value | Buffer | Virtual
+"""What stands for a value of the graph: a scalar, an array in memory, an array without."""
+
+
+class Position:
+    """An index in the arithmetic of index maps, on int64 values."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Value) -> None:
+        self.value: Final = value
+
+    def __add__(self, other: Any) -> Any:
+        return self if _is(other, 0) else Position(self.value + _number(other))
+
+    def __sub__(self, other: Any) -> Any:
+        return self if _is(other, 0) else Position(self.value - _number(other))
+
+    def __mul__(self, other: Any) -> Any:
+        return self if _is(other, 1) else Position(self.value * _number(other))
+
+    def __floordiv__(self, other: Any) -> Any:
+        return self if _is(other, 1) else Position(floor_divide(self.value, _number(other)))
+
+    def __mod__(self, other: Any) -> Any:
+        return Position(remainder(self.value, _number(other)))
+
+    def __rsub__(self, other: Any) -> Any:
+        return Position(_number(other) - self.value)
+
+    def __neg__(self) -> Any:
+        return Position(-self.value)
+
+    __radd__, __rmul__ = __add__, __mul__
+
+
+def _is(other: Any, number: int) -> bool:
+    return isinstance(other, int) and other == number
+
+
+def _number(other: Any) -> Any:
+    return other.value if isinstance(other, Position) else other
+
+
+def _positions(index: Where) -> tuple[Any, ...]:
+    return tuple([Position(place) if isinstance(place, Value) else place for place in index])
+
+
+def _values(index: Iterable[Any]) -> Where:
+    return tuple([place.value if isinstance(place, Position) else place for place in index])
+
+
+def flat(index: Where, shape: Shape) -> Value | int:
+    """Return the offset of an element in an array in C order."""
+    total: Value | int = 0
+    for axis, place in enumerate(index):
+        factor = math.prod(shape[axis + 1 :])
+        if isinstance(place, int):
+            total = total + place * factor if isinstance(total, int) or place else total
+            continue
+        term = place if factor == 1 else place * factor
+        total = term if isinstance(total, int) and total == 0 else total + term
+    return total
+
+
+def writes_in_place(node: Node) -> bool:
+    """Return whether a loop writes elements of arrays that it carries, at positions that differ between its iterations."""
+    body: Body = node.params["body"]
+    first = 1 + node.params["consts"]
+    return any(root(out) in body.inputs[first:] and _writes(out) for out in body.outputs)
+
+
+def root(value: Value) -> Value:
+    """Return the value whose elements were written one after the other to make a value."""
+    while value.node is not None:
+        node = value.node
+        if isinstance(node.op, Accumulate) or node.op is identity:
+            value = node.inputs[0]
+        elif isinstance(node.op, Scan | While) and value.index < node.params["carries"]:
+            value = node.inputs[node.params["consts"] + value.index]
+        elif isinstance(node.op, Switch):
+            bodies = bodies_of(node)
+            roots = [root(branch.outputs[value.index]) for branch in bodies]
+            places = {
+                branch.inputs.index(it)
+                for branch, it in zip(bodies, roots, strict=True)
+                if it in branch.inputs
+            }
+            if len(places) != 1:
+                return value
+            value = node.inputs[1 + places.pop()]
+        else:
+            return value
+    return value
+
+
+def _writes(value: Value) -> bool:
+    """Return whether an array is made by writes of elements."""
+    node = value.node
+    if node is None or not value.ndim:
+        return False
+    if isinstance(node.op, Accumulate) or node.op is identity:
+        return len(node.inputs) > 2 or _writes(node.inputs[0])
+    return isinstance(node.op, Structured) and any(
+        _writes(body.outputs[value.index]) for body in bodies_of(node) if value.index < len(body.outputs)
+    )
+
+
+def procedure_of_loop(node: Node) -> Procedure:
+    """Return a procedure that computes the outputs of a loop from its inputs.
+
+    Raises
+    ------
+    NotConvertibleError
+        Where the loop holds stacks of unknown length or derivatives given by the user.
+    """
+    return _Conversion(node).procedure
+
+
+class _Conversion:
+    """Converts one loop."""
+
+    def __init__(self, node: Node) -> None:
+        self.build = ProcedureBuilder(node.op.name)
+        inputs: list[Held] = []
+        for value in node.inputs:
+            if value.dtype.kind == "O":
+                raise NotConvertibleError("stacks of unknown length")
+            if value.ndim:
+                pointer = self.build.array(value.name or "x", value.shape, value.dtype)
+                inputs.append(Buffer(pointer, value.shape, False))
+            else:
+                inputs.append(self.build.scalar(value.name or "x", value.dtype))
+        outs = self._structured(node, inputs, [False] * len(inputs))
+        results: list[Content] = []
+        for out, held in zip(node.outs, outs, strict=True):
+            if out.dtype.kind == "O":
+                raise NotConvertibleError("stacks of unknown length")
+            if isinstance(held, Value):
+                results.append(conform(held, out.dtype, ()))
+            elif isinstance(held, Buffer) and held.is_owned and held.pointer not in results:
+                results.append(held.pointer)
+            else:
+                results.append(self._stored(held, out.aval).pointer)
+        types = [aval(out.shape, out.dtype) for out in node.outs]
+        self.procedure = self.build.finish(results, types)
+
+    # Bodies
+
+    def _body(self, body: Body, inputs: Sequence[Held]) -> list[Held]:
+        """Convert the nodes of a body in an order in which arrays are read before they are overwritten; return its outputs."""
+        env: dict[Value, Held] = dict(zip(body.inputs, inputs, strict=True))
+        uses = Counter([value for node in body.nodes for value in node.inputs] + list(body.outputs))
+        for node in _reads_first(body):
+            for value in node.inputs:
+                uses[value] -= 1
+            operands = [self._held(env, value) for value in node.inputs]
+            donated = [
+                isinstance(held, Buffer) and held.is_owned and not uses[value] and operands.count(held) == 1
+                for value, held in zip(node.inputs, operands, strict=True)
+            ]
+            for held, given in zip(operands, donated, strict=True):
+                if given and _overwrites(node):
+                    self._keep_reads(env, uses, held)
+            outs = self._node(node, operands, donated)
+            for out, held in zip(node.outs, outs, strict=True):
+                if isinstance(held, Virtual) and (not out.ndim or (uses[out] > 1 and _is_costly(node))):
+                    held = self._stored(held, out.aval) if out.ndim else held.element(self.build, ())
+                env[out] = held
+        return [self._held(env, value) for value in body.outputs]
+
+    def _held(self, env: dict[Value, Held], value: Value) -> Held:
+        if value in env:
+            return env[value]
+        if not isinstance(value, Literal):
+            raise NotConvertibleError("a constant array in a body")
+        return value
+
+    def _keep_reads(self, env: dict[Value, Held], uses: Counter[Value], written: Held) -> None:
+        """Store what reads an array that is about to be overwritten."""
+        assert isinstance(written, Buffer)
+        for value, held in env.items():
+            if isinstance(held, Virtual) and uses[value] > 0 and written.pointer in held.sources:
+                env[value] = self._stored(held, value.aval)
+
+    def _node(self, node: Node, operands: Sequence[Held], donated: Sequence[bool]) -> Sequence[Held]:
+        op = node.op
+        if op is identity and isinstance(operands[0], Buffer) and donated[0]:
+            return (operands[0],)
+        if isinstance(op, Elementwise):
+            return (self._elementwise(node, operands),)
+        if isinstance(op, IndexMap):
+            return (self._index_map(node, operands),)
+        if isinstance(op, Accumulate):
+            return (self._accumulate(node, operands, donated[0]),)
+        if isinstance(op, Reduction) and op.monoid in _MONOIDS:
+            return (self._reduce(node, operands[0]),)
+        if isinstance(op, Structured):
+            return self._structured(node, operands, donated)
+        return self._applied(node, operands)
+
+    # Nodes
+
+    def _elementwise(self, node: Node, operands: Sequence[Held]) -> Held:
+        if not node.out.ndim:
+            return emit(node.op, [self._scalar(held) for held in operands], **node.params)
+
+        def compute(build: ProcedureBuilder, index: Where) -> Value:
+            return emit(node.op, [_element(build, held, index) for held in operands], **node.params)
+
+        return Virtual(
+            node.out.shape, compute, _merged([held for held in operands if not isinstance(held, Value)]), {}
+        )
+
+    def _scalar(self, held: Held) -> Value:
+        return held if isinstance(held, Value) else held.element(self.build, ())
+
+    def _index_map(self, node: Node, operands: Sequence[Held]) -> Held:
+        op, (x, *indices), params = node.op, operands, node.params
+        assert isinstance(op, IndexMap)
+        shape = node.inputs[0].shape
+
+        def compute(build: ProcedureBuilder, index: Where) -> Value:
+            at = _positions(index)
+            readers = [_reader(build, held, extent) for held, extent in zip(indices, shape, strict=False)]
+            place = _values(op.source(at, shape, *readers, **params))
+            if op.inside is None:
+                return _element(build, x, place)
+            inside: Value | None = None
+            for number, low, high in op.inside(at, shape, **params):
+                (tested,) = _values([number])
+                if isinstance(tested, int):
+                    if not low <= tested < high:
+                        return convert(Literal(aval((), INT64), data=np.asarray(0)), node.out.dtype)
+                    continue
+                test = (tested >= low) & (tested < high)
+                inside = test if inside is None else inside & test
+            if inside is None:
+                return _element(build, x, place)
+            clamped = tuple(
+                [
+                    p if isinstance(p, int) else UFUNCS["minimum"](UFUNCS["maximum"](p, 0), max(n - 1, 0))
+                    for p, n in zip(place, shape, strict=True)
+                ]
+            )
+            return where(inside, _element(build, x, clamped), 0)
+
+        moved = [held for held in operands if not isinstance(held, Value)]
+        sources = dict.fromkeys(_merged(moved), False)
+        virtual = Virtual(node.out.shape, compute, sources, {})
+        return virtual if node.out.ndim else virtual.element(self.build, ())
+
+    def _accumulate(self, node: Node, operands: Sequence[Held], in_place: bool) -> Held:
+        op, (base, v, *indices), params = node.op, operands, node.params
+        assert isinstance(op, Accumulate)
+        target = base if in_place else self._stored(base, node.inputs[0].aval)
+        assert isinstance(target, Buffer)
+        if not isinstance(v, Value) and target.pointer in v.reads():
+            v = self._stored(v, node.inputs[1].aval)
+        with self._nest(node.inputs[1].shape) as index:
+            readers = [
+                _reader(self.build, held, extent) for held, extent in zip(indices, target.shape, strict=False)
+            ]
+            place = flat(
+                _values(op.target(_positions(index), target.shape, *readers, **params)), target.shape
+            )
+            value = _element(self.build, v, index)
+            if op.combine == "add":
+                value = self.build.load(target.pointer, place) + value
+            self.build.store(target.pointer, place, value)
+        return target
+
+    def _reduce(self, node: Node, x: Held) -> Held:
+        op, axes, shape = node.op, node.params["axes"], node.inputs[0].shape
+        assert isinstance(op, Reduction)
+        if op.identity is None and not math.prod(shape):
+            raise NotConvertibleError("an extremum of nothing")
+        kept = [axis for axis in range(len(shape)) if axis not in axes]
+        out = self.build.allocate("sum", node.out.size, node.out.dtype) if kept else None
+        result: Value | None = None
+        with self._nest([shape[axis] for axis in kept]) as outer:
+            first = self._first(op, x, kept, outer, shape)
+            total = self.build.variable("total", first, node.out.dtype)
+            with self._nest([shape[axis] for axis in axes]) as inner:
+                index = _interleaved(kept, outer, axes, inner)
+                combined = UFUNCS[_MONOIDS[op.monoid]](self.build.read(total), _element(self.build, x, index))
+                self.build.assign(total, combined)
+            result = self.build.read(total)
+            if out is not None:
+                self.build.store(out, flat(outer, node.out.shape), result)
+        assert result is not None
+        return result if out is None else Buffer(out, node.out.shape, True)
+
+    def _first(self, op: Reduction, x: Held, kept: Sequence[int], outer: Where, shape: Shape) -> Any:
+        if op.identity is not None:
+            return op.identity
+        index = dict(zip(kept, outer, strict=True))
+        return _element(self.build, x, tuple([index.get(axis, 0) for axis in range(len(shape))]))
+
+    def _applied(self, node: Node, operands: Sequence[Held]) -> Sequence[Held]:
+        """Apply an op to arrays in memory."""
+        if "rule" in node.params or any(out.dtype.kind == "O" for out in node.outs):
+            raise NotConvertibleError(node.op.name)
+        given: list[Value | Span] = []
+        for value, held in zip(node.inputs, operands, strict=True):
+            if isinstance(held, Value):
+                given.append(held)
+            else:
+                kept = held if isinstance(held, Buffer) else self._stored(held, value.aval)
+                given.append(Span(kept.pointer, integer(0), value.aval))
+        inputs = [Value(aval(value.shape, value.dtype)) for value in node.inputs]
+        copy = node.copy(tuple(inputs))
+        outs = copy.outs
+        buffers = [
+            Buffer(self.build.allocate(node.op.name, out.size, out.dtype), out.shape, True) for out in outs
+        ]
+        spans = tuple(
+            [Span(held.pointer, integer(0), out.aval) for held, out in zip(buffers, outs, strict=True)]
+        )
+        self.build.append(Apply(Body(inputs, [copy], outs, node.op.name), tuple(given), spans))
+        return [
+            held if out.ndim else self.build.load(held.pointer, 0)
+            for held, out in zip(buffers, outs, strict=True)
+        ]
+
+    # Loops and branches
+
+    def _structured(self, node: Node, operands: Sequence[Held], donated: Sequence[bool]) -> list[Held]:
+        if isinstance(node.op, Switch):
+            return self._switch(node, operands, donated)
+        if isinstance(node.op, Repeat) or not isinstance(node.op, Scan | While):
+            raise NotConvertibleError(node.op.name)
+        consts, carries = node.params["consts"], node.params["carries"]
+        body: Body = node.params["body"]
+        shared = [
+            Buffer(held.pointer, held.shape, False) if isinstance(held, Buffer) else held
+            for held in operands[:consts]
+        ]
+        shared = [
+            self._stored(held, value.aval) if isinstance(held, Virtual) else held
+            for held, value in zip(shared, node.inputs, strict=False)
+        ]
+        for held in shared:
+            if isinstance(held, Buffer):
+                held.is_owned = False
+        carried = _Carries(self, node.inputs[consts : consts + carries], operands[consts:], donated[consts:])
+        if isinstance(node.op, While):
+            if len(body.outputs) > carries:
+                raise NotConvertibleError("stacks of unknown length")
+            return self._while(node, body, shared, carried)
+        return self._scan(node, body, shared, carried, operands[consts + carries :])
+
+    def _scan(
+        self, node: Node, body: Body, shared: list[Held], carried: _Carries, elements: Sequence[Held]
+    ) -> list[Held]:
+        build, length = self.build, node.params["length"]
+        count = node.params["carries"]
+        ys = [
+            Buffer(build.allocate("y", length * out.size, out.dtype), (length, *out.shape), True)
+            for out in body.outputs[count:]
+        ]
+        with build.loop(length) as iteration:
+            index = (length - 1) - iteration if node.params["reverse"] else iteration
+            given = [
+                _row(held, index, value.shape[1:])
+                for held, value in zip(elements, node.inputs[len(node.inputs) - len(elements) :], strict=True)
+            ]
+            given = [
+                held if not isinstance(held, Virtual) or held.shape else held.element(build, ())
+                for held in given
+            ]
+            outs = self._body(body, [index, *shared, *carried.inner(), *given])
+            for y, held, value in zip(ys, outs[count:], body.outputs[count:], strict=True):
+                self._fill(y.pointer, held, value.shape, index * value.size)
+            carried.next(outs[:count], body.outputs)
+        return [*carried.results(), *ys]
+
+    def _while(self, node: Node, body: Body, shared: list[Held], carried: _Carries) -> list[Held]:
+        build, limit = self.build, node.params["limit"]
+        bound = _bound(node)
+        if bound is not None:
+            asked: Body = node.params["condition"]
+            needed = Body(asked.inputs, extract([bound], asked.inputs)[0], [bound])
+            (held,) = self._body(needed, [integer(0), *shared, *carried.inner(False)])
+            count = self._scalar(held)
+            with build.loop(count) as number:
+                carried.next(self._body(body, [number, *shared, *carried.inner()]), body.outputs)
+            return [*carried.results(), UFUNCS["maximum"](count, 0)]
+        trips = build.variable("trips", 0)
+        with build.loop_while() as loop:
+            (goes_on,) = self._body(
+                node.params["condition"], [build.read(trips), *shared, *carried.inner(False)]
+            )
+            condition = self._scalar(goes_on)
+            if limit is not None:
+                condition = condition & (build.read(trips) < limit)
+            build.start_body(loop, condition)
+            number = build.read(trips)
+            outs = self._body(body, [number, *shared, *carried.inner()])
+            carried.next(outs, body.outputs)
+            build.assign(trips, number + 1)
+        return [*carried.results(), build.read(trips)]
+
+    def _switch(self, node: Node, operands: Sequence[Held], donated: Sequence[bool]) -> list[Held]:
+        """Convert a switch to nested branches; an array that a branch writes in place is written in all of them."""
+        build, branches = self.build, bodies_of(node)
+        given: list[Held] = []
+        for held, value, gone in zip(operands[1:], node.inputs[1:], donated[1:], strict=True):
+            held = self._stored(held, value.aval) if isinstance(held, Virtual) else held
+            given.append(Buffer(held.pointer, held.shape, gone) if isinstance(held, Buffer) else held)
+        targets: list[Held] = []
+        variables: list[Any] = []
+        for place, out in enumerate(node.outs):
+            if not out.ndim:
+                variables.append(build.variable("chosen", out.dtype.type(0), out.dtype))
+                targets.append(Literal(aval((), INT64), data=np.asarray(0)))
+                continue
+            variables.append(None)
+            targets.append(self._target(branches, place, given, targets, out))
+        index = self._scalar(operands[0])
+
+        def choose(first: int) -> None:
+            if first == len(branches) - 1:
+                self._branch(branches[first], given, targets, variables)
+                return
+            with build.branch(index <= first) as branch:
+                self._branch(branches[first], given, targets, variables)
+                build.start_otherwise(branch)
+                choose(first + 1)
+
+        choose(0)
+        return [
+            held if variable is None else build.read(variable)
+            for held, variable in zip(targets, variables, strict=True)
+        ]
+
+    def _target(
+        self, branches: Sequence[Body], place: int, given: Sequence[Held], taken: Sequence[Held], out: Value
+    ) -> Buffer:
+        """Return the array into which the branches write an output: an operand that one of them writes in place, or a new one."""
+        for branch in branches:
+            start = root(branch.outputs[place])
+            if start in branch.inputs:
+                held = given[branch.inputs.index(start)]
+                pointers = [other.pointer for other in taken if isinstance(other, Buffer)]
+                if isinstance(held, Buffer) and held.is_owned and held.pointer not in pointers:
+                    return held
+        return Buffer(self.build.allocate("chosen", out.size, out.dtype), out.shape, True)
+
+    def _branch(
+        self, branch: Body, given: Sequence[Held], targets: Sequence[Held], variables: Sequence[Any]
+    ) -> None:
+        written = {held.pointer for held in targets if isinstance(held, Buffer)}
+        inputs = [
+            Buffer(held.pointer, held.shape, held.pointer in written) if isinstance(held, Buffer) else held
+            for held in given
+        ]
+        outs = self._body(branch, inputs)
+        for held, variable in zip(outs, variables, strict=True):
+            if variable is not None:
+                self.build.assign(variable, convert(self._scalar(held), variable.type.dtype))
+        self._move(
+            [
+                (target.pointer, held, value.aval)
+                for target, held, value in zip(targets, outs, branch.outputs, strict=True)
+                if isinstance(target, Buffer)
+            ]
+        )
+
+    # Memory
+
+    def _move(self, moves: Sequence[tuple[Pointer, Held, Aval]]) -> None:
+        """Write arrays where they belong; what reads an array that is overwritten is stored before."""
+        moves = [move for move in moves if not (isinstance(move[1], Buffer) and move[1].pointer is move[0])]
+        overwritten = {pointer for pointer, _, _ in moves}
+        ready = []
+        for pointer, held, type_ in moves:
+            reads = {} if isinstance(held, Value) else held.reads()
+            others = (overwritten & set(reads)) - ({pointer} if reads.get(pointer) else set())
+            ready.append((pointer, self._stored(held, type_) if others else held, type_))
+        for pointer, held, type_ in ready:
+            self._fill(pointer, held, type_.shape)
+
+    def _fill(self, pointer: Pointer, held: Held, shape: Shape, offset: Value | int = 0) -> None:
+        """Write an array into contiguous memory."""
+        with self._nest(shape) as index:
+            place = flat(index, shape)
+            place = place if isinstance(offset, int) and not offset else place + offset
+            self.build.store(pointer, place, _element(self.build, held, index))
+
+    def _stored(self, held: Held, type_: Aval) -> Buffer:
+        """Return a copy of an array in memory of its own."""
+        buffer = Buffer(self.build.allocate("copy", type_.size, type_.dtype), type_.shape, True)
+        self._fill(buffer.pointer, held, type_.shape)
+        return buffer
+
+    @contextmanager
+    def _nest(self, shape: Sequence[int]) -> Iterator[Where]:
+        """Open loops over all positions in a shape."""
+        with ExitStack() as stack:
+            yield tuple(
+                [0 if extent == 1 else stack.enter_context(self.build.loop(extent)) for extent in shape]
+            )
+
+
+def _bound(node: Node) -> Value | None:
+    """Return the trip count, as a value of the condition, of a loop that ends after a number of iterations known at its beginning."""
+    condition: Body = node.params["condition"]
+    test = condition.outputs[0].node
+    if node.params["limit"] is not None or test is None or test.op is not less:
+        return None
+    index, bound = test.inputs
+    changing = {condition.inputs[0], *condition.inputs[1 + node.params["consts"] :]}
+    if index is not condition.inputs[0] or changing & {bound, *reached(bound)}:
+        return None
+    return bound
+
+
+def reached(value: Value) -> set[Value]:
+    """Return the leaves that a value depends on."""
+    return set(extract([value], stop=lambda other: other.node is None)[1])
+
+
+class _Carries:
+    """The loop-carried values of a loop that is converted: variables, and arrays in memory."""
+
+    def __init__(
+        self,
+        conversion: _Conversion,
+        inits: Sequence[Value],
+        operands: Sequence[Held],
+        donated: Sequence[bool],
+    ) -> None:
+        self.conversion = conversion
+        self.places: list[Any] = []
+        for value, held, gone in zip(inits, operands, donated, strict=False):
+            if not value.ndim:
+                scalar = conversion._scalar(held)
+                self.places.append(conversion.build.variable(value.name or "c", scalar, value.dtype))
+            elif gone:
+                self.places.append(held)
+            else:
+                self.places.append(conversion._stored(held, value.aval))
+
+    def inner(self, may_write: bool = True) -> list[Held]:
+        """Return what an iteration begins with."""
+        return [
+            Buffer(place.pointer, place.shape, may_write)
+            if isinstance(place, Buffer)
+            else self.conversion.build.read(place)
+            for place in self.places
+        ]
+
+    def next(self, outs: Sequence[Held], values: Sequence[Value]) -> None:
+        """Let the next iteration begin with these."""
+        moves = []
+        for place, held, value in zip(self.places, outs, values, strict=False):
+            if isinstance(place, Buffer):
+                moves.append((place.pointer, held, value.aval))
+            else:
+                self.conversion.build.assign(place, convert(self.conversion._scalar(held), place.type.dtype))
+        self.conversion._move(moves)
+
+    def results(self) -> list[Held]:
+        """Return the values after the loop."""
+        return [
+            place if isinstance(place, Buffer) else self.conversion.build.read(place) for place in self.places
+        ]
+
+
+_MONOIDS: Final = {
+    "add": "add",
+    "multiply": "multiply",
+    "maximum": "maximum",
+    "minimum": "minimum",
+    "or": "bitwise_or",
+    "and": "bitwise_and",
+}
+"""The rows that combine two elements of a reduction."""
+
+
+def _element(build: ProcedureBuilder, held: Held, index: Where) -> Value:
+    return held if isinstance(held, Value) else held.element(build, index)
+
+
+def _reader(build: ProcedureBuilder, held: Held, extent: int) -> Callable[[tuple[Any, ...]], Position]:
+    """Return a function that reads an index array: negative indices count from the end, others outside of the extent are errors."""
+
+    def read(position: tuple[Any, ...]) -> Position:
+        number = integer(_element(build, held, _values(position)))
+        if isinstance(number, Literal):
+            return Position(number)
+        wrapped = where(number < 0, number + extent, number)
+        inside = (wrapped >= 0) & (wrapped < extent)
+        build.check(inside, "IndexError", f"index is out of bounds for an axis with size {extent}")
+        return Position(where(inside, wrapped, 0))
+
+    return read
+
+
+def _row(held: Held, index: Value, shape: Shape) -> Held:
+    """Return an element along the leading axis."""
+    assert not isinstance(held, Value)
+    sources = dict.fromkeys(held.reads(), False)
+    return Virtual(shape, lambda build, rest: held.element(build, (index, *rest)), sources, {})
+
+
+def _merged(arrays: Iterable[Buffer | Virtual]) -> dict[Pointer, bool]:
+    """Return what an elementwise function of arrays reads."""
+    merged: dict[Pointer, bool] = {}
+    for array in arrays:
+        for pointer, aligned in array.reads().items():
+            merged[pointer] = aligned and merged.get(pointer, True)
+    return merged
+
+
+def _interleaved(kept: Sequence[int], outer: Where, axes: Sequence[int], inner: Where) -> Where:
+    places = dict(zip([*kept, *axes], [*outer, *inner], strict=True))
+    return tuple([places[axis] for axis in range(len(places))])
+
+
+def _is_costly(node: Node) -> bool:
+    """Return whether elements are stored rather than computed twice."""
+    return isinstance(node.op, Elementwise) and node.op.cost > 1
+
+
+def _overwrites(node: Node) -> int:
+    """Return how late a node is to be converted: loops and branches may overwrite their operands, writes do."""
+    if isinstance(node.op, Accumulate) or node.op is identity:
+        return 2
+    return isinstance(node.op, Structured)
+
+
+def _reads_first(body: Body) -> Iterator[Node]:
+    """Yield the nodes of a body in an order in which, as far as possible, arrays are read before they are overwritten."""
+    waiting = list(body.nodes)
+    known = set(body.inputs)
+    while waiting:
+        ready = [
+            node
+            for node in waiting
+            if all(
+                value in known or isinstance(value, Literal) or value.data is not None
+                for value in node.inputs
+            )
+        ]
+        chosen = min(ready, key=_overwrites)
+        waiting.remove(chosen)
+        known.update(chosen.outs)
+        yield chosen
