@@ -188,7 +188,27 @@ def histogram(n=6, bins=3):
     ]
 
 
+def guarded(n=6):
+    """Roots of what may be negative, in branches that are not taken then, and a while loop that counts."""
+    build = ProcedureBuilder("guarded")
+    x = build.array("x", (n,))
+    total, k = build.variable("s", 0.0), build.variable("k", 1)
+    with build.loop_while() as loop:
+        place = build.read(k)
+        build.start_body(loop, less(place, literal(n)))
+        v = build.load(x, place)
+        root = sqrt(v)
+        with build.branch(less(literal(0.0), v)) as branch:
+            with build.loop(place) as j:
+                build.assign(total, build.read(total) + root * build.load(x, j))
+            build.start_otherwise(branch)
+            build.assign(total, build.read(total) * v)
+        build.assign(k, build.read(k) + 1)
+    return build.finish([build.read(total)]), [np.array([-0.3, 0.7, -1.2, 0.4, -0.9, 2.0])[:n]]
+
+
 SAMPLES = [
+    guarded,
     pendulum,
     cholesky,
     soft_dtw,

@@ -8,7 +8,7 @@ import pytest
 from gradtape.ir.types import is_inexact
 from gradtape.transforms.procedures.jvp import jvp_procedure
 from tests.transforms.procedures.evaluator import run_procedure
-from tests.transforms.procedures.samples import SAMPLES
+from tests.transforms.procedures.samples import SAMPLES, cholesky, soft_dtw
 
 
 def active_parameters(procedure):
@@ -68,7 +68,7 @@ def test_second_tangents_are_those_of_differences(sample):
 
 
 def test_what_is_not_active_has_no_tangent():
-    procedure, arguments = SAMPLES[2]()
+    procedure, arguments = soft_dtw()
     pushed = jvp_procedure(procedure, [True, False, False])
     assert len(pushed.parameters) == 4
     tangent = np.ones(np.shape(arguments[0]))
@@ -78,6 +78,6 @@ def test_what_is_not_active_has_no_tangent():
 
 
 def test_a_result_without_a_path_has_a_tangent_of_zeros():
-    procedure, arguments = SAMPLES[1]()
+    procedure, arguments = cholesky()
     pushed = jvp_procedure(procedure, [False])
     assert not run_procedure(pushed, arguments)[1].any()

@@ -55,8 +55,6 @@ class Adjoint:
         By block: what the reverse of the block begins with.
     inner : dict
         By statement of the reverse sweep: the blocks of which its blocks are the reverse.
-    counts : dict
-        By `While`: the number of its iterations.
     contents : list of (Place, Span)
         Arrays of the forward sweep that are read as a whole, and where.
     temporaries : list of Allocate
@@ -77,7 +75,6 @@ class Adjoint:
         self.steps: dict[Block, dict[int, list[Statement]]] = {}
         self.begins: dict[Block, list[Statement]] = {}
         self.inner: dict[Statement, list[Block]] = {}
-        self.counts: dict[Statement, Value] = {}
         self.contents: list[tuple[Place, Span]] = []
         self.temporaries: list[Statement] = []
         self.cotangents: dict[Value, Value] = {}
@@ -191,14 +188,11 @@ class Adjoint:
     def _reverse_holder(self, block: Block, position: int, statement: For | While | If) -> None:
         """Append the reverse of a loop or a branch."""
         reverse: Statement
-        if isinstance(statement, For):
-            reverse = For(leaf(INT64), statement.count)
-        elif isinstance(statement, While):
-            count = self.counts[statement] = leaf(INT64)
-            self._tree.places[count] = Place(block, position)
-            reverse = For(leaf(INT64), count)
-        else:
+        if isinstance(statement, If):
             reverse = If(statement.condition)
+        else:
+            (inner,) = block.inner[position]
+            reverse = For(leaf(INT64), self._tree.counted[inner.number])
         self.inner[reverse] = block.inner[position]
         for inner in block.inner[position]:
             self._reverse(inner)

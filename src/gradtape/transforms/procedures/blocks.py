@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from gradtape.ir.graph import Value, extract
+from gradtape.ir.graph import Node, Value, extract
 from gradtape.procedures.ir import (
     Apply,
     Assign,
     Content,
     For,
+    If,
     Procedure,
+    Read,
     Statement,
     Store,
     While,
 )
-from gradtape.procedures.traversal import blocks, defines, walk
+from gradtape.procedures.traversal import blocks, defines, roots, uses, walk
 from gradtape.records import record
 from gradtape.transforms.procedures.activity import Location
 
@@ -48,6 +50,15 @@ class Block:
     def is_loop(self) -> bool:
         return isinstance(self.holder, For | While)
 
+    @property
+    def number(self) -> Value:
+        """The number of the iteration: for a `While` what the first statement of its test reads."""
+        if isinstance(self.holder, For):
+            return self.holder.index
+        read = self.statements[0]
+        assert isinstance(self.holder, While) and isinstance(read, Read) and isinstance(read.out, Value)
+        return read.out
+
     def around(self) -> Iterator[Block]:
         """Yield this block and those around it, the innermost first."""
         block: Block | None = self
@@ -76,10 +87,13 @@ class BlockTree:
     blocks : list of Block
         All, each before those inside of it.
     places : dict of Content to Place
-        Where leaves are defined; parameters and numbers of iterations stand at the beginning of their block.
+        Where values and pointers are first known; parameters and numbers of iterations at the beginning of their block.
+    counted : dict of Value to Value
+        By number of an iteration, the number of iterations of its loop.
     """
 
-    def __init__(self, procedure: Procedure) -> None:
+    def __init__(self, procedure: Procedure, counts: Mapping[Value, Value]) -> None:
+        self.counted = dict(counts)
         self.blocks: list[Block] = []
         self.places: dict[Content, Place | None] = {}
         self._depth: dict[Block, int] = {}
@@ -89,6 +103,7 @@ class BlockTree:
         for parameter in procedure.parameters:
             self.places[parameter] = Place(self.root, -1)
         self._constant = Place(self.root, -1)
+        self._users = self._find_users(procedure)
 
     def _add(
         self, statements: list[Statement], parent: Block | None, place: int, holder: Statement | None
@@ -105,6 +120,7 @@ class BlockTree:
             for content in defines(statement):
                 if isinstance(statement, For):
                     self.places[content] = Place(block.inner[position][0], -1)
+                    self.counted[statement.index] = statement.count
                 else:
                     self.places[content] = Place(block, position)
         return block
@@ -113,10 +129,17 @@ class BlockTree:
         """Return the later of two places of which one's block is around the other's."""
         return max(a, b, key=lambda place: (self._depth[place.block], place.position))
 
-    def place_of(self, value: Value) -> Place | None:
-        """Return where a value is first known: at the latest of its leaves; None if a leaf is none of this procedure's.
+    def place_of(self, value: Value, user: Block | None = None) -> Place | None:
+        """Return where a value is first known; None if a leaf is none of this procedure's.
 
-        A number is known at the beginning.
+        That is right after the latest of its leaves, or at the beginning of a branch around all of its uses: its derivative may be infinite
+        where the branch is not taken. A number is known at the beginning.
+
+        Parameters
+        ----------
+        value : Value
+        user : Block, optional
+            Where it is used, for values that the procedure does not have itself.
         """
         places = self.places
         if value not in places:
@@ -129,9 +152,57 @@ class BlockTree:
                 for operand in node.inputs:
                     other = places.get(operand, self._constant)
                     place = None if place is None or other is None else self.later(place, other)
+                if place is not None:
+                    place = self._sunk(place, self._users.get(node, user))
                 for out in node.outs:
                     places[out] = place
         return places.get(value, self._constant)
+
+    def _sunk(self, place: Place, user: Block | None) -> Place:
+        """Return the beginning of the innermost branch around a block, if that is in the block of a place; otherwise the place."""
+        while user is not None and user is not place.block:
+            if isinstance(user.holder, If):
+                return Place(user, -1)
+            user = user.parent
+        return place
+
+    def _find_users(self, procedure: Procedure) -> dict[Node, Block]:
+        """Return by node the innermost block around all uses of its results."""
+        users: dict[Value, Block] = {}
+
+        def add(value: Content, block: Block) -> None:
+            if isinstance(value, Value) and value.is_made:
+                before = users.get(value)
+                users[value] = block if before is None else self._common(before, block)
+
+        for block in self.blocks:
+            for position, statement in enumerate(block.statements):
+                user = block.inner[position][0] if isinstance(statement, While) else block
+                for content in uses(statement):
+                    add(content, user)
+        for content in procedure.results:
+            add(content, self.root)
+        found: dict[Node, Block] = {}
+        nodes, _ = extract(roots(procedure), stop=lambda value: not value.is_made)
+        for node in reversed(nodes):
+            for out in node.outs:
+                if out in users:
+                    before = found.get(node)
+                    found[node] = users[out] if before is None else self._common(before, users[out])
+            for operand in node.inputs:
+                add(operand, found[node])
+        return found
+
+    def _common(self, a: Block, b: Block) -> Block:
+        """Return the innermost block around two."""
+        while a is not b:
+            if self._depth[a] >= self._depth[b]:
+                assert a.parent is not None
+                a = a.parent
+            else:
+                assert b.parent is not None
+                b = b.parent
+        return a
 
     # What statements change
 

@@ -11,7 +11,6 @@ from gradtape.procedures.ir import (
     Apply,
     Assign,
     Content,
-    For,
     Load,
     Pointer,
     Read,
@@ -125,17 +124,17 @@ class Planner:
             for step in steps:
                 for statement in walk([step]):
                     for content in uses(statement):
-                        for needed in self._of_forward_sweep(content):
+                        for needed in self._of_forward_sweep(content, block):
                             yield position, step, needed
 
-    def _of_forward_sweep(self, content: Content) -> list[Content]:
-        """Return the largest parts of an expression that are computed from the forward sweep alone."""
+    def _of_forward_sweep(self, content: Content, block: Block) -> list[Content]:
+        """Return the largest parts of an expression in a block that are computed from the forward sweep alone."""
         places = self._tree.places
         if isinstance(content, Pointer):
             return [content] if places.get(content) is not None else []
         if isinstance(content, Literal):
             return []
-        self._tree.place_of(content)
+        self._tree.place_of(content, block)
         _, leaves = extract([content], stop=lambda x: not x.is_made or places.get(x) is not None)
         return [leaf for leaf in leaves if places.get(leaf) is not None]
 
@@ -219,7 +218,7 @@ class Planner:
                 elif isinstance(statement, Assign) and isinstance(statement.value, Value):
                     olds[position] = leaf(statement.value.dtype)
                 for content in contents:
-                    for needed in self._of_forward_sweep(content):
+                    for needed in self._of_forward_sweep(content, block):
                         needs[needed] = max(position, needs.get(needed, -1))
 
     def _resolve(
@@ -286,6 +285,8 @@ class Planner:
             if not self._stands(content, block):
                 outer[content] = None
                 continue
+            if content in self._tree.counted:
+                continue
             statement = self._definitions.get(content)
             if isinstance(statement, Load | Read):
                 reloads.setdefault(last[content], []).append(statement)
@@ -294,7 +295,7 @@ class Planner:
                 assert place is not None and location is not None
                 plan.readers.append((location, place))
                 if isinstance(statement, Load):
-                    for needed in (*self._of_forward_sweep(statement.index), statement.pointer):
+                    for needed in (*self._of_forward_sweep(statement.index, block), statement.pointer):
                         more[needed] = max(last[content], more.get(needed, -1))
         plan.records[block] = recorded
         plan.reloads[block] = reloads
@@ -314,7 +315,7 @@ class Planner:
         """Return whether a leaf of a block can be had again when the reverse sweep comes to the position where it is first needed."""
         place = self._tree.places[content]
         assert place is not None
-        if isinstance(block.holder, For) and content is block.holder.index:
+        if content in self._tree.counted:
             return True
         location = self._location(content)
         if location is None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from gradtape.ir.graph import Value, extract, literal
-from gradtape.ir.types import BOOL, aval
+from gradtape.ir.graph import Value, extract, literal, number_of
+from gradtape.ir.types import BOOL, INT64, aval
+from gradtape.ops.core.elementwise.arithmetic import add, subtract
+from gradtape.ops.core.elementwise.extrema import maximum
 from gradtape.procedures.builder import leaf
 from gradtape.procedures.ir import (
     Assign,
@@ -23,17 +27,33 @@ from gradtape.procedures.ir import (
     While,
 )
 from gradtape.procedures.rewrite import Rewriter
-from gradtape.procedures.traversal import names, uses, walk
+from gradtape.procedures.traversal import defines, names, uses, walk
 
 Known = dict[Variable, Content | None]
 """What variables hold; None where that is not known. Others may not have been assigned yet."""
 
 
-def forward_stores(procedure: Procedure) -> Procedure:
-    """Return an equal procedure that reads a variable only where its contents are not known as a value or a pointer.
+class NormalForm(NamedTuple):
+    """The normal form of a procedure.
 
-    A variable that a loop reads and does not change is read before it. Variables that nobody reads are not assigned. The test of a
-    `While` consists of loads, reads and checks.
+    Attributes
+    ----------
+    procedure : Procedure
+        It reads a variable only where its contents are not known as a value or a pointer. The test of a `While` consists of loads, reads
+        and checks; first, it reads the number of the iteration.
+    counts : dict of Value to Value
+        By number of the iteration of a `While`: the number of its iterations.
+    """
+
+    procedure: Procedure
+    counts: dict[Value, Value]
+
+
+def normal_form(procedure: Procedure) -> NormalForm:
+    """Return the normal form of a procedure.
+
+    A variable that a loop reads and does not change is read before it. A variable that grows by the same number in each iteration is a
+    function of the number of the iteration. Variables that nobody reads are not assigned.
 
     Examples
     --------
@@ -41,7 +61,7 @@ def forward_stores(procedure: Procedure) -> Procedure:
     >>> build = ProcedureBuilder("square")
     >>> s = build.variable("s", build.scalar("x"))
     >>> build.assign(s, build.read(s) * build.read(s))
-    >>> forward_stores(build.finish([build.read(s)])).body
+    >>> normal_form(build.finish([build.read(s)])).procedure.body
     []
     """
     return _StoreForwarding(procedure).run()
@@ -52,16 +72,18 @@ class _StoreForwarding(Rewriter):
         super().__init__()
         self._procedure = procedure
         self._names = names(procedure)
+        self._counts: dict[Value, Value] = {}
 
-    def run(self) -> Procedure:
+    def run(self) -> NormalForm:
         procedure = self._procedure
         known: Known = {}
         body = self._block(procedure.body, known)
         results = [self.content(content) for content in procedure.results]
-        body = _without_unused(body, results)
-        return Procedure(
+        body = _without_unused(body, [*results, *self._counts, *self._counts.values()])
+        found = Procedure(
             procedure.name, procedure.parameters, procedure.types, body, results, procedure.result_types
         )
+        return NormalForm(found, self._counts)
 
     def _block(self, statements: Sequence[Statement], known: Known) -> list[Statement]:
         """Return the statements of a block; `known` is brought up to date."""
@@ -75,10 +97,16 @@ class _StoreForwarding(Rewriter):
                 self.becomes[statement.out] = known[statement.variable] = content
             elif isinstance(statement, For):
                 self._hoist_reads(statement, known, found)
-                loop = For(statement.index, self.value(statement.count), [], statement.parallel)
-                loop.body = self._block(statement.body, _inside(statement, known))
+                count = self.value(statement.count)
+                loop = For(statement.index, count, [], statement.parallel)
+                lines = self._lines(statement, known, found)
+                inside = _inside(statement, known)
+                inside.update({variable: line.at(statement.index) for variable, line in lines.items()})
+                loop.body = self._block(statement.body, inside)
                 found.append(loop)
                 _forget(statement, known)
+                count = count if _is_natural(count) else maximum(count, literal(0, INT64))
+                known.update({variable: line.at(count) for variable, line in lines.items()})
             elif isinstance(statement, While):
                 found += self._while(statement, known)
             elif isinstance(statement, If):
@@ -109,13 +137,44 @@ class _StoreForwarding(Rewriter):
             known[flag] = None
             statement = While(go_on, [Read(go_on, flag)], [*statement.test, branch])
         self._hoist_reads(statement, known, found)
+        counter = Variable(self._unique("trips"), aval((), INT64))
+        number, count = leaf(INT64), leaf(INT64)
+        self._counts[number] = count
+        found.append(Assign(counter, literal(0, INT64)))
+        lines = self._lines(statement, known, found)
         inside = _inside(statement, known)
-        test = self._block(statement.test, inside)
+        inside.update({variable: line.at(number) for variable, line in lines.items()})
+        test = [Read(number, counter), *self._block(statement.test, inside)]
         loop = While(self.value(statement.condition), test)
         loop.body = self._block(statement.body, inside)
-        found.append(loop)
+        loop.body.append(Assign(counter, number + literal(1, INT64)))
+        found += [loop, Read(count, counter)]
         _forget(statement, known)
+        known.update({variable: line.at(count) for variable, line in lines.items()})
         return found
+
+    def _lines(self, loop: For | While, known: Known, found: list[Statement]) -> dict[Variable, _Line]:
+        """Return by variable how it grows with the number of the iteration; what it holds before the loop is read."""
+        assigned = Counter(statement.variable for statement in walk([loop]) if isinstance(statement, Assign))
+        inner = {content for statement in walk([loop]) for content in defines(statement)}
+        reads = {s.out: s.variable for s in walk([loop]) if isinstance(s, Read) and isinstance(s.out, Value)}
+        lines: dict[Variable, _Line] = {}
+        for statement in loop.body:
+            if not isinstance(statement, Assign) or not isinstance(statement.value, Value):
+                continue
+            variable = statement.variable
+            step = _step(statement.value, variable, reads)
+            if step is None or assigned[variable] > 1 or variable not in known:
+                continue
+            _, leaves = extract([step], stop=lambda value: not value.is_made)
+            if inner.isdisjoint(leaves):
+                start = known[variable]
+                if start is None:
+                    start = known[variable] = leaf(INT64)
+                    found.append(Read(start, variable))
+                assert isinstance(start, Value)
+                lines[variable] = _Line(start, self.value(step))
+        return lines
 
     def _hoist_reads(self, loop: For | While, known: Known, found: list[Statement]) -> None:
         """Append reads of what a loop reads and does not change."""
@@ -139,6 +198,36 @@ class _StoreForwarding(Rewriter):
             name = f"{base}.{count}"
         self._names.add(name)
         return name
+
+
+class _Line(NamedTuple):
+    """An affine function of the number of an iteration."""
+
+    start: Value
+    step: Value
+
+    def at(self, number: Value) -> Value:
+        grown = number if number_of(self.step) == 1 else number * self.step
+        return grown if number_of(self.start) == 0 else self.start + grown
+
+
+def _step(value: Value, variable: Variable, reads: dict[Value, Variable]) -> Value | None:
+    """Return what an assigned integer is greater by than what a variable held; None if it is something else."""
+    node = value.node
+    if node is None or value.dtype != INT64:
+        return None
+    if node.op is add or node.op is subtract:
+        first, second = node.inputs
+        if reads.get(first) is variable:
+            return second if node.op is add else -second
+        if node.op is add and reads.get(second) is variable:
+            return first
+    return None
+
+
+def _is_natural(count: Value) -> bool:
+    number = number_of(count)
+    return number is not None and number >= 0
 
 
 def _assigned(loop: Statement) -> set[Variable]:

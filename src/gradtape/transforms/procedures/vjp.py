@@ -8,7 +8,7 @@ analysis in reverse-mode automatic differentiation", Future Generation Computer 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gradtape.errors import InternalError
 from gradtape.ir.graph import Value, extract, literal
@@ -39,7 +39,7 @@ from gradtape.transforms.procedures.adjoint import Adjoint
 from gradtape.transforms.procedures.blocks import Block, BlockTree
 from gradtape.transforms.procedures.residuals import Planner
 from gradtape.transforms.procedures.shadows import Shadows
-from gradtape.transforms.procedures.store_forwarding import forward_stores
+from gradtape.transforms.procedures.store_forwarding import normal_form
 
 
 def vjp_procedure(procedure: Procedure, active: Sequence[bool], seeded: Sequence[bool]) -> Procedure:
@@ -68,7 +68,7 @@ def vjp_procedure(procedure: Procedure, active: Sequence[bool], seeded: Sequence
     >>> vjp_procedure(build.finish([x * x]), [True], [True]).result_types
     (f64[], f64[])
     """
-    return _ReverseMode(forward_stores(procedure), active, seeded).run()
+    return _ReverseMode(*normal_form(procedure), active, seeded).run()
 
 
 class _ReverseMode:
@@ -77,16 +77,25 @@ class _ReverseMode:
     The forward sweep uses the leaves of the procedure, the reverse sweep has its own: `_leaves` replaces the former by the latter.
     """
 
-    def __init__(self, procedure: Procedure, active: Sequence[bool], seeded: Sequence[bool]) -> None:
+    def __init__(
+        self,
+        procedure: Procedure,
+        counts: Mapping[Value, Value],
+        active: Sequence[bool],
+        seeded: Sequence[bool],
+    ) -> None:
         self._procedure = procedure
         self._flags = active
         self._build = ProcedureBuilder(procedure.name, names(procedure))
         self._active = Activity(procedure, active, seeded)
         self._shadows = Shadows(self._build, self._active.locations, "b")
-        self._tree = BlockTree(procedure)
+        self._tree = BlockTree(procedure, counts)
         self._leaves = _ReverseLeaves(self._tree)
         definitions: dict[Content, Statement] = {
-            content: statement for statement in walk(procedure.body) for content in defines(statement)
+            content: statement
+            for statement in walk(procedure.body)
+            for content in defines(statement)
+            if content not in counts
         }
         for pointer in [x for x in self._tree.places if isinstance(x, Pointer) and self._shadows.has(x)]:
             shadow = self._shadows.add(pointer)
@@ -206,7 +215,12 @@ class _ReverseMode:
             with build.block(loop.body):
                 self._append_forward(inner[0])
         elif isinstance(statement, While):
-            self._append_while(statement, inner[0])
+            repeat = While(statement.condition)
+            build.append(repeat)
+            with build.block(repeat.test):
+                self._append_forward(inner[0], 0, len(statement.test))
+            with build.block(repeat.body):
+                self._append_forward(inner[0], len(statement.test))
         elif isinstance(statement, If):
             branch = If(statement.condition)
             build.append(branch)
@@ -227,21 +241,6 @@ class _ReverseMode:
             and shadows.has(statement.value)
         ):
             build.assign(shadows.variable(statement.variable), shadows.of(statement.value))
-
-    def _append_while(self, statement: While, inner: Block) -> None:
-        """Append a loop that counts its iterations, if it has a reverse."""
-        build = self._build
-        counter = build.variable("count", 0) if inner in self._plan.live else None
-        loop = While(statement.condition)
-        build.append(loop)
-        with build.block(loop.test):
-            self._append_forward(inner, 0, len(statement.test))
-        with build.block(loop.body):
-            self._append_forward(inner, len(statement.test))
-            if counter is not None:
-                build.assign(counter, build.read(counter) + 1)
-        if counter is not None:
-            build.append(Read(self._adjoint.counts[statement], counter))
 
     def _append_old(self, statement: Statement, old: Value | None) -> None:
         """Append what keeps the contents that a statement is to overwrite."""
@@ -333,9 +332,8 @@ class _ReverseMode:
                         self._append_step(statement)
                 else:
                     (block,) = inner
-                    if isinstance(block.holder, For):
-                        last = loop.count - literal(1, INT64)
-                        self._leaves.becomes[block.holder.index] = last - loop.index
+                    last = loop.count - literal(1, INT64)
+                    self._leaves.becomes[block.number] = last - loop.index
                     self._append_reverse(block)
         elif isinstance(step, If):
             branch = If(self._leaves.value(step.condition))
