@@ -96,8 +96,8 @@ class Custom(Op):
         return (*(None,) * hidden, *rule.pull(node, cotangents, linear[hidden:]))
 
 
-class Structured(Op):
-    """A node that holds graphs: its derivative in reverse is a node of the same sort, and not the transpose of its jvp."""
+class OwnPullback(Op):
+    """A node whose derivative in reverse is a node of the same sort, and not the transpose of its jvp."""
 
     @abstractmethod
     def pull(
@@ -111,6 +111,10 @@ class Structured(Op):
         """Do the same: in what a node is linear in, the derivative is the transpose."""
         given = [None if cotangent is None else Cotangent(cotangent) for cotangent in cotangents]
         return tuple([None if part is None else part.applied() for part in self.pull(node, given, linear)])
+
+
+class Structured(OwnPullback):
+    """A node that holds graphs."""
 
 
 class Barrier(Op):

@@ -171,7 +171,8 @@ class RoutineCall:
     numbers : tuple
         Extents and options.
     library : str
-        ``blas`` (products of matrices), ``lapack`` (linear algebra, which may fail) or ``gradtape`` (its own routines).
+        ``blas`` (products of matrices), ``lapack`` (linear algebra, which may fail), ``procedure`` (a procedure, which may fail) or
+        ``gradtape`` (its own routines).
     multiplications : int
         In about the time of how many multiplications of matrix elements it is done.
     """
@@ -179,7 +180,7 @@ class RoutineCall:
     function: str
     operands: tuple[Place, ...]
     numbers: tuple[Any, ...]
-    library: Literal["blas", "lapack", "gradtape"] = "gradtape"
+    library: Literal["blas", "lapack", "procedure", "gradtape"] = "gradtape"
     multiplications: int = 0
 
 

@@ -29,6 +29,7 @@ from gradtape.passes.pipeline import optimise
 from gradtape.passes.rewrite import closed
 from gradtape.records import value_record
 from gradtape.transforms.loops.ops import Repeat, Scan, While
+from gradtape.transforms.procedures.ops import ProcedureOp
 
 
 @value_record
@@ -75,7 +76,7 @@ class LoweredProgram:
 ELEMENTS_PER_SECOND: Final = 1e9
 
 ENDLESS: Final = 1.0
-"""Seconds that a loop takes which ends when it ends."""
+"""Seconds that a loop takes which ends when it ends, and a procedure."""
 
 
 def lower(graph: Graph, kernels: LoopKernels | None = None) -> LoweredProgram:
@@ -129,7 +130,7 @@ def _seconds(graph: Graph) -> float:
     """Return what one run may take, roughly; a loop that a condition ends may take any time."""
     total = 0.0
     for node in graph.nodes:
-        if isinstance(node.op, While | Repeat):
+        if isinstance(node.op, While | Repeat | ProcedureOp):
             return ENDLESS
         trips = node.params["length"] if isinstance(node.op, Scan) else 1
         total += sum(map(_seconds, bodies_of(node))) * trips

@@ -28,6 +28,7 @@ from gradtape.passes.simplify.expand_formulas import expand_formulas
 from gradtape.passes.simplify.factors import hoist_factors
 from gradtape.passes.simplify.fold import fold_constants
 from gradtape.passes.simplify.inline_calls import inline_calls
+from gradtape.passes.simplify.primal_results import share_primal_results
 from gradtape.passes.simplify.product_sums import sum_before_products
 
 Pass = Callable[[Graph], Graph]
@@ -39,6 +40,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     hoist_invariants,
     simplify_loops,
     eliminate_common_subexpressions,
+    share_primal_results,
     fuse_loops,
     trim_loops,
     expand_formulas,

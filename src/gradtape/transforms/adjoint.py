@@ -23,6 +23,7 @@ from gradtape.kinds.reduction import Reduction
 from gradtape.kinds.sort import Sort
 from gradtape.transforms.linear import pull_linear
 from gradtape.transforms.loops.draft import LoopOp
+from gradtape.transforms.procedures.ops import ProcedureOp
 
 WHY: Final = "a rule for one direction of differentiation serves the other by transposition, and only linear maps have a transpose"
 REMEDY: Final = (
@@ -102,7 +103,7 @@ def _is_linear(node: Node, flags: Sequence[bool]) -> bool:
     op = node.op
     if isinstance(op, Structured):
         return _are_linear(node, flags)
-    if isinstance(op, Sort) or not all(is_inexact(out.dtype) for out in node.outs):
+    if isinstance(op, Sort | ProcedureOp) or not all(is_inexact(out.dtype) for out in node.outs):
         return False
     if isinstance(op, Elementwise):
         return _is_linear_row(node, op, flags)

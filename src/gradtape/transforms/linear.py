@@ -8,7 +8,7 @@ from gradtape.ir.builder import at, emit
 from gradtape.ir.graph import Literal, Node, TraceTag, Value, extract
 from gradtape.ir.primitives import PRIMITIVES
 from gradtape.ir.types import Shape
-from gradtape.kinds.control import Structured, carried
+from gradtape.kinds.control import OwnPullback, carried
 from gradtape.kinds.cotangent import Cotangent
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.index_map import IndexMap
@@ -113,7 +113,7 @@ def pull_node(node: Node, linear: Sequence[bool], found: Cotangents) -> None:
                     same = part is cotangent.value and mask is cotangent.mask
                     found.add(node.inputs[argument], Cotangent(part, mask, cotangent.is_applied and same))
             return
-        if isinstance(node.op, Structured):
+        if isinstance(node.op, OwnPullback):
             for operand, pulled in zip(node.inputs, node.op.pull(node, cotangents, linear), strict=True):
                 if pulled is not None:
                     found.add(operand, pulled)

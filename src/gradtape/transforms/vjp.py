@@ -9,7 +9,7 @@ from dataclasses import replace
 from gradtape.errors import InternalError
 from gradtape.ir.builder import at
 from gradtape.ir.graph import Node, TraceTag, Value, extract, number_of
-from gradtape.kinds.control import Custom, Structured, followed
+from gradtape.kinds.control import Custom, OwnPullback, followed
 from gradtape.kinds.cotangent import Cotangent
 from gradtape.kinds.elementwise import Elementwise, scaled
 from gradtape.kinds.matrix import Matrix
@@ -132,7 +132,7 @@ def pull_back(node: Node, active: set[Value], found: Cotangents) -> None:
             for sweep in inner:
                 notify(replace(sweep, node=node))
             return
-        if isinstance(op, Structured):
+        if isinstance(op, OwnPullback):
             wanted = [operand in active for operand in node.inputs]
             parts = op.pull(node, list(map(found.get, node.outs)), wanted)
             for operand, part_, chosen in zip(node.inputs, parts, wanted, strict=True):

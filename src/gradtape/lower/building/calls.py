@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from gradtape.ir.graph import Node, Value
 from gradtape.kinds.matrix import Matrix
 from gradtape.kinds.sort import Sort
 from gradtape.loops.affine import Affine, Atom, Position, Var, affine, flat, substitute
-from gradtape.loops.ir import Buffer, For, RoutineCall
+from gradtape.loops.ir import Buffer, For, Load, Register, RoutineCall, Store
 from gradtape.lower.building.elements import ElementBuilder
 from gradtape.lower.schedule.element_interpreter import Where
 from gradtape.lower.schedule.nests import LoopNest
 from gradtape.lower.schedule.operands import operands_of_routine
 from gradtape.lower.schedule.products import MatrixOperand, MatrixProduct
 from gradtape.records import frozen_record
+from gradtape.transforms.procedures.ops import ProcedureOp
 
 COMPARISONS: Final = 40
 """Multiplications in the time of what it takes to sort or to look up an element."""
+
+LONG: Final = 10**6
+"""Multiplications in the time of a procedure: nobody knows."""
 
 
 @frozen_record
@@ -92,6 +96,9 @@ def emit_routine(builder: ElementBuilder, nest: LoopNest, values: Where) -> None
     assert node is not None and storage.workspace is not None
     if all(out.size == 0 for out in node.outs):
         return
+    if isinstance(node.op, ProcedureOp):
+        _emit_procedure(builder, node, node.op)
+        return
     operands, results = operands_of_routine(node), node.outs
     count, numbers = _calls(node, operands)
     statements = builder.scopes[-1].statements
@@ -103,7 +110,6 @@ def emit_routine(builder: ElementBuilder, nest: LoopNest, values: Where) -> None
     buffers = [builder.memory_of(value) for value in (*operands, *results)]
     sizes = [value.size // count for value in (*operands, *results)]
     places = [(buffer, number * size) for buffer, size in zip(buffers, sizes, strict=True)]
-    library: Literal["lapack", "gradtape"] = "lapack" if isinstance(node.op, Matrix) else "gradtape"
     if isinstance(node.op, Matrix):
         work = node.op.routine.multiplications(numbers)
     else:
@@ -111,7 +117,30 @@ def emit_routine(builder: ElementBuilder, nest: LoopNest, values: Where) -> None
     looks_up = isinstance(node.op, Sort) and len(operands) > 1
     if not looks_up:
         places.append((storage.workspace, 0))
-    statements.append(RoutineCall(node.op.name, tuple(places), numbers, library, work))
+    if isinstance(node.op, Matrix):
+        statements.append(RoutineCall(node.op.name, tuple(places), numbers, "lapack", work))
+    else:
+        statements.append(RoutineCall(node.op.name, tuple(places), numbers, "gradtape", work))
+
+
+def _emit_procedure(builder: ElementBuilder, node: Node, op: ProcedureOp) -> None:
+    """Emit the call of a procedure, which takes numbers by address, too; what is around it may hold them in registers."""
+    places: list[tuple[Buffer, int]] = []
+    for value in node.inputs:
+        if value.shape == ():
+            number = builder.element(value, ())
+            places.append((builder.new_scratch(value.dtype, 1), 0))
+            builder.emit(Store(*places[-1], number))
+        else:
+            places.append((builder.memory_of(value), 0))
+    made = [builder.new_scratch(x.dtype, 1) if x.shape == () else builder.memory_of(x) for x in node.outs]
+    places += [(buffer, 0) for buffer in made]
+    builder.emit(RoutineCall(node.op.name, tuple(places), (op.whole(node.params),), "procedure", LONG))
+    for value, buffer in zip(node.outs, made, strict=True):
+        if value.shape == ():
+            number = Register(builder.fresh("s"), value.dtype)
+            builder.emit(Load(number, buffer, 0))
+            builder.emit(Store(builder.memory_of(value), 0, number))
 
 
 def _calls(node: Node, operands: Sequence[Value]) -> tuple[int, tuple[Any, ...]]:

@@ -9,6 +9,7 @@ from gradtape.loops.ir import Dtype, RoutineCall
 from gradtape.lower.llvm.function import FunctionEmitter
 from gradtape.lower.llvm.instructions import memory_type
 from gradtape.lower.llvm.matrix import emit_matrix_routine
+from gradtape.lower.procedures.emit import emit_procedure
 from gradtape.lower.resident.interrupts import RAISE
 
 LEAST_ROWS: Final = 64
@@ -23,6 +24,8 @@ def emit_routine(function: FunctionEmitter, call: RoutineCall) -> None:
     """Append a call of a routine."""
     if call.library == "lapack":
         emit_matrix_routine(function, call)
+    elif call.library == "procedure":
+        _procedure(function, call)
     elif call.function == "gemm":
         (_syrk if is_symmetric(call) else _gemm)(function, call)
     elif call.function == "argsort":
@@ -121,6 +124,18 @@ def _call_blas(function: FunctionEmitter, name: str, dtype: Dtype, arguments: Se
     symbol = f"scipy.linalg.cython_blas.{'s' if dtype.itemsize == 4 else 'd'}{name}"
     module.bind(symbol)
     function.call("void", f'"{symbol}"', *operands)
+
+
+# Procedures
+
+
+def _procedure(function: FunctionEmitter, call: RoutineCall) -> None:
+    """Append the call of a procedure; where a check fails, the interpreter raises the error."""
+    (reference,) = call.numbers
+    symbol = emit_procedure(function.module, reference.procedure)
+    pointers = [f"ptr {place}" for place in map(function.place, call.operands)]
+    status = function.let(f"call i32 @{symbol}({', '.join(pointers)})")
+    function.note_failure(function.let(f"icmp ne i32 {status}, 0"))
 
 
 # Outlined loops

@@ -124,7 +124,9 @@ def _add_pointers(
 
 
 def _multiplies(statements: Sequence[Statement]) -> bool:
-    return any(isinstance(inner, RoutineCall) and inner.library != "gradtape" for inner in walk(statements))
+    return any(
+        isinstance(inner, RoutineCall) and inner.library in ("blas", "lapack") for inner in walk(statements)
+    )
 
 
 def _outline(kernel: FunctionEmitter, statement: For) -> bool:

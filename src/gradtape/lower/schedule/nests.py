@@ -30,6 +30,7 @@ from gradtape.ops.core.shape import reshape_row
 from gradtape.passes.layout.contract_transposes import innermost_subscript
 from gradtape.records import frozen_record, record, value_record
 from gradtape.transforms.loops.ops import STACK, Repeat, While
+from gradtape.transforms.procedures.ops import ProcedureOp
 
 JOINED_INLINE: Final = 3
 """Pieces of a join up to which each element asks in which piece it lies; more are copied one after the other."""
@@ -298,7 +299,7 @@ def _form_of(node: Node, products: Mapping[Node, MatrixProduct]) -> _Form | None
     op = node.op
     for value in (*node.inputs, *node.outs):
         check_dtype(value, node)
-    if isinstance(op, Sort | Matrix):
+    if isinstance(op, Sort | Matrix | ProcedureOp):
         return _Form("routine")
     out = node.out
     if isinstance(op, Elementwise):

@@ -18,6 +18,7 @@ from gradtape.ops.core.shape import permute_row, reshape_row, slice_row
 from gradtape.passes.layout.contract_transposes import REUSED
 from gradtape.records import frozen_record
 from gradtape.transforms.loops.ops import Repeat, Scan
+from gradtape.transforms.procedures.ops import ProcedureOp
 
 
 @frozen_record
@@ -73,6 +74,8 @@ def operands_of_routine(node: Node) -> Sequence[Value]:
     """Return the inputs whose numbers a routine reads."""
     if isinstance(node.op, Matrix):
         return [node.inputs[place] for place in node.op.reads]
+    if isinstance(node.op, ProcedureOp):
+        return [value for value in node.inputs if value.shape != ()]  # numbers may be in registers
     return node.inputs if isinstance(node.op, Sort) else ()
 
 

@@ -18,6 +18,7 @@ from gradtape.lower.schedule.operands import part_of
 from gradtape.lower.schedule.outlined import is_outlined
 from gradtape.records import frozen_record
 from gradtape.transforms.loops.ops import STACK, Repeat, Switch
+from gradtape.transforms.procedures.ops import ProcedureOp
 
 IN_REGISTERS: Final = ("reduce", "contract", "argreduce", "elementwise", "result")
 """Kinds of nests whose elements may be read from registers."""
@@ -386,6 +387,8 @@ def _workspace_size(nest: LoopNest) -> int:
     assert nest.node is not None
     if isinstance(nest.node.op, Matrix):
         return nest.node.op.routine.spare(*nest.node.inputs[0].shape[-2:])
+    if isinstance(nest.node.op, ProcedureOp):
+        return 1
     return nest.shape[-1] if nest.shape else 1
 
 

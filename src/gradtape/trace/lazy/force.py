@@ -35,6 +35,7 @@ from gradtape.trace.source.contexts import scopes
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.locks import computing
 from gradtape.transforms.call import GraphCall
+from gradtape.transforms.procedures.ops import ProcedureOp
 
 SMALL_WORK: Final = 200_000
 """Element operations below which a region that is new is interpreted: NumPy does about this many per op in the 20 ms of a compilation."""
@@ -350,7 +351,7 @@ def _release_again(values: Iterable[Value]) -> None:
 def _is_worth_it(nodes: Sequence[Node]) -> bool:
     """Return whether to compile a region that is new: it is heavy, or has a call node, which stands for a record that came before."""
     return sum(map(_work, nodes)) > max(SMALL_WORK, len(nodes) * WORK_PER_NODE) or any(
-        isinstance(node.op, GraphCall) for node in nodes
+        isinstance(node.op, GraphCall | ProcedureOp) for node in nodes
     )
 
 

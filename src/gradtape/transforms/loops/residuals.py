@@ -15,7 +15,7 @@ from gradtape.ir.graph import Literal, Node, Value, extract, literal, number_of
 from gradtape.ir.types import aval, part_dtype
 from gradtape.kinds.accumulate import Accumulate
 from gradtape.kinds.contract import Contract
-from gradtape.kinds.control import Barrier, Custom, Structured
+from gradtape.kinds.control import Barrier, Custom, OwnPullback, Structured
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.index_map import IndexMap
 from gradtape.kinds.join import Join
@@ -124,7 +124,7 @@ def expensive_values(
     return [
         out
         for node in nodes
-        if isinstance(node.op, Contract | Structured) and is_expensive(node)
+        if isinstance(node.op, Contract | OwnPullback) and is_expensive(node)
         for out in node.outs
     ]
 

@@ -1,0 +1,222 @@
+"""Procedures as nodes: `procedure`, and `procedure_vjp`, its derivative in reverse.
+
+A node is a pure function of arrays. Derivatives of any order are nodes of these two sorts. Let J be the Jacobian of f, and F the forward
+derivative of f, which takes x and dx to f(x) and J dx. The tangent of (x, ct) -> J^T ct in the direction (dx, dct), and its own pullback
+with the cotangents u, are gradients in x of <dct, f(x)> + <ct, J dx> and of <v, f(x)> + <u, J^T ct>: the derivatives in reverse of F at
+(x, dx) with the seeds (dct, ct), and at (x, u) with the seeds (v, ct). So no derivative in reverse is differentiated as a program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gradtape.errors import InternalError
+from gradtape.ir.builder import emit_all
+from gradtape.ir.graph import Node, Value
+from gradtape.ir.op import NDArray
+from gradtape.ir.types import Aval, is_inexact
+from gradtape.kinds.batching import Shared, all_in_front, batch_node
+from gradtape.kinds.control import OwnPullback
+from gradtape.kinds.cotangent import Cotangent
+from gradtape.procedures.interpret import run_procedure
+from gradtape.transforms.procedures.reference import (
+    Flags,
+    ProcedureReference,
+    batch_of,
+    cotangent_of,
+    tangent_of,
+)
+
+
+class ProcedureOp(OwnPullback):
+    """A node that runs a procedure."""
+
+    def whole(self, params: dict[str, Any]) -> ProcedureReference:
+        """Return the procedure that computes the outputs of a node."""
+        raise NotImplementedError
+
+    def infer(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
+        reference = self.whole(params)
+        given = [(type_.shape, type_.dtype) for type_ in avals]
+        wanted = [(type_.shape, type_.dtype) for type_ in reference.types]
+        if given != wanted:
+            raise InternalError(f"{reference.name} takes {reference.types} and was given {tuple(avals)}")
+        return reference.result_types
+
+    def evaluate(self, arrays: Sequence[NDArray], params: dict[str, Any]) -> tuple[NDArray, ...]:
+        return tuple(run_procedure(self.whole(params).procedure, arrays))
+
+
+class Primal(ProcedureOp):
+    """A procedure, or a forward derivative of one. Inputs and outputs: its parameters and its results."""
+
+    def __call__(self, reference: ProcedureReference, inputs: Sequence[Value]) -> tuple[Value, ...]:
+        return emit_all(self, inputs, procedure=reference)
+
+    def whole(self, params: dict[str, Any]) -> ProcedureReference:
+        reference: ProcedureReference = params["procedure"]
+        return reference
+
+    def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
+        return tuple(_pushed(node.params["procedure"], node.inputs, tangents)[len(node.outs) :])
+
+    def pull(
+        self, node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
+    ) -> Sequence[Cotangent | None]:
+        seeds = [None if cotangent is None else cotangent.applied() for cotangent in cotangents]
+        _, pulled = _pulled(node.params["procedure"], node.inputs, seeds, wanted)
+        return [None if part is None else Cotangent(part) for part in pulled]
+
+
+class Reverse(ProcedureOp):
+    """The derivative of a procedure in reverse.
+
+    Inputs: those of the procedure, and a cotangent for each result that is flagged by `seeded`. Outputs: its results, and the
+    cotangents of the parameters that are flagged by `active`.
+    """
+
+    def __call__(
+        self, reference: ProcedureReference, active: Flags, seeded: Flags, inputs: Sequence[Value]
+    ) -> tuple[Value, ...]:
+        return emit_all(self, inputs, procedure=reference, active=active, seeded=seeded)
+
+    def whole(self, params: dict[str, Any]) -> ProcedureReference:
+        return cotangent_of(params["procedure"], params["active"], params["seeded"])
+
+    def jvp(self, node: Node, tangents: Sequence[Value | None]) -> tuple[Value | None, ...]:
+        reference: ProcedureReference = node.params["procedure"]
+        active, seeded = node.params["active"], node.params["seeded"]
+        count = len(reference.types)
+        primals, seeds = node.inputs[:count], _spread(node.inputs[count:], seeded)
+        directions = list(tangents[:count])
+        moved = _spread(tangents[count:], seeded)
+        if all(direction is None for direction in directions):
+            _, pulled = _pulled(reference, primals, moved, active)
+            return (*(None,) * len(reference.result_types), *_chosen(pulled, active))
+        flags, forward = _forward(reference, directions)
+        inputs = [*primals, *_chosen(directions, flags)]
+        given = [*moved, *_inexact(reference, seeds)]
+        wanted = [*active, *(False,) * sum(flags)]
+        results, pulled = _pulled(forward, inputs, given, wanted)
+        return (
+            *_by_result(reference, results[len(reference.result_types) :]),
+            *_chosen(pulled[:count], active),
+        )
+
+    def pull(
+        self, node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
+    ) -> Sequence[Cotangent | None]:
+        reference: ProcedureReference = node.params["procedure"]
+        active, seeded = node.params["active"], node.params["seeded"]
+        count, results = len(reference.types), len(reference.result_types)
+        primals, seeds = node.inputs[:count], _spread(node.inputs[count:], seeded)
+        given = [None if cotangent is None else cotangent.applied() for cotangent in cotangents]
+        of_results, directions = given[:results], _spread(given[results:], active)
+        flags = tuple([direction is not None for direction in directions])
+        if not any(flags):
+            _, pulled = _pulled(reference, primals, of_results, wanted[:count])
+            parts = [*pulled, *(None,) * sum(seeded)]
+        else:
+            flags, forward = _forward(reference, directions)
+            inputs = [*primals, *_chosen(directions, flags)]
+            aims = [*wanted[:count], *(False,) * sum(flags)]
+            made, pulled = _pulled(forward, inputs, [*of_results, *_inexact(reference, seeds)], aims)
+            moved = _by_result(reference, made[results:])
+            parts = [*pulled[:count], *_chosen(moved, seeded)]
+        return [None if part is None else Cotangent(part) for part in parts]
+
+
+procedure = Primal("procedure")
+procedure_vjp = Reverse("procedure_vjp")
+
+
+def _forward(
+    reference: ProcedureReference, directions: Sequence[Value | None]
+) -> tuple[Flags, ProcedureReference]:
+    """Return which parameters move, and the forward derivative in them."""
+    flags = tuple(
+        [
+            direction is not None and is_inexact(type_.dtype)
+            for direction, type_ in zip(directions, reference.types, strict=True)
+        ]
+    )
+    return flags, tangent_of(reference, flags)
+
+
+def _pushed(
+    reference: ProcedureReference, inputs: Sequence[Value], tangents: Sequence[Value | None]
+) -> list[Value | None]:
+    """Return the results of a procedure, and the tangents of all of them."""
+    flags, forward = _forward(reference, tangents)
+    if not any(flags):
+        return [None] * (2 * len(reference.result_types))
+    outs = procedure(forward, [*inputs, *_chosen(tangents, flags)])
+    count = len(reference.result_types)
+    return [*outs[:count], *_by_result(reference, outs[count:])]
+
+
+def _pulled(
+    reference: ProcedureReference,
+    inputs: Sequence[Value],
+    seeds: Sequence[Value | None],
+    wanted: Sequence[bool],
+) -> tuple[Sequence[Value], list[Value | None]]:
+    """Return the results of a procedure, and the cotangents of the parameters that are wanted; None for all others."""
+    active = tuple(
+        [flag and is_inexact(type_.dtype) for flag, type_ in zip(wanted, reference.types, strict=True)]
+    )
+    seeded = tuple(
+        [
+            seed is not None and is_inexact(type_.dtype)
+            for seed, type_ in zip(seeds, reference.result_types, strict=True)
+        ]
+    )
+    if not any(active) or not any(seeded):
+        return procedure(reference, inputs), [None] * len(active)
+    outs = procedure_vjp(reference, active, seeded, [*inputs, *_chosen(seeds, seeded)])
+    count = len(reference.result_types)
+    return outs[:count], _spread(outs[count:], active)
+
+
+def _chosen(items: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
+    return [item for item, flag in zip(items, flags, strict=True) if flag]
+
+
+def _spread(items: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
+    """Return one item for each flag that is set, and None for the others."""
+    rest = iter(items)
+    return [next(rest) if flag else None for flag in flags]
+
+
+def _inexact(reference: ProcedureReference, items: Sequence[Any]) -> list[Any]:
+    """Return the items of results that have tangents."""
+    return _chosen(items, [is_inexact(type_.dtype) for type_ in reference.result_types])
+
+
+def _by_result(reference: ProcedureReference, tangents: Sequence[Value]) -> list[Value | None]:
+    """Return a tangent for each result, None where it has none."""
+    return _spread(tangents, [is_inexact(type_.dtype) for type_ in reference.result_types])
+
+
+@batch_node.register
+def _batch(
+    op: Primal, node: Node, operands: Sequence[Value], mapped: Sequence[bool], size: int
+) -> tuple[Value | Shared, ...]:
+    reference = batch_of(node.params["procedure"], size, tuple(mapped))
+    return op(reference, operands)
+
+
+@batch_node.register
+def _batch_reverse(
+    op: Reverse, node: Node, operands: Sequence[Value], mapped: Sequence[bool], size: int
+) -> tuple[Value | Shared, ...]:
+    """Return the derivative of the batch. A shared operand whose cotangents differ between elements is repeated first."""
+    reference: ProcedureReference = node.params["procedure"]
+    active, seeded = node.params["active"], node.params["seeded"]
+    count = len(reference.types)
+    batched = tuple([flag or own for flag, own in zip(mapped[:count], active, strict=True)])
+    own = [flag or not wanted for flag, wanted in zip(mapped[:count], batched, strict=True)]
+    primals = all_in_front(operands[:count], own, size)
+    seeds = all_in_front(operands[count:], mapped[count:], size)
+    return op(batch_of(reference, size, batched), active, seeded, [*primals, *seeds])

@@ -1,0 +1,165 @@
+"""References to procedures: what nodes hold. The procedures of derivatives and batches are made when somebody needs their statements."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+from gradtape.ir.types import Aval, aval, is_inexact
+from gradtape.procedures.fingerprint import procedure_digest
+from gradtape.procedures.ir import Procedure
+from gradtape.transforms.procedures.batch import batch_procedure
+from gradtape.transforms.procedures.jvp import jvp_procedure
+from gradtape.transforms.procedures.vjp import vjp_procedure
+
+Flags = tuple[bool, ...]
+
+
+class ProcedureReference:
+    """A procedure as a parameter of nodes: it equals another that computes the same by the same statements.
+
+    Attributes
+    ----------
+    name : str
+        For prints.
+    digest : str
+        The identity.
+    types, result_types : tuple of Aval
+        Of the parameters and of the results.
+    source : ProcedureReference or None
+        The reference of which this one is the tangent, `primal` says whether it is.
+    """
+
+    __slots__ = ("_form", "_procedure", "digest", "name", "primal", "result_types", "types")
+
+    def __init__(
+        self,
+        name: str,
+        digest: str,
+        types: Sequence[Aval],
+        result_types: Sequence[Aval],
+        form: Callable[[], Procedure],
+        primal: ProcedureReference | None = None,
+    ) -> None:
+        self.name = name
+        self.digest = digest
+        self.types = tuple(types)
+        self.result_types = tuple(result_types)
+        self.primal = primal
+        self._form = form
+        self._procedure: Procedure | None = None
+
+    @property
+    def procedure(self) -> Procedure:
+        """The procedure itself."""
+        if self._procedure is None:
+            self._procedure = self._form()
+        return self._procedure
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ProcedureReference) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __repr__(self) -> str:
+        """Say all of it: fingerprints see a parameter by its repr."""
+        return f"<{self.name}: {self.digest}>"
+
+
+def reference_to(procedure: Procedure) -> ProcedureReference:
+    """Return the reference to a procedure that was built."""
+    made = ProcedureReference(
+        procedure.name,
+        procedure_digest(procedure),
+        procedure.types,
+        procedure.result_types,
+        lambda: procedure,
+    )
+    return _the_one(made)
+
+
+def tangent_of(reference: ProcedureReference, active: Flags) -> ProcedureReference:
+    """Return the reference to the forward derivative: see `jvp_procedure`."""
+    return _tangent_of(_the_one(reference), active)
+
+
+def cotangent_of(reference: ProcedureReference, active: Flags, seeded: Flags) -> ProcedureReference:
+    """Return the reference to the derivative in reverse: see `vjp_procedure`."""
+    return _cotangent_of(_the_one(reference), active, seeded)
+
+
+def batch_of(reference: ProcedureReference, size: int, batched: Flags) -> ProcedureReference:
+    """Return the reference to the procedure for all elements of a mapped axis: see `batch_procedure`."""
+    return _batch_of(_the_one(reference), size, batched)
+
+
+MOST: Final = 512
+"""Derived procedures that are kept."""
+
+
+@lru_cache(maxsize=MOST)
+def _the_one(reference: ProcedureReference) -> ProcedureReference:
+    """Return the first of equal references, which has the derived procedures that were made of it."""
+    return reference
+
+
+@lru_cache(maxsize=MOST)
+def _tangent_of(reference: ProcedureReference, active: Flags) -> ProcedureReference:
+    tangents = [type_ for type_, flag in zip(reference.types, active, strict=True) if flag]
+    pushed = [type_ for type_ in reference.result_types if is_inexact(type_.dtype)]
+    return _derived(
+        f"{reference.name}_jvp",
+        ("jvp", reference.digest, active),
+        (*reference.types, *tangents),
+        (*reference.result_types, *pushed),
+        lambda: jvp_procedure(reference.procedure, active),
+        reference,
+    )
+
+
+@lru_cache(maxsize=MOST)
+def _cotangent_of(reference: ProcedureReference, active: Flags, seeded: Flags) -> ProcedureReference:
+    seeds = [type_ for type_, flag in zip(reference.result_types, seeded, strict=True) if flag]
+    pulled = [type_ for type_, flag in zip(reference.types, active, strict=True) if flag]
+    return _derived(
+        f"{reference.name}_vjp",
+        ("vjp", reference.digest, active, seeded),
+        (*reference.types, *seeds),
+        (*reference.result_types, *pulled),
+        lambda: vjp_procedure(reference.procedure, active, seeded),
+        reference,
+    )
+
+
+@lru_cache(maxsize=MOST)
+def _batch_of(reference: ProcedureReference, size: int, batched: Flags) -> ProcedureReference:
+    types = [
+        _stacked(type_, size) if flag else type_ for type_, flag in zip(reference.types, batched, strict=True)
+    ]
+    return _derived(
+        f"{reference.name}_batch",
+        ("batch", reference.digest, size, batched),
+        types,
+        [_stacked(type_, size) for type_ in reference.result_types],
+        lambda: batch_procedure(reference.procedure, size, batched),
+        None,
+    )
+
+
+def _derived(
+    name: str,
+    key: Any,
+    types: Sequence[Aval],
+    result_types: Sequence[Aval],
+    form: Callable[[], Procedure],
+    primal: ProcedureReference | None,
+) -> ProcedureReference:
+    digest = hashlib.blake2b(repr(key).encode(), digest_size=20).hexdigest()
+    return ProcedureReference(name, digest, types, result_types, form, primal)
+
+
+def _stacked(type_: Aval, size: int) -> Aval:
+    return aval((size, *type_.shape), type_.dtype)
