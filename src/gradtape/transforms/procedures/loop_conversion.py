@@ -30,6 +30,7 @@ from gradtape.ops.core.elementwise.cast import convert, identity
 from gradtape.ops.core.elementwise.integer import floor_divide, remainder
 from gradtape.ops.core.elementwise.logic import less
 from gradtape.ops.core.elementwise.select import where
+from gradtape.procedures.arrays.indexing import checked_index
 from gradtape.procedures.builder import ProcedureBuilder, integer
 from gradtape.procedures.ir import Apply, Content, Pointer, Procedure, Span
 from gradtape.records import record
@@ -303,7 +304,7 @@ class _Conversion:
 
         def compute(build: ProcedureBuilder, index: Where) -> Value:
             at = _positions(index)
-            readers = [_reader(build, held, extent) for held, extent in zip(indices, shape, strict=False)]
+            readers = [_reader(build, held, shape[axis], axis) for axis, held in enumerate(indices)]
             place = _values(op.source(at, shape, *readers, **params))
             if op.inside is None:
                 return _element(build, x, place)
@@ -339,9 +340,7 @@ class _Conversion:
         if not isinstance(v, Value) and target.pointer in v.reads():
             v = self._stored(v, node.inputs[1].aval)
         with self._nest(node.inputs[1].shape) as index:
-            readers = [
-                _reader(self.build, held, extent) for held, extent in zip(indices, target.shape, strict=False)
-            ]
+            readers = [_reader(self.build, held, target.shape[k], k) for k, held in enumerate(indices)]
             place = flat(
                 _values(op.target(_positions(index), target.shape, *readers, **params)), target.shape
             )
@@ -664,17 +663,15 @@ def _element(build: ProcedureBuilder, held: Held, index: Where) -> Value:
     return held if isinstance(held, Value) else held.element(build, index)
 
 
-def _reader(build: ProcedureBuilder, held: Held, extent: int) -> Callable[[tuple[Any, ...]], Position]:
+def _reader(
+    build: ProcedureBuilder, held: Held, extent: int, axis: int
+) -> Callable[[tuple[Any, ...]], Position | int]:
     """Return a function that reads an index array: negative indices count from the end, others outside of the extent are errors."""
 
-    def read(position: tuple[Any, ...]) -> Position:
+    def read(position: tuple[Any, ...]) -> Position | int:
         number = integer(_element(build, held, _values(position)))
-        if isinstance(number, Literal):
-            return Position(number)
-        wrapped = where(number < 0, number + extent, number)
-        inside = (wrapped >= 0) & (wrapped < extent)
-        build.check(inside, "IndexError", f"index is out of bounds for an axis with size {extent}")
-        return Position(where(inside, wrapped, 0))
+        place = checked_index(build, number, extent, axis)
+        return Position(place) if isinstance(place, Value) else place
 
     return read
 
