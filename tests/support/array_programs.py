@@ -8,7 +8,7 @@ from gradtape.procedures.arrays.indexing import augment, getitem, setitem
 from gradtape.procedures.arrays.nests import materialise
 from gradtape.procedures.arrays.view import ArrayView, Deferred, Expression
 from gradtape.procedures.builder import ProcedureBuilder
-from tests.support.procedures import run
+from tests.support.evaluate_procedures import run
 
 
 class Traced:

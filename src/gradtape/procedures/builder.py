@@ -74,7 +74,7 @@ class ProcedureBuilder:
         self.body: list[Statement] = []
         self.counts: dict[Value, Value] = {}
         """The count of the loop of each index."""
-        self._prologue: list[Statement] = []
+        self.start: list[Statement] = []
         self._open = [self.body]
         self._names = dict.fromkeys(names, 0)
 
@@ -103,7 +103,7 @@ class ProcedureBuilder:
     @contextmanager
     def at_start(self) -> Iterator[None]:
         """Let statements be put before all others."""
-        with self.block(self._prologue):
+        with self.block(self.start):
             yield
 
     # Parameters, memory and variables
@@ -227,8 +227,8 @@ class ProcedureBuilder:
     def finish(self, results: Sequence[Content], result_types: Sequence[Aval] | None = None) -> Procedure:
         """Return the procedure; without types the results are scalars."""
         types = tuple(result_types) if result_types is not None else tuple([_scalar(x) for x in results])
-        self.body[:0] = self._prologue
-        self._prologue.clear()
+        self.body[:0] = self.start
+        self.start.clear()
         return Procedure(
             self.name, tuple(self.parameters), tuple(self.types), self.body, tuple(results), types
         )

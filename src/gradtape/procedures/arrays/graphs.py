@@ -1,0 +1,87 @@
+"""Array computations of graphs: whatever NumPy function has rows is applied to arrays of static shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtape.ir.body import Body
+from gradtape.ir.graph import Literal, Value, extract
+from gradtape.ir.types import aval
+from gradtape.procedures.arrays.nests import as_contiguous, as_view, new_array
+from gradtape.procedures.arrays.view import ArrayView, Expression, of_numbers
+from gradtape.procedures.builder import ProcedureBuilder, integer
+from gradtape.procedures.ir import Apply, Span
+
+
+def apply_graph(
+    build: ProcedureBuilder, rule: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
+    """Append the array computation of a composite of rows, and return new arrays and numbers with its results.
+
+    Parameters
+    ----------
+    build : ProcedureBuilder
+        Where statements go.
+    rule : callable
+        What computes on graph values, such as an entry of `gradtape.kinds.registry.FUNCTIONS`.
+    args, kwargs
+        Its arguments; arrays in them have static shapes.
+    """
+    inputs: dict[Value, Value | Span] = {}
+    known: dict[int, Value] = {}
+
+    def placeholder(x: Any) -> Any:
+        if isinstance(x, list | tuple):
+            items = [placeholder(item) for item in x]
+            return type(x)(*items) if hasattr(x, "_fields") else type(x)(items)
+        if isinstance(x, Literal) or not isinstance(x, Value | Expression):
+            return x
+        if id(x) not in known:
+            value = Value(x.aval)
+            inputs[value] = span(as_contiguous(as_view(build, x))) if isinstance(x, Expression) else x
+            known[id(x)] = value
+        return known[id(x)]
+
+    result = rule(*[placeholder(x) for x in args], **{name: placeholder(x) for name, x in kwargs.items()})
+    outputs = _leaves(result)
+    nodes, constants = extract(outputs, inputs)
+    for constant in constants:
+        value = Value(constant.aval)
+        assert constant.data is not None
+        with build.at_start():
+            inputs[value] = span(of_numbers(build, constant.data))
+        result, outputs, nodes = _replaced(result, constant, value, outputs, nodes)
+    made = [value for value in dict.fromkeys(outputs) if value.is_made and value not in inputs]
+    delivered: dict[Value, Any] = {value: x for value, x in inputs.items() if isinstance(x, Value)}
+    arrays = {value: new_array(build, value.shape, value.dtype) for value in made}
+    if made:
+        body = Body(list(inputs), nodes, made, "array computation")
+        build.append(Apply(body, tuple(inputs.values()), tuple([span(view) for view in arrays.values()])))
+    for value, view in arrays.items():
+        delivered[value] = build.load(view.pointer, 0) if value.ndim == 0 else view
+    return _rebuilt(result, delivered)
+
+
+def span(view: ArrayView) -> Span:
+    """Return a contiguous view as an operand of an array computation."""
+    return Span(view.pointer, integer(view.offset), aval(view.aval.shape, view.dtype))
+
+
+def _leaves(result: Any) -> list[Value]:
+    if isinstance(result, Value):
+        return [result]
+    if isinstance(result, list | tuple):
+        return [leaf for item in result for leaf in _leaves(item)]
+    return []
+
+
+def _rebuilt(result: Any, delivered: Mapping[Value, Any]) -> Any:
+    if isinstance(result, Value):
+        return delivered.get(result, result)
+    if isinstance(result, list | tuple):
+        items = [_rebuilt(item, delivered) for item in result]
+        return type(result)(*items) if hasattr(result, "_fields") else type(result)(items)
+    return result
