@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from gradtape.ir.builder import keep_names
 from gradtape.ir.fingerprint import fingerprint
-from gradtape.ir.graph import Graph, Node, Value
+from gradtape.ir.graph import Graph, Node, Value, extract
+from gradtape.ir.types import aval
 
 
 class Body(Graph):
@@ -54,6 +56,21 @@ class Body(Graph):
     def __repr__(self) -> str:
         """Say all of it: fingerprints see a parameter by its repr."""
         return f"<{self.name}: {self.digest}>"
+
+
+def make_body(inputs: Sequence[Value], outputs: Sequence[Value], name: str = "body") -> Body:
+    """Return a closed body: copies of the nodes between `inputs` and `outputs`, with inputs of its own."""
+    nodes, _ = extract(outputs, inputs)
+    becomes: dict[Value, Value] = {value: Value(aval(value.shape, value.dtype)) for value in inputs}
+    copies = []
+    for node in nodes:
+        copy = node.copy(tuple([becomes.get(value, value) for value in node.inputs]))
+        before, after = node.outs, copy.outs
+        keep_names(before, after)
+        for out, copied in zip(before, after, strict=True):
+            becomes.setdefault(out, copied)
+        copies.append(copy)
+    return Body([becomes[v] for v in inputs], copies, [becomes.get(v, v) for v in outputs], name)
 
 
 def holds_rules(nodes: Iterable[Node]) -> bool:

@@ -6,6 +6,7 @@ elementwise result is a `Deferred`: the interpreter stores it (`nests.materialis
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,45 @@ from gradtape.errors import UnsupportedFunctionError
 from gradtape.frontend.numpy.registry import ATTRIBUTES, FUNCTIONS, METHODS, UFUNC_METHODS
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
-from gradtape.kinds.registry import UFUNCS
+from gradtape.kinds.registry import FUNCTIONS as RULES
+from gradtape.kinds.registry import UFUNCS, UNSUPPORTED, WRITERS, out_place
+from gradtape.procedures.arrays import creation
+from gradtape.procedures.arrays.graphs import apply_graph
 from gradtape.procedures.arrays.nests import check_same_kind, store, value_of
 from gradtape.procedures.arrays.view import Expression, apply, as_operand
 from gradtape.procedures.builder import ProcedureBuilder
 
-IGNORED_KEYWORDS = frozenset({"casting", "order", "subok", "signature"})
+IGNORED_KEYWORDS = frozenset({"subok", "signature"})
 """Keywords that change no value in the supported cases."""
+
+
+JOINING = frozenset(
+    {
+        np.concatenate,
+        np.stack,
+        np.hstack,
+        np.vstack,
+        np.dstack,
+        np.column_stack,
+        np.block,
+        np.array,
+        np.asarray,
+    }
+)
+"""Functions that take a list of arrays as such; for others it stands for an array."""
+
+
+def _is_nested(x: Any) -> bool:
+    return isinstance(x, list) and any(isinstance(item, Expression) or _is_nested(item) for item in x)
+
+
+def without_ignored(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return keyword arguments without those that change no value; elements stand in row-major order."""
+    return {
+        name: value
+        for name, value in kwargs.items()
+        if name not in IGNORED_KEYWORDS and not (name == "order" and value in ("C", "K", "A"))
+    }
 
 
 def call(build: ProcedureBuilder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -31,22 +64,72 @@ def call(build: ProcedureBuilder, function: Any, args: tuple[Any, ...], kwargs: 
     UnsupportedFunctionError
         For a function without an implementation.
     """
-    kwargs = {name: value for name, value in kwargs.items() if name not in IGNORED_KEYWORDS}
+    kwargs = without_ignored(kwargs)
+    if function not in JOINING:
+        args = tuple([creation.array(build, x) if _is_nested(x) else x for x in args])
     replacement = FUNCTIONS.get(function)
-    if replacement is not None:
-        out = kwargs.pop("out", None)
-        return delivered(build, replacement(build, *args, **kwargs), out, function)
-    if isinstance(function, np.ufunc):
+    if replacement is not None and not takes(replacement, args, kwargs):
+        replacement = None
+    if replacement is None and isinstance(function, np.ufunc) and function.signature is None:
         return call_ufunc(build, function, args, kwargs)
-    raise UnsupportedFunctionError(
-        f"{getattr(function, '__name__', function)} is not followed in compiled loops", where=here.site
-    )
+    refuse_random(function)
+    out = kwargs.pop("out", None)
+    place = out_place(function)
+    if place is not None and len(args) > place:
+        out, args = args[place], (*args[:place], *args[place + 1 :])
+    if replacement is not None:
+        result = replacement(build, *args, **kwargs)
+    else:
+        result = apply_graph(build, array_rule(function), args, kwargs)
+        if function in WRITERS:
+            store(args[0], result)
+            return None
+    return delivered(build, result, out, function)
+
+
+def takes(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Return whether an implementation has parameters for these arguments; `out` is dealt with here."""
+    given = {name: value for name, value in kwargs.items() if name != "out"}
+    try:
+        inspect.signature(function).bind(None, *args, **given)
+    except TypeError:
+        return False
+    return True
+
+
+def array_rule(function: Any) -> Any:
+    """Return the composite of rows for a NumPy function, which is applied to arrays of static shapes."""
+    rule = UFUNCS.get(function.__name__) if isinstance(function, np.ufunc) else RULES.get(function)
+    if rule is None:
+        name = getattr(function, "__qualname__", str(function))
+        module = getattr(function, "__module__", None) or ""
+        why, _, remedy = UNSUPPORTED.get(f"{module}.{name}", "").partition("; ")
+        raise UnsupportedFunctionError(
+            f"{module}.{name} is not followed in compiled loops",
+            where=here.site,
+            why=why or "it has no implementation on arrays in loops",
+            remedy=remedy or "write it with supported functions, or call it before the loop",
+        )
+    return rule
+
+
+def refuse_random(function: Any) -> None:
+    """Raise the error for functions that draw random numbers."""
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, np.random.RandomState | np.random.Generator):
+        raise UnsupportedFunctionError(
+            f"{getattr(function, '__name__', 'a random number')} draws random numbers in a compiled loop",
+            where=here.site,
+            why="each call would have to draw other ones, which a compiled function does not",
+            remedy="draw them all before (noise = rng.normal(size=n)), and pass them as an argument",
+        )
 
 
 def call_ufunc(
     build: ProcedureBuilder, ufunc: np.ufunc, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Apply a ufunc element by element."""
+    kwargs.pop("casting", None)
     out = kwargs.pop("out", None)
     if len(args) > ufunc.nin:
         args, out = args[: ufunc.nin], args[ufunc.nin]
@@ -75,9 +158,10 @@ def astype(build: ProcedureBuilder, x: Any, dtype: Any) -> Any:
 
 def delivered(build: ProcedureBuilder, result: Any, out: Any, function: Any) -> Any:
     """Return a result, or write it to the array given as `out`."""
-    result = value_of(result)
     if out is None:
-        return result
+        return value_of(result)
+    if isinstance(out, tuple):
+        (out,) = out
     check_same_kind(as_operand(build, result).dtype, out.dtype, function)
     store(out, result)
     return out
@@ -92,7 +176,7 @@ def call_method(
         raise UnsupportedFunctionError(
             f"the method {name} is not followed in compiled loops", where=here.site
         )
-    kwargs = {key: value for key, value in kwargs.items() if key not in IGNORED_KEYWORDS}
+    kwargs = without_ignored(kwargs)
     out = kwargs.pop("out", None)
     return delivered(build, replacement(build, as_operand(build, x), *args, **kwargs), out, name)
 

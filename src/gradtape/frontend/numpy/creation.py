@@ -8,20 +8,26 @@ import numpy as np
 
 from gradtape.frontend.numpy.registry import implements, implements_method
 from gradtape.kinds.operands import as_value, conform
+from gradtape.kinds.registry import FUNCTIONS as RULES
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.procedures.arrays import creation
-from gradtape.procedures.arrays.nests import materialise, store
+from gradtape.procedures.arrays.graphs import apply_graph
+from gradtape.procedures.arrays.nests import check_same_kind, materialise, store
 from gradtape.procedures.arrays.view import ArrayView, Expression, apply, as_operand
 from gradtape.procedures.builder import ProcedureBuilder
 
 
 @implements(np.zeros)
-def zeros(build: ProcedureBuilder, shape: Any, dtype: Any = float, *, like: Any = None) -> Any:
+def zeros(
+    build: ProcedureBuilder, shape: Any, dtype: Any = float, order: str = "C", *, like: Any = None
+) -> Any:
     return creation.zeros(build, shape, float if dtype is None else dtype)
 
 
 @implements(np.empty, np.ndarray)
-def empty(build: ProcedureBuilder, shape: Any, dtype: Any = float, *, like: Any = None) -> Any:
+def empty(
+    build: ProcedureBuilder, shape: Any, dtype: Any = float, order: str = "C", *, like: Any = None
+) -> Any:
     return creation.empty(build, shape, float if dtype is None else dtype)
 
 
@@ -86,7 +92,10 @@ def linspace(
     retstep: bool = False,
     dtype: Any = None,
 ) -> Any:
-    return creation.linspace(build, start, stop, num, endpoint, retstep, dtype)
+    if dtype is not None or isinstance(start, Expression) or isinstance(stop, Expression):
+        given = (start, stop, num, endpoint, retstep, dtype)
+        return apply_graph(build, RULES[np.linspace], given, {})
+    return creation.linspace(build, start, stop, num, endpoint, retstep)
 
 
 @implements(np.array)
@@ -114,8 +123,13 @@ def astype(build: ProcedureBuilder, x: Any, dtype: Any, copy: bool = True) -> An
 
 
 @implements(np.copyto)
-def copyto(build: ProcedureBuilder, dst: Any, src: Any, where: Any = True) -> None:
-    store(dst, src if where is True else apply(build, np.where, where, src, dst))
+def copyto(
+    build: ProcedureBuilder, dst: Any, src: Any, casting: str = "same_kind", where: Any = True
+) -> None:
+    source = as_operand(build, src)
+    if casting != "unsafe" and (isinstance(source, Expression) or not source.aval.weak):
+        check_same_kind(source.dtype, dst.dtype, np.copyto)
+    store(dst, source if where is True else apply(build, np.where, where, source, dst))
 
 
 @implements_method("fill")

@@ -9,8 +9,7 @@ import numpy as np
 
 from gradtape.frontend.numpy.registry import ATTRIBUTES, METHODS, implements
 from gradtape.procedures.arrays.indexing import nonzero
-from gradtape.procedures.arrays.nests import store
-from gradtape.procedures.arrays.view import ArrayView, apply, as_expression
+from gradtape.procedures.arrays.view import apply, as_expression
 from gradtape.procedures.builder import ProcedureBuilder
 
 
@@ -50,6 +49,8 @@ def round_(build: ProcedureBuilder, a: Any, decimals: int = 0) -> Any:
 @implements(np.clip, method="clip")
 def clip(build: ProcedureBuilder, a: Any, a_min: Any = None, a_max: Any = None, **bounds: Any) -> Any:
     low, high = bounds.get("min", a_min), bounds.get("max", a_max)
+    if low is None and high is None:
+        return apply(build, np.positive, a)
     if low is None:
         return apply(build, np.minimum, a, high)
     return apply(build, np.maximum, a, low) if high is None else apply(build, np.clip, a, low, high)
@@ -70,8 +71,3 @@ def nonzero_(build: ProcedureBuilder, a: Any) -> Any:
 @implements(np.flatnonzero)
 def flatnonzero(build: ProcedureBuilder, a: Any) -> Any:
     return nonzero(as_expression(build, a))[0]
-
-
-@implements(np.putmask)
-def putmask(build: ProcedureBuilder, a: ArrayView, mask: Any, values: Any) -> None:
-    store(a, apply(build, np.where, mask, values, a))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -19,16 +20,15 @@ def _enter(rule: Callable[..., Any], functions: tuple[Any, ...], method: str | N
     def replacement(build: ProcedureBuilder, a: Any, *args: Any, **kwargs: Any) -> Any:
         return rule(as_expression(build, a), *args, **kwargs)
 
+    first, *rest = inspect.signature(rule).parameters.values()
+    builder = first.replace(name="build")
+    replacement.__signature__ = inspect.Signature([builder, first, *rest])  # type: ignore[attr-defined]
     implements(*functions)(replacement)
     if method is not None:
         METHODS[method] = replacement
 
 
-def _sum(x: Any, axis: Any = None, dtype: Any = None, **kwargs: Any) -> Any:
-    return reductions.sum_(x, axis, dtype, **kwargs)
-
-
-_enter(_sum, (np.sum,), "sum")
+_enter(reductions.sum_, (np.sum,), "sum")
 _enter(reductions.prod, (np.prod,), "prod")
 _enter(reductions.mean, (np.mean,), "mean")
 _enter(reductions.max_, (np.max, np.amax), "max")
@@ -40,5 +40,5 @@ _enter(reductions.cumsum, (np.cumsum,), "cumsum")
 _enter(reductions.cumprod, (np.cumprod,), "cumprod")
 _enter(reductions.var, (np.var,), "var")
 _enter(reductions.std, (np.std,), "std")
-_enter(lambda x, *args, **kwargs: reductions.position(x, True, *args, **kwargs), (np.argmax,), "argmax")
-_enter(lambda x, *args, **kwargs: reductions.position(x, False, *args, **kwargs), (np.argmin,), "argmin")
+_enter(reductions.argmax, (np.argmax,), "argmax")
+_enter(reductions.argmin, (np.argmin,), "argmin")

@@ -6,10 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.errors import UnsupportedFunctionError
 from gradtape.frontend.numpy.registry import ATTRIBUTES, implements, implements_method
+from gradtape.ir.builder import here
+from gradtape.ir.graph import Value
 from gradtape.procedures.arrays import creation, shapes
+from gradtape.procedures.arrays.indexing import getitem
 from gradtape.procedures.arrays.nests import materialise
-from gradtape.procedures.arrays.view import ArrayView, as_expression, as_operand
+from gradtape.procedures.arrays.view import ArrayView, Expression, as_expression, as_operand
 from gradtape.procedures.builder import ProcedureBuilder
 
 ATTRIBUTES["shape"] = lambda build, x: x.shape
@@ -105,12 +109,24 @@ def diagonal(build: ProcedureBuilder, a: Any, offset: int = 0, axis1: int = 0, a
 
 @implements(np.concatenate)
 def concatenate(build: ProcedureBuilder, arrays: Any, axis: Any = 0, dtype: Any = None) -> Any:
-    return shapes.concatenate(build, arrays, axis, dtype)
+    return shapes.concatenate(build, items_of(arrays), axis, dtype)
+
+
+def items_of(arrays: Any) -> Any:
+    """Return a sequence of arrays; that of an array are its items."""
+    if not isinstance(arrays, Expression):
+        return arrays
+    count = arrays.shape[0]
+    if isinstance(count, Value):
+        raise UnsupportedFunctionError(
+            "as many arrays as the code finds when it runs are joined", where=here.site, remedy="use reshape"
+        )
+    return [getitem(arrays, k) for k in range(count)]
 
 
 @implements(np.stack)
 def stack(build: ProcedureBuilder, arrays: Any, axis: int = 0, dtype: Any = None) -> Any:
-    return creation.stacked(build, [as_expression(build, item) for item in arrays], dtype, axis)
+    return creation.stacked(build, [as_expression(build, item) for item in items_of(arrays)], dtype, axis)
 
 
 @implements(np.shape)

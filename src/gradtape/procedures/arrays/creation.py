@@ -104,7 +104,6 @@ def linspace(
     num: Any = 50,
     endpoint: bool = True,
     retstep: bool = False,
-    dtype: Any = None,
 ) -> Any:
     """Return numbers with equal steps from `start` to `stop`."""
     first, last, count = as_value(start), as_value(stop), ix.extent(num)
@@ -114,7 +113,6 @@ def linspace(
         float(max(parts, 1)) if isinstance(parts, int) else conform(as_value(parts), np.dtype(float), ())
     )
     step = conform(as_value((last - first) / divisor), found, ())
-    wanted = found if dtype is None else np.dtype(dtype)
 
     def element(indices: Sequence[Extent], loads: Loads) -> Value:
         (index,) = indices
@@ -125,9 +123,9 @@ def linspace(
                 number = last
             elif at_end is not False and parts != 0:
                 number = where(equal(as_value(index), parts), last, number)
-        return conform(as_value(number), wanted, ())
+        return conform(as_value(number), found, ())
 
-    result = Formula(build, (count,), wanted, element)
+    result = Formula(build, (count,), found, element)
     return (result, step) if retstep else result
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from gradtape.ir.body import Body
+from gradtape.ir.body import make_body
 from gradtape.ir.graph import Literal, Value, extract
 from gradtape.ir.types import aval
 from gradtape.procedures.arrays.nests import as_contiguous, as_view, new_array
@@ -32,6 +30,7 @@ def apply_graph(
     """
     inputs: dict[Value, Value | Span] = {}
     known: dict[int, Value] = {}
+    delivered: dict[Value, Any] = {}
 
     def placeholder(x: Any) -> Any:
         if isinstance(x, list | tuple):
@@ -42,26 +41,22 @@ def apply_graph(
         if id(x) not in known:
             value = Value(x.aval)
             inputs[value] = span(as_contiguous(as_view(build, x))) if isinstance(x, Expression) else x
+            delivered[value] = x
             known[id(x)] = value
         return known[id(x)]
 
     result = rule(*[placeholder(x) for x in args], **{name: placeholder(x) for name, x in kwargs.items()})
-    outputs = _leaves(result)
-    nodes, constants = extract(outputs, inputs)
-    for constant in constants:
-        value = Value(constant.aval)
-        assert constant.data is not None
-        with build.at_start():
-            inputs[value] = span(of_numbers(build, constant.data))
-        result, outputs, nodes = _replaced(result, constant, value, outputs, nodes)
-    made = [value for value in dict.fromkeys(outputs) if value.is_made and value not in inputs]
-    delivered: dict[Value, Any] = {value: x for value, x in inputs.items() if isinstance(x, Value)}
-    arrays = {value: new_array(build, value.shape, value.dtype) for value in made}
-    if made:
-        body = Body(list(inputs), nodes, made, "array computation")
-        build.append(Apply(body, tuple(inputs.values()), tuple([span(view) for view in arrays.values()])))
-    for value, view in arrays.items():
-        delivered[value] = build.load(view.pointer, 0) if value.ndim == 0 else view
+    outputs = list(dict.fromkeys(leaf for leaf in _leaves(result) if leaf.is_made and leaf not in inputs))
+    if outputs:
+        for constant in extract(outputs, inputs)[1]:
+            assert constant.data is not None
+            with build.at_start():
+                inputs[constant] = span(of_numbers(build, constant.data))
+        views = [new_array(build, value.shape, value.dtype) for value in outputs]
+        body = make_body(list(inputs), outputs, "array computation")
+        build.append(Apply(body, tuple(inputs.values()), tuple([span(view) for view in views])))
+        for value, view in zip(outputs, views, strict=True):
+            delivered[value] = view if value.ndim else build.load(view.pointer, 0)
     return _rebuilt(result, delivered)
 
 

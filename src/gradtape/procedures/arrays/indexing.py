@@ -275,6 +275,21 @@ def gathered(x: Expression, keys: Sequence[Any]) -> Expression:
 
 def scatter(x: ArrayView, keys: Sequence[Any], value: Any) -> None:
     """Store elements at places that arrays of integers name; where one is named twice the last stays."""
+    scatter_by(x, keys, value, None)
+
+
+def update_at(x: ArrayView, key: Any, function: Any, value: Any) -> None:
+    """Change selected elements one after the other, such as by ``np.add.at``: one that is named twice changes twice."""
+    check_writable(x)
+    keys = expanded_key(x, key)
+    if not has_arrays(keys):
+        augment(x, key, function, value)
+    else:
+        scatter_by(x, keys, value, function)
+
+
+def scatter_by(x: ArrayView, keys: Sequence[Any], value: Any, function: Any) -> None:
+    """Store values, or what a function makes of old elements and values."""
     build = x.build
     shape, source, _ = gather_plan(x, keys)
     value = as_operand(build, value)
@@ -284,7 +299,8 @@ def scatter(x: ArrayView, keys: Sequence[Any], value: Any) -> None:
             value = materialise(value, temporary=True)
 
     def body(indices: Sequence[Extent], loads: Loads) -> None:
-        x.store(source(indices, loads), element(value, indices, loads))
+        place, new = source(indices, loads), element(value, indices, loads)
+        x.store(place, new if function is None else function(x.element(place, Loads()), new))
 
     run_nest(build, shape, body, [value])
 

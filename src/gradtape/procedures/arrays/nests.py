@@ -101,10 +101,7 @@ def overlaps_elsewhere(target: ArrayView, source: Any) -> bool:
             view.key == target.key or are_disjoint(target, view)
         ):
             return True
-    return any(
-        isinstance(stride, int) and stride == 0 and extent != 1
-        for stride, extent in zip(target.strides, target.shape, strict=True)
-    )
+    return False
 
 
 def are_disjoint(first: ArrayView, second: ArrayView) -> bool:
@@ -153,6 +150,8 @@ def store(target: ArrayView, source: Any) -> None:
     source = as_operand(build, source)
     if isinstance(source, Expression):
         source = without_leading_ones(source, target.ndim).broadcast(target.shape)
+        if any(isinstance(extent, int) and extent == 0 for extent in target.shape):
+            return
         if isinstance(source, ArrayView) and source.key == target.key:
             return
         if overlaps_elsewhere(target, source):

@@ -134,7 +134,10 @@ def _total(x: Expression, term: Any, combine: Combine, neutral: Any, dtype: Any)
 def _selected(x: Expression, where: Any, otherwise: Any) -> Expression:
     if where is NO_VALUE or where is True:
         return x
-    return apply(x.build, np.where, where, x, np.asarray(otherwise, x.dtype)[()])  # type: ignore[no-any-return]
+    chosen = apply(x.build, np.where, where, x, np.asarray(otherwise, x.dtype)[()])
+    if not (chosen.ndim == x.ndim and all(map(ix.same, chosen.shape, x.shape))):
+        raise ValueError("the mask of a reduction has more elements than the array")
+    return chosen  # type: ignore[no-any-return]
 
 
 def _with_initial(combine: Combine, result: Any, initial: Any) -> Any:
@@ -265,6 +268,8 @@ def mean(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False, wh
 def var(x: Any, axis: Any = None, dtype: Any = None, ddof: Any = 0, keepdims: bool = False) -> Any:
     """Follow `numpy.var`."""
     build = x.build
+    if dtype is not None:
+        x = apply(build, lambda value: conform(value, np.dtype(dtype), ()), x)
     centre = mean(x, axis, dtype, keepdims=True)
     centre = materialise(centre) if isinstance(centre, Expression) else centre
     apart = apply(build, np.subtract, x, centre)
@@ -274,9 +279,10 @@ def var(x: Any, axis: Any = None, dtype: Any = None, ddof: Any = 0, keepdims: bo
         squares = apply(build, np.square, apart)
     part = squares.dtype
     count = as_number(count_along(x, axis), part)
-    free = (
-        count - ddof if isinstance(count, int) and isinstance(ddof, int) else as_value(count) - as_value(ddof)
-    )
+    if isinstance(count, int) and isinstance(ddof, int):
+        free: Any = max(count - ddof, 0)
+    else:
+        free = maximum(as_value(count) - as_value(ddof), 0)
     return divided(build, sum_(squares, axis, None, keepdims), free)
 
 
@@ -289,7 +295,7 @@ def position(x: Expression, largest: bool, axis: Any = None, keepdims: bool = Fa
     """Return where the first largest or smallest element is; a NaN counts as beyond all others."""
     build = x.build
     check_not_empty(x, reduced_axes(axis, x.ndim), "argmax or argmin")
-    if axis is None:
+    if axis is None or x.ndim == 0:
         result: Any = _position(x, largest)
         if not keepdims:
             return result
@@ -313,6 +319,16 @@ def position(x: Expression, largest: bool, axis: Any = None, keepdims: bool = Fa
         wide = tuple([1 if k == run else x.shape[k] for k in range(x.ndim)])
         return out.remapped(wide, [Place(0, k) for k in kept])
     return out
+
+
+def argmax(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Follow `numpy.argmax`."""
+    return position(x, True, axis, keepdims)
+
+
+def argmin(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Follow `numpy.argmin`."""
+    return position(x, False, axis, keepdims)
 
 
 def _position(x: Expression, largest: bool) -> Value:

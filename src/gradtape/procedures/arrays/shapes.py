@@ -118,7 +118,9 @@ def reshape(x: Expression, shape: Any) -> ArrayView:
 
 def _quotient(size: Extent, rest: Extent) -> Extent:
     if isinstance(size, int) and isinstance(rest, int):
-        return size // rest if rest else 0
+        if rest == 0:
+            raise ShapeError("an extent cannot be found where others are 0", where=here.site)
+        return size // rest
     if ix.same(size, rest):
         return 1
     return ix.floor_divide(size, rest)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from gradtape.errors import InternalError
 from gradtape.ir.body import Body
+from gradtape.ir.body import make_body as make_body
 from gradtape.ir.builder import at, emit_all, keep_names
 from gradtape.ir.graph import Node, Value, extract
 from gradtape.ir.types import aval
@@ -203,21 +204,6 @@ class LoopOp(Structured):
         self, carries: Sequence[Value | None], ys: Sequence[Value | None], count: Value | None = None
     ) -> tuple[Value | None, ...]:
         """Return one item per output of the node, from those of the carries, of `ys`, and of the trip count."""
-
-
-def make_body(inputs: Sequence[Value], outputs: Sequence[Value]) -> Body:
-    """Return a closed body: copies of the nodes between `inputs` and `outputs`, with inputs of its own."""
-    nodes, _ = extract(outputs, inputs)
-    becomes: dict[Value, Value] = {value: placeholder(value) for value in inputs}
-    copies = []
-    for node in nodes:
-        copy = node.copy(tuple([becomes.get(value, value) for value in node.inputs]))
-        before, after = node.outs, copy.outs
-        keep_names(before, after)
-        for out, copied in zip(before, after, strict=True):
-            becomes.setdefault(out, copied)
-        copies.append(copy)
-    return Body([becomes[v] for v in inputs], copies, [becomes.get(v, v) for v in outputs])
 
 
 def placeholder(value: Value) -> Value:

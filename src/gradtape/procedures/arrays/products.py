@@ -1,0 +1,242 @@
+"""Products of vectors and matrices, as loops in the order of memory; large ones of static shapes go to BLAS."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtape.errors import ShapeError
+from gradtape.ir.builder import here
+from gradtape.kinds.operands import as_value, conform
+from gradtape.kinds.registry import FUNCTIONS, UFUNCS
+from gradtape.procedures.arrays import index_arithmetic as ix
+from gradtape.procedures.arrays.graphs import apply_graph
+from gradtape.procedures.arrays.index_arithmetic import Extent
+from gradtape.procedures.arrays.nests import as_view, new_array, run_nest
+from gradtape.procedures.arrays.reductions import sum_
+from gradtape.procedures.arrays.shapes import transpose
+from gradtape.procedures.arrays.view import (
+    ArrayView,
+    Expression,
+    Loads,
+    Place,
+    apply,
+    as_operand,
+    common_shape,
+)
+from gradtape.procedures.builder import ProcedureBuilder
+
+LARGE = 32768
+"""Products of at least so many multiplications, of static shapes, go to BLAS."""
+
+
+def dot(build: ProcedureBuilder, a: Any, b: Any) -> Any:
+    """Follow `numpy.dot`."""
+    x, y = as_operand(build, a), as_operand(build, b)
+    if not (isinstance(x, Expression) and isinstance(y, Expression) and x.ndim and y.ndim):
+        return apply(build, np.multiply, x, y)
+    if y.ndim <= 2:
+        return matmul(build, x, y)
+    letters = "abcdefghijklmnopqrstuvwxy"
+    left, right = letters[: x.ndim - 1] + "z", letters[x.ndim - 1 :][: y.ndim - 2] + "z" + letters[-1]
+    return einsum(build, f"{left},{right}->{left[:-1]}{right.replace('z', '')}", x, y)
+
+
+def matmul(build: ProcedureBuilder, a: Any, b: Any) -> Any:
+    """Follow `numpy.matmul`; a product of two vectors is a number."""
+    x, y = as_operand(build, a), as_operand(build, b)
+    if not (isinstance(x, Expression) and isinstance(y, Expression) and x.ndim and y.ndim):
+        raise ValueError("matmul: an input operand does not have enough dimensions")
+    check_equal(build, x.shape[-1], y.shape[-2 if y.ndim > 1 else 0], "matmul")
+    if x.ndim == 1 and y.ndim == 1:
+        return sum_(apply(build, np.multiply, x, y), dtype=np.result_type(x.dtype, y.dtype))
+    shapes = [ix.static_shape(x.shape), ix.static_shape(y.shape)]
+    if None not in shapes:
+        rows = x.shape[-2] if x.ndim > 1 else 1
+        columns = y.shape[-1] if y.ndim > 1 else 1
+        batch = common_shape(build, [x.shape[:-2], y.shape[:-2]])
+        work = ix.product([*batch, rows, x.shape[-1], columns])
+        if isinstance(work, int) and work >= LARGE:
+            return apply_graph(build, UFUNCS["matmul"], (x, y), {})
+    if x.ndim == 2 and y.ndim == 1:
+        return matrix_vector(as_view(build, x), as_view(build, y))
+    if x.ndim == 1 and y.ndim == 2:
+        return matrix_vector(transpose(as_view(build, y)), as_view(build, x))
+    return batched_matmul(build, as_view(build, x), as_view(build, y))
+
+
+def check_equal(build: ProcedureBuilder, x: Extent, y: Extent, what: str) -> None:
+    """Fail, now or when the code runs, if two extents differ."""
+    same = ix.is_equal(x, y)
+    if same is False:
+        raise ShapeError(f"{what}: the contracted extents are {x} and {y}", where=here.site)
+    if same is not True:
+        build.check(as_value(same), "ValueError", f"{what}: the contracted extents differ")
+
+
+def matrix_vector(a: ArrayView, x: ArrayView) -> ArrayView:
+    """Return ``a @ x``, by rows or by columns as the matrix stands in memory."""
+    build = a.build
+    dtype = np.result_type(a.dtype, x.dtype)
+    rows, columns = a.shape
+    if _is_one(a.strides[0]) and not _is_one(a.strides[1]) and not _is_few(rows):
+        result = new_array(build, (rows,), dtype, zero=True)
+
+        def column(indices: Sequence[Extent], loads: Loads) -> None:
+            k, i = indices
+            term = a.element((i, k), loads) * x.element((k,), loads)
+            result.store((i,), result.element((i,), Loads()) + term)
+
+        spread = x.remapped((columns, rows), [Place(0, 0)])
+        run_nest(build, (columns, rows), column, [spread])
+        return result
+
+    result = new_array(build, (rows,), dtype)
+
+    def row(indices: Sequence[Extent], loads: Loads) -> None:
+        line = a.remapped((columns,), [Place(indices[0]), Place(0, 0)])
+        result.store(indices, sum_(apply(build, np.multiply, line, x), dtype=dtype))
+
+    run_nest(build, (rows,), row, inner=(columns,))
+    return result
+
+
+def _is_one(stride: Extent) -> bool:
+    return isinstance(stride, int) and stride == 1
+
+
+def _is_few(extent: Extent) -> bool:
+    return isinstance(extent, int) and extent <= 4
+
+
+def batched_matmul(build: ProcedureBuilder, a: ArrayView, b: ArrayView) -> Any:
+    """Return products of matrices: for each row of the result, rows of `b` are added up."""
+    left = a.remapped((1, *a.shape), [Place(0, k + 1) for k in range(a.ndim)]) if a.ndim == 1 else a
+    right = b.remapped((*b.shape, 1), [Place(0, k) for k in range(b.ndim)]) if b.ndim == 1 else b
+    batch = common_shape(build, [left.shape[:-2], right.shape[:-2]])
+    m, p, n = left.shape[-2], left.shape[-1], right.shape[-1]
+    left, right = left.broadcast((*batch, m, p)), right.broadcast((*batch, p, n))
+    dtype = np.result_type(a.dtype, b.dtype)
+    lead = len(batch)
+    by_rows = _is_one(right.strides[-1]) or not _is_one(right.strides[-2])
+    out = new_array(build, (*batch, m, n), dtype, zero=by_rows and not _is_unrolled(batch, m, p, n))
+    if by_rows and not _is_unrolled(batch, m, p, n):
+        shape = (*batch, m, p, n)
+        wide_left = left.remapped(shape, [Place(0, k) for k in range(lead + 2)])
+        axes = [*range(lead), lead + 1, lead + 2]
+        wide_right = right.remapped(shape, [Place(0, k) for k in axes])
+
+        def step(indices: Sequence[Extent], loads: Loads) -> None:
+            place = (*indices[: lead + 1], indices[-1])
+            term = wide_left.element(indices, loads) * wide_right.element(indices, loads)
+            out.store(place, out.element(place, Loads()) + conform(term, dtype, ()))
+
+        run_nest(build, shape, step, [wide_left, wide_right])
+        return _without_added(out, a, b)
+
+    def each(indices: Sequence[Extent], loads: Loads) -> None:
+        row = left.remapped((p,), [*[Place(i) for i in indices[:-1]], Place(0, 0)])
+        column = right.remapped((p,), [*[Place(i) for i in indices[:-2]], Place(0, 0), Place(indices[-1])])
+        out.store(indices, sum_(apply(build, np.multiply, row, column), dtype=dtype))
+
+    run_nest(build, out.shape, each, inner=(p,))
+    return _without_added(out, a, b)
+
+
+def _is_unrolled(batch: Sequence[Extent], m: Extent, p: Extent, n: Extent) -> bool:
+    work = ix.product([*batch, m, p, n])
+    return isinstance(work, int) and work <= 16
+
+
+def _without_added(out: ArrayView, a: ArrayView, b: ArrayView) -> ArrayView:
+    """Return a product without the axis that a vector was given."""
+    kept = [
+        k
+        for k in range(out.ndim)
+        if not (a.ndim == 1 and k == out.ndim - 2) and not (b.ndim == 1 and k == out.ndim - 1)
+    ]
+    if len(kept) == out.ndim:
+        return out
+    places = [Place(0, kept.index(k)) if k in kept else Place(0) for k in range(out.ndim)]
+    return out.remapped(tuple([out.shape[k] for k in kept]), places)
+
+
+def outer(build: ProcedureBuilder, function: Any, a: Any, b: Any) -> Any:
+    """Apply a ufunc to all pairs of elements, as a deferred expression."""
+    x, y = as_operand(build, a), as_operand(build, b)
+    if isinstance(x, Expression) and isinstance(y, Expression):
+        x = x.remapped((*x.shape, *[1] * y.ndim), [Place(0, k) for k in range(x.ndim)])
+    return apply(build, function, x, y)
+
+
+def einsum(build: ProcedureBuilder, subscripts: Any, *operands: Any) -> Any:
+    """Follow `numpy.einsum`: a large product goes to BLAS, others are a loop nest."""
+    arrays: list[Any] = [as_operand(build, x) if isinstance(x, Expression) else x for x in operands]
+    extents = _extents_by_letter(build, subscripts, arrays)
+    if extents is None:
+        return apply_graph(build, FUNCTIONS[np.einsum], (subscripts, *arrays), {})
+    given, arrow, result = subscripts.replace(" ", "").partition("->")
+    terms = given.split(",")
+    if not arrow:
+        letters = "".join(terms)
+        result = "".join(sorted(letter for letter in set(letters) if letters.count(letter) == 1))
+    summed = [letter for letter in extents if letter not in result]
+    order = [*result, *summed]
+    shape = tuple([extents[letter] for letter in order])
+    work = ix.product(shape)
+    if isinstance(work, int) and work >= LARGE and len(arrays) > 1:
+        return apply_graph(build, FUNCTIONS[np.einsum], (subscripts, *arrays), {})
+    spread = []
+    for term, x in zip(terms, arrays, strict=True):
+        x = as_view(build, x) if len(term) < len(order) else x
+        places = [
+            Place(0) if extent == 1 and extents[letter] != 1 else Place(0, order.index(letter))
+            for letter, extent in zip(term, x.shape, strict=True)
+        ]
+        spread.append(x.remapped(shape, places))
+    total = spread[0]
+    for x in spread[1:]:
+        total = apply(build, np.multiply, total, x)
+    axes = tuple(range(len(result), len(order)))
+    return sum_(total, axis=axes, dtype=total.dtype) if axes else total
+
+
+def _extents_by_letter(
+    build: ProcedureBuilder, subscripts: Any, arrays: Sequence[Any]
+) -> dict[str, Extent] | None:
+    """Return the extent of each letter of plain subscripts, which have no ellipsis; None for others."""
+    if not isinstance(subscripts, str) or not all(isinstance(x, Expression) for x in arrays):
+        return None
+    given, _, result = subscripts.replace(" ", "").partition("->")
+    terms = given.split(",")
+    plain = all(term.isalpha() or not term for term in terms) and (result.isalpha() or not result)
+    if not plain or [len(term) for term in terms] != [x.ndim for x in arrays]:
+        return None
+    extents: dict[str, Extent] = {}
+    for term, x in zip(terms, arrays, strict=True):
+        for letter, extent in zip(term, x.shape, strict=True):
+            if letter in extents and extents[letter] != 1:
+                if extent != 1:
+                    check_equal(build, extents[letter], extent, "einsum")
+            else:
+                extents[letter] = extent
+    return extents if set(result) <= set(extents) and len(set(result)) == len(result) else None
+
+
+def tensordot(build: ProcedureBuilder, a: Any, b: Any, axes: Any = 2) -> Any:
+    """Follow `numpy.tensordot`."""
+    x, y = as_operand(build, a), as_operand(build, b)
+    assert isinstance(x, Expression) and isinstance(y, Expression)
+    if isinstance(axes, int):
+        first, second = list(range(x.ndim - axes, x.ndim)), list(range(axes))
+    else:
+        first, second = ([k] if isinstance(k, int) else list(k) for k in axes)
+    first, second = [k % x.ndim for k in first], [k % y.ndim for k in second]
+    letters = iter("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    left = [next(letters) for _ in range(x.ndim)]
+    right = [left[first[second.index(k)]] if k in second else next(letters) for k in range(y.ndim)]
+    result = [letter for k, letter in enumerate(left) if k not in first]
+    result += [letter for k, letter in enumerate(right) if k not in second]
+    return einsum(build, f"{''.join(left)},{''.join(right)}->{''.join(result)}", x, y)
