@@ -5,8 +5,7 @@ import pytest
 
 from gradtape.procedures.ir import Allocate, Check, For
 from gradtape.procedures.traversal import walk
-from tests.support.array_programs import check, procedure_of
-from tests.support.evaluate_procedures import run
+from tests.support.array_programs import check, procedure_of, run
 
 X, Y = np.random.default_rng(1).normal(size=(2, 30))
 A, B = np.random.default_rng(2).normal(size=(2, 6, 8))

@@ -8,7 +8,8 @@ from gradtape.procedures.arrays.indexing import augment, getitem, setitem
 from gradtape.procedures.arrays.nests import materialise
 from gradtape.procedures.arrays.view import ArrayView, Deferred, Expression
 from gradtape.procedures.builder import ProcedureBuilder
-from tests.support.evaluate_procedures import run
+from gradtape.procedures.interpret import run_procedure
+from gradtape.procedures.verifier import verify_procedure
 
 
 class Traced:
@@ -109,6 +110,11 @@ def bare(x):
 def named(x):
     """Return what a name would hold."""
     return x.named() if isinstance(x, Traced) else x
+
+
+def run(procedure, *arguments):
+    verify_procedure(procedure)
+    return run_procedure(procedure, arguments)
 
 
 def procedure_of(function, *arguments):

@@ -11,8 +11,7 @@ from gradtape.frontend.numpy.registry import UFUNC_METHODS
 from gradtape.ir.graph import Value
 from gradtape.kinds.registry import TRIALS
 from gradtape.procedures.arrays.view import Expression
-from tests.support.array_programs import bare, procedure_of
-from tests.support.evaluate_procedures import run
+from tests.support.array_programs import bare, procedure_of, run
 from tests.support.numpy_calls import Call, theirs, title
 
 

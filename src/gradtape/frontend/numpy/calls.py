@@ -65,9 +65,9 @@ def call(build: ProcedureBuilder, function: Any, args: tuple[Any, ...], kwargs: 
         For a function without an implementation.
     """
     kwargs = without_ignored(kwargs)
-    if function not in JOINING:
-        args = tuple([creation.array(build, x) if _is_nested(x) else x for x in args])
     replacement = FUNCTIONS.get(function)
+    if function not in JOINING and (replacement is not None or isinstance(function, np.ufunc)):
+        args = tuple([creation.array(build, x) if _is_nested(x) else x for x in args])
     if replacement is not None and not takes(replacement, args, kwargs):
         replacement = None
     if replacement is None and isinstance(function, np.ufunc) and function.signature is None:

@@ -57,6 +57,10 @@ def apply_graph(
         build.append(Apply(body, tuple(inputs.values()), tuple([span(view) for view in views])))
         for value, view in zip(outputs, views, strict=True):
             delivered[value] = view if value.ndim else build.load(view.pointer, 0)
+    for leaf in _leaves(result):
+        if leaf.ndim and leaf not in delivered:
+            assert leaf.data is not None
+            delivered[leaf] = of_numbers(build, leaf.data)
     return _rebuilt(result, delivered)
 
 
