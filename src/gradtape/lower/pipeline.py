@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from gradtape.config import config
-from gradtape.ir.body import bodies_of
+from gradtape.ir.body import Body, bodies_of
 from gradtape.ir.budget import budget
 from gradtape.ir.graph import Graph
 from gradtape.ir.types import Aval
@@ -17,7 +17,8 @@ from gradtape.lower.attribution import NestSummary, describe_nests
 from gradtape.lower.building.builder import Builder
 from gradtape.lower.building.context import BuildContext, LoopKernels, LoweredBody
 from gradtape.lower.llvm.counters import counted
-from gradtape.lower.llvm.module import emit_module
+from gradtape.lower.llvm.function import KernelModule
+from gradtape.lower.llvm.module import add_kernel, emit_module
 from gradtape.lower.llvm.profiled import NestTimer
 from gradtape.lower.llvm.stacks import DRAIN
 from gradtape.lower.llvm.writer import KERNEL
@@ -103,13 +104,13 @@ def lower(graph: Graph, kernels: LoopKernels | None = None) -> LoweredProgram:
 def lower_loop(graph: Graph) -> LoweredProgram:
     """Compile the graph of a loop alone, for any trip count; see `gradtape.lower.schedule.outlined`."""
     with budget(graph):
-        program, plan, _ = _loops(graph, graph, BuildContext(_lower_body, trip_count=TRIP_COUNT))
+        program, plan, _ = _loops(graph, graph, BuildContext(_build_body, trip_count=TRIP_COUNT))
         return _lowered(graph, program, plan)
 
 
 def _lowered(graph: Graph, program: LoopProgram, plan: Schedule) -> LoweredProgram:
     offsets, workspace = plan_memory(program)
-    module = emit_module(program, offsets)
+    module = emit_module(program, offsets, lower_body)
     cost = _seconds(graph)
     return LoweredProgram(
         module.text(),
@@ -152,10 +153,17 @@ def lower_profiled(graph: Graph) -> ProfiledProgram:
     """Compile a graph as far as the LLVM of a kernel that times itself."""
     program, plan, context = _built(graph)
     offsets, _ = plan_memory(program)
-    module = emit_module(program, offsets, NestTimer(program).around)
+    module = emit_module(program, offsets, lower_body, NestTimer(program).around)
     nests = describe_nests(program, context.makers, plan)
     drain = DRAIN if module.stacks else None
     return ProfiledProgram(counted(module.text(), KERNEL), tuple(module.symbols), drain, nests)
+
+
+def lower_body(module: KernelModule, body: Body) -> tuple[str, int]:
+    """Add the kernel of an array computation in a procedure to a module; return its symbol and the bytes of workspace that it needs."""
+    program, _, _ = _built(body)
+    offsets, workspace = plan_memory(program)
+    return add_kernel(module, program, offsets), workspace
 
 
 def schedule_of(graph: Graph) -> LoopProgram:
@@ -173,7 +181,7 @@ def _built(graph: Graph, kernels: LoopKernels | None = None) -> tuple[LoopProgra
     graph = split_complex(closed(graph))
     notes: list[str] = []
     optimised = optimise(graph, check=config.verify, notes=notes)
-    program, plan, context = _loops(optimised, graph, BuildContext(_lower_body, kernels))
+    program, plan, context = _loops(optimised, graph, BuildContext(_build_body, kernels))
     plan.explain[:0] = notes
     return program, plan, context
 
@@ -186,7 +194,7 @@ def _loops(graph: Graph, traced: Graph, context: BuildContext) -> tuple[LoopProg
     return program, plan, context
 
 
-def _lower_body(graph: Graph, carried: Mapping[int, int], prefix: str, context: BuildContext) -> LoweredBody:
+def _build_body(graph: Graph, carried: Mapping[int, int], prefix: str, context: BuildContext) -> LoweredBody:
     """Lower the body of a loop or a branch; see `BuildContext`."""
     traced = closed(graph)
     plan = schedule(traced, traced, carried, prefix)

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from gradtape.ir.graph import Value, literal
 from gradtape.ir.types import aval
 from gradtape.lower.procedures.standalone import ProcedureFailed, compile_procedure, procedure_module
 from gradtape.ops.core.elementwise.cast import convert
@@ -12,8 +13,11 @@ from gradtape.ops.core.elementwise.exponential import sin
 from gradtape.ops.core.elementwise.integer import floor_divide, remainder
 from gradtape.ops.core.elementwise.logic import equal
 from gradtape.ops.core.elementwise.roots import sqrt
+from gradtape.ops.numpy.linalg.products import matmul
+from gradtape.ops.numpy.linalg.solve import solve
 from gradtape.procedures.builder import ProcedureBuilder, leaf
-from gradtape.procedures.ir import Pop, Push
+from gradtape.procedures.ir import Apply, Pop, Push, Span
+from gradtape.transforms.loops.draft import make_body
 
 RANDOM = np.random.default_rng(0)
 
@@ -299,3 +303,38 @@ def test_dead_statements_are_gone():
     assert math.isclose(
         compile_procedure(procedure)(x)[0], sum(x[k] * 0.5**k for k in range(10)), rel_tol=1e-12
     )
+
+
+def applied(operation, n, *, offset=0):
+    """Apply an array computation to pieces of x and a number, and add its results over three iterations."""
+    matrix, factor = aval((n, n), np.dtype(float)), aval((), np.dtype(float))
+    inputs = [Value(matrix), Value(factor)]
+    body = make_body(inputs, [operation(*inputs)])
+    build = ProcedureBuilder("applied")
+    x = build.array("x", (3, n, n))
+    work, out = build.allocate("work", n * n + 5), build.allocate("out", n * n, zero=True)
+    with build.loop(3) as i:
+        number = convert(i, np.dtype(float)) + 1.0
+        where = literal(5, np.dtype(np.int64))
+        build.append(Apply(body, (Span(x, i * (n * n), matrix), number), (Span(work, where, matrix),)))
+        with build.loop(n * n) as j:
+            build.store(out, j, build.load(out, j) + build.load(work, j + 5))
+    return build.finish([out], [array(n, n)])
+
+
+@pytest.mark.parametrize("n", [3, 100])
+def test_array_computations(n):
+    procedure = applied(lambda x, factor: matmul(x, x) * factor, n)
+    x = RANDOM.normal(size=(3, n, n))
+    (found,) = compile_procedure(procedure)(x)
+    expected = sum((k + 1) * x[k] @ x[k] for k in range(3))
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_array_computation_that_fails():
+    run = compile_procedure(applied(lambda x, factor: solve(x, x) * factor, 3))
+    x = RANDOM.normal(size=(3, 3, 3))
+    (found,) = run(x)
+    np.testing.assert_allclose(found, 6.0 * np.eye(3), atol=1e-9)
+    with pytest.raises(ProcedureFailed):
+        run(np.zeros((3, 3, 3)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from gradtape.ir.body import Body
 from gradtape.kinds.elementwise import Libm, SciPy
 from gradtape.loops.affine import Atom, Clamped, Position, Quotient, Remainder, Var
 from gradtape.loops.ir import Buffer, Const, Dtype, For, Index, Number, Place, Statement
@@ -32,16 +33,38 @@ class KernelModule(ModuleWriter):
         The functions of nests, by their canonical text.
     stacks : dict of str to int
         The stacks, by name, and their numbers.
+    lower_body : callable
+        Adds the kernel of an array computation in a procedure; returns its symbol and the bytes of workspace that it needs.
+    bodies : dict of str to (str, int)
+        These kernels, by the digests of their graphs.
+    multiplies : bool
+        Whether one of them calls BLAS or LAPACK.
     """
 
-    def __init__(self, emitters: Emitters, outline: Callable[[FunctionEmitter, For], bool]) -> None:
+    def __init__(
+        self,
+        emitters: Emitters,
+        outline: Callable[[FunctionEmitter, For], bool],
+        lower_body: Callable[[KernelModule, Body], tuple[str, int]],
+    ) -> None:
         super().__init__()
         self.emitters = emitters
         self.outline = outline
+        self.lower_body = lower_body
+        self.bodies: dict[str, tuple[str, int]] = {}
+        self.multiplies = False
         self.nests: dict[str, str] = {}
         self.stacks: dict[str, int] = {}
         self.count = 0
         self.tasks = 0
+
+    def body(self, graph: Body) -> tuple[str, int]:
+        """Return the symbol of a graph's kernel in this module, and the bytes of workspace that it needs."""
+        if graph.has_rules:
+            return self.lower_body(self, graph)
+        if graph.digest not in self.bodies:
+            self.bodies[graph.digest] = self.lower_body(self, graph)
+        return self.bodies[graph.digest]
 
     def loop_metadata(self, lanes: int) -> int:
         """Add the metadata of a loop that is not unrolled, and return its number; with `lanes`, the loop is vectorised in one piece."""

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final, TypeAlias
 
+from gradtape.errors import LoweringError
+from gradtape.ir.body import Body
 from gradtape.loops.affine import Position, affine, interval
 from gradtape.loops.ir import (
     Buffer,
@@ -59,7 +61,10 @@ def _nothing(kernel: FunctionEmitter, statement: Statement) -> AbstractContextMa
 
 
 def emit_module(
-    program: LoopProgram, offsets: dict[Buffer, int], instrument: Instrument = _nothing
+    program: LoopProgram,
+    offsets: dict[Buffer, int],
+    lower_body: Callable[[KernelModule, Body], tuple[str, int]],
+    instrument: Instrument = _nothing,
 ) -> KernelModule:
     """Return the LLVM module of a program, with its kernel.
 
@@ -69,10 +74,45 @@ def emit_module(
         The loops.
     offsets : dict of Buffer to int
         Positions of the scratch buffers in the workspace, in bytes.
+    lower_body : callable
+        Adds the kernel of an array computation in a procedure, see `KernelModule`.
     instrument : callable, optional
         A context manager around the emission of each statement of the program; a profiler reads the clock there.
     """
-    module = KernelModule(EMITTERS, _outline)
+    module = KernelModule(EMITTERS, _outline, lower_body)
+    kernel = _emitted(module, program, offsets, instrument)
+    parameters = ["inputs", "outputs", "workspace", *["stacks"][: len(module.stacks)]]
+    name, linkage = (WITH_STACKS, "internal ") if module.stacks else (KERNEL, "")
+    if module.multiplies:
+        add_blas_limit(module, name, WITH_BLAS, linkage, parameters)
+        name, linkage = WITH_BLAS, "internal "
+    typed = ", ".join(f"ptr noalias %{parameter}" for parameter in parameters)
+    module.functions.append(kernel.text(f"define {linkage}i32 @{name}({typed}) nounwind"))
+    if module.stacks:
+        add_stacks(module, KERNEL, WITH_STACKS)
+    return module
+
+
+def add_kernel(module: KernelModule, program: LoopProgram, offsets: dict[Buffer, int]) -> str:
+    """Add the kernel of another program to a module, and return its symbol."""
+    stacks = len(module.stacks)
+    kernel = _emitted(module, program, offsets, _nothing)
+    if len(module.stacks) > stacks:
+        raise LoweringError(
+            f"the array computation {program.name} in a procedure cannot be compiled",
+            why="it has a loop of unknown trip count that keeps values",
+        )
+    module.count += 1
+    symbol = f"body{module.count}"
+    parameters = "ptr noalias %inputs, ptr noalias %outputs, ptr noalias %workspace"
+    module.functions.append(kernel.text(f"define internal i32 @{symbol}({parameters}) nounwind"))
+    return symbol
+
+
+def _emitted(
+    module: KernelModule, program: LoopProgram, offsets: dict[Buffer, int], instrument: Instrument
+) -> FunctionEmitter:
+    """Return the function of a program, without its head; the functions of its nests are in the module."""
     pointers = {buffer: f"%{buffer.name}" for buffer in (*program.inputs, *program.outputs, *program.scratch)}
     kernel = FunctionEmitter(module, pointers)
     nests = {statement: live_ins([statement]) for statement in program.body if isinstance(statement, NEST)}
@@ -92,16 +132,8 @@ def emit_module(
     if may_fail:
         status = kernel.let(f"select i1 {kernel.load('i1', '%bad.slot')}, i32 -1, i32 0")
     kernel.emit(f"ret i32 {status}")
-    parameters = ["inputs", "outputs", "workspace", *["stacks"][: len(module.stacks)]]
-    name, linkage = (WITH_STACKS, "internal ") if module.stacks else (KERNEL, "")
-    if _multiplies(program.body):
-        add_blas_limit(module, name, WITH_BLAS, linkage, parameters)
-        name, linkage = WITH_BLAS, "internal "
-    typed = ", ".join(f"ptr noalias %{parameter}" for parameter in parameters)
-    module.functions.append(kernel.text(f"define {linkage}i32 @{name}({typed}) nounwind"))
-    if module.stacks:
-        add_stacks(module, KERNEL, WITH_STACKS)
-    return module
+    module.multiplies |= _multiplies(program.body)
+    return kernel
 
 
 def _add_pointers(

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
-from gradtape.errors import LoweringError
 from gradtape.ir.graph import Value, number_of
 from gradtape.loops.ir import Dtype
 from gradtape.lower.llvm.function import KernelModule
 from gradtape.lower.llvm.instructions import memory_type, register_type
-from gradtape.lower.llvm.writer import ITSELF, UNLIKELY
-from gradtape.lower.procedures.allocation import exposed_variables, plan_allocations
+from gradtape.lower.llvm.writer import ITSELF, LIKELY, UNLIKELY
+from gradtape.lower.procedures.allocation import IN_FRAME, exposed_variables, plan_allocations
 from gradtape.lower.procedures.expressions import ScalarEmitter, exact_integers, free_sums
 from gradtape.lower.procedures.optimise import optimise_procedure
+from gradtape.lower.procedures.poll import has_loops, plan_polls
 from gradtape.lower.procedures.tape import item_size, match_tape, record_layout, streamed_loops
+from gradtape.lower.resident.interrupts import POLL, RAISE
 from gradtape.lower.resident.memory import PREFIX
 from gradtape.procedures.ir import (
     Allocate,
@@ -31,6 +33,7 @@ from gradtape.procedures.ir import (
     Procedure,
     Push,
     Read,
+    Span,
     Statement,
     Store,
     Variable,
@@ -70,7 +73,11 @@ class ProcedureEmitter(ScalarEmitter):
         self.streams: dict[Push | Pop, tuple[str, str, Value]] = {}
         self.variables: dict[Variable, str] = {}
         self.uses_tape = any(isinstance(s, Push | Pop) for s in walk(body))
-        self.uses_arena = self.allocations.uses_arena or self.uses_tape
+        self.bodies = {s: module.body(s.graph) for s in walk(body) if isinstance(s, Apply)}
+        large = any(workspace > IN_FRAME for _, workspace in self.bodies.values())
+        self.uses_arena = self.allocations.uses_arena or self.uses_tape or large
+        self.polls = plan_polls(body)
+        self.may_leave = self.uses_arena or bool(self.bodies) or bool(self.polls)
         self.checks = any(isinstance(s, Check) for s in walk(body))
         self.aliases = _alias_metadata(module, procedure)
 
@@ -99,9 +106,10 @@ class ProcedureEmitter(ScalarEmitter):
             parameters.append(f"ptr noalias align {dtype.itemsize}{size} %r{number}")
         if self.checks:
             self.slot_named("%bad.slot", "i1", "false")
-        if self.uses_arena:
+        if self.may_leave:
             self.slot_named("%status.slot", "i32", "0")
-            self.emit(f"%arena = {self._arena_call('ptr', 'take')}")
+        if self.uses_arena:
+            self.emit(f"%arena = {self.arena_call('ptr', 'take')}")
             absent = self.let("icmp eq ptr %arena, null")
             self.branch(absent, "no_arena", "begin", UNLIKELY)
             self.start_block("no_arena")
@@ -122,16 +130,18 @@ class ProcedureEmitter(ScalarEmitter):
         status = "0"
         if self.checks:
             status = self.let(f"select i1 {self.load('i1', '%bad.slot')}, i32 -1, i32 0")
-        if not self.uses_arena:
+        if not self.may_leave:
             self.emit(f"ret i32 {status}")
             return
         self.store("i32", status, "%status.slot")
         self.jump(LEAVE)
-        self.start_block(NO_MEMORY)
-        self.store("i32", "-1", "%status.slot")
-        self.jump(LEAVE)
+        if self.uses_arena:
+            self.start_block(NO_MEMORY)
+            self.store("i32", "-1", "%status.slot")
+            self.jump(LEAVE)
         self.start_block(LEAVE)
-        self.emit(self._arena_call("void", "give", "ptr %arena"))
+        if self.uses_arena:
+            self.emit(self.arena_call("void", "give", "ptr %arena"))
         self.emit(f"ret i32 {self.load('i32', '%status.slot')}")
 
     # Memory
@@ -162,7 +172,7 @@ class ProcedureEmitter(ScalarEmitter):
             f"getelementptr inbounds {memory_type(pointer.dtype)}, ptr {base}, i64 {self.operand(index)}"
         )
 
-    def _arena_call(self, result: str, routine: str, *operands: str, facts: str = "") -> str:
+    def arena_call(self, result: str, routine: str, *operands: str, facts: str = "") -> str:
         """Return the call of a routine of the arena, and declare it."""
         symbol = f"{PREFIX}{routine}"
         self.module.bind(symbol)
@@ -176,6 +186,19 @@ class ProcedureEmitter(ScalarEmitter):
         self.branch(self.let(f"icmp eq ptr {pointer}, null"), NO_MEMORY, label, UNLIKELY)
         self.start_block(label)
         return pointer
+
+    def allocate(self, bytes_: str) -> str:
+        """Append an allocation in the arena, and return its address."""
+        return self.unless_null(self.let(self.arena_call("ptr", "allocate", "ptr %arena", f"i64 {bytes_}")))
+
+    def leave_unless_zero(self, status: str) -> None:
+        """Append a branch to the end of the call, for a status that is not zero."""
+        stopped, goes_on = self.new_label(), self.new_label()
+        self.branch(self.let(f"icmp eq i32 {status}, 0"), goes_on, stopped, LIKELY)
+        self.start_block(stopped)
+        self.store("i32", status, "%status.slot")
+        self.jump(LEAVE)
+        self.start_block(goes_on)
 
     # Blocks
 
@@ -253,8 +276,7 @@ def _allocate(function: ProcedureEmitter, statement: Allocate) -> None:
     size = function.operand(statement.size)
     bytes_ = function.let(f"mul nsw i64 {size}, {dtype.itemsize}")
     if statement not in plan.results and statement not in plan.in_frame:
-        call = function._arena_call("ptr", "allocate", "ptr %arena", f"i64 {bytes_}")
-        pointer = function.unless_null(function.let(call))
+        pointer = function.allocate(bytes_)
     if statement.zero:
         some = function.call("i64", "llvm.smax.i64", f"i64 {bytes_}", "i64 0")
         function.call("void", "llvm.memset.p0.i64", f"ptr {pointer}", "i8 0", f"i64 {some}", "i1 false")
@@ -266,7 +288,30 @@ def _check(function: ProcedureEmitter, statement: Check) -> None:
 
 
 def _apply(function: ProcedureEmitter, statement: Apply) -> None:
-    raise LoweringError("an array computation in a procedure cannot be compiled")
+    """Append the call of an array computation's kernel; the procedure ends where it fails."""
+    symbol, workspace = function.bodies[statement]
+    pointers = []
+    for operand in statement.inputs:
+        if isinstance(operand, Span):
+            pointers.append(function.address(operand.pointer, operand.offset))
+        else:
+            pointers.append(function.slot(memory_type(operand.dtype)))
+            function.store_element(operand.dtype, function.operand(operand), pointers[-1])
+    results = [function.address(span.pointer, span.offset) for span in statement.outputs]
+    tables = []
+    for held in (pointers, results):
+        tables.append(function.slot(f"[{max(len(held), 1)} x ptr]"))
+        for place, pointer in enumerate(held):
+            function.store("ptr", pointer, function.offset(tables[-1], 8 * place))
+    mark = None
+    if workspace > IN_FRAME:
+        mark = _place_in_arena(function)
+        tables.append(function.allocate(str(workspace)))
+    else:
+        tables.append(function.slot(f"[{max(workspace, 8)} x i8]", 64))
+    status = function.let(f"call i32 @{symbol}({', '.join([f'ptr {table}' for table in tables])})")
+    function.leave_unless_zero(status)
+    _rewind(function, mark)
 
 
 def _for(function: ProcedureEmitter, loop: For) -> None:
@@ -277,26 +322,73 @@ def _for(function: ProcedureEmitter, loop: For) -> None:
     count = function.operand(loop.count)
     if loop in function.streamed:
         _open_stream(function, loop, count)
+    period = function.polls.get(loop)
+    if period is None or has_loops(loop):
+        with _iterations(function, count) as number:
+            function.set_operand(loop.index, number)
+            _iteration(function, loop)
+            _poll_sometimes(function, number, period)
+        return
+    # A strip of iterations after the other, so that the loop itself stays free of polls.
+    strips = function.let(f"add nsw i64 {count}, {period - 1}")
+    strips = function.let(f"ashr i64 {strips}, {period.bit_length() - 1}")
+    with _iterations(function, strips) as strip:
+        first = function.let(f"mul nuw nsw i64 {strip}, {period}")
+        left = function.let(f"sub nuw nsw i64 {count}, {first}")
+        length = function.call("i64", "llvm.smin.i64", f"i64 {left}", f"i64 {period}")
+        with _iterations(function, length) as place:
+            function.set_operand(loop.index, function.let(f"add nuw nsw i64 {first}, {place}"))
+            _iteration(function, loop)
+        _poll(function)
+
+
+@contextmanager
+def _iterations(function: ProcedureEmitter, count: str) -> Iterator[str]:
+    """Append a loop around what is appended meanwhile, and yield the number of the iteration. The test is at the end of an iteration."""
     name = function.new_label()
     head, end, index = f"{name}.head", f"{name}.end", f"%{name}.index"
     begin = function.label
-    if known is not None:
-        function.jump(head)
-    else:
-        function.branch(function.let(f"icmp sgt i64 {count}, 0"), head, end)
+    function.branch(function.let(f"icmp sgt i64 {count}, 0"), head, end)
     function.start_block(head)
     at = len(function.lines)
-    function.known.append({loop.index: index})
-    mark = _mark(function, loop)
-    inlines, function.inlines = function.inlines, not _may_be_vectorised(function, loop)
-    function.statements_of(loop.body)
-    function.inlines = inlines
-    _rewind(function, mark)
+    function.known.append({})
+    yield index
     function.known.pop()
     following = function.let(f"add nuw nsw i64 {index}, 1")
     function.lines.insert(at, f"  {index} = phi i64 [ 0, %{begin} ], [ {following}, %{function.label} ]")
     function.branch(function.let(f"icmp eq i64 {following}, {count}"), end, head)
     function.start_block(end)
+
+
+def _iteration(function: ProcedureEmitter, loop: For) -> None:
+    """Append the body of a counted loop."""
+    mark = _mark(function, loop)
+    inlines, function.inlines = function.inlines, not _may_be_vectorised(function, loop)
+    function.statements_of(loop.body)
+    function.inlines = inlines
+    _rewind(function, mark)
+
+
+def _poll(function: ProcedureEmitter) -> None:
+    """Append a poll for signals; the procedure ends if a handler has raised an exception."""
+    module = function.module
+    module.bind(POLL, RAISE)
+    module.declare(f'declare i32 @"{POLL}"() cold nounwind memory(inaccessiblemem: readwrite)')
+    function.leave_unless_zero(function.let(f'call i32 @"{POLL}"()'))
+
+
+def _poll_sometimes(function: ProcedureEmitter, number: str, period: int | None) -> None:
+    """Append a poll that is made once in `period` iterations."""
+    if period is None:
+        return
+    name = function.new_label()
+    rest = function.let(f"and i64 {number}, {period - 1}")
+    due = function.let(f"icmp eq i64 {rest}, {period - 1}")
+    function.branch(due, f"{name}.poll", f"{name}.over", UNLIKELY)
+    function.start_block(f"{name}.poll")
+    _poll(function)
+    function.jump(f"{name}.over")
+    function.start_block(f"{name}.over")
 
 
 def _may_be_vectorised(function: ProcedureEmitter, loop: For) -> bool:
@@ -312,6 +404,8 @@ def _may_be_vectorised(function: ProcedureEmitter, loop: For) -> bool:
 def _while(function: ProcedureEmitter, loop: While) -> None:
     name = function.new_label()
     head, body, end = f"{name}.head", f"{name}.body", f"{name}.end"
+    trips = function.slot("i64", 8)
+    function.store("i64", "0", trips)
     function.jump(head)
     function.start_block(head)
     function.known.append({})
@@ -327,6 +421,9 @@ def _while(function: ProcedureEmitter, loop: While) -> None:
     function.statements_of(loop.body)
     _rewind(function, mark)
     function.known.pop()
+    number = function.load("i64", trips)
+    function.store("i64", function.let(f"add nuw nsw i64 {number}, 1"), trips)
+    _poll_sometimes(function, number, function.polls.get(loop))
     function.jump(head)
     function.start_block(end)
 
@@ -335,13 +432,18 @@ def _mark(function: ProcedureEmitter, loop: For | While) -> tuple[str, str] | No
     """Append loads of the place in the arena to which a loop rewinds after each iteration."""
     if loop not in function.allocations.rewound:
         return None
+    return _place_in_arena(function)
+
+
+def _place_in_arena(function: ProcedureEmitter) -> tuple[str, str]:
+    """Append loads of the arena's present chunk and of its next free byte."""
     return function.load("ptr", "%arena", 16), function.load("ptr", "%arena", 24)
 
 
 def _rewind(function: ProcedureEmitter, mark: tuple[str, str] | None) -> None:
     if mark is not None:
         chunk, free = mark
-        function.emit(function._arena_call("void", "release", "ptr %arena", f"ptr {chunk}", f"ptr {free}"))
+        function.emit(function.arena_call("void", "release", "ptr %arena", f"ptr {chunk}", f"ptr {free}"))
 
 
 def _if(function: ProcedureEmitter, branch: If) -> None:
@@ -373,7 +475,7 @@ def _reserve(function: ProcedureEmitter, bytes_: str) -> str:
     before = function.label
     function.branch(full, f"{name}.full", f"{name}.room", UNLIKELY)
     function.start_block(f"{name}.full")
-    call = function._arena_call(
+    call = function.arena_call(
         "ptr", "extend", "ptr %arena", f"ptr {top}", f"i64 {bytes_}", facts=function.aliases[None]
     )
     moved = function.unless_null(function.let(call))

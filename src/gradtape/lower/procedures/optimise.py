@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from gradtape.ir.graph import Graph, Literal, Node, Value, extract, literal
 from gradtape.kinds.index_map import IndexMap
@@ -15,23 +15,14 @@ from gradtape.passes.simplify.cse import eliminate_common_subexpressions
 from gradtape.passes.simplify.expand_formulas import expand_formulas
 from gradtape.passes.simplify.fold import fold_constants
 from gradtape.procedures.ir import (
-    Allocate,
-    Apply,
-    Assign,
-    Check,
     Content,
     For,
     If,
-    Load,
-    Pop,
     Procedure,
-    Push,
-    Read,
-    Span,
     Statement,
-    Store,
     While,
 )
+from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.traversal import uses, walk
 
 
@@ -77,14 +68,14 @@ def _with_passes(procedure: Procedure) -> Procedure:
     graph = Graph(inputs, nodes, list(operands), procedure.name)
     for step in SCALAR_PASSES:
         graph = step(graph)
-    becomes: dict[Content, Content] = dict(zip(operands, map(_plain, graph.outputs), strict=True))
-    copy = _Copy(becomes)
+    copy = _Copy()
+    copy.becomes.update(zip(operands, map(_plain, graph.outputs), strict=True))
     return Procedure(
         procedure.name,
         procedure.parameters,
         procedure.types,
         copy.block(procedure.body),
-        [copy(result) for result in procedure.results],
+        [copy.content(result) for result in procedure.results],
         procedure.result_types,
     )
 
@@ -101,76 +92,23 @@ def _plain(value: Value) -> Value:
     return value
 
 
-class _Copy:
+class _Copy(Rewriter):
     """Copies statements, with other operands."""
-
-    def __init__(self, becomes: dict[Content, Content]) -> None:
-        self._becomes = becomes
-
-    def __call__(self, content: Content) -> Content:
-        return self._becomes.get(content, content)
-
-    def value(self, value: Value) -> Value:
-        result = self._becomes.get(value, value)
-        assert isinstance(result, Value)
-        return result
 
     def block(self, statements: Sequence[Statement]) -> list[Statement]:
         """Return copies of the statements of a block."""
-        return [COPIES[type(statement)](self, statement) for statement in statements]
+        return list(map(self.any_statement, statements))
 
-    def span(self, span: Span) -> Span:
-        return Span(span.pointer, self.value(span.offset), span.aval)
-
-    def load(self, s: Load) -> Load:
-        return Load(s.out, s.pointer, self.value(s.index))
-
-    def store(self, s: Store) -> Store:
-        return Store(s.pointer, self.value(s.index), self.value(s.value))
-
-    def read(self, s: Read) -> Read:
-        return s
-
-    def assign(self, s: Assign) -> Assign:
-        return Assign(s.variable, self(s.value))
-
-    def allocate(self, s: Allocate) -> Allocate:
-        return Allocate(s.out, self.value(s.size), s.zero)
-
-    def check(self, s: Check) -> Check:
-        return Check(self.value(s.condition), s.error, s.message, s.site)
-
-    def apply(self, s: Apply) -> Apply:
-        inputs = [self.span(x) if isinstance(x, Span) else self.value(x) for x in s.inputs]
-        return Apply(s.graph, tuple(inputs), tuple([self.span(x) for x in s.outputs]))
-
-    def loop(self, s: For) -> For:
-        return For(s.index, self.value(s.count), self.block(s.body), s.parallel)
-
-    def loop_while(self, s: While) -> While:
-        return While(self.value(s.condition), self.block(s.test), self.block(s.body))
-
-    def branch(self, s: If) -> If:
-        return If(self.value(s.condition), self.block(s.then), self.block(s.otherwise))
-
-    def push(self, s: Push) -> Push:
-        return Push(tuple(map(self, s.values)))
-
-    def pop(self, s: Pop) -> Pop:
-        return s
-
-
-COPIES: Final[dict[type, Callable[[_Copy, Any], Statement]]] = {
-    Load: _Copy.load,
-    Store: _Copy.store,
-    Read: _Copy.read,
-    Assign: _Copy.assign,
-    Allocate: _Copy.allocate,
-    Check: _Copy.check,
-    Apply: _Copy.apply,
-    For: _Copy.loop,
-    While: _Copy.loop_while,
-    If: _Copy.branch,
-    Push: _Copy.push,
-    Pop: _Copy.pop,
-}
+    def any_statement(self, statement: Statement) -> Statement:
+        """Return a copy of a statement, with the blocks in it."""
+        if isinstance(statement, For):
+            return For(
+                statement.index, self.value(statement.count), self.block(statement.body), statement.parallel
+            )
+        if isinstance(statement, While):
+            condition = self.value(statement.condition)
+            return While(condition, self.block(statement.test), self.block(statement.body))
+        if isinstance(statement, If):
+            condition = self.value(statement.condition)
+            return If(condition, self.block(statement.then), self.block(statement.otherwise))
+        return self.statement(statement)

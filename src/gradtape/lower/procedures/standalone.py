@@ -10,6 +10,7 @@ import numpy as np
 from gradtape.lower.llvm.function import KernelModule
 from gradtape.lower.llvm.module import EMITTERS
 from gradtape.lower.llvm.writer import KERNEL
+from gradtape.lower.pipeline import lower_body
 from gradtape.lower.procedures.emit import emit_procedure
 from gradtape.lower.resident.interrupts import INTERRUPTED, raise_interruption
 from gradtape.lower.target.symbols import addresses_of
@@ -24,7 +25,7 @@ class ProcedureFailed(ArithmeticError):
 
 def procedure_module(procedure: Procedure) -> KernelModule:
     """Return a module whose kernel is a procedure."""
-    module = KernelModule(EMITTERS, lambda function, nest: False)
+    module = KernelModule(EMITTERS, lambda function, nest: False, lower_body)
     symbol = emit_procedure(module, procedure)
     lines, pointers = [], []
     for table, count in (("inputs", len(procedure.parameters)), ("outputs", len(procedure.results))):
