@@ -19,6 +19,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write expected printed forms anew instead of comparing"
     )
+    parser.addoption(
+        "--exhaustive", action="store_true", help="run what takes minutes in place of a sample of it"
+    )
 
 
 @pytest.fixture
@@ -35,6 +38,12 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         )
 
     return compare
+
+
+@pytest.fixture
+def exhaustive(request: pytest.FixtureRequest) -> bool:
+    """Whether all cases are to run, and not a sample of them."""
+    return bool(request.config.getoption("--exhaustive"))
 
 
 @pytest.fixture

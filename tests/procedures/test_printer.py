@@ -85,7 +85,7 @@ def test_a_test_without_statements_stands_in_the_head():
 
 def test_what_is_overwritten_is_kept_under_a_name():
     text = print_procedure(stale_reads()[0])
-    assert "t1 = a\n" in text and "        a = b\n        b = t1\n" in text
+    assert "        t2 = a\n        a = b\n        t3 = b\n        b = t2\n" in text
 
 
 def test_a_failed_check_raises_its_error():

@@ -89,7 +89,7 @@ _SHARED: Final = (
 )
 _FLOATS: Final = (
     *("cbrt", "arctan2", "hypot", "copysign", "signbit", "nextafter", "floor", "ceil", "trunc", "rint"),
-    *("maximum", "minimum", "fmax", "fmin", "fmod", "remainder", "floor_divide", "float_power"),
+    *("maximum", "minimum", "fmax", "fmin", "fmod", "remainder", "float_power"),
 )
 _INTEGERS: Final = ("maximum", "minimum", "fmax", "fmin", "remainder", "floor_divide", "gcd", "lcm")
 
@@ -118,7 +118,7 @@ OF_FLOATS: Final = {
 OF_DOUBLES: Final = {"erf": "math.erf", "erfc": "math.erfc"}
 """Rows on floats that are one function of `math`, which returns a double."""
 
-OF_INTEGERS: Final = {**{name: f"np.{name}" for name in _INTEGERS}, "division_rest": "np.fmod"}
+OF_INTEGERS: Final = {name: f"np.{name}" for name in _INTEGERS}
 
 LIBRARY: Final = frozenset(
     (
@@ -191,7 +191,7 @@ def expression(
     >>> expression("multiply", [total, Code("c")], [f8, f8], f8).text
     '(a + b) * c'
     """
-    kind = dtypes[-1].kind if dtypes else dtype.kind
+    kind = dtypes[0].kind
     if name == "identity" or name == "stop_gradient" or name == "positive":
         return args[0]
     if name == "where":
@@ -248,12 +248,19 @@ def _of_integers(name: str, args: Sequence[Code], dtype: Dtype) -> Code | None:
         return Code(f"{args[0].within(PRODUCT)} {symbol} {args[1].text}", PRODUCT)
     if name == "absolute" and dtype.kind == "i":
         return _narrowed(Code(f"abs({args[0].text})"), dtype)
-    if name == "quotient" and all(arg.is_name for arg in args):
-        x, y = args[0].within(UNARY), args[1].within(UNARY)
-        return _narrowed(Code(f"({x} - np.fmod({x}, {y})) // {y}", PRODUCT), dtype)
+    if name in ("quotient", "division_rest") and all(arg.is_name for arg in args):
+        return _narrowed(_truncated("//" if name == "quotient" else "%", args, dtype), dtype)
     if name in OF_INTEGERS:
         return _narrowed(_called(OF_INTEGERS[name], args), dtype)
     return None
+
+
+def _truncated(symbol: str, args: Sequence[Code], dtype: Dtype) -> Code:
+    """Return a quotient that is rounded towards zero, or its rest: Python rounds down, which is the same for equal signs."""
+    x, y = args[0].within(ATOM), args[1].within(ATOM)
+    if dtype.kind == "u":
+        return Code(f"{x} {symbol} {y}", PRODUCT)
+    return Code(f"{x} {symbol} {y} if ({x} < 0) == ({y} < 0) else -(-{x} {symbol} {y})", CONDITIONAL)
 
 
 def _of_inexact(name: str, args: Sequence[Code], dtype: Dtype) -> Code | None:

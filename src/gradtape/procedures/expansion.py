@@ -13,6 +13,7 @@ from gradtape.ir.types import INT64
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.index_map import IndexMap
 from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.elementwise.complex_parts import from_parts, imag, real
 from gradtape.ops.core.elementwise.integer import shift_down
 from gradtape.ops.core.elementwise.logic import bitwise_and
 
@@ -64,11 +65,24 @@ def _expanded(value: Value, node: Node, known: dict[Value, Value]) -> Value:
             result.name = value.name
         known[result] = result
         return result
+    if any(operand.dtype.kind == "c" for operand in operands) and op.complex_body is not None:
+        return _of_parts(op.complex_body, operands, node.params, value.dtype)
     formula: Any = FORMULAS.get(op.name, op.body)
     if not callable(formula):
         raise LoweringError(f"{op.name} of {value.dtype} has no form in Python", where=node.site)
     result = formula(*operands, **node.params)
     return result if result.dtype == value.dtype else convert(result, value.dtype)
+
+
+def _of_parts(
+    formula: Any, operands: tuple[Value, ...], params: dict[str, Any], dtype: np.dtype[Any]
+) -> Value:
+    """Return a formula for pairs of real and imaginary parts, applied to complex numbers."""
+    parts = [(real(x), imag(x)) if x.dtype.kind == "c" else x for x in operands]
+    result = formula(*parts, **params)
+    if not isinstance(result, Value):
+        result = from_parts(*result)
+    return result if result.dtype == dtype else convert(result, dtype)
 
 
 def is_direct(name: str, operands: tuple[Value, ...], dtype: np.dtype[Any]) -> bool:

@@ -366,7 +366,7 @@ class _Printer:
         memories, variables = self.uses.written(statement)
         nested = isinstance(statement, For | While | If)
         for scope in self._scopes:
-            changed = {out for out, variable in scope.aliases.items() if variable in variables}
+            changed = [out for out, variable in scope.aliases.items() if variable in variables]
             for value, delayed in list(scope.delayed.items()):
                 if self.uses.last(value) > position and (
                     nested
