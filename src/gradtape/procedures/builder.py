@@ -87,6 +87,11 @@ class ProcedureBuilder:
         self._names[unique] = 0
         return unique
 
+    @property
+    def current(self) -> list[Statement]:
+        """The open block."""
+        return self._open[-1]
+
     def append(self, statement: Statement) -> None:
         """Append a statement to the open block."""
         self._open[-1].append(statement)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from gradtape.ir.graph import Node, Value, extract, literal
 from gradtape.ir.types import INT64, Aval, aval
@@ -26,9 +26,10 @@ from gradtape.procedures.ir import (
     Variable,
     While,
 )
-from gradtape.procedures.traversal import roots
+from gradtape.procedures.traversal import roots, walk
 from gradtape.transforms.linear import Cotangents
 from gradtape.transforms.loops.draft import make_body, never_stop, placeholder
+from gradtape.transforms.procedures.accumulate import Accumulator
 from gradtape.transforms.procedures.activity import Activity
 from gradtape.transforms.procedures.blocks import Block, BlockTree, Place
 from gradtape.transforms.procedures.shadows import Shadows
@@ -93,11 +94,13 @@ class Adjoint:
                 place = tree.place_of(node.outs[0])
                 assert place is not None
                 self._nodes_at.setdefault((place.block, place.position), []).append(node)
+        self._accumulator = Accumulator()
         self._reverse(tree.root)
 
     def _reverse(self, block: Block) -> None:
         """Append the steps of a block, from its end to its beginning."""
         found = Cotangents()
+        outer, self._accumulator = self._accumulator, Accumulator()
         steps = self.steps[block] = {}
         self.begins[block] = []
         if block is self._tree.root:
@@ -115,6 +118,7 @@ class Adjoint:
                     self._reverse_leaf(statement, found)
         with self._build.block(steps[-1]):
             self._leave(block, found)
+        self._accumulator = outer
 
     def _leave(self, block: Block, found: Cotangents) -> None:
         """Append the sums of the cotangents of values that are known outside of a block."""
@@ -154,27 +158,21 @@ class Adjoint:
         if cotangent is None:
             return
         assert isinstance(out, Value)
-        build, part = self._build, self._part(cotangent, out)
+        part = self._part(cotangent, out)
         if isinstance(statement, Load):
-            shadow = self._shadows.of(statement.pointer)
-            build.store(shadow, statement.index, build.load(shadow, statement.index) + part)
+            self._accumulator.add(self._build, self._shadows.of(statement.pointer), statement.index, part)
         else:
-            variable = self._shadows.variable(statement.variable)
-            build.assign(variable, build.read(variable) + part)
+            self._accumulator.add_to_variable(self._build, self._shadows.variable(statement.variable), part)
 
     def _reverse_effect(self, block: Block, position: int, statement: Statement, found: Cotangents) -> None:
         """Append the adjoint of what a statement changes."""
         build, shadows = self._build, self._shadows
         if isinstance(statement, Store) and shadows.has(statement.pointer):
-            shadow = shadows.of(statement.pointer)
-            part = build.load(shadow, statement.index)
-            build.store(shadow, statement.index, 0.0)
+            part = self._accumulator.take(build, shadows.of(statement.pointer), statement.index)
             self._add(statement.value, part, found)
         elif isinstance(statement, Assign) and isinstance(statement.value, Value):
             if shadows.has(statement.variable):
-                variable = shadows.variable(statement.variable)
-                part = build.read(variable)
-                build.assign(variable, 0.0)
+                part = self._accumulator.take_from_variable(build, shadows.variable(statement.variable))
                 self._add(statement.value, part, found)
         elif isinstance(statement, Apply):
             self._reverse_apply(Place(block, position), statement, found)
@@ -196,7 +194,16 @@ class Adjoint:
         self.inner[reverse] = block.inner[position]
         for inner in block.inner[position]:
             self._reverse(inner)
+        self._accumulator.forget(step for each in block.inner[position] for step in self._all_steps(each))
         self._build.append(reverse)
+
+    def _all_steps(self, block: Block) -> Iterator[Statement]:
+        """Yield the statements of the reverse of a block and of those inside of it."""
+        for steps in self.steps[block].values():
+            yield from walk(steps)
+        for inner in block.inner.values():
+            for each in inner:
+                yield from self._all_steps(each)
 
     # Graphs of arrays
 
@@ -226,6 +233,7 @@ class Adjoint:
         ]
         wholes = [shadows.of_span(span) for _, span in seeded]
         arrays = self._append_pullback(place, statement, [part for part, _ in parts], seeds, wholes)
+        self._accumulator = Accumulator()
         for span in wholes:
             with build.loop(span.aval.size) as i:
                 build.store(span.pointer, span.offset + i, 0.0)

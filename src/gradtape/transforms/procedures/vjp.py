@@ -137,7 +137,7 @@ class _ReverseMode:
             self._saved_result(x, t) for x, t in zip(procedure.results, procedure.result_types, strict=True)
         ]
         self._append_seeds()
-        build._open[-1] += self._adjoint.temporaries
+        build.current.extend(self._adjoint.temporaries)
         self._append_reverse(self._tree.root)
         types = list(procedure.result_types)
         for content, type_, flag in zip(procedure.parameters, procedure.types, self._flags, strict=True):
