@@ -44,7 +44,7 @@ def split_complex(graph: Graph) -> Graph:
     whole = inline_custom_calls(inline_calls(graph))
     if not (any(map(is_complex, (*graph.constants(), *whole.outputs))) or _holds_complex(whole)):
         return graph
-    split = _Split()
+    split = ComplexSplit()
     inputs = [split.source(value) for value in (*graph.inputs, *graph.constants())]
     for node in whole.nodes:
         with at(node.site):
@@ -70,7 +70,7 @@ def is_complex(value: Value) -> bool:
     return value.dtype.kind == "c"
 
 
-class _Split:
+class ComplexSplit:
     """What the values of the old graph are in the new one."""
 
     __slots__ = ("_becomes", "_parts")
@@ -78,6 +78,10 @@ class _Split:
     def __init__(self) -> None:
         self._becomes: dict[Value, Value] = {}
         self._parts: dict[Value, Parts] = {}
+
+    def enter(self, value: Value, parts: Parts) -> None:
+        """Say what the parts of a value are."""
+        self._parts[value] = parts
 
     def source(self, value: Value) -> Value:
         """Return the new input for an input or a constant."""
@@ -216,9 +220,9 @@ class _Split:
 
 def _split_param(param: Any) -> Any:
     if isinstance(param, Body):
-        return _Split().body(param)
+        return ComplexSplit().body(param)
     if isinstance(param, tuple) and param and isinstance(param[0], Body):
-        return tuple([_Split().body(body) for body in param])
+        return tuple([ComplexSplit().body(body) for body in param])
     return param
 
 
