@@ -325,6 +325,7 @@ def main() -> None:
     parser.add_argument("--tools", default=",".join(TOOLS))
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds for a program and a tool")
     parser.add_argument("--out", type=Path, help="a file for the table")
+    parser.add_argument("--keep", type=Path, help="a file of results, to which those of this run are added")
     parser.add_argument("--one", nargs=2, metavar=("WORK", "TOOL"), help="measure in this process")
     options = parser.parse_args()
     if options.one:
@@ -342,11 +343,16 @@ def main() -> None:
         else sorted(p.stem for p in (options.checkout / "bench_info").glob("*.json"))
     )
     results: dict[str, dict[str, dict[str, Any]]] = {}
+    if options.keep and options.keep.exists():
+        results = json.loads(options.keep.read_text())
     for name in works:
-        results[name] = {}
+        results.setdefault(name, {})
         for tool in options.tools.split(","):
             results[name][tool] = run(options.checkout, name, tool, options.preset, options.timeout)
             print(name, tool, json.dumps(results[name][tool]), file=sys.stderr, flush=True)
+        if options.keep:
+            options.keep.write_text(json.dumps(results))
+    results = {name: results[name] for name in works}
     text = f"NPBench, preset {options.preset}\n\n{table(results)}\n\n{means(results)}\n"
     print(text)
     if options.out:
