@@ -5,8 +5,8 @@
 CHECKOUT is a clone of https://github.com/spcl/npbench, which is read and never copied. Each program and tool runs in a process of its
 own on one core, gradtape with an empty cache; imports are not counted. JAX runs NPBench's own ports. The gradient is taken in all float
 and complex arrays among the arguments; other arguments are passed as NPBench makes them. The results of a program that returns nothing
-are the arrays that it fills; arguments are copied before it runs, which is counted. A derivative along one direction is compared with differences of NumPy's values
-and with JAX: "off" means that it agrees with neither.
+are the arrays that it fills; arguments are copied before it runs, which is counted. A derivative along one direction is compared with
+differences of NumPy's values and with JAX: "off" means that it agrees with neither.
 """
 
 from __future__ import annotations
