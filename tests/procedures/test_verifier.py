@@ -351,3 +351,33 @@ def test_a_variable_that_every_branch_assigns_can_be_read():
         build.start_otherwise(branch)
         build.assign(w, y)
     verify_procedure(build.finish([build.read(w)]))
+
+
+def test_a_variable_that_a_branch_assigns_can_be_read_under_the_same_condition():
+    build, _, y, *_ = base()
+    condition = y < 1.0
+    with build.branch(condition):
+        w = build.variable("w", 2.0)
+    with build.branch(condition) as branch:
+        build.store(build.allocate("b", 1), 0, build.read(w))
+    verify_procedure(build.finish([]))
+    with build.branch(condition) as branch:
+        build.start_otherwise(branch)
+        build.store(build.allocate("c", 1), 0, build.read(w))
+    with pytest.raises(VerifyError, match="variable w is not assigned on every way"):
+        verify_procedure(build.finish([]))
+
+
+def test_with_a_tape_some_assignment_before_the_read_has_to_do():
+    build, _, y, *_ = base()
+    build.append(Push((y < 1.0,)))
+    with build.branch(y < 1.0):
+        w = build.variable("w", 2.0)
+    condition = leaf(bool)
+    build.append(Pop((condition,)))
+    with build.branch(condition):
+        build.store(build.allocate("b", 1), 0, build.read(w))
+    verify_procedure(build.finish([]))
+    build.append(Read(leaf(float), Variable("z", aval((), FLOAT64))))
+    with pytest.raises(VerifyError, match="variable z is not assigned"):
+        verify_procedure(build.finish([]))

@@ -11,6 +11,7 @@ from gradtape.errors import VerifyError
 from gradtape.ir.graph import Value
 from gradtape.ir.types import BOOL, INT64, Aval
 from gradtape.kinds.elementwise import Elementwise
+from gradtape.kinds.index_map import IndexMap
 from gradtape.procedures.ir import (
     Allocate,
     Apply,
@@ -32,7 +33,7 @@ from gradtape.procedures.ir import (
     Variable,
     While,
 )
-from gradtape.procedures.traversal import defines, uses
+from gradtape.procedures.traversal import defines, uses, walk
 
 Shape = tuple[Any, ...]
 """What of a push or a pop must match: the dtype or the memory of each entry."""
@@ -42,8 +43,9 @@ def verify_procedure(procedure: Procedure, stage: str = "") -> None:
     """Check a procedure.
 
     - Each leaf is defined once, and used in its block and in those inside of it, after its definition. Scalar expressions are made of
-      elementwise rows over 0-d values.
-    - A variable is assigned on every way to where it is read, and holds one type.
+      elementwise rows over 0-d values, and of index maps that leave them as they are.
+    - A variable is assigned on every way to where it is read, and holds one type. Branches with one condition are one way;
+      where conditions are on the tape, some assignment before the read has to do.
     - Indices, sizes and counts are int64, conditions bools; what is stored or assigned has the dtype of the memory or the variable.
     - Memories and variables have names of their own. Parameters are not written.
     - The entries of the tape that a pop takes have the types of those that a push appended, if the procedure has any.
@@ -76,6 +78,9 @@ class _Verifier:
         self._pure: list[set[Value]] = [set()]
         self._scopes: list[list[Content]] = [[]]
         self._assigned: set[Variable] = set()
+        self._ever: set[Variable] = set()
+        self._has_tape = any(isinstance(statement, Pop) for statement in walk(procedure.body))
+        self._where: dict[tuple[Value, bool], set[Variable]] = {}
         self._names: dict[str, Memory] = {}
         self._variables: dict[str, Variable] = {}
         self._fixed = {p.memory for p in procedure.parameters if isinstance(p, Pointer)}
@@ -162,7 +167,10 @@ class _Verifier:
                 known = value in self._known or value.data is not None
                 self._require(known, f"{_shown(value)} is not known")
                 continue
-            self._require(isinstance(node.op, Elementwise), f"{node.op.name} is not elementwise")
+            scalar = isinstance(node.op, Elementwise) or (
+                isinstance(node.op, IndexMap) and not node.inputs[0].ndim
+            )
+            self._require(scalar, f"{node.op.name} is not elementwise")
             self._require(
                 value.dtype == node.op.infer([x.aval for x in node.inputs], node.params)[0].dtype,
                 f"{node.op.name} does not make {value.dtype}",
@@ -190,10 +198,12 @@ class _Verifier:
         elif isinstance(statement, Assign):
             self._require_type(statement.variable, statement.value)
             self._assigned.add(statement.variable)
+            self._ever.add(statement.variable)
         elif isinstance(statement, Read):
             self._require_type(statement.variable, statement.out)
+            known = self._ever if self._has_tape else self._assigned
             self._require(
-                statement.variable in self._assigned,
+                statement.variable in known,
                 f"the variable {statement.variable.name} is not assigned on every way to its read",
             )
         elif isinstance(statement, Allocate):
@@ -220,13 +230,14 @@ class _Verifier:
     def _check_blocks(self, statement: For | While | If) -> None:
         """Check what is nested. What is assigned in it is assigned after it only where it surely ran."""
         before = set(self._assigned)
+        known = dict(self._where)
         if isinstance(statement, For):
             self._require_dtype(statement.count, INT64, "a count")
             with self._scope():
                 self._define(statement.index)
                 self._require_dtype(statement.index, INT64, "the index of a loop")
                 self._check_all(statement.body)
-            self._assigned = before
+            self._assigned, self._where = before, known
         elif isinstance(statement, While):
             with self._scope():
                 self._check_all(statement.test)
@@ -235,15 +246,25 @@ class _Verifier:
                 self._require_dtype(statement.condition, BOOL, "a condition")
                 tested = set(self._assigned)
                 self._check_all(statement.body)
-            self._assigned = tested
+            self._assigned, self._where = tested, known
         else:
-            self._require_dtype(statement.condition, BOOL, "a condition")
+            self._check_branches(statement, before)
+
+    def _check_branches(self, branch: If, before: set[Variable]) -> None:
+        """Check both blocks. What one of them assigns can be read in the same block of a later branch with the same condition."""
+        condition = branch.condition
+        self._require_dtype(condition, BOOL, "a condition")
+        ends = []
+        for block, holds in ((branch.then, True), (branch.otherwise, False)):
+            known = dict(self._where)
+            self._assigned = before | known.get((condition, holds), set())
             with self._scope():
-                self._check_all(statement.then)
-            first, self._assigned = self._assigned, before
-            with self._scope():
-                self._check_all(statement.otherwise)
-            self._assigned = first & self._assigned
+                self._check_all(block)
+            ends.append(self._assigned)
+            self._where = known
+        self._assigned = ends[0] & ends[1]
+        for end, holds in zip(ends, (True, False), strict=True):
+            self._where[condition, holds] = self._where.get((condition, holds), set()) | end
 
     def _check_apply(self, apply: Apply) -> None:
         pairs = [

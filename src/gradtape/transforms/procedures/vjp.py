@@ -116,11 +116,10 @@ class _ReverseMode:
                 else:
                     seed = build.scalar("seed", type_.dtype)
                 self._seeds.append((content, seed, type_))
-        seeds = {
-            content: seed
-            for content, seed, _ in self._seeds
-            if isinstance(content, Value) and isinstance(seed, Value)
-        }
+        seeds: dict[Value, Value] = {}  # a value may be several results
+        for content, seed, _ in self._seeds:
+            if isinstance(content, Value) and isinstance(seed, Value):
+                seeds[content] = seeds[content] + seed if content in seeds else seed
         self._adjoint = Adjoint(procedure, seeds, self._tree, self._active, self._shadows, build)
         forward, _ = extract(roots(procedure), stop=lambda value: not value.is_made)
         self._plan = Planner(self._tree, self._adjoint, definitions, set(forward)).best()
