@@ -14,6 +14,7 @@
     │   └── ArraySubclassError                  np.matrix, masked arrays and other subclasses
     ├── NonScalarOutputError (TypeError)        grad() of a function whose result is not one number
     ├── UnsupportedFunctionError (TypeError, LookupError)    a NumPy function without a rule
+    ├── UnsupportedCodeError (TypeError)        code that the front end does not translate
     ├── ConcretizationError (TypeError)         float(x), x.item(), x.numpy() of a traced value in jit
     ├── InPlaceError (ValueError)               an in-place write that NumPy itself would refuse
     ├── NotDifferentiableError (LookupError)    an op that has no derivative
@@ -174,6 +175,10 @@ class NonScalarOutputError(GradtapeError, TypeError):
 
 class UnsupportedFunctionError(GradtapeError, TypeError, LookupError):
     """A NumPy function that gradtape does not follow: it has no rule, of which other libraries tell by a LookupError."""
+
+
+class UnsupportedCodeError(GradtapeError, TypeError):
+    """Code that the front end does not translate to a procedure: strings, dicts, try statements, generators."""
 
 
 class ConcretizationError(GradtapeError, TypeError):

@@ -1,0 +1,128 @@
+"""The builder of translations: it remembers pointers, joins alias classes, and forgets what a discarded pass has appended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from gradtape.ir.graph import Value, number_of
+from gradtape.ir.types import Aval
+from gradtape.kinds.operands import as_value
+from gradtape.procedures.builder import Number, ProcedureBuilder
+from gradtape.procedures.ir import (
+    Allocate,
+    Content,
+    Dtype,
+    Memory,
+    Pointer,
+    Procedure,
+    Statement,
+    Variable,
+)
+from gradtape.procedures.traversal import blocks
+
+
+class TranslationBuilder(ProcedureBuilder):
+    """A builder for procedures that are translated from code.
+
+    Attributes
+    ----------
+    pointed : list of Variable
+        The variables that hold pointers.
+    assumed : list of Value
+        Conditions that hold where statements are appended.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._serials: dict[Pointer, int] = {}
+        self.pointed: list[Variable] = []
+        self.assumed: list[Value] = []
+
+    def array(self, name: str, shape: Sequence[int], dtype: Any = np.float64) -> Pointer:
+        return self._remember(super().array(name, shape, dtype))
+
+    def allocate(
+        self,
+        name: str,
+        size: Number,
+        dtype: Dtype | type = np.float64,
+        zero: bool = False,
+        memory: Memory | None = None,
+    ) -> Pointer:
+        return self._remember(super().allocate(name, size, dtype, zero, memory))
+
+    def read(self, variable: Variable) -> Any:
+        content = super().read(variable)
+        return self._remember(content) if isinstance(content, Pointer) else content
+
+    def _remember(self, pointer: Pointer) -> Pointer:
+        self._serials[pointer] = len(self._serials)
+        return pointer
+
+    def serial(self, pointer: Pointer) -> int:
+        """Return the number of a pointer, in the order in which they were made."""
+        return self._serials[pointer]
+
+    @property
+    def next_serial(self) -> int:
+        """The serial number of the next pointer."""
+        return len(self._serials)
+
+    def unify(self, first: Memory, second: Memory) -> None:
+        """Let two memories be one: a variable may point into either."""
+        if first is second:
+            return
+        for pointer in self._serials:
+            if pointer.memory is second:
+                pointer.memory = first
+        for variable in self.pointed:
+            if variable.type is second:
+                variable.type = first
+
+    @contextmanager
+    def assuming(self, condition: Any) -> Iterator[None]:
+        """Let a condition be known to hold inside."""
+        count = len(self.assumed)
+        self.assume(condition)
+        try:
+            yield
+        finally:
+            del self.assumed[count:]
+
+    def assume(self, condition: Any) -> None:
+        """Let a condition be known to hold to the end of the block."""
+        if isinstance(condition, Value):
+            self.assumed.append(condition)
+
+    def mark(self) -> int:
+        """Return how much stands before all other statements, for `forget`."""
+        return len(self.start)
+
+    def forget(self, mark: int) -> None:
+        """Remove what was put before all other statements since a mark."""
+        del self.start[mark:]
+
+    def finish(self, results: Sequence[Content], result_types: Sequence[Aval] | None = None) -> Procedure:
+        self._hoist(self.body, False)
+        return super().finish(results, result_types)
+
+    def _hoist(self, statements: list[Statement], inside: bool) -> None:
+        """Allocate arrays of static sizes once, before all loops; what is to be zeros is filled where it was allocated."""
+        kept: list[Statement] = []
+        for statement in statements:
+            for block in blocks(statement):
+                self._hoist(block, True)
+            if inside and isinstance(statement, Allocate):
+                size = number_of(statement.size)
+                if size is not None:
+                    self.start.append(Allocate(statement.out, statement.size, False))
+                    if statement.zero:
+                        with self.block(kept), self.loop(size) as index:
+                            self.store(statement.out, index, as_value(statement.out.dtype.type(0)))
+                    continue
+            kept.append(statement)
+        statements[:] = kept

@@ -1,0 +1,269 @@
+"""From the bytecode of a function to basic blocks of simple instructions, by Numba's interpreter of bytecode.
+
+Numba is imported here when the first function is translated, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import builtins
+import types
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeAlias
+from weakref import WeakKeyDictionary
+
+from gradtape.errors import UnsupportedCodeError
+from gradtape.ir.site import Site
+from gradtape.records import record
+
+
+@record
+class Instruction:
+    """``target = kind[detail](names)``.
+
+    Attributes
+    ----------
+    target : str
+        The name that is assigned, or "" where there is none. Temporaries begin with a dollar sign.
+    kind : str
+        What is done: ``const``, ``global``, ``free``, ``argument``, ``copy``, ``call``, ``getitem``, ``setitem``, ``getattr``, ``binary``,
+        ``inplace``, ``unary``, ``tuple``, ``list``, ``iterator``, ``next``, ``first``, ``second``, ``unpack``, ``function``, ``raise``.
+    names : tuple of str
+        The variables that are read.
+    detail : object
+        What else belongs to the kind, static.
+    line : int
+        Of the source.
+    """
+
+    target: str
+    kind: str
+    names: tuple[str, ...]
+    detail: Any
+    line: int
+
+
+@record
+class BasicBlock:
+    """Instructions, and where control goes then: to one target, to one of two, or out of the function (``return``, ``raise``)."""
+
+    label: int
+    instructions: list[Instruction]
+    end: str
+    name: str
+    targets: list[int]
+    line: int
+
+
+@record
+class Code:
+    """What a code object does.
+
+    Attributes
+    ----------
+    name, filename : str
+        Of the function.
+    line : int
+        Where it begins.
+    blocks : dict
+        By label; the first one is where control enters.
+    """
+
+    name: str
+    filename: str
+    line: int
+    blocks: dict[int, BasicBlock]
+
+
+Function: TypeAlias = types.FunctionType
+
+_READ: Final[WeakKeyDictionary[types.CodeType, Code]] = WeakKeyDictionary()
+
+
+def read_code(code: types.CodeType, module: dict[str, Any]) -> Code:
+    """Return the blocks of a code object; `module` are the globals in which it runs.
+
+    Raises
+    ------
+    UnsupportedCodeError
+        For what Numba's interpreter of bytecode or the front end does not take.
+    """
+    found = _READ.get(code)
+    if found is None:
+        found = _READ[code] = _read(code, module)
+    return found
+
+
+def _read(code: types.CodeType, module: dict[str, Any]) -> Code:
+    from numba.core.compiler import run_frontend
+    from numba.core.errors import NumbaError
+
+    site = Site(code.co_filename, code.co_firstlineno, code.co_name)
+    if code.co_flags & (0x20 | 0x80 | 0x200):  # generators and coroutines
+        raise unsupported("a generator or coroutine", site, "write a loop, or a function that fills an array")
+    cells = tuple([types.CellType(None) for _ in code.co_freevars])
+    function = types.FunctionType(code, module, code.co_name, None, cells)
+    try:
+        read = run_frontend(function)  # type: ignore[no-untyped-call]
+    except (NumbaError, NotImplementedError, AssertionError, KeyError, IndexError) as error:
+        what = str(error).strip().split("\n")[0] or type(error).__name__
+        raise UnsupportedCodeError(
+            f"the code of {code.co_name} cannot be translated: {what}",
+            where=site,
+            why="Numba's interpreter of bytecode, which reads the code, does not take it",
+            remedy="leave out try, with, sets, del and generators, or trace the function with gt.config.loops = 'trace'",
+        ) from None
+    blocks = {}
+    for label, block in sorted(read.blocks.items()):
+        reader = _BlockReader(code)
+        blocks[label] = reader.read(label, block)
+    return Code(code.co_name, code.co_filename, code.co_firstlineno, blocks)
+
+
+def unsupported(what: str, where: Any, remedy: str = "") -> UnsupportedCodeError:
+    return UnsupportedCodeError(
+        f"{what} cannot be translated",
+        where=where,
+        remedy=remedy or "write it with numbers, arrays, tuples and loops, or use gt.config.loops = 'trace'",
+    )
+
+
+class _BlockReader:
+    """Converts the statements of one block of Numba's IR."""
+
+    def __init__(self, code: types.CodeType) -> None:
+        self.code = code
+        self.out: list[Instruction] = []
+        self.line = code.co_firstlineno
+
+    def read(self, label: int, block: Any) -> BasicBlock:
+        from numba.core import ir
+
+        for statement in block.body[:-1]:
+            self.line = statement.loc.line
+            if isinstance(statement, ir.Assign):
+                self.assign(statement.target.name, statement.value)
+            elif isinstance(statement, ir.SetItem):
+                names = (statement.target.name, statement.index.name, statement.value.name)
+                self.emit("", "setitem", names)
+            elif isinstance(statement, ir.Del):
+                pass
+            else:
+                self.refuse(type(statement).__name__)
+        last = block.body[-1]
+        self.line = last.loc.line
+        if isinstance(last, ir.Jump):
+            end: tuple[str, str, list[int]] = ("jump", "", [last.target])
+        elif isinstance(last, ir.Branch):
+            end = ("branch", last.cond.name, [last.truebr, last.falsebr])
+        elif isinstance(last, ir.Return):
+            end = ("return", last.value.name, [])
+        elif isinstance(last, ir.Raise):
+            end = ("raise", "" if last.exception is None else last.exception.name, [])
+        else:
+            raise self.refusal(type(last).__name__)
+        return BasicBlock(label, self.out, *end, self.line)
+
+    def emit(self, target: str, kind: str, names: tuple[str, ...] = (), detail: Any = None) -> None:
+        self.out.append(Instruction(target, kind, names, detail, self.line))
+
+    def refusal(self, what: str) -> UnsupportedCodeError:
+        return unsupported(
+            _NAMES.get(what, f"a statement ({what})"),
+            Site(self.code.co_filename, self.line, self.code.co_name),
+        )
+
+    def refuse(self, what: str) -> None:
+        raise self.refusal(what)
+
+    def assign(self, target: str, value: Any) -> None:
+        from numba.core import ir
+
+        if isinstance(value, ir.Var):
+            self.emit(target, "copy", (value.name,))
+        elif isinstance(value, ir.Const):
+            self.emit(target, "const", (), value.value)
+        elif isinstance(value, ir.Global):
+            if "load_global" in target or not hasattr(builtins, value.name):
+                self.emit(target, "global", (), value.name)
+            else:
+                self.emit(target, "const", (), value.value)
+        elif isinstance(value, ir.FreeVar):
+            self.emit(target, "free", (), value.name)
+        elif isinstance(value, ir.Arg):
+            self.emit(target, "argument", (), value.index)
+        elif isinstance(value, ir.Expr):
+            self.expression(target, value)
+        else:
+            self.refuse(type(value).__name__)
+
+    def expression(self, target: str, value: Any) -> None:
+        read = _EXPRESSIONS.get(value.op)
+        if read is None:
+            raise self.refusal(value.op)
+        for instruction in read(value):
+            self.emit(target, *instruction)
+
+
+_Parts: TypeAlias = Iterator[tuple[str, tuple[str, ...], Any]]
+
+
+def _call(value: Any) -> _Parts:
+    names = [value.func.name, *[v.name for v in value.args], *[v.name for _, v in value.kws]]
+    keywords = tuple([k for k, _ in value.kws])
+    extra = [v.name for v in (value.vararg, value.varkwarg) if v is not None]
+    detail = (len(value.args), keywords, value.vararg is not None, value.varkwarg is not None)
+    yield "call", (*names, *extra), detail
+
+
+def _function(value: Any) -> _Parts:
+    names = [v.name for v in (value.closure, value.defaults) if v is not None and not isinstance(v, tuple)]
+    defaults = value.defaults if isinstance(value.defaults, tuple) else value.defaults is not None
+    yield "function", tuple(names), (value.code, value.closure is not None, defaults)
+
+
+def _one(kind: str, detail: Callable[[Any], Any] = lambda value: None) -> Callable[[Any], _Parts]:
+    def read(value: Any) -> _Parts:
+        yield kind, (value.value.name,), detail(value)
+
+    return read
+
+
+def _items(kind: str) -> Callable[[Any], _Parts]:
+    def read(value: Any) -> _Parts:
+        yield kind, tuple([v.name for v in value.items]), None
+
+    return read
+
+
+_EXPRESSIONS: Final[dict[str, Callable[[Any], _Parts]]] = {
+    "call": _call,
+    "binop": lambda value: iter([("binary", (value.lhs.name, value.rhs.name), value.fn)]),
+    "inplace_binop": lambda value: iter([("inplace", (value.lhs.name, value.rhs.name), value.immutable_fn)]),
+    "unary": _one("unary", lambda value: value.fn),
+    "getitem": lambda value: iter([("getitem", (value.value.name, value.index.name), None)]),
+    "static_getitem": _one("static_getitem", lambda value: value.index),
+    "getattr": _one("getattr", lambda value: value.attr),
+    "build_tuple": _items("tuple"),
+    "build_list": _items("list"),
+    "getiter": _one("iterator"),
+    "iternext": _one("next"),
+    "pair_first": _one("first"),
+    "pair_second": _one("second"),
+    "exhaust_iter": _one("unpack", lambda value: value.count),
+    "cast": _one("copy"),
+    "make_function": _function,
+}
+
+_NAMES: Final = {
+    "build_map": "a dict",
+    "build_set": "a set",
+    "SetAttr": "an assignment to an attribute",
+    "DelItem": "the deletion of an element",
+    "EnterWith": "a with statement",
+    "PopBlock": "a with or try statement",
+    "StaticTryRaise": "a try statement",
+    "TryRaise": "a try statement",
+    "yield": "a generator",
+    "Yield": "a generator",
+    "StoreMap": "a dict",
+}

@@ -1,0 +1,231 @@
+"""Calls of functions in translated code, and attributes."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+import gradtape.frontend.numpy as _tables
+from gradtape.frontend.functions import FUNCTIONS
+from gradtape.frontend.interpreter import Interpreter, in_memory
+from gradtape.frontend.numpy import calls as numpy_calls
+from gradtape.frontend.numpy.registry import ATTRIBUTES, METHODS
+from gradtape.frontend.numpy.registry import FUNCTIONS as NUMPY_FUNCTIONS
+from gradtape.frontend.values import (
+    BoundMethod,
+    Closure,
+    Conflict,
+    ListReference,
+    RaisedError,
+    as_integer,
+    is_number,
+    is_static,
+    refuse,
+    settled,
+    shown,
+)
+from gradtape.ir.graph import Value
+from gradtape.procedures.arrays.view import Expression
+
+TABLES: Final = _tables
+
+MATH_MODULES: Final = (
+    "math",
+    "cmath",
+    "operator",
+    "numpy",
+    "builtins",
+    "_operator",
+    "numpy.dtypes",
+    "fractions",
+)
+"""The modules of functions that Python calls with known arguments."""
+
+
+def call(self: Interpreter, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Return the result of a call."""
+    args = tuple(args)
+    if isinstance(function, functools.partial):
+        return call(self, function.func, (*function.args, *args), {**function.keywords, **kwargs})
+    if isinstance(function, BoundMethod):
+        return _method(self, function, args, kwargs)
+    if isinstance(function, types.MethodType):
+        return call(self, function.__func__, (function.__self__, *args), kwargs)
+    if isinstance(function, Closure):
+        return _inlined(self, function, args, kwargs)
+    special = _special(function)
+    if special is not None:
+        return special(self, *args, **kwargs)
+    if isinstance(function, np.ufunc) or _in(function, NUMPY_FUNCTIONS):
+        return _numpy(self, function, args, kwargs)
+    if isinstance(function, type):
+        return _constructed(self, function, args, kwargs)
+    closure = self.close(function)
+    if closure is not None and not _is_library(function):
+        return _inlined(self, closure, args, kwargs)
+    if _is_numba_type(function):
+        return FUNCTIONS[np.dtype](self, np.dtype(str(function)), *args)
+    if all(map(is_static, (*args, *kwargs.values()))) and _module(function) in MATH_MODULES:
+        return function(*args, **kwargs)
+    name = getattr(function, "__qualname__", None) or shown(function)
+    refuse(f"the function {_module(function)}.{name} is called" if name else f"{shown(function)} is called")
+
+
+def _in(function: Any, table: Any) -> bool:
+    try:
+        return function in table
+    except TypeError:
+        return False
+
+
+def _module(function: Any) -> str:
+    return str(getattr(function, "__module__", "") or type(function).__module__)
+
+
+def _special(function: Any) -> Any:
+    """Return what runs in place of a builtin, of a function of `math`, or of one of Numba's."""
+    if _in(function, FUNCTIONS):
+        return FUNCTIONS[function]
+    if _module(function).startswith("numba") and not hasattr(function, "py_func"):
+        return FUNCTIONS.get(f"numba.{getattr(function, '__name__', '')}")
+    return None
+
+
+def _is_library(function: Any) -> bool:
+    return _module(function).partition(".")[0] in (
+        "numpy",
+        "scipy",
+        "math",
+        "numba",
+        "gradtape",
+    ) and not hasattr(function, "py_func")
+
+
+def _is_numba_type(function: Any) -> bool:
+    return _module(function).startswith("numba.core.types") and hasattr(function, "bitwidth")
+
+
+def _numpy(self: Interpreter, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    args = tuple(map(self.plain, args))
+    kwargs = {name: self.plain(value) for name, value in kwargs.items()}
+    if isinstance(function, np.ufunc) and all(is_number(x) and not isinstance(x, Value) for x in args):
+        with np.errstate(all="ignore"):
+            return function(*args, **kwargs)
+    return self_list(self, numpy_calls.call(self.build, function, args, kwargs))
+
+
+def self_list(self: Interpreter, result: Any) -> Any:
+    """Return a result with a list of Python as a list of the interpreter."""
+    return self.new_list(result) if isinstance(result, list) else result
+
+
+def _method(self: Interpreter, method: BoundMethod, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    owner, name = method.owner, method.name
+    if isinstance(owner, ListReference):
+        return _list_method(self, owner, name, args)
+    args = tuple(map(self.plain, args))
+    if isinstance(owner, np.ufunc):
+        return numpy_calls.call_ufunc_method(self.build, owner, name, args, kwargs)
+    return self_list(self, numpy_calls.call_method(self.build, owner, name, args, kwargs))
+
+
+def _list_method(self: Interpreter, owner: ListReference, name: str, args: tuple[Any, ...]) -> Any:
+    items = list(self.lists[owner])
+    if name == "append":
+        items.append(in_memory(args[0]))
+    elif name == "extend":
+        items.extend(self.items(args[0]) or ())
+    elif name == "copy":
+        return self.new_list(items)
+    elif name in ("pop", "insert", "clear", "reverse"):
+        given = [as_integer(args[0], "the index"), *args[1:]] if args else []
+        if any(isinstance(one, Value) for one in given[:1]):
+            refuse("the index of an item of a list follows from data")
+        result = getattr(items, name)(*given)
+        self.lists[owner] = tuple(items)
+        return result
+    else:
+        refuse(f"the method {name} of a list is called")
+    self.lists[owner] = tuple(items)
+    return None
+
+
+def _constructed(self: Interpreter, kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return an instance of a class: a number, a named tuple, an exception."""
+    if issubclass(kind, np.generic):
+        return FUNCTIONS[np.dtype](self, np.dtype(kind), *args)
+    if issubclass(kind, BaseException):
+        parts = [x if isinstance(x, str) else shown(x) for x in args]
+        return RaisedError(kind, parts[0] if len(parts) == 1 else ", ".join(parts))
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        return kind(*args, **kwargs)
+    if all(map(is_static, (*args, *kwargs.values()))) and (
+        _module(kind) in MATH_MODULES or kind in (np.dtype, np.finfo, np.iinfo)
+    ):
+        return kind(*args, **kwargs)
+    refuse(f"an object of the class {kind.__name__} is made")
+
+
+def _inlined(self: Interpreter, function: Closure, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    arguments = list(map(in_memory, bound(function, args, kwargs)))
+    return self.run_code(function.code, function.module, function.cells, arguments)
+
+
+def bound(function: Closure, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+    """Return the arguments of a call in the order of the code's, with defaults."""
+    code = function.code
+    count = code.co_argcount
+    names = code.co_varnames[:count]
+    if code.co_kwonlyargcount or code.co_flags & 0x08:
+        refuse(f"{code.co_name} takes arguments by keyword only", "let it take them by position")
+    rest = tuple(args[count:])
+    if rest and not code.co_flags & 0x04:
+        raise TypeError(f"{code.co_name}() takes {count} positional arguments but {len(args)} were given")
+    values = dict(zip(names, args, strict=False))
+    for name, value in kwargs.items():
+        if name not in names:
+            raise TypeError(f"{code.co_name}() got an unexpected keyword argument {name!r}")
+        if name in values:
+            raise TypeError(f"{code.co_name}() got multiple values for argument {name!r}")
+        values[name] = value
+    for name, value in zip(reversed(names), reversed(function.defaults), strict=False):
+        values.setdefault(name, value)
+    missing = [name for name in names if name not in values]
+    if missing:
+        raise TypeError(f"{code.co_name}() missing arguments: {', '.join(missing)}")
+    return [*[values[name] for name in names], *([rest] if code.co_flags & 0x04 else [])]
+
+
+def attribute(self: Interpreter, owner: Any, name: str) -> Any:
+    """Return an attribute of an abstract value."""
+    if isinstance(owner, Expression | Value):
+        if name in METHODS:
+            return BoundMethod(owner, name)
+        if isinstance(owner, Value) and name == "dtype":
+            return owner.dtype
+        if name in ATTRIBUTES:
+            return settled(numpy_calls.attribute(self.build, owner, name))
+        refuse(f"the attribute {name} of {shown(owner)} is read")
+    if isinstance(owner, ListReference):
+        return BoundMethod(owner, name)
+    if isinstance(owner, np.ufunc) and name in ("reduce", "accumulate", "outer", "at", "reduceat"):
+        return BoundMethod(owner, name)
+    if isinstance(owner, Closure | Conflict | RaisedError):
+        if name in ("py_func", "__wrapped__"):
+            return owner
+        refuse(f"the attribute {name} of {shown(owner)} is read")
+    value = getattr(owner, name)
+    if isinstance(owner, types.ModuleType) and owner.__name__.partition(".")[0] in (
+        "math",
+        "numpy",
+        "cmath",
+        "numba",
+    ):
+        return value
+    if isinstance(owner, tuple | int | float | complex | np.generic | np.dtype | type | str):
+        return value
+    return self.outside(owner, name, value)

@@ -1,0 +1,380 @@
+"""Storage of what changes on the ways of the control flow: variables of loops and of joins.
+
+A plan says how an abstract value is stored: not at all, since it is the same on all ways, as a variable, as a group of these, in an array
+of its own, or as a pointer. Plans grow until they cover all values that a name has on the ways to a place. A slot is a plan with variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from gradtape.frontend.builder import TranslationBuilder
+from gradtape.frontend.values import (
+    MISSING,
+    Conflict,
+    Enumerated,
+    NeedsStaticError,
+    RangeValue,
+    Reversed,
+    Zipped,
+    is_number,
+    joined_type,
+    number_type,
+    refuse,
+    same,
+    shown,
+    typed,
+)
+from gradtape.ir.builder import here
+from gradtape.ir.types import Aval, aval
+from gradtape.procedures.arrays import index_arithmetic as ix
+from gradtape.procedures.arrays.nests import materialise, store
+from gradtape.procedures.arrays.view import ArrayView, Expression
+from gradtape.procedures.ir import Dtype, Memory, Pointer, Variable
+from gradtape.records import record
+
+RECORDS = (RangeValue, Enumerated, Zipped, Reversed)
+
+
+@record
+class Fixed:
+    """The value is the same on all ways."""
+
+    value: Any
+
+
+@record
+class Held:
+    """A number in a variable."""
+
+    type: Aval
+
+
+@record
+class Group:
+    """A tuple, or a range and the like, of values that are stored one by one."""
+
+    kind: type
+    items: tuple[Plan, ...]
+
+
+@record
+class Owned:
+    """An array whose contents are copied into memory of its own; the shape is static."""
+
+    dtype: Dtype
+    shape: tuple[int, ...]
+
+
+@record
+class Pointed:
+    """An array that a pointer names, which changes."""
+
+    memory: Memory
+    writable: bool
+    numbers: tuple[Plan, ...]
+
+
+Plan: TypeAlias = Fixed | Held | Group | Owned | Pointed
+
+
+class Planner:
+    """Makes plans cover values.
+
+    Parameters
+    ----------
+    build : TranslationBuilder
+        Where statements go.
+    first : int or None
+        In a loop, the serial number of the first pointer of the body: later ones are made in each iteration.
+    """
+
+    def __init__(self, build: TranslationBuilder, first: int | None = None) -> None:
+        self.build = build
+        self.first = first
+        self.owned: set[Memory] = set()
+
+    def widen(self, plan: Plan, value: Any) -> Plan:
+        """Return a plan that covers one more value; the same one if it does already."""
+        if isinstance(plan, Fixed):
+            if isinstance(plan.value, Conflict) or same(plan.value, value):
+                return plan
+            return self.both(plan.value, value)
+        if value is MISSING:
+            return plan
+        if isinstance(plan, Held):
+            if not is_number(value):
+                return Fixed(Conflict(plan.type, value))
+            type_ = joined([plan.type], value)
+            return plan if type_ is plan.type else Held(type_)
+        if isinstance(plan, Group):
+            parts = parts_of(value)
+            if type(value) is not plan.kind or len(parts) != len(plan.items):
+                return Fixed(Conflict(plan.kind, value))
+            items = tuple(map(self.widen, plan.items, parts))
+            return plan if all(map(is_same, items, plan.items)) else Group(plan.kind, items)
+        if not isinstance(value, Expression):
+            return Fixed(Conflict("an array", value))
+        return self._widen_array(plan, value)
+
+    def both(self, first: Any, second: Any) -> Plan:
+        """Return a plan for two values that are not the same."""
+        if first is MISSING or second is MISSING:
+            return self._perhaps(second if first is MISSING else first)
+        if is_number(first) and is_number(second):
+            return Held(joined([], first, second))
+        if isinstance(first, Expression) and isinstance(second, Expression):
+            return self._arrays(first, second)
+        if type(first) is type(second) and isinstance(first, tuple | RECORDS):
+            parts, others = parts_of(first), parts_of(second)
+            if len(parts) == len(others):
+                items = [
+                    Fixed(x) if same(x, y) else self.both(x, y) for x, y in zip(parts, others, strict=True)
+                ]
+                return Group(type(first), tuple(items))
+        return Fixed(Conflict(first, second))
+
+    def _perhaps(self, value: Any) -> Plan:
+        """Return a plan for a value that is missing on other ways."""
+        if is_number(value) and not isinstance(value, int | float | complex):
+            return Held(joined([], value))
+        if isinstance(value, tuple):
+            return Group(type(value), tuple(map(self._perhaps, value)))
+        if isinstance(value, Expression):
+            return self._arrays(value, value)
+        return Fixed(value)
+
+    def _arrays(self, first: Expression, second: Expression) -> Plan:
+        if first.ndim != second.ndim:
+            refuse(
+                f"a name holds arrays of {first.ndim} and of {second.ndim} axes",
+                "give the arrays different names",
+                "what a name holds after a branch or in the next iteration has one number of axes",
+            )
+        shape = ix.static_shape(first.shape)
+        if first.dtype != second.dtype or self._is_made(first) or self._is_made(second):
+            if shape is None or ix.static_shape(second.shape) != shape:
+                refuse(
+                    "an array that code makes anew in each iteration, or in a branch, changes its shape or dtype",
+                    "make an array of the largest size before, and write into slices of it",
+                )
+            return Owned(np.promote_types(first.dtype, second.dtype), shape)
+        assert isinstance(first, ArrayView) and isinstance(second, ArrayView)
+        self.build.unify(first.pointer.memory, second.pointer.memory)
+        pairs = zip(_numbers(first), _numbers(second), strict=True)
+        numbers = tuple([Fixed(x) if _equal(x, y) else self.both(x, y) for x, y in pairs])
+        return Pointed(first.pointer.memory, first.writable and second.writable, numbers)
+
+    def _is_made(self, x: Expression) -> bool:
+        """Return whether an array is made in each iteration, or changes place in it."""
+        if not isinstance(x, ArrayView):
+            return True
+        if self.first is None:
+            return False
+        return self.build.serial(x.pointer) >= self.first or x.pointer.memory in self.owned
+
+    def _widen_array(self, plan: Owned | Pointed, value: Expression) -> Plan:
+        if isinstance(plan, Pointed):
+            if len(plan.numbers) != 1 + 2 * value.ndim:
+                return Fixed(Conflict("an array", value))
+            if self._is_made(value) or value.dtype != plan.memory.dtype:
+                shape = ix.static_shape(value.shape)
+                planned = [one.value for one in plan.numbers[1 : 1 + value.ndim] if isinstance(one, Fixed)]
+                if shape is None or list(shape) != planned:
+                    refuse("an array changes its shape in a loop")
+                return Owned(np.promote_types(plan.memory.dtype, value.dtype), shape)
+            assert isinstance(value, ArrayView)
+            self.build.unify(plan.memory, value.pointer.memory)
+            numbers = tuple(
+                [
+                    one if isinstance(one, Fixed) and _equal(one.value, x) else self.widen(one, x)
+                    for one, x in zip(plan.numbers, _numbers(value), strict=True)
+                ]
+            )
+            if all(map(is_same, numbers, plan.numbers)):
+                return plan
+            return Pointed(plan.memory, plan.writable, numbers)
+        if ix.static_shape(value.shape) != plan.shape:
+            refuse(
+                "an array changes its shape in a loop",
+                "make an array of the largest size before the loop, and write into slices of it",
+            )
+        dtype = np.promote_types(plan.dtype, value.dtype)
+        return plan if dtype == plan.dtype else Owned(dtype, plan.shape)
+
+    def seed(self, plan: Plan | None, value: Any) -> Plan:
+        """Return the plan of an earlier pass for the value that a name holds before a loop in this one."""
+        if plan is None or isinstance(plan, Fixed):
+            if plan is not None and isinstance(plan.value, Conflict):
+                return plan
+            return Fixed(value)
+        if isinstance(plan, Group) and type(value) is plan.kind and len(parts_of(value)) == len(plan.items):
+            return Group(plan.kind, tuple(map(self.seed, plan.items, parts_of(value))))
+        if isinstance(plan, Pointed) and isinstance(value, ArrayView):
+            numbers = tuple(map(self.seed, plan.numbers, _numbers(value)))
+            self.build.unify(plan.memory, value.pointer.memory)
+            return Pointed(value.pointer.memory, plan.writable, numbers)
+        if isinstance(plan, Group) and value is MISSING:
+            return Group(plan.kind, tuple([self.seed(item, MISSING) for item in plan.items]))
+        return plan
+
+
+def is_same(first: object, second: object) -> bool:
+    return first is second
+
+
+def _equal(x: Any, y: Any) -> bool:
+    return ix.same(x, y)
+
+
+def joined(types: Sequence[Aval], *numbers: Any) -> Aval:
+    """Return the type of a variable that holds numbers."""
+    found = [(type_.dtype, type_.weak) for type_ in types] + [number_type(x) for x in numbers]
+    dtype, is_weak = joined_type(found)
+    return aval((), dtype, is_weak)
+
+
+def parts_of(value: Any) -> tuple[Any, ...]:
+    """Return the items of a tuple or the fields of a record."""
+    if isinstance(value, tuple):
+        return value
+    if not isinstance(value, RECORDS):
+        return ()
+    return tuple([getattr(value, name) for name in value.__match_args__])
+
+
+def rebuilt(kind: type, parts: Sequence[Any]) -> Any:
+    """Return a tuple, a named tuple or a record with other parts."""
+    if kind is tuple:
+        return tuple(parts)
+    make = getattr(kind, "_make", None)
+    return kind(*parts) if make is None else make(parts)
+
+
+def _numbers(view: Expression) -> tuple[Any, ...]:
+    assert isinstance(view, ArrayView)
+    return (view.offset, *view.shape, *view.strides)
+
+
+class Slot:
+    """A plan with the variables that it needs.
+
+    Parameters
+    ----------
+    build : TranslationBuilder
+        Where statements go.
+    plan : Plan
+        How the value is stored.
+    name : str
+        Of the variables.
+    """
+
+    def __init__(self, build: TranslationBuilder, plan: Plan, name: str) -> None:
+        self.build = build
+        self.plan = plan
+        self.parts: list[Slot] = []
+        self.view: ArrayView | None = None
+        if isinstance(plan, Held):
+            self.variable = Variable(build.unique(name), plan.type)
+        elif isinstance(plan, Group):
+            self.parts = [Slot(build, item, name) for item in plan.items]
+        elif isinstance(plan, Pointed):
+            self.variable = Variable(build.unique(name), plan.memory)
+            build.pointed.append(self.variable)
+            self.parts = [Slot(build, item, name) for item in plan.numbers]
+        elif isinstance(plan, Owned):
+            with build.at_start():
+                size = ix.product(plan.shape)
+                pointer = build.allocate(name, size, plan.dtype)
+            self.view = ArrayView.of_pointer(build, pointer, plan.shape)
+
+    def assign(self, value: Any) -> None:
+        """Append what stores a value that the plan covers."""
+        plan = self.plan
+        if isinstance(plan, Held):
+            number = 0 if value is MISSING else value
+            self.build.assign(self.variable, typed(number, plan.type))
+        elif isinstance(plan, Group):
+            items = [MISSING] * len(self.parts) if value is MISSING else parts_of(value)
+            for part, item in zip(self.parts, items, strict=True):
+                part.assign(item)
+        elif isinstance(plan, Owned):
+            if value is not MISSING:
+                assert self.view is not None
+                store(self.view, value)
+        elif isinstance(plan, Pointed):
+            self._assign_pointer(value)
+
+    def _assign_pointer(self, value: Any) -> None:
+        assert isinstance(self.plan, Pointed)
+        if value is MISSING:
+            pointer: Pointer = self.build.allocate("none", 0, self.plan.memory.dtype, memory=self.plan.memory)
+            numbers: Sequence[Any] = [MISSING] * len(self.parts)
+        else:
+            pointer, numbers = value.pointer, _numbers(value)
+        self.build.assign(self.variable, pointer)
+        for part, number in zip(self.parts, numbers, strict=True):
+            part.assign(number)
+
+    def read(self) -> Any:
+        """Append what reads the value, and return it."""
+        plan = self.plan
+        if isinstance(plan, Fixed):
+            return plan.value
+        if isinstance(plan, Held):
+            return self.build.read(self.variable)
+        if isinstance(plan, Group):
+            return rebuilt(plan.kind, [part.read() for part in self.parts])
+        if isinstance(plan, Owned):
+            return self.view
+        pointer = self.build.read(self.variable)
+        offset, *rest = [part.read() for part in self.parts]
+        ndim = len(rest) // 2
+        return ArrayView(self.build, pointer, offset, tuple(rest[:ndim]), tuple(rest[ndim:]), plan.writable)
+
+    def arrays(self) -> list[ArrayView]:
+        """Return the arrays that the value has for its own."""
+        if self.view is not None:
+            return [self.view]
+        return [view for part in self.parts for view in part.arrays()]
+
+
+def assign_all(slots: dict[str, Slot], values: dict[str, Any]) -> None:
+    """Append what stores several values at once: none is overwritten before it has been copied."""
+    owned = {view.pointer for slot in slots.values() for view in slot.arrays()}
+    copied = {name: _apart(slot, values.get(name, MISSING), owned) for name, slot in slots.items()}
+    for name, slot in slots.items():
+        slot.assign(copied[name])
+
+
+def _apart(slot: Slot, value: Any, owned: set[Pointer]) -> Any:
+    """Return a value of which no array is one that is about to be overwritten."""
+    if isinstance(slot.plan, Group) and value is not MISSING:
+        items = [_apart(part, item, owned) for part, item in zip(slot.parts, parts_of(value), strict=True)]
+        return rebuilt(slot.plan.kind, items)
+    if slot.view is not None and isinstance(value, ArrayView):
+        is_other = value.pointer in owned and value.pointer is not slot.view.pointer
+        return materialise(value, temporary=True) if is_other else value
+    return value
+
+
+def check_usable(value: Any, name: str) -> Any:
+    """Return what a name holds; raise the error for what it cannot hold."""
+    if value is MISSING:
+        refuse(f"{name} is read before it is assigned", "assign it on all ways to this line")
+    if isinstance(value, Conflict):
+        message = (
+            f"{name} is {shown(value.first)} on one way to this line and {shown(value.second)} on another"
+        )
+        if value.first is MISSING or value.second is MISSING:
+            refuse(f"{name} is not assigned on all ways to this line", "assign it on all ways")
+        raise NeedsStaticError(
+            message,
+            where=here.site,
+            why="what a name holds has one type after a branch, and in all iterations of a loop",
+            remedy="use different names, or None and numbers not in one name",
+        )
+    return value

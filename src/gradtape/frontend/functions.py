@@ -1,0 +1,499 @@
+"""Builtins, `math`, `cmath`, `operator` and Numba's own functions on abstract values."""
+
+from __future__ import annotations
+
+import cmath
+import functools
+import math
+import operator
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from gradtape.frontend.interpreter import Interpreter, get_item
+from gradtape.frontend.loops import sequence
+from gradtape.frontend.numpy.calls import call as numpy_call
+from gradtape.frontend.operators import BINARY, UNARY, binary, both, counted, negated, unary
+from gradtape.frontend.values import (
+    Closure,
+    Enumerated,
+    ListReference,
+    Places,
+    RangeValue,
+    Reversed,
+    Unrolled,
+    Zipped,
+    as_condition,
+    as_integer,
+    is_number,
+    is_static,
+    number_type,
+    refuse,
+    settled,
+    shown,
+    weak,
+)
+from gradtape.ir.builder import emit
+from gradtape.ir.graph import Value
+from gradtape.ir.types import FLOAT64, INT64
+from gradtape.kinds.operands import as_value, conform
+from gradtape.kinds.registry import UFUNCS
+from gradtape.ops.core.elementwise.select import where
+from gradtape.procedures.arrays.indexing import getitem
+from gradtape.procedures.arrays.view import Expression
+
+FUNCTIONS: Final[dict[Any, Callable[..., Any]]] = {}
+"""What runs in place of a function; it takes the interpreter before the arguments."""
+
+COMPLEX128: Final = np.dtype(np.complex128)
+
+
+def runs(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Let the decorated function run in place of others."""
+
+    def enter(replacement: Callable[..., Any]) -> Callable[..., Any]:
+        for function in functions:
+            FUNCTIONS[function] = replacement
+        return replacement
+
+    return enter
+
+
+# Conversions
+
+
+def converted(x: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a number as one of Python's of another type."""
+    x = number_of_array(x)
+    if not isinstance(x, Value):
+        return x
+    if x.dtype == dtype:
+        return x
+    return weak(conform(x, dtype, ()))
+
+
+def number_of_array(x: Any) -> Any:
+    """Return the element of an array that has one, or a number as it is."""
+    if isinstance(x, Expression):
+        if isinstance(x.size, int) and x.size == 1:
+            return getitem(x, (0,) * x.ndim)
+        raise TypeError("only 0-dimensional arrays can be converted to Python scalars")
+    if not is_number(x):
+        refuse(f"{shown(x)} stands where a number has to be")
+    return settled(x)
+
+
+@runs(float)
+def to_float(self: Interpreter, x: Any = 0.0) -> Any:
+    if isinstance(x, str):
+        return float(x)
+    x = number_of_array(x)
+    return converted(x, FLOAT64) if isinstance(x, Value) else float(x)
+
+
+@runs(int, math.trunc)
+def to_int(self: Interpreter, x: Any = 0) -> Any:
+    x = number_of_array(x)
+    return converted(x, INT64) if isinstance(x, Value) else int(x)
+
+
+@runs(bool, operator.truth)
+def to_bool(self: Interpreter, x: Any = False) -> Any:
+    items = self.items(x)
+    return bool(items) if items is not None else as_condition(x)
+
+
+@runs(complex)
+def to_complex(self: Interpreter, x: Any = 0.0, y: Any = 0.0) -> Any:
+    x, y = number_of_array(x), number_of_array(y)
+    if not isinstance(x, Value) and not isinstance(y, Value):
+        return complex(x, y)
+    if not isinstance(y, Value) and y == 0:
+        return converted(x, COMPLEX128)
+    if number_type(x)[0].kind == "c" or number_type(y)[0].kind == "c":
+        return binary(self.build, operator.add, x, binary(self.build, operator.mul, y, 1j))
+    parts = [conform(as_value(one), FLOAT64, ()) for one in (x, y)]
+    return weak(emit(UFUNCS["from_parts"], parts))  # type: ignore[arg-type]
+
+
+@runs(np.dtype)
+def to_dtype(self: Interpreter, dtype: np.dtype[Any], x: Any = 0) -> Any:
+    """Return ``np.float64(x)`` and the like."""
+    x = self.plain(x)
+    if isinstance(x, list | tuple):
+        return numpy_call(self.build, np.array, (x,), {"dtype": dtype})
+    if isinstance(x, Expression):
+        return numpy_call(self.build, np.astype, (x, dtype), {})
+    if not isinstance(x, Value):
+        return dtype.type(x)
+    if x.dtype == dtype and not x.aval.weak:
+        return x
+    return UFUNCS["convert"](x, dtype)
+
+
+# Functions of numbers
+
+
+def _math(name: str, row: str) -> None:
+    """Enter a function of `math` that computes with doubles."""
+    function = getattr(math, name)
+
+    def replacement(self: Interpreter, *args: Any) -> Any:
+        numbers = [number_of_array(x) for x in args]
+        if not any(isinstance(x, Value) for x in numbers):
+            return function(*numbers)
+        is_exact = all(number_type(x)[0] == FLOAT64 for x in numbers)
+        result = UFUNCS[row](*[x if is_exact else converted(x, FLOAT64) for x in numbers])
+        return settled(result)
+
+    FUNCTIONS[function] = replacement
+
+
+for _name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "expm1", "log2", "log10", "log1p", "sqrt"):
+    _math(_name, _name)
+for _name in ("hypot", "copysign", "fmod", "isnan", "isinf", "isfinite", "erf", "erfc", "gamma", "degrees"):
+    _math(_name, _name)
+for _name in ("radians", "cbrt", "exp2", "ldexp", "nextafter", "fabs"):
+    _math(_name, _name)
+for _name, _row in {
+    "asin": "arcsin",
+    "acos": "arccos",
+    "atan": "arctan",
+    "atan2": "arctan2",
+    "asinh": "arcsinh",
+    "acosh": "arccosh",
+    "atanh": "arctanh",
+    "lgamma": "gammaln",
+    "pow": "power",
+    "fabs": "absolute",
+}.items():
+    _math(_name, _row)
+
+
+@runs(math.log)
+def log(self: Interpreter, x: Any, base: Any = None) -> Any:
+    x = number_of_array(x)
+    if base is not None:
+        return binary(self.build, operator.truediv, log(self, x), log(self, number_of_array(base)))
+    return UFUNCS["log"](converted(x, FLOAT64)) if isinstance(x, Value) else math.log(x)
+
+
+@runs(math.floor)
+def floor(self: Interpreter, x: Any) -> Any:
+    return _rounded(x, "floor", math.floor)
+
+
+@runs(math.ceil)
+def ceil(self: Interpreter, x: Any) -> Any:
+    return _rounded(x, "ceil", math.ceil)
+
+
+def _rounded(x: Any, row: str, function: Any) -> Any:
+    x = number_of_array(x)
+    if not isinstance(x, Value):
+        return function(x)
+    return converted(UFUNCS[row](x) if x.dtype.kind == "f" else x, INT64)
+
+
+@runs(round)
+def round_(self: Interpreter, x: Any, digits: Any = None) -> Any:
+    if isinstance(x, Expression):
+        return numpy_call(self.build, np.round, (x, digits or 0), {})
+    x = number_of_array(x)
+    if not isinstance(x, Value):
+        return round(x, digits)
+    if digits is None:
+        return _rounded(x, "rint", round)
+    return numpy_call(self.build, np.round, (x, digits), {})
+
+
+@runs(math.gcd)
+def gcd(self: Interpreter, x: Any, y: Any) -> Any:
+    x, y = settled(x), settled(y)
+    return UFUNCS["gcd"](x, y) if isinstance(x, Value) or isinstance(y, Value) else math.gcd(x, y)
+
+
+@runs(abs)
+def absolute(self: Interpreter, x: Any) -> Any:
+    if isinstance(x, Expression):
+        return numpy_call(self.build, np.absolute, (x,), {})
+    return settled(UFUNCS["absolute"](x)) if isinstance(x, Value) else abs(x)
+
+
+@runs(pow)
+def power(self: Interpreter, x: Any, y: Any, modulus: Any = None) -> Any:
+    result = binary(self.build, operator.pow, x, y)
+    return result if modulus is None else binary(self.build, operator.mod, result, modulus)
+
+
+@runs(divmod)
+def divmod_(self: Interpreter, x: Any, y: Any) -> Any:
+    return binary(self.build, operator.floordiv, x, y), binary(self.build, operator.mod, x, y)
+
+
+def _extreme(name: str, compare: Any) -> Callable[..., Any]:
+    """Return ``max`` or ``min``: Python's keep the first of equal numbers, and of a NaN what a comparison leaves."""
+
+    def replacement(self: Interpreter, *args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            refuse(f"{name} is called with {', '.join(kwargs)}")
+        if len(args) == 1:
+            items = self.items(args[0])
+            if items is None and isinstance(args[0], Expression):
+                return numpy_call(self.build, np.max if name == "max" else np.min, args, {})
+            args = tuple(items or ())
+        best = args[0]
+        for one in args[1:]:
+            best = _better(self, compare, best, one)
+        return best
+
+    return replacement
+
+
+def _better(self: Interpreter, compare: Any, best: Any, one: Any) -> Any:
+    chosen = binary(self.build, compare, one, best)
+    if not isinstance(chosen, Value):
+        return one if chosen else best
+    left, right = number_type(one), number_type(best)
+    if left[0] == right[0] == FLOAT64:
+        # Of two doubles these rows know derivatives, vector instructions and limits.
+        return UFUNCS["maximum" if compare is operator.gt else "minimum"](best, one)
+    return settled(where(chosen, one, best))
+
+
+FUNCTIONS[max] = _extreme("max", operator.gt)
+FUNCTIONS[min] = _extreme("min", operator.lt)
+
+
+def _of_cmath(name: str, row: str) -> None:
+    function = getattr(cmath, name)
+
+    def replacement(self: Interpreter, x: Any) -> Any:
+        x = number_of_array(x)
+        return UFUNCS[row](converted(x, COMPLEX128)) if isinstance(x, Value) else function(x)
+
+    FUNCTIONS[function] = replacement
+
+
+for _name in (
+    "sin",
+    "cos",
+    "tan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "exp",
+    "log",
+    "sqrt",
+    "log10",
+    "isnan",
+    "isfinite",
+):
+    _of_cmath(_name, _name)
+
+
+@runs(cmath.phase)
+def phase(self: Interpreter, x: Any) -> Any:
+    return numpy_call(self.build, np.angle, (number_of_array(x),), {})
+
+
+# Sequences
+
+
+@runs(len)
+def length(self: Interpreter, x: Any) -> Any:
+    items = self.items(x)
+    if items is not None:
+        return len(items)
+    if isinstance(x, RangeValue):
+        count = counted(self.build, x)
+        return where(count < 0, 0, count) if isinstance(count, Value) else count
+    if isinstance(x, Expression) and x.ndim:
+        return x.shape[0]
+    return sequence(self, x).count
+
+
+@runs(range, "numba.prange")
+def range_(self: Interpreter, *args: Any) -> Any:
+    given = [as_integer(x, "an argument of range") for x in args]
+    start, stop, step = (0, given[0], 1) if len(given) == 1 else (*given, 1)[:3]
+    return RangeValue(start, stop, step)
+
+
+def _parallel(self: Interpreter, *args: Any) -> Any:
+    rows = range_(self, *args)
+    rows.parallel = True
+    return rows
+
+
+FUNCTIONS["numba.prange"] = _parallel
+
+
+@runs(enumerate)
+def enumerate_(self: Interpreter, iterable: Any, start: Any = 0) -> Any:
+    return Enumerated(iterable, start)
+
+
+@runs(zip)
+def zip_(self: Interpreter, *iterables: Any) -> Any:
+    return Zipped(iterables)
+
+
+@runs(reversed)
+def reversed_(self: Interpreter, iterable: Any) -> Any:
+    return Reversed(iterable)
+
+
+@runs("numba.literal_unroll")
+def literal_unroll(self: Interpreter, iterable: Any) -> Any:
+    return Unrolled(iterable)
+
+
+@runs(np.ndindex, "numba.pndindex")
+def ndindex(self: Interpreter, *shape: Any) -> Any:
+    first = shape[0] if shape else ()
+    return Places(tuple(first) if isinstance(first, tuple) else shape)
+
+
+@runs(np.ndenumerate)
+def ndenumerate(self: Interpreter, array: Any) -> Any:
+    return Places(tuple(array.shape), array)
+
+
+@runs(sum)
+def sum_(self: Interpreter, iterable: Any, start: Any = 0) -> Any:
+    if isinstance(iterable, Expression) and iterable.ndim == 1:
+        total = numpy_call(self.build, np.sum, (iterable,), {})
+        return (
+            total
+            if start == 0 and not isinstance(start, Value)
+            else binary(self.build, operator.add, total, start)
+        )
+    rows = sequence(self, iterable)
+    if not isinstance(rows.count, int):
+        refuse("the sum of a sequence whose length follows from data", "add in a loop, or use np.sum")
+    for k in range(rows.count):
+        start = binary(self.build, operator.add, start, rows.item(k))
+    return start
+
+
+def _folded(combine: Callable[[Any, Any], Any], first: bool) -> Callable[..., Any]:
+    def replacement(self: Interpreter, iterable: Any) -> Any:
+        rows = sequence(self, iterable)
+        if not isinstance(rows.count, int):
+            refuse("all or any of a sequence whose length follows from data", "use np.all or np.any")
+        result: Any = first
+        for k in range(rows.count):
+            result = combine(result, as_condition(rows.item(k)))
+        return result
+
+    return replacement
+
+
+FUNCTIONS[all] = _folded(both, True)
+FUNCTIONS[any] = _folded(lambda x, y: negated(both(negated(x), negated(y))), False)
+
+
+@runs(tuple)
+def tuple_(self: Interpreter, iterable: Any = ()) -> Any:
+    rows = sequence(self, iterable)
+    if not isinstance(rows.count, int):
+        refuse("a tuple of a sequence whose length follows from data", "use an array")
+    return tuple([rows.item(k) for k in range(rows.count)])
+
+
+@runs(list)
+def list_(self: Interpreter, iterable: Any = ()) -> Any:
+    return self.new_list(tuple_(self, iterable))
+
+
+@runs(slice)
+def slice_(self: Interpreter, *args: Any) -> Any:
+    return slice(*args)
+
+
+@runs(map)
+def map_(self: Interpreter, function: Any, *iterables: Any) -> Any:
+    parts = [sequence(self, one) for one in iterables]
+    counts = [one.count for one in parts]
+    if not all(isinstance(one, int) for one in counts):
+        refuse("a map over a sequence whose length follows from data", "write a loop")
+    return tuple(
+        [self.call(self, function, [part.item(k) for part in parts], {}) for k in range(min(counts))]
+    )
+
+
+# Types and the rest
+
+
+@runs(isinstance)
+def isinstance_(self: Interpreter, x: Any, kinds: Any) -> Any:
+    kinds = kinds if isinstance(kinds, tuple) else (kinds,)
+    if isinstance(x, Expression):
+        return any(issubclass(np.ndarray, kind) for kind in kinds)
+    if isinstance(x, ListReference):
+        return list in kinds
+    if isinstance(x, Value):
+        found = {"f": float, "i": int, "c": complex, "b": bool}.get(x.dtype.kind, x.dtype.type)
+        own = (found,) if x.aval.weak else (x.dtype.type, *((float,) if x.dtype == FLOAT64 else ()))
+        return any(issubclass(one, kind) for one in own for kind in kinds)
+    return isinstance(x, kinds)
+
+
+@runs(type)
+def type_(self: Interpreter, x: Any) -> Any:
+    if isinstance(x, Expression):
+        return np.ndarray
+    return x.dtype.type if isinstance(x, Value) else type(x)
+
+
+@runs(str, repr, format)
+def str_(self: Interpreter, x: Any = "", *rest: Any) -> str:
+    return str(x) if is_static(x) and not isinstance(x, Closure) else "{}"
+
+
+@runs(print)
+def print_(self: Interpreter, *args: Any, **kwargs: Any) -> None:
+    self.noted.append((None, "print", "what the function prints is left out"))
+
+
+@runs(callable)
+def callable_(self: Interpreter, x: Any) -> bool:
+    return isinstance(x, Closure) or callable(x)
+
+
+@runs(getattr)
+def getattr_(self: Interpreter, x: Any, name: str, *default: Any) -> Any:
+    return self.attribute(self, x, name)
+
+
+@runs(functools.reduce)
+def reduce_(self: Interpreter, function: Any, iterable: Any, *first: Any) -> Any:
+    items = [*first, *tuple_(self, iterable)]
+    result = items[0]
+    for one in items[1:]:
+        result = self.call(self, function, [result, one], {})
+    return result
+
+
+@runs(functools.partial)
+def partial_(self: Interpreter, function: Any, *args: Any, **kwargs: Any) -> Any:
+    return functools.partial(function if callable(function) else _Carrier(function), *args, **kwargs)
+
+
+class _Carrier:
+    """Makes an abstract function callable, as `functools.partial` demands."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    def __call__(self) -> None:
+        raise AssertionError("an abstract function is not called by Python")
+
+
+for _operator in BINARY:
+    FUNCTIONS[_operator] = lambda self, x, y, _operator=_operator: binary(self.build, _operator, x, y)
+for _operator in UNARY:
+    FUNCTIONS[_operator] = lambda self, x, _operator=_operator: unary(self.build, _operator, x)
+FUNCTIONS[operator.getitem] = get_item

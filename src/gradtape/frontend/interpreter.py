@@ -1,0 +1,638 @@
+"""The abstract interpreter: runs structured code on abstract values, and appends statements for what follows from data."""
+
+from __future__ import annotations
+
+import operator
+import types
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+
+from gradtape.errors import GradtapeError, UnsupportedCodeError
+from gradtape.frontend.builder import TranslationBuilder
+from gradtape.frontend.bytecode import Instruction
+from gradtape.frontend.carries import Fixed, Group, Held, Plan, Planner, Slot, assign_all, check_usable
+from gradtape.frontend.operators import BINARY, binary, is_at, item_of, needs_static, negated, unary
+from gradtape.frontend.structure import (
+    RESULT,
+    Branch,
+    ForLoop,
+    Names,
+    Node,
+    Raise,
+    Run,
+    Tree,
+    structured,
+)
+from gradtape.frontend.values import (
+    MISSING,
+    Closure,
+    ListReference,
+    Places,
+    RaisedError,
+    RangeValue,
+    as_condition,
+    as_integer,
+    is_number,
+    refuse,
+    settled,
+    shown,
+    typed,
+    weak,
+)
+from gradtape.ir.builder import here
+from gradtape.ir.graph import Value, literal, next_serial
+from gradtape.ir.site import Site
+from gradtape.kinds.elementwise import Elementwise
+from gradtape.ops.core.elementwise.select import where
+from gradtape.procedures.arrays.indexing import getitem, setitem
+from gradtape.procedures.arrays.nests import materialise, update
+from gradtape.procedures.arrays.view import ArrayView, Expression
+from gradtape.procedures.ir import Check, If, Statement
+
+MOST_CALLS: Final = 40
+"""Calls of one function inside of each other that are interpreted; a deeper recursion is refused."""
+
+MOST_SELECTED: Final = 12.0
+"""The cost of what two branches compute up to which both are computed, and one is selected."""
+
+
+class Frame:
+    """A call that is being interpreted.
+
+    Parameters
+    ----------
+    tree : Tree
+        The code.
+    module : dict
+        The globals.
+    cells : dict of str to object
+        The variables of enclosing functions: abstract values.
+    arguments : sequence
+        Abstract values.
+    """
+
+    def __init__(
+        self, tree: Tree, module: dict[str, Any], cells: dict[str, Any], arguments: Sequence[Any]
+    ) -> None:
+        self.tree = tree
+        self.module = module
+        self.cells = cells
+        self.arguments = arguments
+        self.names: dict[str, Any] = {}
+        self.line = tree.line
+
+
+class Interpreter:
+    """Interprets calls.
+
+    Parameters
+    ----------
+    build : TranslationBuilder
+        Where statements go.
+    captured : callable
+        Makes an array that code reads from outside a parameter.
+
+    Attributes
+    ----------
+    path : tuple
+        Which calls and unrolled iterations lead to what is being interpreted.
+    plans : dict
+        What is known of the carries of loops from earlier passes, by path and loop.
+    small_loops : int
+        How many of the loops around are small, and could be unrolled.
+    dead : bool
+        Whether an error was raised on the way to here.
+    """
+
+    def __init__(self, build: TranslationBuilder, captured: Callable[[Any, str], Any]) -> None:
+        self.build = build
+        self.captured = captured
+        self.frames: list[Frame] = []
+        self.lists: dict[ListReference, tuple[Any, ...]] = {}
+        self.path: tuple[Any, ...] = ()
+        self.plans: dict[Any, dict[Any, Plan]] = {}
+        self.unrolled: set[Any] = set()
+        self.small_loops = 0
+        self.dead = False
+        self.noted: list[tuple[Any, str, Any]] = []
+        self.for_loop: Callable[[Interpreter, ForLoop], None] = _unset
+        self.while_loop: Callable[[Interpreter, Any], None] = _unset
+        self.call: Callable[..., Any] = _unset
+        self.attribute: Callable[[Interpreter, Any, str], Any] = _unset
+
+    @property
+    def frame(self) -> Frame:
+        return self.frames[-1]
+
+    @property
+    def names(self) -> dict[str, Any]:
+        return self.frames[-1].names
+
+    # Calls
+
+    def run_code(
+        self,
+        code: types.CodeType,
+        module: dict[str, Any],
+        cells: dict[str, Any],
+        arguments: Sequence[Any],
+    ) -> Any:
+        """Interpret the code of a function, and return what it returns."""
+        depth = sum(frame.tree.name == code.co_name for frame in self.frames)
+        if depth >= MOST_CALLS and sum(f.module is module for f in self.frames) >= MOST_CALLS:
+            refuse(
+                f"{code.co_name} calls itself more than {MOST_CALLS} times",
+                "let the recursion end on a number that is known (len(x), a static argument), or write it as a loop",
+                "calls are interpreted in turn, and a recursion that ends on data never ends in translation",
+            )
+        site = here.site
+        frame = Frame(structured(code, module), module, cells, arguments)
+        self.frames.append(frame)
+        try:
+            self.run(frame.tree.nodes)
+            return frame.names.get(RESULT, MISSING)
+        finally:
+            self.frames.pop()
+            here.site = site
+
+    def run(self, nodes: Sequence[Node]) -> None:
+        """Interpret nodes one after the other."""
+        for node in nodes:
+            if self.dead:
+                return
+            if isinstance(node, Run):
+                for instruction in node.instructions:
+                    self.step(instruction)
+            elif isinstance(node, Branch):
+                self.at(node.line)
+                condition = as_condition(self.value(node.name))
+                then, otherwise = partial(self.run, node.then), partial(self.run, node.otherwise)
+                self.branch(condition, then, otherwise, node.live)
+            elif isinstance(node, ForLoop):
+                self.at(node.line)
+                self.for_loop(self, node)
+            elif isinstance(node, Raise):
+                self.at(node.line)
+                self.raise_error(self.value(node.name) if node.name else RaisedError(Exception, ""))
+            else:
+                self.at(node.line)
+                self.while_loop(self, node)
+
+    def at(self, line: int) -> None:
+        """Let what follows belong to a line of the function."""
+        frame = self.frames[-1]
+        if line and (line != frame.line or here.site is None or here.site.function != frame.tree.name):
+            frame.line = line
+            here.site = Site(frame.tree.filename, line, frame.tree.name)
+
+    def step(self, instruction: Instruction) -> None:
+        """Interpret one instruction."""
+        self.at(instruction.line)
+        try:
+            result = _STEPS[instruction.kind](self, instruction)
+        except UnsupportedCodeError as error:
+            if error.where is None:
+                raise type(error)(
+                    error.what, where=here.site, why=error.why, remedy=error.remedy
+                ) from error.__cause__
+            raise
+        except RecursionError:
+            raise
+        except GradtapeError as error:
+            raise UnsupportedCodeError(
+                error.what, where=here.site, why=error.why, remedy=error.remedy
+            ) from error
+        except Exception as error:
+            raise UnsupportedCodeError(
+                f"translation fails with {type(error).__name__}: {error}", where=here.site
+            ) from error
+        if instruction.target:
+            self.bind(instruction.target, result)
+
+    def bind(self, name: str, value: Any) -> None:
+        """Let a name hold a value. An expression is stored, since what it reads may be overwritten."""
+        self.frames[-1].names[name] = value if name.startswith("$") else in_memory(value)
+
+    def value(self, name: str) -> Any:
+        """Return what a name holds."""
+        return check_usable(self.frames[-1].names.get(name, MISSING), name)
+
+    def values(self, names: Sequence[str]) -> list[Any]:
+        return [self.value(name) for name in names]
+
+    # Lists
+
+    def new_list(self, items: Sequence[Any]) -> ListReference:
+        """Return a new list."""
+        reference = ListReference()
+        self.lists[reference] = tuple(items)
+        return reference
+
+    def plain(self, value: Any) -> Any:
+        """Return a value with lists of Python in place of references, also inside of tuples."""
+        if isinstance(value, ListReference):
+            return [self.plain(item) for item in self.lists[value]]
+        if type(value) is tuple:
+            return tuple([self.plain(item) for item in value])
+        return value
+
+    def items(self, value: Any) -> Sequence[Any] | None:
+        """Return the items of what is a static sequence."""
+        if isinstance(value, ListReference):
+            return self.lists[value]
+        if isinstance(value, tuple | list | range | str):
+            return value
+        return None
+
+    # Branches
+
+    def branch(
+        self, condition: Any, then: Callable[[], None], otherwise: Callable[[], None], live: Names
+    ) -> None:
+        """Interpret one of two blocks, or both where the condition follows from data."""
+        if not isinstance(condition, Value):
+            (then if condition else otherwise)()
+            return
+        first_new = next_serial()
+        before = self.state()
+        yes = self._arm(then, condition)
+        after_yes, dead_yes = self.state(), self.dead
+        self.restore(before)
+        no = self._arm(otherwise, negated(condition))
+        after_no, dead_no = self.state(), self.dead
+        if dead_yes or dead_no:
+            self._one_arm(condition, yes, no, dead_yes)
+            self.restore(after_no if dead_yes else after_yes)
+            self.dead = dead_yes and dead_no
+            return
+        self._join(condition, (yes, after_yes), (no, after_no), live, first_new)
+
+    def _arm(self, run: Callable[[], None], condition: Any) -> list[Statement]:
+        statements: list[Statement] = []
+        self.dead = False
+        with self.build.block(statements), self.build.assuming(condition):
+            run()
+        return statements
+
+    def _one_arm(self, condition: Value, yes: list[Statement], no: list[Statement], dead_yes: bool) -> None:
+        """Append two branches of which one ends in an error; the other one goes on without a branch."""
+        failing, going = (yes, no) if dead_yes else (no, yes)
+        held = negated(condition) if dead_yes else condition
+        if all(isinstance(one, Check) for one in failing):
+            for one in failing:
+                assert isinstance(one, Check)
+                self.build.append(Check(held, one.error, one.message, one.site))
+        else:
+            self.build.append(If(negated(held), failing, []))
+        for one in going:
+            self.build.append(one)
+        self.build.assume(held)
+
+    def state(self) -> tuple[dict[str, Any], dict[ListReference, tuple[Any, ...]]]:
+        """Return a copy of what names and lists hold."""
+        return dict(self.frames[-1].names), dict(self.lists)
+
+    def restore(self, state: tuple[dict[str, Any], dict[ListReference, tuple[Any, ...]]]) -> None:
+        """Let names and lists hold what they held before."""
+        self.frames[-1].names = dict(state[0])
+        self.lists = dict(state[1])
+
+    def _join(self, condition: Value, yes: Any, no: Any, live: Names, first_new: int) -> None:
+        """Append a branch, and join what names hold after it."""
+        (then, (names, lists)), (otherwise, (other_names, other_lists)) = yes, no
+        planner = Planner(self.build)
+        plans: dict[Any, Plan] = {}
+        firsts: dict[Any, Any] = {}
+        seconds: dict[Any, Any] = {}
+        for key, first, second in _pairs(names, other_names, live, lists, other_lists):
+            plan = planner.widen(Fixed(first), second)
+            plans[key], firsts[key], seconds[key] = plan, first, second
+        changed = [key for key, plan in plans.items() if not isinstance(plan, Fixed)]
+        joined: dict[Any, Any] = {}
+        selected = not then and not otherwise and _selectable(plans, firsts, seconds, first_new)
+        for key, plan in plans.items():
+            if isinstance(plan, Fixed):
+                joined[key] = plan.value
+            elif selected:
+                joined[key] = _select(condition, plan, firsts[key], seconds[key])
+        if not selected:
+            slots = {key: Slot(self.build, plans[key], _variable_name(key)) for key in changed}
+            with self.build.block(then):
+                assign_all(slots, firsts)
+            with self.build.block(otherwise):
+                assign_all(slots, seconds)
+            if then or otherwise:
+                self.build.append(If(condition, then, otherwise))
+            for key, slot in slots.items():
+                joined[key] = slot.read()
+        self.adopt(joined)
+
+    def adopt(self, joined: dict[Any, Any]) -> None:
+        """Let names and lists hold what was joined."""
+        self.frames[-1].names = {key: value for key, value in joined.items() if isinstance(key, str)}
+        self.lists = {key: value for key, value in joined.items() if isinstance(key, ListReference)}
+
+    def raise_error(self, error: Any) -> None:
+        """Append the check of an error that the code raises here."""
+        if isinstance(error, type):
+            error = RaisedError(error, "")
+        if not isinstance(error, RaisedError):
+            refuse(f"{shown(error)} is raised")
+        self.build.append(Check(literal(np.bool_(False)), error.kind.__name__, error.message, here.site))
+        self.dead = True
+
+    @contextmanager
+    def inside(self, *place: Any) -> Iterator[None]:
+        """Let loops inside have plans of their own."""
+        before, self.path = self.path, (*self.path, *place)
+        try:
+            yield
+        finally:
+            self.path = before
+
+    # Functions
+
+    def close(self, value: Any) -> Closure | None:
+        """Return a function of Python as a closure; None for what is none."""
+        value = getattr(value, "py_func", value)
+        if isinstance(value, Closure):
+            return value
+        if not isinstance(value, types.FunctionType):
+            return None
+        cells = {}
+        for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
+            cells[name] = self.outside(cell, name, cell.cell_contents)
+        return Closure(value.__code__, value.__globals__, value.__defaults__ or (), cells)
+
+    def outside(self, place: Any, name: str, value: Any) -> Any:
+        """Return what code reads from a global or a closure, and note it."""
+        if isinstance(value, np.ndarray) or (
+            type(getattr(value, "shape", None)) is tuple and not isinstance(value, np.generic | Value)
+        ):
+            return self.captured(value, name)
+        self.noted.append((place, name, value))
+        return value
+
+
+def in_memory(value: Any) -> Any:
+    """Return an array that is an expression as one in memory, also in tuples; anything else as it is."""
+    if isinstance(value, Expression) and not isinstance(value, ArrayView):
+        return materialise(value, temporary=True)
+    if type(value) is tuple and any(isinstance(item, Expression | tuple) for item in value):
+        return tuple(map(in_memory, value))
+    return value
+
+
+def _unset(*_: Any) -> Any:
+    raise AssertionError("the parts of the interpreter are put together in `translate`")
+
+
+def _variable_name(key: Any) -> str:
+    if not isinstance(key, str):
+        return "list"
+    return "result" if key == RESULT else "t" if key.startswith("$") else key.partition(".")[0]
+
+
+def _pairs(
+    names: dict[str, Any],
+    others: dict[str, Any],
+    live: Names,
+    lists: dict[Any, Any],
+    other_lists: dict[Any, Any],
+) -> Iterator[tuple[Any, Any, Any]]:
+    """Yield the names and lists of two states with what they hold."""
+    for name in names.keys() | others.keys():
+        if name in live:
+            yield name, names.get(name, MISSING), others.get(name, MISSING)
+    for reference in lists.keys() | other_lists.keys():
+        items, other_items = lists.get(reference), other_lists.get(reference)
+        items, other_items = (
+            other_items if items is None else items,
+            items if other_items is None else other_items,
+        )
+        yield reference, items, other_items
+
+
+def _selectable(
+    plans: dict[Any, Plan], firsts: dict[Any, Any], seconds: dict[Any, Any], first_new: int
+) -> bool:
+    """Return whether what two branches compute is cheap, and has finite derivatives, so that both can be computed."""
+    cost = 0.0
+    seen: set[Value] = set()
+    for key, plan in plans.items():
+        for part, first, second in _leaves(plan, firsts[key], seconds[key]):
+            if not isinstance(part, Held):
+                return False
+            for value in (first, second):
+                stack = [value] if isinstance(value, Value) else []
+                while stack:
+                    one = stack.pop()
+                    if one in seen or not one.is_made or one.node is None or one.node.serial < first_new:
+                        continue
+                    seen.add(one)
+                    row = one.node.op
+                    is_float = one.dtype.kind in "fc"
+                    if not isinstance(row, Elementwise) or (is_float and not row.finite_derivatives):
+                        return False
+                    cost += row.cost
+                    if cost > MOST_SELECTED:
+                        return False
+                    stack.extend(one.node.inputs)
+    return True
+
+
+def _leaves(plan: Plan, first: Any, second: Any) -> Iterator[tuple[Plan, Any, Any]]:
+    if isinstance(plan, Fixed):
+        return
+    if isinstance(plan, Group) and isinstance(first, tuple) and isinstance(second, tuple):
+        for item, x, y in zip(plan.items, first, second, strict=True):
+            yield from _leaves(item, x, y)
+    else:
+        yield plan, first, second
+
+
+def _select(condition: Value, plan: Plan, first: Any, second: Any) -> Any:
+    """Return one of two numbers, or tuples of numbers, by a condition."""
+    if isinstance(plan, Fixed):
+        return plan.value
+    if isinstance(plan, Group):
+        items = [_select(condition, item, x, y) for item, x, y in zip(plan.items, first, second, strict=True)]
+        return tuple(items) if plan.kind is tuple else plan.kind._make(items)  # type: ignore[attr-defined]
+    assert isinstance(plan, Held)
+    x, y = (typed(0 if one is MISSING else one, plan.type) for one in (first, second))
+    result = where(condition, x, y)
+    return weak(result) if plan.type.weak and result is not x and result is not y else result
+
+
+# The kinds of instructions
+
+
+def _global(self: Interpreter, one: Instruction) -> Any:
+    module = self.frame.module
+    name = one.detail
+    if name in module:
+        return self.outside(module, name, module[name])
+    scope = module.get("__builtins__", {})
+    scope = scope if isinstance(scope, dict) else vars(scope)
+    if name in scope:
+        return scope[name]
+    refuse(f"the name {name} is not defined")
+
+
+def _free(self: Interpreter, one: Instruction) -> Any:
+    return check_usable(self.frame.cells.get(one.detail, MISSING), one.detail)
+
+
+def _call(self: Interpreter, one: Instruction) -> Any:
+    count, keywords, has_star, has_double_star = one.detail
+    values = self.values(one.names)
+    if has_double_star:
+        refuse("keyword arguments are unpacked in a call")
+    args = values[1 : 1 + count]
+    kwargs = dict(zip(keywords, values[1 + count :], strict=False))
+    if has_star:
+        last = values[-1]
+        extra = self.items(last)
+        if extra is None and isinstance(last, Expression) and isinstance(last.shape[0], int):
+            extra = [getitem(last, k) for k in range(last.shape[0])]
+        if extra is None:
+            refuse("arguments that are not a tuple are unpacked in a call")
+        args += list(extra)
+    with self.inside(id(one)):
+        return settled(self.call(self, values[0], args, kwargs))
+
+
+def _getitem(self: Interpreter, one: Instruction) -> Any:
+    owner, key = self.values(one.names)
+    return get_item(self, owner, key)
+
+
+def _static_getitem(self: Interpreter, one: Instruction) -> Any:
+    return get_item(self, self.value(one.names[0]), one.detail)
+
+
+def get_item(self: Interpreter, owner: Any, key: Any) -> Any:
+    """Return ``owner[key]``."""
+    if isinstance(owner, Expression):
+        return settled(getitem(owner, self.plain(key)))
+    items = self.items(owner)
+    if items is not None:
+        if self.small_loops and isinstance(settled(key), Value):
+            raise needs_static("the index of a tuple or list")
+        found = item_of(items, key)
+        return self.new_list(found) if isinstance(owner, ListReference) and isinstance(key, slice) else found
+    if isinstance(owner, RangeValue):
+        return binary(
+            self.build, operator.add, owner.start, binary(self.build, operator.mul, key, owner.step)
+        )
+    if isinstance(owner, dict) and not isinstance(key, Value):
+        return self.outside(owner, str(key), owner[key])
+    refuse(f"{shown(owner)} is indexed")
+
+
+def _setitem(self: Interpreter, one: Instruction) -> None:
+    owner, key, value = self.values(one.names)
+    if isinstance(owner, ArrayView):
+        setitem(owner, self.plain(key), self.plain(value))
+    elif isinstance(owner, ListReference):
+        items = list(self.lists[owner])
+        index = as_integer(key, "the index")
+        if isinstance(index, Value):
+            if not all(map(is_number, items)):
+                item_of(items, index)
+            items = [where(is_at(index, k, len(items)), value, item) for k, item in enumerate(items)]
+        else:
+            items[index] = value
+        self.lists[owner] = tuple(items)
+    else:
+        refuse(f"an item of {shown(owner)} is assigned")
+
+
+def _binary(self: Interpreter, one: Instruction) -> Any:
+    x, y = self.values(one.names)
+    if isinstance(x, ListReference) or isinstance(y, ListReference):
+        return _lists(self, one.detail, x, y)
+    return binary(self.build, one.detail, x, y)
+
+
+def _lists(self: Interpreter, function: Any, x: Any, y: Any) -> Any:
+    if isinstance(x, Expression) or isinstance(y, Expression):
+        return binary(self.build, function, self.plain(x), self.plain(y))
+    if function in (operator.add, operator.mul):
+        result = function(*(self.lists[v] if isinstance(v, ListReference) else v for v in (x, y)))
+        return self.new_list(result)
+    if function is operator.contains and isinstance(x, ListReference):
+        return binary(self.build, function, tuple(self.lists[x]), y)
+    return binary(self.build, function, x, y)
+
+
+def _inplace(self: Interpreter, one: Instruction) -> Any:
+    x, y = self.values(one.names)
+    if isinstance(x, ArrayView):
+        update(BINARY[one.detail], x, self.plain(y))
+        return x
+    if isinstance(x, ListReference) and one.detail is operator.add:
+        self.lists[x] = (*self.lists[x], *(self.items(y) or ()))
+        return x
+    return _binary(self, one)
+
+
+def _iterator(self: Interpreter, one: Instruction) -> Any:
+    return self.value(one.names[0])
+
+
+def _unpack(self: Interpreter, one: Instruction) -> Any:
+    value = self.value(one.names[0])
+    items = self.items(value)
+    if isinstance(value, Expression) and value.ndim:
+        if value.shape[0] != one.detail:
+            refuse(f"an array of {value.shape[0]} rows is unpacked to {one.detail} names")
+        return tuple([getitem(value, k) for k in range(one.detail)])
+    if isinstance(value, Places):
+        items = tuple(value.shape)
+    if items is None:
+        refuse(f"{shown(value)} is unpacked")
+    if len(items) != one.detail:
+        refuse(f"{len(items)} items are unpacked to {one.detail} names")
+    return tuple(items)
+
+
+def _function(self: Interpreter, one: Instruction) -> Any:
+    code, has_closure, defaults = one.detail
+    values = self.values(one.names)
+    cells = {}
+    if has_closure:
+        cells = dict(zip(code.co_freevars, values.pop(0), strict=True))
+    if defaults is True:
+        defaults = values.pop(0)
+    return Closure(code, self.frame.module, defaults or (), cells)
+
+
+def _getattr(self: Interpreter, one: Instruction) -> Any:
+    return self.attribute(self, self.value(one.names[0]), one.detail)
+
+
+_STEPS: Final[dict[str, Callable[[Interpreter, Instruction], Any]]] = {
+    "const": lambda self, one: one.detail,
+    "global": _global,
+    "free": _free,
+    "argument": lambda self, one: self.frame.arguments[one.detail],
+    "copy": lambda self, one: self.value(one.names[0]),
+    "call": _call,
+    "getitem": _getitem,
+    "static_getitem": _static_getitem,
+    "setitem": _setitem,
+    "getattr": _getattr,
+    "binary": _binary,
+    "inplace": _inplace,
+    "unary": lambda self, one: unary(self.build, one.detail, self.value(one.names[0])),
+    "tuple": lambda self, one: tuple(self.values(one.names)),
+    "list": lambda self, one: self.new_list(self.values(one.names)),
+    "iterator": _iterator,
+    "unpack": _unpack,
+    "function": _function,
+}

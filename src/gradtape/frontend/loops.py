@@ -1,0 +1,396 @@
+"""Loops in the abstract interpreter: a fixpoint over what they carry, unrolling, and the statements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import numpy as np
+
+from gradtape.frontend.carries import Fixed, Plan, Planner, Slot, assign_all
+from gradtape.frontend.interpreter import Interpreter, get_item
+from gradtape.frontend.operators import both, counted, negated
+from gradtape.frontend.structure import ForLoop, WhileLoop
+from gradtape.frontend.values import (
+    MISSING,
+    Conflict,
+    Enumerated,
+    ListReference,
+    NeedsStaticError,
+    Places,
+    RangeValue,
+    Reversed,
+    Unrolled,
+    Zipped,
+    as_condition,
+    refuse,
+    same,
+    shown,
+)
+from gradtape.ir.builder import here
+from gradtape.ir.graph import Value, literal
+from gradtape.ir.types import BOOL, INT64, aval
+from gradtape.procedures.arrays import index_arithmetic as ix
+from gradtape.procedures.arrays.view import Expression, Loads
+from gradtape.procedures.builder import integer, leaf
+from gradtape.procedures.ir import For, If, Read, Statement, Variable, While
+from gradtape.records import record
+
+MOST_UNROLLED: Final = 512
+"""Iterations up to which a loop is unrolled that has to be."""
+
+MOST_SMALL: Final = 16
+"""Iterations up to which a loop is unrolled that indexes tuples of numbers."""
+
+MOST_PASSES: Final = 24
+"""Passes after which a fixpoint over the carries of a loop is given up."""
+
+
+@record
+class Sequence:
+    """What a loop runs over.
+
+    Attributes
+    ----------
+    count : int or Value
+        The number of items.
+    item : callable
+        Returns the item at an index, which is in range.
+    is_static : bool
+        Whether items may have different types, so that the loop is unrolled.
+    parallel : bool
+        Whether iterations may run at the same time.
+    """
+
+    count: Any
+    item: Callable[[Any], Any]
+    is_static: bool = False
+    parallel: bool = False
+
+
+def sequence(self: Interpreter, iterable: Any) -> Sequence:
+    """Return an iterable as a sequence."""
+    if isinstance(iterable, range):
+        iterable = RangeValue(iterable.start, iterable.stop, iterable.step)
+    if isinstance(iterable, RangeValue):
+        start, step = iterable.start, iterable.step
+        return Sequence(
+            counted(self.build, iterable),
+            lambda k: ix.add(start, ix.multiply(k, step)),
+            parallel=iterable.parallel,
+        )
+    if isinstance(iterable, Enumerated):
+        inner, first = sequence(self, iterable.iterable), iterable.start
+        return Sequence(inner.count, lambda k: (ix.add(first, k), inner.item(k)), inner.is_static)
+    if isinstance(iterable, Zipped):
+        parts = [sequence(self, one) for one in iterable.iterables]
+        count = parts[0].count if parts else 0
+        for part in parts[1:]:
+            count = ix.minimum(count, part.count, self.build.counts)
+        static = any(part.is_static for part in parts)
+        return Sequence(count, lambda k: tuple([part.item(k) for part in parts]), static)
+    if isinstance(iterable, Reversed):
+        inner = sequence(self, iterable.iterable)
+        last = ix.subtract(inner.count, 1)
+        return Sequence(inner.count, lambda k: inner.item(ix.subtract(last, k)), inner.is_static)
+    if isinstance(iterable, Unrolled):
+        inner = sequence(self, iterable.iterable)
+        return Sequence(inner.count, inner.item, True)
+    if isinstance(iterable, Places):
+        return _places(iterable)
+    if isinstance(iterable, Expression):
+        if not iterable.ndim:
+            refuse("iteration over a 0-d array")
+        return Sequence(iterable.shape[0], lambda k: get_item(self, iterable, k))
+    items = self.items(iterable)
+    if items is None:
+        refuse(f"iteration over {shown(iterable)}")
+    return Sequence(len(items), lambda k: items[k], True)
+
+
+def _places(places: Places) -> Sequence:
+    def indices(k: Any) -> tuple[Any, ...]:
+        found: list[Any] = []
+        for extent in reversed(places.shape):
+            rest = ix.floor_divide(k, extent)
+            found.append(ix.subtract(k, ix.multiply(rest, extent)))
+            k = rest
+        return tuple(reversed(found))
+
+    def item(k: Any) -> Any:
+        found = indices(k)
+        return found if places.array is None else (found, places.array.element(found, Loads()))
+
+    return Sequence(ix.product(places.shape), item)
+
+
+def for_loop(self: Interpreter, node: ForLoop) -> None:
+    """Interpret a loop over an iterable."""
+    rows = sequence(self, self.value(node.iterator))
+    key = (self.path, id(node))
+    if rows.is_static or key in self.unrolled:
+        unroll(self, node, rows)
+        return
+    if isinstance(rows.count, int) and rows.count <= 0:
+        return
+    before, mark = self.state(), self.build.mark()
+    try:
+        _Fixpoint(self, node, key).run(lambda loop: _counted_pass(loop, node, rows))
+    except NeedsStaticError:
+        if not isinstance(rows.count, int) or rows.count > MOST_UNROLLED:
+            raise
+        self.restore(before)
+        self.build.forget(mark)
+        self.dead = False
+        self.unrolled.add(key)
+        unroll(self, node, rows)
+
+
+def unroll(self: Interpreter, node: ForLoop, rows: Sequence, first: int = 0) -> None:
+    """Interpret the body once for each item."""
+    if not isinstance(rows.count, int):
+        raise NeedsStaticError("the trip count of a loop over a tuple follows from data", where=here.site)
+    for k in range(first, rows.count):
+        with self.inside(id(node), k):
+            self.bind(node.item, rows.item(k))
+            self.run(node.body)
+        if self.dead:
+            return
+        stop = any_stop(self, node.stops)
+        if isinstance(stop, Value):
+            self.branch(stop, _nothing, lambda k=k: unroll(self, node, rows, k + 1), node.live_after)  # type: ignore[misc]
+            return
+        if stop:
+            return
+
+
+def _nothing() -> None:
+    pass
+
+
+def any_stop(self: Interpreter, stops: list[str]) -> Any:
+    """Return whether one of some variables is true."""
+    going: Any = True
+    for name in stops:
+        going = both(going, negated(as_condition(self.value(name))))
+    return negated(going)
+
+
+class _Fixpoint:
+    """The passes over one loop, until its plans cover what its body leaves in the names that it carries.
+
+    Parameters
+    ----------
+    interpreter : Interpreter
+    node : ForLoop or WhileLoop
+    key : object
+        Names the loop in all passes over loops around it.
+    """
+
+    def __init__(self, interpreter: Interpreter, node: ForLoop | WhileLoop, key: Any) -> None:
+        self.interpreter = interpreter
+        self.node = node
+        self.plans = interpreter.plans.setdefault(key, {})
+        self.before = interpreter.state()
+        self.names = sorted(node.assigned & node.live)
+        self.slots: dict[Any, Slot] = {}
+        self.current: dict[Any, Plan] = {}
+        self.planner = Planner(interpreter.build)
+        self.widened = False
+
+    def run(self, one_pass: Callable[[_Fixpoint], None]) -> None:
+        """Make passes; the statements of the last one are kept."""
+        interpreter, build = self.interpreter, self.interpreter.build
+        mark = build.mark()
+        for _ in range(MOST_PASSES):
+            statements: list[Statement] = []
+            with build.block(statements):
+                self.enter()
+                one_pass(self)
+                if not self.widened:
+                    self.leave()
+            if not self.widened:
+                for statement in statements:
+                    build.append(statement)
+                return
+            interpreter.restore(self.before)
+            build.forget(mark)
+        refuse("what a loop carries from one iteration to the next does not settle")
+
+    def enter(self) -> None:
+        """Append what stores the first values of the carries."""
+        build = self.interpreter.build
+        names, lists = self.before
+        self.widened = False
+        self.planner = planner = Planner(build, build.next_serial)
+        entries = {name: names.get(name, MISSING) for name in self.names}
+        entries.update((key, lists[key]) for key in self.plans if key in lists)
+        self.current = {
+            key: planner.widen(planner.seed(self.plans.get(key), value), value)
+            for key, value in entries.items()
+        }
+        self.slots = {
+            key: Slot(build, plan, _name(key))
+            for key, plan in self.current.items()
+            if not isinstance(plan, Fixed)
+        }
+        assign_all(self.slots, entries)
+        planner.first = build.next_serial
+        planner.owned = {view.pointer.memory for slot in self.slots.values() for view in slot.arrays()}
+
+    def begin(self) -> None:
+        """Append what reads the carries, at the beginning of an iteration or after the loop."""
+        interpreter = self.interpreter
+        for key, plan in self.current.items():
+            self._put(key, self.slots[key].read() if key in self.slots else plan.value)  # type: ignore[union-attr]
+        interpreter.dead = False
+
+    def _put(self, key: Any, value: Any) -> None:
+        if isinstance(key, ListReference):
+            self.interpreter.lists[key] = value
+        else:
+            self.interpreter.names[key] = value
+
+    def end(self) -> None:
+        """Compare what an iteration leaves with the plans; append what stores it if they cover it."""
+        interpreter = self.interpreter
+        ends: dict[Any, Any] = {name: interpreter.names.get(name, MISSING) for name in self.names}
+        for key, items in self.before[1].items():
+            after = interpreter.lists.get(key, items)
+            if key in self.current or not same(items, after):
+                ends[key] = after
+        if interpreter.dead:
+            ends = {}
+        for key, value in ends.items():
+            old = self.current.get(key) or Fixed(self.before[1].get(key))
+            new = self.planner.widen(old, value)
+            if isinstance(key, ListReference) and isinstance(new, Fixed) and isinstance(new.value, Conflict):
+                raise NeedsStaticError(
+                    "a list grows in a loop whose trip count is not known",
+                    where=here.site,
+                    remedy="write into an array: out = np.empty(n); out[i] = x",
+                )
+            if new is not old:
+                self.plans[key] = new
+                self.widened = True
+        if not self.widened and not interpreter.dead:
+            assign_all(self.slots, ends)
+
+    def leave(self) -> None:
+        """Let names hold what the loop leaves in them."""
+        interpreter = self.interpreter
+        interpreter.restore(self.before)
+        self.begin()
+
+    def stops(self) -> bool:
+        """Return whether the loop may end by a jump."""
+        return any(not isinstance(self.current[name], Fixed) for name in self.node.stops)
+
+
+def _name(key: Any) -> str:
+    return "list" if isinstance(key, ListReference) else "t" if key[0] == "$" else key.partition(".")[0]
+
+
+def _counted_pass(loop: _Fixpoint, node: ForLoop, rows: Sequence) -> None:
+    """Append a counted loop; one that may end early is a while loop with a counter."""
+    self, build = loop.interpreter, loop.interpreter.build
+    if loop.stops():
+        _stopped_pass(loop, node, rows)
+        return
+    index = Value(aval((), INT64, True))
+    statement = For(index, integer(rows.count), [], rows.parallel)
+    build.append(statement)
+    with build.block(statement.body), _counting(build, index, statement.count):
+        loop.begin()
+        small = isinstance(rows.count, int) and rows.count <= MOST_SMALL
+        self.small_loops += small
+        try:
+            with self.inside(id(node)):
+                self.bind(node.item, rows.item(index))
+                self.run(node.body)
+        finally:
+            self.small_loops -= small
+        loop.end()
+
+
+@contextmanager
+def _counting(build: Any, index: Value, count: Value) -> Iterator[None]:
+    """Let the bounds of an index be known inside."""
+    build.counts[index] = count
+    try:
+        yield
+    finally:
+        del build.counts[index]
+
+
+def _stopped_pass(loop: _Fixpoint, node: ForLoop, rows: Sequence) -> None:
+    self, build = loop.interpreter, loop.interpreter.build
+    counter = Variable(build.unique("k"), aval((), INT64, True))
+    build.assign(counter, 0)
+    count = integer(rows.count)
+    statement = While(leaf(BOOL))
+    build.append(statement)
+    with build.block(statement.test):
+        index = build.read(counter)
+        loop.begin()
+        going = negated(any_stop(self, node.stops))
+        statement.condition = both(index < count, going)
+    with build.block(statement.body), _counting(build, index, count):
+        with self.inside(id(node)):
+            self.bind(node.item, rows.item(index))
+            self.run(node.body)
+        loop.end()
+        build.assign(counter, index + 1)
+
+
+def while_loop(self: Interpreter, node: WhileLoop) -> None:
+    """Interpret a loop with a condition, or one that only jumps end."""
+    key = (self.path, id(node))
+    _Fixpoint(self, node, key).run(lambda loop: _while_pass(loop, node))
+
+
+def _while_pass(loop: _Fixpoint, node: WhileLoop) -> None:
+    self, build = loop.interpreter, loop.interpreter.build
+    statement = While(leaf(BOOL))
+    with build.block(statement.test):
+        loop.begin()
+        condition = _test(self, node)
+    if condition is False:
+        for one in statement.test:
+            build.append(one)
+        return
+    build.append(statement)
+    statement.condition = condition if isinstance(condition, Value) else literal(np.bool_(True))
+    with build.block(statement.body), build.assuming(statement.condition), self.inside(id(node)):
+        self.run(node.body)
+        loop.end()
+    if not isinstance(condition, Value) and not loop.widened:
+        refuse("a loop has no end", "let a condition that changes end it")
+
+
+def _test(self: Interpreter, node: WhileLoop) -> Any:
+    """Append the test of a loop, and return the condition under which it goes on."""
+    stop = any_stop(self, node.stops)
+    if not node.name:
+        return negated(stop)
+    build = self.build
+    statements: list[Statement] = []
+    with build.block(statements):
+        for instruction in node.test:
+            self.step(instruction)
+        condition = as_condition(self.value(node.name))
+        if node.negated:
+            condition = negated(condition)
+    if not isinstance(stop, Value) or all(isinstance(one, Read) for one in statements):
+        for one in statements:
+            build.append(one)
+        return both(condition, negated(stop))
+    going = Variable(build.unique("going"), aval((), BOOL))
+    stopped: list[Statement] = []
+    with build.block(stopped):
+        build.assign(going, np.bool_(False))
+    with build.block(statements):
+        build.assign(going, condition)
+    build.append(If(stop, stopped, statements))
+    return build.read(going)

@@ -1,0 +1,275 @@
+"""Translation of a function with loops to a procedure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gradtape.errors import UnsupportedCodeError
+from gradtape.frontend.builder import TranslationBuilder
+from gradtape.frontend.calls import attribute, call
+from gradtape.frontend.interpreter import Interpreter
+from gradtape.frontend.loops import for_loop, while_loop
+from gradtape.frontend.values import (
+    MISSING,
+    Conflict,
+    is_number,
+    refuse,
+    settled,
+    shown,
+)
+from gradtape.ir.builder import here
+from gradtape.ir.graph import Value, literal
+from gradtape.ir.site import Site
+from gradtape.ir.types import Aval, aval
+from gradtape.kinds.operands import as_value
+from gradtape.procedures.arrays.nests import store
+from gradtape.procedures.arrays.view import ArrayView, Expression, Loads
+from gradtape.procedures.ir import Allocate, Content, Memory, Pointer, Procedure
+from gradtape.procedures.traversal import stored, walk
+from gradtape.trees import flatten, unflatten
+
+
+@dataclass
+class Translation:
+    """A function as a procedure.
+
+    Attributes
+    ----------
+    procedure : Procedure
+        What the function computes.
+    leaves : tuple of int
+        The leaves of the arguments that are parameters, by position among all leaves.
+    captured : tuple
+        The arrays from globals and closures that are further parameters, after the arguments.
+    result : object
+        What the function returns: containers whose leaves are result numbers, as ints, or constants that are no ints.
+    mutated : dict of int to int
+        The result number of the new contents of each argument leaf that the function writes.
+    notes : list of tuple
+        What was read from outside and taken for constant: where (a namespace, a cell or an object), under which name, and the value.
+        A note without a place is a remark.
+    """
+
+    procedure: Procedure
+    leaves: tuple[int, ...]
+    captured: tuple[Any, ...] = ()
+    result: Any = None
+    mutated: dict[int, int] = field(default_factory=dict)
+    notes: list[tuple[Any, str, Any]] = field(default_factory=list)
+
+
+def translate(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Translation:
+    """Translate a function to a procedure.
+
+    Parameters
+    ----------
+    function : callable
+        A function of Python, or one that Numba compiles.
+    arguments : tuple
+        The positional arguments. `Aval` leaves stand for numbers and arrays that are not known; all else is constant.
+
+    Returns
+    -------
+    Translation
+        The procedure, and how arguments and results belong to it.
+
+    Raises
+    ------
+    UnsupportedCodeError
+        For code that cannot be translated; it names the line, the reason and the remedy.
+
+    Examples
+    --------
+    >>> from gradtape.ir.types import FLOAT64, aval
+    >>> def total(x, n):
+    ...     s = 0.0
+    ...     for i in range(n):
+    ...         s += x[i] ** 2
+    ...     return s
+    >>> translated = translate(total, (aval((3,), FLOAT64), 2))
+    >>> translated.procedure.result_types, translated.result
+    ((f64[],), 0)
+    """
+    before = here.site
+    try:
+        return _Translator(function).translate(arguments)
+    except RecursionError:
+        name = getattr(function, "__name__", "the function")
+        raise UnsupportedCodeError(
+            f"{name} calls functions inside of each other too deeply", where=here.site
+        ) from None
+    finally:
+        here.site = before
+
+
+class _Translator:
+    """The state of one translation."""
+
+    def __init__(self, function: Any) -> None:
+        python = getattr(function, "py_func", function)
+        code = getattr(python, "__code__", None)
+        name = getattr(python, "__name__", "f")
+        self.name = name if name.isidentifier() else "f"
+        self.function = function
+        self.build = TranslationBuilder(self.name)
+        here.site = None if code is None else Site(code.co_filename, code.co_firstlineno, name)
+        self.interpreter = Interpreter(self.build, self.capture)
+        self.interpreter.for_loop = for_loop
+        self.interpreter.while_loop = while_loop
+        self.interpreter.call = call
+        self.interpreter.attribute = attribute
+        self.captured: dict[int, tuple[Any, ArrayView]] = {}
+        self.views: list[ArrayView] = []
+        self.results: list[Content] = []
+        self.types: list[Aval] = []
+
+    def translate(self, arguments: tuple[Any, ...]) -> Translation:
+        leaves, spec = flatten(tuple(arguments))
+        positions = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Aval)]
+        parameters = {place: self.parameter(f"x{place}", leaves[place]) for place in positions}
+        given = [parameters.get(place, leaf) for place, leaf in enumerate(leaves)]
+        abstract = tuple([self.interpreter_value(one) for one in unflatten(spec, given)])
+        result = call(self.interpreter, self.function, abstract, {})
+        if result is MISSING or isinstance(result, Conflict):
+            refuse("the function does not return the same kind of thing on all ways")
+        result = self.result(self.interpreter.plain(result))
+        mutated = self.mutated(parameters)
+        self.copy_written()
+        procedure = self.build.finish(self.results, self.types)
+        return Translation(
+            procedure,
+            tuple(positions),
+            tuple([array for array, _ in self.captured.values()]),
+            result,
+            mutated,
+            self.interpreter.noted,
+        )
+
+    def interpreter_value(self, argument: Any) -> Any:
+        """Return an argument as an abstract value: lists become lists of the interpreter."""
+        if isinstance(argument, list):
+            return self.interpreter.new_list([self.interpreter_value(item) for item in argument])
+        if type(argument) is tuple:
+            return tuple([self.interpreter_value(item) for item in argument])
+        if isinstance(argument, np.ndarray):
+            return self.capture(argument, "constant")
+        return argument
+
+    def parameter(self, name: str, type_: Aval) -> Value | ArrayView:
+        """Add a parameter: a number, or an array."""
+        build = self.build
+        if not type_.shape:
+            value = Value(type_)
+            value.name = build.unique(name)
+            build.parameters.append(value)
+            build.types.append(type_)
+            return value
+        pointer = build.array(name, type_.shape, type_.dtype)
+        view = ArrayView.of_pointer(build, pointer, type_.shape)
+        self.views.append(view)
+        return view
+
+    def capture(self, array: Any, name: str) -> Any:
+        """Return an array from outside as a parameter."""
+        if not array.shape:
+            return array[()] if isinstance(array, np.ndarray) else refuse(f"{name} is {shown(array)}")
+        found = self.captured.get(id(array))
+        if found is None:
+            view = self.parameter(name, aval(tuple(array.shape), np.dtype(array.dtype)))
+            assert isinstance(view, ArrayView)
+            view.writable = False
+            found = self.captured[id(array)] = (array, view)
+        return found[1]
+
+    # Results
+
+    def result(self, value: Any) -> Any:
+        """Return what the function returns with result numbers for numbers and arrays."""
+        value = settled(value)
+        if isinstance(value, Expression):
+            if value.ndim == 0:
+                return self.add(value.element((), Loads()))
+            return self.add_array(value)
+        if isinstance(value, Value):
+            return self.add(value)
+        if type(value) is int:
+            return self.add(literal(value))
+        if isinstance(value, np.generic):
+            return self.add(as_value(value))
+        if isinstance(value, tuple):
+            items = [self.result(item) for item in value]
+            return tuple(items) if type(value) is tuple else type(value)._make(items)  # type: ignore[attr-defined]
+        if isinstance(value, list):
+            return [self.result(item) for item in value]
+        if value is None or is_number(value) or isinstance(value, str):
+            return value
+        refuse(f"{shown(value)} is returned", "return numbers, arrays and tuples of these")
+
+    def add(self, value: Value) -> int:
+        self.results.append(value)
+        self.types.append(value.aval)
+        return len(self.results) - 1
+
+    def add_array(self, array: Expression) -> int:
+        """Add an array to the results: the memory that it fills, or a copy."""
+        type_ = array.aval
+        if isinstance(array, ArrayView) and self.fills_memory(array):
+            pointer = array.pointer
+        else:
+            pointer = self.build.allocate("result", type_.size, type_.dtype)
+            store(ArrayView.of_pointer(self.build, pointer, type_.shape), array)
+        self.results.append(pointer)
+        self.types.append(type_)
+        return len(self.results) - 1
+
+    def fills_memory(self, array: ArrayView) -> bool:
+        """Return whether an array is the whole of a memory that the procedure allocates outermost, and is no result yet."""
+        if array.offset != 0 or not array.is_contiguous or array.pointer in self.results:
+            return False
+        for statement in (*self.build.start, *self.build.body):
+            if isinstance(statement, Allocate) and statement.out is array.pointer:
+                size = statement.size.data
+                return size is not None and int(size) == array.aval.size
+        return False
+
+    def mutated(self, parameters: dict[int, Any]) -> dict[int, int]:
+        """Add the new contents of arguments that are written to the results."""
+        written = {pointer.memory for pointer in stored((*self.build.start, *self.build.body))}
+        found = {}
+        for place, view in parameters.items():
+            if isinstance(view, ArrayView) and view.pointer.memory in written:
+                copy = ArrayView.of_pointer(self.build, view.pointer, view.shape)
+                found[place] = self.add_copy(copy)
+        return found
+
+    def add_copy(self, view: ArrayView) -> int:
+        type_ = view.aval
+        pointer = self.build.allocate("result", type_.size, type_.dtype)
+        store(ArrayView.of_pointer(self.build, pointer, type_.shape), view)
+        self.results.append(pointer)
+        self.types.append(type_)
+        return len(self.results) - 1
+
+    def copy_written(self) -> None:
+        """Let what is written be a copy of the parameter instead of the parameter."""
+        build = self.build
+        statements = list(walk((*build.start, *build.body)))
+        written = {pointer.memory for pointer in stored(statements)}
+        for view in self.views:
+            pointer = view.pointer
+            if pointer.memory not in written:
+                continue
+            place = build.parameters.index(pointer)
+            entry = Pointer(pointer.name, Memory(f"{pointer.name}.entry", pointer.dtype))
+            build.parameters[place] = entry
+            before, build.start[:] = list(build.start), []
+            with build.at_start():
+                size = view.aval.size
+                build.append(Allocate(pointer, as_value(np.int64(size))))
+                with build.loop(size) as index:
+                    build.store(pointer, index, build.load(entry, index))
+            build.start.extend(before)

@@ -1,0 +1,289 @@
+"""Abstract values: what the abstract interpreter knows of what a name holds.
+
+A number that follows from data is a 0-d `Value`, an array an `Expression`. Everything else that a name can hold is known: Python's numbers,
+strings, functions, modules and dtypes stand for themselves, tuples are tuples of abstract values. The classes below stand for what has no
+object of Python's.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Sequence
+from typing import Any, Final, NoReturn, TypeAlias
+
+import numpy as np
+
+from gradtape.errors import UnsupportedCodeError
+from gradtape.ir.builder import here
+from gradtape.ir.graph import Literal, Value, literal, number_of
+from gradtape.ir.types import BOOL, FLOAT64, INT64, PYTHON_DTYPES, Aval, aval
+from gradtape.kinds.elementwise import promotion_type, result_dtype
+from gradtape.kinds.operands import as_value, conform
+from gradtape.ops.core.elementwise.logic import truth
+from gradtape.procedures.arrays.view import ArrayView, Expression, Loads
+from gradtape.procedures.ir import Dtype
+from gradtape.records import record
+
+Number: TypeAlias = Value | int | float | complex | bool | np.generic
+
+NUMBERS: Final = (Value, int, float, complex, bool, np.number, np.bool_)
+
+
+class NeedsStaticError(UnsupportedCodeError):
+    """A number has to be known in translation; a loop that knows its trip count is unrolled then."""
+
+
+class Missing:
+    """A name that is not assigned on some way to where it is read."""
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+MISSING: Final = Missing()
+
+
+@record
+class Conflict:
+    """What a name holds whose contents differ between two branches, or two iterations, so that it cannot be used.
+
+    Attributes
+    ----------
+    first, second : object
+        Two contents.
+    """
+
+    first: Any
+    second: Any
+
+
+class ListReference:
+    """A list of Python. Its items stand in the state of the interpreter, which branches and loops join."""
+
+    __slots__ = ()
+
+
+@record
+class Closure:
+    """A function that the translated code defines.
+
+    Attributes
+    ----------
+    code : code object
+    module : dict
+        Its globals.
+    defaults : tuple
+        Abstract values of the last positional arguments.
+    cells : dict of str to object
+        The variables of the enclosing function, as they were when this one was defined.
+    """
+
+    code: types.CodeType
+    module: dict[str, Any]
+    defaults: tuple[Any, ...]
+    cells: dict[str, Any]
+
+
+@record
+class BoundMethod:
+    """A method of an abstract value."""
+
+    owner: Any
+    name: str
+
+
+@record
+class RaisedError:
+    """An exception that the code has made."""
+
+    kind: type
+    message: str
+
+
+@record
+class RangeValue:
+    """``range(start, stop, step)``, of numbers that may follow from data."""
+
+    start: Any
+    stop: Any
+    step: Any
+    parallel: bool = False
+
+
+@record
+class Enumerated:
+    """``enumerate(iterable, start)``."""
+
+    iterable: Any
+    start: Any
+
+
+@record
+class Zipped:
+    """``zip(*iterables)``."""
+
+    iterables: tuple[Any, ...]
+
+
+@record
+class Reversed:
+    """``reversed(iterable)``."""
+
+    iterable: Any
+
+
+@record
+class Unrolled:
+    """``literal_unroll(iterable)``."""
+
+    iterable: Any
+
+
+@record
+class Places:
+    """``np.ndindex(*shape)``; with an array ``np.ndenumerate(array)``."""
+
+    shape: tuple[Any, ...]
+    array: Any = None
+
+
+def refuse(what: str, remedy: str = "", why: str = "") -> NoReturn:
+    """Raise the error for code that is not translated, at the line that is being interpreted."""
+    raise UnsupportedCodeError(
+        what,
+        where=here.site,
+        why=why,
+        remedy=remedy or "write it with numbers, arrays, tuples and loops, or set gt.config.loops = 'trace'",
+    )
+
+
+# Numbers
+
+
+def is_number(x: Any) -> bool:
+    """Return whether an abstract value is a number, known or not."""
+    return isinstance(x, NUMBERS)
+
+
+def is_static(x: Any) -> bool:
+    """Return whether an abstract value is known, and no array of the procedure."""
+    if isinstance(x, tuple):
+        return all(map(is_static, x))
+    if isinstance(x, slice):
+        return all(map(is_static, (x.start, x.stop, x.step)))
+    return not isinstance(
+        x,
+        Value | Expression | ListReference | Closure | Conflict | Missing | RangeValue | Enumerated | Zipped,
+    )
+
+
+def settled(x: Any) -> Any:
+    """Return the number that a literal holds; any other value as it is."""
+    if type(x) is Literal:
+        number = number_of(x)
+        return number if x.aval.weak else x.dtype.type(number)
+    return x
+
+
+def weak(x: Value) -> Value:
+    """Return a value as a number of Python's, which takes the dtype of what it meets; the value is new."""
+    if not x.aval.weak and x.dtype in (INT64, FLOAT64, BOOL, np.dtype(np.complex128)):
+        if type(x) is Literal:
+            return literal(number_of(x))
+        x.aval = aval((), x.dtype, True)
+    return x
+
+
+def as_integer(x: Any, what: str) -> Any:
+    """Return an integer as a Python int, or as a value of dtype int64."""
+    x = settled(x)
+    if isinstance(x, Value):
+        if x.dtype.kind not in "iub":
+            refuse(f"{what} is a number of dtype {x.dtype}, not an integer")
+        return x if x.dtype == INT64 else weak(conform(x, INT64, ()))
+    try:
+        return x.__index__()
+    except AttributeError:
+        refuse(f"{what} is {shown(x)}, not an integer")
+
+
+def as_condition(x: Any) -> Any:
+    """Return the truth of an abstract value: a bool, or a value of dtype bool."""
+    x = settled(x)
+    if isinstance(x, Value):
+        return x if x.dtype == BOOL else truth(x)
+    if isinstance(x, Expression):
+        if x.ndim == 0 or x.size == 1:
+            return as_condition(x.element((0,) * x.ndim, Loads()))
+        refuse("the truth of an array is asked for", "use np.all(x), np.any(x), or an element")
+    if isinstance(x, RangeValue):
+        refuse("the truth of a range is asked for")
+    return bool(x)
+
+
+def number_type(x: Any) -> tuple[Dtype, bool]:
+    """Return dtype and weakness of a number."""
+    if isinstance(x, Value):
+        return x.dtype, x.aval.weak
+    if type(x) in PYTHON_DTYPES:
+        return PYTHON_DTYPES[type(x)], True
+    return np.asarray(x).dtype, False
+
+
+def joined_type(types_: Sequence[tuple[Dtype, bool]]) -> tuple[Dtype, bool]:
+    """Return dtype and weakness of what holds one of several numbers."""
+    is_weak = all(one for _, one in types_)
+    dtype = result_dtype(*[promotion_type(aval((), dtype, one)) for dtype, one in types_])
+    return dtype, is_weak and dtype in PYTHON_DTYPES.values()
+
+
+def typed(x: Any, type_: Aval) -> Value:
+    """Return a number as a value of a dtype."""
+    return conform(as_value(x), type_.dtype, ())
+
+
+def shown(x: Any) -> str:
+    """Return a description of an abstract value for messages."""
+    if isinstance(x, Value):
+        return f"a number of dtype {x.dtype} that follows from data"
+    if isinstance(x, Expression):
+        return f"an array of dtype {x.dtype} and {x.ndim} axes"
+    if isinstance(x, ListReference):
+        return "a list"
+    if isinstance(x, Closure):
+        return f"the function {x.code.co_name}"
+    if isinstance(x, RaisedError):
+        return f"a {x.kind.__name__}"
+    return (
+        f"{x!r:.60}" if isinstance(x, int | float | complex | bool | str | None) else f"a {type(x).__name__}"
+    )
+
+
+def same(first: Any, second: Any) -> bool:
+    """Return whether two abstract values are known to be the same."""
+    if first is second:
+        return True
+    if type(first) is not type(second):
+        return False
+    if isinstance(first, tuple):
+        return len(first) == len(second) and all(map(same, first, second))
+    if isinstance(first, ArrayView):
+        return first.pointer is second.pointer and first.key == second.key and same(first.shape, second.shape)
+    if isinstance(first, slice):
+        return same((first.start, first.stop, first.step), (second.start, second.stop, second.step))
+    if isinstance(first, int | float | complex | np.number | np.bool_):
+        return repr(first) == repr(second)
+    if isinstance(first, str | bytes | np.dtype):
+        return bool(first == second)
+    if isinstance(first, Closure):
+        return (
+            first.code is second.code
+            and first.cells.keys() == second.cells.keys()
+            and all(same(x, second.cells[name]) for name, x in first.cells.items())
+            and same(first.defaults, second.defaults)
+        )
+    if isinstance(first, RangeValue | Enumerated | Zipped | Reversed | Unrolled | Places | BoundMethod):
+        return all(same(getattr(first, name), getattr(second, name)) for name in first.__match_args__)
+    if type(first) is Literal:
+        return same(settled(first), settled(second))
+    return False
