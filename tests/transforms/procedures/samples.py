@@ -207,7 +207,26 @@ def guarded(n=6):
     return build.finish([build.read(total)]), [np.array([-0.3, 0.7, -1.2, 0.4, -0.9, 2.0])[:n]]
 
 
+def late_load():
+    """A load of a restored element, which the reverse sweep needs where the element is restored already."""
+    build = ProcedureBuilder("late_load")
+    x, z = build.scalar("x"), build.array("z", (3,))
+    g = build.allocate("g", 1)
+    state, total = build.variable("state", x), build.variable("total", 0.0)
+    build.store(g, 0, x)
+    with build.loop(3) as i:
+        early = build.load(z, i)
+        build.store(g, 0, sin(build.read(state)))
+        late = build.load(g, 0)
+        with build.loop(4) as j:
+            element = build.load(g, j * 0)
+            build.assign(total, build.read(total) + exp(element * element))
+        build.assign(state, build.read(state) + late * (early - build.read(state)))
+    return build.finish([build.read(total) + build.read(state)]), [0.7, np.array([0.2, -0.4, 0.9])]
+
+
 SAMPLES = [
+    late_load,
     guarded,
     pendulum,
     cholesky,

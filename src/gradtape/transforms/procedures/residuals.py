@@ -256,6 +256,12 @@ class Planner:
             latest = max(last.get(out, -1) for out in node.outs)
             for operand in node.inputs:
                 last[operand] = max(latest, last.get(operand, -1))
+        for content in (
+            last
+        ):  # cotangents of what stands before a load may need it: it is repeated at its own place then
+            place = places.get(content)
+            if place is not None and place.block is block:
+                last[content] = max(last[content], place.position)
         gone = [
             value
             for value in last
@@ -271,8 +277,10 @@ class Planner:
                 before = plan.recorded_locations.get(location, 0.0)
                 plan.recorded_locations[location] = before + self._weights[block] * _bytes(value)
         for pointer in pointers:
-            last[pointer] = needs[pointer]
-            if not self._is_readable(pointer, block, needs[pointer], restored):
+            place = places[pointer]
+            assert place is not None
+            last[pointer] = max(needs[pointer], place.position)
+            if not self._is_readable(pointer, block, last[pointer], restored):
                 recorded.append(pointer)
         kept = set(recorded)
         _, leaves = extract(values, stop=lambda value: value in kept or is_leaf(value))
