@@ -12,7 +12,13 @@ from gradtape.lower.llvm.function import KernelModule
 from gradtape.lower.llvm.instructions import memory_type, register_type
 from gradtape.lower.llvm.writer import ITSELF, LIKELY, UNLIKELY
 from gradtape.lower.procedures.allocation import IN_FRAME, exposed_variables, plan_allocations
-from gradtape.lower.procedures.expressions import ScalarEmitter, exact_integers, free_sums
+from gradtape.lower.procedures.expressions import (
+    ScalarEmitter,
+    added_terms,
+    depend_on,
+    exact_integers,
+    free_sums,
+)
 from gradtape.lower.procedures.optimise import optimise_procedure
 from gradtape.lower.procedures.poll import has_loops, plan_polls
 from gradtape.lower.procedures.tape import item_size, match_tape, record_layout, streamed_loops
@@ -39,7 +45,7 @@ from gradtape.procedures.ir import (
     Variable,
     While,
 )
-from gradtape.procedures.traversal import walk
+from gradtape.procedures.traversal import uses, walk
 
 NO_MEMORY: Final = "no_memory"
 LEAVE: Final = "leave"
@@ -392,13 +398,19 @@ def _poll_sometimes(function: ProcedureEmitter, number: str, period: int | None)
 
 
 def _may_be_vectorised(function: ProcedureEmitter, loop: For) -> bool:
-    """Return whether a loop is an innermost one whose iterations hand on nothing but sums."""
+    """Return whether a loop is an innermost one whose iterations hand on nothing but sums that they do not use."""
     inside = list(walk(loop.body))
     if any(isinstance(s, For | While | Apply | Allocate) for s in inside):
         return False
     handed_on = exposed_variables(loop)
-    written = [s.value for s in inside if isinstance(s, Assign) and s.variable in handed_on]
-    return all(value in function.sums for value in written)
+    used: list[Value] = []
+    for s in inside:
+        values = [x for x in uses(s) if isinstance(x, Value)]
+        if isinstance(s, Assign) and s.variable in handed_on:
+            values = [x for value in values for x in added_terms(value, function.sums)]
+        used += values
+    reads = {s.out for s in inside if isinstance(s, Read) and s.variable in handed_on}
+    return not depend_on(used, reads)
 
 
 def _while(function: ProcedureEmitter, loop: While) -> None:

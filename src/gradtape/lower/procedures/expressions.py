@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from gradtape.errors import LoweringError
@@ -40,8 +41,8 @@ class ScalarEmitter(FunctionEmitter):
         The operands of what is known, a dictionary for each block around the present one.
     exact : set of Value
         Integers that do not overflow.
-    sums : set of Value
-        Sums whose order is free.
+    sums : dict of Value to Value
+        Sums whose order is free, with what each adds.
     inlines : bool
         Whether mathematics is inlined: it is not in loops that LLVM may vectorise, which call functions of vectors.
     """
@@ -50,7 +51,7 @@ class ScalarEmitter(FunctionEmitter):
         super().__init__(module, {})
         self.known: list[dict[Content, str]] = [{}]
         self.exact: set[Value] = set()
-        self.sums: set[Value] = set()
+        self.sums: dict[Value, Value] = {}
         self.inlines = True
 
     def set_operand(self, content: Content, operand: str) -> None:
@@ -154,9 +155,12 @@ def _positions(body: Sequence[Statement]) -> Iterator[Value]:
                     yield operand.offset
 
 
-def free_sums(body: Sequence[Statement]) -> set[Value]:
-    """Return the sums that accumulate: a variable or an element gets what it held, plus terms that do not depend on that."""
-    found: set[Value] = set()
+def free_sums(body: Sequence[Statement]) -> dict[Value, Value]:
+    """Return the sums that accumulate, with what each adds.
+
+    A variable or an element gets what it held, plus terms that do not depend on that.
+    """
+    found: dict[Value, Value] = {}
     makers = {s.out: s for s in walk(body) if isinstance(s, Load | Read)}
     for statement in walk(body):
         if isinstance(statement, Assign | Store):
@@ -164,27 +168,38 @@ def free_sums(body: Sequence[Statement]) -> set[Value]:
     return found
 
 
-def _accumulation(statement: Assign | Store, makers: dict[Content, Load | Read]) -> set[Value]:
-    """Return the sums between what a statement writes and what stood there before."""
-    path: set[Value] = set()
-    terms: list[Value] = []
+def _accumulation(statement: Assign | Store, makers: dict[Content, Load | Read]) -> dict[Value, Value]:
+    """Return the sums between what a statement writes and what stood there before, with their terms."""
+    path: dict[Value, Value] = {}
     value = statement.value
     if isinstance(value, Pointer) or value.dtype.kind != "f":
-        return set()
+        return {}
     while value.is_made:
         node = value.node
         assert node is not None
         if node.op not in (add, subtract):
-            return set()
-        path.add(value)
+            return {}
         first, second = node.inputs
         if node.op is add and _holds_former(makers.get(second), statement):
             first, second = second, first
-        terms.append(second)
+        path[value] = second
         value = first
-    if not _holds_former(makers.get(value), statement) or _depends(terms, value):
-        return set()
+    if not _holds_former(makers.get(value), statement) or depend_on(list(path.values()), {value}):
+        return {}
     return path
+
+
+def added_terms(value: Value, sums: dict[Value, Value]) -> list[Value]:
+    """Return what a free sum adds to what stood there before; the value itself if it is no free sum."""
+    if value not in sums:
+        return [value]
+    terms: list[Value] = []
+    while value in sums:
+        terms.append(sums[value])
+        node = value.node
+        assert node is not None
+        (value,) = [x for x in node.inputs if x is not terms[-1]]
+    return terms
 
 
 def _holds_former(maker: Load | Read | None, statement: Assign | Store) -> bool:
@@ -202,13 +217,13 @@ def _same_number(x: Value, y: Value) -> bool:
     return isinstance(x, Literal) and isinstance(y, Literal) and bool(x.data == y.data)
 
 
-def _depends(terms: Sequence[Value], leaf: Value) -> bool:
-    """Return whether one of several values is computed from a leaf."""
+def depend_on(values: Sequence[Value], leaves: AbstractSet[Content]) -> bool:
+    """Return whether one of several values is computed from one of the leaves."""
     seen: set[Value] = set()
-    pending = list(terms)
+    pending = list(values)
     while pending:
         value = pending.pop()
-        if value is leaf:
+        if value in leaves:
             return True
         if value not in seen:
             seen.add(value)
