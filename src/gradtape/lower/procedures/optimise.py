@@ -7,6 +7,7 @@ from typing import Final
 
 from gradtape.ir.graph import Graph, Literal, Node, Value, extract, literal
 from gradtape.kinds.index_map import IndexMap
+from gradtape.lower.procedures.accumulations import separate_accumulations
 from gradtape.lower.procedures.complex import split_complex_procedure
 from gradtape.lower.procedures.dead import remove_dead_statements
 from gradtape.passes.pipeline import Pass
@@ -55,7 +56,7 @@ SCALAR_PASSES: Final[tuple[Pass, ...]] = (
 def optimise_procedure(procedure: Procedure) -> Procedure:
     """Return an equivalent procedure whose scalar code consists of primitive rows, without dead statements."""
     procedure = split_complex_procedure(remove_dead_statements(procedure))
-    return remove_dead_statements(_with_passes(procedure))
+    return separate_accumulations(remove_dead_statements(_with_passes(procedure)))
 
 
 def _with_passes(procedure: Procedure) -> Procedure:

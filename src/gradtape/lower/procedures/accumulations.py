@@ -1,0 +1,298 @@
+"""Accumulations in innermost loops: additions to elements of an array that the loop does not use otherwise may be made in any order.
+
+The reverse sweep consists of them. Additions to one and the same element become a sum in a register, and additions to neighbouring elements
+get loops of their own, in which LLVM sees that iterations are independent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from gradtape.ir.graph import Value, extract, literal, number_of
+from gradtape.ir.types import INT64, aval
+from gradtape.kinds.elementwise import Elementwise
+from gradtape.lower.procedures.expressions import free_sums
+from gradtape.ops.core.elementwise.arithmetic import add, multiply, negative, subtract
+from gradtape.procedures.builder import leaf
+from gradtape.procedures.ir import (
+    Apply,
+    Assign,
+    Content,
+    For,
+    If,
+    Load,
+    Memory,
+    Pointer,
+    Pop,
+    Procedure,
+    Read,
+    Statement,
+    Store,
+    Variable,
+    While,
+)
+from gradtape.procedures.rewrite import Rewriter
+from gradtape.procedures.traversal import defines, stored, uses, walk
+from gradtape.records import record
+
+NEIGHBOURS: Final = 64
+"""Distance of elements from which on LLVM may add to several of each at a time."""
+
+RECOMPUTED: Final = 30.0
+"""Additions in the time of what a second loop computes again, at most."""
+
+
+def separate_accumulations(procedure: Procedure) -> Procedure:
+    """Return the procedure with accumulations in the form that can be vectorised."""
+    body = _Separation(procedure).block(procedure.body)
+    return Procedure(
+        procedure.name,
+        procedure.parameters,
+        procedure.types,
+        body,
+        procedure.results,
+        procedure.result_types,
+    )
+
+
+@record
+class _Accumulation:
+    """``pointer[index] += term``."""
+
+    load: Load
+    store: Store
+
+
+class _Separation:
+    """Rewrites innermost loops."""
+
+    def __init__(self, procedure: Procedure) -> None:
+        self._sums = free_sums(procedure.body)
+        self._count = 0
+
+    def block(self, statements: Sequence[Statement]) -> list[Statement]:
+        return [new for statement in statements for new in self._statement(statement)]
+
+    def _statement(self, statement: Statement) -> list[Statement]:
+        if isinstance(statement, While):
+            return [While(statement.condition, self.block(statement.test), self.block(statement.body))]
+        if isinstance(statement, If):
+            return [If(statement.condition, self.block(statement.then), self.block(statement.otherwise))]
+        if not isinstance(statement, For):
+            return [statement]
+        if any(isinstance(inner, For | While | Apply) for inner in walk(statement.body)):
+            return [For(statement.index, statement.count, self.block(statement.body), statement.parallel)]
+        return self._innermost(statement)
+
+    def _innermost(self, loop: For) -> list[Statement]:
+        found = self._accumulated(loop)
+        several = {memory: some for memory, some in found.items() if len({x.store.index for x in some}) > 1}
+        if not several:
+            return [loop]
+        inside: set[Content] = {loop.index, *[x for s in walk(loop.body) for x in defines(s)]}
+        before: list[Statement] = []
+        after: list[Statement] = []
+        replaced: dict[Statement, Statement | None] = {}
+        further: list[list[_Accumulation]] = []
+        for some in several.values():
+            moving: list[_Accumulation] = []
+            for one in some:
+                if one.store.pointer in inside or _depends(one.store.index, inside):
+                    moving.append(one)
+                else:
+                    self._in_register(one, loop, before, after, replaced)
+            further += self._groups(loop, moving)[1:]
+        own = []
+        for group in further:
+            slices = self._slices(loop, group)
+            if slices is None:
+                continue
+            replaced.update(dict.fromkeys([x for one in group for x in (one.load, one.store)]))
+            own.append(_copied(loop, slices))
+        body = [replaced[s] if s in replaced else s for s in loop.body]
+        first = For(loop.index, loop.count, [s for s in body if s is not None], loop.parallel)
+        return [*before, first, *own, *after]
+
+    def _accumulated(self, loop: For) -> dict[Memory, list[_Accumulation]]:
+        """Return the accumulations into memories that a loop does not use otherwise."""
+        found: dict[Memory, list[_Accumulation]] = {}
+        loads = {s.out: s for s in loop.body if isinstance(s, Load)}
+        used: dict[Value, int] = {}
+        for statement in walk(loop.body):
+            for content in _leaves(statement):
+                used[content] = used.get(content, 0) + 1
+        for place, store in enumerate(loop.body):
+            if not isinstance(store, Store) or store.value not in self._sums:
+                continue
+            load = loads.get(self._former(store.value))
+            if load is None or used[load.out] > 1 or load.index is not store.index:
+                continue
+            between = loop.body[loop.body.index(load) : place]
+            if any(pointer.memory is store.pointer.memory for pointer in stored(between)):
+                continue
+            found.setdefault(store.pointer.memory, []).append(_Accumulation(load, store))
+        for statement in walk(loop.body):
+            if isinstance(statement, Load | Store):
+                memory = statement.pointer.memory
+                if memory in found and not any(statement in (x.load, x.store) for x in found[memory]):
+                    del found[memory]
+        return found
+
+    def _former(self, value: Value) -> Value:
+        """Return the leaf to which a sum adds."""
+        while value in self._sums:
+            node = value.node
+            assert node is not None
+            (value,) = [x for x in node.inputs if x is not self._sums[value]]
+        return value
+
+    def _in_register(
+        self,
+        one: _Accumulation,
+        loop: For,
+        before: list[Statement],
+        after: list[Statement],
+        replaced: dict[Statement, Statement | None],
+    ) -> None:
+        """Let a loop add to a variable, and add this to the element after the loop."""
+        pointer, index, dtype = one.store.pointer, one.store.index, one.store.pointer.dtype
+        self._count += 1
+        variable = Variable(f"accumulated.{self._count}", aval((), dtype))
+        before.append(Assign(variable, literal(0, dtype)))
+        replaced[one.load] = Read(one.load.out, variable)
+        replaced[one.store] = Assign(variable, one.store.value)
+        total, held = leaf(dtype), leaf(dtype)
+        added: list[Statement] = [
+            Read(total, variable),
+            Load(held, pointer, index),
+            Store(pointer, index, add(held, total)),
+        ]
+        if number_of(loop.count) is None:
+            after.append(If(loop.count > literal(0, INT64), added))
+        elif number_of(loop.count) > 0:  # type: ignore[operator]
+            after += added
+
+    def _groups(self, loop: For, some: Sequence[_Accumulation]) -> list[list[_Accumulation]]:
+        """Divide accumulations, so that those of a group add to the same element or to elements that are far from each other."""
+        groups: list[list[_Accumulation]] = [[]]
+        for one in some:
+            for group in groups:
+                if not any(_are_neighbours(one.store, other.store) for other in group):
+                    group.append(one)
+                    break
+            else:
+                groups.append([one])
+        return groups
+
+    def _slices(self, loop: For, group: Sequence[_Accumulation]) -> list[Statement] | None:
+        """Return the statements of a loop that accumulations need; None where they cannot be run again, or take too long."""
+        makers = {x: s for s in walk(loop.body) for x in defines(s)}
+        written: set[Memory | Variable] = {pointer.memory for pointer in stored(loop.body)}
+        written |= {s.variable for s in walk(loop.body) if isinstance(s, Assign)}
+        needed: set[Statement] = {x for one in group for x in (one.load, one.store)}
+        pending: list[Statement] = list(needed)
+        seen: set[Value] = set()
+        cost = 0.0
+        while pending:
+            statement = pending.pop()
+            values = [x for x in uses(statement) if isinstance(x, Value)]
+            nodes, leaves = extract(values, seen)
+            seen.update(values)
+            cost += sum(node.op.cost for node in nodes if isinstance(node.op, Elementwise))
+            pointers = [x for x in uses(statement) if isinstance(x, Pointer)]
+            for content in (*leaves, *pointers):
+                maker = makers.get(content)
+                if maker is None or maker in needed:
+                    continue
+                if maker not in loop.body or isinstance(maker, Pop):
+                    return None
+                if isinstance(maker, Load) and maker.pointer.memory in written:
+                    return None
+                if isinstance(maker, Read) and maker.variable in written:
+                    return None
+                needed.add(maker)
+                pending.append(maker)
+        if cost > RECOMPUTED:
+            return None
+        return [s for s in loop.body if s in needed]
+
+
+def _copied(loop: For, statements: Sequence[Statement]) -> For:
+    """Return a loop of copies of statements, with leaves of its own."""
+    rewriter = Rewriter()
+    index = leaf(INT64)
+    rewriter.becomes[loop.index] = index
+    body: list[Statement] = []
+    for statement in statements:
+        copy = rewriter.statement(statement)
+        if isinstance(copy, Load | Read):
+            out = copy.out
+            new: Content = Pointer(out.name, out.memory) if isinstance(out, Pointer) else leaf(out.dtype)
+            rewriter.becomes[out] = new
+            copy = (
+                Load(new, copy.pointer, copy.index)  # type: ignore[arg-type]
+                if isinstance(copy, Load)
+                else Read(new, copy.variable)
+            )
+        body.append(copy)
+    return For(index, loop.count, body, loop.parallel)
+
+
+def _leaves(statement: Statement) -> list[Value]:
+    """Return the leaves of the values that a statement uses, each as often as a sum or an index has it."""
+    found: list[Value] = []
+    for value in uses(statement):
+        if isinstance(value, Value):
+            found += extract([value])[1]
+    return found
+
+
+def _depends(value: Value, leaves: set[Content]) -> bool:
+    return any(x in leaves for x in extract([value])[1])
+
+
+# Distances
+
+
+def _are_neighbours(first: Store, second: Store) -> bool:
+    """Return whether two stores reach different elements at a small known distance."""
+    if first.pointer is not second.pointer:
+        return False
+    distance = _linear(first.index)
+    for atom, factor in _linear(second.index).items():
+        distance[atom] = distance.get(atom, 0) - factor
+    apart = distance.pop(None, 0)
+    return not any(distance.values()) and 0 < abs(apart) < NEIGHBOURS
+
+
+def _linear(value: Value) -> dict[Value | None, int]:
+    """Return an integer as a sum of multiples of other values; the constant is that of None."""
+    total: dict[Value | None, int] = {}
+    pending = [(value, 1)]
+    while pending:
+        value, factor = pending.pop()
+        number = number_of(value)
+        if number is not None:
+            total[None] = total.get(None, 0) + factor * int(number)
+            continue
+        node = value.node
+        if node is not None and node.op in (add, subtract):
+            sign = 1 if node.op is add else -1
+            pending += [(node.inputs[0], factor), (node.inputs[1], sign * factor)]
+        elif node is not None and node.op is negative:
+            pending.append((node.inputs[0], -factor))
+        elif node is not None and node.op is multiply and _factor(node.inputs) is not None:
+            number, other = _factor(node.inputs)  # type: ignore[misc]
+            pending.append((other, factor * number))
+        else:
+            total[value] = total.get(value, 0) + factor
+    return total
+
+
+def _factor(operands: Sequence[Value]) -> tuple[int, Value] | None:
+    for x, other in (operands, operands[::-1]):
+        number = number_of(x)
+        if number is not None:
+            return int(number), other
+    return None
