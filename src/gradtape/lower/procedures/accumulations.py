@@ -110,8 +110,12 @@ class _Separation:
                 continue
             replaced.update(dict.fromkeys([x for one in group for x in (one.load, one.store)]))
             own.append(_copied(loop, slices))
-        body = [replaced[s] if s in replaced else s for s in loop.body]
-        first = For(loop.index, loop.count, [s for s in body if s is not None], loop.parallel)
+        body: list[Statement] = []
+        for s in loop.body:
+            new = replaced.get(s) if s in replaced else s
+            if new is not None:
+                body.append(new)
+        first = For(loop.index, loop.count, body, loop.parallel)
         return [*before, first, *own, *after]
 
     def _accumulated(self, loop: For) -> dict[Memory, list[_Accumulation]]:
@@ -200,8 +204,8 @@ class _Separation:
             nodes, leaves = extract(values, seen)
             seen.update(values)
             cost += sum(node.op.cost for node in nodes if isinstance(node.op, Elementwise))
-            pointers = [x for x in uses(statement) if isinstance(x, Pointer)]
-            for content in (*leaves, *pointers):
+            contents: list[Content] = [*leaves, *[x for x in uses(statement) if isinstance(x, Pointer)]]
+            for content in contents:
                 maker = makers.get(content)
                 if maker is None or maker in needed:
                     continue
