@@ -28,7 +28,7 @@ from gradtape.procedures.arrays.view import (
 )
 from gradtape.procedures.builder import ProcedureBuilder
 
-LARGE = 32768
+LARGE = 2**20
 """Products of at least so many multiplications, of static shapes, go to BLAS."""
 
 
