@@ -60,7 +60,7 @@ def call(self: Interpreter, function: Any, args: Sequence[Any], kwargs: dict[str
     special = _special(function)
     if special is not None:
         return special(self, *args, **kwargs)
-    if isinstance(function, np.ufunc) or _in(function, NUMPY_FUNCTIONS):
+    if numpy_calls.handles(function):
         return _numpy(self, function, args, kwargs)
     if isinstance(function, type):
         return _constructed(self, function, args, kwargs)
@@ -112,7 +112,8 @@ def _is_numba_type(function: Any) -> bool:
 def _numpy(self: Interpreter, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     args = tuple(map(self.plain, args))
     kwargs = {name: self.plain(value) for name, value in kwargs.items()}
-    if isinstance(function, np.ufunc) and all(is_number(x) and not isinstance(x, Value) for x in args):
+    in_tables = not isinstance(function, np.ufunc) and function in NUMPY_FUNCTIONS
+    if not in_tables and all(is_number(x) and not isinstance(x, Value) for x in args):
         with np.errstate(all="ignore"):
             return function(*args, **kwargs)
     return self_list(self, numpy_calls.call(self.build, function, args, kwargs))

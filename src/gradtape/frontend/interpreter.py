@@ -15,6 +15,7 @@ from gradtape.errors import GradtapeError, UnsupportedCodeError
 from gradtape.frontend.builder import TranslationBuilder
 from gradtape.frontend.bytecode import Instruction
 from gradtape.frontend.carries import Fixed, Group, Held, Plan, Planner, Slot, assign_all, check_usable
+from gradtape.frontend.numpy.joins import grid
 from gradtape.frontend.operators import BINARY, binary, is_at, item_of, needs_static, negated, unary
 from gradtape.frontend.structure import (
     RESULT,
@@ -519,6 +520,8 @@ def get_item(self: Interpreter, owner: Any, key: Any) -> Any:
     """Return ``owner[key]``."""
     if isinstance(owner, Expression):
         return settled(getitem(owner, self.plain(key)))
+    if owner is np.mgrid:
+        return grid(self.build, key)
     items = self.items(owner)
     if items is not None:
         if self.small_loops and isinstance(settled(key), Value):

@@ -87,6 +87,16 @@ def call(build: ProcedureBuilder, function: Any, args: tuple[Any, ...], kwargs: 
     return delivered(build, result, out, function)
 
 
+def handles(function: Any) -> bool:
+    """Return whether `call` knows a function, or why it is refused."""
+    if isinstance(function, np.ufunc) or is_random(function):
+        return True
+    try:
+        return function in FUNCTIONS or function in RULES
+    except TypeError:
+        return False
+
+
 def takes(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Return whether an implementation has parameters for these arguments; `out` is dealt with here."""
     given = {name: value for name, value in kwargs.items() if name != "out"}
@@ -113,10 +123,16 @@ def array_rule(function: Any) -> Any:
     return rule
 
 
+def is_random(function: Any) -> bool:
+    """Return whether a function draws random numbers."""
+    owner = getattr(function, "__self__", None)
+    kind = type(owner)
+    return kind.__module__.startswith("numpy.random") and kind.__name__ in ("RandomState", "Generator")
+
+
 def refuse_random(function: Any) -> None:
     """Raise the error for functions that draw random numbers."""
-    owner = getattr(function, "__self__", None)
-    if isinstance(owner, np.random.RandomState | np.random.Generator):
+    if is_random(function):
         raise UnsupportedFunctionError(
             f"{getattr(function, '__name__', 'a random number')} draws random numbers in a compiled loop",
             where=here.site,
