@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gradtape.ir.graph import Literal, Value, extract
+from gradtape.kinds.index_map import IndexMap
 from gradtape.procedures.ir import (
     Allocate,
     Apply,
@@ -19,7 +20,7 @@ from gradtape.procedures.ir import (
 
 
 class Rewriter:
-    """Replaces leaves by values and pointers.
+    """Replaces leaves by values and pointers, and drops index maps of numbers.
 
     Attributes
     ----------
@@ -53,6 +54,9 @@ class Rewriter:
                 becomes[content] = content
         for node in nodes:
             inputs = tuple([becomes.get(operand, operand) for operand in node.inputs])
+            if isinstance(node.op, IndexMap):  # of a number: formulas make such
+                becomes[node.out] = inputs[0]
+                continue
             outs = node.outs if inputs == node.inputs else node.copy(inputs).outs  # type: ignore[arg-type]
             becomes.update(zip(node.outs, outs, strict=True))
         result = becomes[value]

@@ -11,11 +11,11 @@ from gradtape.ir.graph import Value, extract, literal
 from gradtape.ir.types import INT64, aval
 from gradtape.ops.core.elementwise.exponential import cos, exp, sin
 from gradtape.ops.core.elementwise.integer import remainder
-from gradtape.ops.core.elementwise.logic import less
+from gradtape.ops.core.elementwise.logic import equal, less, less_equal, not_equal
 from gradtape.procedures.builder import ProcedureBuilder
 from gradtape.procedures.ir import Apply, Span
 
-SIZE = 4
+SIZE = 12
 
 
 class Writer:
@@ -26,6 +26,7 @@ class Writer:
         self.dtype = np.dtype(dtype)
         self.build = ProcedureBuilder(f"random{seed}")
         self.left = 24
+        self.numbers = []
 
     def procedure(self):
         build, dtype = self.build, self.dtype
@@ -76,10 +77,19 @@ class Writer:
         return self.random.choice(rows)()
 
     def index(self, indices):
+        if self.numbers and self.random.random() < 0.7:  # an affine index
+            i, j = self.random.choice(self.numbers), self.random.choice(self.numbers)
+            index = i + self.random.randint(0, 3)
+            if self.random.random() < 0.6:
+                index = i * 3 + j + self.random.randint(0, 3)
+            return 11 - index if self.random.random() < 0.2 else index
         i, j = self.pick(indices), self.pick(indices)
         return remainder(i + j * self.random.randint(0, 2) + self.random.randint(0, 3), SIZE)
 
     def condition(self, values):
+        if len(self.numbers) > 1 and self.random.random() < 0.5:
+            i, j = self.numbers[-1], self.numbers[-2]
+            return self.random.choice([less, less_equal, equal, not_equal])(i, j)
         x = self.pick(values)
         if self.dtype.kind == "c":
             return less(abs(x), literal(0.6))
@@ -126,8 +136,12 @@ class Writer:
             count = self.random.choice([2, 3, remainder(self.pick(indices), 4), self.pick(indices) - 2])
             if not isinstance(count, int):
                 count = remainder(count, 4) if self.random.random() < 0.7 else -remainder(count, 2)
+            if self.numbers and self.random.random() < 0.4:
+                count = self.numbers[-1] + self.random.randint(0, 1)
             with build.loop(count) as i:
+                self.numbers.append(i)
                 self.block(values, [*indices, i], arrays, depth + 1)
+                self.numbers.pop()
         elif depth < 3 and choose < 0.95:
             with build.branch(self.condition(values)) as branch:
                 self.block(values, indices, arrays, depth + 1)

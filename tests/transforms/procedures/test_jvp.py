@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gradtape.ir.types import is_inexact
+from gradtape.procedures.verifier import verify_procedure
 from gradtape.transforms.procedures.jvp import jvp_procedure
 from tests.transforms.procedures.evaluator import run_procedure
 from tests.transforms.procedures.samples import SAMPLES, cholesky, soft_dtw
@@ -41,6 +42,7 @@ def difference(procedure, arguments, tangents, step=1e-6):
 def test_tangents_are_those_of_differences(sample):
     procedure, arguments = sample()
     pushed = jvp_procedure(procedure, active_parameters(procedure))
+    verify_procedure(pushed)
     tangents = directions(procedure, arguments)
     results = run_procedure(pushed, [*arguments, *tangents])
     count = len(procedure.results)

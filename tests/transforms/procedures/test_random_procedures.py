@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gradtape.ir.types import is_inexact
+from gradtape.procedures.verifier import verify_procedure
 from gradtape.transforms.procedures.jvp import jvp_procedure
 from tests.transforms.procedures.evaluator import run_procedure
 from tests.transforms.procedures.random_procedures import random_procedure
@@ -29,6 +30,7 @@ def check(procedure, arguments, rtol):
     """Compare the pullback with the tangents by the adjoint identity, which is bilinear."""
     pulled = pullback(procedure)
     pushed = jvp_procedure(procedure, active_parameters(procedure))
+    verify_procedure(pushed)
     count = len(procedure.results)
     tangents, seeds = random_like(procedure.types, 1), random_like(procedure.result_types, 2)
     results = run_procedure(pulled, [*arguments, *seeds])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gradtape.ir.types import is_inexact
+from gradtape.procedures.verifier import verify_procedure
 from gradtape.transforms.procedures.jvp import jvp_procedure
 from gradtape.transforms.procedures.vjp import vjp_procedure
 from tests.transforms.procedures.evaluator import run_procedure
@@ -18,7 +19,9 @@ def seeded_results(procedure):
 
 
 def pullback(procedure):
-    return vjp_procedure(procedure, active_parameters(procedure), seeded_results(procedure))
+    pulled = vjp_procedure(procedure, active_parameters(procedure), seeded_results(procedure))
+    verify_procedure(pulled)
+    return pulled
 
 
 def seeds_of(procedure, seed=3):
@@ -39,6 +42,7 @@ def check_adjoint(procedure, arguments, rtol=1e-9):
     for result, expected in zip(results[:count], run_procedure(procedure, arguments), strict=True):
         np.testing.assert_array_equal(result, expected)
     pushed = jvp_procedure(procedure, active_parameters(procedure))
+    verify_procedure(pushed)
     images = run_procedure(pushed, [*arguments, *tangents])[count:]
     np.testing.assert_allclose(dot(results[count:], tangents), dot(seeds, images), rtol=rtol, atol=1e-10)
     return results[count:]

@@ -220,6 +220,13 @@ class BlockTree:
             self._changed[statement] = found
         return found
 
+    def is_assigned_outermost(self, statement: Statement | None) -> bool:
+        """Return whether a statement reads a variable that the outermost block assigns."""
+        if not isinstance(statement, Read):
+            return False
+        variable = self._aliases.get(statement.variable, statement.variable)
+        return any(isinstance(s, Assign) and s.variable is variable for s in self.root.statements)
+
     def is_changed_between(self, location: Location, block: Block, first: int, last: int) -> bool:
         """Return whether statements of a block after `first`, up to `last`, may write to a location."""
         location = self._aliases.get(location, location)

@@ -25,6 +25,7 @@ from gradtape.procedures.ir import (
     Store,
     While,
 )
+from gradtape.procedures.rewrite import Rewriter
 from gradtape.procedures.traversal import names
 from gradtape.transforms.jvp import jvp
 from gradtape.transforms.loops.draft import make_body, never_stop, placeholder
@@ -69,6 +70,7 @@ class _ForwardMode:
         self._active = Activity(procedure, active)
         self._shadows = Shadows(self._build, self._active.locations, "t")
         self._tangents: dict[Value, Value] = {}
+        self._rewriter = Rewriter()
 
     def run(self) -> Procedure:
         """Return the procedure."""
@@ -110,7 +112,9 @@ class _ForwardMode:
                         if tangent is not None:
                             self._tangents[out] = tangent
         tangent = self._tangents.get(value)
-        return literal(0.0, value.dtype) if tangent is None else conform(tangent, value.dtype, ())
+        if tangent is None:
+            return literal(0.0, value.dtype)
+        return self._rewriter.value(conform(tangent, value.dtype, ()))
 
     def _push_block(self, statements: Sequence[Statement]) -> None:
         for statement in statements:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from gradtape.ir.graph import Literal, Node, Value, extract
 from gradtape.procedures.builder import leaf
@@ -22,9 +22,13 @@ from gradtape.transforms.loops.residuals import residuals
 from gradtape.transforms.procedures.activity import Location
 from gradtape.transforms.procedures.adjoint import Adjoint
 from gradtape.transforms.procedures.blocks import Block, BlockTree, Place, written
+from gradtape.transforms.procedures.dependence import Dependence
 
 ITERATIONS: Final = 64
 """Iterations that a loop is taken to have."""
+
+Reader: TypeAlias = tuple[Location, Statement, Place]
+"""What the reverse sweep reads again, the statement that read or wrote it, and where."""
 
 MOST_TRIALS: Final = 16
 """Sets of restored locations that are compared."""
@@ -53,8 +57,9 @@ class Plan:
         self.olds: dict[Block, dict[int, Value | None]] = {}
         self.live: set[Block] = set()
         self.cost = 0.0
+        self.order: dict[Statement, int] = {}
         self.recorded_locations: dict[Location, float] = {}
-        self.readers: list[tuple[Location, Place]] = []
+        self.readers: list[Reader] = []
 
 
 class Planner:
@@ -83,6 +88,20 @@ class Planner:
         self._adjoint = adjoint
         self._definitions = definitions
         self._forward = forward
+        self._dependence = Dependence(tree, definitions)
+        self._stores: dict[Location, list[tuple[Statement, Place]]] = {}
+        for block in tree.blocks:
+            for position, statement in enumerate(block.statements):
+                for location in written(statement):
+                    self._stores.setdefault(location, []).append((statement, Place(block, position)))
+        self._stored: dict[Block, dict[Value, tuple[Store, int]]] = {
+            block: {
+                statement.value: (statement, position)
+                for position, statement in enumerate(block.statements)
+                if isinstance(statement, Store) and statement.value.dtype.kind in "fc"
+            }
+            for block in tree.blocks
+        }
         self._weights: dict[Block, float] = {}
         for block in tree.blocks:
             around = 1.0 if block.parent is None else self._weights[block.parent]
@@ -139,17 +158,20 @@ class Planner:
         return [leaf for leaf in leaves if places.get(leaf) is not None]
 
     def _plan(self, restored: Collection[Location]) -> Plan:
-        """Return the plan for restored locations; a second pass undoes only what some load would see."""
-        plan = self._plan_for(restored, None)
-        if not restored:
-            return plan
-        readers = plan.readers
-        readers += [(span.pointer.memory, place) for place, span in self._adjoint.contents]
-        return self._plan_for(restored, readers)
+        """Return the plan for restored locations, where only what some load would see is undone."""
+        readers: list[Reader] = [
+            (span.pointer.memory, place.block.statements[place.position], place)
+            for place, span in self._adjoint.contents
+        ]
+        while True:  # terminates: each round but the last has more readers
+            plan = self._plan_for(restored, readers)
+            known = {access for _, access, _ in readers}
+            more = [reader for reader in plan.readers if reader[1] not in known]
+            if not more or not restored:
+                return plan
+            readers += more
 
-    def _plan_for(
-        self, restored: Collection[Location], readers: Sequence[tuple[Location, Place]] | None
-    ) -> Plan:
+    def _plan_for(self, restored: Collection[Location], readers: Sequence[Reader]) -> Plan:
         plan = Plan()
         demands: dict[Block, dict[Content, int]] = {block: {} for block in self._tree.blocks}
         for block in reversed(self._tree.blocks):
@@ -188,7 +210,7 @@ class Planner:
         plan: Plan,
         block: Block,
         restored: Collection[Location],
-        readers: Sequence[tuple[Location, Place]] | None,
+        readers: Sequence[Reader],
         needs: dict[Content, int],
     ) -> None:
         """Enter the statements of a block that are undone, and what is needed for that."""
@@ -199,9 +221,9 @@ class Planner:
             place = Place(block, position)
             for location in written(statement):
                 if location not in restored or not (
-                    readers is None
-                    or any(
-                        read is location and self._tree.may_precede(where, place) for read, where in readers
+                    any(
+                        read is location and self._overwrites(statement, place, access, where)
+                        for read, access, where in readers
                     )
                 ):
                     continue
@@ -247,8 +269,16 @@ class Planner:
             else:
                 outer[content] = None
 
+        latest = max(needs.values(), default=-1)
+        in_memory: dict[Content, Store] = {
+            value: statement
+            for value, (statement, position) in self._stored[block].items()
+            if self._stands(value, block)
+            and self._holds(statement, Place(block, position), max(position, latest), restored)
+        }
+
         def is_leaf(value: Value) -> bool:
-            return not value.is_made or not self._stands(value, block)
+            return not value.is_made or not self._stands(value, block) or value in in_memory
 
         nodes, _ = extract(values, stop=is_leaf)
         last: dict[Content, int] = {value: needs[value] for value in values}
@@ -267,6 +297,7 @@ class Planner:
             for value in last
             if isinstance(value, Value)
             and not value.is_made
+            and value not in in_memory
             and self._stands(value, block)
             and not self._is_readable(value, block, last[value], restored)
         ]
@@ -295,13 +326,24 @@ class Planner:
                 continue
             if content in self._tree.counted:
                 continue
+            store = in_memory.get(content)
+            if store is not None and isinstance(content, Value):
+                position = self._stored[block][content][1]
+                again = Load(content, store.pointer, store.index)
+                when = max(last[content], position)
+                reloads.setdefault(when, []).append(again)
+                plan.order[again] = position
+                plan.readers.append((store.pointer.memory, store, Place(block, position)))
+                for needed in (*self._of_forward_sweep(store.index, block), store.pointer):
+                    more[needed] = max(when, more.get(needed, -1))
+                continue
             statement = self._definitions.get(content)
             if isinstance(statement, Load | Read):
                 reloads.setdefault(last[content], []).append(statement)
                 place = places[content]
                 location = self._location(content)
                 assert place is not None and location is not None
-                plan.readers.append((location, place))
+                plan.readers.append((location, statement, place))
                 if isinstance(statement, Load):
                     for needed in (*self._of_forward_sweep(statement.index, block), statement.pointer):
                         more[needed] = max(last[content], more.get(needed, -1))
@@ -325,12 +367,35 @@ class Planner:
         assert place is not None
         if content in self._tree.counted:
             return True
-        location = self._location(content)
-        if location is None:
+        statement = self._definitions.get(content)
+        if isinstance(content, Pointer) and not self._tree.is_assigned_outermost(statement):
             return False
-        if location in restored:
-            return not self._tree.is_changed_between(location, block, place.position, last)
-        return not self._tree.is_changed_after(location, place)
+        return isinstance(statement, Load | Read) and self._holds(statement, place, last, restored)
+
+    def _holds(
+        self, access: Load | Store | Read, place: Place, last: int, restored: Collection[Location]
+    ) -> bool:
+        """Return whether a location still holds what an access read or wrote, when the reverse sweep comes to a position in its block."""
+        location = access.variable if isinstance(access, Read) else access.pointer.memory
+        if not self._is_overwritten(location, access, place):
+            return True
+        return location in restored and not self._tree.is_changed_between(
+            location, place.block, place.position, last
+        )
+
+    def _is_overwritten(self, location: Location, access: Statement, place: Place) -> bool:
+        """Return whether a later statement may overwrite what an access read or wrote."""
+        if not isinstance(access, Load | Store):
+            return self._tree.is_changed_after(location, place)
+        return any(
+            self._overwrites(statement, where, access, place)
+            for statement, where in self._stores.get(location, ())
+        )
+
+    def _overwrites(self, statement: Statement, where: Place, access: Statement, place: Place) -> bool:
+        if isinstance(statement, Store) and isinstance(access, Load | Store):
+            return self._dependence.overwrites(statement, where, access, place)
+        return self._tree.may_precede(place, where)
 
 
 def _bytes(content: Content) -> int:

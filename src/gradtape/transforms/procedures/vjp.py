@@ -130,7 +130,7 @@ class _ReverseMode:
         for content, type_ in zip(procedure.parameters, procedure.types, strict=True):
             if isinstance(content, Pointer) and shadows.has(content):
                 build.append(Allocate(shadows.of(content), literal(type_.size, INT64), True))
-        self._initialise_undone_variables()
+        self._initialise_variables()
         self._append_forward(self._tree.root)
         results = [
             self._saved_result(x, t) for x, t in zip(procedure.results, procedure.result_types, strict=True)
@@ -180,16 +180,15 @@ class _ReverseMode:
                 with build.loop(type_.size) as i:
                     build.store(self._shadows.of(content), i, build.load(seed, i))
 
-    def _initialise_undone_variables(self) -> None:
-        """Let variables that are undone have a value before their first assignment."""
-        undone = {
-            statement.variable: None
-            for block, olds in self._plan.olds.items()
-            for position in olds
-            if isinstance(statement := block.statements[position], Assign)
-        }
-        for variable in undone:
-            self._build.assign(variable, 0)
+    def _initialise_variables(self) -> None:
+        """Let variables that are undone, or read again, have a value before their first assignment, which may be in a branch."""
+        plan = self._plan
+        undone = [block.statements[position] for block, olds in plan.olds.items() for position in olds]
+        again = [s for reloads in plan.reloads.values() for each in reloads.values() for s in each]
+        found = dict.fromkeys(s.variable for s in (*undone, *again) if isinstance(s, Assign | Read))
+        for variable in found:
+            if isinstance(variable.type, Aval):
+                self._build.assign(variable, 0)
 
     # Forward sweep
 
@@ -265,7 +264,7 @@ class _ReverseMode:
         for statement in self._adjoint.begins[block]:
             build.append(statement)
         olds, reloads = plan.olds[block], plan.reloads.get(block, {})
-        order = {statement: position for position, statement in enumerate(block.statements)}
+        order = {**{statement: position for position, statement in enumerate(block.statements)}, **plan.order}
         for position in range(len(block.statements) - 1, -2, -1):
             for statement in sorted(reloads.get(position, ()), key=lambda each: order.get(each, -1)):
                 self._append_reload(statement)

@@ -1,0 +1,278 @@
+"""Dependence analysis: whether a store may overwrite the element of an earlier access, where indices and trip counts are affine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, TypeAlias
+
+from gradtape.ir.graph import Value, extract, number_of
+from gradtape.ops.core.elementwise.arithmetic import add, multiply, negative, subtract
+from gradtape.ops.core.elementwise.logic import equal, greater, greater_equal, less, less_equal, not_equal
+from gradtape.procedures.ir import Allocate, Content, For, If, Load, Pointer, Statement, Store
+from gradtape.records import record
+from gradtape.transforms.procedures.blocks import Block, BlockTree, Place
+
+Symbol: TypeAlias = tuple[Value, int]
+"""A leaf in the earlier run (0) or the later one (1) of the loops around it."""
+
+
+class Affine:
+    """A sum of symbols with constant factors."""
+
+    __slots__ = ("constant", "factors")
+
+    def __init__(self, constant: int = 0, factors: dict[Symbol, int] | None = None) -> None:
+        self.constant = constant
+        self.factors = {} if factors is None else {x: c for x, c in factors.items() if c}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Affine) and self.constant == other.constant and self.factors == other.factors
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def plus(self, other: Affine, scale: int = 1) -> Affine:
+        factors = dict(self.factors)
+        for symbol, factor in other.factors.items():
+            factors[symbol] = factors.get(symbol, 0) + scale * factor
+        return Affine(self.constant + scale * other.constant, factors)
+
+    def with_bound(self, symbol: Symbol, bound: Affine) -> Affine:
+        """Return the sum with a symbol replaced."""
+        factors = dict(self.factors)
+        factor = factors.pop(symbol, 0)
+        return Affine(self.constant, factors).plus(bound, factor)
+
+
+@record
+class Access:
+    """An element that a statement reads or writes, and where."""
+
+    pointer: Pointer
+    index: Value
+    place: Place
+
+
+class _Range(NamedTuple):
+    """The number of an iteration with lower and upper bounds."""
+
+    symbol: Symbol
+    lows: Sequence[Affine]
+    highs: Sequence[Affine]
+
+
+class Dependence:
+    """Answers whether elements are overwritten, for one procedure.
+
+    After R. Allen and K. Kennedy, "Optimizing Compilers for Modern Architectures", Morgan Kaufmann 2001, chapter 3: each level of the
+    common loops may carry the dependence, or none. A level is excluded where the difference of the indices has one sign on all iterations;
+    loops are eliminated by their bounds, the innermost first.
+    """
+
+    def __init__(self, tree: BlockTree, definitions: dict[Content, Statement]) -> None:
+        self._tree = tree
+        self._definitions = definitions
+        self._known: dict[tuple[Statement, Statement], bool] = {}
+
+    def overwrites(self, store: Store, where: Place, access: Load | Store, place: Place) -> bool:
+        """Return whether a store, at `where`, may overwrite the element of an access at `place` after that."""
+        found = self._known.get((store, access))
+        if found is None:
+            found = self._known[store, access] = self._tree.may_precede(place, where) and self._may_meet(
+                Access(access.pointer, access.index, place), Access(store.pointer, store.index, where)
+            )
+        return found
+
+    def _may_meet(self, first: Access, second: Access) -> bool:
+        """Return whether two accesses, the second one later, may be to the same element."""
+        if first.pointer is not second.pointer:
+            return True
+        around = list(second.place.block.around())
+        common = [block for block in first.place.block.around() if block in around]
+        earlier, later = [position_in(common[0], access.place) for access in (first, second)]
+        if earlier < later and _Runs(self._tree, first, second, common, None).may_meet(self._definitions):
+            return True
+        return any(
+            _Runs(self._tree, first, second, common, block).may_meet(self._definitions)
+            for block in common
+            if block.is_loop
+        )
+
+
+class _Runs:
+    """Two accesses in runs of the loops around them that agree up to a level.
+
+    Parameters
+    ----------
+    tree : BlockTree
+    first, second : Access
+    common : list of Block
+        The blocks around both.
+    carrier : Block or None
+        The loop of which the second access is in a later iteration; the iterations of loops around it are the same. None if all common
+        loops are in the same iteration.
+    """
+
+    def __init__(
+        self,
+        tree: BlockTree,
+        first: Access,
+        second: Access,
+        common: Sequence[Block],
+        carrier: Block | None,
+    ) -> None:
+        self._tree = tree
+        self._accesses = (first, second)
+        self._common = common
+        self._carrier = carrier
+
+    def may_meet(self, definitions: dict[Content, Statement]) -> bool:
+        """Return whether the accesses may be to the same element."""
+        first, second = self._accesses
+        place = self._tree.places[first.pointer]
+        assert place is not None
+        if not self._is_shared(place.block):
+            return not isinstance(definitions.get(first.pointer), Allocate)
+        difference = self._affine(second.index, 1).plus(self._affine(first.index, 0), -1)
+        orders = list(self._orders())
+        return not any(
+            _is_positive(signed, order)
+            for order in orders
+            for signed in (difference, Affine().plus(difference, -1))
+        )
+
+    def _is_shared(self, block: Block) -> bool:
+        """Return whether a leaf of a block is the same in both runs."""
+        if self._carrier is None:
+            return block in self._common
+        return self._carrier not in block.around()
+
+    def _symbol(self, value: Value, run: int) -> Symbol:
+        place = self._tree.place_of(value)
+        return value, 0 if place is None or self._is_shared(place.block) else run
+
+    def _affine(self, value: Value, run: int) -> Affine:
+        """Return an index as a sum of symbols; what is not affine is a symbol itself."""
+        known: dict[Value, Affine] = {}
+
+        def form(x: Value) -> Affine:
+            if x not in known:
+                number = number_of(x)
+                known[x] = Affine(int(number)) if number is not None else Affine(0, {self._symbol(x, run): 1})
+            return known[x]
+
+        nodes, _ = extract([value], stop=lambda x: not x.is_made)
+        for node in nodes:
+            if node.op is add or node.op is subtract:
+                a, b = map(form, node.inputs)
+                known[node.out] = a.plus(b, 1 if node.op is add else -1)
+            elif node.op is negative:
+                known[node.out] = Affine().plus(form(node.inputs[0]), -1)
+            elif node.op is multiply:
+                a, b = map(form, node.inputs)
+                if not a.factors:
+                    known[node.out] = Affine().plus(b, a.constant)
+                elif not b.factors:
+                    known[node.out] = Affine().plus(a, b.constant)
+        return form(value)
+
+    def _orders(self) -> Iterator[list[_Range]]:
+        """Yield orders in which the numbers of iterations can be eliminated: inner loops first."""
+        shared: list[_Range] = []
+        own: list[list[_Range]] = [[], []]
+        carried: Block | None = None
+        for run, access in enumerate(self._accesses):
+            for block in access.place.block.around():
+                if not block.is_loop:
+                    continue
+                if block is self._carrier:
+                    carried = block
+                elif not self._is_shared(block):
+                    own[run].append(self._range(block, run))
+                elif run == 0:
+                    shared.append(self._range(block, 0))
+        inner = [*own[0], *own[1]]
+        if carried is None:
+            yield [*inner, *shared]
+            return
+        one = Affine(1)
+        first, second = (self._range(carried, run) for run in (0, 1))
+        after = Affine(0, {first.symbol: 1}).plus(one)
+        before = Affine(0, {second.symbol: 1}).plus(one, -1)
+        yield [*inner, second._replace(lows=[after, *second.lows]), first, *shared]
+        yield [*inner, first._replace(highs=[before, *first.highs]), second._replace(lows=[one]), *shared]
+
+    def _range(self, block: Block, run: int) -> _Range:
+        """Return the bounds of the number of an iteration: those of the loop, and of conditions around the access."""
+        symbol = self._symbol(block.number, run)
+        lows, highs = [Affine()], []
+        if isinstance(block.holder, For):
+            highs.append(self._affine(block.holder.count, run).plus(Affine(1), -1))
+        for fact in self._facts(run):
+            factor = fact.form.factors.get(symbol)
+            if factor not in (1, -1):
+                continue
+            bound = fact.form.with_bound(symbol, Affine())
+            if factor == 1:
+                bound = Affine().plus(bound, -1)
+            if fact.is_unequal:
+                highs += [x.plus(Affine(1), -1) for x in highs if x == bound]
+                lows += [x.plus(Affine(1)) for x in lows if x == bound]
+            else:
+                (highs if factor == -1 else lows).append(bound)
+        return _Range(symbol, lows, highs)
+
+    def _facts(self, run: int) -> Iterator[_Fact]:
+        """Yield what the branches around an access say, the innermost first."""
+        for block in self._accesses[run].place.block.around():
+            branch = block.holder
+            node = branch.condition.node if isinstance(branch, If) else None
+            if not isinstance(branch, If) or node is None or len(node.inputs) != 2:
+                continue
+            is_taken = block.statements is branch.then
+            a, b = node.inputs
+            if a.dtype.kind not in "iu" or b.dtype.kind not in "iu":
+                continue
+            op = node.op
+            if op is greater or op is greater_equal:
+                a, b, op = b, a, less if op is greater else less_equal
+            above = self._affine(b, run).plus(self._affine(a, run), -1)
+            if op is less or op is less_equal:
+                margin = 1 if op is less else 0
+                if is_taken:
+                    yield _Fact(above.plus(Affine(margin), -1))
+                else:
+                    yield _Fact(Affine(margin - 1).plus(above, -1))
+            elif op is equal or op is not_equal:
+                if (op is equal) is is_taken:
+                    yield _Fact(above)
+                    yield _Fact(Affine().plus(above, -1))
+                else:
+                    yield _Fact(above, is_unequal=True)
+
+
+class _Fact(NamedTuple):
+    """A sum that is not negative, or is not zero."""
+
+    form: Affine
+    is_unequal: bool = False
+
+
+def position_in(block: Block, place: Place) -> int:
+    """Return the position in a block of a place in it, or in a block inside of it."""
+    position = place.position
+    for inner in place.block.around():
+        if inner is block:
+            return position
+        position = inner.place
+    raise AssertionError("the block is not around the place")
+
+
+def _is_positive(form: Affine, order: Sequence[_Range]) -> bool:
+    """Return whether a sum is at least 1, whatever the numbers of iterations."""
+    for position, (symbol, lows, highs) in enumerate(order):
+        factor = form.factors.get(symbol, 0)
+        if factor:
+            bounds = lows if factor > 0 else highs
+            rest = order[position + 1 :]
+            return any(_is_positive(form.with_bound(symbol, bound), rest) for bound in bounds)
+    return not form.factors and form.constant >= 1
