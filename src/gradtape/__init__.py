@@ -30,6 +30,7 @@ from gradtape.trace.patching import conversions as _conversions  # noqa: F401 - 
 from gradtape.trace.patching import creation as _creation  # noqa: F401 - hooks in NumPy's functions
 from gradtape.trace.patching import scipy as _scipy  # noqa: F401 - and in SciPy's
 from gradtape.trace.variables.variable import Variable as Variable
+from gradtape.transforms.procedures import loop_pullback as _loop_pullback  # noqa: F401 - enters itself
 
 if _typing.TYPE_CHECKING:
     from gradtape.api import debug as debug

@@ -146,7 +146,7 @@ def loop_of(
     return node, inputs, [values[out] for out in node.outs]
 
 
-@pytest.mark.parametrize(("function", "arrays"), LOOPS[1:], ids=lambda x: getattr(x, "__name__", ""))
+@pytest.mark.parametrize(("function", "arrays"), LOOPS, ids=lambda x: getattr(x, "__name__", ""))
 def test_results_and_derivatives(function, arrays):
     node, inputs, outputs = loop_of(function, arrays)
     procedure = procedure_of_loop(node)

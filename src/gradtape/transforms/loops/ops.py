@@ -6,7 +6,7 @@ loop-carried values (`carries`), and this iteration's elements. Its outputs are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
@@ -41,6 +41,13 @@ Policy: TypeAlias = str | int | tuple[str, int] | None
 """Which carries of a loop are stored for its gradient: all (None), every k-th, about the square root of their number ("sqrt"), or n at
 a time (("treeverse", n))."""
 
+Pullback: TypeAlias = Callable[
+    [Node, Sequence[Cotangent | None], Sequence[bool]], Sequence[Cotangent | None] | None
+]
+
+PULLBACKS: Final[list[Pullback]] = []
+"""Pullbacks of loops that are tried before the one of the loops of a graph; they return None for loops that are not for them."""
+
 STACK: Final = aval((), np.dtype(object))
 """The type of a stacked output or operand of a loop with unknown trip count: one element per iteration.
 
@@ -72,6 +79,10 @@ class _DifferentiableLoop(LoopOp):
     def pull(
         self, node: Node, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool]
     ) -> Sequence[Cotangent | None]:
+        for pullback in PULLBACKS:
+            pulled = pullback(node, cotangents, wanted)
+            if pulled is not None:
+                return pulled
         return pull_loop(self, node, cotangents, wanted)
 
     def while_and_repeat(self) -> tuple[LoopOp, LoopOp]:
