@@ -132,7 +132,7 @@ def _emit_procedure(builder: ElementBuilder, node: Node, op: ProcedureOp) -> Non
             places.append((builder.new_scratch(value.dtype, 1), 0))
             builder.emit(Store(*places[-1], number))
         else:
-            places.append((builder.memory_of(value), 0))
+            places.append(builder.place_of(value))
     made = [builder.new_scratch(x.dtype, 1) if x.shape == () else builder.memory_of(x) for x in node.outs]
     places += [(buffer, 0) for buffer in made]
     builder.emit(RoutineCall(node.op.name, tuple(places), (op.whole(node.params),), "procedure", LONG))

@@ -217,7 +217,7 @@ class ElementBuilder(ElementInterpreter[Number]):
 
     def place_of(self, value: Value) -> tuple[Buffer, int]:
         """Return the buffer that holds the whole of a value, alone or among others, and where it begins."""
-        base, start = part_of(value)
+        base, start = part_of(value, self.nests)
         return self.memory_of(base), start
 
     def address(self, nest: LoopNest, index: Where) -> Position:

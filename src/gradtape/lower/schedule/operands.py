@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from gradtape.ir.graph import Graph, Literal, Node, Value
 from gradtape.kinds.contract import Contract
@@ -75,7 +75,9 @@ def operands_of_routine(node: Node) -> Sequence[Value]:
     if isinstance(node.op, Matrix):
         return [node.inputs[place] for place in node.op.reads]
     if isinstance(node.op, ProcedureOp):
-        return [value for value in node.inputs if value.shape != ()]  # numbers may be in registers
+        return [
+            part_of(value)[0] for value in node.inputs if value.shape != ()
+        ]  # numbers may be in registers
     return node.inputs if isinstance(node.op, Sort) else ()
 
 
@@ -142,10 +144,13 @@ def base_of_view(value: Value) -> Value:
     return value
 
 
-def part_of(value: Value) -> tuple[Value, int]:
-    """Return the value of which a value is a contiguous part in memory, and the element at which it begins."""
+def part_of(value: Value, stored: Container[Value] = ()) -> tuple[Value, int]:
+    """Return the value of which a value is a contiguous part in memory, and the element at which it begins.
+
+    What is in `stored` has memory of its own.
+    """
     offset = 0
-    while value.node is not None and not isinstance(value.node.inputs[0], Literal):
+    while value not in stored and value.node is not None and not isinstance(value.node.inputs[0], Literal):
         node, whole = value.node, value.node.inputs[0]
         if node.op is slice_row and _is_run(node):
             stride = 1

@@ -146,10 +146,17 @@ def flat(index: Where, shape: Shape) -> Value | int:
 
 
 def writes_in_place(node: Node) -> bool:
-    """Return whether a loop writes elements of arrays that it carries, at positions that differ between its iterations."""
+    """Return whether a loop writes elements of arrays that it carries, at positions that differ between its iterations.
+
+    An array that is also another carry of the next iteration is copied in each of them: nothing is gained.
+    """
     body: Body = node.params["body"]
-    first = 1 + node.params["consts"]
-    return any(root(out) in body.inputs[first:] and _writes(out) for out in body.outputs)
+    carries = body.inputs[1 + node.params["consts"] :][: node.params["carries"]]
+    roots = [root(out) for out in body.outputs]
+    return any(
+        _writes(out) and start in carries and roots.count(start) == 1
+        for out, start in zip(body.outputs, roots, strict=True)
+    )
 
 
 def root(value: Value) -> Value:
