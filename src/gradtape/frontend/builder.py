@@ -39,6 +39,7 @@ class TranslationBuilder(ProcedureBuilder):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self._serials: dict[Pointer, int] = {}
+        self._allocated: set[Pointer] = set()
         self.pointed: list[Variable] = []
         self.assumed: list[Value] = []
 
@@ -53,7 +54,9 @@ class TranslationBuilder(ProcedureBuilder):
         zero: bool = False,
         memory: Memory | None = None,
     ) -> Pointer:
-        return self._remember(super().allocate(name, size, dtype, zero, memory))
+        pointer = self._remember(super().allocate(name, size, dtype, zero, memory))
+        self._allocated.add(pointer)
+        return pointer
 
     def read(self, variable: Variable) -> Any:
         content = super().read(variable)
@@ -63,9 +66,13 @@ class TranslationBuilder(ProcedureBuilder):
         self._serials[pointer] = len(self._serials)
         return pointer
 
-    def serial(self, pointer: Pointer) -> int:
-        """Return the number of a pointer, in the order in which they were made."""
-        return self._serials[pointer]
+    def is_newer(self, pointer: Pointer, first: int) -> bool:
+        """Return whether a pointer may name an array that was allocated since there were `first` pointers."""
+        if pointer in self._allocated:
+            return self._serials[pointer] >= first
+        return any(
+            other.memory is pointer.memory and self._serials[other] >= first for other in self._allocated
+        )
 
     @property
     def next_serial(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import types
 from collections.abc import Sequence
 from typing import Any, Final
@@ -33,17 +34,10 @@ from gradtape.procedures.arrays.view import Expression
 
 TABLES: Final = _tables
 
-MATH_MODULES: Final = (
-    "math",
-    "cmath",
-    "operator",
-    "numpy",
-    "builtins",
-    "_operator",
-    "numpy.dtypes",
-    "fractions",
-)
-"""The modules of functions that Python calls with known arguments."""
+PURE_MODULES: Final = frozenset({"math", "cmath", "_operator", "operator"})
+"""The modules of functions that Python calls if all arguments are known: they have no effects."""
+
+PURE_CLASSES: Final = (np.dtype, np.finfo, np.iinfo)
 
 
 def call(self: Interpreter, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -69,7 +63,7 @@ def call(self: Interpreter, function: Any, args: Sequence[Any], kwargs: dict[str
         return _inlined(self, closure, args, kwargs)
     if _is_numba_type(function):
         return FUNCTIONS[np.dtype](self, np.dtype(str(function)), *args)
-    if all(map(is_static, (*args, *kwargs.values()))) and _module(function) in MATH_MODULES:
+    if all(map(is_static, (*args, *kwargs.values()))) and _is_pure(function):
         return function(*args, **kwargs)
     name = getattr(function, "__qualname__", None) or shown(function)
     refuse(f"the function {_module(function)}.{name} is called" if name else f"{shown(function)} is called")
@@ -84,6 +78,15 @@ def _in(function: Any, table: Any) -> bool:
 
 def _module(function: Any) -> str:
     return str(getattr(function, "__module__", "") or type(function).__module__)
+
+
+def _is_pure(function: Any) -> bool:
+    """Return whether a call of a function by Python has no effects."""
+    owner = getattr(function, "__self__", None)
+    return isinstance(function, types.BuiltinFunctionType) and (
+        isinstance(owner, str | int | float | complex)
+        or (isinstance(owner, types.ModuleType) and owner.__name__ in PURE_MODULES)
+    )
 
 
 def _special(function: Any) -> Any:
@@ -107,6 +110,10 @@ def _is_library(function: Any) -> bool:
 
 def _is_numba_type(function: Any) -> bool:
     return _module(function).startswith("numba.core.types") and hasattr(function, "bitwidth")
+
+
+def _is_numpys(owner: Any) -> bool:
+    return _module(owner).partition(".")[0] == "numpy" or isinstance(owner, np.generic | np.dtype)
 
 
 def _numpy(self: Interpreter, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -164,9 +171,7 @@ def _constructed(self: Interpreter, kind: type, args: tuple[Any, ...], kwargs: d
         return RaisedError(kind, parts[0] if len(parts) == 1 else ", ".join(parts))
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
         return kind(*args, **kwargs)
-    if all(map(is_static, (*args, *kwargs.values()))) and (
-        _module(kind) in MATH_MODULES or kind in (np.dtype, np.finfo, np.iinfo)
-    ):
+    if kind in PURE_CLASSES and all(map(is_static, (*args, *kwargs.values()))):
         return kind(*args, **kwargs)
     refuse(f"an object of the class {kind.__name__} is made")
 
@@ -219,6 +224,9 @@ def attribute(self: Interpreter, owner: Any, name: str) -> Any:
         if name in ("py_func", "__wrapped__"):
             return owner
         refuse(f"the attribute {name} of {shown(owner)} is read")
+    if isinstance(inspect.getattr_static(type(owner), name, None), property) and not _is_numpys(owner):
+        getter = inspect.getattr_static(type(owner), name).fget
+        return call(self, getter, (owner,), {})
     value = getattr(owner, name)
     if isinstance(owner, types.ModuleType) and owner.__name__.partition(".")[0] in (
         "math",

@@ -21,6 +21,7 @@ from gradtape.frontend.values import (
     Reversed,
     Zipped,
     is_number,
+    is_static,
     joined_type,
     number_type,
     refuse,
@@ -128,7 +129,7 @@ class Planner:
             return Held(joined([], first, second))
         if isinstance(first, Expression) and isinstance(second, Expression):
             return self._arrays(first, second)
-        if type(first) is type(second) and isinstance(first, tuple | RECORDS):
+        if type(first) is type(second) and isinstance(first, (tuple, *RECORDS)):
             parts, others = parts_of(first), parts_of(second)
             if len(parts) == len(others):
                 items = [
@@ -174,7 +175,7 @@ class Planner:
             return True
         if self.first is None:
             return False
-        return self.build.serial(x.pointer) >= self.first or x.pointer.memory in self.owned
+        return x.pointer.memory in self.owned or self.build.is_newer(x.pointer, self.first)
 
     def _widen_array(self, plan: Owned | Pointed, value: Expression) -> Plan:
         if isinstance(plan, Pointed):
@@ -208,7 +209,9 @@ class Planner:
     def seed(self, plan: Plan | None, value: Any) -> Plan:
         """Return the plan of an earlier pass for the value that a name holds before a loop in this one."""
         if plan is None or isinstance(plan, Fixed):
-            if plan is not None and isinstance(plan.value, Conflict):
+            if plan is not None and (
+                isinstance(plan.value, Conflict) or (value is MISSING and is_static(plan.value))
+            ):
                 return plan
             return Fixed(value)
         if isinstance(plan, Group) and type(value) is plan.kind and len(parts_of(value)) == len(plan.items):

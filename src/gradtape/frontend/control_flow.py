@@ -45,6 +45,8 @@ def flow_graph(code: Code) -> FlowGraph:
     thread_jumps(blocks)
     while merge_rotated_tests(blocks):
         thread_jumps(blocks)
+    while fold_short_circuits(blocks):
+        pass
     return analyse(blocks)
 
 
@@ -197,6 +199,58 @@ def thread_jumps(blocks: Blocks) -> None:
     for label in list(blocks):
         if label not in reachable:
             del blocks[label]
+
+
+# Short circuits: `a and b` in a condition makes two branches to the same block.
+
+
+def fold_short_circuits(blocks: Blocks) -> bool:
+    """Let two branches that make up one condition be one branch; return whether such were found.
+
+    The second part becomes the detail of an instruction ``shortcut``: whether it is a conjunction, whether the second part is negated,
+    the instructions of the second part, and the name that they leave it in.
+    """
+    predecessors: dict[int, list[int]] = {label: [] for label in blocks}
+    users: dict[str, set[int]] = {}
+    for label, block in blocks.items():
+        for target in block.targets:
+            predecessors[target].append(label)
+        for name in (block.name, *[name for one in block.instructions for name in one.names]):
+            users.setdefault(name, set()).add(label)
+    for block in blocks.values():
+        for place in (0, 1) if block.end == "branch" else ():
+            second = blocks[block.targets[place]]
+            shared = block.targets[1 - place]
+            if second.end != "branch" or shared not in second.targets or len(predecessors[second.label]) > 1:
+                continue
+            if second is block or not all(_is_local(one, second.label, users) for one in second.instructions):
+                continue
+            _fold(block, second, place, shared)
+            del blocks[second.label]
+            return True
+    return False
+
+
+def _is_local(instruction: Instruction, label: int, users: Mapping[str, set[int]]) -> bool:
+    """Return whether only the block itself uses what an instruction makes."""
+    return instruction.target.startswith("$") and users.get(instruction.target, set()) <= {label}
+
+
+def _fold(block: BasicBlock, second: BasicBlock, place: int, shared: int) -> None:
+    is_and = place == 0
+    goes_on = 1 - second.targets.index(shared)
+    negated = goes_on == (1 if is_and else 0)
+    other = second.targets[goes_on]
+    made = {one.target for one in second.instructions}
+    read = [name for one in second.instructions for name in one.names if name not in made]
+    if second.name not in made:
+        read.append(second.name)
+    detail = is_and, negated, tuple(second.instructions), second.name
+    name = f"$condition.{second.label}"
+    names = (block.name, *dict.fromkeys(read))
+    block.instructions.append(Instruction(name, "shortcut", names, detail, second.line))
+    block.name = name
+    block.targets = [other, shared] if is_and else [shared, other]
 
 
 # Rotated loops: CPython compiles the test of a while loop twice, before the loop and at the end of its body.

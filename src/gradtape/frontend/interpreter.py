@@ -16,7 +16,7 @@ from gradtape.frontend.builder import TranslationBuilder
 from gradtape.frontend.bytecode import Instruction
 from gradtape.frontend.carries import Fixed, Group, Held, Plan, Planner, Slot, assign_all, check_usable
 from gradtape.frontend.numpy.joins import grid
-from gradtape.frontend.operators import BINARY, binary, is_at, item_of, needs_static, negated, unary
+from gradtape.frontend.operators import BINARY, binary, both, is_at, item_of, needs_static, negated, unary
 from gradtape.frontend.structure import (
     RESULT,
     Branch,
@@ -47,12 +47,13 @@ from gradtape.frontend.values import (
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value, literal, next_serial
 from gradtape.ir.site import Site
+from gradtape.ir.types import BOOL, aval
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.ops.core.elementwise.select import where
 from gradtape.procedures.arrays.indexing import getitem, setitem
 from gradtape.procedures.arrays.nests import materialise, update
 from gradtape.procedures.arrays.view import ArrayView, Expression
-from gradtape.procedures.ir import Check, If, Statement
+from gradtape.procedures.ir import Check, If, Statement, Variable
 
 MOST_CALLS: Final = 40
 """Calls of one function inside of each other that are interpreted; a deeper recursion is refused."""
@@ -366,15 +367,23 @@ class Interpreter:
             return None
         cells = {}
         for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
-            cells[name] = self.outside(cell, name, cell.cell_contents)
-        return Closure(value.__code__, value.__globals__, value.__defaults__ or (), cells)
+            try:
+                cells[name] = cell.cell_contents
+            except ValueError:  # a cell that is not filled yet
+                cells[name] = MISSING
+            else:
+                cells[name] = self.outside(cell, name, cells[name])
+        defaults = [
+            self.outside(value, f"a default of {value.__name__}", x) for x in value.__defaults__ or ()
+        ]
+        return Closure(value.__code__, value.__globals__, tuple(defaults), cells)
 
     def outside(self, place: Any, name: str, value: Any) -> Any:
-        """Return what code reads from a global or a closure, and note it."""
-        if isinstance(value, np.ndarray) or (
-            type(getattr(value, "shape", None)) is tuple and not isinstance(value, np.generic | Value)
-        ):
+        """Return what code reads from a global, a closure or an object: arrays are parameters, the rest is noted as constant."""
+        if isinstance(value, np.ndarray) or isinstance(getattr(value, "value", None), Value):
             return self.captured(value, name)
+        if isinstance(value, Value):
+            refuse(f"{name} is a value of a graph")
         self.noted.append((place, name, value))
         return value
 
@@ -584,6 +593,35 @@ def _inplace(self: Interpreter, one: Instruction) -> Any:
     return _binary(self, one)
 
 
+def _shortcut(self: Interpreter, one: Instruction) -> Any:
+    """Return the conjunction or disjunction of two conditions of which the second may be computed only if the first one leaves it open."""
+    is_and, is_negated, instructions, name = one.detail
+    first = as_condition(self.value(one.names[0]))
+
+    def second() -> Any:
+        for instruction in instructions:
+            self.step(instruction)
+        condition = as_condition(self.value(name))
+        return negated(condition) if is_negated else condition
+
+    if not isinstance(first, Value):
+        return second() if bool(first) is is_and else bool(first)
+    statements: list[Statement] = []
+    open_ = first if is_and else negated(first)
+    with self.build.block(statements), self.build.assuming(open_):
+        condition = second()
+    if not statements:
+        return both(first, condition) if is_and else negated(both(negated(first), negated(condition)))
+    variable = Variable(self.build.unique("condition"), aval((), BOOL))
+    with self.build.block(statements):
+        self.build.assign(variable, condition)
+    known: list[Statement] = []
+    with self.build.block(known):
+        self.build.assign(variable, np.bool_(not is_and))
+    self.build.append(If(first, statements, known) if is_and else If(first, known, statements))
+    return self.build.read(variable)
+
+
 def _iterator(self: Interpreter, one: Instruction) -> Any:
     return self.value(one.names[0])
 
@@ -636,6 +674,7 @@ _STEPS: Final[dict[str, Callable[[Interpreter, Instruction], Any]]] = {
     "tuple": lambda self, one: tuple(self.values(one.names)),
     "list": lambda self, one: self.new_list(self.values(one.names)),
     "iterator": _iterator,
+    "shortcut": _shortcut,
     "unpack": _unpack,
     "function": _function,
 }

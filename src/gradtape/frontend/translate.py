@@ -25,7 +25,7 @@ from gradtape.ir.builder import here
 from gradtape.ir.graph import Value, literal
 from gradtape.ir.site import Site
 from gradtape.ir.types import Aval, aval
-from gradtape.kinds.operands import as_value
+from gradtape.kinds.operands import as_value, check_dtype
 from gradtape.procedures.arrays.nests import store
 from gradtape.procedures.arrays.view import ArrayView, Expression, Loads
 from gradtape.procedures.ir import Allocate, Content, Memory, Pointer, Procedure
@@ -122,7 +122,7 @@ class _Translator:
         self.interpreter.while_loop = while_loop
         self.interpreter.call = call
         self.interpreter.attribute = attribute
-        self.captured: dict[int, tuple[Any, ArrayView]] = {}
+        self.captured: dict[int, tuple[Any, Any]] = {}
         self.views: list[ArrayView] = []
         self.results: list[Content] = []
         self.types: list[Aval] = []
@@ -155,7 +155,7 @@ class _Translator:
             return self.interpreter.new_list([self.interpreter_value(item) for item in argument])
         if type(argument) is tuple:
             return tuple([self.interpreter_value(item) for item in argument])
-        if isinstance(argument, np.ndarray):
+        if isinstance(argument, np.ndarray) or isinstance(getattr(argument, "value", None), Value):
             return self.capture(argument, "constant")
         return argument
 
@@ -174,15 +174,19 @@ class _Translator:
         return view
 
     def capture(self, array: Any, name: str) -> Any:
-        """Return an array from outside as a parameter."""
-        if not array.shape:
-            return array[()] if isinstance(array, np.ndarray) else refuse(f"{name} is {shown(array)}")
+        """Return an array from outside, or a traced number, as a parameter."""
         found = self.captured.get(id(array))
         if found is None:
-            view = self.parameter(name, aval(tuple(array.shape), np.dtype(array.dtype)))
-            assert isinstance(view, ArrayView)
-            view.writable = False
-            found = self.captured[id(array)] = (array, view)
+            if isinstance(array, np.ndarray):
+                if not array.shape:
+                    return array[()]
+                type_ = aval(array.shape, check_dtype(array.dtype, name))
+            else:
+                type_ = aval(array.value.shape, array.value.dtype)
+            parameter = self.parameter(name, type_)
+            if isinstance(parameter, ArrayView):
+                parameter.writable = False
+            found = self.captured[id(array)] = (array, parameter)
         return found[1]
 
     # Results
