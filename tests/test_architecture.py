@@ -47,8 +47,10 @@ LATE_FLOORS = {
     ("api/transforms/jit.py", "api"),
     ("api/tape/tape.py", "api"),
     ("trace/array/array.py", "trace"),
+    ("trace/translation/calls.py", "frontend"),
 }
-"""The compiler itself, which a process that finds its kernels on disk does not need, and pictures, which only notebooks do."""
+"""The compiler itself, which a process that finds its kernels on disk does not need, pictures, which only notebooks do, and the front end,
+which only long loops and functions of Numba's do."""
 
 FILES = sorted(ROOT.rglob("*.py"))
 

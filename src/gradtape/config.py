@@ -52,6 +52,13 @@ def _policy(text: str | None) -> str | int | tuple[str, int] | None:
     return ("treeverse", int(number)) if colon else int(number)
 
 
+def _way(text: str) -> str:
+    """Return the name of a way; raise ValueError for other texts."""
+    if text not in ("trace", "compile", "auto"):
+        raise ValueError
+    return text
+
+
 _SETTINGS: Final[Mapping[str, _Setting]] = {
     "jit": _Setting(True, "compile; when False everything runs on the NumPy interpreter"),
     "eager": _Setting(False, "compute each operation at once, for a debugger"),
@@ -64,6 +71,13 @@ _SETTINGS: Final[Mapping[str, _Setting]] = {
     "trace_limit": _Setting(8, "traces that one call site may have before it is interpreted", minimum=1),
     "reroll": _Setting(
         True, "roll repeated iterations of Python loops up into native loops; when False they stay unrolled"
+    ),
+    "loops": _Setting(
+        "auto",
+        "what becomes of Python's loops in compiled functions: they are run and recorded, or the code is translated, or first one and "
+        "then the other where a loop goes on for long or needs numbers that a trace does not have",
+        check=_way,
+        allowed='"trace", "compile" or "auto"',
     ),
     "reroll_checkpoint": _Setting(
         None,
@@ -118,6 +132,7 @@ class Config:
     precise_math: bool
     trace_limit: int
     reroll: bool
+    loops: str
     reroll_checkpoint: str | None
     jacobian_memory: int
     num_threads: int
@@ -221,7 +236,7 @@ def _from_environment(name: str, setting: _Setting, environment: Mapping[str, st
     text = environment.get(variable, "")
     if not text:
         return setting.default
-    if setting.optional:
+    if setting.optional or type(setting.default) is str:
         _check(variable, setting, text)
         return text
     try:

@@ -297,7 +297,7 @@ def test_the_program_is_kept() -> None:
     ],
 )
 def test_errors(program: Function, error: type[Exception], words: tuple[str, ...]) -> None:
-    with pytest.raises(error) as caught:
+    with gt.config.override(loops="trace"), pytest.raises(error) as caught:
         program()
     assert type(caught.value) is error
     for word in (*words, "what to do", "test_vmap.py"):

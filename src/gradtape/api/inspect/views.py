@@ -14,12 +14,14 @@ from gradtape.loops.printer import print_loops
 from gradtape.lower.pipeline import lower, schedule_of
 from gradtape.passes.complex.split import split_complex
 from gradtape.passes.pipeline import optimise
+from gradtape.procedures.printer import print_procedure
 from gradtape.runtime.compile.engine import assembly, optimised_llvm
 from gradtape.trace.jit.callsite import CallSite
 from gradtape.trace.jit.signature import CallArguments
 from gradtape.trace.jit.specialisation import Specialisation
 from gradtape.trace.source.sites import user_site
 from gradtape.trace.variables.variable import Variable
+from gradtape.transforms.procedures.ops import ProcedureOp
 
 
 class Text(str):
@@ -36,7 +38,7 @@ class Text(str):
 
 
 def graph(function: Jitted, *args: Any, optimised: bool = False, **kwargs: Any) -> Text:
-    """Return the graph of a compiled function, as typed three-address Python.
+    """Return the graph of a compiled function, as typed three-address Python, and the source of the procedures that it calls.
 
     Parameters
     ----------
@@ -65,7 +67,10 @@ def graph(function: Jitted, *args: Any, optimised: bool = False, **kwargs: Any) 
     True
     """
     traced = _specialisation(function, args, kwargs).graph
-    return Text(print_graph(optimise(split_complex(traced)) if optimised else traced))
+    shown = optimise(split_complex(traced)) if optimised else traced
+    called = {node.op.whole(node.params) for node in shown.nodes if isinstance(node.op, ProcedureOp)}
+    sources = [print_procedure(reference.procedure) for reference in sorted(called, key=repr)]
+    return Text("\n\n".join([print_graph(shown), *sources]))
 
 
 def loops(function: Jitted, *args: Any, **kwargs: Any) -> Text:
@@ -128,6 +133,7 @@ def _explain_trace(number: int, specialisation: Specialisation) -> list[str]:
     lines = [f"trace {number}: {counted(len(specialisation.graph.nodes), 'node')}, {origin}, {native}"]
     seen = Counter(f"guard: the value at {guard.site} is {guard.expected}" for guard in specialisation.guards)
     lines.extend(f"  {line}{times(n)}" for line, n in seen.items())
+    lines.extend(f"  {way}" for way in dict.fromkeys(map(str, specialisation.ways)))
     lines.extend(f"  {line}" for line in _explain_loops(specialisation))
     if specialisation.captured:
         lines.append(

@@ -25,6 +25,7 @@ from gradtape.trace.lazy.force import force
 from gradtape.trace.lazy.reroll import moment_now, rolled_since
 from gradtape.trace.source.contexts import Scope, inside
 from gradtape.trace.source.sites import user_site
+from gradtape.trace.translation.mode import run_function
 from gradtape.transforms.jvp import jvp
 from gradtape.transforms.loops.residuals import expensive_values
 from gradtape.transforms.vjp import vjp
@@ -129,7 +130,7 @@ def recordable_body(function: Callable[..., Any]) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
         with inside(Scope()):
             try:
-                return body(*args, **kwargs)
+                return run_function(body, args, kwargs)
             except (TypeError, AttributeError) as error:
                 mistake = list_error(error, body, args, kwargs)
                 if mistake is None:

@@ -60,6 +60,8 @@ from gradtape.trace.lazy.reroll import moment_now, recorded_since, rolled_trace
 from gradtape.trace.patching.bytecode import raises_explicitly
 from gradtape.trace.source.contexts import Scope, inside
 from gradtape.trace.source.sites import is_user_file, user_site
+from gradtape.trace.translation.mode import run_function
+from gradtape.trace.translation.trace_budget import TranslationWanted, watched
 from gradtape.trace.variables.variable import Variable
 from gradtape.trees import Leaves, TreeSpec, flatten, flatten_arguments
 
@@ -71,6 +73,9 @@ MISSED: Final = object()
 """The result of a native entry for nested arguments that it does not match."""
 
 MOST_NESTED = 64
+
+UNEQUAL_TRACES = 4
+"""The number of traces of a loop by the values that it looks at after which the function is translated, if it can be."""
 
 OFTEN = 2
 """The number of changes after which a captured integer becomes a hidden input, as floats are from the first."""
@@ -107,6 +112,7 @@ class CallSite:
         self.on_new: Callable[[Specialisation], None] | None = None
         self.traces = 0
         self.inline = False
+        self.translates: str | None = None
         self._changed: Counter[str] = Counter()
         self._varying: frozenset[str] = frozenset()
         self._warned = False
@@ -159,12 +165,16 @@ class CallSite:
             found, result, missed = tree.run(arrays)
             if found:
                 return _as_arrays(call, result)
-            if tree.count >= config.trace_limit:
+            specialisation = self._trace_translated(call, captures, missed)
+            if specialisation is not None:
+                tree, missed = captures.tree, None
+            elif tree.count >= config.trace_limit:
                 self._warn(tree, missed)
                 return self.run_recorded(call, keep_arrays=call.arrays)
-            specialisation = self._trace_dynamic(call, captures, missed) or self.trace(
-                call, captures, is_last=True
-            )
+            else:
+                specialisation = self._trace_dynamic(call, captures, missed) or self.trace(
+                    call, captures, is_last=True
+                )
             if specialisation is None:
                 return self.run_recorded(call, keep_arrays=True)
             if not specialisation.has_dynamic_trips:
@@ -287,6 +297,24 @@ class CallSite:
             return None
         return specialisation
 
+    def _trace_translated(
+        self, call: CallArguments, captures: CaptureSet, missed: Miss | None
+    ) -> Specialisation | None:
+        """Trace a call with translated functions, if a loop has looked at values that differ from call to call; None otherwise."""
+        often = captures.tree.count >= min(UNEQUAL_TRACES, config.trace_limit)
+        if missed is None or not often or not missed.specialisation.may_be_loop:
+            return None
+        if self.translates is not None or config.loops != "auto":
+            return None
+        site = missed.specialisation.guards[missed.guard].site
+        self.translates = f"what Python sees at {site!r} differs from call to call"
+        specialisation = self.trace(call, captures)
+        if specialisation is None or not any(way.translated for way in specialisation.ways):
+            self.translates = ""
+            return None
+        captures.tree = GuardTree()
+        return specialisation
+
     def trace(
         self,
         call: CallArguments,
@@ -330,14 +358,43 @@ class CallSite:
     def _trace(
         self, call: CallArguments, captures: CaptureSet, dynamic_trips: bool, is_last: bool = False
     ) -> tuple[Specialisation | None, list[weakref.ref[Any]]]:
-        """Trace one call; return also the variables that it made."""
+        """Trace one call; return also the variables that it made. Where it needs to, trace it again with translated functions."""
+        try:
+            return self._trace_once(call, captures, dynamic_trips, is_last)
+        except (TranslationWanted, Exception) as error:
+            reason = self._reason_to_translate(error)
+            if reason is None:
+                raise
+            self.translates = reason
+        walk, *copies = self.walk(call, captures.substitutes)
+        captures.take(walk, *copies)
+        try:
+            return self._trace_once(call, captures, dynamic_trips, is_last)
+        except ConcretizationError as error:
+            for way in walk.trace.ways:
+                error.add_note(f"  {way}")
+            raise
+
+    def _reason_to_translate(self, error: BaseException) -> str | None:
+        """Return why functions are to be translated, if an error that ended a trace says so."""
+        if self.translates is not None or config.loops != "auto":
+            return None
+        if isinstance(error, TranslationWanted):
+            return error.reason
+        unknown = error if isinstance(error, ConcretizationError) else error.__cause__
+        return unknown.what if isinstance(unknown, ConcretizationError) else None
+
+    def _trace_once(
+        self, call: CallArguments, captures: CaptureSet, dynamic_trips: bool, is_last: bool
+    ) -> tuple[Specialisation | None, list[weakref.ref[Any]]]:
         self.traces += 1
         walk, copy, objects = captures.walk or self.walk(call, captures.substitutes)
         captures.walk = None
         try:
             return self._trace_copy(call, captures, dynamic_trips, walk, copy, objects)
         except BaseException as error:
-            if is_last and not isinstance(error, OutcomeFailed) and not _may_retry(error, captures):
+            final = not isinstance(error, OutcomeFailed) and not _may_retry(error, captures)
+            if is_last and final and self._reason_to_translate(error) is None:
                 write_back(
                     walk, SideEffects()
                 )  # what the function has done dynamic_trips then stays, as without a trace
@@ -357,6 +414,7 @@ class CallSite:
         """Trace the copy of the function, write its side effects back, and return the specialisation and the variables it created."""
         trace = walk.trace
         trace.dynamic_trips = dynamic_trips
+        trace.translates = self.translates or ""
         leaves, inputs = call.placeholders(trace, objects)
         walk.begin()
         trace.hidden = [array.value for array in walk.arrays]
@@ -365,7 +423,8 @@ class CallSite:
         profiler = ACTIVE.profiler
         traced = counting(f"tracing {self.name}", "operation", recorded_since(moment_now()))
         profiled = nullcontext() if profiler is None else profiler.tracing(self)
-        with inside(trace, Scope()), collector_paused(), traced, profiled:
+        looked_at = watched() if config.loops == "auto" and self.translates is None else nullcontext()
+        with inside(trace, Scope()), collector_paused(), traced, profiled, looked_at:
             try:
                 specialisation = self._specialise(call, walk, copy, leaves)
                 made = variables_made(trace)
@@ -449,7 +508,7 @@ class CallSite:
 
     def _called(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
-            return function(*args, **kwargs)
+            return run_function(function, args, kwargs)
         except (TypeError, AttributeError) as error:
             mistake = list_error(error, function, args, kwargs)
             if mistake is None:

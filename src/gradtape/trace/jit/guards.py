@@ -37,6 +37,10 @@ class Trace(TraceTag):
     ----------
     outcome : bool or None
         Whether the operations succeeded whose errors the code handles; None if there were none.
+    translates : str
+        Why functions are translated rather than run, as far as they can be; empty if they are run.
+    ways : list
+        What became of functions that were to be translated.
     """
 
     __slots__ = (
@@ -53,12 +57,16 @@ class Trace(TraceTag):
         "pinned",
         "remedy",
         "sites",
+        "translates",
+        "ways",
     )
 
     def __init__(self, described: str, remedy: str = "", *, dynamic_trips: bool = False) -> None:
         super().__init__()
         self.dynamic_trips = dynamic_trips
         self.outcome: bool | None = None
+        self.translates = ""
+        self.ways: list[Any] = []
         self.described = described
         self.remedy = remedy
         self.inputs: list[Value] = []

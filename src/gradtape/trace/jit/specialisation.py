@@ -55,6 +55,8 @@ class Specialisation:
         The calling convention of the native entry, where there can be one.
     loops : list of LoopSummary
         The rolled loops.
+    ways : list of Way
+        What became of functions that were to be translated.
     alternatives : dict of (int, int) to Specialisation
         By guard and value, what was traced after that guard missed.
     initial_captures : list of ndarray or None
@@ -80,6 +82,7 @@ class Specialisation:
         "spec",
         "state",
         "steps",
+        "ways",
     )
 
     def __init__(
@@ -107,6 +110,7 @@ class Specialisation:
         self._form = form
         self.loops = trace.loops
         self.declined = trace.declined
+        self.ways = trace.ways
         self.may_be_loop = may_be_loop(trace.sites)
         self.checkpoint = config.reroll_checkpoint
         self.is_prepared = trace.outcome is not None

@@ -108,12 +108,7 @@ def has_other_exit(code: CodeType, offset: int, conditions: frozenset[int]) -> b
         The offsets at which Python asked for the truth of a traced value.
     """
     instructions = list(dis.get_instructions(code))
-    loops = [
-        (jump.argval, jump.offset)
-        for jump in instructions
-        if "JUMP" in jump.opname and isinstance(jump.argval, int) and jump.argval <= jump.offset
-        if jump.argval <= offset <= jump.offset
-    ]
+    loops = [loop for loop in _loops_of(code) if loop[0] <= offset <= loop[1]]
     if not loops:
         return True
     head, tail = min(loops, key=lambda loop: loop[1] - loop[0])
@@ -127,6 +122,21 @@ def has_other_exit(code: CodeType, offset: int, conditions: frozenset[int]) -> b
         if conditional and not any(one.offset in conditions for one in before):
             return True
     return False
+
+
+def is_in_loop(frame: FrameType) -> bool:
+    """Return whether a frame executes an instruction of a loop."""
+    return any(head <= frame.f_lasti <= tail for head, tail in _loops_of(frame.f_code))
+
+
+@lru_cache(maxsize=1024)
+def _loops_of(code: CodeType) -> list[tuple[int, int]]:
+    """Return the offsets of the first and the last instruction of each loop."""
+    return [
+        (jump.argval, jump.offset)
+        for jump in dis.get_instructions(code)
+        if "JUMP" in jump.opname and isinstance(jump.argval, int) and jump.argval <= jump.offset
+    ]
 
 
 def nested_codes(code: CodeType) -> Iterator[CodeType]:

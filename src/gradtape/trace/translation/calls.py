@@ -1,0 +1,234 @@
+"""Calls of translated functions: a function becomes a procedure, and its call with traced arrays one node."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from types import CellType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from gradtape.errors import UnsupportedCodeError
+from gradtape.ir.builder import here
+from gradtape.ir.graph import Value, constant
+from gradtape.ir.types import aval
+from gradtape.kinds.operands import as_value, conform
+from gradtape.lru import LRU
+from gradtape.trace.array.array import Array
+from gradtape.trace.array.handle import Handle, fresh_value
+from gradtape.trace.array.preallocated import is_traced, unwrap_preallocated
+from gradtape.trace.jit.guards import Trace, abstract_of
+from gradtape.trace.lazy.force import force
+from gradtape.trace.source.contexts import contexts
+from gradtape.trace.source.sites import user_site
+from gradtape.transforms.procedures.ops import procedure
+from gradtape.transforms.procedures.reference import ProcedureReference, reference_to
+from gradtape.trees import TreeSpec, flatten
+
+if TYPE_CHECKING:
+    from gradtape.frontend.translate import Translation
+
+DYNAMIC: Final = (float, complex, np.ndarray, np.floating, np.complexfloating)
+"""Types of arguments besides traced arrays that are parameters of a procedure; integers and truth values are parts of it."""
+
+
+class Way(NamedTuple):
+    """How a function entered a trace.
+
+    Attributes
+    ----------
+    function : str
+        Its name.
+    translated : bool
+        Whether it is a procedure; else it was run.
+    reason : str
+        Why it was to be translated; where it was run nevertheless, why it could not be translated.
+    """
+
+    function: str
+    translated: bool
+    reason: str
+
+    def __str__(self) -> str:
+        if self.translated:
+            return f"{self.function} was compiled from its code: {self.reason}"
+        return f"{self.function} was run and recorded, since its code could not be compiled: {self.reason}"
+
+
+def trace_around() -> Trace | None:
+    """Return the trace of the jitted function that is running on this thread."""
+    return next((context for context in contexts.stack if type(context) is Trace), None)
+
+
+def call_translated(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], reason: str
+) -> Any:
+    """Return what a function returns for arguments of which some are traced, computed by a procedure.
+
+    Raises
+    ------
+    UnsupportedCodeError
+        For code that the front end cannot follow.
+    """
+    here.site = user_site()
+    call = _Call(function, args, kwargs)
+    try:
+        result = call.answer(static=False)
+    except UnsupportedCodeError:
+        if not call.has_integers:
+            raise
+        result = call.answer(static=True)
+    trace = trace_around()
+    if trace is not None:
+        trace.ways.append(Way(getattr(function, "__name__", "a function"), True, reason))
+    return result
+
+
+class _Call:
+    """A call of a translated function: the leaves of its arguments, and the values of those that are parameters."""
+
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.function = function
+        self.leaves, self.spec = flatten(_positional(function, args, kwargs))
+        self.seen = [leaf if is_traced(leaf) else unwrap_preallocated(leaf) for leaf in self.leaves]
+        self.has_integers = any(map(_is_integer, self.seen))
+
+    def answer(self, *, static: bool) -> Any:
+        """Return the result; with `static` traced integers are parts of the program, and guarded."""
+        given = [_number_of(leaf) if static and _is_integer(leaf) else leaf for leaf in self.seen]
+        values = [_value_of(leaf) for leaf in given]
+        types = [leaf if value is None else value.aval for leaf, value in zip(given, values, strict=True)]
+        translation, reference = translated(self.function, self.spec, types)
+        if static:
+            for leaf in filter(_is_integer, self.seen):
+                int(leaf)  # by which a trace takes note that it depends on the number
+        outs = procedure(reference, _operands(translation, reference, values))
+        for place, number in translation.mutated.items():
+            self._write(self.leaves[place], outs[number])
+        return _result(translation, outs)
+
+    def _write(self, leaf: Any, content: Value) -> None:
+        """Let an argument have the content that the function left in it."""
+        if isinstance(leaf, Handle):
+            leaf.write_result(content, getattr(self.function, "__name__", "a function"))
+        else:
+            leaf[...] = Array(content)
+
+
+def _positional(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Any, ...]:
+    """Return all arguments by position, defaults included."""
+    bound = _signature(function).bind(*args, **kwargs)
+    bound.apply_defaults()
+    if bound.kwargs:
+        raise UnsupportedCodeError(
+            f"{getattr(function, '__name__', 'a function')} takes arguments by keyword only",
+            where=here.site,
+            remedy="let it take them by position",
+        )
+    return bound.args
+
+
+@functools.lru_cache(maxsize=1024)
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(function)
+
+
+def _is_integer(leaf: Any) -> bool:
+    return isinstance(leaf, Handle) and leaf.ndim == 0 and leaf.dtype.kind in "iub"
+
+
+def _number_of(leaf: Handle) -> Any:
+    """Return a traced integer as a number that is a part of the program."""
+    value = leaf.value
+    abstract = abstract_of(value)
+    if abstract is not None:
+        raise UnsupportedCodeError(
+            f"an integer has no number in {abstract.described}", where=here.site, why=abstract.why
+        )
+    return force([value])[0].item()
+
+
+def _value_of(leaf: Any) -> Value | None:
+    """Return the value of an argument that is a parameter; None for one that is a part of the program."""
+    if isinstance(leaf, Handle):
+        return leaf.value
+    if not issubclass(type(leaf), DYNAMIC):
+        return None
+    array = np.array(as_value(leaf, "an argument").data)
+    return Value(aval(array.shape, array.dtype, type(leaf) in (float, complex)), data=array)
+
+
+def _operands(
+    translation: Translation, reference: ProcedureReference, values: Sequence[Value | None]
+) -> list[Value]:
+    """Return the values of the parameters of a procedure."""
+    given = [values[place] for place in translation.leaves]
+    given += [_captured_value(thing) for thing in translation.captured]
+    operands = []
+    for value, type_ in zip(given, reference.types, strict=True):
+        assert value is not None
+        operands.append(conform(value, type_.dtype, type_.shape))
+    return operands
+
+
+def _captured_value(thing: Any) -> Value:
+    return thing.value if isinstance(thing, Handle) else constant(np.asarray(thing))
+
+
+TRANSLATIONS: Final[LRU[Any, tuple[Translation, ProcedureReference]]] = LRU(lambda: 256)
+"""Translations of Numba's functions; those of other functions belong to one trace, which makes a copy of the function."""
+
+
+def translated(
+    function: Callable[..., Any], spec: TreeSpec, types: Sequence[Any]
+) -> tuple[Translation, ProcedureReference]:
+    """Return the translation of a function for arguments of these types, and the reference to its procedure."""
+    key = None
+    if hasattr(function, "py_func"):
+        key = function, spec, tuple([(type(each), each) for each in types])
+        known = _known(key)
+        if known is not None:
+            return known
+    from gradtape.frontend.translate import (
+        translate,  # late: most processes translate nothing, and start 20 ms sooner
+    )
+
+    arguments: Any = spec.unflatten(list(types))
+    translation = translate(function, arguments)
+    found = translation, reference_to(translation.procedure)
+    if key is not None and not translation.captured:
+        with contextlib.suppress(TypeError):  # of arguments without a hash
+            TRANSLATIONS[key] = found
+    return found
+
+
+def _known(key: Any) -> tuple[Translation, ProcedureReference] | None:
+    try:
+        found = TRANSLATIONS.get(key)
+    except TypeError:  # of arguments without a hash
+        return None
+    return found if found is not None and all(_holds(*note) for note in found[0].notes) else None
+
+
+def _holds(place: Any, name: str, value: Any) -> bool:
+    """Return whether what was taken for constant in a translation has not changed."""
+    if place is None:
+        return True
+    try:
+        if isinstance(place, dict):
+            return place[name] is value
+        return bool((place.cell_contents if isinstance(place, CellType) else getattr(place, name)) is value)
+    except (KeyError, ValueError, AttributeError):
+        return False
+
+
+def _result(translation: Translation, outs: Sequence[Value]) -> Any:
+    """Return what the function returns: its containers, with arrays of the recording for results."""
+    leaves, spec = flatten(translation.result)
+    made = [Array(fresh_value(outs[leaf])) if type(leaf) is int else leaf for leaf in leaves]
+    return spec.unflatten(made)

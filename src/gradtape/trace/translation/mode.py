@@ -1,0 +1,69 @@
+"""Where gradtape runs a function of the user's: it is run on traced arrays, or translated by the front end.
+
+``gt.config.loops`` chooses. With "auto" a function is run. If Python needs numbers that a trace does not have, or a loop goes on for long,
+the trace is made again, and this time functions are translated first. What the front end cannot follow is run as always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import Any
+
+from gradtape.config import config
+from gradtape.errors import ConcretizationError, GradtapeError
+from gradtape.trace.array.preallocated import is_traced
+from gradtape.trace.source.sites import is_user_file
+from gradtape.trace.translation.calls import Way, call_translated, trace_around
+from gradtape.trace.translation.dispatcher import call_dispatcher, is_dispatcher
+from gradtape.trees import flatten
+
+
+def run_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a function of the user's, or translate it."""
+    if is_dispatcher(function):
+        return call_dispatcher(function, args, kwargs)
+    trace = trace_around()
+    wanted = "" if trace is None else trace.translates
+    if config.loops == "compile":
+        wanted = wanted or 'gt.config.loops is "compile"'
+    may_be = (wanted or (trace is None and config.loops == "auto")) and _is_users(function)
+    traced = list(filter(is_traced, flatten((args, kwargs))[0])) if may_be else ()
+    if not traced:
+        return function(*args, **kwargs)
+    if not wanted:
+        return _run_or_translate(function, args, kwargs, traced)
+    try:
+        return call_translated(function, args, kwargs, wanted)
+    except Exception as refusal:  # if it is of the user's code, the trace raises it as well
+        if trace is not None:
+            trace.ways.append(Way(function.__name__, False, _said(refusal)))
+        return function(*args, **kwargs)
+
+
+def _run_or_translate(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], traced: Sequence[Any]
+) -> Any:
+    """Call a function outside of jitted functions; translate it if it needs numbers that its arguments do not have."""
+    before = [(leaf, leaf.value) for leaf in traced]
+    try:
+        return function(*args, **kwargs)
+    except ConcretizationError as error:
+        for leaf, value in before:
+            if leaf.value is not value:
+                leaf.rebind(value)
+        try:
+            return call_translated(function, args, kwargs, error.what)
+        except Exception:
+            raise error from None
+
+
+def _said(refusal: Exception) -> str:
+    """Return why the code of a function could not be compiled."""
+    if not isinstance(refusal, GradtapeError):
+        return f"{type(refusal).__name__}: {refusal}"
+    return refusal.what if refusal.where is None else f"{refusal.what} ({refusal.where})"
+
+
+def _is_users(function: Callable[..., Any]) -> bool:
+    return type(function) is FunctionType and is_user_file(function.__code__.co_filename)

@@ -1,0 +1,116 @@
+"""gt.config.loops: when functions are traced, and when their code is compiled."""
+
+import numpy as np
+import pytest
+
+import gradtape as gt
+from gradtape.config import Config
+from gradtape.errors import ConcretizationError
+from tests.support.processes import words_printed
+
+
+def decay(x):
+    y = 0.0
+    for _ in range(100_000):
+        y = 0.5 * y + x
+    return y
+
+
+def halvings(x):
+    count = 0.0
+    while x > 1.0:
+        x = x / 2.0
+        count = count + float(x)
+    return count
+
+
+def test_the_setting():
+    assert Config({}).loops == "auto"
+    assert Config({"GRADTAPE_LOOPS": "trace"}).loops == "trace"
+    with pytest.raises(ValueError, match='"trace", "compile" or "auto"'):
+        gt.config.loops = "never"
+    with pytest.raises(ValueError, match="GRADTAPE_LOOPS"):
+        Config({"GRADTAPE_LOOPS": "never"})
+
+
+def test_a_loop_that_goes_on_for_long_is_compiled():
+    function = gt.jit(decay)
+    assert np.isclose(function(2.0), 4.0)
+    assert np.isclose(gt.grad(decay)(2.0), 2.0)
+    text = gt.inspect.explain(function)
+    assert "decay was compiled from its code: the loop at" in text and "test_mode.py" in text
+
+
+def test_a_short_loop_is_not():
+    function = gt.jit(lambda x: sum(x * k for k in range(10)))
+    assert function(2.0) == 90.0
+    assert "compiled from" not in gt.inspect.explain(function)
+
+
+def test_numbers_that_a_trace_does_not_have():
+    assert np.isclose(gt.jit(halvings)(10.0), halvings(10.0))
+    assert np.isclose(gt.grad(halvings)(10.0), 0.5 + 0.25 + 0.125 + 0.0625)
+    with gt.config.override(loops="trace"), pytest.raises(ConcretizationError):
+        gt.jit(halvings)(10.0)
+
+
+def test_on_demand():
+    with gt.config.override(loops="compile"):
+        function = gt.jit(lambda x: x * 2.0)
+        assert function(3.0) == 6.0
+        assert "compiled from its code" in gt.inspect.explain(function)
+
+
+def refused(x):
+    table = {"a": x}
+    y = 0.0
+    for _ in range(3):
+        y = y + table["a"]
+    return y
+
+
+def test_what_cannot_be_compiled_is_traced():
+    with gt.config.override(loops="compile"):
+        function = gt.jit(refused)
+        assert function(3.0) == 9.0
+        text = gt.inspect.explain(function)
+        assert "refused was run and recorded, since its code could not be compiled" in text
+
+
+def test_a_trace_that_was_given_up_leaves_nothing_behind():
+    seen = []
+
+    def function(x):
+        seen.append(1)
+        y = 0.0
+        for _ in range(5_000):
+            y = 0.5 * y + x
+        return y
+
+    assert np.isclose(gt.jit(function)(2.0), 4.0)
+    assert seen == [1]
+
+
+def test_changed_globals_are_seen():
+    factor = 2.0
+
+    def function(x):
+        y = 0.0
+        for _ in range(5_000):
+            y = 0.5 * y + x * factor
+        return y
+
+    compiled = gt.jit(function)
+    assert np.isclose(compiled(1.0), 4.0)
+    factor = 3.0
+    assert np.isclose(compiled(1.0), 6.0)
+
+
+def test_vectorised_code_needs_no_numba():
+    code = """
+import sys, numpy as np, gradtape as gt
+gt.jit(gt.grad(lambda x: np.sum(np.sin(x) ** 2)))(np.ones(3))
+gt.grad(lambda x: sum(x * k for k in range(50)))(1.0)
+print("numba" in sys.modules)
+"""
+    assert words_printed(code) == ["False"]
