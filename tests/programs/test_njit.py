@@ -57,11 +57,11 @@ def test_values_and_derivatives():
     assert np.isclose(value, np.polyval(C, 1.5))
     np.testing.assert_allclose(gradient[1], 1.5 ** np.arange(3, -1, -1))
     assert np.isclose(gt.value_and_grad(horner, argnames="coefficients")(1.5, C)[0], value)
-    y, tangent = gt.jvp(horner, (1.5, C), (1.0, np.ones(4)))
+    _, tangent = gt.jvp(horner, (1.5, C), (1.0, np.ones(4)))
     assert np.isclose(tangent, P(1.5) + gradient[1].sum())
-    y, pullback = gt.vjp(horner, 1.5, C)
+    _, pullback = gt.vjp(horner, 1.5, C)
     np.testing.assert_allclose(pullback(2.0)[1], 2.0 * gradient[1])
-    y, push = gt.linearize(horner, 1.5, C)
+    _, push = gt.linearize(horner, 1.5, C)
     assert np.isclose(push(1.0, np.zeros(4)), P(1.5))
     assert np.isclose(gt.grad(gt.grad(horner))(1.5, C), P.deriv()(1.5))
     assert np.isclose(gt.hessian(horner)(1.5, C), P.deriv()(1.5))
@@ -142,7 +142,7 @@ def test_errors_name_the_line():
 
     function = gt.jit(beyond)
     assert function(np.ones(3), 1) == 2.0
-    with pytest.raises(IndexError, match="test_njit.py"):
+    with pytest.raises(IndexError, match=r"test_njit\.py"):
         function(np.ones(3), 5)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from gradtape.errors import UnsupportedCodeError
+from gradtape.errors import UnsupportedCodeError, UnsupportedFunctionError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value, constant
 from gradtape.ir.types import aval
@@ -77,7 +77,7 @@ def call_translated(
     call = _Call(function, args, kwargs)
     try:
         result = call.answer(static=False)
-    except UnsupportedCodeError:
+    except (UnsupportedCodeError, UnsupportedFunctionError):
         if not call.has_integers:
             raise
         result = call.answer(static=True)
