@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numba
 import numpy as np
 import pytest
 
@@ -98,6 +99,16 @@ def a_gradient_of_two_numbers() -> None:
 @raises("UnsupportedFunctionError")
 def a_mask_in_jit() -> None:
     gt.jit(lambda x: x[x > 1])(PAIR)
+
+
+@raises("UnsupportedCodeError")
+def a_dict_in_compiled_code() -> None:
+    @numba.njit
+    def weighted(x: Any) -> Any:
+        weights = {1: 0.5}
+        return weights[1] * x
+
+    gt.grad(weighted)(1.0)
 
 
 @raises("ConcretizationError")
@@ -271,6 +282,7 @@ LOCATED = {
     "ArraySubclassError",
     "NonScalarOutputError",
     "UnsupportedFunctionError",
+    "UnsupportedCodeError",
     "ConcretizationError",
     "InPlaceError",
     "TapeError",

@@ -12,6 +12,13 @@ from gradtape.ir.verifier import verify
 from gradtape.trees import flatten
 from tests.support.reroll_cases import CASES, Case, graph_of, rolled_as_well
 
+
+@pytest.fixture(autouse=True)
+def _loops_are_traced():
+    with gt.config.override(loops="trace"):
+        yield
+
+
 every_case = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 
 
