@@ -143,7 +143,7 @@ and check class config content context convention copy core cost counter create 
 edit equal error evaluate explain explanation finding habit init inside inspect key list loader lock main
 method mixed more name naming nested number object operator order origin out part per picture plan product progress
 read reader reason recording report result routine script select set sign special split statement step table text
-thread type unsupported use user write writer
+thread type undo unsupported use user write writer
 
 api argument building callable caller compile function functional html import interpret log logic memory module
 line optimise standalone svg

@@ -78,17 +78,20 @@ def test_what_cannot_be_compiled_is_traced():
 
 
 def test_a_trace_that_was_given_up_leaves_nothing_behind():
-    seen = []
+    seen, table, random = [], {}, np.random.default_rng(0)
+    first = np.random.default_rng(0).normal()
 
     def function(x):
         seen.append(1)
+        table[len(seen)] = random.normal()
         y = 0.0
         for _ in range(5_000):
             y = 0.5 * y + x
         return y
 
-    assert np.isclose(gt.jit(function)(2.0), 4.0)
-    assert seen == [1]
+    with pytest.warns(gt.errors.SideEffectWarning):
+        assert np.isclose(gt.jit(function)(2.0), 4.0)
+    assert seen == [1] and table == {1: first}
 
 
 def test_changed_globals_are_seen():

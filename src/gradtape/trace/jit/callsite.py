@@ -428,6 +428,10 @@ class CallSite:
             try:
                 specialisation = self._specialise(call, walk, copy, leaves)
                 made = variables_made(trace)
+            except BaseException as error:
+                if self._reason_to_translate(error) is not None:
+                    walk.undo()  # it is run or translated once more
+                raise
             finally:
                 trace.finish()
         effects = SideEffects()

@@ -65,6 +65,7 @@ from gradtape.trace.patching.copies import (
     slots_of,
 )
 from gradtape.trace.patching.name_reads import Reads, reads_of
+from gradtape.trace.patching.undo import Undo
 from gradtape.trace.source.sites import PACKAGE, is_user_file
 
 MOST_STEPS: Final = 4096
@@ -150,6 +151,7 @@ class CaptureWalk:
         self.unrepeatable: dict[str, str] = {}
         self.generators: list[Any] = []
         self.substituted: list[Substitute] = []
+        self.uncopied: list[Any] = []
         self.logs: set[str] = set()
         self._read_names: set[str] = set()
         self._functions: list[tuple[FunctionType, FunctionType]] = []
@@ -707,6 +709,7 @@ class CaptureWalk:
             step = self._step(
                 *at, Check.EQUAL, kind(thing) if kind is not defaultdict else thing.copy(), name
             )
+            self.uncopied.append(thing)
             return self._remember(thing, thing, step, copying)
         step = self._step(*at, Check.KEYS, (kind, tuple(thing)), name)
         copy: Any = thing.copy() if copying else thing
@@ -723,6 +726,7 @@ class CaptureWalk:
         kind = type(thing)
         if len(thing) > MOST_ITEMS and all(type(item) in _PLAIN for item in thing):
             step = self._step(*at, Check.EQUAL, kind(thing) if kind in (list, tuple) else thing, name)
+            self.uncopied.append(thing)
             return self._remember(thing, thing, step, copying)
         step = self._step(*at, Check.LENGTH, (kind, len(thing)), name)
         copying = copying and (kind is not list or len(self.steps) < MOST_STEPS)
@@ -746,14 +750,17 @@ class CaptureWalk:
         is_mapping = isinstance(thing, MappingProxyType)
         step = self._step(*at, Check.EQUAL, type(thing)(dict(thing) if is_mapping else thing), name)
         self._remember(thing, thing, step, copying)
+        self.uncopied.append(thing)
         for item in (thing.values() if is_mapping else thing) if len(thing) <= MOST_ITEMS else ():
             self.visit(item, Source.FIXED, -1, item, f"an item of {name}", False)
         return thing
 
     def _container(self, thing: Any, copy: Any, step: int, changed: bool, name: str, copying: bool) -> Any:
         if copy is thing:
+            self.uncopied.append(thing)
             return thing
         if not changed:
+            self.uncopied.append(thing)
             return self._remember(thing, thing, step, copying)
         self._substitute(thing, copy, name, "the entry {!r} of " + name)
         return copy
@@ -770,6 +777,7 @@ class CaptureWalk:
         self.contents = [np.array(as_input(thing)) for thing in self.things]
         for array, content in zip(self.arrays, self.contents, strict=True):
             array.value.data = content
+        self.undo = Undo(self.uncopied, self.generators)
 
     def pin(self, number: int) -> None:
         """Check a hidden input by value from now on, because Python has looked at it."""
@@ -788,7 +796,7 @@ class CaptureWalk:
             space.made = None
         for kept in (self._memo, self._cells, self._namespaces, self._back, self._classes):
             kept.clear()
-        self.substituted, self._functions, self.arrays, self.things = [], [], [], []
+        self.substituted, self._functions, self.arrays, self.things, self.uncopied = [], [], [], [], []
 
     def original(self, thing: Any) -> Any:
         """Return the original of a copy."""
