@@ -59,6 +59,12 @@ def _way(text: str) -> str:
     return text
 
 
+def _compiler(name: str) -> None:
+    """Raise ValueError unless there is a compiler of this name."""
+    if name not in ("llvm", "numba"):
+        raise ValueError
+
+
 _SETTINGS: Final[Mapping[str, _Setting]] = {
     "jit": _Setting(True, "compile; when False everything runs on the NumPy interpreter"),
     "eager": _Setting(False, "compute each operation at once, for a debugger"),
@@ -68,6 +74,12 @@ _SETTINGS: Final[Mapping[str, _Setting]] = {
     ),
     "cache_size": _Setting(2**30, "bytes that the disk cache may take", minimum=0),
     "precise_math": _Setting(False, "use the scalar C library instead of vector functions of 4 ULP"),
+    "compiler": _Setting(
+        "llvm",
+        "what compiles the loops of kernels; Numba takes seconds for each, and leaves to LLVM what it cannot compile",
+        check=_compiler,
+        allowed='"llvm" or "numba"',
+    ),
     "trace_limit": _Setting(8, "traces that one call site may have before it is interpreted", minimum=1),
     "reroll": _Setting(
         True, "roll repeated iterations of Python loops up into native loops; when False they stay unrolled"
@@ -130,6 +142,7 @@ class Config:
     cache_dir: str | None
     cache_size: int
     precise_math: bool
+    compiler: str
     trace_limit: int
     reroll: bool
     loops: str
@@ -240,7 +253,7 @@ def _from_environment(name: str, setting: _Setting, environment: Mapping[str, st
         _check(variable, setting, text)
         return text
     try:
-        value = int(text)
+        value = type(setting.default)(text)
     except ValueError:
         raise ValueError(f"{variable} is {text!r}; expected {setting.expected}") from None
     _check(variable, setting, value)

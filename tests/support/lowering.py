@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import scipy.special
 
 import gradtape.ops  # noqa: F401 - the rows enter themselves
 from gradtape.ir.graph import Graph, Value, extract, literal
@@ -117,7 +119,9 @@ def flat_parts(array: Any) -> Array:
 def run_printed(program: LoopProgram, graph: Graph, arrays: Sequence[Array]) -> list[Array]:
     """Run the printed form of a program under plain Python."""
     names: dict[str, Any] = {name: row.function for name, row in ROWS.items() if isinstance(row, Elementwise)}
-    names.update(np=np, wrap=wrap, gemm=gemm, argsort=argsort, searchsorted=searchsorted)
+    names.update(
+        np=np, math=math, scipy=scipy, wrap=wrap, gemm=gemm, argsort=argsort, searchsorted=searchsorted
+    )
     exec(print_loops(program), names)
     outputs = [np.full(value.size, 77, value.dtype) for value in graph.outputs]
     sources = [flat_parts(array) for array in arrays]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
-import numpy as np
-
+from gradtape.ir.expressions import Code, dtype_name, expression, number
 from gradtape.ir.printer import identifier
 from gradtape.loops.affine import Position
 from gradtape.loops.ir import (
@@ -36,33 +34,12 @@ from gradtape.loops.ir import (
     Wrap,
 )
 
-INFIX: Final = {
-    "add": "+",
-    "subtract": "-",
-    "multiply": "*",
-    "divide": "/",
-    "less": "<",
-    "less_equal": "<=",
-    "greater": ">",
-    "greater_equal": ">=",
-    "equal": "==",
-    "not_equal": "!=",
-    "bitwise_and": "&",
-    "bitwise_or": "|",
-    "bitwise_xor": "^",
-}
-"""Rows that Python writes as operators between two numbers."""
-
-PREFIX: Final = {"negative": "-", "invert": "~"}
-
-_PLAIN: Final = (np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_))
-
 
 def print_loops(program: LoopProgram) -> str:
-    """Return a program as a Python function of its buffers.
+    """Return a program as a Python function of its buffers, which Numba compiles as well.
 
-    The functions that it calls are rows, by name, ``wrap`` and routines of the same names as in the loops;
-    numbers are NumPy's scalars.
+    It uses ``np``, ``math``, where SciPy alone has a function ``scipy.special``, ``wrap`` and routines, by `routine_name`. Numbers are
+    NumPy's scalars.
     """
     names = ", ".join(buffer.name for buffer in (*program.inputs, *program.outputs))
     lines = [f"def {identifier(program.name)}({names}):"]
@@ -149,15 +126,15 @@ def _while(statement: WhileLoop, indent: str) -> Iterator[str]:
 
 def _choose(statement: IndexSwitch, indent: str) -> Iterator[str]:
     last = len(statement.branches) - 1
-    for number, branch in enumerate(statement.branches):
+    for position, branch in enumerate(statement.branches):
         index = _number(statement.index)
         if last == 0:
             yield from _block(branch, indent)
             return
-        if number == last:
+        if position == last:
             yield f"{indent}else:"
         else:
-            yield f"{indent}{'elif' if number else 'if'} {index} <= {number}:"
+            yield f"{indent}{'elif' if position else 'if'} {index} <= {position}:"
         yield from list(_block(branch, indent + "    ")) or [f"{indent}    pass"]
 
 
@@ -183,25 +160,24 @@ def _line(statement: Statement) -> str:
         return f"if {_number(statement.value)} != {statement.expected}: return {statement.number}"
     assert isinstance(statement, RoutineCall)
     operands = [_part(place) for place in statement.operands]
-    return f"{statement.function}({', '.join([*operands, *map(repr, statement.numbers)])})"
+    numbers = [] if statement.library == "procedure" else map(repr, statement.numbers)
+    return f"{routine_name(statement)}({', '.join([*operands, *numbers])})"
+
+
+def routine_name(call: RoutineCall) -> str:
+    """Return the name by which prints call a routine: that of a procedure tells it from others of the same name."""
+    if call.library != "procedure":
+        return call.function
+    (reference,) = call.numbers
+    return f"{identifier(reference.name)}_{reference.digest[:6]}"
 
 
 def _call(statement: Compute) -> str:
-    args = [_number(arg) for arg in statement.args]
-    name = statement.function
-    if name == "identity":
-        return args[0]
-    if name in INFIX and not all(isinstance(arg, Const | Index) for arg in statement.args):
-        return f"{args[0]} {INFIX[name]} {args[1]}"
-    if name in PREFIX and not isinstance(statement.args[0], Const | Index):
-        return f"{PREFIX[name]}{args[0]}"
-    if name == "convert":
-        return (
-            f"np.{statement.target.dtype.name}({args[0]})"
-            if statement.target.dtype.kind != "b"
-            else f"np.bool_({args[0]})"
-        )
-    return f"{name}({', '.join(args)})"
+    args = [_code(arg) for arg in statement.args]
+    dtypes = [arg.dtype for arg in statement.args]
+    name, dtype = statement.function, statement.target.dtype
+    code = expression(name, args, dtypes, dtype)
+    return f"{name}({', '.join([arg.text for arg in args])})" if code is None else code.text
 
 
 def _room(buffer: Buffer) -> str:
@@ -214,17 +190,15 @@ def _element(buffer: Buffer, index: Position) -> str:
     return f"{buffer.name}[{index}]"
 
 
-def _number(number: Number) -> str:
-    if isinstance(number, Const):
-        value = number.value
-        text = repr(value.item())
-        if number.dtype.kind == "f" and not np.isfinite(value):
-            text = f'float("{text}")'
-        return text if number.dtype in _PLAIN else f"np.{number.dtype.name}({text})"
-    if isinstance(number, Index):
-        return f"({number.position})"
-    return number.name
+def _number(operand: Number) -> str:
+    return _code(operand).text
+
+
+def _code(operand: Number) -> Code:
+    if isinstance(operand, Const):
+        return number(operand.value, operand.dtype)
+    return Code(f"({operand.position})" if isinstance(operand, Index) else operand.name)
 
 
 def _dtype_name(buffer: Buffer) -> str:
-    return "bool_" if buffer.dtype.kind == "b" else buffer.dtype.name
+    return dtype_name(buffer.dtype).removeprefix("np.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import keyword
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -92,9 +92,18 @@ def print_procedure(procedure: Procedure) -> str:
     return source_of(procedure).text
 
 
-def source_of(procedure: Procedure) -> Source:
-    """Return a procedure as source code, with what a caller has to know of it."""
-    return _Printer(procedure).source()
+def source_of(procedure: Procedure, name: str = "", taken: Collection[str] = ()) -> Source:
+    """Return a procedure as source code, with what a caller has to know of it.
+
+    Parameters
+    ----------
+    procedure : Procedure
+    name : str, optional
+        Of the function; by default the procedure's.
+    taken : collection of str
+        Names that the functions of `Source.graphs` must not have.
+    """
+    return _Printer(procedure, name, taken).source()
 
 
 @record
@@ -133,14 +142,15 @@ class _Printer:
     delayed to its use, and a read of a variable written as the variable, as long as no statement in between changes what they mean.
     """
 
-    def __init__(self, procedure: Procedure) -> None:
+    def __init__(self, procedure: Procedure, name: str = "", taken: Collection[str] = ()) -> None:
         self.procedure = procedure
+        self._name_given = name
         self.uses = Uses(procedure)
         self.lines: list[str] = []
         self.graphs: dict[str, Body] = {}
         self.checks: dict[int, Check] = {}
         self._indent = 1
-        self._taken: set[str] = set(RESERVED)
+        self._taken: set[str] = {*RESERVED, *taken}
         self._names: dict[Variable | Pointer | Memory | str, str] = {}
         self._scopes = [_Scope()]
         self._wrapping = _wrapping_variables(procedure)
@@ -148,7 +158,8 @@ class _Printer:
     def source(self) -> Source:
         """Print the whole."""
         procedure = self.procedure
-        name = self._new(procedure.name, "f")
+        name = self._name_given or self._new(procedure.name, "f")
+        self._taken.add(name)
         scope = self._scopes[0]
         parameters = []
         for count, content in enumerate(procedure.parameters):

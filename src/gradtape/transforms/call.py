@@ -36,7 +36,7 @@ class GraphCall(Op):
         super().__init__(f"call_{fingerprint(graph)}")
         self.graph = graph
         self.run = run
-        self.programs: dict[tuple[int, ...], Any] = {}
+        self.programs: dict[tuple[object, ...], Any] = {}
         self._types = tuple(output.aval for output in graph.outputs)
 
     def appended(self, inputs: Sequence[Value], site: Any) -> tuple[Node, list[Value]]:

@@ -8,3 +8,4 @@ from gradtape.api.inspect.views import explain as explain
 from gradtape.api.inspect.views import graph as graph
 from gradtape.api.inspect.views import llvm as llvm
 from gradtape.api.inspect.views import loops as loops
+from gradtape.api.inspect.views import numba_source as numba_source

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from types import MethodType
 from typing import Any
 
 from gradtape.api.control.nested import kind_of
-from gradtape.api.transforms.jit import Jitted
+from gradtape.api.transforms.gradient import value_and_grad
+from gradtape.api.transforms.jit import Jitted, jit
 from gradtape.errors import ArgumentError, counted
-from gradtape.ir.printer import print_graph
+from gradtape.ir.printer import identifier, print_graph
 from gradtape.loops.printer import print_loops
+from gradtape.lower.numba.module import EntryPoint, print_module
 from gradtape.lower.pipeline import lower, schedule_of
 from gradtape.passes.complex.split import split_complex
 from gradtape.passes.pipeline import optimise
@@ -76,6 +79,61 @@ def graph(function: Jitted, *args: Any, optimised: bool = False, **kwargs: Any) 
 def loops(function: Jitted, *args: Any, **kwargs: Any) -> Text:
     """Return the loops of a compiled function, as Python that runs. Parameters as for `graph`."""
     return Text(print_loops(schedule_of(_specialisation(function, args, kwargs).graph)))
+
+
+def numba_source(function: Callable[..., Any], *args: Any) -> Text:
+    """Return a Python module that computes a function and its gradient, and needs NumPy and Numba alone.
+
+    Parameters
+    ----------
+    function : callable
+        The module has a function of its name. If its result is one real number there is another, ``value_and_grad_`` and the name, that
+        returns the value and the gradient in the first argument. Of a compiled function, which `gradtape.jit`, `gradtape.grad` or
+        `gradtape.value_and_grad` has made, the module computes what that returns.
+    *args
+        Example arguments: the module is for arrays of these shapes and dtypes. Its functions take the arrays and numbers in them, one
+        parameter for each.
+
+    Returns
+    -------
+    str
+        Shows itself without quotes. Every function of the module is compiled by ``@numba.njit`` when it is called.
+
+    Raises
+    ------
+    LoweringError
+        For routines of LAPACK and functions of SciPy, which Numba does not have.
+    ArgumentError
+        If the function reads variables.
+
+    Examples
+    --------
+    >>> import numpy as np, gradtape as gt
+    >>> source = gt.inspect.numba_source(lambda x: np.sum(x * x), np.ones(3))
+    >>> "def value_and_grad_lambda(x0):" in source
+    True
+    """
+    if isinstance(function, Jitted):
+        return Text(print_module([_entry_point(_specialisation(function, args, {}), function.site.name)]))
+    primal = jit(function)
+    entries = [_entry_point(_specialisation(primal, args, {}), primal.site.name)]
+    outputs = entries[0].graph.outputs
+    if len(outputs) == 1 and outputs[0].shape == () and outputs[0].dtype.kind == "f":
+        both = value_and_grad(function)
+        entries.append(_entry_point(_specialisation(both, args, {}), both.site.name))
+    return Text(print_module(entries))
+
+
+def _entry_point(specialisation: Specialisation, name: str) -> EntryPoint:
+    """Return what a module computes for a trace."""
+    if specialisation.state.read or not all(isinstance(output, int) for output in specialisation.outputs):
+        raise ArgumentError(
+            f"{name} has results that do not come from its arguments alone",
+            where=user_site(),
+            why="it reads a variable, or returns a constant",
+            remedy="pass what it reads as an argument",
+        )
+    return EntryPoint(identifier(name), specialisation.graph, tuple(specialisation.outputs))
 
 
 def llvm(function: Jitted, *args: Any, optimised: bool = True, **kwargs: Any) -> Text:

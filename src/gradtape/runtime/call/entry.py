@@ -71,7 +71,7 @@ def load(
     *,
     imports: Mapping[str, int] | None = None,
     drain: str | None = None,
-    needs: Sequence[LoadedModule] = (),
+    needs: Sequence[object] = (),
 ) -> LoadedModule:
     """Load the object code of a kernel, and of its native entry if it has one.
 

@@ -117,6 +117,7 @@ def kernel_for(
     """Load or compile the kernel of a graph. If both fail, return a kernel without machine code, whose reason says why."""
     begin = time.perf_counter()
     compiled = False
+    note = ""
 
     def build() -> CachedObject:
         nonlocal compiled
@@ -124,6 +125,11 @@ def kernel_for(
         return compile_(graph_of(), form)
 
     try:
+        if config.compiler == "numba" and compile_ is compile_graph:
+            try:
+                return _by_numba(graph_of(), form)
+            except LoweringError as error:
+                note = f"compiled by LLVM and not by Numba: {error.what}"
         found = cached_object(key, build)
         kernel = _loaded(graph_of, form, found)
     except LoweringError as error:
@@ -140,7 +146,32 @@ def kernel_for(
         )
         return Kernel(None, None, 0, "interpreter", time.perf_counter() - begin, (), reason)
     origin = "compiled" if compiled else "disk"
-    return kernel._replace(origin=origin, seconds=time.perf_counter() - begin)
+    notes = (*kernel.notes, note) if note else kernel.notes
+    return kernel._replace(origin=origin, seconds=time.perf_counter() - begin, notes=notes)
+
+
+FORWARD: Final = f"""\
+declare i32 @numba_kernel(ptr, ptr, ptr)
+
+define i32 @{KERNEL}(ptr %inputs, ptr %outputs, ptr %workspace) {{
+  %status = call i32 @numba_kernel(ptr %inputs, ptr %outputs, ptr %workspace)
+  ret i32 %status
+}}
+"""
+"""A kernel that calls the one which Numba has compiled."""
+
+
+def _by_numba(graph: Graph, form: CallForm | None) -> Kernel:
+    """Return a kernel whose loops Numba compiles; it is not kept on the disk."""
+    from gradtape.lower.numba.compile import compile_by_numba
+
+    begin = time.perf_counter()
+    compiled = compile_by_numba(graph)
+    facts = _Facts(0, True, False, None, (), (), ("compiled by Numba",))
+    signature = facts.signature(form, graph)
+    code = compile_object(add_entry(FORWARD, signature), KERNEL)
+    loaded = load(code, signature, imports={"numba_kernel": compiled.address}, needs=[compiled])
+    return Kernel(loaded, signature, 0, "compiled", time.perf_counter() - begin, facts.notes)
 
 
 def is_of_interruption(error: BaseException) -> bool:

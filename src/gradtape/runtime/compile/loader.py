@@ -80,8 +80,8 @@ class LoadedModule:
         BLAS routines found through SciPy, Python's and NumPy's types and C functions.
     drain : str, optional
         A symbol of the code: a function without arguments that frees the memory which the code keeps between calls.
-    needs : sequence of LoadedModule, optional
-        Code that this code calls, and keeps in memory.
+    needs : sequence of object, optional
+        What owns code that this code calls, and keeps in memory.
 
     Examples
     --------
@@ -101,7 +101,7 @@ class LoadedModule:
         exports: Sequence[str] = (),
         imports: Mapping[str, int] | None = None,
         drain: str | None = None,
-        needs: Sequence[LoadedModule] = (),
+        needs: Sequence[object] = (),
     ) -> None:
         import llvmlite.binding as llvm
 

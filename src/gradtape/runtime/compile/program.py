@@ -203,7 +203,7 @@ def program_for(graph: Graph, form: CallForm | None = None) -> Program:
         How a jitted function is called; with it the kernel gets a native entry.
     """
     print_ = fingerprint(graph)
-    key = f"{print_}:{form}:{config.precise_math}"
+    key = f"{print_}:{form}:{config.precise_math}:{config.compiler}"
     return Program(graph, kernels.get(key, lambda: _compiled(graph, form, key)))
 
 

@@ -124,7 +124,7 @@ LARGEST_PLAN: Final = 4096
 """Values in a region that has a plan: a program may hold more and more arrays that it never reads."""
 
 _programs: Final[LRU[Any, tuple[Program | None]]] = LRU(lambda: config.memory_cache)
-"""By the key of the region, and `config.precise_math`; no program for a region that was interpreted once."""
+"""By the key of the region, and `config.precise_math` and `config.compiler`; no program for a region that was interpreted once."""
 
 _plans: Final[LRU[Any, _Plan]] = LRU(lambda: config.memory_cache)
 """By the same, and the reference counts of the inner values, which tell whether anything else needs one of them."""
@@ -136,7 +136,7 @@ def _run_pending(requested: Sequence[Value]) -> Iterable[Value]:
     ends = requested if alone else [*dict.fromkeys([*requested, *live_pending()])]
     key = plan = None
     if config.jit and not CHECKS and (region := region_of(ends, None)) is not None:
-        key = config.precise_math, _reference_counts(region, len(ends)), region.key
+        key = config.precise_math, config.compiler, _reference_counts(region, len(ends)), region.key
         try:
             plan = _plans.get(key)
         except TypeError:  # of a parameter that is an array
@@ -215,11 +215,11 @@ def _program(graph: Graph, key: Any) -> Program | None:
     key : tuple
         Its structural key.
     """
-    key = config.precise_math, key
+    key = config.precise_math, config.compiler, key
     try:
         known = _programs.get(key)
     except TypeError:  # of a parameter that is an array
-        key = config.precise_math, fingerprint(graph)
+        key = config.precise_math, config.compiler, fingerprint(graph)
         known = _programs.get(key)
     program = None if known is None else known[0]
     if program is None:
@@ -267,7 +267,7 @@ def _run_call(pending: Sequence[Value]) -> bool:
     if has_other_pending(node):
         return False
     kept = node.living()
-    key = config.precise_math, *[out.index for out in kept]
+    key = config.precise_math, config.compiler, *[out.index for out in kept]
     programs = node.op.programs
     program = programs.get(key)
     if program is None:

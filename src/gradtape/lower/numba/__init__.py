@@ -1,0 +1,1 @@
+"""Kernels as Python modules that Numba compiles."""
