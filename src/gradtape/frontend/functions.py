@@ -255,10 +255,6 @@ def _better(self: Interpreter, compare: Any, best: Any, one: Any) -> Any:
     chosen = binary(self.build, compare, one, best)
     if not isinstance(chosen, Value):
         return one if chosen else best
-    left, right = number_type(one), number_type(best)
-    if left[0] == right[0] == FLOAT64:
-        # Of two doubles these rows know derivatives, vector instructions and limits.
-        return UFUNCS["maximum" if compare is operator.gt else "minimum"](best, one)
     return settled(where(chosen, one, best))
 
 
