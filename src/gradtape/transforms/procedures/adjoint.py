@@ -8,6 +8,7 @@ from gradtape.ir.graph import Node, Value, extract, literal
 from gradtape.ir.types import INT64, Aval, aval
 from gradtape.kinds.cotangent import Cotangent
 from gradtape.kinds.operands import conform
+from gradtape.ops.core.elementwise.logic import less
 from gradtape.procedures.builder import ProcedureBuilder, leaf
 from gradtape.procedures.ir import (
     Allocate,
@@ -31,7 +32,8 @@ from gradtape.transforms.linear import Cotangents
 from gradtape.transforms.loops.draft import make_body, never_stop, placeholder
 from gradtape.transforms.procedures.accumulate import Accumulator
 from gradtape.transforms.procedures.activity import Activity
-from gradtape.transforms.procedures.blocks import Block, BlockTree, Place
+from gradtape.transforms.procedures.blocks import Block, BlockTree, Place, written
+from gradtape.transforms.procedures.dependence import Dependence
 from gradtape.transforms.procedures.shadows import Shadows
 from gradtape.transforms.vjp import pull_back, reverse_sweep
 
@@ -45,7 +47,7 @@ class Adjoint:
         What is differentiated.
     seeds : dict of Value to Value
         Cotangents of results that are values.
-    tree, activity, shadows, build
+    tree, activity, shadows, build, dependence
         Of the procedure.
 
     Attributes
@@ -72,7 +74,9 @@ class Adjoint:
         activity: Activity,
         shadows: Shadows,
         build: ProcedureBuilder,
+        dependence: Dependence,
     ) -> None:
+        self._dependence = dependence
         self.steps: dict[Block, dict[int, list[Statement]]] = {}
         self.begins: dict[Block, list[Statement]] = {}
         self.inner: dict[Statement, list[Block]] = {}
@@ -86,6 +90,7 @@ class Adjoint:
         self._shadows = shadows
         self._build = build
         self._sums: dict[Value, Variable] = {}
+        self._after_loop: dict[Block, list[tuple[Variable, Load]]] = {}
         self._sums_at: dict[tuple[Block, int], list[Value]] = {}
         self._nodes_at: dict[tuple[Block, int], list[Node]] = {}
         nodes, _ = extract(roots(procedure), stop=lambda value: not value.is_made)
@@ -115,7 +120,7 @@ class Adjoint:
                     self._reverse_effect(block, position, statement, found)
                 self._pull_nodes(block, position, found)
                 if isinstance(statement, Load | Read):
-                    self._reverse_leaf(statement, found)
+                    self._reverse_leaf(Place(block, position), statement, found)
         with self._build.block(steps[-1]):
             self._leave(block, found)
         self._accumulator = outer
@@ -151,7 +156,7 @@ class Adjoint:
             if any(out in self._active and found.get(out) is not None for out in node.outs):
                 pull_back(node, self._active, found)
 
-    def _reverse_leaf(self, statement: Load | Read, found: Cotangents) -> None:
+    def _reverse_leaf(self, place: Place, statement: Load | Read, found: Cotangents) -> None:
         """Append the adjoint of a load or of the reading of a variable."""
         out = statement.out
         cotangent = found.get(out) if isinstance(out, Value) and out in self._active else None
@@ -159,10 +164,43 @@ class Adjoint:
             return
         assert isinstance(out, Value)
         part = self._part(cotangent, out)
-        if isinstance(statement, Load):
+        if isinstance(statement, Load) and self._is_invariant(place, statement):
+            total = Variable(self._build.unique("sum"), aval((), out.dtype))
+            self._build.assign(total, self._build.read(total) + part)
+            self._after_loop.setdefault(place.block, []).append((total, statement))
+        elif isinstance(statement, Load):
             self._accumulator.add(self._build, self._shadows.of(statement.pointer), statement.index, part)
         else:
             self._accumulator.add_to_variable(self._build, self._shadows.variable(statement.variable), part)
+
+    def _is_invariant(self, place: Place, load: Load) -> bool:
+        """Return whether each iteration of a loop loads the same element, which the loop does not write: cotangents are summed first."""
+        block = place.block
+        index, pointer = self._tree.place_of(load.index), self._tree.places.get(load.pointer)
+        if not block.is_loop or index is None or pointer is None:
+            return False
+        inside = [each for each in self._tree.blocks if block in each.around()]
+        if index.block in inside or pointer.block in inside:
+            return False
+        for each in inside:
+            for position, statement in enumerate(each.statements):
+                if load.pointer.memory in written(statement) and (
+                    not isinstance(statement, Store)
+                    or self._dependence.shares(statement, Place(each, position), load, place)
+                ):
+                    return False
+        return True
+
+    def _append_sums(self, block: Block, inner: Block) -> None:
+        """Append, after the reverse of a loop, what adds the sums of its iterations to elements."""
+        build = self._build
+        for total, load in self._after_loop.pop(inner, ()):
+            self.begins[block].append(Assign(total, literal(0.0, total.type.dtype)))
+            with build.branch(
+                less(literal(0, INT64), self._tree.counted[inner.number])
+            ):  # else no index is valid
+                shadow = self._shadows.of(load.pointer)
+                build.store(shadow, load.index, build.load(shadow, load.index) + build.read(total))
 
     def _reverse_effect(self, block: Block, position: int, statement: Statement, found: Cotangents) -> None:
         """Append the adjoint of what a statement changes."""
@@ -196,6 +234,10 @@ class Adjoint:
             self._reverse(inner)
         self._accumulator.forget(step for each in block.inner[position] for step in self._all_steps(each))
         self._build.append(reverse)
+        for inner in block.inner[position]:
+            sums = len(self._build.current)
+            self._append_sums(block, inner)
+            self._accumulator.forget(walk(self._build.current[sums:]))
 
     def _all_steps(self, block: Block) -> Iterator[Statement]:
         """Yield the statements of the reverse of a block and of those inside of it."""

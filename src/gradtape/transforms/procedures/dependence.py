@@ -82,6 +82,16 @@ class Dependence:
             )
         return found
 
+    def shares(self, store: Store, where: Place, access: Load, place: Place) -> bool:
+        """Return whether a store may write the element of a load in the same run of the load's block: before it, or after it."""
+        if access.pointer is not store.pointer:
+            return True
+        around = list(where.block.around())
+        common = [block for block in place.block.around() if block in around]
+        accesses = Access(access.pointer, access.index, place), Access(store.pointer, store.index, where)
+        runs = _Runs(self._tree, *accesses, common, place.block, is_ordered=False)
+        return runs.may_meet(self._definitions)
+
     def _may_meet(self, first: Access, second: Access) -> bool:
         """Return whether two accesses, the second one later, may be to the same element."""
         if first.pointer is not second.pointer:
@@ -110,6 +120,8 @@ class _Runs:
     carrier : Block or None
         The loop of which the second access is in a later iteration; the iterations of loops around it are the same. None if all common
         loops are in the same iteration.
+    is_ordered : bool
+        Whether that iteration is later; otherwise it is any.
     """
 
     def __init__(
@@ -119,7 +131,9 @@ class _Runs:
         second: Access,
         common: Sequence[Block],
         carrier: Block | None,
+        is_ordered: bool = True,
     ) -> None:
+        self._is_ordered = is_ordered
         self._tree = tree
         self._accesses = (first, second)
         self._common = common
@@ -132,13 +146,8 @@ class _Runs:
         assert place is not None
         if not self._is_shared(place.block):
             return not isinstance(definitions.get(first.pointer), Allocate)
-        difference = self._affine(second.index, 1).plus(self._affine(first.index, 0), -1)
-        orders = list(self._orders())
-        return not any(
-            _is_positive(signed, order)
-            for order in orders
-            for signed in (difference, Affine().plus(difference, -1))
-        )
+        forms = self._affine(first.index, 0), self._affine(second.index, 1)
+        return not any(_differ(*forms, order) for order in self._orders())
 
     def _is_shared(self, block: Block) -> bool:
         """Return whether a leaf of a block is the same in both runs."""
@@ -196,6 +205,9 @@ class _Runs:
             return
         one = Affine(1)
         first, second = (self._range(carried, run) for run in (0, 1))
+        if not self._is_ordered:
+            yield [*inner, second, first, *shared]
+            return
         after = Affine(0, {first.symbol: 1}).plus(one)
         before = Affine(0, {second.symbol: 1}).plus(one, -1)
         yield [*inner, second._replace(lows=[after, *second.lows]), first, *shared]
@@ -265,6 +277,35 @@ def position_in(block: Block, place: Place) -> int:
             return position
         position = inner.place
     raise AssertionError("the block is not around the place")
+
+
+def _differ(first: Affine, second: Affine, order: Sequence[_Range]) -> bool:
+    """Return whether two indices are different, as numbers or, as rows and columns of some extent, in one of these."""
+    difference = second.plus(first, -1)
+    if _is_positive(difference, order) or _is_positive(Affine().plus(difference, -1), order):
+        return True
+    factors = {abs(factor) for form in (first, second) for factor in form.factors.values()}
+    extents = {extent for factor in factors for extent in (factor - 1, factor, factor + 1) if extent > 2}
+    for extent in sorted(extents, reverse=True):
+        one, other = (_rows_and_columns(form, extent, order) for form in (first, second))
+        if one is not None and other is not None:
+            (row, column), (other_row, other_column) = one, other
+            if _differ(row, other_row, order) or _differ(column, other_column, order):
+                return True
+    return False
+
+
+def _rows_and_columns(form: Affine, extent: int, order: Sequence[_Range]) -> tuple[Affine, Affine] | None:
+    """Return the row and the column of a flat index; None if the column may be outside of its extent."""
+    rows = {symbol: (2 * factor + extent) // (2 * extent) for symbol, factor in form.factors.items()}
+    columns = {symbol: factor - extent * rows[symbol] for symbol, factor in form.factors.items()}
+    for row in (form.constant // extent, form.constant // extent + 1):
+        column = Affine(form.constant - row * extent, columns)
+        if _is_positive(column.plus(Affine(1)), order) and _is_positive(
+            Affine(extent).plus(column, -1), order
+        ):
+            return Affine(row, rows), column
+    return None
 
 
 def _is_positive(form: Affine, order: Sequence[_Range]) -> bool:

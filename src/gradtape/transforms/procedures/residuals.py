@@ -75,6 +75,8 @@ class Planner:
         By leaf: the statement of the forward sweep that defines it.
     forward : collection of Node
         What the forward sweep computes.
+    dependence : Dependence
+        Of the procedure.
     """
 
     def __init__(
@@ -83,12 +85,13 @@ class Planner:
         adjoint: Adjoint,
         definitions: dict[Content, Statement],
         forward: Collection[Node],
+        dependence: Dependence,
     ) -> None:
         self._tree = tree
         self._adjoint = adjoint
         self._definitions = definitions
         self._forward = forward
-        self._dependence = Dependence(tree, definitions)
+        self._dependence = dependence
         self._stores: dict[Location, list[tuple[Statement, Place]]] = {}
         for block in tree.blocks:
             for position, statement in enumerate(block.statements):

@@ -37,6 +37,7 @@ from gradtape.procedures.traversal import defines, names, roots, walk
 from gradtape.transforms.procedures.activity import Activity
 from gradtape.transforms.procedures.adjoint import Adjoint
 from gradtape.transforms.procedures.blocks import Block, BlockTree
+from gradtape.transforms.procedures.dependence import Dependence
 from gradtape.transforms.procedures.residuals import Planner
 from gradtape.transforms.procedures.shadows import Shadows
 from gradtape.transforms.procedures.store_forwarding import normal_form
@@ -120,9 +121,10 @@ class _ReverseMode:
         for content, seed, _ in self._seeds:
             if isinstance(content, Value) and isinstance(seed, Value):
                 seeds[content] = seeds[content] + seed if content in seeds else seed
-        self._adjoint = Adjoint(procedure, seeds, self._tree, self._active, self._shadows, build)
+        dependence = Dependence(self._tree, definitions)
+        self._adjoint = Adjoint(procedure, seeds, self._tree, self._active, self._shadows, build, dependence)
         forward, _ = extract(roots(procedure), stop=lambda value: not value.is_made)
-        self._plan = Planner(self._tree, self._adjoint, definitions, set(forward)).best()
+        self._plan = Planner(self._tree, self._adjoint, definitions, set(forward), dependence).best()
 
     def run(self) -> Procedure:
         """Return the procedure."""
@@ -336,8 +338,13 @@ class _ReverseMode:
         elif isinstance(step, If):
             branch = If(self._leaves.value(step.condition))
             build.append(branch)
-            assert inner is not None
-            for statements, block in zip((branch.then, branch.otherwise), inner, strict=True):
+            for statements, steps in ((branch.then, step.then), (branch.otherwise, step.otherwise)):
+                with build.block(statements):
+                    for statement in steps:
+                        self._append_step(statement)
+            for statements, block in zip(
+                (branch.then, branch.otherwise), inner or (), strict=inner is not None
+            ):
                 with build.block(statements):
                     if block in self._plan.live:
                         self._append_reverse(block)

@@ -1,0 +1,43 @@
+"""What the forward sweep records: nothing that can be had again."""
+
+from __future__ import annotations
+
+import pytest
+
+from gradtape.ir.graph import Value
+from gradtape.procedures.ir import Push
+from gradtape.procedures.traversal import walk
+from tests.transforms.procedures.samples import cholesky, gauss_seidel, histogram, pendulum, triangular
+from tests.transforms.procedures.test_vjp import pullback
+
+
+def depths(statements, depth=0):
+    """Yield the depth in loops and the number of values of each record."""
+    for statement in statements:
+        if isinstance(statement, Push):
+            yield depth, len(statement.values)
+        for name in ("body", "then", "otherwise"):
+            yield from depths(getattr(statement, name, ()), depth + hasattr(statement, "count"))
+
+
+@pytest.mark.parametrize(
+    ("sample", "expected"),
+    [
+        (pendulum, [(1, 2)]),
+        (cholesky, []),  # the elements of the factor are final where they are used
+        (triangular, []),
+        (gauss_seidel, [(2, 1)]),  # the overwritten element serves three loads
+        (histogram, [(1, 1)]),  # an exponential; sums need nothing
+    ],
+    ids=lambda x: getattr(x, "__name__", ""),
+)
+def test_records(sample, expected):
+    procedure, _ = sample()
+    assert list(depths(pullback(procedure).body)) == expected
+
+
+def test_no_index_is_recorded():
+    for sample in (cholesky, triangular, gauss_seidel):
+        for statement in walk(pullback(sample()[0]).body):
+            if isinstance(statement, Push):
+                assert all(isinstance(x, Value) and x.dtype.kind == "f" for x in statement.values)
