@@ -148,9 +148,10 @@ def test_the_pipeline_follows_the_size() -> None:
     line = "  %t{k} = fadd double %x0, 1.0\n"
     long_block = "".join(line.format(k=k) for k in range(engine.SLP_BLOCK_LIMIT + 1))
     many_blocks = "\n".join(f"b{k}:\n" + line * 100 for k in range(engine.LEAN_MODULE_LIMIT // 100 + 1))
-    assert (small.slp, small.lean) == (True, False)
+    assert (small.slp, small.interleaved, small.unrolled) == (True, True, True)
+    assert not engine._choose_pipeline(f"{engine.PROCEDURE}1() {{\n}}\n", 3).unrolled
     assert not engine._choose_pipeline(long_block + "}\n", 3).slp
-    assert engine._choose_pipeline(many_blocks + "\n}\n", 3).lean
+    assert not engine._choose_pipeline(many_blocks + "\n}\n", 3).interleaved
 
 
 @pytest.mark.parametrize("opt", [0, 1, 2, 3])
@@ -166,7 +167,7 @@ def test_a_large_module_compiles_with_the_lean_pipeline() -> None:
     body = "\n".join(f"  %a{k} = fadd double %{'x0' if k == 0 else f'a{k - 1}'}, 1.0" for k in range(110))
     text = elementwise(64, body + "\n  %r = fadd double %a109, 0.0")
     text = "\n".join(text.replace("@kernel", f"@nest{k}" if k else "@kernel") for k in range(nests))
-    assert engine._choose_pipeline(text, 3).lean
+    assert not engine._choose_pipeline(text, 3).interleaved
     x, y = np.linspace(0, 1, 64), np.empty(64)
     call_flat(LoadedModule(compile_object(text, "large")), [x], [y])
     np.testing.assert_allclose(y, x + 110)

@@ -16,7 +16,7 @@ from gradtape.procedures.arrays.graphs import apply_graph
 from gradtape.procedures.arrays.index_arithmetic import Extent
 from gradtape.procedures.arrays.nests import as_view, new_array, run_nest
 from gradtape.procedures.arrays.reductions import sum_
-from gradtape.procedures.arrays.shapes import transpose
+from gradtape.procedures.arrays.shapes import reshape, transpose
 from gradtape.procedures.arrays.view import (
     ArrayView,
     Expression,
@@ -52,19 +52,26 @@ def matmul(build: ProcedureBuilder, a: Any, b: Any) -> Any:
     check_equal(build, x.shape[-1], y.shape[-2 if y.ndim > 1 else 0], "matmul")
     if x.ndim == 1 and y.ndim == 1:
         return sum_(apply(build, np.multiply, x, y), dtype=np.result_type(x.dtype, y.dtype))
-    shapes = [ix.static_shape(x.shape), ix.static_shape(y.shape)]
-    if None not in shapes:
-        rows = x.shape[-2] if x.ndim > 1 else 1
-        columns = y.shape[-1] if y.ndim > 1 else 1
-        batch = common_shape(build, [x.shape[:-2], y.shape[:-2]])
-        work = ix.product([*batch, rows, x.shape[-1], columns])
-        if isinstance(work, int) and work >= LARGE:
-            return apply_graph(build, UFUNCS["matmul"], (x, y), {})
+    if x.ndim > 2 and y.ndim == 2:
+        rows = ix.product(x.shape[:-1])
+        return reshape(matmul(build, reshape(x, (rows, x.shape[-1])), y), (*x.shape[:-1], y.shape[-1]))
+    if x.ndim > 1 and y.ndim > 1 and _is_large(build, x, y):
+        return apply_graph(build, UFUNCS["matmul"], (x, y), {})
     if x.ndim == 2 and y.ndim == 1:
         return matrix_vector(as_view(build, x), as_view(build, y))
     if x.ndim == 1 and y.ndim == 2:
         return matrix_vector(transpose(as_view(build, y)), as_view(build, x))
     return batched_matmul(build, as_view(build, x), as_view(build, y))
+
+
+def _is_large(build: ProcedureBuilder, x: Expression, y: Expression) -> bool:
+    """Return whether BLAS is worth its call for a product of matrices of static shapes."""
+    if ix.static_shape(x.shape) is None or ix.static_shape(y.shape) is None:
+        return False
+    batch = common_shape(build, [x.shape[:-2], y.shape[:-2]])
+    work = ix.product([*batch, x.shape[-2], x.shape[-1], y.shape[-1]])
+    few = any(isinstance(n, int) and n < 8 for n in (*x.shape[-2:], y.shape[-1]))
+    return isinstance(work, int) and work >= LARGE and not few
 
 
 def check_equal(build: ProcedureBuilder, x: Extent, y: Extent, what: str) -> None:
