@@ -11,6 +11,7 @@ import numpy as np
 from gradtape.ir.graph import Value, number_of
 from gradtape.ir.types import Aval
 from gradtape.kinds.operands import as_value
+from gradtape.procedures.arrays import index_arithmetic as ix
 from gradtape.procedures.builder import Number, ProcedureBuilder
 from gradtape.procedures.ir import (
     Allocate,
@@ -32,8 +33,8 @@ class TranslationBuilder(ProcedureBuilder):
     ----------
     pointed : list of Variable
         The variables that hold pointers.
-    assumed : list of Value
-        Conditions that hold where statements are appended.
+    counts : Bounds
+        What is known of integers where statements are appended.
     """
 
     def __init__(self, name: str) -> None:
@@ -41,7 +42,7 @@ class TranslationBuilder(ProcedureBuilder):
         self._serials: dict[Pointer, int] = {}
         self._allocated: set[Pointer] = set()
         self.pointed: list[Variable] = []
-        self.assumed: list[Value] = []
+        self.counts: ix.Bounds = ix.Bounds()
 
     def array(self, name: str, shape: Sequence[int], dtype: Any = np.float64) -> Pointer:
         return self._remember(super().array(name, shape, dtype))
@@ -93,17 +94,17 @@ class TranslationBuilder(ProcedureBuilder):
     @contextmanager
     def assuming(self, condition: Any) -> Iterator[None]:
         """Let a condition be known to hold inside."""
-        count = len(self.assumed)
+        count = len(self.counts.assumed)
         self.assume(condition)
         try:
             yield
         finally:
-            del self.assumed[count:]
+            del self.counts.assumed[count:]
 
     def assume(self, condition: Any) -> None:
         """Let a condition be known to hold to the end of the block."""
         if isinstance(condition, Value):
-            self.assumed.append(condition)
+            self.counts.assumed.extend(ix.implied(condition, self.counts))
 
     def mark(self) -> int:
         """Return how much stands before all other statements, for `forget`."""

@@ -14,7 +14,7 @@ import numpy as np
 from gradtape.frontend.interpreter import Interpreter, get_item
 from gradtape.frontend.loops import sequence
 from gradtape.frontend.numpy.calls import call as numpy_call
-from gradtape.frontend.operators import BINARY, UNARY, binary, both, counted, negated, unary
+from gradtape.frontend.operators import BINARY, UNARY, binary, both, counted, either, unary
 from gradtape.frontend.values import (
     Closure,
     Enumerated,
@@ -388,7 +388,7 @@ def _folded(combine: Callable[[Any, Any], Any], first: bool) -> Callable[..., An
 
 
 FUNCTIONS[all] = _folded(both, True)
-FUNCTIONS[any] = _folded(lambda x, y: negated(both(negated(x), negated(y))), False)
+FUNCTIONS[any] = _folded(either, False)
 
 
 @runs(tuple)

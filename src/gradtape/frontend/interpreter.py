@@ -16,7 +16,17 @@ from gradtape.frontend.builder import TranslationBuilder
 from gradtape.frontend.bytecode import Instruction
 from gradtape.frontend.carries import Fixed, Group, Held, Plan, Planner, Slot, assign_all, check_usable
 from gradtape.frontend.numpy.joins import grid
-from gradtape.frontend.operators import BINARY, binary, both, is_at, item_of, needs_static, negated, unary
+from gradtape.frontend.operators import (
+    BINARY,
+    binary,
+    both,
+    either,
+    is_at,
+    item_of,
+    needs_static,
+    negated,
+    unary,
+)
 from gradtape.frontend.structure import (
     RESULT,
     Branch,
@@ -49,6 +59,7 @@ from gradtape.ir.graph import Value, literal, next_serial
 from gradtape.ir.site import Site
 from gradtape.ir.types import BOOL, aval
 from gradtape.kinds.elementwise import Elementwise
+from gradtape.kinds.operands import as_value
 from gradtape.ops.core.elementwise.select import where
 from gradtape.procedures.arrays.indexing import getitem, setitem
 from gradtape.procedures.arrays.nests import materialise, update
@@ -104,6 +115,8 @@ class Interpreter:
         Which calls and unrolled iterations lead to what is being interpreted.
     plans : dict
         What is known of the carries of loops from earlier passes, by path and loop.
+    refuted : dict
+        The bounds of integers that loops carry that hold instead of their first values, by path and loop.
     small_loops : int
         How many of the loops around are small, and could be unrolled.
     dead : bool
@@ -118,6 +131,7 @@ class Interpreter:
         self.path: tuple[Any, ...] = ()
         self.plans: dict[Any, dict[Any, Plan]] = {}
         self.unrolled: set[Any] = set()
+        self.refuted: dict[Any, dict[Any, list[Any]]] = {}
         self.small_loops = 0
         self.dead = False
         self.noted: list[tuple[Any, str, Any]] = []
@@ -291,8 +305,7 @@ class Interpreter:
         else:
             self.build.append(If(negated(held), failing, []))
         for one in going:
-            self.build.append(one)
-        self.build.assume(held)
+            self.build.append(one)  # without assuming that the check holds: what fails goes on
 
     def state(self) -> tuple[dict[str, Any], dict[ListReference, tuple[Any, ...]]]:
         """Return a copy of what names and lists hold."""
@@ -611,7 +624,7 @@ def _shortcut(self: Interpreter, one: Instruction) -> Any:
     with self.build.block(statements), self.build.assuming(open_):
         condition = second()
     if not statements:
-        return both(first, condition) if is_and else negated(both(negated(first), negated(condition)))
+        return both(first, condition) if is_and else either(first, condition)
     variable = Variable(self.build.unique("condition"), aval((), BOOL))
     with self.build.block(statements):
         self.build.assign(variable, condition)
@@ -619,7 +632,9 @@ def _shortcut(self: Interpreter, one: Instruction) -> Any:
     with self.build.block(known):
         self.build.assign(variable, np.bool_(not is_and))
     self.build.append(If(first, statements, known) if is_and else If(first, known, statements))
-    return self.build.read(variable)
+    result = self.build.read(variable)
+    self.build.counts.meant[result] = (is_and, first, as_value(condition))
+    return result
 
 
 def _iterator(self: Interpreter, one: Instruction) -> Any:

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradtape.frontend.carries import Fixed, Plan, Planner, Slot, assign_all
+from gradtape.frontend.carries import Fixed, Held, Plan, Planner, Slot, assign_all
 from gradtape.frontend.interpreter import Interpreter, get_item
-from gradtape.frontend.operators import both, counted, negated
+from gradtape.frontend.operators import both, counted, either, negated
 from gradtape.frontend.structure import ForLoop, WhileLoop
 from gradtape.frontend.values import (
     MISSING,
@@ -171,10 +171,10 @@ def _nothing() -> None:
 
 def any_stop(self: Interpreter, stops: list[str]) -> Any:
     """Return whether one of some variables is true."""
-    going: Any = True
+    stop: Any = False
     for name in stops:
-        going = both(going, negated(as_condition(self.value(name))))
-    return negated(going)
+        stop = either(stop, as_condition(self.value(name)))
+    return stop
 
 
 class _Fixpoint:
@@ -198,6 +198,8 @@ class _Fixpoint:
         self.current: dict[Any, Plan] = {}
         self.planner = Planner(interpreter.build)
         self.widened = False
+        self.refuted = interpreter.refuted.setdefault(key, {})
+        self.bounds: dict[str, tuple[list[Any], list[Any]]] = {}
 
     def run(self, one_pass: Callable[[_Fixpoint], None]) -> None:
         """Make passes; the statements of the last one are kept."""
@@ -235,15 +237,48 @@ class _Fixpoint:
             for key, plan in self.current.items()
             if not isinstance(plan, Fixed)
         }
+        self.bounds = {key: self._bounds(key, entries[key]) for key in self._counters()}
         assign_all(self.slots, entries)
         planner.first = build.next_serial
         planner.owned = {view.pointer.memory for slot in self.slots.values() for view in slot.arrays()}
+
+    def _counters(self) -> list[str]:
+        """Return the names that hold integers which change."""
+        return [
+            key
+            for key, plan in self.current.items()
+            if isinstance(plan, Held) and plan.type.dtype == INT64 and isinstance(key, str)
+        ]
+
+    def _bounds(self, key: str, entry: Any) -> tuple[list[Any], list[Any]]:
+        """Return the bounds of an integer that are assumed until an iteration refutes them: its first value, and 0."""
+        if not isinstance(entry, int | np.integer | Value):
+            return [], []
+        first = ix.polynomial(ix.extent(entry))
+        return self.refuted.get((key, 1), [first]), self.refuted.get((key, -1), [first])
+
+    def _refute(self, key: str, value: Any) -> None:
+        """Give up bounds that what an iteration leaves in a name does not keep; try a number instead, the first time."""
+        counts = self.interpreter.build.counts
+        first, last = ix.extent(self.before[0][key]), ix.extent(value)
+        for bounds, sign in zip(self.bounds[key], (1, -1), strict=True):
+            gaps = [ix.minus(ix.scaled(last, sign), ix.scaled(bound, sign)) for bound in bounds]
+            if all(ix.is_not_negative(gap, counts) for gap in gaps):
+                continue
+            found = [ix.lowest(ix.multiply(x, sign), counts) for x in (first, last)]
+            known = [number for number in found if number is not None]
+            is_new = (key, sign) not in self.refuted and len(known) == 2
+            self.refuted[key, sign] = [ix.polynomial(sign * min(known))] if is_new else []
+            self.widened = True
 
     def begin(self) -> None:
         """Append what reads the carries, at the beginning of an iteration or after the loop."""
         interpreter = self.interpreter
         for key, plan in self.current.items():
-            self._put(key, self.slots[key].read() if key in self.slots else plan.value)  # type: ignore[union-attr]
+            value = self.slots[key].read() if key in self.slots else plan.value  # type: ignore[union-attr]
+            if key in self.bounds:
+                interpreter.build.counts.limit(value, *self.bounds[key])
+            self._put(key, value)
         interpreter.dead = False
 
     def _put(self, key: Any, value: Any) -> None:
@@ -274,6 +309,8 @@ class _Fixpoint:
             if new is not old:
                 self.plans[key] = new
                 self.widened = True
+            elif key in self.bounds and isinstance(value, int | np.integer | Value):
+                self._refute(key, value)
         if not self.widened and not interpreter.dead:
             assign_all(self.slots, ends)
 

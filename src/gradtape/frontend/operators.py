@@ -154,7 +154,7 @@ def contains(build: ProcedureBuilder, container: Any, item: Any) -> Any:
     found: Any = False
     for one in container:
         equal = binary(build, operator.eq, one, item)
-        found = negated(both(negated(found), negated(equal)))
+        found = either(found, equal)
     return found
 
 
@@ -168,10 +168,23 @@ def both(x: Any, y: Any) -> Any:
     return y if x else False
 
 
+def either(x: Any, y: Any) -> Any:
+    """Return the disjunction of two conditions."""
+    x, y = settled(x), settled(y)
+    if isinstance(x, Value) and isinstance(y, Value):
+        return x | y
+    if isinstance(x, Value):
+        return True if y else x
+    return True if x else y
+
+
 def negated(x: Any) -> Any:
     """Return the negation of a condition."""
     x = settled(x)
-    return ~x if isinstance(x, Value) else not x
+    if not isinstance(x, Value):
+        return not x
+    made = x.maker()
+    return settled(made[1][0]) if made is not None and made[0].name == "invert" else ~x
 
 
 def unary(build: ProcedureBuilder, function: Any, x: Any) -> Any:

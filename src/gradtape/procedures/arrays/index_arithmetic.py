@@ -8,7 +8,7 @@ clamping.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from gradtape.ir.graph import Literal, Value, number_of
 from gradtape.ir.types import INT64
@@ -158,6 +158,16 @@ def _atom(
     return key
 
 
+def minus(first: Polynomial, second: Polynomial) -> Polynomial:
+    """Return the difference of two normal forms."""
+    return _plus(first, second, -1)
+
+
+def scaled(x: Extent | Polynomial, factor: int) -> Polynomial:
+    """Return the normal form of a multiple of an extent, or of a normal form."""
+    return _plus({}, x if isinstance(x, dict) else polynomial(x), factor)
+
+
 def _plus(first: Polynomial, second: Polynomial, factor: int) -> Polynomial:
     total = dict(first)
     for atoms, count in second.items():
@@ -201,18 +211,132 @@ def difference(x: Extent, y: Extent) -> int | None:
 # Bounds
 
 
+class Bounds(dict[Value, Value]):
+    """The counts of loops by index, with bounds of other values, and conditions that hold.
+
+    Attributes
+    ----------
+    lower, upper : dict of Value to list of Polynomial
+        What a value is not below, and not above.
+    assumed : list of Polynomial
+        What is known not to be negative.
+    meant : dict of Value to (bool, Value, Value)
+        Conditions that were stored: whether one is the conjunction of two others, or their disjunction.
+    order : dict of Value to int
+        The order in which values were defined; bounds name earlier values only.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lower: dict[Value, list[Polynomial]] = {}
+        self.upper: dict[Value, list[Polynomial]] = {}
+        self.assumed: list[Polynomial] = []
+        self.meant: dict[Value, tuple[bool, Value, Value]] = {}
+        self.order: dict[Value, int] = {}
+
+    def __setitem__(self, index: Value, count: Value) -> None:
+        super().__setitem__(index, count)
+        self.order[index] = len(self.order)
+
+    def limit(self, x: Value, lower: list[Polynomial], upper: list[Polynomial]) -> None:
+        """Let bounds of a value be known."""
+        self.lower[x], self.upper[x] = lower, upper
+        self.order[x] = len(self.order)
+
+    def is_natural(self, x: Any) -> bool:
+        """Return whether a value is an index or another one that is known not to be negative."""
+        return x in self or any(
+            set(bound) <= {()} and bound.get((), 0) >= 0 for bound in self.lower.get(x, ())
+        )
+
+
 def lowest(x: Extent, counts: Counts) -> int | None:
     """Return a number that an extent is not below, as far as the loops around tell."""
-    return _lowest(polynomial(x), counts, list(counts), 12)
+    return _lowest(polynomial(x), counts, _order(counts), 12)
 
 
 def at_least(x: Extent, y: Extent, counts: Counts) -> bool:
     """Return whether ``x >= y`` is known."""
-    bound = _lowest(_plus(polynomial(x), polynomial(y), -1), counts, list(counts), 12)
-    return bound is not None and bound >= 0
+    return is_not_negative(_plus(polynomial(x), polynomial(y), -1), counts)
 
 
-def _lowest(terms: Polynomial, counts: Counts, order: list[Value], depth: int) -> int | None:
+def is_not_negative(terms: Polynomial, counts: Counts) -> bool:
+    """Return whether the sum of terms is known not to be negative, from bounds and at most one condition that holds."""
+    order = _order(counts)
+    bound = _lowest(terms, counts, order, 12)
+    if bound is not None and bound >= 0:
+        return True
+    atoms = {atom for product in terms for atom in product}
+    for known in counts.assumed if isinstance(counts, Bounds) else ():
+        if atoms.isdisjoint({atom for product in known for atom in product}):
+            continue
+        bound = _lowest(_plus(terms, known, -1), counts, order, 12)
+        if bound is not None and bound >= 0:
+            return True
+    return False
+
+
+def _order(counts: Counts) -> Mapping[Value, int]:
+    return counts.order if isinstance(counts, Bounds) else {x: k for k, x in enumerate(counts)}
+
+
+def _is_bounded(atom: Any, counts: Counts) -> bool:
+    return atom in counts or (isinstance(counts, Bounds) and atom in counts.lower)
+
+
+def _is_natural(atom: Any, counts: Counts) -> bool:
+    return counts.is_natural(atom) if isinstance(counts, Bounds) else atom in counts
+
+
+COMPARISONS: Final[dict[str, tuple[int, int, int]]] = {
+    "less": (-1, 1, -1),
+    "less_equal": (-1, 1, 0),
+    "greater": (1, -1, -1),
+    "greater_equal": (1, -1, 0),
+}
+"""The factors of two operands, and the number, of the sum that a comparison tells not to be negative."""
+
+OPPOSITES: Final = {
+    "less": "greater_equal",
+    "less_equal": "greater",
+    "greater": "less_equal",
+    "greater_equal": "less",
+    "equal": "not_equal",
+    "not_equal": "equal",
+}
+
+
+def implied(condition: Value, counts: Counts, negated: bool = False) -> list[Polynomial]:
+    """Return sums that are not negative where a condition holds, or where it does not."""
+    made = condition.maker()
+    if made is None:
+        meant = counts.meant.get(condition) if isinstance(counts, Bounds) else None
+        if meant is None or meant[0] is negated:
+            return []
+        return [*implied(meant[1], counts, negated), *implied(meant[2], counts, negated)]
+    op, inputs, _ = made
+    name = op.name
+    if name == "invert":
+        return implied(inputs[0], counts, not negated)
+    if name == ("bitwise_or" if negated else "bitwise_and"):
+        return [*implied(inputs[0], counts, negated), *implied(inputs[1], counts, negated)]
+    name = OPPOSITES.get(name, "") if negated else name
+    if name not in OPPOSITES or any(x.dtype.kind not in "iu" for x in inputs):
+        return []
+    x, y = map(polynomial, inputs)
+    difference_ = _plus(x, y, -1)
+    if name == "equal":
+        return [difference_, _plus({}, difference_, -1)]
+    if name == "not_equal":
+        for sign in (1, -1):
+            if is_not_negative(_plus({}, difference_, sign), counts):
+                return [_plus(_plus({}, difference_, sign), {(): 1}, -1)]
+        return []
+    first, _, number = COMPARISONS[name]
+    return [_plus(_plus({}, difference_, first), {(): number} if number else {}, 1)]
+
+
+def _lowest(terms: Polynomial, counts: Counts, order: Mapping[Value, int], depth: int) -> int | None:
     """Replace atoms by bounds until a number is left; those of inner loops come first, as their bounds name outer ones."""
     rest = [atoms for atoms in terms if atoms]
     if not rest:
@@ -221,16 +345,18 @@ def _lowest(terms: Polynomial, counts: Counts, order: list[Value], depth: int) -
         return None
     found = {atom for atoms in rest for atom in atoms}
     nodes = [atom for atom in found if isinstance(atom, tuple)]
-    indices = [atom for atom in found if isinstance(atom, Value) and atom in counts]
+    indices = [atom for atom in found if isinstance(atom, Value) and _is_bounded(atom, counts)]
     if len(nodes) + len(indices) < len(found):
         return None
-    atom = nodes[0] if nodes else max(indices, key=order.index)
+    atom = nodes[0] if nodes else max(indices, key=order.__getitem__)
     with_atom = {atoms: factor for atoms, factor in terms.items() if atom in atoms}
     if any(atoms.count(atom) > 1 for atoms in with_atom):
         return None
     rising = {factor > 0 for factor in with_atom.values()}
     others = {other for atoms in with_atom for other in atoms if other is not atom and other != atom}
-    if len(rising) > 1 or not all(isinstance(other, Value) and other in counts for other in others):
+    if len(rising) > 1 or not all(
+        isinstance(other, Value) and _is_natural(other, counts) for other in others
+    ):
         return None  # products are bounded factor by factor where the other ones are indices, which are not negative
     choices, all_hold = _bounds(atom, rising == {True}, counts, order, depth)
     results = []
@@ -248,10 +374,13 @@ def _lowest(terms: Polynomial, counts: Counts, order: list[Value], depth: int) -
 
 
 def _bounds(
-    atom: Any, rising: bool, counts: Counts, order: list[Value], depth: int
+    atom: Any, rising: bool, counts: Counts, order: Mapping[Value, int], depth: int
 ) -> tuple[list[Polynomial], bool]:
     """Return lower bounds of an atom if `rising`, otherwise upper ones, and whether it is one of them instead of beyond each."""
     if isinstance(atom, Value):
+        if atom not in counts:
+            assert isinstance(counts, Bounds)
+            return (counts.lower if rising else counts.upper)[atom], False
         return ([{}] if rising else [_plus(polynomial(counts[atom]), {(): 1}, -1)]), False
     name, _, operands = atom
     parts = [dict(part) if isinstance(part, frozenset) else None for part in operands]
@@ -266,6 +395,10 @@ def _bounds(
                 return [{(): dividend // divisor}], False
             if dividend >= 0:
                 return [parts[0]], False
+    if name == "remainder" and parts[1] is not None:
+        divisor_least = _lowest(parts[1], counts, order, depth - 1)
+        if divisor_least is not None and divisor_least > 0:
+            return ([{}] if rising else [_plus(parts[1], {(): 1}, -1)]), False
     if name == "convert" and parts and parts[0] is not None:
         return [parts[0]], False
     return [], False

@@ -158,7 +158,10 @@ def checked_index(build: ProcedureBuilder, index: Any, size: Extent, axis: int) 
             ) from None
     elif index.dtype.kind not in "iu":
         raise IndexError(f"an index of dtype {index.dtype} is not an integer")
-    place = ix.wrapped(ix.extent(index), size, build.counts)
+    given = ix.extent(index)
+    place = ix.wrapped(given, size, build.counts)
+    if ix.at_least(ix.add(given, size), 0, build.counts) and ix.is_below(given, size, build.counts) is True:
+        return place
     low, high = ix.is_negative(place, build.counts), ix.is_below(place, size, build.counts)
     if low is False and high is True:
         return place

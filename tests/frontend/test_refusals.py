@@ -1,0 +1,130 @@
+"""Code that is not translated: the error names the line, and translation has no effects."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gradtape.errors import UnsupportedCodeError
+from gradtape.frontend.translate import translate
+from gradtape.ir.types import FLOAT64, aval
+from tests.frontend.samples import checked
+from tests.frontend.support import run
+
+X = np.array([0.5, -1.5, 2.0])
+SEEN: list[float] = []
+RANDOM = np.random.default_rng(0)
+
+
+def appends(x):
+    SEEN.append(1.0)
+    return x[0]
+
+
+def random_numbers(x):
+    return x[0] * RANDOM.normal()
+
+
+def global_random_numbers(x):
+    return x[0] * np.random.normal()
+
+
+def prints(x):
+    print("x")
+    return x[0]
+
+
+def dictionaries(x):
+    d = {"a": x[0]}
+    return d["a"]
+
+
+def sets(x):
+    return len({1, 2, int(x[0])})
+
+
+def attempts(x):
+    try:
+        return 1.0 / x[0]
+    except ZeroDivisionError:
+        return 0.0
+
+
+def generators(x):
+    yield x[0]
+
+
+def contexts(x):
+    with np.errstate(all="ignore"):
+        return x[0] / 0.0
+
+
+def opens(x):
+    open("nothing")
+    return x
+
+
+def mixed(x):
+    y = None
+    if x[0] > 0.0:
+        y = x[1]
+    return y
+
+
+def endless(x):
+    while True:
+        x[0] += 1.0
+
+
+def growing_list(x):
+    items = [x[0]]
+    while items[-1] < 100.0:
+        items.append(items[-1] * 2.0)
+    return items[-1]
+
+
+class Thing:
+    def __init__(self):
+        self.y = 1.0
+
+
+def objects(x):
+    return Thing().y * x[0]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        appends,
+        random_numbers,
+        global_random_numbers,
+        prints,
+        dictionaries,
+        sets,
+        attempts,
+        generators,
+        contexts,
+        opens,
+        mixed,
+        endless,
+        growing_list,
+        objects,
+    ],
+    ids=lambda f: f.__name__,
+)
+def test_what_is_not_translated_is_refused_with_its_line(function):
+    with pytest.raises(UnsupportedCodeError) as caught:
+        translate(function, (aval((3,), FLOAT64),))
+    first = function.__code__.co_firstlineno
+    assert caught.value.where is not None
+    assert first <= caught.value.where.line <= first + 6
+    assert caught.value.where.filename == __file__
+    assert not SEEN
+
+
+def test_errors_of_the_code_are_raised():
+    assert run(checked, np.array([1.0, 2.0])) == 1.0
+    with pytest.raises(AssertionError, match="x is to be positive"):
+        run(checked, -X)
+    with pytest.raises(ValueError, match="too large"):
+        run(checked, 1000.0 * X)
