@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 import gradtape as gt
-from tests.fuzz.loop_sources import random_source
+from tests.programs.loops.random_sources import random_source
 
 SEEDS = range(24)
+NOT_CALLED = "functions compiled by Numba are not differentiated yet"
 
 
 def function_of(seed: int) -> tuple[Callable[..., Any], tuple[Any, ...]]:
@@ -83,6 +84,7 @@ def check_second(compiled: Callable[..., Any], args: tuple[Any, ...], along: tup
         assert hessian == pytest.approx(expected, rel=2e-5, abs=2e-5)
 
 
+@pytest.mark.xfail(reason=NOT_CALLED, strict=True)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_all_ways_agree(seed: int) -> None:
     check(seed)
