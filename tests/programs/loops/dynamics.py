@@ -35,7 +35,7 @@ def adaptive_ode(y0: Array, rate: Array, end: float) -> Array:
     t = 0.0
     y = y0
     h = 0.05
-    while t < end:
+    while t < end - 1e-9:
         if t + h > end:
             h = end - t
         k1 = math.cos(rate * t) - 0.5 * y * y
