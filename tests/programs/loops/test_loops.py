@@ -18,16 +18,7 @@ from tests.programs.loops.all import PROGRAMS
 from tests.programs.loops.cases import Array, LoopProgram
 from tests.support.differences import gradient_by_differences
 
-NOT_CALLED = {"all": "functions compiled by Numba are not differentiated yet"}
-MISSING: dict[str, dict[str, str]] = {
-    "value": NOT_CALLED,
-    "njit": NOT_CALLED,
-    "tape": NOT_CALLED,
-    "forward": NOT_CALLED,
-    "batch": NOT_CALLED,
-    "second": NOT_CALLED,
-    "plain": {"julia": "complex(x, y) of traced numbers"},
-}
+MISSING: dict[str, dict[str, str]] = {}
 """Of each test, the programs that it refuses, or all of them, and why."""
 
 
@@ -118,6 +109,7 @@ def parts(result: Any) -> tuple[Array, ...]:
     return result if isinstance(result, tuple) else (result,)
 
 
+@pytest.mark.filterwarnings("ignore::numba.core.errors.NumbaPerformanceWarning")
 @cases("value")
 def test_value_is_that_of_numba(case: LoopProgram) -> None:
     function = njit(case.name)
@@ -132,14 +124,16 @@ def test_gradient_of_code_for_numba(case: LoopProgram) -> None:
     assert_near(found, slopes(case.name))
 
 
+@pytest.mark.parametrize("way", ["auto", "compile"])
 @cases("plain")
-def test_gradient_of_plain_code(case: LoopProgram) -> None:
+def test_gradient_of_plain_code(case: LoopProgram, way: str) -> None:
     function = to_scalar(case.function, case)
     gradient = gt.value_and_grad(function, argnums=case.active)
-    for _ in range(2):
-        value, found = gradient(*case.arguments())
-        assert_near([value], [function(*case.arguments())], 1e-11)
-        assert_near(found, slopes(case.name))
+    with gt.config.override(loops=way):
+        for _ in range(2):
+            value, found = gradient(*case.arguments())
+            assert_near([value], [function(*case.arguments())], 1e-11)
+            assert_near(found, slopes(case.name))
 
 
 @cases("tape")

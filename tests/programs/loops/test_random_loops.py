@@ -14,8 +14,13 @@ import pytest
 import gradtape as gt
 from tests.programs.loops.random_sources import random_source
 
-SEEDS = range(24)
-NOT_CALLED = "functions compiled by Numba are not differentiated yet"
+MISSING = {14: "a conditional expression in the test of a while loop"}
+SEEDS = [
+    pytest.param(seed, marks=pytest.mark.xfail(reason=MISSING[seed], strict=True))
+    if seed in MISSING
+    else seed
+    for seed in range(24)
+]
 
 
 def function_of(seed: int) -> tuple[Callable[..., Any], tuple[Any, ...]]:
@@ -84,7 +89,6 @@ def check_second(compiled: Callable[..., Any], args: tuple[Any, ...], along: tup
         assert hessian == pytest.approx(expected, rel=2e-5, abs=2e-5)
 
 
-@pytest.mark.xfail(reason=NOT_CALLED, strict=True)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_all_ways_agree(seed: int) -> None:
     check(seed)
