@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gradtape.procedures.ir import Allocate, Check, For
+from gradtape.procedures.ir import Allocate, Check, For, If
 from gradtape.procedures.traversal import walk
 from tests.support.array_programs import check, procedure_of, run
 
@@ -192,3 +192,22 @@ def test_dtypes_follow_numpy():
         check(function, floats, tolerance=1e-6)
     with pytest.raises(TypeError, match="same_kind"):
         procedure_of(lambda build, x: x.augment(slice(None), np.add, 0.5), ints)
+
+
+def test_reductions_of_selected_elements_read_the_mask():
+    def program(x, y):
+        mask = np.logical_and(x > -1.0, y < 0.5)
+        chosen = x[mask]
+        return chosen.mean(), (chosen * 2.0).sum(), chosen.max(), chosen.any()
+
+    procedure = check(program, X, Y)
+    assert count(procedure, If) == 1  # what stores the elements, which nothing reads
+
+
+def test_what_is_selected_stays_when_its_source_changes():
+    def program(x):
+        chosen = x[x > 0]
+        x[:] = 1.0
+        return chosen.sum()
+
+    check(program, X)

@@ -105,6 +105,11 @@ class ProcedureBuilder:
         finally:
             self._open.pop()
 
+    @property
+    def block_now(self) -> list[Statement]:
+        """The open block."""
+        return self._open[-1]
+
     @contextmanager
     def at_start(self) -> Iterator[None]:
         """Let statements be put before all others."""

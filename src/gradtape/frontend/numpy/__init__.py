@@ -4,5 +4,14 @@ from __future__ import annotations
 
 import importlib
 
-for _name in ("creation", "reductions", "elementwise", "shapes", "joins", "products", "ufunc_methods"):
+for _name in (
+    "creation",
+    "reductions",
+    "elementwise",
+    "shapes",
+    "joins",
+    "histogram",
+    "products",
+    "ufunc_methods",
+):
     importlib.import_module(f"{__name__}.{_name}")

@@ -12,7 +12,7 @@ from gradtape.errors import UnsupportedFunctionError
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value, literal
 from gradtape.ir.types import BOOL, INT64
-from gradtape.kinds.operands import as_value
+from gradtape.kinds.operands import as_value, conform
 from gradtape.ops.core.elementwise.logic import truth
 from gradtape.ops.core.elementwise.select import where
 from gradtape.procedures.arrays import index_arithmetic as ix
@@ -30,6 +30,7 @@ from gradtape.procedures.arrays.nests import (
 )
 from gradtape.procedures.arrays.view import (
     ArrayView,
+    Deferred,
     Expression,
     Formula,
     Loads,
@@ -40,6 +41,7 @@ from gradtape.procedures.arrays.view import (
     common_shape,
 )
 from gradtape.procedures.builder import ProcedureBuilder
+from gradtape.procedures.traversal import stored
 
 
 def getitem(x: Expression, key: Any) -> Any:
@@ -329,21 +331,76 @@ def nonzero(mask: Expression) -> tuple[ArrayView, ...]:
     return tuple([place.remapped((found,), [Place(0, 0)]) for place in places])
 
 
-def selected(x: Expression, mask: Expression) -> ArrayView:
+class Selected(ArrayView):
+    """The elements of an array where a mask held: stored one after the other, though a reduction may read the array and the mask instead.
+
+    Parameters
+    ----------
+    view : ArrayView
+        The stored elements.
+    source, mask : Expression
+        What was selected from, and by what.
+    """
+
+    def __init__(self, view: ArrayView, source: Expression, mask: Expression) -> None:
+        super().__init__(view.build, view.pointer, view.offset, view.shape, view.strides)
+        self.source = source
+        self.mask = mask
+        self._block = self.build.block_now
+        self._position = len(self._block)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether array and mask are known to be as they were."""
+        if self.build.block_now is not self._block:
+            return False
+        read = memories([self.source, self.mask])
+        return not any(pointer.memory in read for pointer in stored(self._block[self._position :]))
+
+
+def unselected(x: Expression) -> tuple[Expression, Expression] | None:
+    """Return the whole array of which a mask selects an expression, and the mask; None if there is no such mask."""
+    if isinstance(x, Selected):
+        return (x.source, x.mask) if x.is_current else None
+    if not isinstance(x, Deferred):
+        return None
+    operands: list[Any] = []
+    masks: list[Expression] = []
+    for operand in x.operands:
+        if isinstance(operand, Expression):
+            found = unselected(operand)
+            if found is None:
+                return None
+            operands.append(found[0])
+            masks.append(found[1])
+        else:
+            operands.append(operand)
+    if not masks or any(mask is not masks[0] for mask in masks):
+        return None
+    return Deferred(x.build, x.function, operands, masks[0].shape, x.dtype), masks[0]
+
+
+def selected(x: Expression, mask: Expression) -> Selected:
     """Return the elements where a mask holds, whose number is known when the code runs."""
     build = x.build
     mask = mask.broadcast(x.shape)
     out = new_array(build, (x.size,), x.dtype, name="selected")
-    count = build.variable("count", 0, INT64)
+    counts = [build.variable("count", 0, INT64) for _ in range(2)]
+
+    def count(indices: Sequence[Extent], loads: Loads) -> None:
+        build.assign(
+            counts[0], ix.add(build.read(counts[0]), conform(mask.element(indices, loads), INT64, ()))
+        )
 
     def body(indices: Sequence[Extent], loads: Loads) -> None:
         with build.branch(mask.element(indices, loads)):
-            at = build.read(count)
+            at = build.read(counts[1])
             out.store((at,), x.element(indices, Loads()))
-            build.assign(count, ix.add(at, 1))
+            build.assign(counts[1], ix.add(at, 1))
 
+    run_nest(build, x.shape, count, [mask])
     run_nest(build, x.shape, body, [mask])
-    return out.remapped((build.read(count),), [Place(0, 0)])
+    return Selected(out.remapped((build.read(counts[0]),), [Place(0, 0)]), x, mask)
 
 
 def store_selected(x: ArrayView, mask: Expression, value: Any) -> None:

@@ -21,6 +21,7 @@ from gradtape.ops.core.elementwise.select import where as select
 from gradtape.ops.numpy.statistics.reductions import sum_dtype
 from gradtape.procedures.arrays import index_arithmetic as ix
 from gradtape.procedures.arrays.index_arithmetic import Extent
+from gradtape.procedures.arrays.indexing import unselected
 from gradtape.procedures.arrays.nests import UNROLLED, materialise, new_array, run_nest, store
 from gradtape.procedures.arrays.view import Expression, Loads, Place, apply, as_expression
 from gradtape.procedures.builder import ProcedureBuilder
@@ -55,6 +56,16 @@ def reduce(
         What is done with each element first.
     """
     build = x.build
+    whole = unselected(x)
+    if whole is not None:
+        dtype = np.dtype(dtype)
+        chosen = apply(build, _selection(lift, neutral, dtype), whole[1], whole[0])
+        result = reduce(chosen, combine, neutral, dtype, None, False)
+        return (
+            result
+            if not keepdims
+            else apply(build, np.positive, as_expression(build, result)).broadcast((1,))
+        )
     axes = reduced_axes(axis, x.ndim)
     kept = [k for k in range(x.ndim) if k not in axes]
     dtype = np.dtype(dtype)
@@ -97,6 +108,15 @@ def reduce(
         wide = tuple([1 if k in axes else x.shape[k] for k in range(x.ndim)])
         return out.remapped(wide, [Place(0, k) for k in kept])
     return out
+
+
+def _selection(lift: Callable[[Value], Value], neutral: Any, dtype: Any) -> Callable[..., Value]:
+    """Return the function of a truth value and an element that is the term of a reduction of selected elements."""
+
+    def term(holds: Value, element: Value) -> Value:
+        return select(holds, conform(as_value(lift(element)), dtype, ()), np.asarray(neutral, dtype)[()])
+
+    return term
 
 
 def _is_short(extent: Extent) -> bool:

@@ -15,7 +15,7 @@ from gradtape.kinds.arguments import NO_VALUE, as_array, as_int, lookup, promote
 from gradtape.kinds.operands import broadcast_shapes, broadcast_to
 from gradtape.kinds.registry import FUNCTIONS, implements, sample
 from gradtape.ops.core.elementwise.cast import convert, zeros_like
-from gradtape.ops.core.elementwise.complex_parts import imag, real
+from gradtape.ops.core.elementwise.complex_parts import from_parts, imag, real
 from gradtape.ops.core.elementwise.exponential import cos, exp, sin
 from gradtape.ops.core.elementwise.logic import equal, not_equal
 from gradtape.ops.core.elementwise.select import where
@@ -35,8 +35,10 @@ from gradtape.ops.core.matrices import (
 )
 from gradtape.ops.core.matrices import qr as qr_row
 from gradtape.ops.core.matrices import svd as svd_row
+from gradtape.ops.core.matrices import transposed as transpose_last
 from gradtape.ops.core.reductions import reduce_max, reduce_prod, reduce_sum
 from gradtape.ops.core.shape import reshape
+from gradtape.ops.numpy.arrays.shape import cut
 from gradtape.ops.numpy.linalg.products import matmul
 
 EXPLICIT = 3
@@ -84,7 +86,18 @@ def alike(*operands: Value) -> list[Value]:
 def solved(a: Value, b: Value, transposed: bool = False) -> Value:
     """Return the solutions of a x = b (of a.T x = b) for stacks of matrices."""
     a, b = alike(a, b)
+    if a.dtype.kind == "c":
+        return _solved_by_parts(transpose_last(a) if transposed else a, b)
     return lu_solve(a, *lu.results(a), b, transposed=transposed)
+
+
+def _solved_by_parts(a: Value, b: Value) -> Value:
+    """Return the solutions for complex matrices: those of real ones of twice the size, for which there are routines in kernels."""
+    rows, columns, n = a.ndim - 2, a.ndim - 1, a.shape[-1]
+    first, second = real(a), imag(a)
+    whole = join([join([first, -second], columns), join([second, first], columns)], rows)
+    found = solved(whole, join([real(b), imag(b)], rows))
+    return from_parts(cut(found, rows, 0, n), cut(found, rows, n, 2 * n))
 
 
 def identity_like(a: Value) -> Value:
