@@ -12,67 +12,9 @@ from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 from gradtape.errors import UnsupportedCodeError
+from gradtape.frontend.blocks import BasicBlock, Code, Instruction
+from gradtape.frontend.code_cache import NotStorableError, Store, code_key, from_bytes, to_bytes
 from gradtape.ir.site import Site
-from gradtape.records import record
-
-
-@record
-class Instruction:
-    """``target = kind[detail](names)``.
-
-    Attributes
-    ----------
-    target : str
-        The name that is assigned, or "" where there is none. Temporaries begin with a dollar sign.
-    kind : str
-        What is done: ``const``, ``global``, ``free``, ``argument``, ``copy``, ``call``, ``getitem``, ``setitem``, ``getattr``, ``binary``,
-        ``inplace``, ``unary``, ``tuple``, ``list``, ``iterator``, ``next``, ``first``, ``second``, ``unpack``, ``function``, ``raise``.
-    names : tuple of str
-        The variables that are read.
-    detail : object
-        What else belongs to the kind, static.
-    line : int
-        Of the source.
-    """
-
-    target: str
-    kind: str
-    names: tuple[str, ...]
-    detail: Any
-    line: int
-
-
-@record
-class BasicBlock:
-    """Instructions, and where control goes then: to one target, to one of two, or out of the function (``return``, ``raise``)."""
-
-    label: int
-    instructions: list[Instruction]
-    end: str
-    name: str
-    targets: list[int]
-    line: int
-
-
-@record
-class Code:
-    """What a code object does.
-
-    Attributes
-    ----------
-    name, filename : str
-        Of the function.
-    line : int
-        Where it begins.
-    blocks : dict
-        By label; the first one is where control enters.
-    """
-
-    name: str
-    filename: str
-    line: int
-    blocks: dict[int, BasicBlock]
-
 
 Function: TypeAlias = types.FunctionType
 
@@ -89,8 +31,36 @@ def read_code(code: types.CodeType, module: dict[str, Any]) -> Code:
     """
     found = _READ.get(code)
     if found is None:
-        found = _READ[code] = _read(code, module)
+        found = _READ[code] = _stored(code, module)
     return found
+
+
+class _Kept:
+    """Where what was read is kept for other processes, if anywhere."""
+
+    store: Store | None = None
+
+
+def keep_code_in(store: Store) -> None:
+    """Let what is read from now on be kept for other processes."""
+    _Kept.store = store
+
+
+def _stored(code: types.CodeType, module: dict[str, Any]) -> Code:
+    """Return what a code object does, read by another process or by this one."""
+    if _Kept.store is None:
+        return _read(code, module)
+    made: list[Code] = []
+
+    def make() -> bytes:
+        made.append(_read(code, module))
+        return to_bytes(made[0])
+
+    try:
+        data = _Kept.store(code_key(code), make)
+    except NotStorableError:
+        return made[0]
+    return made[0] if made else from_bytes(data)
 
 
 def _read(code: types.CodeType, module: dict[str, Any]) -> Code:

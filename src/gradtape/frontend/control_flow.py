@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from gradtape.frontend.bytecode import BasicBlock, Code, Instruction
+from gradtape.frontend.blocks import BasicBlock, Code, Instruction
 from gradtape.records import record
 
 Blocks = dict[int, BasicBlock]

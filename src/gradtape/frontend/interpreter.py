@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 
 from gradtape.errors import GradtapeError, UnsupportedCodeError
+from gradtape.frontend.blocks import Instruction
 from gradtape.frontend.builder import TranslationBuilder
-from gradtape.frontend.bytecode import Instruction
 from gradtape.frontend.carries import Fixed, Group, Held, Plan, Planner, Slot, assign_all, check_usable
 from gradtape.frontend.numpy.joins import grid
 from gradtape.frontend.operators import (

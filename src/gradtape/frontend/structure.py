@@ -14,7 +14,8 @@ from dataclasses import field
 from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
-from gradtape.frontend.bytecode import BasicBlock, Instruction, read_code
+from gradtape.frontend.blocks import BasicBlock, Instruction
+from gradtape.frontend.bytecode import read_code
 from gradtape.frontend.control_flow import FlowGraph, flow_graph
 from gradtape.records import record
 

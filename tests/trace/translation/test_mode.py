@@ -117,3 +117,24 @@ gt.grad(lambda x: sum(x * k for k in range(50)))(1.0)
 print("numba" in sys.modules)
 """
     assert words_printed(code) == ["False"]
+
+
+def test_a_second_process_needs_no_numba(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("""
+import sys, gradtape as gt
+def decay(x):
+    y = 0.0
+    for k in range(20_000):
+        y = abs(0.5 * y + x) if k % 2 else (y, x)[0] * 0.5 + x
+    return y
+print(gt.grad(decay)(2.0), "numba" in sys.modules)
+""")
+    code = f"""
+import runpy, gradtape
+gradtape.config.cache_dir = {str(tmp_path)!r}
+gradtape.config.disk_cache = True
+runpy.run_path({str(program)!r})
+"""
+    first, second = [words_printed(code) for _ in range(2)]
+    assert first[1] == "True" and second == [first[0], "False"]

@@ -18,7 +18,18 @@ ABI_VERSION: Final = 1
 """Raised whenever object code or its metadata change in a way that their readers must know."""
 
 _PACKAGE: Final = os.path.dirname(sys.modules[__name__.partition(".")[0]].__file__ or "")
-_COMPILER: Final = ("ir", "loops", "kinds", "ops", "passes", "lower", "runtime")
+_COMPILER: Final = (
+    "ir",
+    "loops",
+    "kinds",
+    "ops",
+    "procedures",
+    "frontend",
+    "passes",
+    "transforms",
+    "lower",
+    "runtime",
+)
 
 
 def object_key(fingerprint: str | bytes, *options: object) -> str:

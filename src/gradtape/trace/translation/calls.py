@@ -17,6 +17,7 @@ from gradtape.ir.graph import Value, constant
 from gradtape.ir.types import aval
 from gradtape.kinds.operands import as_value, conform
 from gradtape.lru import LRU
+from gradtape.runtime.compile.cache import CachedObject, cached_object
 from gradtape.trace.array.array import Array
 from gradtape.trace.array.handle import Handle, fresh_value
 from gradtape.trace.array.preallocated import is_traced, unwrap_preallocated
@@ -194,9 +195,11 @@ def translated(
         known = _known(key)
         if known is not None:
             return known
-    from gradtape.frontend.translate import (
-        translate,  # late: most processes translate nothing, and start 20 ms sooner
-    )
+    # late: most processes translate nothing, and start 20 ms sooner
+    from gradtape.frontend.bytecode import keep_code_in
+    from gradtape.frontend.translate import translate
+
+    keep_code_in(_kept)
 
     arguments: Any = spec.unflatten(list(types))
     translation = translate(function, arguments)
@@ -205,6 +208,11 @@ def translated(
         with contextlib.suppress(TypeError):  # of arguments without a hash
             TRANSLATIONS[key] = found
     return found
+
+
+def _kept(key: str, make: Callable[[], bytes]) -> bytes:
+    """Return what the front end has read of a code object, which is in the disk cache."""
+    return cached_object(key, lambda: CachedObject(make())).code
 
 
 def _known(key: Any) -> tuple[Translation, ProcedureReference] | None:

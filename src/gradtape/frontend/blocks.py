@@ -1,0 +1,65 @@
+"""Basic blocks of simple instructions: what a code object does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradtape.records import record
+
+
+@record
+class Instruction:
+    """``target = kind[detail](names)``.
+
+    Attributes
+    ----------
+    target : str
+        The name that is assigned, or "" where there is none. Temporaries begin with a dollar sign.
+    kind : str
+        What is done: ``const``, ``global``, ``free``, ``argument``, ``copy``, ``call``, ``getitem``, ``setitem``, ``getattr``, ``binary``,
+        ``inplace``, ``unary``, ``tuple``, ``list``, ``iterator``, ``next``, ``first``, ``second``, ``unpack``, ``function``, ``raise``.
+    names : tuple of str
+        The variables that are read.
+    detail : object
+        What else belongs to the kind, static.
+    line : int
+        Of the source.
+    """
+
+    target: str
+    kind: str
+    names: tuple[str, ...]
+    detail: Any
+    line: int
+
+
+@record
+class BasicBlock:
+    """Instructions, and where control goes then: to one target, to one of two, or out of the function (``return``, ``raise``)."""
+
+    label: int
+    instructions: list[Instruction]
+    end: str
+    name: str
+    targets: list[int]
+    line: int
+
+
+@record
+class Code:
+    """What a code object does.
+
+    Attributes
+    ----------
+    name, filename : str
+        Of the function.
+    line : int
+        Where it begins.
+    blocks : dict
+        By label; the first one is where control enters.
+    """
+
+    name: str
+    filename: str
+    line: int
+    blocks: dict[int, BasicBlock]

@@ -1,0 +1,86 @@
+"""What code objects do, as bytes: another process that translates the same code reads them, and need not import Numba."""
+
+from __future__ import annotations
+
+import builtins
+import hashlib
+import importlib.util
+import marshal
+import operator
+import os
+import types
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from gradtape.frontend.blocks import BasicBlock, Code, Instruction
+
+Store: TypeAlias = Callable[[str, Callable[[], bytes]], bytes]
+"""Returns the bytes of a key, from where they are kept, or from the function that makes them."""
+
+_CONSTANTS: Final = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis), types.CodeType)
+_MODULES: Final = {module.__name__: module for module in (builtins, operator)}
+
+
+class NotStorableError(Exception):
+    """A part of code has no form as bytes."""
+
+
+def code_key(code: types.CodeType) -> str:
+    """Return a digest of a code object and of the interpreter of bytecode that reads it."""
+    found = importlib.util.find_spec("numba")
+    origin = "" if found is None or found.origin is None else found.origin
+    stamp = f"{origin} {os.stat(origin).st_mtime_ns}" if origin else ""
+    data = marshal.dumps(code, 2)  # later versions depend on reference counts
+    digest: str = hashlib.blake2b(data + stamp.encode(), digest_size=20).hexdigest()
+    return f"code {digest}"
+
+
+def to_bytes(code: Code) -> bytes:
+    """Return what code does as bytes."""
+    blocks = [
+        (
+            block.label,
+            [(one.target, one.kind, one.names, _encoded(one.detail), one.line) for one in block.instructions],
+            (block.end, block.name, block.targets, block.line),
+        )
+        for block in code.blocks.values()
+    ]
+    return marshal.dumps((code.name, code.filename, code.line, blocks))
+
+
+def from_bytes(data: bytes) -> Code:
+    """Return what `to_bytes` made bytes of."""
+    name, filename, line, blocks = marshal.loads(data)
+    read = {}
+    for label, instructions, rest in blocks:
+        made = [
+            Instruction(target, kind, names, _decoded(detail), at)
+            for target, kind, names, detail, at in instructions
+        ]
+        read[label] = BasicBlock(label, made, *rest)
+    return Code(name, filename, line, read)
+
+
+def _encoded(thing: Any) -> Any:
+    kind = type(thing)
+    if kind in _CONSTANTS:
+        return "constant", thing
+    if kind is tuple or kind is list:
+        return kind.__name__, [_encoded(item) for item in thing]
+    if kind is slice:
+        return "slice", [_encoded(item) for item in (thing.start, thing.stop, thing.step)]
+    for name, module in _MODULES.items():
+        named = str(getattr(thing, "__name__", ""))
+        if getattr(module, named, None) is thing:
+            return name, named
+    raise NotStorableError(repr(thing))
+
+
+def _decoded(encoded: Any) -> Any:
+    kind, held = encoded
+    if kind == "constant":
+        return held
+    if kind in _MODULES:
+        return getattr(_MODULES[kind], held)
+    items = map(_decoded, held)
+    return slice(*items) if kind == "slice" else tuple(items) if kind == "tuple" else list(items)
