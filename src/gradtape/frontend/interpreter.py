@@ -117,6 +117,8 @@ class Interpreter:
         What is known of the carries of loops from earlier passes, by path and loop.
     refuted : dict
         The bounds of integers that loops carry that hold instead of their first values, by path and loop.
+    loops : int
+        How many loops of the procedure are around.
     small_loops : int
         How many of the loops around are small, and could be unrolled.
     dead : bool
@@ -133,6 +135,7 @@ class Interpreter:
         self.unrolled: set[Any] = set()
         self.refuted: dict[Any, dict[Any, list[Any]]] = {}
         self.small_loops = 0
+        self.loops = 0
         self.dead = False
         self.noted: list[tuple[Any, str, Any]] = []
         self.for_loop: Callable[[Interpreter, ForLoop], None] = _unset

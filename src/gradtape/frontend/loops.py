@@ -11,7 +11,7 @@ import numpy as np
 from gradtape.frontend.carries import Fixed, Held, Plan, Planner, Slot, assign_all
 from gradtape.frontend.interpreter import Interpreter, get_item
 from gradtape.frontend.operators import both, counted, either, negated
-from gradtape.frontend.structure import ForLoop, WhileLoop
+from gradtape.frontend.structure import ForLoop, Run, WhileLoop
 from gradtape.frontend.values import (
     MISSING,
     Conflict,
@@ -42,6 +42,10 @@ MOST_UNROLLED: Final = 512
 
 MOST_SMALL: Final = 16
 """Iterations up to which a loop is unrolled that indexes tuples of numbers."""
+
+MOST_TINY: Final = 4
+MOST_TINY_CODE: Final = 40
+"""Iterations, and instructions of straight-line code, up to which a loop inside of another one is unrolled."""
 
 MOST_PASSES: Final = 24
 """Passes after which a fixpoint over the carries of a loop is given up."""
@@ -129,7 +133,7 @@ def for_loop(self: Interpreter, node: ForLoop) -> None:
     """Interpret a loop over an iterable."""
     rows = sequence(self, self.value(node.iterator))
     key = (self.path, id(node))
-    if rows.is_static or key in self.unrolled:
+    if rows.is_static or key in self.unrolled or _is_tiny(self, node, rows):
         unroll(self, node, rows)
         return
     if isinstance(rows.count, int) and rows.count <= 0:
@@ -145,6 +149,20 @@ def for_loop(self: Interpreter, node: ForLoop) -> None:
         self.dead = False
         self.unrolled.add(key)
         unroll(self, node, rows)
+
+
+def _is_tiny(self: Interpreter, node: ForLoop, rows: Sequence) -> bool:
+    """Return whether a loop inside of another one is so small that its iterations are written one after the other.
+
+    Loops over the coordinates of points are such: their derivatives need no records then.
+    """
+    if not self.loops or not isinstance(rows.count, int) or rows.count > MOST_TINY or node.stops:
+        return False
+    return (
+        len(node.body) == 1
+        and isinstance(node.body[0], Run)
+        and len(node.body[0].instructions) <= MOST_TINY_CODE
+    )
 
 
 def unroll(self: Interpreter, node: ForLoop, rows: Sequence, first: int = 0) -> None:
@@ -205,6 +223,14 @@ class _Fixpoint:
         """Make passes; the statements of the last one are kept."""
         interpreter, build = self.interpreter, self.interpreter.build
         mark = build.mark()
+        interpreter.loops += 1
+        try:
+            self._run(one_pass, mark)
+        finally:
+            interpreter.loops -= 1
+
+    def _run(self, one_pass: Callable[[_Fixpoint], None], mark: int) -> None:
+        interpreter, build = self.interpreter, self.interpreter.build
         for _ in range(MOST_PASSES):
             statements: list[Statement] = []
             with build.block(statements):
