@@ -253,7 +253,7 @@ def _from_environment(name: str, setting: _Setting, environment: Mapping[str, st
         _check(variable, setting, text)
         return text
     try:
-        value = type(setting.default)(text)
+        value = int(text)
     except ValueError:
         raise ValueError(f"{variable} is {text!r}; expected {setting.expected}") from None
     _check(variable, setting, value)

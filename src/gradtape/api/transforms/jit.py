@@ -8,6 +8,8 @@ from typing import Any, overload
 from weakref import WeakSet, ref
 
 from gradtape.api.transforms.callables import check_callable
+from gradtape.api.transforms.low_level_callable import low_level_callable
+from gradtape.api.transforms.numba_type import numba_type
 from gradtape.api.transforms.out_arrays import has_out, written
 from gradtape.config import config, on_change
 from gradtape.errors import DtypeError, InternalError, note_recursion
@@ -79,6 +81,40 @@ class Jitted(FastCallable):
         )
 
         return jitted_card(self.site)
+
+    @property
+    def _numba_type_(self) -> Any:
+        """What Numba takes the function for: ``@njit`` code can call it."""
+        return numba_type(self)
+
+    def as_low_level_callable(self, count: int | None = None) -> Any:
+        """Return the function as a C function for SciPy's integrators and filters.
+
+        Parameters
+        ----------
+        count : int, optional
+            How many numbers it takes; by default as many as it has positional parameters.
+
+        Returns
+        -------
+        scipy.LowLevelCallable
+            ``double (double)`` for one number, ``double (int, double *)`` for several. Where the function would raise an error, it
+            returns NaN.
+
+        Raises
+        ------
+        ArgumentError
+            Unless the result is one number of float64, and computed from the arguments alone by machine code.
+
+        Examples
+        --------
+        >>> import numpy as np, gradtape as gt
+        >>> from scipy.integrate import quad
+        >>> slope = gt.grad(lambda x: np.sin(x) * x)
+        >>> round(quad(slope.as_low_level_callable(), 0.0, np.pi / 2)[0], 12)
+        1.570796326795
+        """
+        return low_level_callable(self, count)
 
     def _install(self, specialisation: Specialisation) -> None:
         """Let machine code answer calls like this one, where it can.

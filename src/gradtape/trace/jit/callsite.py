@@ -268,6 +268,14 @@ class CallSite:
                 return captures.tree.all()
         return []
 
+    def kernel_call(self, call: CallArguments) -> tuple[Specialisation, list[NDArray]] | None:
+        """Return the latest specialisation for calls like this one, with its hidden inputs as they are now; None where there is none."""
+        for captures in self.signatures.get(call.key, ()):
+            hidden = captures.read(call)
+            if hidden is not None and captures.tree.all():
+                return captures.tree.all()[-1], [as_input(content) for content in hidden]
+        return None
+
     def walk(self, call: CallArguments, substitutes: bool = True) -> tuple[CaptureWalk, Any, list[Any]]:
         """Walk over the captures; return the walk, the copy of the function, and the copies of its arguments."""
         trace = Trace(f"the jitted function {self.name!r}")
