@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 from gradtape.ir.graph import Value, extract, number_of
 from gradtape.ops.core.elementwise.arithmetic import add, multiply, negative, subtract
 from gradtape.ops.core.elementwise.logic import equal, greater, greater_equal, less, less_equal, not_equal
-from gradtape.procedures.ir import Allocate, Content, For, If, Load, Pointer, Statement, Store
+from gradtape.procedures.ir import Allocate, Content, For, If, Load, Pointer, Read, Statement, Store, While
 from gradtape.records import record
 from gradtape.transforms.procedures.blocks import Block, BlockTree, Place
 
@@ -91,6 +91,19 @@ class Dependence:
         accesses = Access(access.pointer, access.index, place), Access(store.pointer, store.index, where)
         runs = _Runs(self._tree, *accesses, common, place.block, is_ordered=False)
         return runs.may_meet(self._definitions)
+
+    def is_carried_by(self, loop: Block, first: Access, second: Access) -> bool:
+        """Return whether one of two accesses may be to the element of the other one in another iteration of a loop.
+
+        The iterations of the loops around it are the same.
+        """
+        if first.pointer is not second.pointer:
+            return True
+        common = list(loop.around())
+        return any(
+            _Runs(self._tree, *accesses, common, loop).may_meet(self._definitions)
+            for accesses in ((first, second), (second, first))
+        )
 
     def _may_meet(self, first: Access, second: Access) -> bool:
         """Return whether two accesses, the second one later, may be to the same element."""
@@ -184,6 +197,13 @@ class _Runs:
                     known[node.out] = Affine().plus(a, b.constant)
         return form(value)
 
+    def _is_counted(self, block: Block) -> bool:
+        """Return whether this is an iteration whose number is known."""
+        if isinstance(block.holder, While):
+            first = block.statements[0] if block.statements else None
+            return isinstance(first, Read) and first.out in self._tree.counted
+        return block.is_loop
+
     def _orders(self) -> Iterator[list[_Range]]:
         """Yield orders in which the numbers of iterations can be eliminated: inner loops first."""
         shared: list[_Range] = []
@@ -191,7 +211,7 @@ class _Runs:
         carried: Block | None = None
         for run, access in enumerate(self._accesses):
             for block in access.place.block.around():
-                if not block.is_loop:
+                if not self._is_counted(block):
                     continue
                 if block is self._carrier:
                     carried = block
