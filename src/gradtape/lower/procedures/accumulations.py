@@ -13,7 +13,8 @@ from gradtape.ir.graph import Value, extract, literal, number_of
 from gradtape.ir.types import INT64, aval
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.lower.procedures.expressions import free_sums
-from gradtape.ops.core.elementwise.arithmetic import add, multiply, negative, subtract
+from gradtape.lower.procedures.independence import LoopAccesses, distance
+from gradtape.ops.core.elementwise.arithmetic import add
 from gradtape.procedures.builder import leaf
 from gradtape.procedures.ir import (
     Apply,
@@ -69,6 +70,7 @@ class _Separation:
 
     def __init__(self, procedure: Procedure) -> None:
         self._sums = free_sums(procedure.body)
+        self._accesses = LoopAccesses(procedure)
         self._count = 0
 
     def block(self, statements: Sequence[Statement]) -> list[Statement]:
@@ -87,8 +89,8 @@ class _Separation:
 
     def _innermost(self, loop: For) -> list[Statement]:
         found = self._accumulated(loop)
-        several = {memory: some for memory, some in found.items() if len({x.store.index for x in some}) > 1}
-        if not several:
+        several = {memory: some for memory, some in found.items() if self._are_several(loop, memory)}
+        if not any(several.values()):
             return [loop]
         inside: set[Content] = {loop.index, *[x for s in walk(loop.body) for x in defines(s)]}
         before: list[Statement] = []
@@ -118,8 +120,13 @@ class _Separation:
         first = For(loop.index, loop.count, body, loop.parallel)
         return [*before, first, *own, *after]
 
+    def _are_several(self, loop: For, memory: Memory) -> bool:
+        """Return whether a loop uses several elements of a memory in an iteration."""
+        accesses = [s for s in walk(loop.body) if isinstance(s, Load | Store)]
+        return len({s.index for s in accesses if s.pointer.memory is memory}) > 1
+
     def _accumulated(self, loop: For) -> dict[Memory, list[_Accumulation]]:
-        """Return the accumulations into memories that a loop does not use otherwise."""
+        """Return the accumulations into elements that a loop does not use otherwise."""
         found: dict[Memory, list[_Accumulation]] = {}
         loads = {s.out: s for s in loop.body if isinstance(s, Load)}
         used: dict[Value, int] = {}
@@ -136,11 +143,21 @@ class _Separation:
             if any(pointer.memory is store.pointer.memory for pointer in stored(between)):
                 continue
             found.setdefault(store.pointer.memory, []).append(_Accumulation(load, store))
-        for statement in walk(loop.body):
-            if isinstance(statement, Load | Store):
-                memory = statement.pointer.memory
-                if memory in found and not any(statement in (x.load, x.store) for x in found[memory]):
-                    del found[memory]
+        for memory, some in found.items():
+            own = {x for one in some for x in (one.load, one.store)}
+            others = [
+                s
+                for s in walk(loop.body)
+                if isinstance(s, Load | Store) and s.pointer.memory is memory and s not in own
+            ]
+            if others and len({one.store.index for one in some} | {s.index for s in others}) > 1:
+                some[:] = [
+                    one
+                    for one in some
+                    if not any(self._accesses.meet(loop, one.store, other) for other in others)
+                ]
+            elif others:
+                some.clear()
         return found
 
     def _former(self, value: Value) -> Value:
@@ -256,47 +273,9 @@ def _depends(value: Value, leaves: set[Content]) -> bool:
     return any(x in leaves for x in extract([value])[1])
 
 
-# Distances
-
-
 def _are_neighbours(first: Store, second: Store) -> bool:
     """Return whether two stores reach different elements at a small known distance."""
     if first.pointer is not second.pointer:
         return False
-    distance = _linear(first.index)
-    for atom, factor in _linear(second.index).items():
-        distance[atom] = distance.get(atom, 0) - factor
-    apart = distance.pop(None, 0)
-    return not any(distance.values()) and 0 < abs(apart) < NEIGHBOURS
-
-
-def _linear(value: Value) -> dict[Value | None, int]:
-    """Return an integer as a sum of multiples of other values; the constant is that of None."""
-    total: dict[Value | None, int] = {}
-    pending = [(value, 1)]
-    while pending:
-        value, factor = pending.pop()
-        number = number_of(value)
-        if number is not None:
-            total[None] = total.get(None, 0) + factor * int(number)
-            continue
-        node = value.node
-        if node is not None and node.op in (add, subtract):
-            sign = 1 if node.op is add else -1
-            pending += [(node.inputs[0], factor), (node.inputs[1], sign * factor)]
-        elif node is not None and node.op is negative:
-            pending.append((node.inputs[0], -factor))
-        elif node is not None and node.op is multiply and _factor(node.inputs) is not None:
-            number, other = _factor(node.inputs)  # type: ignore[misc]
-            pending.append((other, factor * number))
-        else:
-            total[value] = total.get(value, 0) + factor
-    return total
-
-
-def _factor(operands: Sequence[Value]) -> tuple[int, Value] | None:
-    for x, other in (operands, operands[::-1]):
-        number = number_of(x)
-        if number is not None:
-            return int(number), other
-    return None
+    apart = distance(first.index, second.index)
+    return apart is not None and 0 < abs(apart) < NEIGHBOURS

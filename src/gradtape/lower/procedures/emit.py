@@ -19,6 +19,7 @@ from gradtape.lower.procedures.expressions import (
     exact_integers,
     free_sums,
 )
+from gradtape.lower.procedures.independence import independent_loops
 from gradtape.lower.procedures.optimise import optimise_procedure
 from gradtape.lower.procedures.poll import has_loops, plan_polls
 from gradtape.lower.procedures.tape import item_size, match_tape, record_layout, streamed_loops
@@ -76,6 +77,10 @@ class ProcedureEmitter(ScalarEmitter):
         self.sums = free_sums(body)
         self.allocations = plan_allocations(procedure)
         self.streamed = streamed_loops(body, match_tape(body))
+        self.independent = {
+            loop: module.add_metadata("distinct !{}") for loop in independent_loops(procedure, self.streamed)
+        }
+        self.group = ""
         self.streams: dict[Push | Pop, tuple[str, str, Value]] = {}
         self.variables: dict[Variable, str] = {}
         self.uses_tape = any(isinstance(s, Push | Pop) for s in walk(body))
@@ -160,11 +165,13 @@ class ProcedureEmitter(ScalarEmitter):
 
     def load_element(self, dtype: Dtype, address: str, facts: str = "") -> str:
         """Append a load of an element, and return its operand."""
+        facts += self.group
         name = self.let(f"load {memory_type(dtype)}, ptr {address}, align {dtype.itemsize}{facts}")
         return self.let(f"icmp ne i8 {name}, 0") if dtype.kind == "b" else name
 
     def store_element(self, dtype: Dtype, value: str, address: str, facts: str = "") -> None:
         """Append a store of an element."""
+        facts += self.group
         if dtype.kind == "b":
             value = self.let(f"zext i1 {value} to i8")
         self.emit(f"store {memory_type(dtype)} {value}, ptr {address}, align {dtype.itemsize}{facts}")
@@ -330,7 +337,7 @@ def _for(function: ProcedureEmitter, loop: For) -> None:
         _open_stream(function, loop, count)
     period = function.polls.get(loop)
     if period is None or has_loops(loop):
-        with _iterations(function, count) as number:
+        with _iterations(function, count, function.independent.get(loop)) as number:
             function.set_operand(loop.index, number)
             _iteration(function, loop)
             _poll_sometimes(function, number, period)
@@ -342,15 +349,23 @@ def _for(function: ProcedureEmitter, loop: For) -> None:
         first = function.let(f"mul nuw nsw i64 {strip}, {period}")
         left = function.let(f"sub nuw nsw i64 {count}, {first}")
         length = function.call("i64", "llvm.smin.i64", f"i64 {left}", f"i64 {period}")
-        with _iterations(function, length) as place:
+        with _iterations(function, length, function.independent.get(loop)) as place:
             function.set_operand(loop.index, function.let(f"add nuw nsw i64 {first}, {place}"))
             _iteration(function, loop)
         _poll(function)
 
 
 @contextmanager
-def _iterations(function: ProcedureEmitter, count: str) -> Iterator[str]:
-    """Append a loop around what is appended meanwhile, and yield the number of the iteration. The test is at the end of an iteration."""
+def _iterations(function: ProcedureEmitter, count: str, group: int | None = None) -> Iterator[str]:
+    """Append a loop around what is appended meanwhile, and yield the number of the iteration.
+
+    The test is at the end of an iteration. With a group, the loads and stores of different iterations are independent.
+    """
+    facts = ""
+    if group is not None:
+        function.group = f", !llvm.access.group !{group}"
+        accesses = f'!{{!"llvm.loop.parallel_accesses", !{group}}}'
+        facts = f"!llvm.loop !{function.module.add_metadata(f'distinct !{{{ITSELF}, {accesses}}}')}"
     name = function.new_label()
     head, end, index = f"{name}.head", f"{name}.end", f"%{name}.index"
     begin = function.label
@@ -362,7 +377,8 @@ def _iterations(function: ProcedureEmitter, count: str) -> Iterator[str]:
     function.known.pop()
     following = function.let(f"add nuw nsw i64 {index}, 1")
     function.lines.insert(at, f"  {index} = phi i64 [ 0, %{begin} ], [ {following}, %{function.label} ]")
-    function.branch(function.let(f"icmp eq i64 {following}, {count}"), end, head)
+    function.group = ""
+    function.branch(function.let(f"icmp eq i64 {following}, {count}"), end, head, facts)
     function.start_block(end)
 
 
@@ -552,7 +568,7 @@ def _push(function: ProcedureEmitter, statement: Push) -> None:
         if isinstance(content, Value):
             function.store_element(content.dtype, operand, place, facts)
         else:
-            function.emit(f"store ptr {operand}, ptr {place}, align 8{facts}")
+            function.emit(f"store ptr {operand}, ptr {place}, align 8{facts}{function.group}")
 
 
 def _pop(function: ProcedureEmitter, statement: Pop) -> None:
@@ -561,7 +577,7 @@ def _pop(function: ProcedureEmitter, statement: Pop) -> None:
         if isinstance(out, Value):
             operand = function.load_element(out.dtype, place, facts)
         else:
-            operand = function.let(f"load ptr, ptr {place}, align 8{facts}")
+            operand = function.let(f"load ptr, ptr {place}, align 8{facts}{function.group}")
         function.set_operand(out, operand)
 
 

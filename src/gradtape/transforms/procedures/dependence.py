@@ -84,19 +84,18 @@ class Dependence:
 
     def shares(self, store: Store, where: Place, access: Load, place: Place) -> bool:
         """Return whether a store may write the element of a load in the same run of the load's block: before it, or after it."""
-        if access.pointer is not store.pointer:
+        first, second = Access(access.pointer, access.index, place), Access(store.pointer, store.index, where)
+        return self.meet_in(place.block, first, second)
+
+    def meet_in(self, loop: Block, first: Access, second: Access) -> bool:
+        """Return whether two accesses in a loop may be to the same element, in any iterations of it and in the same one of loops around."""
+        if first.pointer is not second.pointer:
             return True
-        around = list(where.block.around())
-        common = [block for block in place.block.around() if block in around]
-        accesses = Access(access.pointer, access.index, place), Access(store.pointer, store.index, where)
-        runs = _Runs(self._tree, *accesses, common, place.block, is_ordered=False)
+        runs = _Runs(self._tree, first, second, list(loop.around()), loop, is_ordered=False)
         return runs.may_meet(self._definitions)
 
     def is_carried_by(self, loop: Block, first: Access, second: Access) -> bool:
-        """Return whether one of two accesses may be to the element of the other one in another iteration of a loop.
-
-        The iterations of the loops around it are the same.
-        """
+        """Return whether two accesses in a loop may be to the same element in different iterations of it, in one of the loops around."""
         if first.pointer is not second.pointer:
             return True
         common = list(loop.around())

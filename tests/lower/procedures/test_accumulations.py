@@ -1,0 +1,134 @@
+"""Loops in the form that LLVM's vectoriser takes: accumulations and independent iterations."""
+
+import numpy as np
+import pytest
+
+from gradtape.ir.types import aval
+from gradtape.lower.procedures.optimise import optimise_procedure
+from gradtape.lower.procedures.standalone import compile_procedure, procedure_module
+from gradtape.procedures.builder import ProcedureBuilder
+from gradtape.procedures.interpret import run_procedure
+from gradtape.procedures.ir import Assign, For, Store
+from gradtape.procedures.traversal import walk
+
+RANDOM = np.random.default_rng(0)
+N = 50
+
+
+def accumulating(update, *, size=N, trips=N - 2):
+    """Copy x, and add to elements of the copy in a loop."""
+    build = ProcedureBuilder("accumulating")
+    x, w, number = build.array("x", (size,)), build.array("w", (size,)), build.scalar("k", np.int64)
+    out = build.allocate("out", size)
+    with build.loop(size) as i:
+        build.store(out, i, build.load(x, i))
+    with build.loop(trips if trips is not None else number) as i:
+        update(build, out, w, i, number)
+    return build.finish([out], [aval((size,), np.dtype(float))])
+
+
+def add_to(build, out, index, value):
+    build.store(out, index, build.load(out, index) + value)
+
+
+def stencil(build, out, w, i, number):
+    term = build.load(w, i) * 2.0
+    add_to(build, out, i, term)
+    add_to(build, out, i + 1, -term)
+    add_to(build, out, i + 2, build.load(w, i + 1))
+
+
+def one_element_and_many(build, out, w, i, number):
+    term = build.load(w, i)
+    add_to(build, out, number, term)
+    add_to(build, out, i, 3.0 * term)
+    build.store(out, number, build.load(out, number) - 0.5 * term)
+
+
+def one_element_that_is_read(build, out, w, i, number):
+    add_to(build, out, number, build.load(w, i))
+    add_to(build, out, i, build.load(out, i + 2))
+
+
+def scattered(build, out, w, i, number):
+    add_to(build, out, number, build.load(w, i))
+    add_to(build, out, i * i - i * i + 3, 1.0)
+
+
+@pytest.mark.parametrize("update", [stencil, one_element_and_many, one_element_that_is_read, scattered])
+@pytest.mark.parametrize("trips", [None, N - 2, 0])
+def test_accumulations(update, trips):
+    procedure = accumulating(update, trips=trips)
+    for number in (0, 5, N - 2):
+        arguments = (RANDOM.normal(size=N), RANDOM.normal(size=N), number)
+        (expected,) = run_procedure(procedure, arguments)
+        (found,) = compile_procedure(procedure)(*arguments)
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_neighbours_have_loops_of_their_own():
+    loops = [s for s in walk(optimise_procedure(accumulating(stencil)).body) if isinstance(s, For)]
+    assert [sum(isinstance(s, Store) for s in loop.body) for loop in loops] == [1, 1, 1, 1]
+
+
+def test_one_element_is_a_sum_in_a_variable():
+    body = optimise_procedure(accumulating(one_element_and_many)).body
+    loop = [s for s in body if isinstance(s, For)][-1]
+    assert any(isinstance(s, Assign) for s in loop.body)
+    assert sum(isinstance(s, Store) for s in loop.body) == 1
+    body = optimise_procedure(accumulating(one_element_that_is_read)).body
+    assert not any(isinstance(s, Assign) for s in walk(body))
+
+
+def test_expensive_terms_are_not_computed_twice():
+    def update(build, out, w, i, number):
+        term = build.load(w, i)
+        for _ in range(4):
+            term = 1.0 / (1.0 + term * term) ** 0.3
+        add_to(build, out, i, term)
+        add_to(build, out, i + 1, term)
+
+    loops = [s for s in walk(optimise_procedure(accumulating(update)).body) if isinstance(s, For)]
+    assert len(loops) == 2
+
+
+def elimination(n, first):
+    """``m[i, j] -= m[i, k] * m[k, j]`` for the rows below each k; columns from k + `first` on."""
+    build = ProcedureBuilder("elimination")
+    x = build.array("x", (n, n))
+    m = build.allocate("m", n * n)
+    with build.loop(n * n) as i:
+        build.store(m, i, build.load(x, i))
+    with build.loop(n) as k, build.loop(n - 1 - k) as below:
+        i = k + 1 + below
+        with build.loop(n - k - first) as right:
+            j = k + first + right
+            product = build.load(m, i * n + k) * build.load(m, k * n + j)
+            build.store(m, i * n + j, build.load(m, i * n + j) - product)
+    return build.finish([m], [aval((n, n), np.dtype(float))])
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_independent_iterations_of_triangles(first):
+    """From column k + 1 on, no iteration changes what another one reads; column k itself is read by all."""
+    procedure = elimination(12, first)
+    assert ("llvm.loop.parallel_accesses" in procedure_module(procedure).text()) == bool(first)
+    x = RANDOM.normal(size=(12, 12)) + 12 * np.eye(12)
+    (expected,), (found,) = run_procedure(procedure, [x]), compile_procedure(procedure)(x)
+    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("shift", [1, 3, 20])
+def test_dependent_iterations(shift):
+    build = ProcedureBuilder("recurrence")
+    x, step = build.array("x", (100,)), build.scalar("step", np.int64)
+    out = build.allocate("out", 100)
+    with build.loop(100) as i:
+        build.store(out, i, build.load(x, i))
+    with build.loop(100 - step) as i:
+        build.store(out, i + step, build.load(out, i) * 0.5 + build.load(out, i + step))
+    procedure = build.finish([out], [aval((100,), np.dtype(float))])
+    assert "llvm.loop.parallel_accesses" not in procedure_module(procedure).text()
+    x = RANDOM.normal(size=100)
+    (expected,), (found,) = run_procedure(procedure, [x, shift]), compile_procedure(procedure)(x, shift)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
