@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from gradtape.ir.graph import Literal, Value, extract
+from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.index_map import IndexMap
+from gradtape.kinds.operands import conform
 from gradtape.procedures.ir import (
     Allocate,
     Apply,
@@ -20,7 +22,7 @@ from gradtape.procedures.ir import (
 
 
 class Rewriter:
-    """Replaces leaves by values and pointers, and drops index maps of numbers.
+    """Replaces leaves by values and pointers, and drops index maps of numbers and folds what is computed from literals.
 
     Attributes
     ----------
@@ -56,6 +58,9 @@ class Rewriter:
             inputs = tuple([becomes.get(operand, operand) for operand in node.inputs])
             if isinstance(node.op, IndexMap):  # of a number: formulas make such
                 becomes[node.out] = inputs[0]
+                continue
+            if isinstance(node.op, Elementwise) and all(isinstance(x, Literal) for x in inputs):
+                becomes[node.out] = conform(node.op(*inputs, **node.params), node.out.dtype, ())
                 continue
             outs = node.outs if inputs == node.inputs else node.copy(inputs).outs  # type: ignore[arg-type]
             becomes.update(zip(node.outs, outs, strict=True))

@@ -15,7 +15,7 @@ from gradtape.ops.core.elementwise.logic import equal, less, less_equal, not_equ
 from gradtape.procedures.builder import ProcedureBuilder
 from gradtape.procedures.ir import Apply, Span
 
-SIZE = 12
+SIZE = 20
 
 
 class Writer:
@@ -82,7 +82,7 @@ class Writer:
             index = i + self.random.randint(0, 3)
             if self.random.random() < 0.6:
                 index = i * 3 + j + self.random.randint(0, 3)
-            return 11 - index if self.random.random() < 0.2 else index
+            return 19 - index if self.random.random() < 0.2 else index
         i, j = self.pick(indices), self.pick(indices)
         return remainder(i + j * self.random.randint(0, 2) + self.random.randint(0, 3), SIZE)
 
@@ -133,7 +133,7 @@ class Writer:
         elif choose < 0.77:
             self.apply(values, arrays)
         elif depth < 3 and choose < 0.9:
-            count = self.random.choice([2, 3, remainder(self.pick(indices), 4), self.pick(indices) - 2])
+            count = self.random.choice([2, 5, 5, remainder(self.pick(indices), 4), self.pick(indices) - 2])
             if not isinstance(count, int):
                 count = remainder(count, 4) if self.random.random() < 0.7 else -remainder(count, 2)
             if self.numbers and self.random.random() < 0.4:

@@ -71,7 +71,7 @@ def soft_dtw(n=4, m=5):
     return build.finish([build.load(r, n * (m + 1) + m)]), [RNG.normal(size=n), RNG.normal(size=m), 0.7]
 
 
-def gauss_seidel(n=6, sweeps=3):
+def gauss_seidel(n=8, sweeps=5):
     """In place, on a copy of the input that is returned, with a nonlinear term."""
     build = ProcedureBuilder("gauss_seidel")
     b, x0 = build.array("b", (n,)), build.array("x0", (n,))
@@ -83,7 +83,7 @@ def gauss_seidel(n=6, sweeps=3):
     return build.finish([x], [aval((n,), np.dtype(float))]), [RNG.normal(size=n), RNG.normal(size=n)]
 
 
-def swap(n=5, steps=3):
+def swap(n=7, steps=5):
     """Two arrays change roles by pointers."""
     build = ProcedureBuilder("swap")
     x0 = build.array("x0", (n,))
@@ -130,7 +130,7 @@ def newton(n=3):
     return build.finish([out], [aval((n,), np.dtype(float))]), [np.array([2.0, 3.3, 9.1])[:n]]
 
 
-def aliased(n=4):
+def aliased(n=6):
     """Two pointers into one memory that may reach the same elements, read before and after stores."""
     build = ProcedureBuilder("aliased")
     x0 = build.array("x0", (n,))
@@ -155,7 +155,7 @@ def zero_trips(n=3):
     return build.finish([build.read(s)]), [RNG.normal(size=n), np.int64(0)]
 
 
-def triangular(n=4):
+def triangular(n=6):
     """A triangular solve, in place, with sums in memory."""
     build = ProcedureBuilder("triangular")
     a, b = build.array("a", (n, n)), build.array("b", (n,))

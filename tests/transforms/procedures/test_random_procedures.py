@@ -46,7 +46,7 @@ def check(procedure, arguments, rtol):
     return pushed, [*arguments, *tangents]
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(40))
 def test_reverse_is_the_transpose_of_forward(seed):
     pushed, point = check(*random_procedure(seed), 1e-9)
     check(pushed, point, 1e-8)

@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gradtape.ir.types import is_inexact
+from gradtape.ir.graph import literal
+from gradtape.ir.types import aval, is_inexact
+from gradtape.ops.core.elementwise.logic import less
+from gradtape.ops.core.elementwise.roots import sqrt
+from gradtape.ops.core.elementwise.select import where
+from gradtape.procedures.builder import ProcedureBuilder
 from gradtape.procedures.verifier import verify_procedure
 from gradtape.transforms.procedures.jvp import jvp_procedure
 from gradtape.transforms.procedures.vjp import vjp_procedure
@@ -77,3 +82,70 @@ def test_second_derivatives(sample):
 
     for result, ahead, behind in zip(results[: len(tangents)], gradient(1e-6), gradient(-1e-6), strict=True):
         np.testing.assert_allclose(result, (ahead - behind) / 2e-6, rtol=1e-4, atol=1e-5)
+
+
+def test_a_part_of_the_parameters_and_results():
+    """Cotangents are returned for active parameters alone, and taken for seeded results alone."""
+    build = ProcedureBuilder("parts")
+    x, y, n = build.array("x", (3,)), build.scalar("y"), build.scalar("n", np.int64)
+    out = build.allocate("out", 3)
+    with build.loop(3) as i:
+        build.store(out, i, build.load(x, i) * y)
+    procedure = build.finish(
+        [out, y, y * y, n, literal(2.5)],
+        [aval((3,), np.dtype(float)), y.aval, y.aval, n.aval, aval((), np.dtype(float))],
+    )
+    arguments = [np.array([1.0, 2.0, 3.0]), 0.5, 7]
+    pulled = vjp_procedure(procedure, [False, True, False], [True, True, False, False, True])
+    verify_procedure(pulled)
+    assert len(pulled.parameters) == 3 + 3
+    results = run_procedure(pulled, [*arguments, np.array([1.0, 10.0, 100.0]), 1000.0, 1.0])
+    assert [float(np.sum(x)) for x in results] == [3.0, 0.5, 0.25, 7.0, 2.5, 321.0 + 1000.0]
+    pulled = vjp_procedure(procedure, [True, True, False], [False, False, True, False, False])
+    results = run_procedure(pulled, [*arguments, 3.0])
+    np.testing.assert_array_equal(results[5], np.zeros(3))
+    assert results[6] == 3.0
+
+
+def test_a_parameter_that_is_not_active_in_an_active_memory():
+    """Pointers to both go through one variable: the shadow of the other one is made, and not returned."""
+    build = ProcedureBuilder("mixed")
+    x, y, flag = build.array("x", (2,)), build.array("y", (2,)), build.scalar("flag", np.bool_)
+    both = build.allocate("a", 2)
+    other = build.allocate("b", 2, memory=both.memory)
+    with build.loop(2) as i:
+        build.store(both, i, build.load(x, i))
+        build.store(other, i, build.load(y, i))
+    chosen = build.variable("p", both)
+    with build.branch(flag):
+        build.assign(chosen, other)
+    pointer = build.read(chosen)
+    procedure = build.finish([build.load(pointer, 0) * build.load(pointer, 1)])
+    pulled = vjp_procedure(procedure, [True, False, False], [True])
+    verify_procedure(pulled)
+    for flag, expected in ((False, [3.0, 2.0]), (True, [0.0, 0.0])):
+        results = run_procedure(pulled, [[2.0, 3.0], [5.0, 7.0], flag, 1.0])
+        np.testing.assert_array_equal(results[1], expected)
+
+
+def test_masks_do_not_let_infinite_partial_derivatives_through():
+    build = ProcedureBuilder("masks")
+    x = build.array("x", (3,))
+    total = build.variable("s", 0.0)
+    with build.loop(3) as i:
+        v = build.load(x, i)
+        build.assign(total, build.read(total) + where(less(literal(0.0), v), sqrt(v), v))
+    pulled = pullback(build.finish([build.read(total)]))
+    np.testing.assert_array_equal(run_procedure(pulled, [[4.0, 0.0, -1.0], 1.0])[1], [0.25, 1.0, 1.0])
+
+
+def test_an_array_that_the_reverse_sweep_restores_is_returned_as_it_was():
+    build = ProcedureBuilder("squares")
+    x = build.array("x", (6,))
+    a = build.allocate("a", 6)
+    with build.loop(6) as i:
+        build.store(a, i, build.load(x, i))
+    with build.loop(5), build.loop(5) as j, build.loop(j) as k:
+        build.store(a, 5 - k, build.load(a, j) * build.load(a, k) * 0.5)
+    procedure = build.finish([a], [aval((6,), np.dtype(float))])
+    check_adjoint(procedure, [np.linspace(0.5, 1.5, 6)])
