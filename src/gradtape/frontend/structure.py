@@ -453,7 +453,7 @@ def _annotate_loop(node: ForLoop | WhileLoop, live: Names) -> Names:
         header = new
     node.live = header
     used = {node.iterator} if isinstance(node, ForLoop) else set()
-    return frozenset((header - set(node.stops)) | used)
+    return frozenset(header | used)
 
 
 def assigned(nodes: Sequence[Node]) -> set[str]:
