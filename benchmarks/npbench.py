@@ -4,14 +4,15 @@
 
 CHECKOUT is a clone of https://github.com/spcl/npbench, which is read and never copied. Each program and tool runs in a process of its
 own on one core, gradtape with an empty cache; imports are not counted. JAX runs NPBench's own ports. The gradient is taken in all float
-arrays among the arguments; other arguments are passed as NPBench makes them. Arrays that a program writes to belong to its results, and
-are copied before it runs, which is counted for each tool. A derivative along one direction is compared with differences of NumPy's values
-and with JAX: "off" means that it agrees with neither.
+and complex arrays among the arguments; other arguments are passed as NPBench makes them. The results of a program that returns nothing
+are the arrays that it fills; arguments are copied before it runs, which is counted. A derivative along one direction is compared with
+differences of NumPy's values and with JAX: "off" means that it agrees with neither.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import inspect
 import json
@@ -48,7 +49,9 @@ class Work:
     def active(self) -> list[str]:
         """The arguments that are differentiated."""
         return [
-            name for name in self.names if isinstance(self.arguments[name], np.ndarray) and self._real(name)
+            name
+            for name in self.names
+            if isinstance(self.arguments[name], np.ndarray) and self._continuous(name)
         ]
 
     @property
@@ -62,13 +65,13 @@ class Work:
         found: Callable[..., Any] = getattr(importlib.import_module(place), info["func_name"])
         return found
 
-    def _real(self, name: str) -> bool:
-        return bool(self.arguments[name].dtype.kind == "f")
+    def _continuous(self, name: str) -> bool:
+        return bool(self.arguments[name].dtype.kind in "fc")
 
 
 def load(checkout: Path, name: str, preset: str) -> Work:
     """Return a program with the arguments of a preset."""
-    sys.path.insert(0, str(checkout))
+    sys.path[0] = str(checkout)  # instead of this folder, whose npbench.py hides the package
     info = json.loads((checkout / "bench_info" / f"{name}.json").read_text())["benchmark"]
     data = dict(info["parameters"][preset])
     if info.get("init"):
@@ -101,7 +104,7 @@ def objective(work: Work) -> Callable[..., Any]:
         }
         result = kernel(*given.values())
         if result is None:
-            result = [given[name] for name in outputs]
+            result = [given[name] for name in outputs or written]
         return sum([np.sum(part) for part in numbers(result)], 0.0)
 
     return total
@@ -129,7 +132,8 @@ def directions(work: Work) -> list[np.ndarray]:
 
 
 def along(gradient: Any, work: Work) -> float:
-    return float(sum(np.sum(np.asarray(g) * d) for g, d in zip(gradient, directions(work), strict=True)))
+    """Return the derivative along the direction; complex gradients are conjugate cotangents, as JAX's."""
+    return float(sum(np.sum(np.asarray(g) * d).real for g, d in zip(gradient, directions(work), strict=True)))
 
 
 def by_numpy(work: Work) -> dict[str, Any]:
@@ -149,8 +153,9 @@ def by_numpy(work: Work) -> dict[str, Any]:
                 )
             )
 
-        step = 1e-5 if all(work.arguments[n].dtype == np.float64 for n in work.active) else 1e-2
-        out["slope"] = (moved(step) - moved(-step)) / (2 * step)
+        step = 1e-5 if all(work.arguments[n].dtype.itemsize >= 8 for n in work.active) else 1e-2
+        with contextlib.suppress(np.linalg.LinAlgError):  # a direction that leaves the definite matrices
+            out["slope"] = (moved(step) - moved(-step)) / (2 * step)
     return out
 
 
@@ -166,7 +171,7 @@ def by_gradtape(work: Work) -> dict[str, Any]:
         before = time.perf_counter()
         _, gradient = both(*arguments)
         out["first_gradient_s"] = time.perf_counter() - before
-        out["slope"] = along(gradient, work)
+        out["slope"] = along([np.conj(part) for part in gradient], work)
         out["gradient_s"] = sample(lambda: both(*arguments))
         report(out)
     value = gt.jit(total)
@@ -325,6 +330,7 @@ def main() -> None:
     parser.add_argument("--tools", default=",".join(TOOLS))
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds for a program and a tool")
     parser.add_argument("--out", type=Path, help="a file for the table")
+    parser.add_argument("--keep", type=Path, help="a file of results, to which those of this run are added")
     parser.add_argument("--one", nargs=2, metavar=("WORK", "TOOL"), help="measure in this process")
     options = parser.parse_args()
     if options.one:
@@ -342,11 +348,16 @@ def main() -> None:
         else sorted(p.stem for p in (options.checkout / "bench_info").glob("*.json"))
     )
     results: dict[str, dict[str, dict[str, Any]]] = {}
+    if options.keep and options.keep.exists():
+        results = json.loads(options.keep.read_text())
     for name in works:
-        results[name] = {}
+        results.setdefault(name, {})
         for tool in options.tools.split(","):
             results[name][tool] = run(options.checkout, name, tool, options.preset, options.timeout)
             print(name, tool, json.dumps(results[name][tool]), file=sys.stderr, flush=True)
+        if options.keep:
+            options.keep.write_text(json.dumps(results))
+    results = {name: results[name] for name in works}
     text = f"NPBench, preset {options.preset}\n\n{table(results)}\n\n{means(results)}\n"
     print(text)
     if options.out:

@@ -38,8 +38,8 @@ def adaptive_ode(y0: Array, rate: Array, end: float) -> Array:
     while t < end - 1e-9:
         if t + h > end:
             h = end - t
-        k1 = math.cos(rate * t) - 0.5 * y * y
-        k2 = math.cos(rate * (t + h)) - 0.5 * (y + h * k1) ** 2
+        k1 = math.cos(rate * t) - 0.5 * y**3
+        k2 = math.cos(rate * (t + h)) - 0.5 * (y + h * k1) ** 3
         error = abs(0.5 * h * (k2 - k1)) + 1e-12
         if error < 1e-3:
             t += h
