@@ -1,5 +1,8 @@
 """`gt.inspect.numba_source` and `gt.config.compiler`."""
 
+import math
+
+import numba
 import numpy as np
 import pytest
 
@@ -29,6 +32,21 @@ def halved(x):
     return gt.while_loop(lambda y: np.sum(y) > 1.0, lambda y: y * 0.5, x)
 
 
+@numba.njit
+def log_determinant(a):
+    n = len(a)
+    low = np.zeros_like(a)
+    total = 0.0
+    for i in range(n):
+        for j in range(i + 1):
+            s = a[i, j]
+            for k in range(j):
+                s -= low[i, k] * low[j, k]
+            low[i, j] = math.sqrt(s) if i == j else s / low[j, j]
+        total += math.log(low[i, i])
+    return total
+
+
 def module(source):
     """Return the functions of a module that is run as it is."""
     assert "gradtape" not in source and "scipy" not in source
@@ -47,6 +65,15 @@ def test_the_module_computes_value_and_gradient(function, arguments):
     one, other = names[f"value_and_grad_{function.__name__}"](*arguments)
     np.testing.assert_allclose(one, value, rtol=1e-12)
     np.testing.assert_allclose(other, gradient, rtol=1e-11)
+
+
+def test_loops_from_code_keep_their_names():
+    a = X @ X.T + 4.0 * np.eye(4)
+    source = gt.inspect.numba_source(log_determinant, a)
+    assert "            for k in range(j):\n                s -= " in source
+    value, gradient = module(source)["value_and_grad_log_determinant"](a)
+    np.testing.assert_allclose(value, log_determinant(a))
+    np.testing.assert_allclose(gradient + gradient.T, np.linalg.inv(a), rtol=1e-10)
 
 
 def test_a_compiled_function_is_printed_as_it_is():

@@ -58,7 +58,7 @@ def test_a_procedure_reads_like_a_program():
         for j in range(i + 1):
             s = a[i * 3 + j]
             for k in range(j):
-                s = s - l[i * 3 + k] * l[j * 3 + k]
+                s -= l[i * 3 + k] * l[j * 3 + k]
             if i <= j:
                 l[i * 3 + j] = np.sqrt(s)
             else:
@@ -80,7 +80,7 @@ def test_a_test_without_statements_stands_in_the_head():
         build.start_body(loop, build.read(x) > 1.0)
         build.assign(x, build.read(x) * 0.5)
     text = print_procedure(build.finish([build.read(x)]))
-    assert "    while x > 1.0:\n        x = x * 0.5\n" in text
+    assert "    while x > 1.0:\n        x *= 0.5\n" in text
 
 
 def test_what_is_overwritten_is_kept_under_a_name():

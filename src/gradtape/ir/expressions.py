@@ -21,10 +21,32 @@ BIT_OR, BIT_XOR, BIT_AND, SHIFT, SUM, PRODUCT, UNARY, ATOM = 5, 6, 7, 8, 9, 10, 
 
 @value_record
 class Code:
-    """The text of an expression, and how tightly its outermost operator binds."""
+    """The text of an expression.
+
+    Attributes
+    ----------
+    text : str
+    level : int
+        How tightly the outermost operator binds.
+    operands : (str, str, str) or None
+        The first operand, the operator and the second operand of arithmetic.
+    """
 
     text: str
     level: int = ATOM
+    operands: tuple[str, str, str] | None = None
+
+    def assigned_to(self, target: str) -> str:
+        """Return the assignment of the expression to a name or an element: an augmented one where that is the first operand.
+
+        Examples
+        --------
+        >>> Code("s + x", SUM, ("s", "+", "x")).assigned_to("s")
+        's += x'
+        """
+        if self.operands is not None and self.operands[0] == target:
+            return f"{target} {self.operands[1]}= {self.operands[2]}"
+        return f"{target} = {self.text}"
 
     def within(self, level: int) -> str:
         """Return the text as an operand that binds at least as tightly as `level`."""
@@ -211,7 +233,8 @@ def expression(
         return Code(f"np.divide({args[0].text}, {args[1].text})")
     if name in INFIX:
         symbol, level = INFIX[name]
-        return _narrowed(Code(f"{args[0].within(level)} {symbol} {args[1].within(level + 1)}", level), dtype)
+        text = f"{args[0].within(level)} {symbol} {args[1].within(level + 1)}"
+        return _narrowed(Code(text, level, (args[0].text, symbol, args[1].text)), dtype)
     if name in ("negative", "invert"):
         sign = "-" if name == "negative" else "~"
         return _narrowed(Code(f"{sign}{args[0].within(UNARY + 1)}", UNARY), dtype)

@@ -86,7 +86,7 @@ def print_procedure(procedure: Procedure) -> str:
     def total(x):
         s = 0.0
         for i in range(3):
-            s = s + x[i]
+            s += x[i]
         return s
     """
     return source_of(procedure).text
@@ -178,7 +178,7 @@ class _Printer:
 
     def _new(self, wish: str, otherwise: str) -> str:
         """Return a name that is not taken: the one that is wished for, if Python can define it."""
-        wish = re.sub(r"\W+", "_", wish).strip("_") or otherwise
+        wish = re.sub(r"\W+", "_", re.sub(r"\.\d+$", "", wish)).strip("_") or otherwise
         if wish[0].isdigit():
             wish = f"{otherwise}_{wish}"
         name, count = wish, 0
@@ -310,7 +310,7 @@ class _Printer:
             target = self._element(statement.pointer, statement.index)
             value = self._content(statement.value)
             self._settle(statement)
-            self._write(f"{target.text} = {value.text}")
+            self._write(value.assigned_to(target.text))
         elif isinstance(statement, Assign):
             self._assign(statement)
         elif isinstance(statement, Allocate):
@@ -366,7 +366,7 @@ class _Printer:
         if isinstance(value, Value) and value.data is not None and assign.variable in self._wrapping:
             code = Code(f"np.int64({code.text})")
         if code.text != name:
-            self._write(f"{name} = {code.text}")
+            self._write(code.assigned_to(name))
 
     def _settle(self, statement: Statement) -> None:
         """Write down what a statement would change: loads of the memory and earlier contents of the variables that it writes.
