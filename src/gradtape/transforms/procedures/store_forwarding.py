@@ -1,4 +1,4 @@
-"""The normal form in which procedures are differentiated: what a variable is known to hold is not read, and tests have no effects."""
+"""The normal form in which procedures are differentiated: known contents are not read, and tests have no effects."""
 
 from __future__ import annotations
 
@@ -23,14 +23,19 @@ from gradtape.procedures.ir import (
     Procedure,
     Read,
     Statement,
+    Store,
     Variable,
     While,
 )
 from gradtape.procedures.rewrite import Rewriter
-from gradtape.procedures.traversal import defines, names, uses, walk
+from gradtape.procedures.traversal import defines, names, stored, uses, walk
+from gradtape.transforms.procedures.accumulate import structure
 
 Known = dict[Variable, Content | None]
 """What variables hold; None where that is not known. Others may not have been assigned yet."""
+
+Elements = dict[tuple[Pointer, object], Value]
+"""What elements hold, by pointer and structure of the index."""
 
 
 class NormalForm(NamedTuple):
@@ -39,8 +44,8 @@ class NormalForm(NamedTuple):
     Attributes
     ----------
     procedure : Procedure
-        It reads a variable only where its contents are not known as a value or a pointer. The test of a `While` consists of loads, reads
-        and checks; first, it reads the number of the iteration.
+        It reads a variable or an element only where its contents are not known as a value or a pointer. The test of a `While` consists of
+        loads, reads and checks; first, it reads the number of the iteration.
     counts : dict of Value to Value
         By number of the iteration of a `While`: the number of its iterations.
     """
@@ -73,6 +78,7 @@ class _StoreForwarding(Rewriter):
         self._procedure = procedure
         self._names = names(procedure)
         self._counts: dict[Value, Value] = {}
+        self._elements: Elements = {}
 
     def run(self) -> NormalForm:
         procedure = self._procedure
@@ -95,14 +101,23 @@ class _StoreForwarding(Rewriter):
                     found.append(statement)
                     content = statement.out
                 self.becomes[statement.out] = known[statement.variable] = content
+            elif isinstance(statement, Load):
+                load = self.statement(statement)
+                assert isinstance(load, Load)
+                key = load.pointer, structure(load.index)
+                if key not in self._elements:
+                    found.append(load)
+                    self._elements[key] = statement.out
+                self.becomes[statement.out] = self._elements[key]
             elif isinstance(statement, For):
+                self._overwrite([statement])
                 self._hoist_reads(statement, known, found)
                 count = self.value(statement.count)
                 loop = For(statement.index, count, [], statement.parallel)
                 lines = self._lines(statement, known, found)
                 inside = _inside(statement, known)
                 inside.update({variable: line.at(statement.index) for variable, line in lines.items()})
-                loop.body = self._block(statement.body, inside)
+                loop.body = self._inner_block(statement.body, inside)
                 found.append(loop)
                 _forget(statement, known)
                 count = count if _is_natural(count) else maximum(count, literal(0, INT64))
@@ -112,8 +127,9 @@ class _StoreForwarding(Rewriter):
             elif isinstance(statement, If):
                 branch = If(self.value(statement.condition))
                 first, second = dict(known), dict(known)
-                branch.then = self._block(statement.then, first)
-                branch.otherwise = self._block(statement.otherwise, second)
+                branch.then = self._inner_block(statement.then, first)
+                branch.otherwise = self._inner_block(statement.otherwise, second)
+                self._overwrite([statement])
                 found.append(branch)
                 known.clear()
                 for variable in first.keys() & second.keys():
@@ -124,7 +140,23 @@ class _StoreForwarding(Rewriter):
                 found.append(changed)
                 if isinstance(changed, Assign):
                     known[changed.variable] = changed.value
+                self._overwrite([changed])
+                if isinstance(changed, Store):
+                    self._elements[changed.pointer, structure(changed.index)] = changed.value
         return found
+
+    def _inner_block(self, statements: Sequence[Statement], known: Known) -> list[Statement]:
+        """Return the statements of a block that may not run: what it finds out about elements is forgotten after it."""
+        elements = dict(self._elements)
+        found = self._block(statements, known)
+        self._elements = elements
+        return found
+
+    def _overwrite(self, statements: Sequence[Statement]) -> None:
+        """Forget the elements of memories that statements write."""
+        memories = {pointer.memory for pointer in stored(statements)}
+        if memories:
+            self._elements = {key: x for key, x in self._elements.items() if key[0].memory not in memories}
 
     def _while(self, statement: While, known: Known) -> list[Statement]:
         """Return a loop whose test has no effects: one with effects moves into the body, which sets a flag at the end."""
@@ -136,6 +168,7 @@ class _StoreForwarding(Rewriter):
             found.append(Assign(flag, literal(True, BOOL)))
             known[flag] = None
             statement = While(go_on, [Read(go_on, flag)], [*statement.test, branch])
+        self._overwrite([statement])
         self._hoist_reads(statement, known, found)
         counter = Variable(self._unique("trips"), aval((), INT64))
         number, count = leaf(INT64), leaf(INT64)
@@ -144,9 +177,11 @@ class _StoreForwarding(Rewriter):
         lines = self._lines(statement, known, found)
         inside = _inside(statement, known)
         inside.update({variable: line.at(number) for variable, line in lines.items()})
+        elements = dict(self._elements)
         test = [Read(number, counter), *self._block(statement.test, inside)]
         loop = While(self.value(statement.condition), test)
         loop.body = self._block(statement.body, inside)
+        self._elements = elements
         loop.body.append(Assign(counter, number + literal(1, INT64)))
         found += [loop, Read(count, counter)]
         _forget(statement, known)
