@@ -132,3 +132,55 @@ def test_dependent_iterations(shift):
     x = RANDOM.normal(size=100)
     (expected,), (found,) = run_procedure(procedure, [x, shift]), compile_procedure(procedure)(x, shift)
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def in_a_branch(build, out, w, i, number):
+    """Where no branch is taken, the element is none of the array."""
+    with build.branch(i < number):
+        add_to(build, out, number * 1000 - 1000 * number + N - 1, build.load(w, i))
+        add_to(build, out, i, 2.0)
+
+
+@pytest.mark.parametrize("number", [0, 7])
+def test_accumulations_in_branches(number):
+    procedure = accumulating(in_a_branch)
+    arguments = (RANDOM.normal(size=N), RANDOM.normal(size=N), number)
+    (expected,), (found,) = run_procedure(procedure, arguments), compile_procedure(procedure)(*arguments)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+    loop = [s for s in optimise_procedure(procedure).body if isinstance(s, For)][-1]
+    assert sum(isinstance(s, Store) for s in walk(loop.body)) == 1
+
+
+def test_conditional_sum_through_another_variable_is_vectorised():
+    """``y = x + w[i] if w[i] > 0 else x; x = y`` is a sum of any order."""
+    build = ProcedureBuilder("conditional")
+    w = build.array("w", (N,))
+    x, y = build.variable("x", 0.0), build.variable("y", 0.0)
+    with build.loop(N) as i:
+        element = build.load(w, i)
+        with build.branch(element > 0.0) as branch:
+            build.assign(y, build.read(x) + element)
+            build.start_otherwise(branch)
+            build.assign(y, build.read(x))
+        build.assign(x, build.read(y))
+    procedure = build.finish([build.read(x)])
+    assert "fadd reassoc" in procedure_module(procedure).text()
+    w = RANDOM.normal(size=N)
+    np.testing.assert_allclose(compile_procedure(procedure)(w)[0], w[w > 0].sum(), rtol=1e-13)
+
+
+def test_compensated_sum_keeps_its_order():
+    """Kahan's sum: what is lost by an addition is found by subtractions in the given order."""
+    build = ProcedureBuilder("kahan")
+    w = build.array("w", (1000,))
+    total, lost = build.variable("total", 0.0), build.variable("lost", 0.0)
+    with build.loop(1000) as i:
+        before = build.read(total)
+        term = build.load(w, i) - build.read(lost)
+        after = before + term
+        build.assign(lost, (after - before) - term)
+        build.assign(total, after)
+    procedure = build.finish([build.read(total)])
+    w = np.where(np.arange(1000) % 2, 1e-8, 1.0) * RANDOM.uniform(size=1000)
+    (expected,), (found,) = run_procedure(procedure, [w]), compile_procedure(procedure)(w)
+    assert abs(found - expected) <= np.spacing(expected)

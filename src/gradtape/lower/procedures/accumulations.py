@@ -6,15 +6,16 @@ get loops of their own, in which LLVM sees that iterations are independent.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from gradtape.ir.graph import Value, extract, literal, number_of
+from gradtape.ir.graph import Value, extract, literal
 from gradtape.ir.types import INT64, aval
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.lower.procedures.expressions import free_sums
 from gradtape.lower.procedures.independence import LoopAccesses, distance
 from gradtape.ops.core.elementwise.arithmetic import add
+from gradtape.ops.core.elementwise.logic import not_equal
 from gradtape.procedures.builder import leaf
 from gradtape.procedures.ir import (
     Apply,
@@ -34,7 +35,7 @@ from gradtape.procedures.ir import (
     While,
 )
 from gradtape.procedures.rewrite import Rewriter
-from gradtape.procedures.traversal import defines, stored, uses, walk
+from gradtape.procedures.traversal import blocks, defines, stored, uses, walk
 from gradtape.records import record
 
 NEIGHBOURS: Final = 64
@@ -59,10 +60,11 @@ def separate_accumulations(procedure: Procedure) -> Procedure:
 
 @record
 class _Accumulation:
-    """``pointer[index] += term``."""
+    """``pointer[index] += term``, in a branch of the loop or in all of its iterations."""
 
     load: Load
     store: Store
+    is_always: bool
 
 
 class _Separation:
@@ -100,10 +102,10 @@ class _Separation:
         for some in several.values():
             moving: list[_Accumulation] = []
             for one in some:
-                if one.store.pointer in inside or _depends(one.store.index, inside):
+                if one.store.pointer not in inside and not _depends(one.store.index, inside):
+                    self._in_register(one, before, after, replaced)
+                elif one.is_always:
                     moving.append(one)
-                else:
-                    self._in_register(one, loop, before, after, replaced)
             further += self._groups(loop, moving)[1:]
         own = []
         for group in further:
@@ -112,12 +114,7 @@ class _Separation:
                 continue
             replaced.update(dict.fromkeys([x for one in group for x in (one.load, one.store)]))
             own.append(_copied(loop, slices))
-        body: list[Statement] = []
-        for s in loop.body:
-            new = replaced.get(s) if s in replaced else s
-            if new is not None:
-                body.append(new)
-        first = For(loop.index, loop.count, body, loop.parallel)
+        first = For(loop.index, loop.count, _replaced(loop.body, replaced), loop.parallel)
         return [*before, first, *own, *after]
 
     def _are_several(self, loop: For, memory: Memory) -> bool:
@@ -128,21 +125,23 @@ class _Separation:
     def _accumulated(self, loop: For) -> dict[Memory, list[_Accumulation]]:
         """Return the accumulations into elements that a loop does not use otherwise."""
         found: dict[Memory, list[_Accumulation]] = {}
-        loads = {s.out: s for s in loop.body if isinstance(s, Load)}
         used: dict[Value, int] = {}
         for statement in walk(loop.body):
             for content in _leaves(statement):
                 used[content] = used.get(content, 0) + 1
-        for place, store in enumerate(loop.body):
-            if not isinstance(store, Store) or store.value not in self._sums:
-                continue
-            load = loads.get(self._former(store.value))
-            if load is None or used[load.out] > 1 or load.index is not store.index:
-                continue
-            between = loop.body[loop.body.index(load) : place]
-            if any(pointer.memory is store.pointer.memory for pointer in stored(between)):
-                continue
-            found.setdefault(store.pointer.memory, []).append(_Accumulation(load, store))
+        for body in _blocks(loop.body):
+            loads = {s.out: s for s in body if isinstance(s, Load)}
+            for place, store in enumerate(body):
+                if not isinstance(store, Store) or store.value not in self._sums:
+                    continue
+                load = loads.get(self._former(store.value))
+                if load is None or used[load.out] > 1 or load.index is not store.index:
+                    continue
+                between = body[body.index(load) : place]
+                if any(pointer.memory is store.pointer.memory for pointer in stored(between)):
+                    continue
+                one = _Accumulation(load, store, body is loop.body)
+                found.setdefault(store.pointer.memory, []).append(one)
         for memory, some in found.items():
             own = {x for one in some for x in (one.load, one.store)}
             others = [
@@ -171,7 +170,6 @@ class _Separation:
     def _in_register(
         self,
         one: _Accumulation,
-        loop: For,
         before: list[Statement],
         after: list[Statement],
         replaced: dict[Statement, Statement | None],
@@ -184,15 +182,9 @@ class _Separation:
         replaced[one.load] = Read(one.load.out, variable)
         replaced[one.store] = Assign(variable, one.store.value)
         total, held = leaf(dtype), leaf(dtype)
-        added: list[Statement] = [
-            Read(total, variable),
-            Load(held, pointer, index),
-            Store(pointer, index, add(held, total)),
-        ]
-        if number_of(loop.count) is None:
-            after.append(If(loop.count > literal(0, INT64), added))
-        elif number_of(loop.count) > 0:  # type: ignore[operator]
-            after += added
+        # Where no iteration has added anything, the index may be wrong.
+        added: list[Statement] = [Load(held, pointer, index), Store(pointer, index, add(held, total))]
+        after += [Read(total, variable), If(not_equal(total, literal(0, dtype)), added)]
 
     def _groups(self, loop: For, some: Sequence[_Accumulation]) -> list[list[_Accumulation]]:
         """Divide accumulations, so that those of a group add to the same element or to elements that are far from each other."""
@@ -237,6 +229,30 @@ class _Separation:
         if cost > RECOMPUTED:
             return None
         return [s for s in loop.body if s in needed]
+
+
+def _blocks(body: list[Statement]) -> Iterator[list[Statement]]:
+    """Yield the blocks of an iteration: itself, and its branches."""
+    yield body
+    for statement in body:
+        if isinstance(statement, If):
+            for block in blocks(statement):
+                yield from _blocks(block)
+
+
+def _replaced(body: Sequence[Statement], replaced: dict[Statement, Statement | None]) -> list[Statement]:
+    """Return statements with others in place of some, or none."""
+    result: list[Statement] = []
+    for statement in body:
+        new: Statement | None = statement
+        if isinstance(statement, If):
+            then, otherwise = (_replaced(block, replaced) for block in blocks(statement))
+            new = If(statement.condition, then, otherwise)
+        elif statement in replaced:
+            new = replaced[statement]
+        if new is not None:
+            result.append(new)
+    return result
 
 
 def _copied(loop: For, statements: Sequence[Statement]) -> For:

@@ -422,8 +422,8 @@ def _may_be_vectorised(function: ProcedureEmitter, loop: For) -> bool:
     used: list[Value] = []
     for s in inside:
         values = [x for x in uses(s) if isinstance(x, Value)]
-        if isinstance(s, Assign) and s.variable in handed_on:
-            values = [x for value in values for x in added_terms(value, function.sums)]
+        if isinstance(s, Assign):
+            values = [x for value in values if value.is_made for x in added_terms(value, function.sums)]
         used += values
     reads = {s.out for s in inside if isinstance(s, Read) and s.variable in handed_on}
     return not depend_on(used, reads)

@@ -28,6 +28,7 @@ from gradtape.procedures.ir import (
     Span,
     Statement,
     Store,
+    Variable,
 )
 from gradtape.procedures.traversal import walk
 
@@ -42,7 +43,7 @@ class ScalarEmitter(FunctionEmitter):
     exact : set of Value
         Integers that do not overflow.
     sums : dict of Value to Value
-        Sums whose order is free, with what each adds.
+        Sums whose order is free, and the signs of whose zeros do not matter, with what each adds.
     inlines : bool
         Whether mathematics is inlined: it is not in loops that LLVM may vectorise, which call functions of vectors.
     """
@@ -107,6 +108,8 @@ class ScalarEmitter(FunctionEmitter):
             result = self.let(self.applied(body, dtypes, out.dtype, wide, False))
             return self.let(f"fptrunc double {result} to float")
         text = self.applied(body, dtypes, out.dtype, operands, out in self.sums)
+        if out in self.sums:
+            text = text.replace(" reassoc ", " reassoc nsz ")
         if isinstance(body, Libm) and self.inlines and can_inline_scalar(body.name, out.dtype):
             group = self.module.attribute("alwaysinline")
             symbol = inline_scalar(self.module, body.name)
@@ -158,35 +161,76 @@ def _positions(body: Sequence[Statement]) -> Iterator[Value]:
 def free_sums(body: Sequence[Statement]) -> dict[Value, Value]:
     """Return the sums that accumulate, with what each adds.
 
-    A variable or an element gets what it held, plus terms that do not depend on that.
+    An element or a variable gets what it held, plus terms that do not depend on that. Between its assignments a variable may hand the sum
+    on to others.
     """
+    makers: dict[Content, Load | Read] = {s.out: s for s in walk(body) if isinstance(s, Load | Read)}
     found: dict[Value, Value] = {}
-    makers = {s.out: s for s in walk(body) if isinstance(s, Load | Read)}
+    paths: list[tuple[Variable, Variable, dict[Value, Value]]] = []
     for statement in walk(body):
-        if isinstance(statement, Assign | Store):
-            found |= _accumulation(statement, makers)
+        if not isinstance(statement, Assign | Store):
+            continue
+        for begin, path in _paths(statement, makers):
+            maker = makers.get(begin)
+            if isinstance(statement, Store):
+                if isinstance(maker, Load) and _is_same_element(maker, statement):
+                    found |= path
+                    break
+            elif isinstance(maker, Read):
+                paths.append((maker.variable, statement.variable, path))
+    reached = _reachable([(source, target) for source, target, _ in paths])
+    for source, target, path in paths:
+        if source is target or source in reached[target]:
+            found |= path
     return found
 
 
-def _accumulation(statement: Assign | Store, makers: dict[Content, Load | Read]) -> dict[Value, Value]:
-    """Return the sums between what a statement writes and what stood there before, with their terms."""
-    path: dict[Value, Value] = {}
+def _paths(
+    statement: Assign | Store, makers: dict[Content, Load | Read]
+) -> Iterator[tuple[Value, dict[Value, Value]]]:
+    """Yield the leaves to which the value of a statement adds terms, with the sums between, and their terms."""
     value = statement.value
     if isinstance(value, Pointer) or value.dtype.kind != "f":
-        return {}
-    while value.is_made:
+        return
+    pending: list[tuple[Value, dict[Value, Value]]] = [(value, {})]
+    while pending:
+        value, path = pending.pop()
         node = value.node
-        assert node is not None
-        if node.op not in (add, subtract):
-            return {}
-        first, second = node.inputs
-        if node.op is add and _holds_former(makers.get(second), statement):
-            first, second = second, first
-        path[value] = second
-        value = first
-    if not _holds_former(makers.get(value), statement) or depend_on(list(path.values()), {value}):
-        return {}
-    return path
+        if node is None:
+            if not depend_on(list(path.values()), {value}):
+                yield value, path
+        elif node.op in (add, subtract):
+            first, second = node.inputs
+            pending.append((first, {**path, value: second}))
+            if node.op is add and second.node is None:
+                pending.append((second, {**path, value: first}))
+
+
+def _reachable(edges: Sequence[tuple[Variable, Variable]]) -> dict[Variable, set[Variable]]:
+    """Return the variables to which sums are handed on from each variable."""
+    following: dict[Variable, set[Variable]] = {}
+    for source, target in edges:
+        following.setdefault(source, set()).add(target)
+        following.setdefault(target, set())
+    reached: dict[Variable, set[Variable]] = {}
+    for start in following:
+        seen: set[Variable] = set()
+        pending = list(following[start])
+        while pending:
+            variable = pending.pop()
+            if variable not in seen:
+                seen.add(variable)
+                pending += following[variable]
+        reached[start] = seen
+    return reached
+
+
+def _is_same_element(load: Load, store: Store) -> bool:
+    """Return whether a load and a store have the same pointer and index."""
+    if load.pointer is not store.pointer:
+        return False
+    x, y = load.index, store.index
+    return x is y or (isinstance(x, Literal) and isinstance(y, Literal) and bool(x.data == y.data))
 
 
 def added_terms(value: Value, sums: dict[Value, Value]) -> list[Value]:
@@ -200,21 +244,6 @@ def added_terms(value: Value, sums: dict[Value, Value]) -> list[Value]:
         assert node is not None
         (value,) = [x for x in node.inputs if x is not terms[-1]]
     return terms
-
-
-def _holds_former(maker: Load | Read | None, statement: Assign | Store) -> bool:
-    """Return whether a leaf is what a statement overwrites."""
-    if isinstance(statement, Assign):
-        return isinstance(maker, Read) and maker.variable is statement.variable
-    return (
-        isinstance(maker, Load)
-        and maker.pointer is statement.pointer
-        and (maker.index is statement.index or _same_number(maker.index, statement.index))
-    )
-
-
-def _same_number(x: Value, y: Value) -> bool:
-    return isinstance(x, Literal) and isinstance(y, Literal) and bool(x.data == y.data)
 
 
 def depend_on(values: Sequence[Value], leaves: AbstractSet[Content]) -> bool:

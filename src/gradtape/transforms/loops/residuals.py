@@ -42,6 +42,7 @@ def residuals(
     primal_nodes: Sequence[Node],
     forward: Collection[Node],
     ys: Collection[Value],
+    expensive_from: float | None = None,
 ) -> list[Value]:
     """Return the residuals of an iteration: the values of minimum size from which all values that are read can be computed cheaply.
 
@@ -57,6 +58,8 @@ def residuals(
         Those that the forward loop computes.
     ys : collection of Value
         Values that are stored in any case: the stacked outputs.
+    expensive_from : float, optional
+        The cost of an element from which it is not computed again; by default `EXPENSIVE` or `EXPENSIVE_STREAMED`.
 
     Notes
     -----
@@ -72,7 +75,7 @@ def residuals(
         is_forward = node in forward
         expensive = (
             is_forward or isinstance(node.op, Structured) or _has_twin(node, computed)
-        ) and is_expensive(node)
+        ) and is_expensive(node, expensive_from)
         for out in node.outs:
             storable = out.dtype.kind != "O"
             flow.add_edge(
@@ -95,11 +98,11 @@ def _has_twin(node: Node, computed: Collection[tuple[str, Sequence[Value]]]) -> 
     return bool(twin) and (twin, node.inputs) in computed and node.out.shape == ()
 
 
-def is_expensive(node: Node) -> bool:
+def is_expensive(node: Node, limit: float | None = None) -> bool:
     """Return whether a node takes longer than storing and loading its result."""
     op = node.op
     if isinstance(op, Elementwise):
-        return _is_expensive_row(node, op)
+        return _is_expensive_row(node, op, limit)
     if isinstance(op, Structured):
         return all(out.dtype.kind != "O" for out in node.outs)
     if isinstance(op, Contract):
@@ -109,11 +112,13 @@ def is_expensive(node: Node) -> bool:
     return not isinstance(op, IndexMap | Join | Barrier | Custom)
 
 
-def _is_expensive_row(node: Node, op: Elementwise) -> bool:
+def _is_expensive_row(node: Node, op: Elementwise, limit: float | None) -> bool:
+    if limit is None:
+        limit = EXPENSIVE if node.out.size < STREAMED_SIZE else EXPENSIVE_STREAMED
     if not op.is_formula:
-        return op.cost >= (EXPENSIVE if node.out.size < STREAMED_SIZE else EXPENSIVE_STREAMED)
+        return op.cost >= limit
     operands = tuple([(value.dtype, number_of(value)) for value in node.inputs])
-    return _is_expensive_formula(op, operands, tuple(node.params.items()))
+    return _is_expensive_formula(op, operands, tuple(node.params.items()), limit)
 
 
 def expensive_values(
@@ -131,7 +136,10 @@ def expensive_values(
 
 @lru_cache(maxsize=1024)
 def _is_expensive_formula(
-    op: Elementwise, operands: tuple[tuple[np.dtype[Any], Any], ...], params: tuple[tuple[str, Any], ...]
+    op: Elementwise,
+    operands: tuple[tuple[np.dtype[Any], Any], ...],
+    params: tuple[tuple[str, Any], ...],
+    limit: float | None,
 ) -> bool:
     """Return whether anything in the formula of a row is expensive, for operands of these dtypes and with these numbers, where known."""
     inputs = tuple(
@@ -150,7 +158,7 @@ def _is_expensive_formula(
         except LoweringError:
             return True
     nodes, _ = extract(results)
-    return any(is_expensive(inner) for inner in nodes)
+    return any(is_expensive(inner, limit) for inner in nodes)
 
 
 def _complex_formula(op: Elementwise, inputs: Sequence[Value], params: dict[str, Any]) -> Sequence[Value]:

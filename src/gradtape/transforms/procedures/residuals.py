@@ -24,6 +24,9 @@ from gradtape.transforms.procedures.adjoint import Adjoint
 from gradtape.transforms.procedures.blocks import Block, BlockTree, Place, written
 from gradtape.transforms.procedures.dependence import Dependence
 
+EXPENSIVE: Final = 6.0
+"""The cost of a row from which its result is recorded: quotients and roots cost less than the tape, which stands in the way of vectors."""
+
 ITERATIONS: Final = 64
 """Iterations that a loop is taken to have."""
 
@@ -304,7 +307,7 @@ class Planner:
             and self._stands(value, block)
             and not self._is_readable(value, block, last[value], restored)
         ]
-        recorded: list[Content] = list(residuals(gone, values, nodes, self._forward, ()))
+        recorded: list[Content] = list(residuals(gone, values, nodes, self._forward, (), EXPENSIVE))
         for value in gone:
             location = self._location(value)
             if location is not None:
