@@ -139,6 +139,9 @@ class _Writer:
             line += [self.define(out) for out in statement.outs]
         elif isinstance(statement, Apply):
             line.append(statement.graph.digest)
+            for constant in statement.graph.constants():  # their data are part of the program
+                assert constant.data is not None
+                line.append(hashlib.blake2b(constant.data.tobytes(), digest_size=20).hexdigest())
             line += [self._operand(operand) for operand in (*statement.inputs, *statement.outputs)]
         elif isinstance(statement, For):
             line += [self.content(statement.count), self.define(statement.index), statement.parallel]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
+
+import numpy as np
 
 from gradtape.ir.graph import Value, number_of
 from gradtape.loops.ir import Dtype
@@ -310,6 +313,7 @@ def _apply(function: ProcedureEmitter, statement: Apply) -> None:
         else:
             pointers.append(function.slot(memory_type(operand.dtype)))
             function.store_element(operand.dtype, function.operand(operand), pointers[-1])
+    pointers += [_constant(function, value) for value in statement.graph.constants()]
     results = [function.address(span.pointer, span.offset) for span in statement.outputs]
     tables = []
     for held in (pointers, results):
@@ -325,6 +329,15 @@ def _apply(function: ProcedureEmitter, statement: Apply) -> None:
     status = function.let(f"call i32 @{symbol}({', '.join([f'ptr {table}' for table in tables])})")
     function.leave_unless_zero(status)
     _rewind(function, mark)
+
+
+def _constant(function: ProcedureEmitter, value: Value) -> str:
+    """Return the address of an array that is part of the program."""
+    assert value.data is not None
+    data = np.ascontiguousarray(value.data).tobytes()
+    name = f"constant.{hashlib.blake2b(data, digest_size=12).hexdigest()}"
+    text = f'c"\\{data.hex(chr(92))}", align 64' if data else "zeroinitializer"
+    return function.module.constant(name, f"[{len(data)} x i8]", text)
 
 
 def _for(function: ProcedureEmitter, loop: For) -> None:
