@@ -47,6 +47,7 @@ def call(self: Interpreter, function: Any, args: Sequence[Any], kwargs: dict[str
         return call(self, function.func, (*function.args, *args), {**function.keywords, **kwargs})
     if isinstance(function, BoundMethod):
         return _method(self, function, args, kwargs)
+    numpy_calls.refuse_random(function)
     if isinstance(function, types.MethodType):
         return call(self, function.__func__, (function.__self__, *args), kwargs)
     if isinstance(function, Closure):

@@ -89,7 +89,7 @@ def call(build: ProcedureBuilder, function: Any, args: tuple[Any, ...], kwargs: 
 
 def handles(function: Any) -> bool:
     """Return whether `call` knows a function, or why it is refused."""
-    if isinstance(function, np.ufunc) or is_random(function):
+    if isinstance(function, np.ufunc):
         return True
     try:
         return function in FUNCTIONS or function in RULES
