@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -91,13 +91,19 @@ def matrix_vector(a: ArrayView, x: ArrayView) -> ArrayView:
     if _is_one(a.strides[0]) and not _is_one(a.strides[1]) and not _is_few(rows):
         result = new_array(build, (rows,), dtype, zero=True)
 
-        def column(indices: Sequence[Extent], loads: Loads) -> None:
-            k, i = indices
-            term = a.element((i, k), loads) * x.element((k,), loads)
-            result.store((i,), result.element((i,), Loads()) + term)
+        def columns_from(start: Extent, count: int) -> None:
+            def step(indices: Sequence[Extent], loads: Loads) -> None:
+                (i,) = indices
+                total = result.element((i,), Loads())
+                for k, factor in zip(places, factors, strict=True):
+                    total = total + a.element((i, k), Loads()) * factor
+                result.store((i,), total)
 
-        spread = x.remapped((columns, rows), [Place(0, 0)])
-        run_nest(build, (columns, rows), column, [spread])
+            places = [ix.add(start, offset) for offset in range(count)]
+            factors = [x.element((k,), Loads()) for k in places]
+            run_nest(build, (rows,), step)
+
+        in_groups(build, columns, columns_from)
         return result
 
     result = new_array(build, (rows,), dtype)
@@ -108,6 +114,23 @@ def matrix_vector(a: ArrayView, x: ArrayView) -> ArrayView:
 
     run_nest(build, (rows,), row, inner=(columns,))
     return result
+
+
+TOGETHER = 4
+"""As many rows are added to a row of a result at once: it is loaded and stored that much less."""
+
+
+def in_groups(build: ProcedureBuilder, count: Extent, body: Callable[[Extent, int], None]) -> None:
+    """Append ``body(k, n)`` for groups of `n` indices that begin at k, and the last ones one by one."""
+    groups = ix.floor_divide(count, TOGETHER)
+    done = ix.multiply(groups, TOGETHER)
+    if not (isinstance(groups, int) and groups == 0):
+        with build.loop(groups) as group:
+            body(ix.multiply(group, TOGETHER), TOGETHER)
+    rest = ix.subtract(count, done)
+    if not (isinstance(rest, int) and rest == 0):
+        with build.loop(rest) as k:
+            body(ix.add(done, k), 1)
 
 
 def _is_one(stride: Extent) -> bool:
@@ -126,21 +149,28 @@ def batched_matmul(build: ProcedureBuilder, a: ArrayView, b: ArrayView) -> Any:
     m, p, n = left.shape[-2], left.shape[-1], right.shape[-1]
     left, right = left.broadcast((*batch, m, p)), right.broadcast((*batch, p, n))
     dtype = np.result_type(a.dtype, b.dtype)
-    lead = len(batch)
     by_rows = _is_one(right.strides[-1]) or not _is_one(right.strides[-2])
     out = new_array(build, (*batch, m, n), dtype, zero=by_rows and not _is_unrolled(batch, m, p, n))
     if by_rows and not _is_unrolled(batch, m, p, n):
-        shape = (*batch, m, p, n)
-        wide_left = left.remapped(shape, [Place(0, k) for k in range(lead + 2)])
-        axes = [*range(lead), lead + 1, lead + 2]
-        wide_right = right.remapped(shape, [Place(0, k) for k in axes])
 
-        def step(indices: Sequence[Extent], loads: Loads) -> None:
-            place = (*indices[: lead + 1], indices[-1])
-            term = wide_left.element(indices, loads) * wide_right.element(indices, loads)
-            out.store(place, out.element(place, Loads()) + conform(term, dtype, ()))
+        def rows_of_result(outer: Sequence[Extent], loads: Loads) -> None:
+            def rows_from(start: Extent, count: int) -> None:
+                def step(indices: Sequence[Extent], loads: Loads) -> None:
+                    place = (*outer, indices[0])
+                    total = out.element(place, Loads())
+                    for k, factor in zip(places, factors, strict=True):
+                        total = total + conform(
+                            factor * right.element((*outer[:-1], k, indices[0]), Loads()), dtype, ()
+                        )
+                    out.store(place, total)
 
-        run_nest(build, shape, step, [wide_left, wide_right])
+                places = [ix.add(start, offset) for offset in range(count)]
+                factors = [left.element((*outer, k), Loads()) for k in places]
+                run_nest(build, (n,), step)
+
+            in_groups(build, p, rows_from)
+
+        run_nest(build, (*batch, m), rows_of_result, inner=(p, n))
         return _without_added(out, a, b)
 
     def each(indices: Sequence[Extent], loads: Loads) -> None:
