@@ -92,9 +92,19 @@ def objects(x):
     return Thing().y * x[0]
 
 
+def shared(x):
+    y = x.copy()
+    z = y
+    for _ in range(3):
+        y[0] += 1.0
+        y = y * 0.5
+    return y, z
+
+
 @pytest.mark.parametrize(
     "function",
     [
+        shared,
         appends,
         random_numbers,
         global_random_numbers,

@@ -105,6 +105,40 @@ def pointer_to_rows(x, steps):
     return total + row[0]
 
 
+def expressions_before_writes(x, steps):
+    y = x[::-1].copy()
+    y[:], x[:] = x * 2.0, y * 3.0
+    z = (x * 2.0) + overwritten(x)
+    return x, y, z
+
+
+def overwritten(x):
+    x[:] = 1.0
+    return x
+
+
+def loop_over_expression(x, steps):
+    total = 0.0
+    for v in x * 2.0:
+        x[1:] += 1.0
+        total = 0.5 * total + v
+    for i, (v, w) in enumerate(zip(x + 1.0, x, strict=True)):
+        x[4] = i
+        total += v * w
+    return total
+
+
+def late_cells(x, steps):
+    scale = 2.0
+    f = lambda y: y * scale  # noqa: E731
+    first = f(x[0])
+    scale = 3.0
+    for _ in range(steps):
+        scale *= 1.5
+        first += f(x[1])
+    return first, f(x[2])
+
+
 def tuples(x, steps):
     state = (x[0], x[1], 3)
     for _ in range(steps):
@@ -276,6 +310,9 @@ FUNCTIONS = [
     zeros_in_loop,
     chosen_array,
     pointer_to_rows,
+    expressions_before_writes,
+    loop_over_expression,
+    late_cells,
     tuples,
     tuple_loop,
     named,

@@ -37,6 +37,23 @@ TABLES: Final = _tables
 PURE_MODULES: Final = frozenset({"math", "cmath", "_operator", "operator"})
 """The modules of functions that Python calls if all arguments are known: they have no effects."""
 
+WRITERS: Final = frozenset(
+    {
+        "fill",
+        "sort",
+        "partition",
+        "put",
+        "itemset",
+        "at",
+        np.copyto,
+        np.put,
+        np.place,
+        np.putmask,
+        np.fill_diagonal,
+    }
+)
+"""Methods and functions that write to arrays."""
+
 PURE_CLASSES: Final = (np.dtype, np.finfo, np.iinfo)
 
 
@@ -124,6 +141,12 @@ def _numpy(self: Interpreter, function: Any, args: tuple[Any, ...], kwargs: dict
     if not in_tables and all(is_number(x) and not isinstance(x, Value) for x in args):
         with np.errstate(all="ignore"):
             return function(*args, **kwargs)
+    if (
+        "out" in kwargs
+        or function in WRITERS
+        or (isinstance(function, np.ufunc) and len(args) > function.nin)
+    ):
+        self.settle()
     return self_list(self, numpy_calls.call(self.build, function, args, kwargs))
 
 
@@ -137,6 +160,8 @@ def _method(self: Interpreter, method: BoundMethod, args: tuple[Any, ...], kwarg
     if isinstance(owner, ListReference):
         return _list_method(self, owner, name, args)
     args = tuple(map(self.plain, args))
+    if name in WRITERS or "out" in kwargs:
+        self.settle()
     if isinstance(owner, np.ufunc):
         return numpy_calls.call_ufunc_method(self.build, owner, name, args, kwargs)
     return self_list(self, numpy_calls.call_method(self.build, owner, name, args, kwargs))
@@ -179,7 +204,7 @@ def _constructed(self: Interpreter, kind: type, args: tuple[Any, ...], kwargs: d
 
 def _inlined(self: Interpreter, function: Closure, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     arguments = list(map(in_memory, bound(function, args, kwargs)))
-    return self.run_code(function.code, function.module, function.cells, arguments)
+    return self.run_code(function.code, function.module, function.current(), arguments)
 
 
 def bound(function: Closure, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:

@@ -234,11 +234,23 @@ class Interpreter:
 
     def bind(self, name: str, value: Any) -> None:
         """Let a name hold a value. An expression is stored, since what it reads may be overwritten."""
-        self.frames[-1].names[name] = value if name.startswith("$") else in_memory(value)
+        frame = self.frames[-1]
+        frame.names[name] = value if name in frame.tree.single else in_memory(value)
 
     def value(self, name: str) -> Any:
-        """Return what a name holds."""
-        return check_usable(self.frames[-1].names.get(name, MISSING), name)
+        """Return what a name holds. A temporary that holds an expression is read once, and holds nothing then."""
+        names = self.frames[-1].names
+        found = names.get(name, MISSING)
+        if name[0] == "$" and is_deferred(found):
+            del names[name]
+        return check_usable(found, name)
+
+    def settle(self) -> None:
+        """Store the expressions that temporaries hold: what they read is about to be overwritten."""
+        for frame in self.frames:
+            for name, value in frame.names.items():
+                if name[0] == "$" and is_deferred(value):
+                    frame.names[name] = in_memory(value)
 
     def values(self, names: Sequence[str]) -> list[Any]:
         return [self.value(name) for name in names]
@@ -404,6 +416,13 @@ class Interpreter:
         return value
 
 
+def is_deferred(value: Any) -> bool:
+    """Return whether a value is, or holds, an expression that is not stored."""
+    if type(value) is tuple:
+        return any(map(is_deferred, value))
+    return isinstance(value, Expression) and not isinstance(value, ArrayView)
+
+
 def in_memory(value: Any) -> Any:
     """Return an array that is an expression as one in memory, also in tuples; anything else as it is."""
     if isinstance(value, Expression) and not isinstance(value, ArrayView):
@@ -565,6 +584,7 @@ def get_item(self: Interpreter, owner: Any, key: Any) -> Any:
 def _setitem(self: Interpreter, one: Instruction) -> None:
     owner, key, value = self.values(one.names)
     if isinstance(owner, ArrayView):
+        self.settle()
         setitem(owner, self.plain(key), self.plain(value))
     elif isinstance(owner, ListReference):
         items = list(self.lists[owner])
@@ -601,6 +621,7 @@ def _lists(self: Interpreter, function: Any, x: Any, y: Any) -> Any:
 def _inplace(self: Interpreter, one: Instruction) -> Any:
     x, y = self.values(one.names)
     if isinstance(x, ArrayView):
+        self.settle()
         update(BINARY[one.detail], x, self.plain(y))
         return x
     if isinstance(x, ListReference) and one.detail is operator.add:
@@ -668,7 +689,7 @@ def _function(self: Interpreter, one: Instruction) -> Any:
         cells = dict(zip(code.co_freevars, values.pop(0), strict=True))
     if defaults is True:
         defaults = values.pop(0)
-    return Closure(code, self.frame.module, defaults or (), cells)
+    return Closure(code, self.frame.module, defaults or (), cells, self.frame)
 
 
 def _getattr(self: Interpreter, one: Instruction) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from gradtape.frontend.carries import Fixed, Held, Plan, Planner, Slot, assign_all
-from gradtape.frontend.interpreter import Interpreter, get_item
+from gradtape.frontend.interpreter import Interpreter, get_item, in_memory
 from gradtape.frontend.operators import both, counted, either, negated
 from gradtape.frontend.structure import ForLoop, Run, WhileLoop
 from gradtape.frontend.values import (
@@ -32,9 +32,10 @@ from gradtape.ir.builder import here
 from gradtape.ir.graph import Value, literal
 from gradtape.ir.types import BOOL, INT64, aval
 from gradtape.procedures.arrays import index_arithmetic as ix
-from gradtape.procedures.arrays.view import Expression, Loads
+from gradtape.procedures.arrays.view import ArrayView, Expression, Loads
 from gradtape.procedures.builder import integer, leaf
-from gradtape.procedures.ir import For, If, Read, Statement, Variable, While
+from gradtape.procedures.ir import For, If, Memory, Pointer, Read, Statement, Variable, While
+from gradtape.procedures.traversal import stored
 from gradtape.records import record
 
 MOST_UNROLLED: Final = 512
@@ -113,6 +114,17 @@ def sequence(self: Interpreter, iterable: Any) -> Sequence:
     return Sequence(len(items), lambda k: items[k], True)
 
 
+def _stored(iterable: Any) -> Any:
+    """Return an iterable whose arrays are in memory."""
+    if isinstance(iterable, Enumerated):
+        return Enumerated(_stored(iterable.iterable), iterable.start)
+    if isinstance(iterable, Zipped):
+        return Zipped(tuple(map(_stored, iterable.iterables)))
+    if isinstance(iterable, Reversed):
+        return Reversed(_stored(iterable.iterable))
+    return in_memory(iterable)
+
+
 def _places(places: Places) -> Sequence:
     def indices(k: Any) -> tuple[Any, ...]:
         found: list[Any] = []
@@ -131,7 +143,7 @@ def _places(places: Places) -> Sequence:
 
 def for_loop(self: Interpreter, node: ForLoop) -> None:
     """Interpret a loop over an iterable."""
-    rows = sequence(self, self.value(node.iterator))
+    rows = sequence(self, _stored(self.value(node.iterator)))
     key = (self.path, id(node))
     if rows.is_static or key in self.unrolled or _is_tiny(self, node, rows):
         unroll(self, node, rows)
@@ -217,6 +229,7 @@ class _Fixpoint:
         self.planner = Planner(interpreter.build)
         self.widened = False
         self.refuted = interpreter.refuted.setdefault(key, {})
+        self.body: list[Statement] = []
         self.bounds: dict[str, tuple[list[Any], list[Any]]] = {}
 
     def run(self, one_pass: Callable[[_Fixpoint], None]) -> None:
@@ -338,7 +351,37 @@ class _Fixpoint:
             elif key in self.bounds and isinstance(value, int | np.integer | Value):
                 self._refute(key, value)
         if not self.widened and not interpreter.dead:
+            self._check_shared(ends)
             assign_all(self.slots, ends)
+
+    def _check_shared(self, ends: dict[Any, Any]) -> None:
+        """Refuse arrays that a loop binds anew and also writes to, if another name holds the same one: theirs would be another copy."""
+        written = {pointer.memory for pointer in stored(self.body)}
+        for key, slot in self.slots.items():
+            if slot.view is None or slot.view.pointer.memory not in written:
+                continue
+            end = ends.get(key)
+            others = [value for other, value in ends.items() if other != key]
+            if self._is_held(self.before[0].get(key), key) or (
+                isinstance(end, ArrayView) and any(_holds(value, end.pointer.memory) for value in others)
+            ):
+                refuse(
+                    f"the array {_name(key)} is written and also bound anew in a loop, and another name holds it",
+                    f"write into the array instead ({_name(key)}[:] = ...), or copy it before the loop",
+                )
+
+    def _is_held(self, entry: Any, key: Any) -> bool:
+        """Return whether somebody else holds the array that a name holds before the loop."""
+        if not isinstance(entry, ArrayView):
+            return False
+        memory, build = entry.pointer.memory, self.interpreter.build
+        if any(isinstance(one, Pointer) and one.memory is memory for one in build.parameters):
+            return True
+        frames = self.interpreter.frames
+        live = self.node.live | self.node.live_after
+        mine = [value for name, value in self.before[0].items() if name != key and name in live]
+        theirs = [value for frame in frames[:-1] for value in frame.names.values()]
+        return any(_holds(value, memory) for value in (*mine, *theirs, *self.before[1].values()))
 
     def leave(self) -> None:
         """Let names hold what the loop leaves in them."""
@@ -349,6 +392,13 @@ class _Fixpoint:
     def stops(self) -> bool:
         """Return whether the loop may end by a jump."""
         return any(not isinstance(self.current[name], Fixed) for name in self.node.stops)
+
+
+def _holds(value: Any, memory: Memory) -> bool:
+    """Return whether a value is, or holds, an array in a memory."""
+    if isinstance(value, tuple):
+        return any(_holds(item, memory) for item in value)
+    return isinstance(value, ArrayView) and value.pointer.memory is memory
 
 
 def _name(key: Any) -> str:
@@ -364,6 +414,7 @@ def _counted_pass(loop: _Fixpoint, node: ForLoop, rows: Sequence) -> None:
     index = Value(aval((), INT64, True))
     statement = For(index, integer(rows.count), [], rows.parallel)
     build.append(statement)
+    loop.body = statement.body
     with build.block(statement.body), _counting(build, index, statement.count):
         loop.begin()
         small = isinstance(rows.count, int) and rows.count <= MOST_SMALL
@@ -399,6 +450,7 @@ def _stopped_pass(loop: _Fixpoint, node: ForLoop, rows: Sequence) -> None:
         loop.begin()
         going = negated(any_stop(self, node.stops))
         statement.condition = both(index < count, going)
+    loop.body = statement.body
     with build.block(statement.body), _counting(build, index, count):
         with self.inside(id(node)):
             self.bind(node.item, rows.item(index))
@@ -425,6 +477,7 @@ def _while_pass(loop: _Fixpoint, node: WhileLoop) -> None:
         return
     build.append(statement)
     statement.condition = condition if isinstance(condition, Value) else literal(np.bool_(True))
+    loop.body = statement.body
     with build.block(statement.body), build.assuming(statement.condition), self.inside(id(node)):
         self.run(node.body)
         loop.end()

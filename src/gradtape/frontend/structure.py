@@ -9,6 +9,7 @@ guarded by it. Such a variable is an ordinary name: where its value is known in 
 from __future__ import annotations
 
 import types
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import field
 from typing import Any, Final, TypeAlias
@@ -102,12 +103,13 @@ Node: TypeAlias = Run | Raise | Branch | ForLoop | WhileLoop
 
 @record
 class Tree:
-    """The structured body of a function; it leaves what it returns in `RESULT`."""
+    """The structured body of a function; it leaves what it returns in `RESULT`. `single` are the temporaries that are read at one place."""
 
     name: str
     filename: str
     line: int
     nodes: list[Node]
+    single: Names
 
 
 _KNOWN: Final[WeakKeyDictionary[types.CodeType, Tree]] = WeakKeyDictionary()
@@ -120,7 +122,7 @@ def structured(code: types.CodeType, module: dict[str, Any]) -> Tree:
         read = read_code(code, module)
         nodes = _Structurer(flow_graph(read)).function()
         annotate(nodes, frozenset([RESULT]))
-        found = _KNOWN[code] = Tree(read.name, read.filename, read.line, nodes)
+        found = _KNOWN[code] = Tree(read.name, read.filename, read.line, nodes, _read_once(nodes))
     return found
 
 
@@ -469,6 +471,30 @@ def assigned(nodes: Sequence[Node]) -> set[str]:
         elif isinstance(node, WhileLoop):
             found |= assigned([Run(node.test), *node.body])
     return found
+
+
+def _read_once(nodes: Sequence[Node]) -> Names:
+    counts: Counter[str] = Counter()
+    _count(nodes, counts)
+    return frozenset([name for name, count in counts.items() if count == 1 and name.startswith("$")])
+
+
+def _count(nodes: Sequence[Node], counts: Counter[str]) -> None:
+    """Count at how many places names are read."""
+    for node in nodes:
+        if isinstance(node, Run | WhileLoop):
+            for one in node.instructions if isinstance(node, Run) else node.test:
+                counts.update(one.names)
+        if isinstance(node, Raise | Branch | WhileLoop):
+            counts[node.name] += 1
+        if isinstance(node, Branch):
+            _count(node.then, counts)
+            _count(node.otherwise, counts)
+        elif isinstance(node, ForLoop | WhileLoop):
+            _count(node.body, counts)
+            counts.update(node.stops)
+            if isinstance(node, ForLoop):
+                counts[node.iterator] += 1
 
 
 def show(nodes: Sequence[Node], indent: str = "") -> str:

@@ -76,12 +76,21 @@ class Closure:
         Abstract values of the last positional arguments.
     cells : dict of str to object
         The variables of the enclosing function, as they were when this one was defined.
+    frame : object
+        The call of the enclosing function, whose attribute `names` tells what they hold later; None if it is not translated.
     """
 
     code: types.CodeType
     module: dict[str, Any]
     defaults: tuple[Any, ...]
     cells: dict[str, Any]
+    frame: Any = None
+
+    def current(self) -> dict[str, Any]:
+        """Return what the variables of the enclosing function hold now."""
+        if self.frame is None:
+            return self.cells
+        return {name: self.frame.names.get(name, value) for name, value in self.cells.items()}
 
 
 @record
@@ -278,6 +287,7 @@ def same(first: Any, second: Any) -> bool:
     if isinstance(first, Closure):
         return (
             first.code is second.code
+            and first.frame is second.frame
             and first.cells.keys() == second.cells.keys()
             and all(same(x, second.cells[name]) for name, x in first.cells.items())
             and same(first.defaults, second.defaults)
