@@ -6,6 +6,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
+from types import CodeType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -60,7 +61,7 @@ from gradtape.trace.lazy.reroll import moment_now, recorded_since, rolled_trace
 from gradtape.trace.patching.bytecode import raises_explicitly
 from gradtape.trace.source.contexts import Scope, inside
 from gradtape.trace.source.sites import is_user_file, user_site
-from gradtape.trace.translation.mode import run_function
+from gradtape.trace.translation.mode import inner_codes, run_function, translating
 from gradtape.trace.translation.trace_budget import TranslationWanted, watched
 from gradtape.trace.variables.variable import Variable
 from gradtape.trees import Leaves, TreeSpec, flatten, flatten_arguments
@@ -113,6 +114,7 @@ class CallSite:
         self.traces = 0
         self.inline = False
         self.translates: str | None = None
+        self.inner: list[CodeType] = []
         self._changed: Counter[str] = Counter()
         self._varying: frozenset[str] = frozenset()
         self._warned = False
@@ -374,6 +376,7 @@ class CallSite:
             if reason is None:
                 raise
             self.translates = reason
+            self.inner = inner_codes(error)
         walk, *copies = self.walk(call, captures.substitutes)
         captures.take(walk, *copies)
         try:
@@ -432,7 +435,8 @@ class CallSite:
         traced = counting(f"tracing {self.name}", "operation", recorded_since(moment_now()))
         profiled = nullcontext() if profiler is None else profiler.tracing(self)
         looked_at = watched() if config.loops == "auto" and self.translates is None else nullcontext()
-        with inside(trace, Scope()), collector_paused(), traced, profiled, looked_at:
+        inner = translating(self.inner, trace) if self.inner else nullcontext()
+        with inside(trace, Scope()), collector_paused(), traced, profiled, looked_at, inner:
             try:
                 specialisation = self._specialise(call, walk, copy, leaves)
                 made = variables_made(trace)

@@ -39,6 +39,8 @@ class Trace(TraceTag):
         Whether the operations succeeded whose errors the code handles; None if there were none.
     translates : str
         Why functions are translated rather than run, as far as they can be; empty if they are run.
+    translations : dict
+        The procedures that functions have become, by the functions and the types of their arguments.
     ways : list
         What became of functions that were to be translated.
     """
@@ -58,6 +60,7 @@ class Trace(TraceTag):
         "remedy",
         "sites",
         "translates",
+        "translations",
         "ways",
     )
 
@@ -66,6 +69,7 @@ class Trace(TraceTag):
         self.dynamic_trips = dynamic_trips
         self.outcome: bool | None = None
         self.translates = ""
+        self.translations: dict[Any, Any] = {}
         self.ways: list[Any] = []
         self.described = described
         self.remedy = remedy

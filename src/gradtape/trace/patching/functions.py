@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from types import CodeType, FunctionType
 from typing import Any, Final
 
@@ -47,7 +49,7 @@ def hook_function(function: FunctionType, handler_of: Callable[[Function], Funct
         args, kwargs = given(args, kwargs)
         return handler(*args, **kwargs)
 
-    changed = _forwarding_code(code, answer)
+    changed = forwarding_code(code, answer)
     _original_functions[changed] = own
     function.__code__ = changed
 
@@ -57,7 +59,52 @@ def without_hook(function: FunctionType) -> Function:
     return _original_functions.get(function.__code__, function)
 
 
-def _forwarding_code(code: CodeType, answer: Function) -> CodeType:
+def functions_of(codes: Iterable[CodeType]) -> list[FunctionType]:
+    """Return the living functions that run these code objects."""
+    return [
+        function
+        for code in codes
+        for function in gc.get_referrers(code)
+        if type(function) is FunctionType and function.__code__ is code
+    ]
+
+
+@contextmanager
+def answered_by(
+    functions: Iterable[FunctionType], handler: Callable[[FunctionType, Any, Any], Any]
+) -> Iterator[None]:
+    """Let a handler answer the calls of Python functions meanwhile.
+
+    Parameters
+    ----------
+    functions : iterable of function
+        They have their own code again afterwards, and while the handler runs.
+    handler : callable
+        ``(function, args, kwargs) -> result``. It is called on all threads.
+    """
+    hooked = [(function, function.__code__) for function in functions]
+    try:
+        for function, code in hooked:
+            function.__code__ = forwarding_code(code, _answer(function, code, handler))
+        yield
+    finally:
+        for function, code in hooked:
+            function.__code__ = code
+
+
+def _answer(function: FunctionType, code: CodeType, handler: Callable[..., Any]) -> Function:
+    def answer(*args: Any, **kwargs: Any) -> Any:
+        changed = function.__code__
+        function.__code__ = code
+        try:
+            return handler(function, args, kwargs)
+        finally:
+            function.__code__ = changed
+
+    return answer
+
+
+def forwarding_code(code: CodeType, answer: Function) -> CodeType:
     """Return code with the same parameters that calls `answer` with all of them."""
     count = code.co_argcount
     positional = list(code.co_varnames[:count])

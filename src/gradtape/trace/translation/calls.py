@@ -189,12 +189,12 @@ def translated(
     function: Callable[..., Any], spec: TreeSpec, types: Sequence[Any]
 ) -> tuple[Translation, ProcedureReference]:
     """Return the translation of a function for arguments of these types, and the reference to its procedure."""
-    key = None
-    if hasattr(function, "py_func"):
-        key = function, spec, tuple([(type(each), each) for each in types])
-        known = _known(key)
-        if known is not None:
-            return known
+    key = function, spec, tuple([(type(each), each) for each in types])
+    own = trace_around()
+    table: Any = TRANSLATIONS if hasattr(function, "py_func") else {} if own is None else own.translations
+    known = _known(table, key)
+    if known is not None:
+        return known
     # late: most processes translate nothing, and start 20 ms sooner
     from gradtape.frontend.bytecode import keep_code_in
     from gradtape.frontend.translate import translate
@@ -204,9 +204,9 @@ def translated(
     arguments: Any = spec.unflatten(list(types))
     translation = translate(function, arguments)
     found = translation, reference_to(translation.procedure)
-    if key is not None and not translation.captured:
+    if table is not TRANSLATIONS or not translation.captured:
         with contextlib.suppress(TypeError):  # of arguments without a hash
-            TRANSLATIONS[key] = found
+            table[key] = found
     return found
 
 
@@ -215,9 +215,9 @@ def _kept(key: str, make: Callable[[], bytes]) -> bytes:
     return cached_object(key, lambda: CachedObject(make())).code
 
 
-def _known(key: Any) -> tuple[Translation, ProcedureReference] | None:
+def _known(table: Any, key: Any) -> tuple[Translation, ProcedureReference] | None:
     try:
-        found = TRANSLATIONS.get(key)
+        found: tuple[Translation, ProcedureReference] | None = table.get(key)
     except TypeError:  # of arguments without a hash
         return None
     return found if found is not None and all(_holds(*note) for note in found[0].notes) else None

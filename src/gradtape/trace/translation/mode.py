@@ -6,16 +6,21 @@ the trace is made again, and this time functions are translated first. What the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from types import FunctionType
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from traceback import walk_tb
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 from gradtape.config import config
 from gradtape.errors import ConcretizationError, GradtapeError
 from gradtape.trace.array.preallocated import is_traced
+from gradtape.trace.jit.guards import Trace
+from gradtape.trace.patching.functions import answered_by, functions_of
 from gradtape.trace.source.sites import is_user_file
 from gradtape.trace.translation.calls import Way, call_translated, trace_around
 from gradtape.trace.translation.dispatcher import call_dispatcher, is_dispatcher
+from gradtape.trace.translation.trace_budget import TranslationWanted
 from gradtape.trees import flatten
 
 
@@ -39,6 +44,40 @@ def run_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: di
         if trace is not None:
             trace.ways.append(Way(function.__name__, False, _said(refusal)))
         return function(*args, **kwargs)
+
+
+def inner_codes(error: BaseException) -> list[CodeType]:
+    """Return the code of the user's functions that were running when a trace ended, the outermost first, without the traced function."""
+    if isinstance(error, TranslationWanted):
+        frames = list(_frames_up(error.frame))[::-1]
+    else:
+        frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+    begin = max((k for k, frame in enumerate(frames) if frame.f_code is run_function.__code__), default=-1)
+    if begin < 0:
+        return []
+    codes = [frame.f_code for frame in frames[begin + 1 :] if is_user_file(frame.f_code.co_filename)]
+    return list(dict.fromkeys(codes[1:]))
+
+
+def _frames_up(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+@contextmanager
+def translating(codes: Sequence[CodeType], trace: Trace) -> Iterator[None]:
+    """Translate the functions with these codes where a trace calls them: it could not translate the function that calls them."""
+
+    def handler(function: FunctionType, args: Any, kwargs: Any) -> Any:
+        return (run_function if trace_around() is trace else _plainly)(function, args, kwargs)
+
+    with answered_by(functions_of(codes), handler):
+        yield
+
+
+def _plainly(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    return function(*args, **kwargs)
 
 
 def _run_or_translate(

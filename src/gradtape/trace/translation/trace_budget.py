@@ -27,11 +27,14 @@ class TranslationWanted(BaseException):
     ----------
     reason : str
         Why the function is to be translated.
+    frame : frame
+        The frame that executes the loop.
     """
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, frame: FrameType) -> None:
         super().__init__(reason)
         self.reason = reason
+        self.frame = frame
 
 
 class _Watched(type(CLOCK)):  # type: ignore[misc]
@@ -98,7 +101,9 @@ def _look() -> None:
         _state.limit = 2 * count
         return
     _state.limit = 0
-    raise TranslationWanted(f"the loop at {site_of(loop)!r} had recorded {count} operations, and went on")
+    raise TranslationWanted(
+        f"the loop at {site_of(loop)!r} had recorded {count} operations, and went on", loop
+    )
 
 
 def _loop_around() -> FrameType | None:

@@ -1,0 +1,95 @@
+"""Functions with long loops that a function calls which cannot be translated itself."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import gradtape as gt
+
+SCALE = np.array([2.0])
+
+
+def eliminate(a):
+    n = a.shape[0]
+    for i in range(n):
+        for j in range(i):
+            a[i, j] -= a[i, :j] @ a[:j, j]
+            a[i, j] /= a[j, j]
+        for j in range(i, n):
+            a[i, j] -= a[i, :i] @ a[:i, j]
+    a *= SCALE[0]
+
+
+def flattened(results):
+    for part in results:
+        yield from flattened(part) if isinstance(part, list) else [part]
+
+
+def total(a):
+    """Neither the dict nor the generator can be translated."""
+    given = {"a": a.copy()}
+    eliminate(*given.values())
+    return sum([np.sum(part) for part in flattened([[given["a"]]])])
+
+
+@pytest.fixture
+def matrix():
+    return np.random.default_rng(0).normal(size=(60, 60)) + 60 * np.eye(60)
+
+
+def test_the_inner_function_is_translated(matrix):
+    code = eliminate.__code__
+    compiled = gt.jit(gt.value_and_grad(total))
+    value, gradient = compiled(matrix)
+    assert eliminate.__code__ is code
+    assert value == pytest.approx(total(matrix))
+    step = np.zeros_like(matrix)
+    step[5, 3] = 1e-5
+    difference = (total(matrix + step) - total(matrix - step)) / 2e-5
+    assert gradient[5, 3] == pytest.approx(difference, rel=1e-5)
+    said = str(gt.inspect.explain(compiled))
+    assert "total was run and recorded, since its code could not be compiled: a dict" in said
+    assert "eliminate was compiled from its code: the loop at" in said
+
+
+def test_what_it_reads_from_outside_is_followed(matrix, monkeypatch):
+    compiled = gt.jit(total)
+    before = compiled(matrix)
+    monkeypatch.setitem(globals(), "SCALE", np.array([3.0]))
+    assert compiled(matrix) == pytest.approx(1.5 * before)
+    SCALE[0] = 6.0
+    assert compiled(matrix) == pytest.approx(3.0 * before)
+
+
+def root(x):
+    return math.sqrt(x) * SCALE[0]
+
+
+def test_numbers_that_only_the_inner_function_needs():
+    def outer(x):
+        given = {"x": x}
+        return sum(root(part) for part in given.values())
+
+    assert gt.jit(gt.grad(outer))(4.0) == pytest.approx(0.25 * SCALE[0])
+
+
+def test_one_translation_serves_many_calls(monkeypatch):
+    def step(x):
+        for _ in range(3000):
+            x = x + 1e-3 * np.sin(x)
+        return x
+
+    def outer(x):
+        given = {"x": x}
+        for _ in range(5):
+            given["x"] = step(given["x"])
+        return given["x"]
+
+    compiled = gt.jit(outer)
+    assert compiled(0.5) == pytest.approx(outer(0.5))
+    graph = str(gt.inspect.graph(compiled, 0.5))
+    assert graph.count("procedure(") == 5
+    assert len({line.split("procedure=")[1] for line in graph.splitlines() if "procedure=" in line}) == 1
