@@ -10,7 +10,7 @@ from gradtape.ir.body import Body
 from gradtape.ir.graph import Graph
 from gradtape.ir.verifier import verify
 from gradtape.trees import flatten
-from tests.support.reroll_cases import CASES, Case, graph_of, rolled_as_well
+from tests.transforms.reroll_cases import CASES, Case, graph_of, rolled_as_well
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ import pytest
 
 import gradtape as gt
 from gradtape.ir.verifier import verify
-from tests.support.reroll_cases import graph_of, rolled_as_well
+from tests.transforms.reroll_cases import graph_of, rolled_as_well
 
 
 @pytest.fixture(autouse=True)

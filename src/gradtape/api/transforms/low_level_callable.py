@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import inspect
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from gradtape.api.transforms.numba_type import trace_of
 from gradtape.errors import ArgumentError
@@ -13,14 +13,11 @@ from gradtape.runtime.compile.engine import compile_object
 from gradtape.runtime.compile.loader import LoadedModule
 from gradtape.trace.source.sites import user_site
 
-if TYPE_CHECKING:
-    from gradtape.api.transforms.jit import Jitted
-
 _OF_ONE: Final = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)
 _OF_MANY: Final = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_int, ctypes.POINTER(ctypes.c_double))
 
 
-def low_level_callable(function: Jitted, count: int | None) -> Any:
+def low_level_callable(function: Any, count: int | None) -> Any:
     """Return a compiled function of numbers as a `scipy.LowLevelCallable`; see `Jitted.as_low_level_callable`."""
     from scipy import LowLevelCallable
 
@@ -47,7 +44,7 @@ def low_level_callable(function: Jitted, count: int | None) -> Any:
     return callable_(pointer)
 
 
-def _positional(function: Jitted) -> int:
+def _positional(function: Any) -> int:
     parameters = inspect.signature(function.__wrapped__).parameters.values()
     return len([p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)])
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -18,11 +18,9 @@ from gradtape.errors import ArgumentError
 from gradtape.ir.expressions import dtype_name
 from gradtape.ir.graph import Value
 from gradtape.lower.llvm.writer import KERNEL
+from gradtape.trace.jit.callsite import CallSite
 from gradtape.trace.jit.signature import CallArguments
 from gradtape.trace.jit.specialisation import Specialisation
-
-if TYPE_CHECKING:
-    from gradtape.api.transforms.jit import Jitted
 
 MOST_SHAPES: Final = 256
 """Rows of a table of kernels; those of shapes that come later take the place of others."""
@@ -41,7 +39,7 @@ def type_class() -> Any:
     class JittedType(types.Callable):
         """A compiled function: calls of it are those of a function that Numba compiles for the types of the arguments."""
 
-        def __init__(self, function: Jitted) -> None:
+        def __init__(self, function: Any) -> None:
             self.function = function
             self._callers: dict[Any, Any] = {}
             super().__init__(f"gradtape.Jitted({function.site.name}, {id(function)})")
@@ -76,7 +74,7 @@ def type_class() -> Any:
     return JittedType
 
 
-def numba_type(function: Jitted) -> Any:
+def numba_type(function: Any) -> Any:
     """Return the Numba type of a compiled function; each has its own."""
     return type_class()(function)
 
@@ -102,7 +100,7 @@ class KernelTable:
         The inputs of its graph that are arguments.
     """
 
-    def __init__(self, function: Jitted, prototype: Specialisation) -> None:
+    def __init__(self, function: Any, prototype: Specialisation) -> None:
         self.function = function
         self.prototype = prototype
         self.inputs = arguments_of(prototype)
@@ -147,15 +145,14 @@ class KernelTable:
         return tuple(arrays)
 
 
-def trace_of(
-    function: Jitted, args: Sequence[Any]
-) -> tuple[Specialisation | None, list[np.ndarray[Any, Any]]]:
+def trace_of(function: Any, args: Sequence[Any]) -> tuple[Specialisation | None, list[np.ndarray[Any, Any]]]:
     """Return the trace for a call whose kernel takes the arguments one by one, None if there is none; and what it reads from outside.
 
     The kernel takes the latter after the arguments. Arrays that a closure or a global variable holds are taken as they are now.
     """
-    function.site.call(tuple(args), {})
-    found = function.site.kernel_call(CallArguments(tuple(args), {}, function.site.static))
+    site: CallSite = function.site
+    site.call(tuple(args), {})
+    found = site.kernel_call(CallArguments(tuple(args), {}, site.static))
     if found is None or not _is_straight(found[0]):
         return None, []
     return found
@@ -180,7 +177,7 @@ def _kinds(values: Sequence[Any]) -> list[Any]:
     return [(value.dtype, value.ndim) for value in values]
 
 
-def _prototype(function: Jitted, args: Sequence[Any]) -> Specialisation:
+def _prototype(function: Any, args: Sequence[Any]) -> Specialisation:
     """Return a trace for arguments of Numba's types."""
     from numba.core import types
     from numba.np.numpy_support import as_dtype
@@ -193,7 +190,8 @@ def _prototype(function: Jitted, args: Sequence[Any]) -> Specialisation:
         wanted.append((as_dtype(arg.dtype if is_array else arg), arg.ndim if is_array else 0))
     if all(ndim == 0 for _, ndim in wanted):
         trace_of(function, [dtype.type(1).item() for dtype, _ in wanted])
-    for states in function.site.signatures.values():
+    site: CallSite = function.site
+    for states in site.signatures.values():
         for found in states.all():
             if _is_straight(found) and _kinds(arguments_of(found)) == wanted:
                 return found
@@ -203,7 +201,7 @@ def _prototype(function: Jitted, args: Sequence[Any]) -> Specialisation:
     )
 
 
-def _compiled_caller(function: Jitted, args: Sequence[Any]) -> Any:
+def _compiled_caller(function: Any, args: Sequence[Any]) -> Any:
     """Return the function that Numba calls for arguments of these types."""
     import numba
 
