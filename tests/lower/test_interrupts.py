@@ -1,5 +1,7 @@
 """Ctrl-C in loops of kernels: a handler's exception ends them, and they can be run again."""
 
+import math
+
 import pytest
 
 from tests.support.processes import words_printed
@@ -97,3 +99,27 @@ over = True
 thread.join()
 """
     assert words_printed(PROGRAM + body) == ["KeyboardInterrupt", "True"]
+
+
+def test_ctrl_c_ends_a_loop_that_is_compiled_from_its_code():
+    body = """
+def loop(x, n):
+    for k in range(n):
+        x = math.sin(x) + 0.5
+    return x
+
+import math
+import numba
+compiled = gt.jit(numba.njit(loop))
+for _ in range(2):
+    print(interrupted(lambda: compiled(1.0, 10**11)))
+print(round(float(compiled(1.0, 3)), 6))
+"""
+    expected = 1.0
+    for _ in range(3):
+        expected = math.sin(expected) + 0.5
+    assert words_printed(PROGRAM + body) == [
+        "KeyboardInterrupt",
+        "KeyboardInterrupt",
+        str(round(expected, 6)),
+    ]

@@ -9,8 +9,9 @@ from gradtape.loops.ir import Dtype, RoutineCall
 from gradtape.lower.llvm.function import FunctionEmitter
 from gradtape.lower.llvm.instructions import memory_type
 from gradtape.lower.llvm.matrix import emit_matrix_routine
+from gradtape.lower.llvm.writer import UNLIKELY
 from gradtape.lower.procedures.emit import emit_procedure
-from gradtape.lower.resident.interrupts import RAISE
+from gradtape.lower.resident.interrupts import INTERRUPTED, RAISE
 
 LEAST_ROWS: Final = 64
 """Rows of a product of a matrix and its transpose from which half of it pays. With sums of 1000 terms, syrk took of gemm's time 2.1 at
@@ -135,6 +136,12 @@ def _procedure(function: FunctionEmitter, call: RoutineCall) -> None:
     symbol = emit_procedure(function.module, reference.procedure)
     pointers = [f"ptr {place}" for place in map(function.place, call.operands)]
     status = function.let(f"call i32 @{symbol}({', '.join(pointers)})")
+    name = function.new_label()
+    interrupted = function.let(f"icmp eq i32 {status}, {INTERRUPTED}")
+    function.branch(interrupted, f"{name}.stopped", f"{name}.over", UNLIKELY)
+    function.start_block(f"{name}.stopped")
+    function.emit(f"ret i32 {status}")
+    function.start_block(f"{name}.over")
     function.note_failure(function.let(f"icmp ne i32 {status}, 0"))
 
 
