@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,14 @@ ASKING = {
 }
 
 
+@pytest.fixture
+def traced() -> Iterator[None]:
+    """Run loops and branches as they stand: code that needs numbers is compiled otherwise."""
+    with gt.config.override(loops="trace"):
+        yield
+
+
+@pytest.mark.usefixtures("traced")
 @pytest.mark.parametrize("asking", ASKING.values(), ids=list(ASKING))
 def test_numbers_of_an_iteration(asking: Function) -> None:
     for loop, described in (
@@ -68,6 +76,7 @@ def test_numbers_of_an_iteration(asking: Function) -> None:
         expect(ConcretizationError, lambda loop=loop: gt.jit(lambda z: loop(asking))(1.0), described)
 
 
+@pytest.mark.usefixtures("traced")
 @pytest.mark.parametrize(
     ("asking", "remedies"),
     [
