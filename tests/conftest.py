@@ -11,6 +11,7 @@ os.environ.setdefault(
 
 import pytest
 
+from gradtape.config import config
 from gradtape.ir.builder import here
 from gradtape.kinds.registry import HOOKS
 
@@ -22,6 +23,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--exhaustive", action="store_true", help="run what takes minutes in place of a sample of it"
     )
+
+
+@pytest.fixture
+def loops_are_traced() -> Iterator[None]:
+    """Run functions as they stand: code that needs numbers is compiled otherwise, and raises no error."""
+    with config.override(loops="trace"):
+        yield
 
 
 @pytest.fixture

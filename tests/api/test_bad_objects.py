@@ -252,6 +252,7 @@ LEAVING = {
 }
 
 
+@pytest.mark.usefixtures("loops_are_traced")
 @traced_ways
 @pytest.mark.parametrize("function", LEAVING.values(), ids=LEAVING)
 def test_numbers_do_not_leave_a_trace(way: Function, function: Function) -> None:
@@ -263,6 +264,7 @@ def test_numbers_do_not_leave_a_trace(way: Function, function: Function) -> None
     assert at_a_line_of(function, error)
 
 
+@pytest.mark.usefixtures("loops_are_traced")
 def test_a_write_into_an_ndarray_names_the_remedy() -> None:
     for function in (zeros_written, slice_written):
         expect(errors.ConcretizationError, lambda f=function: gt.jit(f)(PAIR), "like=x")

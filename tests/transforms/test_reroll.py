@@ -12,11 +12,7 @@ from gradtape.ir.verifier import verify
 from gradtape.trees import flatten
 from tests.transforms.reroll_cases import CASES, Case, graph_of, rolled_as_well
 
-
-@pytest.fixture(autouse=True)
-def _loops_are_traced():
-    with gt.config.override(loops="trace"):
-        yield
+pytestmark = pytest.mark.usefixtures("loops_are_traced")
 
 
 every_case = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])

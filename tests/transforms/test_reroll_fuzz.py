@@ -7,15 +7,10 @@ import random
 import numpy as np
 import pytest
 
-import gradtape as gt
 from gradtape.ir.verifier import verify
 from tests.transforms.reroll_cases import graph_of, rolled_as_well
 
-
-@pytest.fixture(autouse=True)
-def _loops_are_traced():
-    with gt.config.override(loops="trace"):
-        yield
+pytestmark = pytest.mark.usefixtures("loops_are_traced")
 
 
 PREPARED = (

@@ -9,11 +9,7 @@ import pytest
 
 import gradtape as gt
 
-
-@pytest.fixture(autouse=True)
-def _loops_are_traced():
-    with gt.config.override(loops="trace"):
-        yield
+pytestmark = pytest.mark.usefixtures("loops_are_traced")
 
 
 STARTS = (2.0, 50.0, 1e3, 7.0, 1e6, 1.0, 1e-3, 1e10, 3.3, 1.0001, 123.0, 1e8, 0.25)

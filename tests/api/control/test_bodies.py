@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -53,14 +53,7 @@ ASKING = {
 }
 
 
-@pytest.fixture
-def traced() -> Iterator[None]:
-    """Run loops and branches as they stand: code that needs numbers is compiled otherwise."""
-    with gt.config.override(loops="trace"):
-        yield
-
-
-@pytest.mark.usefixtures("traced")
+@pytest.mark.usefixtures("loops_are_traced")
 @pytest.mark.parametrize("asking", ASKING.values(), ids=list(ASKING))
 def test_numbers_of_an_iteration(asking: Function) -> None:
     for loop, described in (
@@ -76,7 +69,7 @@ def test_numbers_of_an_iteration(asking: Function) -> None:
         expect(ConcretizationError, lambda loop=loop: gt.jit(lambda z: loop(asking))(1.0), described)
 
 
-@pytest.mark.usefixtures("traced")
+@pytest.mark.usefixtures("loops_are_traced")
 @pytest.mark.parametrize(
     ("asking", "remedies"),
     [

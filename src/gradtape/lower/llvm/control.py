@@ -7,7 +7,7 @@ from typing import Final
 from gradtape.loops.ir import IndexSwitch, SequentialFor, WhileLoop
 from gradtape.lower.llvm.function import Emitters, FunctionEmitter
 from gradtape.lower.llvm.writer import UNLIKELY
-from gradtape.lower.resident.interrupts import POLL, RAISE
+from gradtape.lower.resident.interrupts import POLL, POLL_DECLARATION, RAISE
 
 
 class _LoopHead:
@@ -115,7 +115,7 @@ def _poll(function: FunctionEmitter, statement: SequentialFor | WhileLoop) -> No
         return
     module, name = function.module, statement.var.name
     module.bind(POLL, RAISE)
-    module.declare(f'declare i32 @"{POLL}"() cold nounwind')
+    module.declare(POLL_DECLARATION)
     rest = function.let(f"and i64 %{name}, {statement.poll - 1}")
     due = function.let(f"icmp eq i64 {rest}, {statement.poll - 1}")
     function.branch(due, f"{name}.poll", f"{name}.polled.over", UNLIKELY)

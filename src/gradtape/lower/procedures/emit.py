@@ -26,7 +26,7 @@ from gradtape.lower.procedures.independence import independent_loops
 from gradtape.lower.procedures.optimise import optimise_procedure
 from gradtape.lower.procedures.poll import has_loops, plan_polls
 from gradtape.lower.procedures.tape import item_size, match_tape, record_layout, streamed_loops
-from gradtape.lower.resident.interrupts import POLL, RAISE
+from gradtape.lower.resident.interrupts import POLL, POLL_DECLARATION, RAISE
 from gradtape.lower.resident.memory import PREFIX
 from gradtape.procedures.ir import (
     Allocate,
@@ -408,7 +408,7 @@ def _poll(function: ProcedureEmitter) -> None:
     """Append a poll for signals; the procedure ends if a handler has raised an exception."""
     module = function.module
     module.bind(POLL, RAISE)
-    module.declare(f'declare i32 @"{POLL}"() cold nounwind memory(inaccessiblemem: readwrite)')
+    module.declare(POLL_DECLARATION)
     function.leave_unless_zero(function.let(f'call i32 @"{POLL}"()'))
 
 

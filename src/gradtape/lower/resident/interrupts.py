@@ -21,6 +21,9 @@ from gradtape.lower.target.host import has_symbol
 POLL: Final = "gradtape.poll"
 """The symbol of the routine ``int32_t (void)``, which returns `INTERRUPTED` if a handler has raised an exception, and 0 otherwise."""
 
+POLL_DECLARATION: Final = f'declare i32 @"{POLL}"() cold nounwind memory(inaccessiblemem: readwrite)'
+"""Its declaration, of which a module may have one."""
+
 RAISE: Final = "gt.raise"
 """The symbol of the routine ``PyObject *(void)`` that raises this exception and returns NULL."""
 
