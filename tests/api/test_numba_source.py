@@ -76,6 +76,13 @@ def test_loops_from_code_keep_their_names():
     np.testing.assert_allclose(gradient + gradient.T, np.linalg.inv(a), rtol=1e-10)
 
 
+def test_arrays_from_outside_are_spelled_out():
+    knots, shift = np.linspace(0.0, 1.0, 3), np.array([np.inf, 1.0, 2.0])
+    source = gt.inspect.numba_source(lambda x: np.sum(x * knots) + np.sum(np.exp(-shift)), np.ones(3))
+    assert "np.array([0.0, 0.5, 1.0], np.float64)" in source and "np.inf" in source
+    np.testing.assert_allclose(module(source)["lambda_"](np.ones(3)), 1.5 + np.exp(-1.0) + np.exp(-2.0))
+
+
 def test_a_compiled_function_is_printed_as_it_is():
     both = gt.value_and_grad(energy, argnums=(0, 1))
     names = module(gt.inspect.numba_source(both, X, 1.5))

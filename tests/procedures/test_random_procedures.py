@@ -10,6 +10,6 @@ def test_all_ways_to_compute_a_procedure_agree(seed):
     check(*generate(seed), seed, compiled=seed % 10 == 0)
 
 
-@pytest.mark.parametrize("seed", [39, 34])
+@pytest.mark.parametrize("seed", [10, 42])
 def test_numba_compiles_printed_pullbacks(seed):
     check_numba(*generate(seed))

@@ -153,8 +153,11 @@ def identifier(name: str) -> str:
     --------
     >>> identifier("grad(<lambda>)")
     'grad_lambda'
+    >>> identifier("<lambda>")
+    'lambda_'
     """
-    return re.sub(r"\W+", "_", name).strip("_") or "f"
+    found = re.sub(r"\W+", "_", name).strip("_") or "f"
+    return f"{found}_" if keyword.iskeyword(found) else found
 
 
 def _input_names(graph: Graph) -> dict[Value, str]:

@@ -114,18 +114,19 @@ def numba_source(function: Callable[..., Any], *args: Any) -> Text:
     True
     """
     if isinstance(function, Jitted):
-        return Text(print_module([_entry_point(_specialisation(function, args, {}), function.site.name)]))
-    primal = jit(function)
-    entries = [_entry_point(_specialisation(primal, args, {}), primal.site.name)]
+        return Text(print_module([_entry_point(function, args)]))
+    entries = [_entry_point(jit(function), args)]
     outputs = entries[0].graph.outputs
     if len(outputs) == 1 and outputs[0].shape == () and outputs[0].dtype.kind == "f":
-        both = value_and_grad(function)
-        entries.append(_entry_point(_specialisation(both, args, {}), both.site.name))
+        entries.append(_entry_point(value_and_grad(function), args))
     return Text(print_module(entries))
 
 
-def _entry_point(specialisation: Specialisation, name: str) -> EntryPoint:
-    """Return what a module computes for a trace."""
+def _entry_point(function: Jitted, args: tuple[Any, ...]) -> EntryPoint:
+    """Return what a module computes for a compiled function and arguments."""
+    site = function.site
+    specialisation, name = _specialisation(function, args, {}), site.name
+    called = site.kernel_call(CallArguments(args, {}, site.static))
     if specialisation.state.read or not all(isinstance(output, int) for output in specialisation.outputs):
         raise ArgumentError(
             f"{name} has results that do not come from its arguments alone",
@@ -133,7 +134,8 @@ def _entry_point(specialisation: Specialisation, name: str) -> EntryPoint:
             why="it reads a variable, or returns a constant",
             remedy="pass what it reads as an argument",
         )
-    return EntryPoint(identifier(name), specialisation.graph, tuple(specialisation.outputs))
+    hidden = () if called is None else tuple(called[1])
+    return EntryPoint(identifier(name), specialisation.graph, tuple(specialisation.outputs), hidden)
 
 
 def llvm(function: Jitted, *args: Any, optimised: bool = True, **kwargs: Any) -> Text:

@@ -10,7 +10,8 @@ import numpy as np
 
 from gradtape.errors import LoweringError
 from gradtape.ir.expressions import dtype_name
-from gradtape.ir.graph import Graph
+from gradtape.ir.graph import Graph, Value
+from gradtape.ir.op import NDArray
 from gradtape.ir.types import Aval, part_dtype
 from gradtape.loops.ir import RoutineCall, Wrap
 from gradtape.loops.printer import print_loops, routine_name
@@ -85,18 +86,17 @@ class NumbaModule:
         self.add(source.name, source.text)
         self.add(name, _caller(name, source, reference.types, reference.result_types))
 
-    def add_constants(self, graph: Graph) -> list[str]:
-        """Add the captured arrays of a graph, flat; return their names."""
+    def add_constants(self, arrays: Sequence[NDArray]) -> list[str]:
+        """Add captured arrays, flat; return their names."""
         names = []
-        for value in graph.constants():
-            assert value.data is not None
-            if value.size > MOST_CONSTANTS:
+        for array in arrays:
+            if array.size > MOST_CONSTANTS:
                 raise LoweringError(
-                    f"a captured array of {value.size} elements would have to be spelled out",
+                    f"a captured array of {array.size} elements would have to be spelled out",
                     remedy="make it an argument",
                 )
             name = f"CONSTANT_{len(self._parts)}"
-            flat = as_parts(np.ascontiguousarray(value.data).reshape(-1))
+            flat = as_parts(np.ascontiguousarray(array).reshape(-1))
             numbers = ", ".join([_spelled(number) for number in flat.tolist()])
             self.add(name, f"{name} = np.array([{numbers}], {dtype_name(flat.dtype)})", compiled=False)
             names.append(name)
@@ -167,18 +167,26 @@ class EntryPoint:
     graph : Graph
     results : tuple of int
         Which outputs of the graph it returns.
+    hidden : tuple of ndarray
+        The last inputs of the graph, which are no parameters: what the function reads from outside.
     """
 
     name: str
     graph: Graph
     results: tuple[int, ...]
+    hidden: tuple[NDArray, ...] = ()
+
+    @property
+    def parameters(self) -> Sequence[Value]:
+        """The inputs of the graph that are parameters."""
+        return self.graph.inputs[: len(self.graph.inputs) - len(self.hidden)]
 
     def source(self, kernel: str, constants: Sequence[str]) -> str:
         """Return the function: it takes arrays and numbers, and returns results in a tuple, or the only one."""
         graph = self.graph
-        parameters = list(_parameters(graph))
+        parameters = list(_names(self.parameters))
         inputs, lines = [], []
-        for parameter, value in zip(parameters, graph.inputs, strict=True):
+        for parameter, value in zip(parameters, self.parameters, strict=True):
             dtype = dtype_name(value.dtype)
             flat = f"np.ascontiguousarray({parameter}).reshape(-1)"
             flat = flat if value.ndim else f"np.full(1, {parameter}, {dtype})"
@@ -203,10 +211,10 @@ def _parts_of(text: str, dtype: np.dtype[Any]) -> str:
     return f"{text}.view({dtype_name(part_dtype(dtype))})" if dtype.kind == "c" else text
 
 
-def _parameters(graph: Graph) -> Iterator[str]:
-    """Yield the names of a graph's inputs: those that the user gave, where they are different names of Python."""
+def _names(inputs: Sequence[Value]) -> Iterator[str]:
+    """Yield the names of parameters: those that the user gave, where they are different names of Python."""
     seen: set[str] = set()
-    for count, value in enumerate(graph.inputs):
+    for count, value in enumerate(inputs):
         name = value.name or ""
         if not name.isidentifier() or name in seen or name.startswith(("out", "status", "np")):
             name = f"x{count}"
@@ -218,7 +226,8 @@ def print_module(entries: Sequence[EntryPoint]) -> str:
     """Return a module with functions that users call."""
     module = NumbaModule()
     for entry in entries:
-        constants = module.add_constants(entry.graph)
+        captured = [value.data for value in entry.graph.constants() if value.data is not None]
+        constants = module.add_constants([*entry.hidden, *captured])
         module.add_kernel(entry.graph, f"{entry.name}_loops")
         module.add(entry.name, entry.source(f"{entry.name}_loops", constants))
     return module.text()
