@@ -5,7 +5,7 @@
 CHECKOUT is a clone of https://github.com/spcl/npbench, which is read and never copied. Each program and tool runs in a process of its
 own on one core, gradtape with an empty cache; imports are not counted. JAX runs NPBench's own ports. The gradient is taken in all float
 and complex arrays among the arguments; other arguments are passed as NPBench makes them. The results of a program that returns nothing
-are the arrays that it fills; arguments are copied before it runs, which is counted. A derivative along one direction is compared with
+are the arrays that it fills; for NumPy the arguments are copied before each run. A derivative along one direction is compared with
 differences of NumPy's values and with JAX: "off" means that it agrees with neither.
 """
 
@@ -16,6 +16,7 @@ import contextlib
 import importlib
 import inspect
 import json
+import linecache
 import math
 import os
 import statistics
@@ -93,21 +94,40 @@ def numbers(result: Any) -> Iterator[Any]:
 
 
 def objective(work: Work) -> Callable[..., Any]:
-    """Return the sum of a program's results, or of the arrays that it fills, as a function of its arguments."""
-    kernel, names, written = work.function("numpy"), work.names, work.written
-    outputs = work.info["output_args"]
+    """Return the sum of a program's results, or of the arrays that it fills, as a function of its arguments.
 
-    def total(*arguments: Any) -> Any:
-        given = {
-            name: value.copy() if name in written else value
-            for name, value in zip(names, arguments, strict=True)
-        }
-        result = kernel(*given.values())
-        if result is None:
-            result = [given[name] for name in outputs or written]
-        return sum([np.sum(part) for part in numbers(result)], 0.0)
-
+    It is written as one would write it for the program, from what the program returns.
+    """
+    kernel = work.function("numpy")
+    result = kernel(*copies(work))
+    outputs = work.info["output_args"] or work.written
+    parts = [f"np.sum({name}{'.real' if complex_ else ''})" for name, complex_ in leaves("r", result)]
+    if not parts:
+        kinds = [getattr(work.arguments[name], "dtype", np.dtype(float)).kind == "c" for name in outputs]
+        parts = [
+            f"np.sum({name}{'.real' if kind else ''})" for name, kind in zip(outputs, kinds, strict=True)
+        ]
+    names = ", ".join(work.names)
+    text = f"def total({names}):\n    r = kernel({names})\n    return {' + '.join(parts)}\n"
+    namespace: dict[str, Any] = {"np": np, "kernel": kernel, "__name__": "objective"}
+    linecache.cache["objective.py"] = (len(text), None, text.splitlines(keepends=True), "objective.py")
+    exec(compile(text, "objective.py", "exec"), namespace)
+    total: Callable[..., Any] = namespace["total"]
     return total
+
+
+def leaves(name: str, result: Any) -> Iterator[tuple[str, bool]]:
+    """Yield an expression for each array or number in a program's result, and whether it is complex."""
+    if isinstance(result, tuple | list):
+        for k, part in enumerate(result):
+            yield from leaves(f"{name}[{k}]", part)
+    elif result is not None:
+        yield name, np.asarray(result).dtype.kind == "c"
+
+
+def copies(work: Work) -> list[Any]:
+    """Return the arguments, arrays copied: programs write to them."""
+    return [np.copy(x) if isinstance(x, np.ndarray) else x for x in map(work.arguments.get, work.names)]
 
 
 def sample(function: Callable[[], Any]) -> float:
@@ -138,20 +158,14 @@ def along(gradient: Any, work: Work) -> float:
 
 def by_numpy(work: Work) -> dict[str, Any]:
     total = objective(work)
-    arguments = [work.arguments[name] for name in work.names]
-    out: dict[str, Any] = {"value": float(total(*arguments)), "value_s": sample(lambda: total(*arguments))}
+    out: dict[str, Any] = {"value": float(total(*copies(work)))}
+    out["value_s"] = sample(lambda: total(*copies(work)))
     if work.active and out["value_s"] < 5.0:
         moves = dict(zip(work.active, directions(work), strict=True))
 
         def moved(h: float) -> float:
-            return float(
-                total(
-                    *[
-                        x + h * moves[n] if n in moves else x
-                        for n, x in zip(work.names, arguments, strict=True)
-                    ]
-                )
-            )
+            at = zip(work.names, copies(work), strict=True)
+            return float(total(*[x + h * moves[name] if name in moves else x for name, x in at]))
 
         step = 1e-5 if all(work.arguments[n].dtype.itemsize >= 8 for n in work.active) else 1e-2
         with contextlib.suppress(np.linalg.LinAlgError):  # a direction that leaves the definite matrices
