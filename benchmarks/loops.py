@@ -150,11 +150,12 @@ def by_hand(name: str, arguments: tuple[Any, ...]) -> tuple[Callable[[], float],
 def run(name: str, plain: bool, timeout: float) -> dict[str, Any]:
     """Measure in a process of its own."""
     command = [sys.executable, "-W", "ignore", __file__, "--one", name, *(["--plain"] if plain else [])]
+    environment = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with tempfile.TemporaryDirectory() as cache:
         try:
             done = subprocess.run(
                 command,
-                env=os.environ | {"GRADTAPE_CACHE_DIR": cache},
+                env=environment | {"GRADTAPE_CACHE_DIR": cache},
                 capture_output=True,
                 text=True,
                 timeout=timeout,

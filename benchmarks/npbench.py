@@ -248,12 +248,13 @@ def run(checkout: Path, name: str, tool: str, preset: str, timeout: float) -> di
         "--preset",
         preset,
     ]
+    environment = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     threads = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")
     with tempfile.TemporaryDirectory() as cache:
         try:
             done = subprocess.run(
                 command,
-                env=os.environ | threads | {"GRADTAPE_CACHE_DIR": cache},
+                env=environment | threads | {"GRADTAPE_CACHE_DIR": cache},
                 capture_output=True,
                 text=True,
                 timeout=timeout,
