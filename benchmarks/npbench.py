@@ -101,12 +101,11 @@ def objective(work: Work) -> Callable[..., Any]:
     kernel = work.function("numpy")
     result = kernel(*copies(work))
     outputs = work.info["output_args"] or work.written
-    parts = [f"np.sum({name}{'.real' if complex_ else ''})" for name, complex_ in leaves("r", result)]
-    if not parts:
-        kinds = [getattr(work.arguments[name], "dtype", np.dtype(float)).kind == "c" for name in outputs]
-        parts = [
-            f"np.sum({name}{'.real' if kind else ''})" for name, kind in zip(outputs, kinds, strict=True)
-        ]
+    returned = list(leaves("r", result))
+    filled = [part for name in outputs if name in work.names for part in leaves(name, work.arguments[name])]
+    best = [part for part in returned if part[1] in "fc"] or [part for part in filled if part[1] in "fc"]
+    best = best or returned or filled
+    parts = [f"np.sum({name}{'.real' if kind == 'c' else ''})" for name, kind in best]
     names = ", ".join(work.names)
     text = f"def total({names}):\n    r = kernel({names})\n    return {' + '.join(parts)}\n"
     namespace: dict[str, Any] = {"np": np, "kernel": kernel, "__name__": "objective"}
@@ -116,13 +115,13 @@ def objective(work: Work) -> Callable[..., Any]:
     return total
 
 
-def leaves(name: str, result: Any) -> Iterator[tuple[str, bool]]:
-    """Yield an expression for each array or number in a program's result, and whether it is complex."""
+def leaves(name: str, result: Any) -> Iterator[tuple[str, str]]:
+    """Yield an expression for each array or number in a program's result, and the kind of its dtype."""
     if isinstance(result, tuple | list):
         for k, part in enumerate(result):
             yield from leaves(f"{name}[{k}]", part)
     elif result is not None:
-        yield name, np.asarray(result).dtype.kind == "c"
+        yield name, np.asarray(result).dtype.kind
 
 
 def copies(work: Work) -> list[Any]:
@@ -275,13 +274,13 @@ def milliseconds(seconds: float | None) -> str:
     return "" if seconds is None else f"{1e3 * seconds:.3g}"
 
 
-def near(found: float | None, expected: float | None, tolerance: float) -> str:
+def near(found: float | None, expected: float | None, tolerance: float, scale: float = 0.0) -> str:
     """Return nothing where two numbers agree, their relative difference where not, and a dash if one is missing."""
     if found is None:
         return ""
     if expected is None:
         return "-"
-    difference = abs(found - expected) / max(abs(expected), 1e-12)
+    difference = abs(found - expected) / max(abs(expected), 1e-9 * abs(scale), 1e-12)
     return "" if difference < tolerance else f"{difference:.0e}"
 
 
@@ -303,7 +302,10 @@ def table(results: dict[str, dict[str, dict[str, Any]]]) -> str:
         numpy_, ours, jax = (row.get(tool, {}) for tool in TOOLS)
         remarks = [f"{tool}: {row[tool]['error']}" for tool in row if "error" in row[tool]]
         for what, tolerance in (("value", 1e-6), ("slope", 1e-4)):
-            far = [near(ours.get(what), other.get(what), tolerance) for other in (numpy_, jax)]
+            far = [
+                near(ours.get(what), other.get(what), tolerance, ours.get("value", 0.0))
+                for other in (numpy_, jax)
+            ]
             remarks += [f"{what} off by {far[0]}"] if all(far) else []
         seconds = [ours.get("first_value_s"), ours.get("first_gradient_s"), jax.get("first_gradient_s")]
         cells = [
