@@ -3,8 +3,8 @@
     python benchmarks/loops.py [--works cholesky,thomas] [--all] [--plain]
 
 The programs are those of tests/programs/loops, at their large sizes. Each runs in a process of its own on one core, with an empty cache:
-imports are not counted, and Numba compiles its primal after the first gradient. `memory` is what the first gradient of a process that has
-computed one before adds to the memory in use at its peak, the results included. `C` is value and gradient in adjoints.c.
+imports are not counted, and Numba compiles its primal after the first gradient. `memory` is what a gradient adds to the memory in use
+at its peak, in a second process that finds the code on the disk, results included. `C` is value and gradient in adjoints.c.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import ctypes
 import gc
 import json
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -97,14 +98,6 @@ def measure(name: str, plain: bool) -> dict[str, Any]:
     before = time.perf_counter()
     value, gradient = both(*arguments)
     out: dict[str, Any] = {"first_s": time.perf_counter() - before}
-    del gradient
-    gc.collect()
-    clear = Path("/proc/self/clear_refs")
-    if clear.exists():
-        clear.write_text("5")
-    used = memory("VmRSS")
-    gradient = both(*arguments)[1]
-    out["memory_mb"] = memory("VmHWM") - used
     out["gradient_s"] = sample(lambda: both(*arguments))
     expected = scalar(primal, case)(*arguments)
     out["primal_s"] = sample(lambda: primal(*arguments))
@@ -115,7 +108,29 @@ def measure(name: str, plain: bool) -> dict[str, Any]:
         for mine, theirs in zip(gradient, gradients, strict=True):
             out["error"] = max(out["error"], float(np.max(np.abs(mine - theirs)) / np.max(np.abs(theirs))))
         out["by_hand_s"] = sample(run)
+    both(*case.arguments())  # for the process that measures the memory
     return out
+
+
+def measure_memory(name: str, plain: bool) -> dict[str, Any]:
+    """Return what a first gradient adds to the memory in use, in a process that finds its code on the disk."""
+    import numba
+
+    import gradtape as gt
+
+    case = PROGRAMS[name]
+    both = gt.value_and_grad(
+        scalar(case.function if plain else numba.njit(case.function), case), argnums=case.active
+    )
+    arguments = case.arguments(case.large)
+    both(*case.arguments())
+    gc.collect()
+    clear = Path("/proc/self/clear_refs")
+    if clear.exists():
+        clear.write_text("5")
+    used = memory("VmRSS")
+    both(*arguments)
+    return {"memory_mb": memory("VmHWM") - used}
 
 
 BY_HAND: dict[str, Callable[[Any], int]] = {
@@ -148,24 +163,36 @@ def by_hand(name: str, arguments: tuple[Any, ...]) -> tuple[Callable[[], float],
 
 
 def run(name: str, plain: bool, timeout: float) -> dict[str, Any]:
-    """Measure in a process of its own."""
-    command = [sys.executable, "-W", "ignore", __file__, "--one", name, *(["--plain"] if plain else [])]
-    environment = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    """Measure in processes of their own: times, then memory."""
+    environment = {key: text for key, text in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    measured: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as cache:
-        try:
-            done = subprocess.run(
-                command,
-                env=environment | {"GRADTAPE_CACHE_DIR": cache},
-                capture_output=True,
-                text=True,
-                timeout=timeout,
-            )
-        except subprocess.TimeoutExpired:
-            return {"remark": f"nothing in {timeout:.0f} s"}
-    if done.returncode:
-        causes = [line for line in done.stderr.splitlines() if "Error" in line and not line.startswith(" ")]
-        return {"remark": (causes[-1] if causes else f"signal {done.returncode}")[:160]}
-    measured: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        for more in ([], ["--memory"]):
+            command = [
+                sys.executable,
+                "-W",
+                "ignore",
+                __file__,
+                "--one",
+                name,
+                *(["--plain"] if plain else []),
+            ]
+            try:
+                done = subprocess.run(
+                    [*command, *more],
+                    env=environment | {"GRADTAPE_CACHE_DIR": cache},
+                    capture_output=True,
+                    text=True,
+                    timeout=timeout,
+                )
+            except subprocess.TimeoutExpired:
+                return measured | {"remark": f"nothing in {timeout:.0f} s"}
+            if done.returncode:
+                causes = [
+                    line for line in done.stderr.splitlines() if re.match(r"[\w.]*(Error|Warning)", line)
+                ]
+                return measured | {"remark": (causes[-1] if causes else f"signal {done.returncode}")[:160]}
+            measured |= json.loads(done.stdout.splitlines()[-1])
     return measured
 
 
@@ -199,11 +226,13 @@ def main() -> None:
     parser.add_argument("--all", action="store_true", help="all programs, not only the ten of the design")
     parser.add_argument("--plain", action="store_true", help="from plain Python instead of @njit")
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds for a program")
+    parser.add_argument("--memory", action="store_true", help="with --one, instead of the times")
     parser.add_argument("--one", help="measure in this process")
     options = parser.parse_args()
     if options.one:
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-        print(json.dumps(measure(options.one, options.plain)))
+        figures = measure_memory if options.memory else measure
+        print(json.dumps(figures(options.one, options.plain)))
         return
     works = options.works.split(",") if options.works else PROGRAMS if options.all else TEN
     print(
