@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 
+import numba
 import numpy as np
 import pytest
 
-from tests.frontend.support import check
+from gradtape.procedures.ir import For
+from gradtape.procedures.traversal import walk
+from tests.frontend.support import check, run, translated
 
 X = np.array([0.5, -1.5, 2.0, 3.0, -0.25])
 
@@ -274,6 +277,16 @@ def flags(x):
     return total if seen else -1.0
 
 
+def index_after_break(x):
+    for i in range(len(x)):
+        if x[i] > 1.0:
+            break
+    for _ in range(2):
+        for k in range(3):  # noqa: B007 - it is used later
+            pass
+    return i + 10 * k
+
+
 def loops_in_branches(x):
     total = 0.0
     if x[0] > 0.0:
@@ -322,6 +335,7 @@ def conditional_expression_of_none(x, y):
         empty_loops,
         flags,
         loops_in_branches,
+        index_after_break,
     ],
     ids=lambda f: f.__name__,
 )
@@ -334,3 +348,35 @@ def test_control_flow_is_pythons(function):
 @pytest.mark.parametrize("y", [None, 3.0])
 def test_none_is_known(y):
     check(conditional_expression_of_none, X, y)
+
+
+def parallel_elements(x):
+    y = np.zeros(len(x))
+    for i in numba.prange(len(x)):
+        y[i] = x[i] * x[i]
+    return y
+
+
+def parallel_sum(x):
+    total = 0.0
+    for i in numba.prange(len(x)):
+        total += x[i]
+    return total
+
+
+def parallel_temporaries(x):
+    y = np.zeros(len(x))
+    for i in numba.prange(len(x)):
+        z = x * x[i]
+        y[i] = z[0]
+    return y
+
+
+@pytest.mark.parametrize(
+    ("function", "is_parallel"),
+    [(parallel_elements, True), (parallel_sum, False), (parallel_temporaries, False)],
+)
+def test_iterations_of_prange_are_parallel_if_they_share_no_variable(function, is_parallel):
+    loops = [one for one in walk(translated(function, X).procedure.body) if isinstance(one, For)]
+    assert any(loop.parallel for loop in loops) == is_parallel
+    np.testing.assert_allclose(run(function, X), function(X))

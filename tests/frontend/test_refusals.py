@@ -92,6 +92,11 @@ def objects(x):
     return Thing().y * x[0]
 
 
+def starred(x):
+    a, *b = x[0], x[1], x[2]
+    return a + b[0]
+
+
 def shared(x):
     y = x.copy()
     z = y
@@ -105,6 +110,7 @@ def shared(x):
     "function",
     [
         shared,
+        starred,
         appends,
         random_numbers,
         global_random_numbers,

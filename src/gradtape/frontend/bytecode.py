@@ -65,7 +65,7 @@ def _stored(code: types.CodeType, module: dict[str, Any]) -> Code:
 
 def _read(code: types.CodeType, module: dict[str, Any]) -> Code:
     from numba.core.compiler import run_frontend
-    from numba.core.errors import NumbaError
+    from numba.core.errors import NumbaError, UnsupportedBytecodeError
 
     site = Site(code.co_filename, code.co_firstlineno, code.co_name)
     if code.co_flags & (0x20 | 0x80 | 0x200):  # generators and coroutines
@@ -74,7 +74,14 @@ def _read(code: types.CodeType, module: dict[str, Any]) -> Code:
     function = types.FunctionType(code, module, code.co_name, None, cells)
     try:
         read = run_frontend(function)  # type: ignore[no-untyped-call]
-    except (NumbaError, NotImplementedError, AssertionError, KeyError, IndexError) as error:
+    except (
+        NumbaError,
+        UnsupportedBytecodeError,
+        NotImplementedError,
+        AssertionError,
+        KeyError,
+        IndexError,
+    ) as error:
         what = str(error).strip().split("\n")[0] or type(error).__name__
         raise UnsupportedCodeError(
             f"the code of {code.co_name} cannot be translated: {what}",

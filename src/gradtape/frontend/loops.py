@@ -299,6 +299,8 @@ class _Fixpoint:
     def _refute(self, key: str, value: Any) -> None:
         """Give up bounds that what an iteration leaves in a name does not keep; try a number instead, the first time."""
         counts = self.interpreter.build.counts
+        if not any(self.bounds[key]):
+            return
         first, last = ix.extent(self.before[0][key]), ix.extent(value)
         for bounds, sign in zip(self.bounds[key], (1, -1), strict=True):
             gaps = [ix.minus(ix.scaled(last, sign), ix.scaled(bound, sign)) for bound in bounds]
@@ -389,6 +391,13 @@ class _Fixpoint:
         interpreter.restore(self.before)
         self.begin()
 
+    def is_independent(self) -> bool:
+        """Return whether iterations have no variable, and no temporary array, in common."""
+        first = self.planner.first
+        assert first is not None
+        is_newer = self.interpreter.build.is_newer
+        return not self.slots and not any(is_newer(pointer, first) for pointer in stored(self.body))
+
     def stops(self) -> bool:
         """Return whether the loop may end by a jump."""
         return any(not isinstance(self.current[name], Fixed) for name in self.node.stops)
@@ -425,6 +434,7 @@ def _counted_pass(loop: _Fixpoint, node: ForLoop, rows: Sequence) -> None:
                 self.run(node.body)
         finally:
             self.small_loops -= small
+        statement.parallel = rows.parallel and loop.is_independent()
         loop.end()
 
 
