@@ -108,6 +108,15 @@ class Planner:
             }
             for block in tree.blocks
         }
+        self._accessed: dict[Block, set[Location]] = {
+            block: {
+                statement.variable if isinstance(statement, Read) else statement.pointer.memory
+                for statement in block.statements
+                if isinstance(statement, Load | Read | Store)
+            }
+            for block in tree.blocks
+        }
+        self._resolved: dict[object, tuple[list[Content], Plan]] = {}
         self._weights: dict[Block, float] = {}
         for block in tree.blocks:
             around = 1.0 if block.parent is None else self._weights[block.parent]
@@ -253,11 +262,29 @@ class Planner:
         self, plan: Plan, block: Block, needs: dict[Content, int], restored: Collection[Location]
     ) -> list[Content]:
         """Enter the record and the loads of a block; return what is needed of the blocks around it."""
+        key = block, frozenset(needs.items()), frozenset(self._accessed[block].intersection(restored))
+        found = self._resolved.get(key)
+        if found is None:
+            found = self._resolved[key] = self._resolve_anew(block, dict(needs), restored)
+        outer, part = found
+        plan.records[block] = part.records[block]
+        plan.reloads[block] = part.reloads[block]
+        plan.order.update(part.order)
+        plan.readers += part.readers
+        for location, cost in part.recorded_locations.items():
+            plan.recorded_locations[location] = plan.recorded_locations.get(location, 0.0) + cost
+        return outer
+
+    def _resolve_anew(
+        self, block: Block, needs: dict[Content, int], restored: Collection[Location]
+    ) -> tuple[list[Content], Plan]:
+        """Return what is needed of the blocks around a block, and its part of the plan."""
         while True:  # terminates: each round but the last needs more, or something earlier
-            outer, more = self._resolve_once(plan, block, needs, restored)
+            part = Plan()
+            outer, more = self._resolve_once(part, block, needs, restored)
             grown = [content for content, last in more.items() if needs.get(content, -2) < last]
             if not grown:
-                return outer
+                return outer, part
             for content in grown:
                 needs[content] = more[content]
 
