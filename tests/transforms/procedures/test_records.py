@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from gradtape.ir.graph import Value
+from gradtape.ops.core.elementwise.exponential import sin
+from gradtape.procedures.builder import ProcedureBuilder
 from gradtape.procedures.ir import Push
 from gradtape.procedures.traversal import walk
 from tests.transforms.procedures.samples import cholesky, gauss_seidel, histogram, pendulum, triangular
-from tests.transforms.procedures.test_vjp import pullback
+from tests.transforms.procedures.test_vjp import check_adjoint, pullback
 
 
 def depths(statements, depth=0):
@@ -41,3 +43,21 @@ def test_no_index_is_recorded():
         for statement in walk(pullback(sample()[0]).body):
             if isinstance(statement, Push):
                 assert all(isinstance(x, Value) and x.dtype.kind == "f" for x in statement.values)
+
+
+def test_a_record_is_not_much_larger_than_the_state():
+    """Four stages have eight sines and cosines that could be recorded; the state is two numbers."""
+    build = ProcedureBuilder("runge_kutta")
+    g = build.scalar("g")
+    angle, speed = build.variable("angle", build.scalar("x")), build.variable("speed", build.scalar("v"))
+    with build.loop(9):
+        x, v = build.read(angle), build.read(speed)
+        slopes = [(v, -g * sin(x))]
+        for h in (0.05, 0.05, 0.1):
+            dx, dv = slopes[-1]
+            slopes.append((v + h * dv, -g * sin(x + h * dx)))
+        build.assign(angle, x + sum(0.025 * dx for dx, _ in slopes))
+        build.assign(speed, v + sum(0.025 * dv for _, dv in slopes))
+    procedure = build.finish([build.read(angle)])
+    assert list(depths(pullback(procedure).body)) == [(1, 2)]
+    check_adjoint(procedure, [9.8, 1.0, 0.5])

@@ -30,6 +30,9 @@ EXPENSIVE: Final = 6.0
 ITERATIONS: Final = 64
 """Iterations that a loop is taken to have."""
 
+MOST_EXTRA: Final = 48
+"""Bytes, from which a record is not made larger to save the computation of expensive rows."""
+
 Reader: TypeAlias = tuple[Location, Statement, Place]
 """What the reverse sweep reads again, the statement that read or wrote it, and where."""
 
@@ -334,7 +337,7 @@ class Planner:
             and self._stands(value, block)
             and not self._is_readable(value, block, last[value], restored)
         ]
-        recorded: list[Content] = list(residuals(gone, values, nodes, self._forward, (), EXPENSIVE))
+        recorded: list[Content] = list(self._cut(gone, values, nodes))
         for value in gone:
             location = self._location(value)
             if location is not None:
@@ -383,6 +386,16 @@ class Planner:
         plan.records[block] = recorded
         plan.reloads[block] = reloads
         return list(outer), more
+
+    def _cut(self, gone: Sequence[Value], needed: Sequence[Value], nodes: Sequence[Node]) -> list[Value]:
+        """Return what to record: results of expensive rows rather than their operands, unless these are far fewer."""
+        fast = residuals(gone, needed, nodes, self._forward, (), EXPENSIVE)
+        size = sum(map(_bytes, fast))
+        if size < MOST_EXTRA:
+            return fast
+        small = residuals(gone, needed, nodes, (), (), EXPENSIVE)
+        least = sum(map(_bytes, small))
+        return small if size - least >= MOST_EXTRA and size > 3 * least else fast
 
     def _stands(self, content: Content, block: Block) -> bool:
         place = self._tree.places.get(content)
