@@ -7,7 +7,7 @@ elementwise result is a `Deferred`: the interpreter stores it (`nests.materialis
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -183,14 +183,32 @@ def delivered(build: ProcedureBuilder, result: Any, out: Any, function: Any) -> 
     return out
 
 
+REFUSED_METHODS: Final = {
+    "tolist": "use the array itself: x[i], or a loop over it",
+    "tobytes": "take it out of the loop",
+    "resize": "make an array of the new size, and copy",
+    "setflags": "leave it out",
+    "view": "use astype, or the parts .real and .imag",
+}
+"""What to do instead of methods that are not followed."""
+
+
 def call_method(
     build: ProcedureBuilder, x: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Call a method of an array or of a number."""
+    """Call a method of an array or of a number; one without an implementation of its own is NumPy's function of this name."""
     replacement = METHODS.get(name)
+    function = getattr(np, name, None)
+    if name == "sort":
+        store(x, call(build, np.sort, (x, *args), kwargs))
+        return None
+    if replacement is None and handles(function) and name not in REFUSED_METHODS:
+        return call(build, function, (x, *args), kwargs)
     if replacement is None:
         raise UnsupportedFunctionError(
-            f"the method {name} is not followed in compiled loops", where=here.site
+            f"the method {name} is not followed in compiled loops",
+            where=here.site,
+            remedy=REFUSED_METHODS.get(name, "write it with functions of NumPy"),
         )
     kwargs = without_ignored(kwargs)
     out = kwargs.pop("out", None)

@@ -11,6 +11,7 @@ from gradtape.frontend.numpy.registry import ATTRIBUTES, implements, implements_
 from gradtape.ir.builder import here
 from gradtape.ir.graph import Value
 from gradtape.procedures.arrays import creation, shapes
+from gradtape.procedures.arrays import index_arithmetic as ix
 from gradtape.procedures.arrays.indexing import getitem
 from gradtape.procedures.arrays.nests import materialise
 from gradtape.procedures.arrays.view import ArrayView, Expression, as_expression, as_operand
@@ -20,6 +21,7 @@ ATTRIBUTES["shape"] = lambda build, x: x.shape
 ATTRIBUTES["ndim"] = lambda build, x: x.ndim
 ATTRIBUTES["size"] = lambda build, x: x.size
 ATTRIBUTES["dtype"] = lambda build, x: x.dtype
+ATTRIBUTES["nbytes"] = lambda build, x: ix.multiply(x.size, x.dtype.itemsize)
 ATTRIBUTES["itemsize"] = lambda build, x: x.dtype.itemsize
 ATTRIBUTES["T"] = lambda build, x: shapes.transpose(x) if x.ndim else x
 ATTRIBUTES["flat"] = lambda build, x: shapes.ravel(x)

@@ -1,0 +1,58 @@
+"""Methods of arrays against NumPy."""
+
+import numpy as np
+import pytest
+
+from gradtape.errors import UnsupportedFunctionError
+from tests.support.array_programs import check, procedure_of
+
+A = np.random.default_rng(3).normal(size=(4, 5))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda a: a.sum(axis=0),
+        lambda a: a.mean(),
+        lambda a: a.std(axis=1, ddof=1),
+        lambda a: a.max(axis=-1, keepdims=True),
+        lambda a: a.argmin(axis=0),
+        lambda a: a.argsort(axis=1),
+        lambda a: a.cumsum(),
+        lambda a: a.clip(-0.5, 0.5),
+        lambda a: a.round(1),
+        lambda a: a.reshape(5, -1),
+        lambda a: a.transpose(1, 0).copy(),
+        lambda a: a.T.ravel(),
+        lambda a: a.swapaxes(0, 1).flatten(),
+        lambda a: a.take([3, 1], axis=0),
+        lambda a: a.repeat(2, axis=1),
+        lambda a: a.diagonal(1),
+        lambda a: a.trace(),
+        lambda a: a.dot(a.T),
+        lambda a: a.astype(np.float32),
+        lambda a: (a > 0).any(axis=1),
+        lambda a: (a > 0).all(),
+        lambda a: a.prod(axis=0),
+        lambda a: a.conj().real,
+        lambda a: a[1:2, 2:3].item(),
+        lambda a: a[0].searchsorted(a[1]),
+        lambda a: a.squeeze(),
+    ],
+)
+def test_follows_numpy(call):
+    check(call, A)
+
+
+def test_methods_that_write():
+    def program(a):
+        a[1].sort()
+        a[2].fill(3.0)
+        return a
+
+    check(program, A)
+
+
+def test_a_method_that_is_refused_names_the_remedy():
+    with pytest.raises(UnsupportedFunctionError, match=r"x\[i\], or a loop over it"):
+        procedure_of(lambda build, a: a.tolist(), A)
