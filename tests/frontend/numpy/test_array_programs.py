@@ -7,6 +7,7 @@ from gradtape.frontend.translate import translate
 from gradtape.ir.types import aval
 from gradtape.procedures.interpret import run_procedure
 from gradtape.procedures.verifier import verify_procedure
+from gradtape.transforms.procedures.vjp import vjp_procedure
 from gradtape.trees import flatten
 
 RNG = np.random.default_rng(5)
@@ -76,6 +77,14 @@ def rings(count, data, radius):
     return found, np.histogram(radius, count, weights=data)[0]
 
 
+def group_means(data, labels):
+    found = np.zeros(3)
+    for i in range(3):
+        members = data[labels == i]
+        found[i] = members.mean() + np.sum(members**2)
+    return found
+
+
 def attraction(positions, mass):
     x, y = positions[:, 0:1], positions[:, 1:2]
     dx, dy = x.T - x, y.T - y
@@ -120,6 +129,7 @@ PROGRAMS = [
         (RNG.normal(size=6), np.array([0, 2, 1, 3, 3, 0]), np.array([0, 2, 2, 5, 6]), RNG.normal(size=4)),
     ),
     (rings, (5, RNG.normal(size=40), RNG.uniform(size=40))),
+    (group_means, (RNG.normal(size=12), np.arange(12) % 3)),
     (attraction, (RNG.normal(size=(5, 2)), RNG.uniform(size=(5, 1)))),
     (contour, (np.array([1.0 + 1j, 0.5 - 2j]), COMPLEX)),
     (transform, (16, 2, 4, RNG.normal(size=16) + 1j, np.zeros(16, complex))),
@@ -142,6 +152,31 @@ def test_an_array_program(program, arguments):
             np.testing.assert_allclose(found[number], other, rtol=1e-9, atol=1e-11)
     for leaf, number in translation.mutated.items():
         np.testing.assert_allclose(found[number], flatten(copies)[0][leaf], rtol=1e-9, atol=1e-11)
+
+
+SMOOTH = [case for case in PROGRAMS if case[0] not in (rings, contour, transform)]
+
+
+@pytest.mark.parametrize(("program", "arguments"), SMOOTH, ids=lambda one: getattr(one, "__name__", ""))
+def test_the_gradient_of_an_array_program(program, arguments):
+    types = tuple(aval(x.shape, x.dtype) if isinstance(x, np.ndarray) else x for x in arguments)
+    procedure = translate(program, types).procedure
+    leaves = [x for x in arguments if isinstance(x, np.ndarray)]
+    active = [x.dtype == float for x in leaves]
+    seeds = [RNG.normal(size=type_.shape) for type_ in procedure.result_types]
+    pullback = vjp_procedure(procedure, active, [True] * len(seeds))
+    verify_procedure(pullback)
+    cotangents = run_procedure(pullback, [*leaves, *seeds])[len(seeds) :]
+    directions = [RNG.normal(size=x.shape) for x, flag in zip(leaves, active, strict=True) if flag]
+
+    def moved(step):
+        along = iter(directions)
+        at = [x + step * next(along) if flag else x for x, flag in zip(leaves, active, strict=True)]
+        return sum(np.sum(seed * y) for seed, y in zip(seeds, run_procedure(procedure, at), strict=True))
+
+    slope = (moved(1e-6) - moved(-1e-6)) / 2e-6
+    expected = sum(np.sum(ct * d) for ct, d in zip(cotangents, directions, strict=True))
+    np.testing.assert_allclose(slope, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_random_numbers_are_refused_with_a_remedy():
