@@ -1,6 +1,7 @@
 """Procedures as machine code, against Python and NumPy."""
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from gradtape.ir.graph import Value, literal
 from gradtape.ir.types import aval
 from gradtape.lower.procedures.standalone import ProcedureFailed, compile_procedure, procedure_module
+from gradtape.lower.resident.memory import trim_arenas
 from gradtape.ops.core.elementwise.cast import convert
 from gradtape.ops.core.elementwise.exponential import sin
 from gradtape.ops.core.elementwise.integer import floor_divide, remainder
@@ -338,3 +340,30 @@ def test_array_computation_that_fails():
     np.testing.assert_allclose(found, 6.0 * np.eye(3), atol=1e-9)
     with pytest.raises(ProcedureFailed):
         run(np.zeros((3, 3, 3)))
+
+
+def test_calls_at_the_same_time_have_memory_of_their_own():
+    """Machine code runs without the interpreter lock; each call takes an arena, and a tape in it."""
+    build = ProcedureBuilder("threads")
+    n, start = build.scalar("n", np.int64), build.scalar("start")
+    work = build.allocate("work", n)
+    with build.loop(n) as i:
+        build.store(work, i, start + i)
+    with build.loop(n) as i:
+        build.append(Push((build.load(work, i),)))
+    total = build.variable("total", 0.0)
+    with build.loop(n):
+        out = leaf(float)
+        build.append(Pop((out,)))
+        build.assign(total, build.read(total) + out)
+    run = compile_procedure(build.finish([build.read(total)]))
+    count = 20_000
+
+    def check(start):
+        expected = count * start + count * (count - 1) / 2
+        return all(run(count, start)[0] == expected for _ in range(30))
+
+    with ThreadPoolExecutor(24) as pool:  # more than arenas are kept
+        assert all(pool.map(check, map(float, range(48))))
+    trim_arenas()
+    assert check(1.0)
