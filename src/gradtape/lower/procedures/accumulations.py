@@ -115,7 +115,7 @@ class _Separation:
             replaced.update(dict.fromkeys([x for one in group for x in (one.load, one.store)]))
             own.append(_copied(loop, slices))
         first = For(loop.index, loop.count, _replaced(loop.body, replaced), loop.parallel)
-        return [*before, first, *own, *after]
+        return [*before, *own, first, *after]
 
     def _are_several(self, loop: For, memory: Memory) -> bool:
         """Return whether a loop uses several elements of a memory in an iteration."""
@@ -198,21 +198,37 @@ class _Separation:
                 groups.append([one])
         return groups
 
+    def _changes_before(self, loop: For, load: Load) -> bool:
+        """Return whether a load may find what the loop has stored."""
+        for store in walk(loop.body):
+            if not isinstance(store, Store) or store.pointer.memory is not load.pointer.memory:
+                continue
+            if not self._accesses.meet(loop, load, store):
+                continue
+            if store not in loop.body or loop.body.index(store) < loop.body.index(load):
+                return True
+            if self._accesses.are_carried(loop, load, store):
+                return True
+        return False
+
     def _slices(self, loop: For, group: Sequence[_Accumulation]) -> list[Statement] | None:
-        """Return the statements of a loop that accumulations need; None where they cannot be run again, or take too long."""
+        """Return the statements of a loop that accumulations need; None where they cannot be run before it, or take too long."""
         makers = {x: s for s in walk(loop.body) for x in defines(s)}
-        written: set[Memory | Variable] = {pointer.memory for pointer in stored(loop.body)}
-        written |= {s.variable for s in walk(loop.body) if isinstance(s, Assign)}
+        written = {s.variable for s in walk(loop.body) if isinstance(s, Assign)}
         needed: set[Statement] = {x for one in group for x in (one.load, one.store)}
         pending: list[Statement] = list(needed)
         seen: set[Value] = set()
+        varying: set[Content] = {loop.index, *makers}
         cost = 0.0
         while pending:
             statement = pending.pop()
             values = [x for x in uses(statement) if isinstance(x, Value)]
             nodes, leaves = extract(values, seen)
             seen.update(values)
-            cost += sum(node.op.cost for node in nodes if isinstance(node.op, Elementwise))
+            for node in nodes:
+                if any(x in varying for x in node.inputs):
+                    varying.update(node.outs)
+                    cost += node.op.cost if isinstance(node.op, Elementwise) else 1.0
             contents: list[Content] = [*leaves, *[x for x in uses(statement) if isinstance(x, Pointer)]]
             for content in contents:
                 maker = makers.get(content)
@@ -220,7 +236,7 @@ class _Separation:
                     continue
                 if maker not in loop.body or isinstance(maker, Pop):
                     return None
-                if isinstance(maker, Load) and maker.pointer.memory in written:
+                if isinstance(maker, Load) and self._changes_before(loop, maker):
                     return None
                 if isinstance(maker, Read) and maker.variable in written:
                     return None
