@@ -93,3 +93,19 @@ def test_one_translation_serves_many_calls(monkeypatch):
     graph = str(gt.inspect.graph(compiled, 0.5))
     assert graph.count("procedure(") == 5
     assert len({line.split("procedure=")[1] for line in graph.splitlines() if "procedure=" in line}) == 1
+
+
+def test_what_fails_only_after_the_inner_function_has_returned():
+    def energies(x):
+        found = np.ndarray(4)
+        for i in range(4):
+            found[i] = np.sum(x) * 1.5**i
+        return found
+
+    def outer(x):
+        given = {"x": x}
+        return np.sum(energies(given["x"]))
+
+    x = np.arange(3.0)
+    assert gt.jit(outer)(x) == pytest.approx(outer(x))
+    np.testing.assert_allclose(gt.grad(outer)(x), np.full(3, sum(1.5**i for i in range(4))))

@@ -60,7 +60,7 @@ from gradtape.trace.lazy.instruments import RECORDING
 from gradtape.trace.lazy.reroll import moment_now, recorded_since, rolled_trace
 from gradtape.trace.patching.bytecode import raises_explicitly
 from gradtape.trace.source.contexts import Scope, inside
-from gradtape.trace.source.sites import is_user_file, user_site
+from gradtape.trace.source.sites import Site, is_user_file, user_site
 from gradtape.trace.translation.mode import inner_codes, run_function, translating
 from gradtape.trace.translation.trace_budget import TranslationWanted, watched
 from gradtape.trace.variables.variable import Variable
@@ -318,6 +318,7 @@ class CallSite:
             return None
         site = missed.specialisation.guards[missed.guard].site
         self.translates = f"what Python sees at {site!r} differs from call to call"
+        self.inner = [site.code] if isinstance(site, Site) else []
         specialisation = self.trace(call, captures)
         if specialisation is None or not any(way.translated for way in specialisation.ways):
             self.translates = ""

@@ -17,7 +17,7 @@ from gradtape.errors import ConcretizationError, GradtapeError
 from gradtape.trace.array.preallocated import is_traced
 from gradtape.trace.jit.guards import Trace
 from gradtape.trace.patching.functions import answered_by, functions_of
-from gradtape.trace.source.sites import is_user_file
+from gradtape.trace.source.sites import Site, is_user_file
 from gradtape.trace.translation.calls import Way, call_translated, trace_around
 from gradtape.trace.translation.dispatcher import call_dispatcher, is_dispatcher
 from gradtape.trace.translation.trace_budget import TranslationWanted
@@ -51,11 +51,12 @@ def inner_codes(error: BaseException) -> list[CodeType]:
     if isinstance(error, TranslationWanted):
         frames = list(_frames_up(error.frame))[::-1]
     else:
-        frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+        frames = [frame for frame, _ in walk_tb(error.__traceback__)]  # begins inside of the trace
     begin = max((k for k, frame in enumerate(frames) if frame.f_code is run_function.__code__), default=-1)
-    if begin < 0:
-        return []
     codes = [frame.f_code for frame in frames[begin + 1 :] if is_user_file(frame.f_code.co_filename)]
+    unknown = error if isinstance(error, ConcretizationError) else error.__cause__
+    if not codes and isinstance(unknown, ConcretizationError) and isinstance(unknown.where, Site):
+        return [unknown.where.code]  # it was raised after the function had returned
     return list(dict.fromkeys(codes[1:]))
 
 
