@@ -160,3 +160,22 @@ def test_explain_says_that_it_was_compiled():
     function(1.5, C)
     assert "horner was compiled from its code: it is a function of Numba's" in gt.inspect.explain(function)
     assert "def horner(" in gt.inspect.graph(function)
+
+
+def test_signatures_defaults_and_further_arguments():
+    @numba.njit("f8(f8)")
+    def signed(x):
+        return x * x
+
+    @numba.njit
+    def product(*factors):
+        return factors[0] * factors[1]
+
+    @numba.njit
+    def scaled(x, scale=3.0):
+        return x * scale
+
+    assert gt.grad(signed)(2.0) == 4.0 and gt.grad(lambda x: signed(x) * 2.0)(2.0) == 8.0
+    assert signed(3.0) == 9.0 and not signed._can_compile
+    assert gt.grad(lambda x: product(x, 3.0))(2.0) == 3.0
+    assert gt.grad(lambda x: scaled(x, scale=x))(2.0) == 4.0 and gt.grad(scaled)(2.0) == 3.0

@@ -7,7 +7,9 @@ whose call is a method in Python. A call that Numba knows is not concerned. Numb
 
 from __future__ import annotations
 
+import inspect
 import sys
+import weakref
 from types import ModuleType
 from typing import Any, Final
 
@@ -48,6 +50,7 @@ def _install(module: ModuleType) -> None:
     """Let dispatchers hand over calls with traced arrays."""
     base: Any = vars(module)["_DispatcherBase"]
     omitted = module.OmittedArg
+    closed: weakref.WeakSet[Any] = weakref.WeakSet()
     compile_for, type_of = base._compile_for_args, base.typeof_pyval
 
     class Translated(module._dispatcher.Dispatcher):  # type: ignore[misc, name-defined]
@@ -55,18 +58,28 @@ def _install(module: ModuleType) -> None:
 
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
             given = tuple([arg.value if isinstance(arg, omitted) else arg for arg in args])
+            if self.dispatcher.py_func.__code__.co_flags & inspect.CO_VARARGS:
+                given = (*given[:-1], *given[-1])
             return call_dispatcher(self.dispatcher, given, kwargs)
 
     def _compile_for_args(self: Any, *args: Any, **kwargs: Any) -> Any:
         if any(map(_holds_handle, (*args, *kwargs.values()))):
             self._types_active_call.clear()
+            if self in closed:
+                self._can_compile = False
+                closed.discard(self)
             made = Translated.__new__(Translated)
             made.dispatcher = self
             return made
         return compile_for(self, *args, **kwargs)
 
     def typeof_pyval(self: Any, val: Any) -> Any:
-        return type_of(self, UNKNOWN if _holds_handle(val) else val)
+        if not _holds_handle(val):
+            return type_of(self, val)
+        if not self._can_compile:  # a function with signatures asks for no more machine code
+            closed.add(self)
+            self._can_compile = True
+        return type_of(self, UNKNOWN)
 
     base._compile_for_args, base.typeof_pyval = _compile_for_args, typeof_pyval
 
