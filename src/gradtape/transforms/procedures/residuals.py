@@ -157,22 +157,35 @@ class Planner:
 
     def _needs_of(self, block: Block) -> Iterator[tuple[int, Statement, Content]]:
         """Yield what the steps of a block need of the forward sweep, with the position and the step."""
+        seen: set[Value] = (
+            set()
+        )  # by steps that are there in any plan; these come with the latest position first
         for position, steps in self._adjoint.steps[block].items():
             for step in steps:
+                known = set(seen) if step in self._adjoint.inner else seen
                 for statement in walk([step]):
                     for content in uses(statement):
-                        for needed in self._of_forward_sweep(content, block):
+                        for needed in self._of_forward_sweep(content, block, known):
                             yield position, step, needed
 
-    def _of_forward_sweep(self, content: Content, block: Block) -> list[Content]:
-        """Return the largest parts of an expression in a block that are computed from the forward sweep alone."""
+    def _of_forward_sweep(
+        self, content: Content, block: Block, seen: set[Value] | None = None
+    ) -> list[Content]:
+        """Return the largest parts of an expression in a block that are computed from the forward sweep alone.
+
+        What depends on the reverse sweep and is in `seen` is left out, and is entered there.
+        """
         places = self._tree.places
         if isinstance(content, Pointer):
             return [content] if places.get(content) is not None else []
         if isinstance(content, Literal):
             return []
         self._tree.place_of(content, block)
-        _, leaves = extract([content], stop=lambda x: not x.is_made or places.get(x) is not None)
+        known: set[Value] = set() if seen is None else seen
+        nodes, leaves = extract(
+            [content], stop=lambda x: not x.is_made or places.get(x) is not None or x in known
+        )
+        known.update(out for node in nodes for out in node.outs)
         return [leaf for leaf in leaves if places.get(leaf) is not None]
 
     def _plan(self, restored: Collection[Location]) -> Plan:
