@@ -14,13 +14,7 @@ import pytest
 import gradtape as gt
 from tests.programs.loops.random_sources import random_source
 
-MISSING = {14: "a conditional expression in the test of a while loop"}
-SEEDS = [
-    pytest.param(seed, marks=pytest.mark.xfail(reason=MISSING[seed], strict=True))
-    if seed in MISSING
-    else seed
-    for seed in range(24)
-]
+SEEDS = range(24)
 
 
 def function_of(seed: int) -> tuple[Callable[..., Any], tuple[Any, ...]]:
