@@ -41,6 +41,16 @@ class Cotangents:
         before = place.get(value)
         place[value] = cotangent if before is None else _sum(before, cotangent)
 
+    def select_nonzero(self, value: Value) -> None:
+        """Let what is propagated from a cotangent of zero be zero by selection.
+
+        A cotangent that was in memory has lost its mask. That of an element that was not selected is zero, and an infinite slope would
+        make NaN of it.
+        """
+        cotangent = self._found.get(value)
+        if cotangent is not None and cotangent.mask is None and not isinstance(cotangent.value, Literal):
+            self._found[value] = Cotangent(cotangent.value, not_equal(cotangent.value, 0))
+
     def get(self, value: Value) -> Cotangent | None:
         """Return the cotangent of a value that is to be propagated."""
         return self._found.get(value)

@@ -154,6 +154,8 @@ class Adjoint:
             found.add(value, Cotangent(self._build.read(self._sums[value])))
         for node in reversed(self._nodes_at.get((block, position), ())):
             if any(out in self._active and found.get(out) is not None for out in node.outs):
+                if not node.op.finite_derivatives:
+                    found.select_nonzero(node.out)
                 pull_back(node, self._active, found)
 
     def _reverse_leaf(self, place: Place, statement: Load | Read, found: Cotangents) -> None:
