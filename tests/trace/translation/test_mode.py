@@ -158,5 +158,6 @@ def test_the_infinite_slope_of_an_element_that_nobody_uses():
                     total += 1.0 / r[i, j]
         return total
 
-    gradient = gt.grad(distances)(np.array([0.0, 1.0, 3.0]))
+    with gt.config.override(loops="compile"):
+        gradient = gt.grad(distances)(np.array([0.0, 1.0, 3.0]))
     np.testing.assert_allclose(gradient, [2 + 2 / 9, -2 + 2 / 4, -2 / 4 - 2 / 9])
