@@ -176,7 +176,8 @@ def _call(statement: Compute) -> str:
     args = [_code(arg) for arg in statement.args]
     dtypes = [arg.dtype for arg in statement.args]
     name, dtype = statement.function, statement.target.dtype
-    code = expression(name, args, dtypes, dtype)
+    plain = all(isinstance(arg, Const) for arg in statement.args)  # Python's numbers; all others are NumPy's
+    code = expression(name, args, dtypes, dtype, plain)
     return f"{name}({', '.join([arg.text for arg in args])})" if code is None else code.text
 
 
