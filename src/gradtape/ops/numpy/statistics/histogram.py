@@ -15,9 +15,10 @@ from gradtape.kinds.arguments import as_array, as_int, common_dtype, concrete
 from gradtape.kinds.operands import as_value, broadcast_to
 from gradtape.kinds.registry import implements, sample
 from gradtape.ops.core.elementwise.cast import convert
+from gradtape.ops.core.elementwise.extrema import maximum, minimum
 from gradtape.ops.core.elementwise.logic import equal
 from gradtape.ops.core.elementwise.select import where
-from gradtape.ops.core.indexing import getitem, put_add
+from gradtape.ops.core.indexing import gather, getitem, put_add
 from gradtape.ops.core.join import full
 from gradtape.ops.core.sorting import searchsorted
 from gradtape.ops.numpy.arrays.creation import linspace
@@ -70,6 +71,16 @@ def _bins(a: Value, bins: Any, range_: Any, weighted: bool) -> Value:
     return edges
 
 
+def _uniform_places(points: Value, edges: Value, outside: Value) -> Value:
+    """Return the bins of points where all bins are equally wide: by a division, as NumPy's, which is corrected by the edges beside it."""
+    count = edges.size - 1
+    first = getitem(edges, 0)
+    scaled = (points - first) / (getitem(edges, -1) - first) * count
+    place = minimum(convert(where(outside, 0.0, scaled), INTP), count - 1)
+    place = where(points < gather(edges, place), maximum(place - 1, 0), place)
+    return where((points >= gather(edges, place + 1)) & (place < count - 1), place + 1, place)
+
+
 def _data(a: Any) -> Value:
     x = ravel(a)
     if x.dtype.kind == "c":
@@ -116,10 +127,13 @@ def histogram(
         return full((0,), 0, w.dtype), edges
     common = np.result_type(x.dtype, edges.dtype)
     points, limits = convert(x, common), convert(edges, common)
-    place = searchsorted(limits, points, side="right") - 1
     last = getitem(limits, -1)
-    place = where(equal(points, last), count - 1, place)
     outside = (points < getitem(limits, 0)) | ~(points <= last)
+    if np.ndim(bins) == 0:
+        place = _uniform_places(points, limits, outside)
+    else:
+        place = searchsorted(limits, points, side="right") - 1
+        place = where(equal(points, last), count - 1, place)
     heaps = put_add(full((count + 1,), 0, w.dtype), w, where(outside, count, place))
     heights = getitem(heaps, slice(0, count))
     if density:
