@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-import gradtape.frontend.numpy as _tables
+import gradtape.frontend.numpy as _tables  # noqa: F401 - the tables enter themselves
 from gradtape.frontend.functions import FUNCTIONS
 from gradtape.frontend.interpreter import Interpreter, in_memory
 from gradtape.frontend.numpy import calls as numpy_calls
@@ -31,8 +31,6 @@ from gradtape.frontend.values import (
 )
 from gradtape.ir.graph import Value
 from gradtape.procedures.arrays.view import Expression
-
-TABLES: Final = _tables
 
 PURE_MODULES: Final = frozenset({"math", "cmath", "_operator", "operator"})
 """The modules of functions that Python calls if all arguments are known: they have no effects."""

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from gradtape.errors import VerifyError
 from gradtape.ir.graph import Value
-from gradtape.ir.types import BOOL, INT64, Aval
+from gradtape.ir.types import BOOL, INT64, Aval, part_dtype
 from gradtape.kinds.elementwise import Elementwise
 from gradtape.kinds.index_map import IndexMap
 from gradtape.procedures.ir import (
@@ -284,7 +284,10 @@ class _Verifier:
             )
             if isinstance(operand, Span):
                 self._require_dtype(operand.offset, INT64, "an offset")
-                self._require_dtype(operand.pointer, type_.dtype, "a span")
+                # once complex numbers are split, their arrays are pairs of floats in memory
+                apart = type_.dtype.kind == "c" and operand.pointer.dtype.kind == "f"
+                held = part_dtype(type_.dtype) if apart else type_.dtype
+                self._require_dtype(operand.pointer, held, "a span")
         for span in apply.outputs:
             self._require_writable(span.pointer)
 

@@ -9,12 +9,13 @@ from gradtape.ir.graph import Value, extract, literal
 from gradtape.ir.types import INT64, Aval, aval, part_dtype
 from gradtape.kinds.operands import conform
 from gradtape.passes.complex.split import ComplexSplit
-from gradtape.procedures.builder import leaf
+from gradtape.procedures.builder import ProcedureBuilder, leaf
 from gradtape.procedures.ir import (
     Allocate,
     Apply,
     Assign,
     Content,
+    Dtype,
     For,
     If,
     Load,
@@ -31,7 +32,7 @@ from gradtape.procedures.ir import (
     While,
 )
 from gradtape.procedures.rewrite import Rewriter
-from gradtape.procedures.traversal import defines, uses, walk
+from gradtape.procedures.traversal import defines, names, uses, walk
 
 
 def split_complex_procedure(procedure: Procedure) -> Procedure:
@@ -70,6 +71,7 @@ class _Splitter(Rewriter):
         self._pointers: dict[Pointer, Pointer] = {}
         self._variables: dict[Variable, tuple[Variable, ...]] = {}
         self._known: set[Value] = set()
+        self._unique = ProcedureBuilder(names=names(procedure)).unique
 
     def run(self) -> Procedure:
         procedure = self._procedure
@@ -79,7 +81,7 @@ class _Splitter(Rewriter):
         for parameter, type_ in zip(procedure.parameters, procedure.types, strict=True):
             if isinstance(parameter, Value) and _is_complex(parameter):
                 part = part_dtype(parameter.dtype)
-                pointer = Pointer(name := parameter.name or "number", Memory(name, part))
+                pointer = self._new_pointer(parameter.name or "number", part)
                 first += self._loads(parameter, pointer, literal(0, INT64))
                 parameters.append(pointer)
             else:
@@ -90,7 +92,7 @@ class _Splitter(Rewriter):
         body = self.block(procedure.body)
         for result in procedure.results:
             if isinstance(result, Value) and _is_complex(result):
-                pointer = Pointer("result", Memory("result", part_dtype(result.dtype)))
+                pointer = self._new_pointer("result", part_dtype(result.dtype))
                 last.append(Allocate(pointer, literal(2, INT64)))
                 last += self._stores(result, pointer, literal(0, INT64))
                 results.append(pointer)
@@ -98,6 +100,10 @@ class _Splitter(Rewriter):
                 results.append(self.content(result))
         result_types = [_flat(type_) for type_ in procedure.result_types]
         return Procedure(procedure.name, parameters, types, [*first, *body, *last], results, result_types)
+
+    def _new_pointer(self, name: str, dtype: Dtype) -> Pointer:
+        name = self._unique(name)
+        return Pointer(name, Memory(name, dtype))
 
     # Values
 
@@ -234,7 +240,7 @@ class _Splitter(Rewriter):
             if isinstance(x, Span):
                 inputs.append(self.span(x))
             elif _is_complex(x):
-                pointer = Pointer("number", Memory("number", part_dtype(x.dtype)))
+                pointer = self._new_pointer("number", part_dtype(x.dtype))
                 before.append(Allocate(pointer, literal(2, INT64)))
                 before += self._stores(x, pointer, literal(0, INT64))
                 inputs.append(Span(pointer, literal(0, INT64), x.aval))

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from gradtape.config import config
 from gradtape.ir.graph import Value, number_of
 from gradtape.loops.ir import Dtype
 from gradtape.lower.llvm.function import KernelModule
@@ -61,7 +62,7 @@ def emit_procedure(module: KernelModule, procedure: Procedure) -> str:
     The function is ``i32 (ptr of each parameter, ptr of each result)``, for scalars as well. It returns 0; -1 where a `Check` failed or
     there is no memory; or the status of an interruption.
     """
-    procedure = optimise_procedure(procedure)
+    procedure = optimise_procedure(procedure, check=config.verify)
     module.count += 1
     symbol = f"procedure{module.count}"
     function = ProcedureEmitter(module, procedure)

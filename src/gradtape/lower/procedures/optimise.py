@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from gradtape.ir.graph import Graph, Literal, Node, Value, extract, literal
@@ -17,7 +17,6 @@ from gradtape.passes.simplify.cse import eliminate_common_subexpressions
 from gradtape.passes.simplify.expand_formulas import expand_formulas
 from gradtape.passes.simplify.fold import fold_constants
 from gradtape.procedures.ir import (
-    Content,
     For,
     If,
     Procedure,
@@ -25,7 +24,8 @@ from gradtape.procedures.ir import (
     While,
 )
 from gradtape.procedures.rewrite import Rewriter
-from gradtape.procedures.traversal import uses, walk
+from gradtape.procedures.traversal import roots
+from gradtape.procedures.verifier import verify_procedure
 
 
 def drop_index_maps(graph: Graph) -> Graph:
@@ -53,18 +53,33 @@ SCALAR_PASSES: Final[tuple[Pass, ...]] = (
 """The passes that concern numbers, in their order."""
 
 
-def optimise_procedure(procedure: Procedure) -> Procedure:
-    """Return an equivalent procedure whose scalar code consists of primitive rows, without dead statements."""
-    procedure = split_complex_procedure(remove_dead_statements(procedure))
-    return separate_accumulations(remove_dead_statements(_with_passes(procedure)))
+def optimise_procedure(procedure: Procedure, *, check: bool = False) -> Procedure:
+    """Return an equivalent procedure whose scalar code consists of primitive rows, without dead statements.
+
+    Parameters
+    ----------
+    procedure : Procedure
+        As translated, or as a transform made it.
+    check : bool
+        Verify the procedure before the first pass and after each.
+
+    Raises
+    ------
+    VerifyError
+        Where a pass broke a rule; it is named.
+    """
+    if check:
+        verify_procedure(procedure, "the transforms")
+    for step in PASSES:
+        procedure = step(procedure)
+        if check:
+            verify_procedure(procedure, step.__name__)
+    return procedure
 
 
-def _with_passes(procedure: Procedure) -> Procedure:
+def simplify_scalars(procedure: Procedure) -> Procedure:
     """Return the procedure after the passes over all of its scalar code, as one graph."""
-    operands: dict[Value, None] = {}
-    for statement in walk(procedure.body):
-        operands.update(dict.fromkeys(filter(_is_computed, uses(statement))))  # type: ignore[arg-type]
-    operands.update(dict.fromkeys(filter(_is_computed, procedure.results)))  # type: ignore[arg-type]
+    operands = dict.fromkeys([x for x in roots(procedure) if x.is_made or x.data is not None])
     nodes, leaves = extract(operands)
     inputs = [leaf for leaf in leaves if leaf.data is None]
     graph = Graph(inputs, nodes, list(operands), procedure.name)
@@ -80,11 +95,6 @@ def _with_passes(procedure: Procedure) -> Procedure:
         [copy.content(result) for result in procedure.results],
         procedure.result_types,
     )
-
-
-def _is_computed(content: Content) -> bool:
-    """Return whether an operand is an expression, or a number that is no literal."""
-    return isinstance(content, Value) and (content.is_made or content.data is not None)
 
 
 def _plain(value: Value) -> Value:
@@ -114,3 +124,13 @@ class _Copy(Rewriter):
             condition = self.value(statement.condition)
             return If(condition, self.block(statement.then), self.block(statement.otherwise))
         return self.statement(statement)
+
+
+PASSES: Final[tuple[Callable[[Procedure], Procedure], ...]] = (
+    remove_dead_statements,
+    split_complex_procedure,
+    simplify_scalars,
+    remove_dead_statements,
+    separate_accumulations,
+)
+"""The passes over procedures, in their order."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -72,8 +72,3 @@ def compile_procedure(procedure: Procedure) -> Callable[..., list[np.ndarray[Any
         return results
 
     return run
-
-
-def llvm_of(procedures: Sequence[Procedure]) -> list[str]:
-    """Return the LLVM modules of procedures."""
-    return [procedure_module(procedure).text() for procedure in procedures]
